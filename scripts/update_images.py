@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from checkout import ROOT
 from tfdoctor.compat import Compat
-from tfdoctor.fit.images import fitting_tags
+from tfdoctor.fit.images import list_fitting_tags
 from update_support.manifests import ManifestError, Registry
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def images(compat: Compat) -> list[str]:
     for release in compat.releases:
         if not release.gpu:
             continue
-        found |= {tag.name for tag in fitting_tags(compat, release)}
+        found |= {tag.name for tag in list_fitting_tags(compat, release)}
         official = compat.official_image(release.version)
         if official is not None and official.recipe.works:
             found |= {*official.names}

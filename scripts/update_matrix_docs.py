@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.compat import Compat
-from tfdoctor.fit.matrix import MatrixGroup, MatrixQuery, group, matrix
+from tfdoctor.fit.matrix import MatrixGroup, MatrixQuery, group_rows, select_rows
 from tfdoctor.plan.release_sheet import pythons
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ From 1.5.1 on the processor must have AVX; without it the import ends in an ille
 
 def page(compat: Compat) -> str:
     """The whole page, Markdown."""
-    groups = group(matrix(compat, MatrixQuery(gpu=True)))
+    groups = group_rows(select_rows(compat, MatrixQuery(gpu=True)))
     parts = [
         INTRO.format(as_of=compat.as_of),
         "## Releases with GPU code (Linux x86-64)\n",
@@ -144,7 +144,7 @@ def _libraries(groups: Sequence[MatrixGroup]) -> str:
 def _without_gpu(compat: Compat) -> str:
     rows = [
         (_range(members.versions), f"`{members.packages[0]}`", pythons(members.first.release.linux_pythons))
-        for members in group(matrix(compat, MatrixQuery(gpu=False)))
+        for members in group_rows(select_rows(compat, MatrixQuery(gpu=False)))
     ]
     others = [row for row in compat.distributions if row.gpu is False]
     lines = "\n".join(f"* `{row.name}`: {row.note}" for row in others)

@@ -14,7 +14,7 @@ import pytest
 
 from tfdoctor.cli.start import run
 from tfdoctor.compat import Compat
-from tfdoctor.fit.matrix import MatrixQuery, matrix
+from tfdoctor.fit.matrix import MatrixQuery, select_rows
 from tfdoctor.plan.release_sheet import code_of, conditions, pythons, sheet
 from tfdoctor.render.matrix import markdown_rows, markdown_sheet, render_gpus, render_rows, render_sheet
 from tfdoctor.rules import ALL_RULES, known_problem
@@ -213,10 +213,10 @@ def test_an_ambiguous_name_says_so(
 @pytest.mark.parametrize("width", [20, 40, 69, 80, 123, 124, 200])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     for query in (MatrixQuery(), MatrixQuery(capability="8.6"), MatrixQuery(gpu=False)):
-        text = render_rows(matrix(COMPAT, query), as_of=COMPAT.as_of, width=width)
+        text = render_rows(select_rows(COMPAT, query), as_of=COMPAT.as_of, width=width)
         assert all(len(line) <= width for line in text.splitlines())
     for version in ("1.0.1", "1.12.3", "1.15.2", "2.0.0", "2.10.1", "2.15.0", "2.21.0", "2.22.0rc0"):
-        rows = matrix(COMPAT, MatrixQuery(tf=version))
+        rows = select_rows(COMPAT, MatrixQuery(tf=version))
         text = render_sheet(sheet(COMPAT, rows), as_of=COMPAT.as_of, width=width)
         for line in text.splitlines():
             assert len(line) <= width or line.startswith("    "), "only commands are as long as they are"
@@ -225,7 +225,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_release_has_a_card(version: str) -> None:
-    rows = matrix(COMPAT, MatrixQuery(tf=version))
+    rows = select_rows(COMPAT, MatrixQuery(tf=version))
     made = sheet(COMPAT, rows)
     text = render_sheet(made, as_of=COMPAT.as_of)
     assert text.startswith(f"{made.row.release.package} {version} ")
@@ -240,7 +240,7 @@ def test_every_release_has_a_card(version: str) -> None:
 
 
 def test_colour_changes_nothing_but_colour() -> None:
-    rows = matrix(COMPAT, MatrixQuery(tf="2.21"))
+    rows = select_rows(COMPAT, MatrixQuery(tf="2.21"))
     made = sheet(COMPAT, rows)
     coloured = render_sheet(made, as_of=COMPAT.as_of, colour=True)
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == render_sheet(made, as_of=COMPAT.as_of)
@@ -255,7 +255,7 @@ def test_ascii_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_markdown_is_one_table() -> None:
-    lines = markdown_rows(matrix(COMPAT)).splitlines()
+    lines = markdown_rows(select_rows(COMPAT)).splitlines()
     assert {line.count("|") for line in lines} == {11}
     assert "| 2.21.0 |" in "\n".join(lines)
 

@@ -16,8 +16,19 @@ from tfdoctor import versions
 from tfdoctor.compat import Compat
 from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS, Absent, KernelModule, Known, Unknown, value_of
 from tfdoctor.findings import Cause
-from tfdoctor.fit import Card, Fit, Host, best, candidates, environment, host_of, on_cards, preferred, serves
-from tfdoctor.fit.matrix import MatrixQuery, matrix
+from tfdoctor.fit import (
+    Card,
+    Fit,
+    Host,
+    build_host,
+    can_serve,
+    choose_preferred,
+    find_best_fit,
+    find_card_reasons,
+    fit_environment,
+    list_candidates,
+)
+from tfdoctor.fit.matrix import MatrixQuery, select_rows
 from tfdoctor.plan import Method, Request, recommend
 from tfdoctor.report.diagnose import diagnose
 
@@ -62,7 +73,7 @@ def named(remedy: Remedy) -> set[str]:
 
 def contradictions(facts: Facts) -> Iterator[str]:
     """The releases in `check`'s remedies that are not `recommend`'s."""
-    report, machine = diagnose(facts, COMPAT), host_of(facts, COMPAT)
+    report, machine = diagnose(facts, COMPAT), build_host(facts, COMPAT)
     tensorflow, python = value_of(facts.tensorflow), value_of(facts.python)
     installed = {tensorflow.version} if tensorflow is not None else set()
     if python is not None:
@@ -75,7 +86,7 @@ def contradictions(facts: Facts) -> Iterator[str]:
             later = remedy.text.startswith("After an update of the driver")
             for version in named(remedy) - installed:
                 if finding.code in NARROWER:
-                    fits = any(serves(COMPAT, r, machine, own) for r in COMPAT.select(f"=={version}"))
+                    fits = any(can_serve(COMPAT, r, machine, own) for r in COMPAT.select(f"=={version}"))
                 else:
                     fits = answers(version, updated if later else machine, made or own)
                 if not fits:
@@ -88,7 +99,7 @@ def answers(version: str, machine: Host, python: str | None) -> bool:
     if first.conflict is None:
         return first.options[0].tensorflow == version
     # No release whose CUDA has wheels serves here: what is named has it from conda.
-    found = best(COMPAT, machine, python=python)
+    found = find_best_fit(COMPAT, machine, python=python)
     return found is not None and found.cuda is None and found.release.version == version
 
 
@@ -166,7 +177,7 @@ def test_the_property_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = made(None, "3.11", ("8.6",), "570.86.10", "2.35", libraries=True)
     assert not list(contradictions(facts))
     monkeypatch.setattr(
-        "tfdoctor.advice.releases.fit.best", lambda *_, **__: best(COMPAT, Host(), spec="==2.20.0")
+        "tfdoctor.advice.releases.fit.find_best_fit", lambda *_, **__: find_best_fit(COMPAT, Host(), spec="==2.20.0")
     )
     assert list(contradictions(facts))
 
@@ -178,14 +189,14 @@ def test_the_property_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("driver", [None, "450.80.02", "470.82.01", "570.86.10"])
 @pytest.mark.parametrize("capability", CAPABILITIES)
 def test_the_matrix_lists_what_fits_and_nothing_else(capability: str, driver: str | None) -> None:
-    rows = matrix(COMPAT, MatrixQuery(capability=capability, driver=driver, gpu=True))
+    rows = select_rows(COMPAT, MatrixQuery(capability=capability, driver=driver, gpu=True))
     listed = {row.release.version for row in rows if row.code != "arch-specific"}
     partly = {row.release.version for row in rows if row.code == "arch-specific"}
     machine = host(capability, driver=driver)
-    for release in candidates(COMPAT):
-        assert (release.version in listed) is not on_cards(COMPAT, release, machine), release.version
+    for release in list_candidates(COMPAT):
+        assert (release.version in listed) is not find_card_reasons(COMPAT, release, machine), release.version
     for version in partly:  # some kernels fail, says the matrix
-        assert on_cards(COMPAT, COMPAT.select(version)[0], machine)
+        assert find_card_reasons(COMPAT, COMPAT.select(version)[0], machine)
     for option in recommend(COMPAT, Request(), machine).options:
         if option.recipe.value != "ngc":  # NVIDIA's own build of that version
             assert option.tensorflow in listed
@@ -215,22 +226,24 @@ def test_the_matrix_lists_what_fits_and_nothing_else(capability: str, driver: st
 def test_the_best_release(conditions: dict[str, str], expected: str | None) -> None:
     more = {key: value for key, value in conditions.items() if key in ("driver", "glibc")}
     cards = [conditions["capability"]] if "capability" in conditions else []
-    found = best(COMPAT, host(*cards, **more), python=conditions.get("python"), spec=conditions.get("spec"))
+    found = find_best_fit(
+        COMPAT, host(*cards, **more), python=conditions.get("python"), spec=conditions.get("spec")
+    )
     assert (None if found is None else found.release.version) == expected
     if found is not None:
-        assert serves(COMPAT, found.release, host(*cards, **more), conditions.get("python"))
+        assert can_serve(COMPAT, found.release, host(*cards, **more), conditions.get("python"))
 
 
 def test_of_one_version_the_package_tensorflow() -> None:
     """`tensorflow-gpu` of the same version has the same files, and nobody pinned it."""
-    packages = {release.version: release.package for release in candidates(COMPAT)}
+    packages = {release.version: release.package for release in list_candidates(COMPAT)}
     assert packages["2.11.0"] == packages["2.1.0"] == "tensorflow"
     assert packages["2.0.0"] == packages["1.14.0"] == "tensorflow-gpu"
 
 
 def test_reasons_are_told_all() -> None:
     release = COMPAT.select("2.21.0")[0]
-    found = environment(COMPAT, release, host("3.5", driver="470.82.01", glibc="2.17"), "3.8")
+    found = fit_environment(COMPAT, release, host("3.5", driver="470.82.01", glibc="2.17"), "3.8")
     assert {reason.cause for reason in found.reasons} == {
         Cause.GLIBC_TOO_OLD,
         Cause.NO_MATCHING_WHEEL,
@@ -241,21 +254,21 @@ def test_reasons_are_told_all() -> None:
 
 
 def test_the_first_without_a_worry_is_preferred() -> None:
-    fits = [environment(COMPAT, release, host("12.0")) for release in candidates(COMPAT, ">=2.20")]
-    assert preferred(iter(())) is None
+    fits = [fit_environment(COMPAT, release, host("12.0")) for release in list_candidates(COMPAT, ">=2.20")]
+    assert choose_preferred(iter(())) is None
     worried = [fit for fit in fits if fit.serious]
     assert worried
-    assert preferred(worried) is worried[0]
+    assert choose_preferred(worried) is worried[0]
     easy = Fit(worried[0].release, "3.11", None, (), ())
-    assert preferred([*worried, easy, fits[-1]]) is easy
+    assert choose_preferred([*worried, easy, fits[-1]]) is easy
 
 
 def test_cards_that_a_variable_hides_count_where_nothing_else_is_shown() -> None:
     facts = with_cards(healthy(), "9.0")
-    assert [card.capability for card in host_of(facts, COMPAT).cards] == ["9.0"]
+    assert [card.capability for card in build_host(facts, COMPAT).cards] == ["9.0"]
     both = with_cards(healthy(), "9.0", "3.5").driver.cuda
     facts = dataclasses.replace(facts, driver=dataclasses.replace(facts.driver, cuda_unhidden=both))
-    assert [card.capability for card in host_of(facts, COMPAT).cards] == ["9.0"]
+    assert [card.capability for card in build_host(facts, COMPAT).cards] == ["9.0"]
     hidden = with_cards(healthy()).driver.cuda
     facts = dataclasses.replace(facts, driver=dataclasses.replace(facts.driver, cuda=hidden))
-    assert [card.capability for card in host_of(facts, COMPAT).cards] == ["9.0", "3.5"]
+    assert [card.capability for card in build_host(facts, COMPAT).cards] == ["9.0", "3.5"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfdoctor.compat import Compat, UnknownReleaseError
-from tfdoctor.fit.matrix import MatrixQuery, group, matrix
+from tfdoctor.fit.matrix import MatrixQuery, group_rows, select_rows
 from tfdoctor.versions import VersionSyntaxError
 
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def names(query: MatrixQuery) -> list[str]:
-    return [f"{row.release.package}-{row.release.version}" for row in matrix(COMPAT, query)]
+    return [f"{row.release.package}-{row.release.version}" for row in select_rows(COMPAT, query)]
 
 
 def test_everything_newest_first() -> None:
-    rows = matrix(COMPAT)
+    rows = select_rows(COMPAT)
     assert len(rows) == len(COMPAT.releases)
     parsed = [row.release.parsed for row in rows]
     assert parsed == sorted(parsed, reverse=True)
@@ -62,40 +62,40 @@ def test_filters(query: MatrixQuery, expected: list[str] | None) -> None:
 
 def test_several_capabilities_are_alternatives() -> None:
     """A name that stands for cards of 2.1, 3.0 and 3.5 keeps what runs on any of them."""
-    rows = matrix(COMPAT, MatrixQuery(capability="2.1,3.0,3.5", package="tensorflow-gpu", gpu=True))
+    rows = select_rows(COMPAT, MatrixQuery(capability="2.1,3.0,3.5", package="tensorflow-gpu", gpu=True))
     assert rows[0].release.version == "2.11.0"
     assert {row.code for row in rows} <= {"native", "jit"}
 
 
 def test_drivers() -> None:
-    row = matrix(COMPAT, MatrixQuery(tf="2.21.0"))[0]
+    row = select_rows(COMPAT, MatrixQuery(tf="2.21.0"))[0]
     assert (row.driver_linux, row.driver_windows) == ("525.60.13", None)
-    row = matrix(COMPAT, MatrixQuery(tf="2.10.1"))[0]
+    row = select_rows(COMPAT, MatrixQuery(tf="2.10.1"))[0]
     assert (row.driver_linux, row.driver_windows) == ("450.80.02", "452.39")
-    assert all(row.release.cuda != "12.5.1" for row in matrix(COMPAT, MatrixQuery(driver="470.82.01")))
+    assert all(row.release.cuda != "12.5.1" for row in select_rows(COMPAT, MatrixQuery(driver="470.82.01")))
 
 
 def test_problems_follow_the_capability() -> None:
     def ids(capability: str | None) -> set[str]:
-        row = matrix(COMPAT, MatrixQuery(tf="2.20.0", capability=capability))[0]
+        row = select_rows(COMPAT, MatrixQuery(tf="2.20.0", capability=capability))[0]
         return {problem.id for problem in row.problems}
 
     assert {"ptx-sm90a-on-blackwell", "cudnn-unpinned"} <= ids(None)
     assert "ptx-sm90a-on-blackwell" in ids("12.0")
     assert "cudnn-unpinned" not in ids("12.0")
     assert "cudnn-unpinned" in ids("7.0")
-    assert matrix(COMPAT, MatrixQuery(tf="2.20.0", capability="12.0"))[0].code == "arch-specific"
+    assert select_rows(COMPAT, MatrixQuery(tf="2.20.0", capability="12.0"))[0].code == "arch-specific"
 
 
 @pytest.mark.parametrize("field", ["tf", "cuda", "python", "capability", "driver"])
 def test_not_a_version(field: str) -> None:
     with pytest.raises(VersionSyntaxError):
-        matrix(COMPAT, replace(MatrixQuery(), **{field: "banana"}))
+        select_rows(COMPAT, replace(MatrixQuery(), **{field: "banana"}))
 
 
 def test_no_such_release() -> None:
     with pytest.raises(UnknownReleaseError, match="the nearest known"):
-        matrix(COMPAT, MatrixQuery(tf="3.0"))
+        select_rows(COMPAT, MatrixQuery(tf="3.0"))
 
 
 def test_the_contract() -> None:
@@ -120,7 +120,7 @@ def test_the_contract() -> None:
         "evidence",
         "sources",
     }
-    for row in matrix(COMPAT):
+    for row in select_rows(COMPAT):
         data = json.loads(json.dumps(row.as_dict(lambda _: "TFD299")))
         assert keys <= data.keys()
         assert data["linkage"] in ({"dlopen", "needed"} if data["gpu"] else {None})
@@ -134,8 +134,8 @@ def test_the_contract() -> None:
 
 
 def test_groups_lose_nothing() -> None:
-    rows = matrix(COMPAT)
-    groups = group(rows)
+    rows = select_rows(COMPAT)
+    groups = group_rows(rows)
     assert tuple(row for members in groups for row in members.rows) == rows
     assert len(groups) < len(rows)
     for members in groups:

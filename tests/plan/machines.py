@@ -74,7 +74,7 @@ def remembered() -> Iterator[None]:
     """What does not depend on how it is asked for is worked out once: what a specification means, what a recipe makes
     of a release on a machine. The nearest requests to one without a way are left out."""
     module = sys.modules[recommend.__module__]
-    patched = ("tries", "candidates", "from_conda", "_nearest")
+    patched = ("tries", "list_candidates", "from_conda", "_nearest")
     own = {name: getattr(module, name) for name in patched}
     known: dict[tuple[object, ...], Option | Rejected] = {}
     conda: dict[int, object] = {}
@@ -94,7 +94,7 @@ def remembered() -> Iterator[None]:
             conda[id(release)] = own["from_conda"](compat, release)
         return conda[id(release)]
 
-    candidates = cache(lambda compat, spec: tuple(own["candidates"](compat, spec)))
+    candidates = cache(lambda compat, spec: tuple(own["list_candidates"](compat, spec)))
     ours = (tries, candidates, from_conda, lambda *_: ())
     for name, function in zip(patched, ours, strict=True):
         setattr(module, name, function)

@@ -7,7 +7,7 @@ import pytest
 from plan.test_plan import COMPAT, RELEASES, ask, check_answer, option_of
 from tfdoctor import versions
 from tfdoctor.fit import Host
-from tfdoctor.fit.matrix import MatrixQuery, matrix
+from tfdoctor.fit.matrix import MatrixQuery, select_rows
 from tfdoctor.plan import Recipe, Rejected, Request
 from tfdoctor.plan.recipes import RECIPES, tries
 from tfdoctor.plan.release_sheet import sheet
@@ -50,7 +50,7 @@ def test_conda_is_for_what_no_wheel_has(version: str) -> None:
 @pytest.mark.parametrize("version", [row.version for row in RELEASES.values()][::4])
 def test_the_sheet_says_the_same_of_conda(version: str) -> None:
     release = RELEASES[version]
-    steps = sheet(COMPAT, matrix(COMPAT, MatrixQuery(tf=f"=={version}", package=release.package))).steps
+    steps = sheet(COMPAT, select_rows(COMPAT, MatrixQuery(tf=f"=={version}", package=release.package))).steps
     told = [step for step in steps if any("conda-cuda" in command for command in step.commands)]
     planned = ask(f"=={version}", recipe=Recipe.CONDA_CUDA).options
     assert bool(told) is bool(planned)

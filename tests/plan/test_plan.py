@@ -179,7 +179,7 @@ def test_every_minor_on_odd_machines(machine: Host) -> None:
 
 
 def test_reasons_that_cannot_be_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judge, "row", lambda _: "tensorflow.json: nothing 0.0")
+    monkeypatch.setattr(judge, "format_row", lambda _: "tensorflow.json: nothing 0.0")
     with pytest.raises(AssertionError):
         check_answer(ask("1.14", host("8.9")))
 
@@ -252,10 +252,10 @@ def test_no_plan_raises_an_error() -> None:
 @pytest.mark.parametrize(
     ("name", "version", "machine"),
     [
-        ("of_cards", "2.21.0", host("5.0", driver="570.86.10")),
-        ("of_cards", "2.18.1", host("12.0", driver="570.86.10")),
-        ("of_driver", "2.21.0", host("7.0", driver="470.82.01")),
-        ("of_driver", "2.10.1", host("7.0", driver="418.39")),
+        ("check_cards", "2.21.0", host("5.0", driver="570.86.10")),
+        ("check_cards", "2.18.1", host("12.0", driver="570.86.10")),
+        ("check_driver", "2.21.0", host("7.0", driver="470.82.01")),
+        ("check_driver", "2.10.1", host("7.0", driver="418.39")),
     ],
 )
 def test_the_property_can_fail(

@@ -24,7 +24,7 @@ from tfdoctor.examine.survey import survey
 from tfdoctor.explain import catalogue, lookup
 from tfdoctor.findings import Severity, Stage, Verification
 from tfdoctor.fit import Host
-from tfdoctor.fit.matrix import MatrixQuery, matrix
+from tfdoctor.fit.matrix import MatrixQuery, select_rows
 from tfdoctor.logs.report import LogReport, diagnose_log
 from tfdoctor.plan import Method, Request, recommend
 from tfdoctor.plan.release_sheet import sheet
@@ -122,7 +122,7 @@ def lines_at(text: str, width: int) -> int:
 def matrix_screen(version: str, capability: str | None = None, width: int = 80) -> str | None:
     """`matrix --tf VERSION`, for a card or for any; None where that has no code for it."""
     compat = Compat.load()
-    rows = matrix(compat, MatrixQuery(tf=version, capability=capability))
+    rows = select_rows(compat, MatrixQuery(tf=version, capability=capability))
     if not rows:
         return None
     made = sheet(compat, rows, capabilities=[capability] if capability else [])

@@ -42,7 +42,7 @@ from tfdoctor.explain import lookup
 from tfdoctor.facts import Known, value_of
 from tfdoctor.findings import Cause, Severity, Status
 from tfdoctor.fit import Host
-from tfdoctor.fit.matrix import MatrixQuery, code_on_card, matrix
+from tfdoctor.fit.matrix import MatrixQuery, find_code_on_card, select_rows
 from tfdoctor.plan import Method, Request, recommend
 from tfdoctor.plan.overview import overview
 from tfdoctor.render.explain import render_explanation
@@ -373,7 +373,7 @@ def test_run_is_one_screen(log: Path) -> None:
 
 def test_the_minors_are_one_screen() -> None:
     """`matrix` in a terminal."""
-    rows = matrix(COMPAT, MatrixQuery())
+    rows = select_rows(COMPAT, MatrixQuery())
     minors = overview(COMPAT, rows)
     text = render_overview(minors, releases=len(rows), as_of=COMPAT.as_of)
     assert lines_at(text, 80) <= MOST - 2, text
@@ -387,7 +387,7 @@ def test_the_minors_are_one_screen() -> None:
 def test_a_minors_line_is_true_of_each_release_that_it_is_of() -> None:
     """Its cards, and the command that gives it, by those who are asked about one release."""
     generations = {one.name: one.capability for one in COMPAT.cards.generation}
-    minors = overview(COMPAT, matrix(COMPAT, MatrixQuery()))
+    minors = overview(COMPAT, select_rows(COMPAT, MatrixQuery()))
     seen = []
     for one in minors:
         spanned = [
@@ -399,12 +399,12 @@ def test_a_minors_line_is_true_of_each_release_that_it_is_of() -> None:
         assert spanned, one.span
         for version in spanned:
             seen.append(version)
-            row = next((r for r in matrix(COMPAT, MatrixQuery(tf=version, gpu=True))), None)
+            row = next((r for r in select_rows(COMPAT, MatrixQuery(tf=version, gpu=True))), None)
             if row is None:
                 continue
             first, _, last = one.cards.partition(" to ")
             for name in {first, last or first}:
-                assert code_on_card(COMPAT, row.release, generations[name]) == "native", version
+                assert find_code_on_card(COMPAT, row.release, generations[name]) == "native", version
             for method, command in ((Method.PIP, "install"), (Method.CONTAINER, "build")):
                 has = bool(recommend(COMPAT, Request(version, method=method), Host()).options)
                 if command == one.way:
@@ -416,7 +416,7 @@ def test_a_minors_line_is_true_of_each_release_that_it_is_of() -> None:
 
 def test_no_newer_card_is_promised_where_the_libraries_end() -> None:
     """CUDA 10.1 has no code for an RTX 30, whatever PTX the wheel has."""
-    minors = {one.newest: one for one in overview(COMPAT, matrix(COMPAT, MatrixQuery()))}
+    minors = {one.newest: one for one in overview(COMPAT, select_rows(COMPAT, MatrixQuery()))}
     assert minors["2.3"].newer == ""
     assert minors["2.3"].cards == "K40 to RTX 20"
     assert minors["2.21"].newer == "+"
@@ -426,7 +426,7 @@ def test_no_newer_card_is_promised_where_the_libraries_end() -> None:
 def test_the_newest_releases_are_one_screen() -> None:
     """`matrix` in a terminal; the whole table (`--all`, conditions, a pipe) is as long as somebody asked for."""
     for name in ("linux", "windows"):
-        rows = matrix(COMPAT, MatrixQuery(os=name))
+        rows = select_rows(COMPAT, MatrixQuery(os=name))
         windows = name == "windows"
         text = render_rows(rows, as_of=COMPAT.as_of, newest=True, windows=windows)
         assert lines_at(text, 80) <= MOST - 2, text

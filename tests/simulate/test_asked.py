@@ -7,7 +7,7 @@ import pytest
 from rules.make_facts import COMPAT
 from tfdoctor.cli.simulating import asked_for
 from tfdoctor.errors import UsageError
-from tfdoctor.fit import Card, newest_of_branch, not_driven
+from tfdoctor.fit import Card, find_driver_refusal, find_newest_driver
 from tfdoctor.simulate.asked import MEMORY_MIB, Simulated, beside_stand_in, memory_of
 
 
@@ -68,10 +68,10 @@ def test_a_driver_that_does_not_know_the_card_shows_none(card: str, driver: str,
 
 def test_a_branch_means_its_newest() -> None:
     ada = Card("Ada", "8.9")
-    assert newest_of_branch(COMPAT, "520") == "520.61.05"
-    assert not_driven(COMPAT, "520", ada) is None
-    assert not_driven(COMPAT, "520.61.05", ada) is None
-    assert not_driven(COMPAT, "515.65.01", ada) is not None
+    assert find_newest_driver(COMPAT, "520") == "520.61.05"
+    assert find_driver_refusal(COMPAT, "520", ada) is None
+    assert find_driver_refusal(COMPAT, "520.61.05", ada) is None
+    assert find_driver_refusal(COMPAT, "515.65.01", ada) is not None
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from tfdoctor.causes.steps import (
     without_entries,
 )
 from tfdoctor.findings import Cause, Remedy
-from tfdoctor.fit.images import fitting_tags
+from tfdoctor.fit.images import list_fitting_tags
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -141,7 +141,7 @@ def _exported(remedy: Remedy) -> tuple[Step, ...]:
 def on_another_base(compat: Compat, release: Release, python: str | None) -> list[Remedy]:
     """The image of nvidia/cuda to build on, where there is one."""
     text = f"Build on an image that has what TensorFlow {release.version} opens."
-    return [Remedy(text, (f"FROM {tag.name}",)) for tag in fitting_tags(compat, release, python)[:1]]
+    return [Remedy(text, (f"FROM {tag.name}",)) for tag in list_fitting_tags(compat, release, python)[:1]]
 
 
 def built(release: Release | None, text: str = "Build an image whose parts fit together.") -> Remedy:

@@ -68,7 +68,7 @@ def best_release(target: Target, *, python: str | None = None) -> Release | None
     """The release that serves this machine best on the examined Python, or on `python`: `fit`'s answer, as `recommend`
     gives it; None where none does, or no Python is known."""
     version = python or (target.python.version if target.python is not None else None)
-    found = fit.best(target.compat, target.host, python=version) if version is not None else None
+    found = fit.find_best_fit(target.compat, target.host, python=version) if version is not None else None
     return found.release if found is not None else None
 
 

@@ -6,7 +6,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from tfdoctor.facts import value_of
-from tfdoctor.fit import Host, host_of
+from tfdoctor.fit import Host, build_host
 from tfdoctor.predict import build_of
 from tfdoctor.records import dataclass
 
@@ -71,7 +71,7 @@ def target_of(facts: Facts, compat: Compat, image: InImage | None = None) -> Tar
         python = replace(python, unwritable=())
     return Target(
         compat=compat,
-        host=host_of(facts, compat),
+        host=build_host(facts, compat),
         python=python,
         choice=facts.choice,
         tensorflow=tensorflow,

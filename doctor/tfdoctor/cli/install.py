@@ -48,7 +48,7 @@ from tfdoctor.environment.room import needs, refuse, used
 from tfdoctor.environment.workplace import is_free, read_record
 from tfdoctor.errors import Error, ExitCode, UsageError
 from tfdoctor.examine import look
-from tfdoctor.fit import Fit, Host, best, host_of
+from tfdoctor.fit import Fit, Host, build_host, find_best_fit
 from tfdoctor.plan.asked import checked_driver, checked_python, readings, settled
 from tfdoctor.render.install import (
     environment_json,
@@ -229,7 +229,7 @@ def _host(
     elif anywhere:
         meant = Host(driver=driver)
     seen = look(system, compat, timeout=LOOKING)
-    here = dataclasses.replace(host_of(seen, compat), engine=None)
+    here = dataclasses.replace(build_host(seen, compat), engine=None)
     if meant is None:
         host = dataclasses.replace(here, driver=driver or here.driver, shown=here.shown and driver is None)
     else:
@@ -246,7 +246,7 @@ def _one(compat: Compat, host: Host, tf: str | None, python: str | None) -> Host
     if any(card.others for card in host.cards):
         wanted = checked_python(python) if python is not None and python[:1].isdigit() else None
         spec = tf if tf is not None and compat.select(tf) else None
-        settled(compat, host, lambda one: _gist(best(compat, one, python=wanted, spec=spec)))
+        settled(compat, host, lambda one: _gist(find_best_fit(compat, one, python=wanted, spec=spec)))
     return readings(host)[0]
 
 

@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from tfdoctor.errors import UsageError
-from tfdoctor.fit import Host, host_of
+from tfdoctor.fit import Host, build_host
 from tfdoctor.plan.asked import checked_driver, named_card
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def host_for(compat: Compat, *, gpus: Sequence[str], driver: str | None, facts: 
     if gpus:
         cards = tuple(named_card(compat, name) for name in gpus)
         return Host(cards=cards, driver=driver, machine="aarch64" if _on_arm64(compat, cards) else "x86_64")
-    host = host_of(_survey(compat, facts), compat)
+    host = build_host(_survey(compat, facts), compat)
     return dataclasses.replace(host, driver=driver, shown=False) if driver is not None else host
 
 

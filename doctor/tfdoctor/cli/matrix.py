@@ -12,8 +12,8 @@ from tfdoctor.cli import values
 from tfdoctor.cli.options import Force, Json, command, option
 from tfdoctor.compat import Compat, UnknownReleaseError
 from tfdoctor.errors import ExitCode, UsageError
-from tfdoctor.fit.matrix import MatrixQuery, refusals
-from tfdoctor.fit.matrix import matrix as fulfilling
+from tfdoctor.fit.matrix import MatrixQuery, list_refusals
+from tfdoctor.fit.matrix import select_rows as fulfilling
 from tfdoctor.plan.overview import overview
 from tfdoctor.plan.release_sheet import sheet
 from tfdoctor.render import matrix as pages
@@ -332,7 +332,9 @@ def _reasons(compat: Compat, query: MatrixQuery, gpu: str | None) -> list[str]:
         if rows:
             newest = f"{rows[0].release.package} {rows[0].release.version}"
             why = (
-                refusals(compat, rows[0].release, query, value.split(",")[0]) if field == "capability" else ()
+                list_refusals(compat, rows[0].release, query, value.split(",")[0])
+                if field == "capability"
+                else ()
             )
             reasons.append(f"Without {asked}: {len(rows)}, the newest is {newest}.")
             reasons += [f"{newest}: {reason.text.rstrip('.')}." for reason in why]

@@ -3,11 +3,24 @@
 Pure. `plan` makes options of it, the rules' remedies and the matrix ask it, too.
 """
 
-from tfdoctor.fit.drivers import driver_version, limits_of_cards, newest_of_branch, not_driven
-from tfdoctor.fit.host import host_of
+from tfdoctor.fit.drivers import (
+    find_driver_refusal,
+    find_driver_version,
+    find_newest_driver,
+    list_refusal_limits,
+)
+from tfdoctor.fit.host import build_host
 from tfdoctor.fit.judge import Judgement
 from tfdoctor.fit.models import Card, Caveat, Host, Reason
-from tfdoctor.fit.serve import Fit, best, candidates, environment, on_cards, preferred, serves
+from tfdoctor.fit.serve import (
+    Fit,
+    can_serve,
+    choose_preferred,
+    find_best_fit,
+    find_card_reasons,
+    fit_environment,
+    list_candidates,
+)
 
 __all__ = [
     "Card",
@@ -16,15 +29,15 @@ __all__ = [
     "Host",
     "Judgement",
     "Reason",
-    "best",
-    "candidates",
-    "driver_version",
-    "environment",
-    "host_of",
-    "limits_of_cards",
-    "newest_of_branch",
-    "not_driven",
-    "on_cards",
-    "preferred",
-    "serves",
+    "build_host",
+    "can_serve",
+    "choose_preferred",
+    "find_best_fit",
+    "find_card_reasons",
+    "find_driver_refusal",
+    "find_driver_version",
+    "find_newest_driver",
+    "fit_environment",
+    "list_candidates",
+    "list_refusal_limits",
 ]

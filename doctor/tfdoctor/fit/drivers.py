@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Facts
     from tfdoctor.fit.models import Card
 
-__all__ = ["driver_version", "limits_of_cards", "newest_of_branch", "not_driven"]
+__all__ = ["find_driver_refusal", "find_driver_version", "find_newest_driver", "list_refusal_limits"]
 
 
-def driver_version(facts: Facts) -> tuple[str, str] | None:
-    """(the driver's version, where it was seen): the kernel module's, NVML's, else nvidia-smi's."""
+def find_driver_version(facts: Facts) -> tuple[str, str] | None:
+    """Return the driver's version and its source: the kernel module, NVML, else nvidia-smi."""
     driver = facts.driver
     module, nvml, smi = value_of(driver.kernel_module), value_of(driver.nvml), value_of(driver.smi)
     if module is not None and module.version and versions.is_version(module.version):
@@ -31,8 +31,11 @@ def driver_version(facts: Facts) -> tuple[str, str] | None:
     return None
 
 
-def newest_of_branch(compat: Compat, driver: str, platform: Platform = "linux") -> str:
-    """The newest driver that the tables have of a branch (`"550"` → `"550.54.15"`); a whole version as it is."""
+def find_newest_driver(compat: Compat, driver: str, platform: Platform = "linux") -> str:
+    """Return the newest driver that the tables have of a branch (`"550"` → `"550.54.15"`).
+
+    A whole version is returned as it is.
+    """
     if "." in driver:
         return driver
     every = [row.windows if platform == "windows" else row.linux for row in compat.cuda_releases]
@@ -40,8 +43,11 @@ def newest_of_branch(compat: Compat, driver: str, platform: Platform = "linux") 
     return max(of_branch, key=versions.numbers, default=driver)
 
 
-def _past_branch(compat: Compat, driver: str, card: Card) -> tuple[Cause, str, str] | None:
-    """Why a driver of a newer branch than the card's last one does not drive it, and the row that says so, or None."""
+def _find_ended_branch(compat: Compat, driver: str, card: Card) -> tuple[Cause, str, str] | None:
+    """Return why a driver newer than the card's last branch does not drive it, and the row that says so.
+
+    None if the branch has not ended for the card.
+    """
     branch = compat.cards.ended_with(card.capability)
     if branch is None or not versions.is_at_least(driver, branch.first_without):
         return None
@@ -50,16 +56,17 @@ def _past_branch(compat: Compat, driver: str, card: Card) -> tuple[Cause, str, s
     return Cause.NO_DEVICE, why, f"cards.toml: [[ended]] {branch.name}"
 
 
-def not_driven(
+def find_driver_refusal(
     compat: Compat, driver: str, card: Card, platform: Platform = "linux"
 ) -> tuple[Cause, str, str] | None:
-    """Why this driver does not drive the card: cause, sentence, the row that says so. None: nothing known says so.
+    """Return cause, sentence and row for a card that this driver does not drive; None if nothing known says so.
 
-    Its branch is newer than the card's last one; or it came before the card: its own compiler, which is that of the
-    CUDA it speaks, has no such target.
+    Either its branch is newer than the last one for the card, or the driver is older than the card: its own
+    compiler,
+    which is that of the CUDA it speaks, has no such target.
     """
-    past = _past_branch(compat, driver, card)
-    known = None if past is not None else _known_cards(compat, driver, platform)
+    past = _find_ended_branch(compat, driver, card)
+    known = None if past is not None else _find_newest_capability(compat, driver, platform)
     if known is None:
         return past
     cuda, newest, series = known
@@ -73,8 +80,10 @@ def not_driven(
     )
 
 
-def limits_of_cards(compat: Compat, platform: Platform = "linux") -> frozenset[str]:
-    """The versions at which what `not_driven` says can become something else; between two of them it is the same."""
+def list_refusal_limits(compat: Compat, platform: Platform = "linux") -> frozenset[str]:
+    """Return the versions at which `find_driver_refusal` can change its answer; between two of them it stays the
+    same.
+    """
     own = [row.windows if platform == "windows" else row.linux for row in compat.cuda_releases]
     branches = [
         row.driver_branch.lstrip("R") for row in compat.all_cuda_series if row.driver_branch is not None
@@ -85,9 +94,12 @@ def limits_of_cards(compat: Compat, platform: Platform = "linux") -> frozenset[s
 
 
 @lru_cache(maxsize=256)
-def _known_cards(compat: Compat, driver: str, platform: Platform) -> tuple[str, str, str] | None:
-    """(the CUDA that a driver speaks, the newest compute capability that it knows, the row that says so), if known."""
-    cuda = compat.newest_cuda_for_driver(newest_of_branch(compat, driver, platform), platform)
+def _find_newest_capability(compat: Compat, driver: str, platform: Platform) -> tuple[str, str, str] | None:
+    """Return the CUDA that a driver speaks, the newest compute capability it knows, and the row that says so.
+
+    None if it is not known.
+    """
+    cuda = compat.newest_cuda_for_driver(find_newest_driver(compat, driver, platform), platform)
     if cuda is None:
         return None
     # What a newer toolkit does not know, none before it does: the oldest have no row of their own.

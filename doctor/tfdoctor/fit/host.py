@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.facts import Absent, Known, SmiFacts, Unknown, value_of
 from tfdoctor.facts.containers import DockerEngine
-from tfdoctor.fit.drivers import driver_version
+from tfdoctor.fit.drivers import find_driver_version
 from tfdoctor.fit.models import Card, Host
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
     from tfdoctor.facts import Facts
 
-__all__ = ["host_of"]
+__all__ = ["build_host"]
 
 
-def host_of(facts: Facts, compat: Compat) -> Host:
-    """The cards, the driver and the system of an examined machine; what could not be seen stays unknown."""
+def build_host(facts: Facts, compat: Compat) -> Host:
+    """Build the host of the planner from the facts of an examined machine; what is unknown stays unknown."""
     python = value_of(facts.python)
     machine = facts.machine
-    seen = driver_version(facts)
-    cards = _cards(facts, compat)
+    seen = find_driver_version(facts)
+    cards = _list_cards(facts, compat)
     return Host(
         cards=cards,
         driver=seen[0] if seen is not None else None,
@@ -32,20 +32,20 @@ def host_of(facts: Facts, compat: Compat) -> Host:
         python=versions.major_minor(python.version) if python is not None else None,
         cpu_flags=machine.cpu_flags,
         wsl=bool(machine.wsl),
-        engine=_engine(facts),
-        shown=_shown(facts),
-        no_card=not cards and _no_card(facts),
+        engine=_has_engine(facts),
+        shown=_are_cards_from_driver(facts),
+        no_card=not cards and _has_no_card(facts),
     )
 
 
-def _shown(facts: Facts) -> bool:
-    """Whether the cards are those that the driver shows."""
+def _are_cards_from_driver(facts: Facts) -> bool:
+    """Return whether the driver reports the cards."""
     answers = [value_of(fact) for fact in (facts.driver.cuda, facts.driver.cuda_unhidden) if fact is not None]
     return any(answer is not None and answer.devices for answer in answers)
 
 
-def _no_card(facts: Facts) -> bool:
-    """Whether somebody looked where a card would show, and none is there: an empty bus below WSL tells nothing."""
+def _has_no_card(facts: Facts) -> bool:
+    """Return whether the probes looked where a card would be and found none; an empty bus in WSL proves nothing."""
     if facts.machine.wsl or facts.machine.jetson or facts.machine.system != "Linux":
         return False
     for fact in (facts.driver.cuda, facts.driver.cuda_unhidden):
@@ -58,8 +58,10 @@ def _no_card(facts: Facts) -> bool:
     return isinstance(facts.driver.pci, Absent)
 
 
-def _cards(facts: Facts, compat: Compat) -> tuple[Card, ...]:
-    """Those that the driver shows, also where a variable hides all; else those on the PCI bus that the table knows."""
+def _list_cards(facts: Facts, compat: Compat) -> tuple[Card, ...]:
+    """List the cards that the driver reports, hidden ones included; else those of the PCI bus that the table
+    knows.
+    """
     for fact in (facts.driver.cuda, facts.driver.cuda_unhidden):
         answer = value_of(fact) if fact is not None else None
         if answer is not None and answer.devices:
@@ -84,8 +86,8 @@ def _cards(facts: Facts, compat: Compat) -> tuple[Card, ...]:
     return tuple(cards)
 
 
-def _engine(facts: Facts) -> bool | None:
-    """Whether a container engine answers; None where that is not known."""
+def _has_engine(facts: Facts) -> bool | None:
+    """Return whether a container engine answers; None if that is not known."""
     seen = value_of(facts.containers)
     if seen is None:
         return None

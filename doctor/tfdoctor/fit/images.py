@@ -13,15 +13,16 @@ if TYPE_CHECKING:
     from tfdoctor.compat.images import ImageTag
 
 
-def fitting_tags(compat: Compat, release: Release, python: str | None = None) -> list[ImageTag]:
-    """Runtime tags with all libraries of a release, the one nearest to its own CUDA first.
+def list_fitting_tags(compat: Compat, release: Release, python: str | None = None) -> list[ImageTag]:
+    """List the runtime tags with all libraries of a release, the one nearest to its own CUDA first.
 
-    `python`: those whose system has this Python come before, and those with one that the release has a wheel for.
+    `python`: tags whose system has this Python come first, then those with a Python that the release has a
+    wheel for.
     """
     if release.cuda is None or release.cudnn is None:
         return []
     return list(
-        _fitting(
+        _list_fitting_tags(
             compat,
             release.cuda,
             release.cudnn,
@@ -33,7 +34,7 @@ def fitting_tags(compat: Compat, release: Release, python: str | None = None) ->
 
 
 @lru_cache(maxsize=512)
-def _fitting(
+def _list_fitting_tags(
     compat: Compat,
     cuda: str,
     own_cudnn: str,
@@ -41,7 +42,7 @@ def _fitting(
     pythons: tuple[str, ...],
     python: str | None,
 ) -> tuple[ImageTag, ...]:
-    """The same for what of a release decides it."""
+    """List the tags by the values of a release that decide, so that the answer can be cached."""
     stems = [split_soname(name) for name in required]
     wanted = {
         parts[0]: name
@@ -64,16 +65,16 @@ def _fitting(
         default = system.default if system is not None else ""
         have = (*versions.numbers(tag.cuda), 0)[:3]  # "12.6.0" has two numbers
         older = have[:2] < own
-        near = _descending(have[:2]) if older else have[:2]
+        near = _negate_numbers(have[:2]) if older else have[:2]
         others = (
             python is not None and default != python,
             python is not None and default not in pythons,
         )
-        return *others, older, near, _descending(have), _descending(versions.numbers(tag.system))
+        return *others, older, near, _negate_numbers(have), _negate_numbers(versions.numbers(tag.system))
 
     return tuple(sorted(found, key=distance))
 
 
-def _descending(numbers: tuple[int, ...]) -> tuple[int, ...]:
-    """As a key that sorts the largest first."""
+def _negate_numbers(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a sort key that puts the largest numbers first."""
     return tuple(-number for number in numbers)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.findings import Cause
-from tfdoctor.fit.drivers import not_driven
+from tfdoctor.fit.drivers import find_driver_refusal
 from tfdoctor.fit.models import Caveat, Reason
 from tfdoctor.predict import DEFAULT_FLOOR
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Judgement",
-    "libraries_end",
-    "of_cards",
-    "of_driver",
-    "of_machine",
-    "of_ngc",
-    "of_release",
-    "platform_of",
+    "check_cards",
+    "check_driver",
+    "check_machine",
+    "check_ngc_image",
+    "check_release",
+    "find_newest_supported",
+    "find_platform",
 ]
 
 
@@ -44,33 +44,33 @@ class Judgement:
         self.caveats.append(Caveat(cause, text, source, serious))
 
 
-def row(release: Release) -> str:
-    """How a release's row is named in reasons."""
+def format_row(release: Release) -> str:
+    """Return the name of a release's row for reasons."""
     return f"tensorflow.json: {release.package} {release.version}"
 
 
-def floor_of(release: Release) -> str:
-    """The compute capability below which this release ignores a card."""
+def find_capability_floor(release: Release) -> str:
+    """Return the compute capability below which this release ignores a card."""
     if release.registration_floor is None and release.linkage == "needed" and release.cubin:
         return min(release.cubin, key=versions.parse_capability)
     return release.registration_floor or DEFAULT_FLOOR
 
 
-def of_release(release: Release) -> tuple[Caveat, ...]:
-    """What speaks against a release wherever it runs."""
+def check_release(release: Release) -> tuple[Caveat, ...]:
+    """Return the caveats of a release that hold on every machine."""
     found = Judgement()
     if release.is_prerelease:
-        found.warn(Cause.INCONCLUSIVE, f"{release.version} is not a final release", row(release))
+        found.warn(Cause.INCONCLUSIVE, f"{release.version} is not a final release", format_row(release))
     if release.yanked:
-        found.warn(Cause.INCONCLUSIVE, f"{release.version} was withdrawn (yanked)", row(release))
+        found.warn(Cause.INCONCLUSIVE, f"{release.version} was withdrawn (yanked)", format_row(release))
     return tuple(found.caveats)
 
 
 # ---------------------------------------------------------------- the machine
 
 
-def of_machine(found: Judgement, release: Release, host: Host, *, container: bool) -> None:
-    """The operating system, the processor and, for an environment on it, glibc."""
+def check_machine(found: Judgement, release: Release, host: Host, *, container: bool) -> None:
+    """Check the operating system, the processor and, for an environment on the machine, glibc."""
     name = f"TensorFlow {release.version}"
     if host.system == "Darwin":
         found.refuse(Cause.NO_DRIVER, "there is no CUDA on macOS", "cuda.toml: [[family]]")
@@ -87,11 +87,13 @@ def of_machine(found: Judgement, release: Release, host: Host, *, container: boo
         found.refuse(
             Cause.CPU_ONLY_BUILD,
             f"the {host.machine} wheels of TensorFlow have no GPU code",
-            row(release),
+            format_row(release),
         )
     if not container and release.glibc is not None and host.lacks_glibc(release.glibc):
         found.refuse(
-            Cause.GLIBC_TOO_OLD, f"{name} needs glibc {release.glibc}; here is {host.glibc}", row(release)
+            Cause.GLIBC_TOO_OLD,
+            f"{name} needs glibc {release.glibc}; here is {host.glibc}",
+            format_row(release),
         )
     lacking = [
         flag for flag in release.cpu_instructions or () if host.cpu_flags and flag not in host.cpu_flags
@@ -100,34 +102,34 @@ def of_machine(found: Judgement, release: Release, host: Host, *, container: boo
         found.refuse(
             Cause.ILLEGAL_INSTRUCTION_AVX,
             f"{name} needs a processor with {', '.join(flag.upper() for flag in lacking)}",
-            row(release),
+            format_row(release),
         )
 
 
 # ---------------------------------------------------------------- cards
 
 
-def of_cards(
+def check_cards(
     found: Judgement, compat: Compat, release: Release, host: Host, cuda: str, cudnn: str | None
 ) -> None:
-    """Machine code and PTX of the wheel, and what its CUDA libraries and its cuDNN have."""
-    reasons, caveats = _of_cards(compat, release, host.cards, cuda, cudnn)
+    """Check the cards against the wheel's machine code and PTX, its CUDA libraries and its cuDNN."""
+    reasons, caveats = _check_cards(compat, release, host.cards, cuda, cudnn)
     found.reasons += reasons
     found.caveats += caveats
 
 
 @lru_cache(maxsize=4096)
-def _of_cards(
+def _check_cards(
     compat: Compat, release: Release, cards: tuple[Card, ...], cuda: str, cudnn: str | None
 ) -> tuple[tuple[Reason, ...], tuple[Caveat, ...]]:
     found = Judgement()
     if not cards:
-        _newest(found, compat, cuda)
+        _check_newest_cards(found, compat, cuda)
     for card in _different(cards):
         before = len(found.reasons)
         _code(found, compat, release, card)
         if len(found.reasons) == before:
-            _libraries(found, compat, card, cuda)
+            _check_libraries(found, compat, card, cuda)
         if len(found.reasons) == before and cudnn is not None:
             _cudnn(found, compat, card, cudnn)
     return tuple(found.reasons), tuple(found.caveats)
@@ -149,12 +151,12 @@ def _label(card: Card) -> str:
 
 def _code(found: Judgement, compat: Compat, release: Release, card: Card) -> None:
     name, capability = f"TensorFlow {release.version}", card.capability
-    floor = floor_of(release)
+    floor = find_capability_floor(release)
     if not versions.is_at_least(capability, floor):
         found.refuse(
             Cause.GPU_TOO_OLD,
             f"{name} ignores cards below compute capability {floor}; {_label(card)} is older",
-            row(release),
+            format_row(release),
         )
         return
     code = compat.code_for(release, capability)
@@ -176,21 +178,21 @@ def _code(found: Judgement, compat: Compat, release: Release, card: Card) -> Non
         found.refuse(
             Cause.GPU_TOO_OLD if older else Cause.GPU_TOO_NEW,
             f"{name} has no code for {_label(card)}{inside}",
-            row(release),
+            format_row(release),
         )
     elif code == "arch-specific":
         found.refuse(
             Cause.GPU_TOO_NEW,
             f"{name} has PTX for {', '.join(release.ptx_arch_specific)} alone, which {_label(card)} cannot "
             "compile: operations fail with CUDA_ERROR_INVALID_PTX",
-            row(release),
+            format_row(release),
         )
     elif code == "jit":
         found.warn(
             Cause.GPU_TOO_NEW,
             f"{name} has no machine code for {_label(card)}: the driver compiles its PTX at first use, which "
             "can take half an hour; keep ~/.nv/ComputeCache",
-            row(release),
+            format_row(release),
         )
         for problem in problems:
             found.warn(
@@ -200,13 +202,15 @@ def _code(found: Judgement, compat: Compat, release: Release, card: Card) -> Non
         found.warn(
             Cause.INCONCLUSIVE,
             f"it is not known which cards {name} has code for",
-            row(release),
+            format_row(release),
             serious=False,
         )
 
 
-def _libraries(found: Judgement, compat: Compat, card: Card, cuda: str) -> None:
-    """cuBLAS, cuFFT and the others know the cards that their toolkit could compile for."""
+def _check_libraries(found: Judgement, compat: Compat, card: Card, cuda: str) -> None:
+    """Check a card against cuBLAS, cuFFT and the others, which know the cards that their toolkit could compile
+    for.
+    """
     series = compat.cuda_series(cuda)
     if series is None or not series.capabilities:
         return
@@ -220,7 +224,7 @@ def _libraries(found: Judgement, compat: Compat, card: Card, cuda: str) -> None:
             f"{series.capabilities[0]}; {_label(card)} is older",
             source,
         )
-    elif (ends := libraries_end(compat, cuda, card.capability)) is not None:
+    elif (ends := find_newest_supported(compat, cuda, card.capability)) is not None:
         found.refuse(
             Cause.GPU_TOO_NEW,
             f"the libraries of CUDA {versions.major_minor(cuda)} end at compute capability {ends}; "
@@ -229,10 +233,10 @@ def _libraries(found: Judgement, compat: Compat, card: Card, cuda: str) -> None:
         )
 
 
-def _newest(found: Judgement, compat: Compat, cuda: str) -> None:
-    """For any card: which are too new, where some are."""
+def _check_newest_cards(found: Judgement, compat: Compat, cuda: str) -> None:
+    """Warn that newer cards are too new, if the host's cards are not known."""
     known = max((gpu.capability for gpu in compat.gpus), key=versions.parse_capability)
-    if (ends := libraries_end(compat, cuda, known)) is not None:
+    if (ends := find_newest_supported(compat, cuda, known)) is not None:
         found.warn(
             Cause.GPU_TOO_NEW,
             f"the libraries of CUDA {versions.major_minor(cuda)} end at compute capability {ends}: a card of a newer "
@@ -242,8 +246,8 @@ def _newest(found: Judgement, compat: Compat, cuda: str) -> None:
         )
 
 
-def libraries_end(compat: Compat, cuda: str, capability: str) -> str | None:
-    """The newest card that cuBLAS, cuFFT and the others of this CUDA know, where this one is of a newer generation."""
+def find_newest_supported(compat: Compat, cuda: str, capability: str) -> str | None:
+    """Return the newest capability that the libraries of this CUDA support, if the card is of a newer generation."""
     series = compat.cuda_series(cuda)
     if series is None or not series.capabilities:
         return None
@@ -265,8 +269,8 @@ def _cudnn(found: Judgement, compat: Compat, card: Card, cudnn: str) -> None:
         found.warn(Cause.GPU_TOO_NEW, f"{_label(card)}: {support.explanation}", source, serious=False)
 
 
-def of_ngc(found: Judgement, compat: Compat, image: NgcImage, host: Host) -> None:
-    """The cards and the driver that one of NVIDIA's own images serves; its TensorFlow is NVIDIA's build."""
+def check_ngc_image(found: Judgement, compat: Compat, image: NgcImage, host: Host) -> None:
+    """Check the cards and the driver against one of NVIDIA's own images, whose TensorFlow is NVIDIA's build."""
     source = f"images.toml: [[ngc]] {image.tag}"
     lowest, said = compat.images.lowest_of(image), ""
     if image.lowest is None:
@@ -279,16 +283,16 @@ def of_ngc(found: Judgement, compat: Compat, image: NgcImage, host: Host) -> Non
                 source,
             )
         else:
-            _libraries(found, compat, card, image.cuda)
+            _check_libraries(found, compat, card, image.cuda)
             if image.cudnn is not None:
                 _cudnn(found, compat, card, image.cudnn)
     _branch_of_cards(found, compat, image.cuda, host)
-    if host.driver is None or image.driver is None or not drives(found, compat, host):
+    if host.driver is None or image.driver is None or not can_drive_cards(found, compat, host):
         return
     if host.reaches(image.driver):
-        _within_branch(found, host.driver, image.driver, source)
+        _warn_older_in_branch(found, host.driver, image.driver, source)
         return
-    minimum = compat.driver_minimum(image.cuda, platform_of(host))
+    minimum = compat.driver_minimum(image.cuda, find_platform(host))
     if minimum.minimum is not None and host.reaches(minimum.minimum):
         found.warn(
             Cause.DRIVER_TOO_OLD,
@@ -305,11 +309,11 @@ def of_ngc(found: Judgement, compat: Compat, image: NgcImage, host: Host) -> Non
 # ---------------------------------------------------------------- driver
 
 
-def of_driver(found: Judgement, compat: Compat, release: Release, host: Host, cuda: str) -> None:
-    """The driver that CUDA needs, and the one that the cards can have at most."""
-    minimum = compat.driver_minimum(cuda, platform_of(host))
+def check_driver(found: Judgement, compat: Compat, release: Release, host: Host, cuda: str) -> None:
+    """Check the driver against what CUDA needs and against the newest that the cards can have."""
+    minimum = compat.driver_minimum(cuda, find_platform(host))
     source = f"cuda.toml: [[family]] {versions.major(cuda)}"
-    if not drives(found, compat, host):
+    if not can_drive_cards(found, compat, host):
         return
     if host.driver is not None and minimum.minimum is not None:
         if not host.reaches(minimum.minimum):
@@ -320,25 +324,25 @@ def of_driver(found: Judgement, compat: Compat, release: Release, host: Host, cu
                 source,
             )
             return
-        _within_branch(found, host.driver, minimum.minimum, source)
-        _jit_driver(found, compat, release, host)
+        _warn_older_in_branch(found, host.driver, minimum.minimum, source)
+        _check_jit_driver(found, compat, release, host)
     _branch_of_cards(found, compat, cuda, host)
 
 
-def drives(found: Judgement, compat: Compat, host: Host) -> bool:
-    """Whether the driver drives all the cards: neither older than one of them, nor of a branch past its last."""
+def can_drive_cards(found: Judgement, compat: Compat, host: Host) -> bool:
+    """Return whether the driver drives all cards: not older than one of them, nor of a branch past its last."""
     if host.driver is None or host.shown:
         return True
     before = len(found.reasons)
     for card in _different(host.cards):
-        why = not_driven(compat, host.driver, card, platform_of(host))
+        why = find_driver_refusal(compat, host.driver, card, find_platform(host))
         if why is not None:
             found.refuse(*why)
     return len(found.reasons) == before
 
 
-def _within_branch(found: Judgement, driver: str, minimum: str, source: str) -> None:
-    """Of a branch (`450`) its newest driver is meant: said where an older one of it would not do."""
+def _warn_older_in_branch(found: Judgement, driver: str, minimum: str, source: str) -> None:
+    """Warn that an older driver of a branch (`450`) would not do: a branch stands for its newest."""
     if not versions.is_at_least(driver, minimum):
         found.warn(
             Cause.DRIVER_TOO_OLD,
@@ -348,13 +352,13 @@ def _within_branch(found: Judgement, driver: str, minimum: str, source: str) -> 
         )
 
 
-def platform_of(host: Host) -> Platform:
-    """Whose driver numbers count: below WSL and Docker Desktop it is the Windows driver."""
+def find_platform(host: Host) -> Platform:
+    """Return whose driver numbers count: in WSL and Docker Desktop those of the Windows driver."""
     return "windows" if host.wsl or host.system == "Windows" else "linux"
 
 
-def _jit_driver(found: Judgement, compat: Compat, release: Release, host: Host) -> None:
-    """What has no machine code for a card is compiled by the driver, if it knows that version of PTX."""
+def _check_jit_driver(found: Judgement, compat: Compat, release: Release, host: Host) -> None:
+    """Check whether the driver knows the PTX that it has to compile where machine code is missing."""
     if host.driver is None:
         return
     for card in _different(host.cards):
@@ -362,7 +366,7 @@ def _jit_driver(found: Judgement, compat: Compat, release: Release, host: Host) 
         if needed is None:
             continue
         cuda, share = needed
-        own = compat.driver_minimum(cuda, platform_of(host)).own
+        own = compat.driver_minimum(cuda, find_platform(host)).own
         if own is None or host.reaches(own):
             continue
         row_of_cuda = compat.cuda_release(cuda)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor import versions
 from tfdoctor.fit.models import Card, Host
-from tfdoctor.fit.serve import on_cards
+from tfdoctor.fit.serve import find_card_reasons
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ __all__ = [
     "MatrixGroup",
     "MatrixQuery",
     "MatrixRow",
-    "code_on_card",
-    "group",
+    "find_code_on_card",
+    "group_rows",
     "is_marked",
-    "matrix",
-    "refusals",
+    "list_refusals",
+    "select_rows",
 ]
 
 
@@ -66,10 +66,10 @@ class MatrixRow:
     """What there is for the capability asked for; None where none was."""
 
     def as_dict(self, code_of: Callable[[Problem], str | None]) -> dict[str, Any]:
-        """The row as `tfdoctor matrix --json` writes it (matrix.schema.json); `code_of` gives a problem's finding
-        code.
+        """Return the row as `tfdoctor matrix --json` writes it (matrix.schema.json).
 
-        A release without GPU code has null for what only GPU builds have.
+        `code_of` gives a problem's finding code. A release without GPU code has null for what only GPU builds
+        have.
         """
         row = self.release
         return {
@@ -115,25 +115,26 @@ class MatrixGroup:
 
     @property
     def first(self) -> MatrixRow:
-        """The row that speaks for all of them."""
+        """Return the row that represents all of them."""
         return self.rows[0]
 
     @property
     def versions(self) -> tuple[str, ...]:
-        """Their versions, newest first, each once."""
+        """Return their versions, newest first, each once."""
         return tuple(dict.fromkeys(row.release.version for row in self.rows))
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """Their distributions."""
+        """Return their distributions."""
         return tuple(sorted({row.release.package for row in self.rows}))
 
 
-def matrix(compat: Compat, query: MatrixQuery | None = None) -> tuple[MatrixRow, ...]:
-    """The rows that fulfil the query, newest first (of one version `tensorflow` first); maybe none.
+def select_rows(compat: Compat, query: MatrixQuery | None = None) -> tuple[MatrixRow, ...]:
+    """Return the rows that match the query, newest first (of one version `tensorflow` first); maybe none.
 
-    Raises releases.UnknownReleaseError where no release is meant by `query.tf`, and
-    versions.VersionSyntaxError where a condition is no version.
+    Raises releases.UnknownReleaseError if `query.tf` means no release, and versions.VersionSyntaxError if a
+    condition is
+    no version.
     """
     asked = query or MatrixQuery()
     if asked.tf is not None:
@@ -148,7 +149,7 @@ def matrix(compat: Compat, query: MatrixQuery | None = None) -> tuple[MatrixRow,
         has_gpu = release.gpu if asked.os == "linux" else bool(release.windows_gpu)
         if asked.gpu is not None and has_gpu is not asked.gpu:
             continue
-        if not _fits(compat, release, asked):
+        if not _matches_query(compat, release, asked):
             continue
         code = _best_code(compat, release, asked, capabilities)
         if code == "none":
@@ -157,14 +158,14 @@ def matrix(compat: Compat, query: MatrixQuery | None = None) -> tuple[MatrixRow,
     return tuple(rows)
 
 
-def _fits(compat: Compat, release: Release, asked: MatrixQuery) -> bool:
-    """Every condition but those on the release itself and on the capability."""
+def _matches_query(compat: Compat, release: Release, asked: MatrixQuery) -> bool:
+    """Return whether a release meets every condition but those on the release itself and on the capability."""
     if asked.os == "windows":
         about_gpus = (asked.cuda, asked.cudnn, asked.driver, asked.capability)
         if not release.windows_pythons or (not release.windows_gpu and any(about_gpus)):
             return False
     for have, want in ((release.cuda, asked.cuda), (release.cudnn, asked.cudnn)):
-        if want is not None and (have is None or not _same(have, want)):
+        if want is not None and (have is None or not _have_common_prefix(have, want)):
             return False
     if asked.python is not None and versions.major_minor(asked.python) not in release.pythons(asked.os):
         return False
@@ -176,8 +177,8 @@ def _fits(compat: Compat, release: Release, asked: MatrixQuery) -> bool:
     return True
 
 
-def _same(have: str, want: str) -> bool:
-    """Whether one is a prefix of the other: a table that only knows `7` cannot deny `7.4`."""
+def _have_common_prefix(have: str, want: str) -> bool:
+    """Return whether one version is a prefix of the other: a table that only knows `7` cannot deny `7.4`."""
     return versions.has_prefix(have, want) or (
         have.count(".") < want.count(".") and versions.has_prefix(want, have)
     )
@@ -198,32 +199,33 @@ def _best_code(
 ) -> Code | None:
     if not capabilities:
         return None
-    return min((_code(compat, release, asked, text) for text in capabilities), key=_ORDER.index)
+    return min((_find_code(compat, release, asked, text) for text in capabilities), key=_ORDER.index)
 
 
-def _code(compat: Compat, release: Release, asked: MatrixQuery, capability: str) -> Code:
-    """What there is for a card; "none", too, where its CUDA, its cuDNN or its driver say that it cannot run."""
+def _find_code(compat: Compat, release: Release, asked: MatrixQuery, capability: str) -> Code:
+    """Return the kind of code for a card; "none", too, if CUDA, cuDNN or the driver rule the card out."""
     code = compat.code_for(release, capability)
-    runs = code in ("none", "arch-specific") or not refusals(compat, release, asked, capability)
+    runs = code in ("none", "arch-specific") or not list_refusals(compat, release, asked, capability)
     return code if runs else "none"
 
 
-def code_on_card(compat: Compat, release: Release, capability: str) -> Code:
-    """What there is in a release for a card, with any driver; "none", too, where its CUDA or cuDNN say that it cannot
-    run."""
-    return _code(compat, release, MatrixQuery(), capability)
+def find_code_on_card(compat: Compat, release: Release, capability: str) -> Code:
+    """Return the kind of code in a release for a card with any driver; "none", too, if CUDA or cuDNN rule it out."""
+    return _find_code(compat, release, MatrixQuery(), capability)
 
 
 def is_marked(row: MatrixRow) -> bool:
-    """Whether something is known to be wrong with its libraries, its packaging or some cards."""
+    """Return whether a problem with its libraries, its packaging or some cards is known."""
     return any(p.severity == "error" and p.area in {"libraries", "packaging", "gpu"} for p in row.problems)
 
 
-def refusals(compat: Compat, release: Release, asked: MatrixQuery, capability: str) -> tuple[Reason, ...]:
-    """What speaks against a release on a card of this compute capability, with the driver that is asked for."""
+def list_refusals(
+    compat: Compat, release: Release, asked: MatrixQuery, capability: str
+) -> tuple[Reason, ...]:
+    """List the reasons against a release on a card of this compute capability with the driver of the query."""
     card = Card(f"compute capability {capability}", capability)
     system = "Windows" if asked.os == "windows" else "Linux"
-    return on_cards(compat, release, Host(cards=(card,), driver=asked.driver, system=system))
+    return find_card_reasons(compat, release, Host(cards=(card,), driver=asked.driver, system=system))
 
 
 def _row(compat: Compat, release: Release, capabilities: tuple[str, ...], code: Code | None) -> MatrixRow:
@@ -241,9 +243,8 @@ def _row(compat: Compat, release: Release, capabilities: tuple[str, ...], code: 
     return MatrixRow(release, linux, windows, tuple(ordered), code)
 
 
-def group(rows: Iterable[MatrixRow]) -> tuple[MatrixGroup, ...]:
-    """Neighbouring rows of one minor that agree in everything but version, package, date and size, in
-    order."""
+def group_rows(rows: Iterable[MatrixRow]) -> tuple[MatrixGroup, ...]:
+    """Group neighbouring rows of one minor release that differ only in version, package, date and size."""
     groups: list[list[MatrixRow]] = []
     for row in rows:
         if groups and _likeness(groups[-1][0]) == _likeness(row):

@@ -46,21 +46,24 @@ class Host:
 
     @property
     def options(self) -> list[str]:
-        """What names it in a command for any machine: `["--gpu 8.6", "--driver 535.104.05"]`."""
+        """Return the options that name it in a command for any machine: `["--gpu 8.6", "--driver 535.104.05"]`."""
         words = [
             f"--gpu {capability}" for capability in dict.fromkeys(card.capability for card in self.cards)
         ]
         return words + ([f"--driver {self.driver}"] if self.driver is not None else [])
 
     def reaches(self, driver: str) -> bool:
-        """Whether its driver is this one or a newer one; of a branch the newest is meant. False: none is known.
+        """Return whether its driver is this one or a newer one; a branch means its newest. False if no driver is
+        known.
 
-        Whatever is concluded from the driver's version, other than which cards it drives, is asked here.
+        Everything that follows from the driver's version, except which cards it drives, is decided here.
         """
         return self.driver is not None and versions.driver_at_least(self.driver, driver)
 
     def lacks_glibc(self, glibc: str) -> bool:
-        """Whether its glibc is known to be older than this one. All that is concluded from it is asked here."""
+        """Return whether its glibc is known to be older than this one. Everything that follows from glibc is
+        decided here.
+        """
         return self.glibc is not None and not versions.is_at_least(self.glibc, glibc)
 
 

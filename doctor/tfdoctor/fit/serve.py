@@ -24,7 +24,15 @@ if TYPE_CHECKING:
     from tfdoctor.compat.wheels import CudaSet
     from tfdoctor.fit.models import Caveat, Host, Reason
 
-__all__ = ["Fit", "best", "candidates", "environment", "on_cards", "preferred", "serves"]
+__all__ = [
+    "Fit",
+    "can_serve",
+    "choose_preferred",
+    "find_best_fit",
+    "find_card_reasons",
+    "fit_environment",
+    "list_candidates",
+]
 
 _CONSIDERED = 400
 """Releases that are looked at for one request; there are fewer."""
@@ -45,7 +53,7 @@ class Fit:
 
     @property
     def serious(self) -> int:
-        """How many caveats speak against it."""
+        """Count the caveats that speak against it."""
         return sum(caveat.serious for caveat in self.caveats)
 
 
@@ -57,8 +65,8 @@ class _Weighed(Protocol):
 _Choice = TypeVar("_Choice", bound=_Weighed)
 
 
-def preferred(choices: Iterable[_Choice]) -> _Choice | None:
-    """Of choices in order, the first that nothing serious speaks against; else the first with the least."""
+def choose_preferred(choices: Iterable[_Choice]) -> _Choice | None:
+    """Return the first choice without a serious caveat, else the one with the fewest."""
     found: _Choice | None = None
     for choice in choices:
         if found is None or choice.serious < found.serious:
@@ -68,10 +76,10 @@ def preferred(choices: Iterable[_Choice]) -> _Choice | None:
     return found
 
 
-def candidates(compat: Compat, spec: str | None = None) -> Iterator[Release]:
-    """Releases with GPU code that are meant, newest first, one row a version; None: all final ones.
+def list_candidates(compat: Compat, spec: str | None = None) -> Iterator[Release]:
+    """Yield the releases with GPU code that are meant, newest first, one a version; None means all final ones.
 
-    Raises UnknownReleaseError where the specification fits no release, versions.VersionSyntaxError where it is none.
+    Raises UnknownReleaseError if the specification fits no release, versions.VersionSyntaxError if it is none.
     """
     yield from _candidates(compat, spec)
 
@@ -86,20 +94,19 @@ def _candidates(compat: Compat, spec: str | None) -> tuple[Release, ...]:
             reverse=True,
         )
     else:
-        rows = _meant(compat, spec)
+        rows = _select_meant(compat, spec)
     found: dict[str, Release] = {}
     for release in rows:
         if not release.gpu or len(found) >= _CONSIDERED:
             continue
         known = found.get(release.version)
-        if known is None or (not _pinned(compat, known) and _pinned(compat, release)):
+        if known is None or (not _is_pinned(compat, known) and _is_pinned(compat, release)):
             found[release.version] = release
     return tuple(found.values())
 
 
-def _meant(compat: Compat, spec: str) -> Sequence[Release]:
-    """What `versions.Spec` means, and of a beginning (`2.17`) every final release: the newest may not be the one that
-    fits."""
+def _select_meant(compat: Compat, spec: str) -> Sequence[Release]:
+    """Select what `versions.Spec` means; of a prefix (`2.17`) every final release, since the newest may not fit."""
     rows = compat.select(spec)
     if not versions.is_prefix(spec) or rows[0].is_prerelease:
         return rows
@@ -114,62 +121,66 @@ def _meant(compat: Compat, spec: str) -> Sequence[Release]:
 
 
 @lru_cache(maxsize=64)
-def best(compat: Compat, host: Host, *, python: str | None = None, spec: str | None = None) -> Fit | None:
-    """The release that serves this machine best, and how; None where none does.
+def find_best_fit(
+    compat: Compat, host: Host, *, python: str | None = None, spec: str | None = None
+) -> Fit | None:
+    """Return the release that serves this machine best, and how; None if none does.
 
-    `python`: the Python that it has to be for (`"3.11"`, `"3.11.7"`); `spec`: a specification of releases. NVIDIA's
-    wheels come first; a release whose CUDA none of them has is taken where there is no other.
+    `python`: the Python that it has to be for (`"3.11"`, `"3.11.7"`); `spec`: a specification of releases.
+    NVIDIA's
+    wheels come first; a release whose CUDA none of them has is taken if there is no other.
     """
     wanted = versions.major_minor(python) if python is not None else None
-    releases = [one for one in candidates(compat, spec) if wanted is None or wanted in one.linux_pythons]
+    releases = [one for one in list_candidates(compat, spec) if wanted is None or wanted in one.linux_pythons]
     for wheels in (True, False):
-        tried = (environment(compat, one, host, wanted, wheels=wheels) for one in releases)
-        found = preferred(fit for fit in tried if not fit.reasons)
+        tried = (fit_environment(compat, one, host, wanted, wheels=wheels) for one in releases)
+        found = choose_preferred(fit for fit in tried if not fit.reasons)
         if found is not None:
             return found
     return None
 
 
-def serves(compat: Compat, release: Release, host: Host, python: str | None = None) -> bool:
-    """Whether a release can serve this machine in an environment, wherever its CUDA comes from."""
+def can_serve(compat: Compat, release: Release, host: Host, python: str | None = None) -> bool:
+    """Return whether a release can serve this machine in an environment, wherever its CUDA comes from."""
     wanted = versions.major_minor(python) if python is not None else None
     return any(
-        not environment(compat, release, host, wanted, wheels=wheels).reasons for wheels in (True, False)
+        not fit_environment(compat, release, host, wanted, wheels=wheels).reasons for wheels in (True, False)
     )
 
 
-def on_cards(compat: Compat, release: Release, host: Host) -> tuple[Reason, ...]:
-    """What the cards and the driver of a machine say against a release, wherever it runs; empty: it serves them."""
+def find_card_reasons(compat: Compat, release: Release, host: Host) -> tuple[Reason, ...]:
+    """Return the reasons of the machine's cards and driver against a release; empty if it serves them."""
     chosen, found = compat.cuda_set(release.version), Judgement()
     if chosen is not None:
-        judge.of_cards(found, compat, release, host, chosen.cuda, chosen.cudnn)
-        judge.of_driver(found, compat, release, host, chosen.cuda)
+        judge.check_cards(found, compat, release, host, chosen.cuda, chosen.cudnn)
+        judge.check_driver(found, compat, release, host, chosen.cuda)
         if not found.reasons:
             return ()
     own = Judgement()
     if release.cuda is not None:
-        judge.of_cards(own, compat, release, host, release.cuda, release.cudnn)
-        judge.of_driver(own, compat, release, host, release.cuda)
+        judge.check_cards(own, compat, release, host, release.cuda, release.cudnn)
+        judge.check_driver(own, compat, release, host, release.cuda)
     return tuple(found.reasons if own.reasons and chosen is not None else own.reasons)
 
 
-def environment(
+def fit_environment(
     compat: Compat, release: Release, host: Host, python: str | None = None, *, wheels: bool = True
 ) -> Fit:
-    """What speaks for and against a release in a virtual environment on this machine.
+    """Check a release in a virtual environment on this machine.
 
-    `wheels`: its CUDA comes from NVIDIA's wheels; else it may come from anywhere, in the version it was built with.
+    `wheels`: its CUDA comes from NVIDIA's wheels; else it may come from anywhere, in the version it was built
+    with.
     """
     found = Judgement()
-    judge.of_machine(found, release, host, container=False)
-    python = python or _python_for(compat, release, host)
-    of_python(found, compat, release, python, locked=wheels)
+    judge.check_machine(found, release, host, container=False)
+    python = python or _choose_python(compat, release, host)
+    check_python(found, compat, release, python, locked=wheels)
     if not wheels:
         if release.cuda is not None:
-            judge.of_cards(found, compat, release, host, release.cuda, release.cudnn)
-            judge.of_driver(found, compat, release, host, release.cuda)
+            judge.check_cards(found, compat, release, host, release.cuda, release.cudnn)
+            judge.check_driver(found, compat, release, host, release.cuda)
         return _answer(found, release, python, None)
-    chosen = of_wheels(found, compat, release, host)
+    chosen = check_wheels(found, compat, release, host)
     cudnn = compat.cudnn_range(chosen.cudnn) if chosen is not None else None
     if cudnn is not None and cudnn.glibc and host.lacks_glibc(cudnn.glibc):
         found.refuse(
@@ -181,56 +192,58 @@ def environment(
 
 
 def _answer(found: Judgement, release: Release, python: str | None, chosen: CudaSet | None) -> Fit:
-    caveats = (*found.caveats, *judge.of_release(release))
+    caveats = (*found.caveats, *judge.check_release(release))
     return Fit(release, python, chosen, tuple(found.reasons), caveats)
 
 
 # ---------------------------------------------------------------- the Python
 
 
-def _python_for(compat: Compat, release: Release, host: Host) -> str | None:
-    """The examined Python where it serves, else the newest that is available."""
+def _choose_python(compat: Compat, release: Release, host: Host) -> str | None:
+    """Return the examined Python if it serves, else the newest that is available."""
     own = host.python
     if own is not None and own in release.linux_pythons and is_locked(compat, release, own):
         return own
-    return newest_python(
+    return find_newest_python(
         release, lambda one: bool(compat.python_builds(one)) and is_locked(compat, release, one)
     )
 
 
-def newest_python(release: Release, usable: Callable[[str], bool]) -> str | None:
-    """The newest Python that the release has a wheel for and that is usable."""
+def find_newest_python(release: Release, usable: Callable[[str], bool]) -> str | None:
+    """Return the newest usable Python that the release has a wheel for."""
     return next((python for python in reversed(release.linux_pythons) if usable(python)), None)
 
 
 def is_locked(compat: Compat, release: Release, python: str) -> bool:
-    """Whether somebody has pinned and tried this release on this Python."""
-    return lock_name(release.package, release.version, python) in _locks(compat.locks.folder)
+    """Return whether a tested lock exists for this release on this Python."""
+    return lock_name(release.package, release.version, python) in _list_locks(compat.locks.folder)
 
 
-def _pinned(compat: Compat, release: Release) -> bool:
-    """Whether this distribution was pinned and tried on any Python: of 1.15.0 it is `tensorflow-gpu`, though
-    `tensorflow` has the same code."""
+def _is_pinned(compat: Compat, release: Release) -> bool:
+    """Return whether a tested lock exists for this distribution on any Python.
+
+    Of 1.15.0 it is `tensorflow-gpu`, though `tensorflow` has the same code.
+    """
     return any(is_locked(compat, release, python) for python in release.linux_pythons)
 
 
 @lru_cache(maxsize=4)
-def _locks(folder: Path) -> frozenset[str]:
-    """The names of all locks: there are hundreds, and each question meets many."""
+def _list_locks(folder: Path) -> frozenset[str]:
+    """Return the names of all locks, cached: there are hundreds, and each question meets many."""
     return frozenset(path.name for path in folder.iterdir())
 
 
-def of_python(
+def check_python(
     found: Judgement, compat: Compat, release: Release, python: str | None, *, locked: bool = True
 ) -> None:
-    """Whether there is a wheel for the Python, and (`locked`) it was tried."""
+    """Check whether a wheel exists for the Python, and (`locked`) whether it was tested."""
     if python is None or python not in release.linux_pythons:
         have = ", ".join(release.linux_pythons) or "none"
         asked = f"Python {python}" if python is not None else "any Python that is available"
         found.refuse(
             Cause.NO_MATCHING_WHEEL,
             f"TensorFlow {release.version} has no wheel for {asked} (it has them for {have})",
-            judge.row(release),
+            judge.format_row(release),
         )
     elif locked and not is_locked(compat, release, python):
         found.refuse(
@@ -243,32 +256,32 @@ def of_python(
 # ---------------------------------------------------------------- CUDA from wheels
 
 
-def of_wheels(found: Judgement, compat: Compat, release: Release, host: Host) -> CudaSet | None:
-    """NVIDIA's wheels for a release, judged for the machine's cards and driver."""
+def check_wheels(found: Judgement, compat: Compat, release: Release, host: Host) -> CudaSet | None:
+    """Check NVIDIA's wheels for a release against the machine's cards and driver."""
     chosen = compat.cuda_set(release.version)
     if chosen is None:
-        needs = _not_in_wheels(compat, release)
+        needs = _list_missing_wheels(compat, release)
         found.refuse(
             Cause.LIBS_NOT_INSTALLED,
             f"TensorFlow {release.version} opens libraries of CUDA {release.cuda or 'unknown'}, which "
             f"no NVIDIA wheel "
             f"has{': ' if needs else ''}{needs}",
-            judge.row(release),
+            judge.format_row(release),
         )
         return None
-    judge.of_cards(found, compat, release, host, chosen.cuda, chosen.cudnn)
-    judge.of_driver(found, compat, release, host, chosen.cuda)
+    judge.check_cards(found, compat, release, host, chosen.cuda, chosen.cudnn)
+    judge.check_driver(found, compat, release, host, chosen.cuda)
     return chosen
 
 
 @lru_cache(maxsize=512)
-def _not_in_wheels(compat: Compat, release: Release) -> str:
-    """The libraries that a release opens and no NVIDIA wheel has, as a list in words."""
-    return ", ".join(name for name in release.required_libraries if not _in_wheels(compat, name))
+def _list_missing_wheels(compat: Compat, release: Release) -> str:
+    """Return the libraries that a release opens and no NVIDIA wheel has, as a list in words."""
+    return ", ".join(name for name in release.required_libraries if not _has_wheel(compat, name))
 
 
-def _in_wheels(compat: Compat, soname: str) -> bool:
-    """Whether NVIDIA's wheels of some CUDA major have a library of just this soname."""
+def _has_wheel(compat: Compat, soname: str) -> bool:
+    """Return whether NVIDIA's wheels of some CUDA major have a library of this very soname."""
     parts, family = split_soname(soname), compat.library(soname)
     if parts is None or family is None:
         return False

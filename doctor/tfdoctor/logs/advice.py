@@ -11,7 +11,7 @@ from tfdoctor.advice.search_path import export_lines
 from tfdoctor.causes import Cause, Do
 from tfdoctor.causes.steps import Remedy
 from tfdoctor.fit.models import Card, Host
-from tfdoctor.fit.serve import is_locked, on_cards
+from tfdoctor.fit.serve import find_card_reasons, is_locked
 from tfdoctor.logs.libraries import search_path
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ def _served(case: Case, release: Release) -> bool:
     """Whether the release runs on the cards and the driver that the log names; with none named, it may."""
     matches = [match for name in case.cards[:4] if (match := case.compat.gpus_named(name)) is not None]
     cards = tuple(Card(match.query, match.capabilities[0], match.capabilities[1:]) for match in matches)
-    return not on_cards(case.compat, release, Host(cards=cards, driver=case.driver))
+    return not find_card_reasons(case.compat, release, Host(cards=cards, driver=case.driver))
 
 
 def _serves(case: Case, release: Release) -> str:

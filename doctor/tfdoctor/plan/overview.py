@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.fit import Host
-from tfdoctor.fit.matrix import code_on_card, is_marked
+from tfdoctor.fit.matrix import find_code_on_card, is_marked
 from tfdoctor.plan.models import Method, Request
 from tfdoctor.plan.recommend import recommend
 from tfdoctor.plan.release_sheet import pythons
@@ -91,7 +91,7 @@ def _one(compat: Compat, row: MatrixRow) -> Overview:
 def _cards(compat: Compat, release: Release) -> tuple[str, str]:
     """(the generations with machine code, what newer ones do)."""
     every = compat.cards.generation
-    codes = [code_on_card(compat, release, one.capability) for one in every]
+    codes = [find_code_on_card(compat, release, one.capability) for one in every]
     native = [one.name for one, code in zip(every, codes, strict=True) if code == "native"]
     newer = codes[len(codes) - codes[::-1].index("native") :] if native else codes
     end = "*" if "arch-specific" in newer else "+" if "jit" in newer else ""

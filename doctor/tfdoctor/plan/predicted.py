@@ -152,7 +152,7 @@ def _driver(compat: Compat, cards: tuple[Card, ...], host: Host) -> DriverFacts:
     driver = host.driver
     if driver is not None and driver.count(".") < FULL:
         driver = f"{driver}.9999"  # of a branch its newest is meant, which nobody knows: above all that a table has
-    speaks = compat.newest_cuda_for_driver(driver, judge.platform_of(host)) if driver is not None else None
+    speaks = compat.newest_cuda_for_driver(driver, judge.find_platform(host)) if driver is not None else None
     if driver is None:
         speaks = max((row.version for row in compat.cuda_releases), key=versions.numbers)
     devices = tuple(

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.advice.conda import conda_packages
 from tfdoctor.findings import Cause
-from tfdoctor.fit import Host, Judgement, Reason, environment, judge, preferred
-from tfdoctor.fit.images import fitting_tags
-from tfdoctor.fit.serve import is_locked, newest_python, of_python, of_wheels
+from tfdoctor.fit import Host, Judgement, Reason, choose_preferred, fit_environment, judge
+from tfdoctor.fit.images import list_fitting_tags
+from tfdoctor.fit.serve import check_python, check_wheels, find_newest_python, is_locked
 from tfdoctor.plan.bases import with_manifest
 from tfdoctor.plan.models import Base, CondaCuda, Option, Part, Recipe, Rejected
 
@@ -103,7 +103,7 @@ def _what_for(compat: Compat, wheel: CudaWheel) -> str:
 
 
 def _venv(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
-    found = environment(compat, release, host, request.python)
+    found = fit_environment(compat, release, host, request.python)
     python, chosen = found.python, found.cuda
     if found.reasons or python is None or chosen is None:
         return _rejected(Recipe.VENV, release, found.reasons)
@@ -134,9 +134,9 @@ def _linked(release: Release) -> tuple[str, ...]:
 
 def _pip_cuda(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
     found = Judgement()
-    judge.of_machine(found, release, host, container=True)
+    judge.check_machine(found, release, host, container=True)
     python = _python(found, compat, release, request)
-    chosen = of_wheels(found, compat, release, host)
+    chosen = check_wheels(found, compat, release, host)
     base = _slim(found, compat, request, python)
     if found.reasons or python is None or chosen is None or base is None:
         return _rejected(Recipe.PIP_CUDA, release, found.reasons)
@@ -161,20 +161,20 @@ def _pip_cuda(compat: Compat, release: Release, request: Request, host: Host) ->
             f"Python {python}: "
             + ("as asked" if request.python else f"the newest that {release.version} has a wheel for"),
         ),
-        caveats=(*found.caveats, *judge.of_release(release)),
+        caveats=(*found.caveats, *judge.check_release(release)),
     )
 
 
 def _python(found: Judgement, compat: Compat, release: Release, request: Request) -> str | None:
     """The asked Python, else the newest that has a lock and a slim image, where the base is not the user's."""
-    python = request.python or newest_python(
+    python = request.python or find_newest_python(
         release,
         lambda one: (
             (request.base is not None or compat.images.of_python(one) is not None)
             and is_locked(compat, release, one)
         ),
     )
-    of_python(found, compat, release, python)
+    check_python(found, compat, release, python)
     return python
 
 
@@ -196,7 +196,7 @@ def _slim(found: Judgement, compat: Compat, request: Request, python: str | None
 def _conda_cuda(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
     """For releases whose CUDA no wheel has: the second way to them, should TensorFlow's own images go."""
     found = Judgement()
-    judge.of_machine(found, release, host, container=True)
+    judge.check_machine(found, release, host, container=True)
     conda = from_conda(compat, release)
     if conda is None or release.cuda is None:
         found.refuse(
@@ -208,8 +208,8 @@ def _conda_cuda(compat: Compat, release: Release, request: Request, host: Host) 
     python = _python(found, compat, release, request)
     base = _slim(found, compat, request, python)
     cudnn = compat.conda_cudnn(versions.major_minor(release.cuda), release.cudnn)
-    judge.of_cards(found, compat, release, host, release.cuda, cudnn)
-    judge.of_driver(found, compat, release, host, release.cuda)
+    judge.check_cards(found, compat, release, host, release.cuda, cudnn)
+    judge.check_driver(found, compat, release, host, release.cuda)
     if found.reasons or python is None or base is None:
         return _rejected(Recipe.CONDA_CUDA, release, found.reasons)
     found.warn(
@@ -236,7 +236,7 @@ def _conda_cuda(compat: Compat, release: Release, request: Request, host: Host) 
         ),
         commands=(build_command(release, python, Recipe.CONDA_CUDA, request),),
         reasons=("it needs no image with an old CUDA, and the last of those may be deleted",),
-        caveats=(*found.caveats, *judge.of_release(release)),
+        caveats=(*found.caveats, *judge.check_release(release)),
         conda=conda,
     )
 
@@ -260,12 +260,14 @@ def from_conda(compat: Compat, release: Release) -> CondaCuda | None:
 
 def _cuda_base(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
     found = Judgement()
-    judge.of_machine(found, release, host, container=True)
-    tags = fitting_tags(compat, release)
+    judge.check_machine(found, release, host, container=True)
+    tags = list_fitting_tags(compat, release)
     if not tags:
         _no_tag(found, compat, release)
     first: list[Reason] = []
-    option = preferred(_on_tags(compat, release, request, host, tags if not found.reasons else (), first))
+    option = choose_preferred(
+        _on_tags(compat, release, request, host, tags if not found.reasons else (), first)
+    )
     return option if option is not None else _rejected(Recipe.CUDA_BASE, release, found.reasons or first)
 
 
@@ -301,7 +303,7 @@ def _on_tag(
     found: Judgement, compat: Compat, release: Release, request: Request, host: Host, tag: ImageTag
 ) -> Option | None:
     offers = {build.python: build for build in _system_pythons(compat, tag.system)}
-    python = request.python or newest_python(
+    python = request.python or find_newest_python(
         release, lambda one: one in offers and is_locked(compat, release, one)
     )
     if python in release.linux_pythons and python not in offers and request.base is None:
@@ -311,7 +313,7 @@ def _on_tag(
             f"pythons.toml: [[system]] {tag.system}",
         )
     else:
-        of_python(found, compat, release, python)
+        check_python(found, compat, release, python)
     system = compat.pythons.system(tag.system)
     if (
         system is not None
@@ -321,16 +323,16 @@ def _on_tag(
         found.refuse(
             Cause.GLIBC_TOO_OLD,
             f"TensorFlow {release.version} needs glibc {release.glibc}; Ubuntu {tag.system} has {system.glibc}",
-            judge.row(release),
+            judge.format_row(release),
         )
-    judge.of_cards(found, compat, release, host, tag.cuda, tag.cudnn)
-    judge.of_driver(found, compat, release, host, tag.cuda)
+    judge.check_cards(found, compat, release, host, tag.cuda, tag.cudnn)
+    judge.check_driver(found, compat, release, host, tag.cuda)
     if release.cuda is not None and not versions.is_at_least(tag.cuda, versions.major_minor(release.cuda)):
         found.warn(
             Cause.LIBS_WRONG_VERSION,
             f"TensorFlow {release.version} was built with CUDA {release.cuda}; the newest image with its cuDNN has "
             f"{tag.cuda}: the sonames are the same, but nothing else is guaranteed",
-            judge.row(release),
+            judge.format_row(release),
         )
     if found.reasons or python is None:
         return None
@@ -359,7 +361,7 @@ def _on_tag(
         reasons=(
             f"{tag.name} is known to exist and has every library that TensorFlow {release.version} opens",
         ),
-        caveats=(*found.caveats, *judge.of_release(release)),
+        caveats=(*found.caveats, *judge.check_release(release)),
     )
 
 
@@ -386,7 +388,7 @@ def _older(have: str | None, built: str | None) -> bool:
 
 def _official(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
     found = Judgement()
-    judge.of_machine(found, release, host, container=True)
+    judge.check_machine(found, release, host, container=True)
     image = compat.official_image(release.version)
     if image is None:
         found.refuse(
@@ -405,9 +407,9 @@ def _official(compat: Compat, release: Release, request: Request, host: Host) ->
     if request.python not in (None, python) and request.base is None:
         found.refuse(Cause.NO_MATCHING_WHEEL, f"{name} has Python {python}, and not {request.python}", source)
     python = request.python or python
-    of_python(found, compat, release, python)
-    judge.of_cards(found, compat, release, host, image.recipe.cuda, image.recipe.cudnn)
-    judge.of_driver(found, compat, release, host, image.recipe.cuda)
+    check_python(found, compat, release, python)
+    judge.check_cards(found, compat, release, host, image.recipe.cuda, image.recipe.cudnn)
+    judge.check_driver(found, compat, release, host, image.recipe.cuda)
     if found.reasons:
         return _rejected(Recipe.OFFICIAL, release, found.reasons)
     if _older(image.recipe.cudnn, release.cudnn):
@@ -455,7 +457,7 @@ def _official(compat: Compat, release: Release, request: Request, host: Host) ->
             if versions.numbers(image.recipe.cuda) < (11,)
             else f"{name} has CUDA {image.recipe.cuda}, {how}",
         ),
-        caveats=(*found.caveats, *judge.of_release(release)),
+        caveats=(*found.caveats, *judge.check_release(release)),
     )
 
 
@@ -464,7 +466,7 @@ def _official(compat: Compat, release: Release, request: Request, host: Host) ->
 
 def _ngc(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
     found = Judgement()
-    judge.of_machine(found, release, host, container=True)
+    judge.check_machine(found, release, host, container=True)
     images = [image for image in compat.ngc_images() if image.tensorflow == release.version]
     if not images:
         found.refuse(
@@ -474,7 +476,7 @@ def _ngc(compat: Compat, release: Release, request: Request, host: Host) -> Opti
         )
         return _rejected(Recipe.NGC, release, found.reasons)
     first: list[Reason] = []
-    option = preferred(_on_ngc(compat, release, request, host, images, first))
+    option = choose_preferred(_on_ngc(compat, release, request, host, images, first))
     return option if option is not None else _rejected(Recipe.NGC, release, first)
 
 
@@ -489,8 +491,8 @@ def _on_ngc(
     """The images that serve; why the first one does not goes to `first`."""
     for image in images:
         tried = Judgement()
-        judge.of_machine(tried, release, host, container=True)
-        judge.of_ngc(tried, compat, image, host)
+        judge.check_machine(tried, release, host, container=True)
+        judge.check_ngc_image(tried, compat, image, host)
         if image.python is None or request.python not in (None, image.python):
             tried.refuse(
                 Cause.NO_MATCHING_WHEEL,
@@ -521,7 +523,7 @@ def _on_ngc(
             parts=(Part(image.name, None, "NVIDIA's own image and build of TensorFlow"),),
             commands=(build_command(release, image.python, Recipe.NGC, request),),
             reasons=(image.note or f"{image.name} is NVIDIA's own build for CUDA {image.cuda}",),
-            caveats=(*tried.caveats, *judge.of_release(release)),
+            caveats=(*tried.caveats, *judge.check_release(release)),
         )
 
 

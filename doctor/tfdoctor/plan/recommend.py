@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.findings import Cause
-from tfdoctor.fit import Reason, candidates, preferred
+from tfdoctor.fit import Reason, choose_preferred, list_candidates
 from tfdoctor.plan import without_gpu
 from tfdoctor.plan.models import (
     Conflict,
@@ -97,10 +97,10 @@ def way(compat: Compat, request: Request, host: Host, recipe: Recipe) -> tuple[O
     Raises as it does.
     """
     turned_down: list[Rejected] = []
-    meant = list(candidates(compat, request.tensorflow))
+    meant = list(list_candidates(compat, request.tensorflow))
     if recipe is Recipe.CONDA_CUDA and request.recipe is None:  # for others it is no way that was turned down
         meant = [release for release in meant if from_conda(compat, release) is not None]
-    option = preferred(_options(compat, meant, request, host, recipe, turned_down))
+    option = choose_preferred(_options(compat, meant, request, host, recipe, turned_down))
     return option, turned_down if option is None else _above(turned_down, option)
 
 

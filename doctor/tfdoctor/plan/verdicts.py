@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tfdoctor import versions
 from tfdoctor.compat.gpus import core_words
 from tfdoctor.errors import UsageError
-from tfdoctor.fit import Card, Host, candidates, limits_of_cards, not_driven, preferred
+from tfdoctor.fit import (
+    Card,
+    Host,
+    choose_preferred,
+    find_driver_refusal,
+    list_candidates,
+    list_refusal_limits,
+)
 from tfdoctor.plan.asked import addressed, named_card
 from tfdoctor.plan.models import Recipe, Recommendation, Rejected, Request
 from tfdoctor.plan.recipes import RECIPES, for_machine
@@ -60,7 +67,7 @@ def verdicts(
 
     minors, capabilities: only these, in their order; None: all.
     """
-    releases = list(candidates(compat))
+    releases = list(list_candidates(compat))
     if minors is None:
         minors = tuple(dict.fromkeys(release.minor for release in releases))
     wheels = {one for release in releases for one in release.linux_pythons}
@@ -107,7 +114,7 @@ def systems_of(compat: Compat) -> tuple[System, ...]:
 
 def _glibcs(compat: Compat) -> frozenset[str]:
     """Those that a release or NVIDIA's wheels need."""
-    needed = {row.glibc for row in candidates(compat)} | {row.glibc for row in compat.cudnn_ranges}
+    needed = {row.glibc for row in list_candidates(compat)} | {row.glibc for row in compat.cudnn_ranges}
     return frozenset(one for one in needed if one is not None)
 
 
@@ -365,7 +372,7 @@ class _Filling:
 
     def _drives(self, platform: Platform, capability: str) -> _Driven:
         """Which drivers drive a card."""
-        known = {versions.numbers(one) for one in limits_of_cards(self.compat, platform)} | {ALL}
+        known = {versions.numbers(one) for one in list_refusal_limits(self.compat, platform)} | {ALL}
         starts: list[Numbers] = []
         texts: list[int] = []
         for start in sorted(known) if capability else [ALL]:
@@ -379,7 +386,9 @@ class _Filling:
         return _Driven(starts, texts, ranges)
 
     def _not_driven(self, platform: Platform, capability: str, driver: str) -> int:
-        why = not_driven(self.compat, driver, Card(NAME, capability), platform) if capability else None
+        why = (
+            find_driver_refusal(self.compat, driver, Card(NAME, capability), platform) if capability else None
+        )
         return -1 if why is None else self._text(self._places(why[1], capability, driver, None))
 
     # ------------------------------------------------------------ putting together
@@ -387,7 +396,7 @@ class _Filling:
     def rows(self) -> None:
         """Fill the cells with what was asked for."""
         for platform, limits in self._limits.items():
-            offered = {versions.numbers(one) for one in limits_of_cards(self.compat, platform)}
+            offered = {versions.numbers(one) for one in list_refusal_limits(self.compat, platform)}
             branches = {one[:count] for one in limits for count in range(1, max(2, len(one)))}
             branches |= {one[:1] for one in offered if one[0] >= OLDEST_BRANCH}
             steps = [(one, dotted(one)) for one in limits]
@@ -492,7 +501,7 @@ class _Filling:
         chosen = []
         for numbers in each.values():
             every = [self._known[number] for number in numbers]
-            best = preferred(every)
+            best = choose_preferred(every)
             chosen += [number for number in dict.fromkeys(numbers) if self._known[number] is best]
         found = self._ranked(chosen)
         return self._answer((found, () if found else answers[0][1], -1))

@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tfdoctor.fit.matrix import group, is_marked
+from tfdoctor.fit.matrix import group_rows, is_marked
 from tfdoctor.plan.release_sheet import code_of, conditions, pythons
 from tfdoctor.render import markdown
 from tfdoctor.render.finding import alone
@@ -93,7 +93,7 @@ def render_rows(
     newest: those that have room on one screen, and how the older ones are shown.
     """
     out = page(width, coloured=colour)
-    groups = group(rows)
+    groups = group_rows(rows)
     with_gpu = [members for members in groups if _has_gpu(members, windows)]
     without = [members for members in groups if not _has_gpu(members, windows)]
     older = with_gpu[NEWEST:] if newest else []
@@ -507,7 +507,7 @@ def markdown_rows(rows: Sequence[MatrixRow], *, note: str = "") -> str:
     """The rows as a Markdown table."""
     head = ("TensorFlow", "package", "Python", "CUDA", "cuDNN", "driver", "GPUs", "PTX", "glibc", "problems")
     lines = markdown.table(head)
-    for members in group(rows):
+    for members in group_rows(rows):
         row = members.first
         release = row.release
         problems = ", ".join(problem.id for problem in row.problems if problem.severity == "error")

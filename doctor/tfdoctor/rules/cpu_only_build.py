@@ -151,7 +151,7 @@ def _find_same_version(context: RuleContext, build: Build) -> Release | None:
         if (
             release is not None
             and release.gpu
-            and fit.serves(context.compat, release, context.target.host, python.version)
+            and fit.can_serve(context.compat, release, context.target.host, python.version)
         ):
             return release
     return None

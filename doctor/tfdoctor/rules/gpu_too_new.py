@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.fit.judge import libraries_end
+from tfdoctor.fit.judge import find_newest_supported
 from tfdoctor.predict import cudnn_version
 from tfdoctor.rules.base import GPU, Result, Rule, RuleContext, require_value
 from tfdoctor.rules.shared import drivers, needs, origins
@@ -188,7 +188,7 @@ def _build_jit_finding(
 def _describe_library_limit(context: RuleContext, build: Build, capability: str) -> str:
     """Describe what CUDA's own libraries lack: they are not compiled at first use."""
     cuda = build.release.cuda if build.release is not None else None
-    ends = libraries_end(context.compat, cuda, capability) if cuda is not None else None
+    ends = find_newest_supported(context.compat, cuda, capability) if cuda is not None else None
     if ends is None:
         return ""
     return (

@@ -124,12 +124,12 @@ def _older_release(context: RuleContext) -> list[Remedy]:
         (target.host, ""),
         (replace(target.host, driver=None), "After an update of the driver: "),
     ):
-        own = fit.best(target.compat, host, python=python.version) if python is not None else None
+        own = fit.find_best_fit(target.compat, host, python=python.version) if python is not None else None
         if own is not None:
             name = f"TensorFlow {own.release.version}"
             text = f"{first}Install {name}, the best for this Python that has code for the card."
             return [advice.install_release(target, own.release, text)]
-        other = fit.best(target.compat, host)
+        other = fit.find_best_fit(target.compat, host)
         if other is not None and other.python is not None:
             pythons = other.release.pythons()
             text = (

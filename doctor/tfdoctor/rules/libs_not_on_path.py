@@ -118,7 +118,7 @@ def _find_fixed_release(context: RuleContext) -> Remedy | None:
     for release in context.compat.releases_for_python(python.version, "linux", gpu=True):
         same = release.package == build.release.package and release.minor == build.release.minor
         later = same and release.parsed > build.release.parsed and not release.runpath_misses
-        if later and fit.serves(context.compat, release, context.target.host, python.version):
+        if later and fit.can_serve(context.compat, release, context.target.host, python.version):
             return Remedy(
                 f"Install {release.version}, where this is fixed.",
                 (

@@ -217,7 +217,7 @@ def _find_other_tensorflow(
             release
             for release in context.compat.releases_for_python(python.version, "linux", gpu=True)
             if _opens(release, cuda, stems)
-            and fit.serves(context.compat, release, context.target.host, python.version)
+            and fit.can_serve(context.compat, release, context.target.host, python.version)
         ]
         if fitting and cuda.version is not None and "." not in cuda.version:  # of its minor nothing is known
             least = min((r.cuda or "" for r in fitting), key=versions.numbers)

@@ -119,7 +119,7 @@ def _remedies(context: RuleContext) -> list[Remedy]:
         ]
     if python.glibc is None:
         return [Remedy("Use a container or a system with glibc (Debian, Ubuntu, Fedora).")]
-    best = fit.best(context.compat, context.target.host)
+    best = fit.find_best_fit(context.compat, context.target.host)
     if best is None or best.python is None:
         return []
     other, release = best.python, best.release

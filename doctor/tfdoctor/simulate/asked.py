@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.errors import UsageError
 from tfdoctor.findings import Simulation
-from tfdoctor.fit import Card, newest_of_branch, not_driven
+from tfdoctor.fit import Card, find_driver_refusal, find_newest_driver
 from tfdoctor.records import dataclass
 from tfdoctor.text import join_words
 
@@ -121,12 +121,12 @@ def simulated(
     """
     for card in cards:
         _known(compat, card)
-    whole = newest_of_branch(compat, driver) if driver is not None else _newest(compat, cards)
+    whole = find_newest_driver(compat, driver) if driver is not None else _newest(compat, cards)
     cuda = compat.newest_cuda_for_driver(whole)
     if cuda is None:
         msg = f"--driver: which CUDA driver {whole} speaks is not known: the tables end before it, or begin after it."
         raise UsageError(msg, hint=f"The newest that is known: {_drivers(compat)[0]} ({compat.as_of}).")
-    why = {card: not_driven(compat, whole, card) for card in cards}
+    why = {card: find_driver_refusal(compat, whole, card) for card in cards}
     return Simulated(
         cards=tuple(cards),
         driver=whole,
@@ -159,7 +159,7 @@ def _drivers(compat: Compat) -> list[str]:
 def _newest(compat: Compat, cards: Sequence[Card]) -> str:
     """The newest driver of the table that drives all the cards. Raises UsageError where none does."""
     for driver in _drivers(compat):
-        if all(not_driven(compat, driver, card) is None for card in cards):
+        if all(find_driver_refusal(compat, driver, card) is None for card in cards):
             return driver
     names = join_words([card.name for card in dict.fromkeys(cards)])
     one = len(set(cards)) == 1

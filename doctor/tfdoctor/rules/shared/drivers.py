@@ -161,7 +161,7 @@ def driver_version(context: RuleContext) -> tuple[str, str] | None:
 
     The kernel module's version, NVML's, else nvidia-smi's.
     """
-    return fit.driver_version(context.facts)
+    return fit.find_driver_version(context.facts)
 
 
 def code_for(context: RuleContext, capability: str) -> str:
