@@ -177,7 +177,8 @@ def test_the_property_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = made(None, "3.11", ("8.6",), "570.86.10", "2.35", libraries=True)
     assert not list(contradictions(facts))
     monkeypatch.setattr(
-        "tfdoctor.advice.releases.fit.find_best_fit", lambda *_, **__: find_best_fit(COMPAT, Host(), spec="==2.20.0")
+        "tfdoctor.advice.releases.fit.find_best_fit",
+        lambda *_, **__: find_best_fit(COMPAT, Host(), spec="==2.20.0"),
     )
     assert list(contradictions(facts))
 
