@@ -96,6 +96,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "xml": ("<password>{0}</password>", "hunter2Zq7"),
     "requests": ("requests.get(u, auth=('u', '{0}'))", "hunter2Zq7"),
     "key in small letters": ("encryption_key={0}", _MIXED),
+    "kubectl literal": ("kubectl create secret generic x --from-literal=a={0}", _MIXED),
     "a word of chance": ("wandb.login({0}) failed", _MIXED),
     "home": (_HOME + "{0}/train.py", "zqmarta"),
     "home on a mac": ("/Users/{0}/train.py", "zqmarta"),

@@ -207,7 +207,7 @@ CLIENTS = (
 )
 """Passwords as clients take them: mysql -pX, curl -u user:X, .netrc, .docker/config.json, kaggle.json, HTTP headers."""
 RANDOM_WORD = re.compile(
-    r"(?<![A-Za-z0-9+/=_.-])(?!_|0x|GPU-|MIG-)(?![A-Za-z0-9+_-]{0,200}[a-z]{7})(?=[A-Za-z0-9+_-]{0,200}[a-z])"
+    r"(?<![A-Za-z0-9+/_.-])(?!_|0x|GPU-|MIG-)(?![A-Za-z0-9+_-]{0,200}[a-z]{7})(?=[A-Za-z0-9+_-]{0,200}[a-z])"
     r"(?=[A-Za-z0-9+_-]{0,200}[A-Z])(?=[A-Za-z+_-]{0,200}\d{1,20}[A-Za-z+_-]{1,200}\d)"
     r"[A-Za-z0-9+_-]{20,4000}={0,2}(?![A-Za-z0-9+/=_.-])"
 )
