@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 __all__ = ["clean", "clean_line", "join_words", "lazy_pattern", "lower_first", "upper_first"]
 
@@ -41,14 +41,28 @@ def clean_line(text: str, *, limit: int = 400) -> str:
 
 
 _CREDENTIALS = re.compile(
-    r"(?P<scheme>(?:\b[a-zA-Z][a-zA-Z0-9+.-]{0,30}:)?//)(?:[^\s`'\"@/]{0,500}|[^\s`'\"]{0,500}:[^\s`'\"]{0,500})@"
+    r"(?P<scheme>(?:\b[a-zA-Z][a-zA-Z0-9+.-]{0,30}:)?//)(?:[^\s`'\"]{0,200}:[^\s`'\"]{0,200}|[^\s`'\"@/]{0,500})@"
     r"|(?<![\w/.@-])[\w.+-]{1,64}:(?!//)[^\s`'\"]{1,500}@(?!sha256:)(?=[\w.\[-])"
 )
 
 
-def strip_credentials(text: str) -> str:
-    """Return the text without the users and passwords of its addresses, whatever characters are in them."""
-    return _CREDENTIALS.sub(lambda match: match["scheme"] or "", text)
+_IN_QUERY = re.compile(
+    r"(?i)([?&][\w-]{0,40}(?:token|key|secret|pass\w{0,10}|sig|signature|code)=)[^&\s`'\"]{1,500}"
+)
+
+
+def strip_credentials(text: str, values: Iterable[str] = ()) -> str:
+    """Return the text without the users and passwords of its addresses.
+
+    `values`: addresses that the text may quote; their passwords may have spaces and quotes in them.
+    """
+    for value in values:
+        before, at, _ = value.rpartition("@")
+        secret = before.rpartition("//")[2]
+        for spelled in (secret, clean_line(secret), repr(secret)[1:-1]) if at and ":" in before else ():
+            text = text.replace(f"{spelled}@", "")
+    text = _CREDENTIALS.sub(lambda match: match["scheme"] or "", text)
+    return _IN_QUERY.sub(r"\1…", text)
 
 
 def join_words(parts: Sequence[str]) -> str:

@@ -165,10 +165,14 @@ def _defect(error: Exception, wants_json: bool) -> ExitCode:
     return _fail(ExitCode.IMPOSSIBLE, "defect", msg, "Report it with the lines above.", wants_json)
 
 
+MAX_MESSAGE_CHARS = 4000
+
+
 def _fail(code: ExitCode, kind: str, message: str, hint: str, wants_json: bool) -> ExitCode:
     from tfdoctor.text import clean, strip_credentials
 
-    message, hint = strip_credentials(message), strip_credentials(hint)
+    values = [word for word in sys.argv[1:] if "@" in word]
+    message, hint = (strip_credentials(text[:MAX_MESSAGE_CHARS], values) for text in (message, hint))
     if wants_json:
         from tfdoctor.render.json import write_json
 

@@ -48,8 +48,10 @@ HOMES = (
     re.compile(rf"/(?:home\d{{0,2}}|Users|users)/({_PART})"),
     re.compile(r"(?i)\b[A-Z]:[\\/]{1,2}Users[\\/]{1,2}([^/\\:*?\"<>|\n]{1,255})(?=[\\/])"),
     re.compile(rf"(?i)\b[A-Z]:[\\/]{{1,2}}Users[\\/]{{1,2}}({_PART})"),
-    re.compile(r"(?<![\w/.~])~([a-z_][\w.-]{1,31})(?=/)"),
-    re.compile(r"\b(?:[A-Z][A-Z0-9_]{0,40}_)?(?:USER|USERNAME|LOGNAME)=[\"']?([A-Za-z0-9_][\w.-]{1,63})"),
+    re.compile(r"(?<![\w/.~])~([a-z_][\w.-]{1,31})(?=[/:])"),
+    re.compile(
+        r"\b(?:[A-Z][A-Z0-9_]{0,40}_)?(?:USER|USERNAME|LOGNAME)[\"']?(?:=|: )[\"']?([A-Za-z0-9_][\w.-]{1,63})"
+    ),
     re.compile(r"\b[ug]id=\d{1,10}\(([^)\s]{1,64})\)"),
     re.compile(
         r"(?i)[\"'](?:user|user_?name|login|author)\\?[\"']\s{0,3}:\s{0,3}\\?[\"']([^\"'\\\n]{2,64})\\?[\"']"
@@ -67,6 +69,9 @@ NAMES = (
         r"[\"']?\s{0,3}[=:]\s{0,3}[\"']?([a-z0-9][\w.-]{2,80})"
     ),
     re.compile(r"(?i)\b(?:namespace|slurm_job_account)[\"']?\s{0,3}[=:]\s{0,3}[\"']?([a-z0-9][\w.-]{2,80})"),
+    re.compile(
+        r"\bkubectl (?:logs|exec(?: -it)?|(?:describe|delete|get) pods?) ([a-z0-9][a-z0-9-]{2,62})(?![\w-])"
+    ),
     re.compile(r"\b[Pp]ods?(?:/|[ =:]{1,2}[\"']?)([a-z0-9][a-z0-9-]{1,60}-(?:[a-z0-9]{5}|\d{1,4}))(?![\w-])"),
 )
 
@@ -121,7 +126,7 @@ BEFORE_DOMAIN = re.compile(
 """A host's name before a domain that was replaced."""
 PHONE = re.compile(
     r"(?<![\w.+-])(?:\+[1-9]\d{0,2}[ .-]?(?:\(\d{1,4}\)[ .-]?)?\d{2,4}(?:[ .-]?\d{2,4}){2,4}"
-    r"|\(\d{3}\) ?\d{3}-\d{4})(?![\w.-])"
+    r"|\(\d{3}\) ?\d{3}-\d{4}|\d{3}-\d{3}-\d{4}|00[1-9]\d{1,2} \d{2,4}(?: ?\d{2,4}){2,4})(?![\w.-])"
 )
 EMAIL = re.compile(
     r"(?<![\w.+@-])([A-Za-z0-9][\w.+-]{0,63})@(?=[0-9.-]{0,252}[A-Za-z])([A-Za-z0-9](?:[\w.-]{0,251}\w)?)(?![\w-]|://)"
@@ -148,7 +153,8 @@ _WORD = (
     r"(?:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key(?:[_-]id)?|auth[_-]?key|private[_-]?key"
     r"|account[_-]?key|secret[_-]?key|credentials?|signature|license[_-]?key|cookie|authtoken|webhook"
     r"|passwort|kennwort|contrase(?:ñ|n)a|mot[ _]de[ _]passe|senha|wachtwoord|has(?:ł|l)o|парол[ья]|密码|密碼"
-    r"|パスワード|비밀번호)"
+    r"|パスワード|비밀번호|lösenord|adgangskode|passord|salasana|şifre|parola|heslo|jelszó|κωδικός"
+    r"|client[_-]?(?:key|certificate)[_-]?data)"
 )
 _SHORT = r"(?:pass|pw|pwd|creds?|auth|jwt|pat)"
 """Words that are also parts of others: nothing but a mark may stand before them."""
@@ -192,14 +198,19 @@ CLIENTS = (
     re.compile(r"(?i)(\botp)([ \t]{0,2}[=:][ \t]{0,2})(\w{4,100})"),
     re.compile(rf"(?i)(\b\w{{0,60}}_KEY)([\"']?[ \t]{{0,2}}[=:][ \t]{{0,2}}[\"']?)({_MIXED})"),
     re.compile(rf"(?i)({_WORD}|\blogin)([ \t]{{1,3}}[\"']?)({_MIXED})"),
+    re.compile(r"(\bcurl\b[^\n]{0,200}?[ \t](?:-b|--cookie))([ \t]{1,3}[\"']?)([^\n\"']{3,2000})"),
+    re.compile(
+        rf"(?i)({_WORD}(?: for '[^'\n]{{1,100}}'| is| was| ist| est| es|:))([:：]?[ \t]{{1,3}}[\"']?)"
+        r"(?=[^\s\"',;]{0,100}\d)([^\s\"',;]{4,200})"
+    ),
     re.compile(r"(?im)^([ \t]{0,8}(?:password|passwd))([ \t]{1,8})(\S{3,200})[ \t]{0,8}$"),
     re.compile(
         r"(?i)([\"'](?:auth|identitytoken|registrytoken|private_key_id)\\?[\"'])(\s{0,3}:\s{0,3}\\?[\"'])([A-Za-z0-9+/=_.-]{8,4000})"
     ),
     re.compile(r"(?i)([\"']key\\?[\"'])(\s{0,3}:\s{0,3}\\?[\"'])([A-Za-z0-9+/=_-]{20,4000})"),
     re.compile(
-        r"(?i)(\b(?:cookie|set-cookie|proxy-authorization|authorization|x-[a-z-]{0,30}(?:auth|token|key|secret)[a-z-]{0,30}):)"
-        r"([ \t]{1,3})([^\n]{3,4000})"
+        r"(?i)(\b(?:cookie|set-cookie|proxy-authorization|authorization|x-[a-z-]{0,30}(?:auth|token|key|secret)[a-z-]{0,30})[\"']?:)"
+        r"([ \t]{1,3}[\"']?)([^\n\"']{3,4000})"
     ),
     re.compile(
         r"(?i)([?&](?:x-amz-(?:signature|credential|security-token)|x-goog-signature|sig|signature|token|key|code)=)()([^\s&\"'<>]{8,4000})"
@@ -212,9 +223,11 @@ RANDOM_WORD = re.compile(
     r"[A-Za-z0-9+_-]{20,4000}={0,2}(?![A-Za-z0-9+/=_.-])"
 )
 """A long word of small and capital letters with two numbers or more in it: what is chosen by chance, and no name."""
-PEM_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}(?:KEY|MESSAGE)[A-Z ]{0,20}-----")
+PEM_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}(?:KEY|MESSAGE)[A-Z ]{0,20}-----|\bPrivate-Lines: \d")
 PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,60}-----")
-PEM_LINE = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{8,200}={0,2}(?=[\s\"',\\]{0,4}$)")
+PEM_LINE = re.compile(
+    r"(?<![A-Za-z0-9+/=])(?:[A-Za-z0-9+/]{8,200}={0,2}|[A-Za-z0-9+/]{2,7}={1,2})(?=[\s\"',\\]{0,4}$)"
+)
 """A line of a key's body, behind whatever a log writes before it."""
 PEM_WORD = re.compile(r"(?<![A-Za-z0-9+/=-])[A-Za-z0-9+/]{32,200}={0,2}(?![A-Za-z0-9+/=-])")
 PEM_HEADER = re.compile(r"-----|(?:Proc-Type|DEK-Info|Comment): ")
@@ -250,7 +263,7 @@ TOKENS = (
     ),
     re.compile(
         r"(?<![A-Za-z0-9])(?:gh[pousr]_[A-Za-z0-9]{16,255}|github_pat_\w{20,255}|glpat-[\w-]{16,64}|hf_[A-Za-z0-9]{16,64}"
-        r"|(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,32}|AIza[\w-]{30,50}|ya29\.[\w-]{20,300}|xox[abeoprs]-[\w-]{10,200}"
+        r"|(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,32}|AIza[\w-]{30,50}|ya29\.[\w-]{20,300}|(?:xox[abeoprs]|xapp)-[\w-]{10,200}"
         r"|sk-[A-Za-z0-9_-]{16,200}|nvapi-[\w-]{16,200}|dckr_pat_[\w-]{16,100}|npm_[A-Za-z0-9]{20,60}"
         r"|p[y]pi-[A-Za-z0-9_-]{16,300}|r8_[A-Za-z0-9]{20,60}|wandb_v1_\w{16,100}|dapi[0-9a-f]{32}|SG\.[\w-]{16,80}\.[\w-]{16,80}"
         r"|(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{10,100}|hvs\.[\w-]{20,200}|ATATT3[\w=-]{20,300}|dop_v1_[0-9a-f]{40,80}"
