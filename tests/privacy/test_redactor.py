@@ -146,6 +146,7 @@ WORDS = st.sampled_from(
 @given(st.one_of(st.text(max_size=200), st.lists(WORDS, max_size=14).map("".join)))
 @example("token=https://al:pw1234@host.example" + HOMES + "alicia/")
 @example("TOKEN=VERSION 1.0.0.0")
+@example("SERIALNUM:VERSION 1.0.0.0")
 def test_twice_is_as_once(text: str) -> None:
     once = Redactor().text(text)
     assert Redactor().text(once) == once

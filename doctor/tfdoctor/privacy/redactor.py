@@ -461,4 +461,4 @@ def _without_secrets(text: str) -> str:
         text = pattern.sub(
             lambda m: m[0].replace(m[3], "…") if patterns.is_secret_value(m[3]) else m[0], text
         )
-    return text
+    return patterns.SERIAL.sub(lambda m: m[0].replace(m[2], "…"), text)
