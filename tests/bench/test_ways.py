@@ -86,7 +86,7 @@ def measured(
         return CommandResult(("python",), returncode=0)
 
     wish = benching.BenchWish(seconds=1)
-    timing = benching.timed(
+    timing = benching.run_bench(
         system, compat, look(system, compat), wish, lambda _: None, target="x", run=run, watched=system
     )
     return judged(timing.measured, timing.target, timing.peaks)

@@ -13,7 +13,7 @@ from tfdoctor.examine.observe import Said, observation, read_deep
 from tfdoctor.findings import Cause
 from tfdoctor.logs.dso import failed_opens
 from tfdoctor.system import CommandResult, Failure
-from tfdoctor.verify.inside import _said
+from tfdoctor.verify.inside import _build_run_output
 from tfdoctor.verify.stages import MARKER, Limits, read_answer
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def test_both_payloads_are_read_alike(answer: dict[str, Any], lines: tuple[dict[
     result = CommandResult(("python",), 0, stderr=LOG, seconds=2.0)
     deep = observed_in(answer, result)
     ran = replace(result, stdout=stages(*lines))
-    verified = observation(_said(read_answer(ran, Limits()), ran), ran, WANTED, COMPAT)
+    verified = observation(_build_run_output(read_answer(ran, Limits()), ran), ran, WANTED, COMPAT)
     assert verified == deep
 
 

@@ -246,7 +246,7 @@ class Stager:
             "gpus": gpus,
             **fake,
         }
-        limits = Limits.all(limit)
+        limits = Limits.with_seconds(limit)
         argument = {"device": "GPU", "limits": limits.as_json(), "timed": 0, **(wish or {})}
         _, result = run_payload(
             LiveSystem(cwd=str(self.folder / "home")),
@@ -278,7 +278,7 @@ def test_all_is_well_on_every_python(stages: Stager, version: str) -> None:
     told = stages(python=PYTHONS[version])
     assert told.statuses() == dict.fromkeys(PAYLOAD, "passed"), told.answer.error
     assert told.answer.devices == ("/physical_device:GPU:0", "/physical_device:GPU:1")
-    assert told.answer.computed_lines() == ["GPU:0 ok", "GPU:1 ok"]
+    assert told.answer.format_computed() == ["GPU:0 ok", "GPU:1 ok"]
     assert told.answer.topology == "GPU0 GPU1\ntopo -m\n"
     assert not told.answer.error
     assert told.result.returncode == 0
@@ -349,7 +349,7 @@ def test_a_wrong_result(stages: Stager, deviation: float) -> None:
     assert told.statuses() == {"import": "passed", "visible": "passed", "compute": "failed"}
     assert "rounding explains at most" in told.answer.error
     assert set(told.answer.computed) == {0, 1}
-    assert told.answer.computed_count() == 0
+    assert told.answer.count_computed() == 0
 
 
 def test_a_wrong_convolution(stages: Stager) -> None:

@@ -92,7 +92,7 @@ def test_a_driver_that_computes_nothing_is_seen(
     assert len(answer.devices) == 2
     assert answer.status("compute") == "failed"
     assert answer.computed
-    assert answer.computed_count() == 0
+    assert answer.count_computed() == 0
     assert answer.error
     # By name, whatever TensorFlow does with it: raise, or end itself.
     assert re.search(r"CUDA_ERROR_NOT_SUPPORTED|CUBLAS_STATUS|CUDA error", found_detail(answer))

@@ -10,9 +10,15 @@ from tfdoctor.examine.observe import observation
 from tfdoctor.findings import Cause, Severity
 from tfdoctor.system import CommandResult
 from tfdoctor.system.payloads import MARKER
-from tfdoctor.verify.inside import _cause_of, _own, _said, _told, _with_nccls
+from tfdoctor.verify.inside import (
+    _add_nccl_warning,
+    _add_stages,
+    _build_run_output,
+    _find_cause,
+    _list_own_findings,
+)
 from tfdoctor.verify.stages import Limits, read_answer
-from tfdoctor.verify.verifying import Verifying, Wish, completed, nobody
+from tfdoctor.verify.verifying import Verifying, Wish, complete_request, ignore_stage
 
 CREATED = (
     "2026-11-25 07:36:28.4: I tensorflow/core/common_runtime/gpu/gpu_device.cc:1929] Created device "
@@ -134,16 +140,16 @@ CASES = {
 
 @pytest.mark.parametrize(("said", "code", "stderr", "cause"), CASES.values(), ids=CASES)
 def test_the_cause_and_a_finding_of_it(said: tuple[str, ...], code: int, stderr: str, cause: Cause) -> None:
-    run = Verifying("/opt/bin/python", completed(Wish(expected=1)), nobody)
+    run = Verifying("/opt/bin/python", complete_request(Wish(expected=1)), ignore_stage)
     result = CommandResult(("python",), code, stdout=lines(*said), stderr=stderr, seconds=9)
     answer = read_answer(result, Limits())
     facts = healthy()
-    report = judge(facts, COMPAT, observation(_said(answer, result), result, frozenset(), COMPAT))
-    _told(run, answer, result, report, COMPAT)
+    report = judge(facts, COMPAT, observation(_build_run_output(answer, result), result, frozenset(), COMPAT))
+    _add_stages(run, answer, result, report, COMPAT)
     assert run.cause is cause
     stage = next(one for one in run.stages if one.status == "failed")
-    assert _cause_of(stage.name, answer, result, report, COMPAT) in (cause, None)
-    found = [*_own(run, stage, answer, result, report), *report.findings]
+    assert _find_cause(stage.name, answer, result, report, COMPAT) in (cause, None)
+    found = [*_list_own_findings(run, stage, answer, result, report), *report.findings]
     errors = [one for one in found if one.severity is Severity.ERROR]
     assert {one.cause for one in errors} == {cause}  # nothing else is taken for its reason
     assert all(one.remedies for one in errors)
@@ -159,8 +165,8 @@ def test_what_nccl_warned_of_stands_beside_what_tensorflow_says() -> None:
         "vm:32631:889 [0] external/nccl_archive/src/enqueue.cc:100 NCCL WARN Cuda failure 'no kernel image is "
         "available for execution on the device'\nvm:32631:889 [0] NCCL INFO Bootstrap : Using eth0:192.0.2.2<0>\n"
     )
-    said = _with_nccls("UNKNOWN: Error invoking NCCL: unhandled cuda error", log)
+    said = _add_nccl_warning("UNKNOWN: Error invoking NCCL: unhandled cuda error", log)
     assert said.endswith(
         "error. NCCL: Cuda failure 'no kernel image is available for execution on the device'"
     )
-    assert _with_nccls("the sum is off.", "nothing") == "the sum is off."
+    assert _add_nccl_warning("the sum is off.", "nothing") == "the sum is off."

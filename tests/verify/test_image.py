@@ -21,10 +21,10 @@ from tfdoctor.render.verify import render_end
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules.changed_files import _is_omitted_from_images
 from tfdoctor.system import CommandResult, Failure
-from tfdoctor.verify.findings import ended_early, killed, late, other_count
-from tfdoctor.verify.image import _refused
+from tfdoctor.verify.findings import report_ended_early, report_gpu_count, report_killed, report_late
+from tfdoctor.verify.image import _explain_refusal
 from tfdoctor.verify.stages import STAGES, Limits, read_answer
-from tfdoctor.verify.verifying import Verifying, Wish, completed, nobody
+from tfdoctor.verify.verifying import Verifying, Wish, complete_request, ignore_stage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,14 +36,14 @@ IMAGE = InImage("team/app:1", "docker", "--gpus all", "1000")
 
 
 def verifying(*stages: str, image: InImage | None = IMAGE, **words: Any) -> Verifying:
-    wish = completed(Wish(stages=stages or STAGES, **words))
-    return Verifying(image.name if image is not None else "/opt/bin/python", wish, nobody, image)
+    wish = complete_request(Wish(stages=stages or STAGES, **words))
+    return Verifying(image.name if image is not None else "/opt/bin/python", wish, ignore_stage, image)
 
 
 def refused(said: str, *devices: str, podman: bool = False, host: Any = None) -> Finding:
     engine = cast("Engine", SimpleNamespace(name="podman" if podman else "docker"))
     access = GpuAccess("cdi" if podman else "gpus", devices or ("all",))
-    return _refused(engine, COMPAT, [(access, said)], host)
+    return _explain_refusal(engine, COMPAT, [(access, said)], host)
 
 
 # ---------------------------------------------------------------- nothing is green that did not run
@@ -70,21 +70,21 @@ def test_a_stage_that_nothing_is_behind_is_said_to_be_all_there_was() -> None:
 
 
 def test_a_deadline_is_named_and_is_nobodys_fault() -> None:
-    one = late(verifying("import", limits=Limits.all(1)), "import", "did not end within 1 s.")
+    one = report_late(verifying("import", limits=Limits.with_seconds(1)), "import", "did not end within 1 s.")
     assert one.title == "import did not end within 1 s"
     assert one.remedies[0].commands == ("tfdoctor verify team/app:1 --timeout 60",)
 
 
 @pytest.mark.parametrize("memory", [100 << 20, 8 << 30])
 def test_the_limit_of_memory_is_named(memory: int) -> None:
-    one = killed(verifying(memory=memory), sure=True)
+    one = report_killed(verifying(memory=memory), sure=True)
     assert one.cause is Cause.OOM
     assert f"{memory >> 20}m" in one.title or f"{memory >> 30}g" in one.title
     assert one.remedies[0].commands == ("tfdoctor verify team/app:1",)
 
 
 def test_without_a_limit_it_is_the_machines() -> None:
-    one = killed(verifying(), sure=False)
+    one = report_killed(verifying(), sure=False)
     assert "SIGKILL" in one.title
     assert "machine's memory" in one.title
 
@@ -185,7 +185,7 @@ def test_what_has_nothing_to_do_with_gpus_is_not_laid_on_them() -> None:
 def test_another_number_of_gpus_is_explained(
     visible: int, given: int, words: Mapping[str, Any], first: str
 ) -> None:
-    one = other_count(verifying(expected=2, **words), visible, given)
+    one = report_gpu_count(verifying(expected=2, **words), visible, given)
     assert one.explanation
     assert one.remedies[0].commands == (first,)
     assert any("--expect-gpus" in line for remedy in one.remedies for line in remedy.commands)
@@ -195,14 +195,16 @@ def test_another_number_of_gpus_is_explained(
 
 
 def test_no_python_is_a_cause_with_a_way() -> None:
-    one = ended_early(verifying(), ContainerEndedError("", no_python=True))
+    one = report_ended_early(verifying(), ContainerEndedError("", no_python=True))
     assert one.cause is Cause.PYTHON_UNUSABLE
     assert one.remedies[1].commands == (
         "tfdoctor build --base team/app:1 --tag team/app:1-fixed",
         "tfdoctor verify team/app:1-fixed",
     )
-    assert ended_early(verifying(), ContainerEndedError("", oom=True)).cause is Cause.OOM
-    broken = ended_early(verifying(), ContainerEndedError("python3: error while loading shared libraries"))
+    assert report_ended_early(verifying(), ContainerEndedError("", oom=True)).cause is Cause.OOM
+    broken = report_ended_early(
+        verifying(), ContainerEndedError("python3: error while loading shared libraries")
+    )
     assert "loading shared libraries" in broken.evidence[0].text
 
 
@@ -225,14 +227,14 @@ def test_a_command_that_an_image_does_not_have(said: str, missing: bool) -> None
 def test_the_command_that_tells_more_names_the_image() -> None:
     run = verifying("import")
     run.fail("import", "no", Cause.NUMPY_ABI)
-    run.findings = [replace(late(run, "import", "x"), cause=Cause.NUMPY_ABI)]
+    run.findings = [replace(report_late(run, "import", "x"), cause=Cause.NUMPY_ABI)]
     done: Verification = run.result()
     assert done.typed == "tfdoctor verify team/app:1"
     assert "tfdoctor verify team/app:1 -v" in render_end(done, width=100)
 
 
 def test_a_python_is_named_again() -> None:
-    assert verifying(image=None).again() == "tfdoctor verify --python /opt/bin/python"
+    assert verifying(image=None).build_command() == "tfdoctor verify --python /opt/bin/python"
 
 
 def test_the_lines_of_a_dockerfile_are_shown_whole() -> None:
@@ -244,7 +246,7 @@ def test_the_lines_of_a_dockerfile_are_shown_whole() -> None:
         "docker build -t x .",
         "tfdoctor verify x",
     )
-    run.findings = [replace(late(run, "import", "x"), remedies=(Remedy("Write this.", lines),))]
+    run.findings = [replace(report_late(run, "import", "x"), remedies=(Remedy("Write this.", lines),))]
     shown = render_end(run.result(), width=100)
     assert all(line in shown for line in lines)
 

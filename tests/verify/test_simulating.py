@@ -24,7 +24,7 @@ from tfdoctor.report.diagnose import diagnose
 from tfdoctor.simulate.facts import AsSimulated, as_simulated
 from tfdoctor.simulate.kernels import Binaries
 from tfdoctor.verify import simulating
-from tfdoctor.verify.verifying import Verifying, Wish, completed, nobody
+from tfdoctor.verify.verifying import Verifying, Wish, complete_request, ignore_stage
 
 if TYPE_CHECKING:
     from tfdoctor.system import System
@@ -56,7 +56,7 @@ def verified(
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     assert python is not None
     assert tensorflow is not None
-    run = Verifying("/opt/bin/python", completed(Wish(simulated=asked)), nobody)
+    run = Verifying("/opt/bin/python", complete_request(Wish(simulated=asked)), ignore_stage)
     for name in EARLIER:
         run.add(name, "passed", "as it should")
     run.visible = 1
@@ -137,7 +137,7 @@ def test_a_simulation_never_says_that_a_gpu_is_usable(monkeypatch: pytest.Monkey
 
 
 def test_a_real_verification_says_that_nothing_was_simulated() -> None:
-    run = Verifying("/opt/bin/python", completed(Wish()), nobody)
+    run = Verifying("/opt/bin/python", complete_request(Wish()), ignore_stage)
     run.add("driver", "passed", "it answers")
     answer = verification_json(run.result())
     assert answer["simulated"] is None
@@ -310,7 +310,11 @@ def test_what_has_cuda_linked_into_it_is_run_by_software_alone(monkeypatch: pyte
     facts = sketched_facts(COMPAT, sketch)
     tensorflow = value_of(facts.tensorflow)
     assert tensorflow is not None
-    run = Verifying("/opt/bin/python", completed(Wish(simulated=asked_for(COMPAT, ["T4"]))), nobody)
-    assert not simulating.lists(run, tensorflow, COMPAT)
+    run = Verifying(
+        "/opt/bin/python", complete_request(Wish(simulated=asked_for(COMPAT, ["T4"]))), ignore_stage
+    )
+    assert not simulating.can_list_gpus(run, tensorflow, COMPAT)
     assert {one.name: one.status for one in run.stages} == {"import": "skipped", "visible": "skipped"}
-    assert simulating.lists(run, replace(tensorflow, version="2.20.0", distribution="tensorflow"), COMPAT)
+    assert simulating.can_list_gpus(
+        run, replace(tensorflow, version="2.20.0", distribution="tensorflow"), COMPAT
+    )

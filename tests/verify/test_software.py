@@ -17,7 +17,7 @@ from tfdoctor.simulate.kernels import Binaries
 from tfdoctor.system import CommandResult
 from tfdoctor.system.payloads import MARKER
 from tfdoctor.verify import software
-from tfdoctor.verify.verifying import Verifying, Wish, completed, nobody
+from tfdoctor.verify.verifying import Verifying, Wish, complete_request, ignore_stage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,7 +61,7 @@ def computed(
 ) -> tuple[Verifying, list[Wanted]]:
     asked = asked_for(COMPAT, ["RTX 4090"], gpus="2")
     wish = Wish(simulated=asked, **({"stages": stages} if stages else {}))
-    run = Verifying("/opt/bin/python", completed(wish), nobody)
+    run = Verifying("/opt/bin/python", complete_request(wish), ignore_stage)
     built: list[Wanted] = []
 
     def make(wanted: Wanted, _: tuple[int, ...] | None) -> str:
@@ -77,7 +77,7 @@ def computed(
     assert tensorflow is not None
     binaries = Binaries(OF_220 if counts is None else counts)
     build = build_of(tensorflow, COMPAT)
-    software.compute(run, cast("System", system), python, build, binaries, KERNELS)
+    software.run_computing(run, cast("System", system), python, build, binaries, KERNELS)
     return run, built
 
 

@@ -64,7 +64,7 @@ def test_to_the_end() -> None:
     ]
     assert answer.devices == ("/physical_device:GPU:0",)
     assert answer.computed == {0: "off"}
-    assert answer.computed_lines() == ["GPU:0 failed: off"]
+    assert answer.format_computed() == ["GPU:0 failed: off"]
     assert (answer.error, answer.timed_out) == ("off", False)
 
 

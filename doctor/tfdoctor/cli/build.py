@@ -504,7 +504,7 @@ def _verify(
     from tfdoctor.cli.telling import telling
     from tfdoctor.cli.verify import host_of_engine, tell
     from tfdoctor.verify.image import verify_image
-    from tfdoctor.verify.verifying import Wish, expected_gpus
+    from tfdoctor.verify.verifying import Wish, count_expected_gpus
 
     if asked is not None:
         done = simulated_image(engine, compat, image, Wish(simulated=asked), asked, quiet=quiet or as_json)
@@ -513,7 +513,7 @@ def _verify(
             tell(done, as_json=False, verbose=verbose, quiet=quiet)
         return done
     host = host_of_engine(compat, engine)
-    shown = expected_gpus(host, None) if host is not None else None
+    shown = count_expected_gpus(host, None) if host is not None else None
     wish = Wish() if shown or host is None else Wish(stages=WITHOUT_GPU, gpus="none")
     on_stage = telling(quiet=quiet or as_json)
     done = dataclasses.replace(

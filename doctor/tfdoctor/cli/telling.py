@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.render.terminal import OUT
 from tfdoctor.render.verify import render_stage
-from tfdoctor.verify.verifying import nobody
+from tfdoctor.verify.verifying import ignore_stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,4 +23,4 @@ def telling(*, quiet: bool) -> Callable[[Stage], None]:
         OUT.write(render_stage(stage, **OUT.looks))
         OUT.flush()
 
-    return nobody if quiet else tell_stage
+    return ignore_stage if quiet else tell_stage

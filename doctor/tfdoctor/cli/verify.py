@@ -130,7 +130,7 @@ def verify(
         stages=_stages(stages),
         expected=expect_gpus,
         gpus=_gpus(gpus) if asked is None else None,
-        limits=Limits.all(timeout) if timeout is not None else Limits(),
+        limits=Limits.with_seconds(timeout) if timeout is not None else Limits(),
         memory=_memory(memory),
         python=python if image is not None else None,
         device=device.value,

@@ -19,7 +19,7 @@ from tfdoctor.system import Failure
 from tfdoctor.system.payloads import follow_payload
 from tfdoctor.system.signals import stopping
 from tfdoctor.text import clean_line
-from tfdoctor.verify.inside import expected_speeds
+from tfdoctor.verify.inside import find_expected_speeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Told = Callable[[dict[str, Any]], None]
 
-__all__ = ["LOOKING", "BenchWish", "Timing", "bench_python", "timed", "ways"]
+__all__ = ["LOOKING", "BenchWish", "Timing", "bench_python", "list_links", "run_bench"]
 
 LOOKING = 30.0
 SETTING_UP = 300.0
@@ -63,12 +63,12 @@ class BenchWish:
 
     @property
     def gpus(self) -> bool:
-        """Whether GPUs are asked for."""
+        """Return whether GPUs are requested."""
         return not self.devices or any(name.startswith("GPU") for name in self.devices)
 
     @property
     def conditions(self) -> _Conditions:
-        """In what TensorFlow runs: for how long at most, and with what in its environment."""
+        """Return the deadline and the variables that TensorFlow runs with."""
         return {
             "timeout": self.seconds + SETTING_UP,
             "env": {} if self.gpus else {"CUDA_VISIBLE_DEVICES": "-1"},
@@ -77,7 +77,10 @@ class BenchWish:
         }
 
     def as_json(self, *, shortly: bool = False) -> str:
-        """For the payload. `shortly`: each time is told twice at most, where all of it comes at the end."""
+        """Return the request for the payload.
+
+        `shortly`: each time is sent twice at most, if all of it comes at the end.
+        """
         bench = {
             "shortly": shortly,
             "time": self.seconds,
@@ -126,10 +129,10 @@ def bench_python(
 
     again = check_again(target_of(facts, compat))
     where = interpreter.executable
-    return timed(system, compat, facts, wish, told, target=where, run=run, watched=system, look=again)
+    return run_bench(system, compat, facts, wish, told, target=where, run=run, watched=system, look=again)
 
 
-def timed(
+def run_bench(
     system: System,
     compat: Compat,
     facts: Facts,
@@ -141,11 +144,11 @@ def timed(
     watched: System | None,
     look: str = "tfdoctor check",
 ) -> Timing:
-    """What `run` tells, line by line; the cards are watched through `watched` meanwhile, the machine that has them.
+    """Read what `run` reports line by line, and watch the cards through `watched`, the machine that has them.
 
     `look`: the command that says what is wrong with this TensorFlow.
     """
-    peaks = {f"GPU:{index}": speeds for index, speeds in expected_speeds(facts, compat.cards).items()}
+    peaks = {f"GPU:{index}": speeds for index, speeds in find_expected_speeds(facts, compat.cards).items()}
     cuda = value_of(facts.driver.cuda)
     software = cuda is not None and (cuda.software or cuda.stand_in)
     parts: list[dict[str, Any]] = []
@@ -166,7 +169,7 @@ def timed(
     try:
         with stopping(system):
             result = run(keep)
-        stopped = _ended(result, parts)
+        stopped = _describe_end(result, parts)
     except KeyboardInterrupt as signal:
         interrupted, stopped = signal, "It was interrupted; what was timed by then is shown."
         if not read_lines(parts).any_timed:
@@ -175,14 +178,14 @@ def timed(
         if watch is not None:
             watch.over.set()
     measured = read_lines(parts)
-    seen = watch.seen() if watch is not None else ()
+    seen = watch.list_samples() if watch is not None else ()
     return Timing(
         target,
         replace(
             measured,
             watched=seen,
             stopped=stopped,
-            links=ways(seen, pairs, peers, facts, compat.cards),
+            links=list_links(seen, pairs, peers, facts, compat.cards),
             interrupted=interrupted is not None,
             asked=bool(wish.devices),
         ),
@@ -197,17 +200,17 @@ KINDS = {"PIX": "switch", "PXB": "switch", "PSB": "switch", "PHB": "bridge", "NO
 """What nvidia-smi prints of a way between two cards → what it goes through."""
 
 
-def ways(
+def list_links(
     seen: Sequence[Watched],
     pairs: Mapping[tuple[str, str], str],
     peers: Mapping[tuple[str, str], bool],
     facts: Facts,
     cards: Cards,
 ) -> tuple[Link, ...]:
-    """How data goes between the host and each card, and between two cards, with what that can carry.
+    """List the links between the host and each card, and between two cards, with what they can carry.
 
-    `pairs`: two devices → what nvidia-smi prints of the way between them; `peers`: → whether one reaches the other's
-    memory.
+    `pairs`: two devices → what nvidia-smi prints of the link between them; `peers`: → whether one reaches the
+    other's memory.
     """
     cuda = value_of(facts.driver.cuda)
     capability = {f"GPU:{one.ordinal}": one.compute_capability for one in (cuda.devices if cuda else ())}
@@ -232,7 +235,7 @@ def ways(
     return tuple(found)
 
 
-def _ended(result: CommandResult, parts: list[dict[str, Any]]) -> str:
+def _describe_end(result: CommandResult, parts: list[dict[str, Any]]) -> str:
     if any(part.get("end") for part in parts):
         return ""
     shown = "; what was timed by then is shown" if read_lines(parts).any_timed else ""
@@ -258,7 +261,7 @@ class _Watch(threading.Thread):
         self._cards: dict[str, Watched] = {}
 
     def start(self) -> None:
-        """Who computes on the cards now, and then from time to time how they are."""
+        """Record who computes on the cards now, then start to sample them."""
         for bus, card in cards_now(self._system).items():
             computing = (one for one in card.processes if one.kind != "G")
             self._before[bus] = {one.pid: clean_line(one.name or f"process {one.pid}") for one in computing}
@@ -268,9 +271,9 @@ class _Watch(threading.Thread):
         while not self.over.wait(WATCHED):
             for bus, card in cards_now(self._system).items():
                 if bus in self._devices:
-                    self._cards[self._devices[bus]] = self._added(bus, card)
+                    self._cards[self._devices[bus]] = self._add_sample(bus, card)
 
-    def _added(self, bus: str, card: SmiGpu) -> Watched:
+    def _add_sample(self, bus: str, card: SmiGpu) -> Watched:
         device = self._devices[bus]
         old, health = self._cards.get(device, Watched(device)), card.health
         heat = [t for t in (old.temperature, health.temperature if health else None) if t is not None]
@@ -290,8 +293,8 @@ class _Watch(threading.Thread):
             old.looks + 1,
         )
 
-    def seen(self) -> tuple[Watched, ...]:
-        """All cards that were seen."""
+    def list_samples(self) -> tuple[Watched, ...]:
+        """Return the samples of all cards that were sampled."""
         return tuple(self._cards[name] for name in sorted(self._cards))
 
 

@@ -11,8 +11,8 @@ from tfdoctor.errors import UsageError
 from tfdoctor.examine import look
 from tfdoctor.facts import value_of
 from tfdoctor.system.payloads import Lines, run_payload
-from tfdoctor.verify.benching import LOOKING, timed
-from tfdoctor.verify.image import python_with_tensorflow, ways
+from tfdoctor.verify.benching import LOOKING, run_bench
+from tfdoctor.verify.image import find_python, list_gpu_access
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,8 +45,8 @@ def bench_image(
     if engine.image(image) is None:
         message = f"the image {image} is not here."
         raise EngineError(message, hint=f"{engine.name} pull {image}")
-    with _started(engine, image, wish) as system:
-        place = python or python_with_tensorflow(system)
+    with _start_container(engine, image, wish) as system:
+        place = python or find_python(system)
         facts = look(system, compat, python=place, timeout=LOOKING)
         interpreter = value_of(facts.python)
         if interpreter is None:
@@ -60,13 +60,18 @@ def bench_image(
             return result
 
         again = f"tfdoctor verify {quote(image)}"
-        return timed(system, compat, facts, wish, told, target=image, run=run, watched=machine, look=again)
+        return run_bench(
+            system, compat, facts, wish, told, target=image, run=run, watched=machine, look=again
+        )
 
 
-def _started(engine: Engine, image: str, wish: BenchWish) -> ContainerSystem:
-    """By the first way to the GPUs that the engine takes. Raises EngineError with what it said to the first."""
+def _start_container(engine: Engine, image: str, wish: BenchWish) -> ContainerSystem:
+    """Start a container with the first GPU access that the engine takes.
+
+    Raises EngineError with what it answered to the first one.
+    """
     refused = None
-    for access in ways(engine, None if wish.gpus else "none"):
+    for access in list_gpu_access(engine, None if wish.gpus else "none"):
         try:
             return ContainerSystem(engine, RunRequest(image=image, command=(), shm_size=1 << 30, gpus=access))
         except StartError as error:

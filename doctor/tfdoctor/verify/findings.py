@@ -10,24 +10,31 @@ from typing import TYPE_CHECKING
 from tfdoctor.advice.image import new_name
 from tfdoctor.advice.pip import quote
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.verify.verifying import size_of
+from tfdoctor.verify.verifying import format_size
 
 if TYPE_CHECKING:
     from tfdoctor.engine.system import ContainerEndedError
     from tfdoctor.findings import Stage
     from tfdoctor.verify.verifying import Verifying
 
-__all__ = ["ended_early", "failed", "failure", "killed", "late", "other_count"]
+__all__ = [
+    "make_finding",
+    "report_ended_early",
+    "report_failed",
+    "report_gpu_count",
+    "report_killed",
+    "report_late",
+]
 
 MORE_TIME = 4
 """How many times as long is worth a try."""
 
 
-def late(run: Verifying, stage: str, detail: str) -> Finding:
-    """A stage that did not end within its limit."""
-    seconds = run.wish.limits.of(stage)
-    more = f"{run.again()} --timeout {max(seconds * MORE_TIME, 60):.0f}"
-    return failure(
+def report_late(run: Verifying, stage: str, detail: str) -> Finding:
+    """Return the finding for a stage that did not end within its limit."""
+    seconds = run.wish.limits.get_limit(stage)
+    more = f"{run.build_command()} --timeout {max(seconds * MORE_TIME, 60):.0f}"
+    return make_finding(
         run.cause or Cause.INCONCLUSIVE,
         f"{stage} did not end within {seconds:.0f} s",
         f"It was stopped, so what it would have done is not known. TensorFlow {detail}",
@@ -38,8 +45,8 @@ def late(run: Verifying, stage: str, detail: str) -> Finding:
     )
 
 
-def failed(run: Verifying, stage: Stage) -> Finding:
-    """A stage that failed, by what its error and the log of the run say."""
+def report_failed(run: Verifying, stage: Stage) -> Finding:
+    """Return the finding for a stage that failed, from its error and the log of the run."""
     cause = run.cause or Cause.INCONCLUSIVE
     known = cause is not Cause.INCONCLUSIVE
     told = cause.row.remedies if isinstance(cause.row.remedies, tuple) else (cause.row.remedies,)
@@ -52,10 +59,10 @@ def failed(run: Verifying, stage: Stage) -> Finding:
         remedies.append(
             Remedy(
                 "Look at what the driver says while it happens: NVRM and Xid lines name a fault of card or driver.",
-                ("sudo dmesg | grep -i -E 'nvrm|xid' | tail -n 20", run.again()),
+                ("sudo dmesg | grep -i -E 'nvrm|xid' | tail -n 20", run.build_command()),
             )
         )
-    return failure(
+    return make_finding(
         cause,
         cause.row.title if known else f"TensorFlow sees the GPUs, and fails at the stage {stage.name}",
         cause.row.meaning if known else "Neither its error nor its log says why.",
@@ -64,24 +71,30 @@ def failed(run: Verifying, stage: Stage) -> Finding:
     )
 
 
-def killed(run: Verifying, *, sure: bool) -> Finding:
-    """Memory was used up. `sure`: the engine says so; else it is the most usual reason of a SIGKILL."""
-    limit = f" of {size_of(run.wish.memory)}" if run.wish.memory else ""
+def report_killed(run: Verifying, *, sure: bool) -> Finding:
+    """Return the finding for memory that was used up.
+
+    `sure`: the engine says so; else it is the most usual reason of a SIGKILL.
+    """
+    limit = f" of {format_size(run.wish.memory)}" if run.wish.memory else ""
     if run.wish.memory:
         title = f"The container reached its limit of memory{limit} and was killed"
         if not sure:
             title = f"It was killed (SIGKILL): usually the container's limit of memory{limit} was reached"
-        remedy = Remedy("Give it more, or no limit.", (run.again(memory=False),))
+        remedy = Remedy("Give it more, or no limit.", (run.build_command(memory=False),))
         why = "The kernel ended a process of the container: it had reached its memory limit."
     else:
         title = "It was killed (SIGKILL): usually the machine's memory was used up"
         remedy = Remedy("See what is free, and who holds the rest.", ("free -h", "sudo dmesg | tail -n 20"))
         why = "The kernel ends the process that takes the most where memory runs out."
-    return failure(Cause.OOM, title, why, (remedy,))
+    return make_finding(Cause.OOM, title, why, (remedy,))
 
 
-def other_count(run: Verifying, visible: int, given: int | None) -> Finding:
-    """TensorFlow lists another number of GPUs than expected. `given`: those that the driver shows there."""
+def report_gpu_count(run: Verifying, visible: int, given: int | None) -> Finding:
+    """Return the finding for another number of GPUs than expected.
+
+    `given`: the number that the driver shows in the container.
+    """
     expected = run.expected or 0
     fewer = visible < expected
     if given is None:
@@ -91,15 +104,15 @@ def other_count(run: Verifying, visible: int, given: int | None) -> Finding:
     else:
         why = f"The driver shows {given} there, and TensorFlow lists {visible}."
     remedies = [
-        Remedy("If that is correct, expect this number.", (f"{run.again()} --expect-gpus {visible}",))
+        Remedy("If that is correct, expect this number.", (f"{run.build_command()} --expect-gpus {visible}",))
     ]
     if fewer and given == visible and run.image is not None and run.wish.gpus not in (None, "all"):
         remedies.insert(
-            0, Remedy("Give the container all of them.", (f"{run.again(gpus=False)} --gpus all",))
+            0, Remedy("Give the container all of them.", (f"{run.build_command(gpus=False)} --gpus all",))
         )
     elif fewer and given == visible:
         remedies.insert(0, Remedy("See which cards the driver of this machine shows.", ("nvidia-smi -L",)))
-    return failure(
+    return make_finding(
         Cause.INCONCLUSIVE,
         f"{expected} GPU{'s were' if expected != 1 else ' was'} expected, and TensorFlow lists {visible}",
         why,
@@ -107,10 +120,10 @@ def other_count(run: Verifying, visible: int, given: int | None) -> Finding:
     )
 
 
-def ended_early(run: Verifying, error: ContainerEndedError) -> Finding:
-    """The container ended before anything could be asked."""
+def report_ended_early(run: Verifying, error: ContainerEndedError) -> Finding:
+    """Return the finding for a container that ended before any stage ran."""
     if error.oom:
-        return killed(run, sure=True)
+        return report_killed(run, sure=True)
     base = run.image.name if run.image is not None else "IMAGE"
     new = new_name(base)
     verify = f"tfdoctor verify {new}"
@@ -123,8 +136,8 @@ def ended_early(run: Verifying, error: ContainerEndedError) -> Finding:
     )
     if error.no_python:
         why = "TensorFlow is a Python package: without Python nothing can be examined."
-        return failure(Cause.PYTHON_UNUSABLE, "There is no Python in this image", why, remedies)
-    return failure(
+        return make_finding(Cause.PYTHON_UNUSABLE, "There is no Python in this image", why, remedies)
+    return make_finding(
         Cause.PYTHON_UNUSABLE,
         "The image's Python does not start",
         "A container of it ended before its Python answered.",
@@ -133,14 +146,14 @@ def ended_early(run: Verifying, error: ContainerEndedError) -> Finding:
     )
 
 
-def failure(
+def make_finding(
     cause: Cause,
     title: str,
     explanation: str,
     remedies: tuple[Remedy, ...],
     evidence: tuple[Evidence, ...] = (),
 ) -> Finding:
-    """A stage's failure, with the code of its cause."""
+    """Return the finding of a failed stage, with the code of its cause."""
     return Finding(
         code=cause.row.code,
         cause=cause,

@@ -23,9 +23,9 @@ from tfdoctor.simulate.build import built_computing
 from tfdoctor.simulate.facts import AsSimulated
 from tfdoctor.simulate.sources import LIBRARIES
 from tfdoctor.text import clean_line
-from tfdoctor.verify.findings import ended_early, killed
-from tfdoctor.verify.inside import LOOKING, look_inside
-from tfdoctor.verify.verifying import Verifying, completed, expected_gpus, nobody
+from tfdoctor.verify.findings import report_ended_early, report_killed
+from tfdoctor.verify.inside import LOOKING, run_stages
+from tfdoctor.verify.verifying import Verifying, complete_request, count_expected_gpus, ignore_stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tfdoctor.system import System
     from tfdoctor.verify.verifying import Wish
 
-__all__ = ["python_with_tensorflow", "usual_option", "verify_image", "ways"]
+__all__ = ["find_python", "list_gpu_access", "usual_option", "verify_image"]
 
 _PYTHONS = ("python", "python3", "python2")
 
@@ -61,7 +61,7 @@ def verify_image(
     wish: Wish,
     *,
     host: Facts | None = None,
-    on_stage: Callable[[Stage], None] = nobody,
+    on_stage: Callable[[Stage], None] = ignore_stage,
     stand_in: Path | None = None,
     progress: Progress | None = None,
 ) -> Verification:
@@ -76,15 +76,15 @@ def verify_image(
     if known is None:
         msg = f"the image {image} is not here."
         raise EngineError(msg, hint=f"{engine.name} pull {image}")
-    wish = completed(wish)
+    wish = complete_request(wish)
     run = Verifying(image, wish, on_stage, image=InImage(image, engine.name, "", known.user))
     if run.expected is None and host is not None:
-        run.expected = expected_gpus(host, wish.gpus)
+        run.expected = count_expected_gpus(host, wish.gpus)
     began = time.monotonic()
     request = RunRequest(image=image, command=(), memory=wish.memory, shm_size=1 << 30)
     if wish.simulated is not None and stand_in is not None:
-        request = _with_stand_in(request, wish.simulated, known.environment, stand_in)
-    system, access = _start(engine, compat, request, wish, host, run)
+        request = _add_stand_in(request, wish.simulated, known.environment, stand_in)
+    system, access = _start_container(engine, compat, request, wish, host, run)
     if system is None:
         return run.result()
     run.access = access.option
@@ -92,7 +92,7 @@ def verify_image(
     try:
         with system:
             started = time.monotonic() - began
-            python = wish.python or python_with_tensorflow(system)
+            python = wish.python or find_python(system)
             as_if = AsSimulated() if wish.simulated is not None else None
             report = examine(system, compat, python=python, timeout=LOOKING, image=made, as_if=as_if)
             run.other_libcuda = as_if.other if as_if is not None else None
@@ -101,35 +101,35 @@ def verify_image(
                     _files(built_computing(wanted, glibc=glibc, progress=progress))
                 )
             if "runtime" in wish.stages:
-                _runtime(run, report.facts, access, started, known.entrypoint)
-            look_inside(run, system, compat, report)
+                _check_runtime(run, report.facts, access, started, known.entrypoint)
+            run_stages(run, system, compat, report)
             if run.stopped and system.state().get("OOMKilled"):
                 run.cause = Cause.OOM
                 run.findings = [
-                    killed(run, sure=True),
+                    report_killed(run, sure=True),
                     *(one for one in run.findings if one.cause is not Cause.OOM),
                 ]
     except ContainerEndedError as error:
-        _ended(run, error, time.monotonic() - began)
+        _add_ended(run, error, time.monotonic() - began)
     return run.result()
 
 
-def _ended(run: Verifying, error: ContainerEndedError, seconds: float) -> None:
-    """The container ended before it could be looked at, or in the midst of it."""
-    finding = ended_early(run, error)
+def _add_ended(run: Verifying, error: ContainerEndedError, seconds: float) -> None:
+    """Add the finding for a container that ended before or during the stages."""
+    finding = report_ended_early(run, error)
     run.findings.insert(0, finding)
     run.fail("runtime" if not run.stages else "import", finding.title, finding.cause, seconds)
 
 
 def usual_option(engine: Engine) -> str:
-    """The option that gives all GPUs, as this engine most often takes it."""
-    return ways(engine, None)[0].option
+    """Return the option that gives all GPUs, as this engine most often takes it."""
+    return list_gpu_access(engine, None)[0].option
 
 
-def _with_stand_in(
+def _add_stand_in(
     request: RunRequest, asked: Simulated, environment: Mapping[str, str], stand_in: Path
 ) -> RunRequest:
-    """The request with the stand-in driver in the container, after all that the image itself has on its search path.
+    """Return the request with the stand-in driver behind everything on the image's own search path.
 
     `environment`: the image's variables.
     """
@@ -144,32 +144,32 @@ def _files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def _start(
+def _start_container(
     engine: Engine, compat: Compat, request: RunRequest, wish: Wish, host: Facts | None, run: Verifying
 ) -> tuple[ContainerSystem | None, GpuAccess]:
-    """The container, by the first way to the GPUs that the engine takes."""
+    """Start the container with the first GPU access that the engine takes."""
     began = time.monotonic()
     refused: list[tuple[GpuAccess, str]] = []
-    for access in ways(engine, wish.gpus):
+    for access in list_gpu_access(engine, wish.gpus):
         try:
             return ContainerSystem(engine, dataclasses.replace(request, gpus=access)), access
         except StartError as error:
             refused.append((access, error.said))
         except ContainerEndedError as error:
             run.access = access.option
-            _ended(run, error, time.monotonic() - began)
+            _add_ended(run, error, time.monotonic() - began)
             return None, access
     access, said = refused[0]
-    finding = _refused(engine, compat, refused, host)
+    finding = _explain_refusal(engine, compat, refused, host)
     run.access = access.option
     run.findings.append(finding)
-    detail = f"{finding.title}: {_shortly(said)}"
+    detail = f"{finding.title}: {_shorten_message(said)}"
     run.fail("runtime", detail, finding.cause, time.monotonic() - began)
     return None, access
 
 
-def ways(engine: Engine, gpus: str | None) -> list[GpuAccess]:
-    """How this engine might give GPUs to a container, the most usual first."""
+def list_gpu_access(engine: Engine, gpus: str | None) -> list[GpuAccess]:
+    """List the ways in which this engine may give GPUs to a container, the most usual first."""
     if gpus == "none":
         return [GpuAccess("none")]
     devices = ("all",) if gpus in (None, "all", "") else tuple(str(gpus).split(","))
@@ -184,22 +184,22 @@ def ways(engine: Engine, gpus: str | None) -> list[GpuAccess]:
     return found
 
 
-def _refused(
+def _explain_refusal(
     engine: Engine, compat: Compat, refused: Sequence[tuple[GpuAccess, str]], host: Facts | None
 ) -> Finding:
-    """What the engine's own words mean, by the same signatures as `diagnose`."""
+    """Return the finding for the engine's own words, by the same signatures as `diagnose`."""
     text = "\n".join(f"docker: Error response from daemon: {said}" for _, said in refused)
     evidence = tuple(
         Evidence(f"{engine.name} run {access.option}", clean_line(said, limit=600))
         for access, said in refused
     )
     access, containers = refused[0][0], value_of(host.containers) if host is not None else None
-    if access.devices != ("all",) and _unknown_device(text, containers):
-        return _no_such_gpu(engine, access, host, evidence)
+    if access.devices != ("all",) and _is_unknown_device(text, containers):
+        return _report_unknown_gpu(engine, access, host, evidence)
     report = diagnose_log([text.encode("utf-8", "replace")], compat, "the engine")
     cause = report.cause
     if cause in (Cause.INCONCLUSIVE, Cause.HEALTHY):
-        cause = Cause.NO_NVIDIA_RUNTIME if _about_gpus(text) else Cause.INCONCLUSIVE
+        cause = Cause.NO_NVIDIA_RUNTIME if _mentions_gpus(text) else Cause.INCONCLUSIVE
     own = list(report.root.remedies) if report.root is not None else []
     if engine.name == "podman" and cause is Cause.NO_NVIDIA_RUNTIME:
         own = [engine_advice.write_spec()]
@@ -221,11 +221,11 @@ def _refused(
         explanation=clean_line(why, limit=1000),
         evidence=evidence,
         # What is known of this machine says it for this machine: the general way is not said besides.
-        remedies=_each_once(here or own),
+        remedies=_drop_duplicates(here or own),
     )
 
 
-def _each_once(remedies: Sequence[Remedy]) -> tuple[Remedy, ...]:
+def _drop_duplicates(remedies: Sequence[Remedy]) -> tuple[Remedy, ...]:
     kept: dict[object, Remedy] = {}
     for remedy in remedies:
         kept.setdefault(remedy.commands or remedy.text, remedy)
@@ -235,17 +235,17 @@ def _each_once(remedies: Sequence[Remedy]) -> tuple[Remedy, ...]:
 _UNKNOWN = re.compile(r"device error: .{0,400}unknown device|unresolvable CDI devices?")
 
 
-def _unknown_device(text: str, containers: ContainerFacts | None) -> bool:
-    """Whether the engine has GPUs, and not the one that was asked for."""
+def _is_unknown_device(text: str, containers: ContainerFacts | None) -> bool:
+    """Return whether the engine has GPUs, but not the requested one."""
     if "unresolvable CDI" in text:
         return containers is not None and bool(engine_advice.gpu_specs(containers))
     return _UNKNOWN.search(text) is not None
 
 
-def _no_such_gpu(
+def _report_unknown_gpu(
     engine: Engine, access: GpuAccess, host: Facts | None, evidence: tuple[Evidence, ...]
 ) -> Finding:
-    count = expected_gpus(host, None) if host is not None else None
+    count = count_expected_gpus(host, None) if host is not None else None
     asked = ",".join(access.devices)
     shows = f"The driver shows {count} GPU{'s' * (count != 1)} (from 0 on). " if count else ""
     ask = "nvidia-ctk cdi list" if access.way == "cdi" else "nvidia-smi -L"
@@ -263,18 +263,18 @@ def _no_such_gpu(
 _ERROR = re.compile(r"(?:nvidia-container-cli|could not select|unresolvable|exec: ).{0,300}", re.DOTALL)
 
 
-def _shortly(said: str) -> str:
-    """The end of the engine's words, where the reason stands behind the names of all that handed it on."""
+def _shorten_message(said: str) -> str:
+    """Return the end of the engine's message: the reason comes after the names of everything that passed it on."""
     found = _ERROR.search(said)
     return clean_line(found[0] if found is not None else said, limit=300)
 
 
-def _about_gpus(text: str) -> bool:
+def _mentions_gpus(text: str) -> bool:
     return any(word in text.lower() for word in ("gpu", "nvidia", "cdi", "device driver"))
 
 
-def python_with_tensorflow(system: System) -> str | None:
-    """The command in the image whose Python has a TensorFlow; None: the usual search decides."""
+def find_python(system: System) -> str | None:
+    """Return the command in the image whose Python has a TensorFlow; None leaves it to the usual search."""
     for name in _PYTHONS:
         place = system.which(name)
         if place is None:
@@ -289,17 +289,17 @@ INIT = frozenset({"tini", "tini-static", "dumb-init", "catatonit", "docker-init"
 """Programs that only start another one, and pass signals on."""
 
 
-def _not_run(entrypoint: Sequence[str]) -> str:
-    """What is not known of an image that starts its programs through one of its own, which can set variables."""
+def _describe_entrypoint(entrypoint: Sequence[str]) -> str:
+    """Return a note that an image's own ENTRYPOINT, which can set variables, is not run."""
     words = [word for word in entrypoint if not word.startswith("-") and PurePosixPath(word).name not in INIT]
     told = clean_line(" ".join(words), limit=40)
     return f"; its ENTRYPOINT ({told}) is not run" if words else ""
 
 
-def _runtime(
+def _check_runtime(
     run: Verifying, facts: Facts, access: GpuAccess, seconds: float, entrypoint: Sequence[str]
 ) -> None:
-    """The container runs; did anything of the GPUs come into it?"""
+    """Record that the container runs, and whether anything of the GPUs is in it."""
     cuda = value_of(facts.driver.cuda)
     nodes = value_of(facts.driver.nodes)
     inside = (cuda is not None and cuda.loaded) or (
@@ -314,7 +314,7 @@ def _runtime(
         )
         return
     if inside or run.wish.device != "GPU":
-        detail = f"a container starts with {access.option or 'no GPUs'}{_not_run(entrypoint)}"
+        detail = f"a container starts with {access.option or 'no GPUs'}{_describe_entrypoint(entrypoint)}"
         run.add("runtime", "passed", detail, seconds)
         return
     asked = run.wish.gpus == "none"

@@ -16,7 +16,7 @@ from tfdoctor.system import Failure
 from tfdoctor.system.payloads import run_payload
 from tfdoctor.system.signals import stopping
 from tfdoctor.verify import simulating
-from tfdoctor.verify.findings import failed, killed, late, other_count
+from tfdoctor.verify.findings import report_failed, report_gpu_count, report_killed, report_late
 from tfdoctor.verify.stages import PAYLOAD, read_answer
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tfdoctor.verify.stages import Answer
     from tfdoctor.verify.verifying import Verifying
 
-__all__ = ["LOOKING", "look_inside"]
+__all__ = ["LOOKING", "run_stages"]
 
 LOOKING = 30.0
 """Seconds that looking into a container or environment may take."""
@@ -38,8 +38,8 @@ DRIVERS = frozenset({"libcuda.so.1", "libnvidia-ml.so.1"})
 """What comes from the driver: the stage of that name judges them."""
 
 
-def look_inside(run: Verifying, system: System, compat: Compat, report: Report) -> None:
-    """driver, libraries, and what TensorFlow itself does."""
+def run_stages(run: Verifying, system: System, compat: Compat, report: Report) -> None:
+    """Run the stages driver and libraries, and those of TensorFlow itself."""
     facts, run.report = report.facts, report
     wished = run.wish.stages
     if not run.stopped and run.wish.device == "GPU" and "driver" in wished:
@@ -59,46 +59,46 @@ def look_inside(run: Verifying, system: System, compat: Compat, report: Report) 
         return
     if interpreter is None or tensorflow is None or not any(name in wished for name in PAYLOAD):
         return
-    if run.wish.simulated is not None and not simulating.lists(run, tensorflow, compat):
+    if run.wish.simulated is not None and not simulating.can_list_gpus(run, tensorflow, compat):
         simulating.judge_kernels(run, system, interpreter, tensorflow, report, compat)
         run.findings += [f for f in report.findings if f.severity is not Severity.INFO]
         return
-    answer, result = _compute(run, system, interpreter.executable, expected_speed(facts, compat.cards))
-    observed = observation(_said(answer, result), result, opened(tensorflow, compat), compat)
+    answer, result = _compute(run, system, interpreter.executable, find_expected_speed(facts, compat.cards))
+    observed = observation(_build_run_output(answer, result), result, opened(tensorflow, compat), compat)
     report = judge(facts, compat, observed, image=run.image)
     run.report = report
-    _told(run, answer, result, report, compat)
+    _add_stages(run, answer, result, report, compat)
     if run.wish.simulated is not None:
         simulating.judge_kernels(run, system, interpreter, tensorflow, report, compat)
     stage = next((one for one in run.stages if one.status == "failed"), None)
     if stage is not None and stage.name in PAYLOAD:
-        run.findings += _own(run, stage, answer, result, report)
+        run.findings += _list_own_findings(run, stage, answer, result, report)
     run.findings += [f for f in report.findings if f.severity is not Severity.INFO]
 
 
-def _own(
+def _list_own_findings(
     run: Verifying, stage: Stage, answer: Answer, result: CommandResult, report: Report
 ) -> list[Finding]:
-    """What is found of a stage that failed, and that no rule sees: so that nothing else is taken for its reason."""
+    """Return the findings of a failed stage that no rule makes, so that nothing else is taken for its reason."""
     if answer.timed_out:
-        return [late(run, stage.name, stage.detail)]
+        return [report_late(run, stage.name, stage.detail)]
     if result.returncode in KILLED and run.cause in (None, Cause.INCONCLUSIVE):
         run.cause = Cause.OOM
-        return [killed(run, sure=False)]
+        return [report_killed(run, sure=False)]
     if stage.name == "visible" and answer.devices and len(answer.devices) != run.expected:
         cuda = value_of(report.facts.driver.cuda)
-        return [other_count(run, len(answer.devices), cuda.count if cuda is not None else None)]
+        return [report_gpu_count(run, len(answer.devices), cuda.count if cuda is not None else None)]
     cause = run.cause or Cause.INCONCLUSIVE
     if any(one.severity is Severity.ERROR and one.cause is cause for one in report.findings):
         return []
-    return [failed(run, stage)]
+    return [report_failed(run, stage)]
 
 
 def _driver(run: Verifying, facts: Facts, report: Report) -> None:
     cuda = value_of(facts.driver.cuda)
     without = [name for name in report.prediction.missing_libraries if name in DRIVERS]
     said = " (simulated)" if run.wish.simulated is not None else ""
-    if run.wish.simulated is not None and simulating.refused(run, facts):
+    if run.wish.simulated is not None and simulating.has_driver_refused(run, facts):
         return
     if cuda is not None and cuda.loaded and cuda.init == 0 and cuda.count and not without:
         run.add(
@@ -133,14 +133,14 @@ def _libraries(run: Verifying, facts: Facts, report: Report) -> None:
     run.add("libraries", "passed", f"the loader gives all {count} that TensorFlow opens")
 
 
-def expected_speed(facts: Facts, cards: Cards) -> dict[str, float]:
-    """GPU → GFLOP/s in float32 that its multiprocessors can give at their highest clock; those that are known."""
-    found = expected_speeds(facts, cards)
+def find_expected_speed(facts: Facts, cards: Cards) -> dict[str, float]:
+    """Return GPU → GFLOP/s in float32 of its multiprocessors at their highest clock, as far as known."""
+    found = find_expected_speeds(facts, cards)
     return {gpu: speeds["float32"] for gpu, speeds in found.items() if "float32" in speeds}
 
 
-def expected_speeds(facts: Facts, cards: Cards) -> dict[str, dict[str, float]]:
-    """GPU → type (float32, tf32, float16, bfloat16) → the same, on tensor cores where it has them for the type."""
+def find_expected_speeds(facts: Facts, cards: Cards) -> dict[str, dict[str, float]]:
+    """Return GPU → type (float32, tf32, float16, bfloat16) → GFLOP/s, on tensor cores where it has them."""
     cuda = value_of(facts.driver.cuda)
     found = {}
     for device in cuda.devices if cuda is not None else ():
@@ -176,20 +176,22 @@ def _compute(
     return read_answer(result, wish.limits), result
 
 
-def _said(answer: Answer, result: CommandResult) -> Said:
+def _build_run_output(answer: Answer, result: CommandResult) -> Said:
     listed = answer.status("visible") in ("passed", "failed")
     return Said(
         imported=answer.status("import") == "passed",
         devices=answer.devices if listed else None,
-        computed=tuple(answer.computed_lines()),
+        computed=tuple(answer.format_computed()),
         error=answer.error,
         seconds=result.seconds,
         timed_out=result.failure is Failure.TIMEOUT or answer.timed_out,
     )
 
 
-def _told(run: Verifying, answer: Answer, result: CommandResult, report: Report, compat: Compat) -> None:
-    """The payload's stages, with the root cause of the first that failed."""
+def _add_stages(
+    run: Verifying, answer: Answer, result: CommandResult, report: Report, compat: Compat
+) -> None:
+    """Add the payload's stages, with the root cause of the first that failed."""
     for name in PAYLOAD:
         if name not in run.wish.stages:
             continue
@@ -197,38 +199,38 @@ def _told(run: Verifying, answer: Answer, result: CommandResult, report: Report,
         if stage is None or run.stopped:
             continue
         if name == "visible" and stage.status == "passed" and run.wish.device == "GPU":
-            stage = _count(run, stage, len(answer.devices))
+            stage = _check_gpu_count(run, stage, len(answer.devices))
         if stage.status == "failed":
             if name == "nccl":
-                stage = replace(stage, detail=_with_nccls(stage.detail, result.stderr))
-            run.fail(name, stage.detail, _cause_of(name, answer, result, report, compat), stage.seconds)
+                stage = replace(stage, detail=_add_nccl_warning(stage.detail, result.stderr))
+            run.fail(name, stage.detail, _find_cause(name, answer, result, report, compat), stage.seconds)
         else:
             run.add(name, stage.status, stage.detail, stage.seconds)
     if answer.topology and run.stages and run.stages[-1].name == "nccl":
         run.stages[-1] = replace(run.stages[-1], detail=f"{run.stages[-1].detail} ({answer.topology})")
     run.visible = len(answer.devices) if answer.status("visible") in ("passed", "failed") else None
     if answer.status("compute") in ("passed", "failed"):
-        run.computed = answer.computed_count()
+        run.computed = answer.count_computed()
 
 
-def _with_nccls(detail: str, stderr: str) -> str:
-    """What NCCL itself warned of at last, beside TensorFlow's words, which name no reason."""
+def _add_nccl_warning(detail: str, stderr: str) -> str:
+    """Add NCCL's last warning to TensorFlow's message, which names no reason."""
     warned = NCCL_WARNS.findall(stderr)
     return f"{detail.rstrip('. ')}. NCCL: {warned[-1].strip()}" if warned else detail
 
 
-def _count(run: Verifying, stage: Stage, visible: int) -> Stage:
-    """As many as expected, or a failure that says how many."""
+def _check_gpu_count(run: Verifying, stage: Stage, visible: int) -> Stage:
+    """Return the stage, failed if another number of GPUs was expected."""
     if run.expected is None or visible == run.expected:
         return stage
     plural = "s" * (run.expected != 1)
     return replace(stage, status="failed", detail=f"TensorFlow lists {visible} of {run.expected} GPU{plural}")
 
 
-def _cause_of(
+def _find_cause(
     name: str, answer: Answer, result: CommandResult, report: Report, compat: Compat
 ) -> Cause | None:
-    """What the rules say of it; else what its log says."""
+    """Return the cause by the rules, else by the log."""
     root = report.root
     if name in ("import", "visible") and root is not None:
         return root.cause

@@ -9,8 +9,8 @@ from tfdoctor.examine import examine
 from tfdoctor.facts import value_of
 from tfdoctor.simulate.build import built_computing
 from tfdoctor.simulate.facts import AsSimulated
-from tfdoctor.verify.inside import LOOKING, look_inside
-from tfdoctor.verify.verifying import Verifying, completed, expected_gpus, nobody
+from tfdoctor.verify.inside import LOOKING, run_stages
+from tfdoctor.verify.verifying import Verifying, complete_request, count_expected_gpus, ignore_stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ def verify_python(
     python: str | None,
     wish: Wish,
     *,
-    on_stage: Callable[[Stage], None] = nobody,
+    on_stage: Callable[[Stage], None] = ignore_stage,
     progress: Progress | None = None,
 ) -> Verification:
     """Verify the TensorFlow of a Python on this machine. Raises UsageError where there is no such Python.
@@ -38,7 +38,7 @@ def verify_python(
     With `wish.simulated` the variables of `system` are those that `beside_stand_in` gives; `progress` is told what
     takes long beside the stages.
     """
-    wish = completed(replace(wish, stages=tuple(name for name in wish.stages if name != "runtime")))
+    wish = complete_request(replace(wish, stages=tuple(name for name in wish.stages if name != "runtime")))
     as_if = AsSimulated() if wish.simulated is not None else None
     report = examine(system, compat, python=python, timeout=LOOKING, as_if=as_if)
     interpreter = value_of(report.facts.python)
@@ -49,6 +49,6 @@ def verify_python(
             built_computing(wanted, system.env, glibc=glibc, progress=progress)
         )
     if run.expected is None:
-        run.expected = expected_gpus(report.facts, wish.gpus)
-    look_inside(run, system, compat, report)
+        run.expected = count_expected_gpus(report.facts, wish.gpus)
+    run_stages(run, system, compat, report)
     return run.result()

@@ -11,7 +11,7 @@ from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import build_of
 from tfdoctor.simulate.kernels import read_kernels
 from tfdoctor.verify import software
-from tfdoctor.verify.findings import failure
+from tfdoctor.verify.findings import make_finding
 from tfdoctor.verify.software import COMPUTING, NOT_SIMULATED
 
 if TYPE_CHECKING:
@@ -24,15 +24,17 @@ if TYPE_CHECKING:
     from tfdoctor.system import System
     from tfdoctor.verify.verifying import Verifying
 
-__all__ = ["COMPUTING", "judge_kernels", "lists", "refused"]
+__all__ = ["COMPUTING", "can_list_gpus", "has_driver_refused", "judge_kernels"]
 
 ABOUT_CODE = (Cause.DRIVER_TOO_OLD, Cause.GPU_TOO_NEW, Cause.GPU_TOO_OLD)
 """Causes of which a release's code, the card and the driver are all that matters: they hold for stand-ins, too."""
 
 
-def refused(run: Verifying, facts: Facts) -> bool:
-    """Whether the stage `driver` failed for what a simulation alone can meet: a driver that shows no such card, or
-    another libcuda before the stand-in."""
+def has_driver_refused(run: Verifying, facts: Facts) -> bool:
+    """Return whether the stage `driver` failed for a reason that only a simulation has.
+
+    A driver that shows no such card, or another libcuda before the stand-in.
+    """
     asked, cuda = run.wish.simulated, value_of(facts.driver.cuda)
     if asked is not None and not asked.shown and cuda is not None and not cuda.count:
         run.fail("driver", "; ".join(asked.undriven), Cause.NO_DEVICE)
@@ -44,19 +46,19 @@ def refused(run: Verifying, facts: Facts) -> bool:
     title = f"{other} is found before the stand-in"
     run.fail("driver", f"{title}: nothing could be simulated", Cause.INCONCLUSIVE)
     run.findings.append(
-        failure(
+        make_finding(
             Cause.INCONCLUSIVE,
             title,
             "The stand-in comes last on LD_LIBRARY_PATH, as a driver comes after it. A folder on that path has a "
             "libcuda.so.1 of its own, which a real driver would not replace either.",
-            (Remedy("Take that folder off LD_LIBRARY_PATH, and verify again.", (run.again(),)),),
+            (Remedy("Take that folder off LD_LIBRARY_PATH, and verify again.", (run.build_command(),)),),
         )
     )
     return True
 
 
-def lists(run: Verifying, tensorflow: TensorFlowFacts, compat: Compat) -> bool:
-    """Whether this TensorFlow can list GPUs without computing; where not, that is said: software alone can run it."""
+def can_list_gpus(run: Verifying, tensorflow: TensorFlowFacts, compat: Compat) -> bool:
+    """Return whether this TensorFlow can list GPUs without computing; record it if not: only software can run it."""
     if build_of(tensorflow, compat).linkage != "needed":
         return True
     for name in ("import", "visible"):
@@ -76,7 +78,9 @@ def judge_kernels(
     report: Report,
     compat: Compat,
 ) -> None:
-    """In the place of `compute`: is there code for each card, does the driver take it, and does it compute?"""
+    """Run in place of `compute`: check the code for each card, whether the driver takes it, and whether it
+    computes.
+    """
     asked = run.wish.simulated
     if asked is None or run.stopped:
         return
@@ -87,34 +91,34 @@ def judge_kernels(
             each = [
                 coverage(binaries.counts, card) for card in dict.fromkeys(c.capability for c in asked.shown)
             ]
-            said = _of_files(run, asked, build, report, each, compat)
+            said = _judge_by_files(run, asked, build, report, each, compat)
             if said is not None:
                 run.shown_by_simulation = (f"there is {said}",)
-                software.compute(run, system, python, build, binaries, said)
+                software.run_computing(run, system, python, build, binaries, said)
             return
-        _of_tables(run, report, binaries.why)
+        _judge_by_rules(run, report, binaries.why)
     for name in ("cudnn", "nccl"):
         if not run.stopped:
             run.add(name, "skipped", NOT_SIMULATED)
 
 
-def _of_files(
+def _judge_by_files(
     run: Verifying, asked: Simulated, build: Build, report: Report, each: list[Coverage], compat: Compat
 ) -> str | None:
-    """By what stands in the fat binaries: what there is, in words; None where a card cannot run it."""
+    """Evaluate the fat binaries: return what they have, in words; None if a card cannot run it."""
     said = "; ".join(one.sentence for one in each)
     lacking = next((one for one in each if one.kernels in (Kernels.TOO_NEW, Kernels.TOO_OLD)), None)
     if lacking is not None:
         cause = Cause.GPU_TOO_NEW if lacking.kernels is Kernels.TOO_NEW else Cause.GPU_TOO_OLD
         run.fail("compute", said, cause)
         if all(finding.cause is not cause for finding in report.findings):
-            run.findings.append(_no_code(build, lacking, cause))
+            run.findings.append(_report_missing_code(build, lacking, cause))
         return None
     too_old = next((f for f in report.findings if _blocks(f) and f.cause is Cause.DRIVER_TOO_OLD), None)
     if too_old is not None:
         run.fail("compute", too_old.title, Cause.DRIVER_TOO_OLD)
         return None
-    late = [(one, _needed(one, build, compat)) for one in each if one.kernels is Kernels.PTX]
+    late = [(one, _find_needed_cuda(one, build, compat)) for one in each if one.kernels is Kernels.PTX]
     refused_one = next(
         ((one, cuda) for one, cuda in late if cuda and not versions.is_at_least(asked.cuda, cuda)), None
     )
@@ -128,8 +132,8 @@ def _of_files(
     return said
 
 
-def _of_tables(run: Verifying, report: Report, why: str) -> None:
-    """By the rules alone, where the files themselves could not be read."""
+def _judge_by_rules(run: Verifying, report: Report, why: str) -> None:
+    """Evaluate the rules alone, if the files could not be read."""
     found = next((f for f in report.findings if _blocks(f)), None)
     if found is not None:
         run.fail("compute", found.title, found.cause)
@@ -141,8 +145,8 @@ def _blocks(finding: Finding) -> bool:
     return finding.severity is Severity.ERROR and finding.cause in ABOUT_CODE
 
 
-def _needed(late: Coverage, build: Build, compat: Compat) -> str | None:
-    """The CUDA that the driver must speak to compile that PTX; where its version was not read, the toolkit's."""
+def _find_needed_cuda(late: Coverage, build: Build, compat: Compat) -> str | None:
+    """Return the CUDA that the driver must support to compile that PTX; the toolkit's if its version was not read."""
     cuda = compat.cuda_of_ptx(late.isa) if late.isa is not None else None
     if cuda is not None:
         return cuda
@@ -151,7 +155,7 @@ def _needed(late: Coverage, build: Build, compat: Compat) -> str | None:
 
 
 def _undriven(asked: Simulated) -> Finding:
-    return failure(
+    return make_finding(
         Cause.NO_DEVICE,
         "This driver does not show this card",
         f"{'. '.join(asked.undriven)}. The stand-in answers as such a driver does: cuInit finds no device.",
@@ -160,8 +164,8 @@ def _undriven(asked: Simulated) -> Finding:
     )
 
 
-def _no_code(build: Build, lacking: Coverage, cause: Cause) -> Finding:
-    return failure(
+def _report_missing_code(build: Build, lacking: Coverage, cause: Cause) -> Finding:
+    return make_finding(
         cause,
         f"TensorFlow {build.version} has no code for compute capability {lacking.capability}",
         f"Its fat binaries were read: {lacking.sentence}. TensorFlow registers the card, and operations fail.",
@@ -174,7 +178,7 @@ def _no_code(build: Build, lacking: Coverage, cause: Cause) -> Finding:
 
 
 def _cannot_compile(asked: Simulated, cuda: str, late: Coverage) -> Finding:
-    return failure(
+    return make_finding(
         Cause.DRIVER_TOO_OLD,
         f"The driver is too old to compile this TensorFlow's PTX: CUDA {cuda} is needed",
         f"Its fat binaries were read: {late.sentence}. Driver {asked.driver} speaks CUDA {asked.cuda} and takes no "

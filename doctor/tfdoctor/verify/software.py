@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tfdoctor.verify.stages import Answer
     from tfdoctor.verify.verifying import Verifying
 
-__all__ = ["COMPUTING", "NOT_SIMULATED", "compute"]
+__all__ = ["COMPUTING", "NOT_SIMULATED", "run_computing"]
 
 COMPUTING = ("compute", "cudnn", "nccl")
 """The stages for which a card has to compute."""
@@ -40,11 +40,11 @@ LIMITS = Limits(importing=180.0, visible=120.0, compute=120.0, cudnn=120.0, nccl
 """Seconds; what is computed takes less than one."""
 
 
-def compute(
+def run_computing(
     run: Verifying, system: System, python: PythonFacts, build: Build, binaries: Binaries, said: str
 ) -> None:
-    """The stages of COMPUTING that are wished for, tried where there is what they take. `said`: of the kernels."""
-    answer, why = _tried(run, system, python, build, binaries)
+    """Run the requested computing stages, if what they need is available. `said`: about the kernels."""
+    answer, why = _try_computing(run, system, python, build, binaries)
     for name in (one for one in COMPUTING if one in run.wish.stages):
         end = f". There is {said}" if name == "compute" else ""
         stage = answer.stage(name) if answer is not None else None
@@ -52,27 +52,27 @@ def compute(
             run.add(name, "passed", f"in software: {stage.detail}{end}", stage.seconds)
             run.shown_by_simulation += (SHOWN[name],)
             if name == "compute" and answer is not None:
-                run.computed = answer.computed_count()
+                run.computed = answer.count_computed()
                 run.visible = len(answer.devices) if run.visible is None else run.visible
             continue
         if stage is not None and stage.status == "skipped":
             run.add(name, "skipped", stage.detail)
             continue
-        told = why or (stage.detail if stage is not None else _ended(answer))
+        told = why or (stage.detail if stage is not None else _explain_skipped(answer))
         told = told if why else f"not computed in software: {told}"
         run.add(name, "skipped", f"{told.rstrip('. ')}{end}" if end else told)
 
 
-def _tried(
+def _try_computing(
     run: Verifying, system: System, python: PythonFacts, build: Build, binaries: Binaries
 ) -> tuple[Answer | None, str]:
-    """What TensorFlow computed, or why it was not tried."""
+    """Return what TensorFlow computed, or why it was not tried."""
     text = newest_text(binaries.counts)
     if run.software is None:
         return None, NOT_SIMULATED
     if text is None:
         return None, "not computed in software: that runs PTX, and there is machine code alone"
-    wanted = _wanted(build)
+    wanted = _list_libraries(build)
     if wanted is None:
         return None, "not computed in software: which CUDA libraries this TensorFlow opens is not known"
     limit = versions.numbers(python.glibc) if python.glibc and versions.is_version(python.glibc) else None
@@ -83,7 +83,10 @@ def _tried(
         return None, clean_line(f"not computed in software: {said}", limit=600)
     stages = ["import", "visible", *(name for name in COMPUTING if name in run.wish.stages)]
     limits = Limits(
-        **{_field(name): min(LIMITS.of(name), run.wish.limits.of(name)) for name in LIMITS.as_json()}
+        **{
+            _field(name): min(LIMITS.get_limit(name), run.wish.limits.get_limit(name))
+            for name in LIMITS.as_json()
+        }
     )
     asked = {"stages": stages, "small": True, "limits": limits.as_json()}
     with stopping(system):
@@ -100,8 +103,11 @@ def _tried(
     return read_answer(result, limits), ""
 
 
-def _wanted(build: Build) -> Wanted | None:
-    """The libraries that it opens. It says cuDNN's major number alone, and refuses one older than it was built with."""
+def _list_libraries(build: Build) -> Wanted | None:
+    """Return the libraries that it opens.
+
+    Its build information has cuDNN's major number alone, and it refuses one older than it was built with.
+    """
     release, cudnn = build.release, build.cudnn
     if release is not None and release.cudnn is not None and cudnn is not None:
         same = versions.numbers(cudnn)[:1] == versions.numbers(release.cudnn)[:1]
@@ -115,7 +121,7 @@ def _field(name: str) -> str:
     return "importing" if name == "import" else name
 
 
-def _ended(answer: Answer | None) -> str:
-    """Why a stage was not come to."""
+def _explain_skipped(answer: Answer | None) -> str:
+    """Return why a stage was not reached."""
     failed = next((one for one in answer.stages if one.status == "failed"), None) if answer else None
     return f"{failed.name} failed there: {failed.detail}" if failed is not None else "it was not come to"

@@ -90,7 +90,7 @@ class Limits:
     cudnn: float = 600.0
     nccl: float = 300.0
 
-    def of(self, name: str) -> float:
+    def get_limit(self, name: str) -> float:
         return {
             "import": self.importing,
             "visible": self.visible,
@@ -100,14 +100,14 @@ class Limits:
         }[name]
 
     def total(self, names: Iterable[str]) -> float:
-        return sum(self.of(name) for name in names)
+        return sum(self.get_limit(name) for name in names)
 
     def as_json(self) -> dict[str, float]:
-        return {name: self.of(name) for name in ("import", "visible", "compute", "cudnn", "nccl")}
+        return {name: self.get_limit(name) for name in ("import", "visible", "compute", "cudnn", "nccl")}
 
     @classmethod
-    def all(cls, seconds: float) -> Limits:
-        """The same for every stage."""
+    def with_seconds(cls, seconds: float) -> Limits:
+        """Return the same limit for every stage."""
         return cls(seconds, seconds, seconds, seconds, seconds)
 
 
@@ -132,13 +132,13 @@ class Answer:
         stage = self.stage(name)
         return stage.status if stage is not None else None
 
-    def computed_count(self) -> int:
+    def count_computed(self) -> int:
         return sum(not wrong for wrong in self.computed.values())
 
-    def computed_lines(self) -> list[str]:
-        """As the rules know them: "GPU:0 ok", "GPU:1 failed: …"."""
+    def format_computed(self) -> list[str]:
+        """Return lines as the rules know them: "GPU:0 ok", "GPU:1 failed: …"."""
         return [
-            f"GPU:{index} {f'failed: {_without_place(wrong)}' if wrong else 'ok'}"
+            f"GPU:{index} {f'failed: {_strip_location(wrong)}' if wrong else 'ok'}"
             for index, wrong in sorted(self.computed.items())
         ]
 
@@ -148,8 +148,8 @@ _PLACE = lazy_pattern(
 )
 
 
-def _without_place(wrong: str) -> str:
-    """An error without where in the program it was, which TensorFlow 2 tells before what is wrong."""
+def _strip_location(wrong: str) -> str:
+    """Remove the location in the program, which TensorFlow 2 puts before the error."""
     rows = [row.strip() for row in wrong.splitlines() if row.strip() and not _PLACE.match(row)]
     return "\n".join(rows) or wrong
 
@@ -186,15 +186,15 @@ class _Heard:
             detail = _text(line.get("detail"))
             if status == "failed":
                 self.error = self.error or _text(line.get("error")) or detail
-                detail = explained(detail)
+                detail = add_explanation(detail)
             self.stages[name] = Stage(name, status, detail, _number(line.get("seconds")))
             self.begun = self.computing = None
         if isinstance(line.get("devices"), list):
             self.devices = tuple(str(one) for one in line["devices"][:256])
         self.topology = self.topology or _text(line.get("topology"))
-        self._of_a_card(name, line)
+        self._take_gpu_line(name, line)
 
-    def _of_a_card(self, name: str, line: dict[str, Any]) -> None:
+    def _take_gpu_line(self, name: str, line: dict[str, Any]) -> None:
         at, card = line.get("computing"), line.get("gpu")
         if isinstance(at, int):
             self.computing = (at, _text(line.get("dtype")))
@@ -208,25 +208,25 @@ class _Heard:
 
 
 def read_answer(result: CommandResult, limits: Limits) -> Answer:
-    """The payload's lines, completed by how its process ended."""
+    """Read the payload's lines, completed by how its process ended."""
     heard = _Heard()
     for line in _lines(result.stdout):
         heard.take(line)
     timed_out = False
     failed = any(stage.status == "failed" for stage in heard.stages.values())
     if not heard.stages and heard.begun is None:
-        why = f"Python {result.why()}. {_last(result.stderr)}".strip()
+        why = f"Python {result.why()}. {_find_last_error(result.stderr)}".strip()
         heard.stages["import"] = Stage("import", "failed", why, round(result.seconds, 2))
         heard.error = why
     elif heard.begun is not None or not (heard.ended or failed):
-        stage = heard.begun or _next(heard.stages)
+        stage = heard.begun or _find_next_stage(heard.stages)
         if stage is not None:
-            detail, timed_out = _ended(stage, result, limits, heard)
+            detail, timed_out = _describe_end(stage, result, limits, heard)
             if heard.computing is not None and stage == "compute":
                 heard.computed[heard.computing[0]] = detail
-            detail = explained(detail)
+            detail = add_explanation(detail)
             if heard.error:  # a card that failed before is nearer to the cause
-                detail = explained(
+                detail = add_explanation(
                     f"{heard.error.splitlines()[0][:300]}. Then TensorFlow {detail.removeprefix('TensorFlow ')}"
                 )
             spent = sum(done.seconds for done in heard.stages.values())
@@ -236,8 +236,8 @@ def read_answer(result: CommandResult, limits: Limits) -> Answer:
     return Answer(ordered, heard.devices, heard.computed, heard.error, timed_out, heard.topology)
 
 
-def explained(detail: str) -> str:
-    """With a sentence more where TensorFlow's own words do not say what is wrong."""
+def add_explanation(detail: str) -> str:
+    """Add a sentence if TensorFlow's own words do not say what is wrong."""
     for pattern, sentence in EXPLAINED:
         match = pattern.search(detail)
         if match is not None:
@@ -266,14 +266,14 @@ def _number(value: object) -> float:
     )  # NaN is not less either
 
 
-def _next(done: Iterable[str]) -> str | None:
-    """The stage after the last that ended: the process was ended between two."""
+def _find_next_stage(done: Iterable[str]) -> str | None:
+    """Return the stage after the last that ended, if the process ended between two."""
     last = max(PAYLOAD.index(name) for name in done)
     return PAYLOAD[last + 1] if last + 1 < len(PAYLOAD) else None
 
 
-def _ended(stage: str, result: CommandResult, limits: Limits, heard: _Heard) -> tuple[str, bool]:
-    """How the process ended in the midst of a stage: (a sentence, whether for want of time)."""
+def _describe_end(stage: str, result: CommandResult, limits: Limits, heard: _Heard) -> tuple[str, bool]:
+    """Return a sentence on how the process ended during a stage, and whether its time was up."""
     number = None
     code = result.returncode or 0
     for candidate in (-code, code - 128):
@@ -284,19 +284,19 @@ def _ended(stage: str, result: CommandResult, limits: Limits, heard: _Heard) -> 
         card, dtype = heard.computing
         at = f" on GPU:{card}{f' ({dtype})' if dtype else ''}"
     if result.failure is Failure.TIMEOUT or number == ALARM:
-        late = f"did not end within {limits.of(stage):.0f} s{at}. {_meanwhile(stage, result, heard)}"
+        late = f"did not end within {limits.get_limit(stage):.0f} s{at}. {_describe_activity(stage, result, heard)}"
         return late.strip(), True
     if number == KILL:  # nobody is told before: what stands last in the log is not the reason
         return (
-            f"TensorFlow was ended by {SIGNALS[KILL]}{at}. {_last(result.stderr, fatal=True)}".strip(),
+            f"TensorFlow was ended by {SIGNALS[KILL]}{at}. {_find_last_error(result.stderr, fatal=True)}".strip(),
             False,
         )
     end = f"was ended by {SIGNALS.get(number, f'signal {number}')}" if number is not None else result.why()
-    return f"TensorFlow {end}{at}. {_last(result.stderr)}".strip(), False
+    return f"TensorFlow {end}{at}. {_find_last_error(result.stderr)}".strip(), False
 
 
-def _meanwhile(stage: str, result: CommandResult, heard: _Heard) -> str:
-    """What it did until its time was up: compiling PTX is work, and most hangs are none."""
+def _describe_activity(stage: str, result: CommandResult, heard: _Heard) -> str:
+    """Return what it did until its time was up: compiling PTX is work, and most hangs are none."""
     last = heard.busy[-PULSES:]
     share = sum(last) / len(last) if last else None
     if stage == "nccl":  # it waits for the other cards, idle or not
@@ -321,14 +321,16 @@ def _meanwhile(stage: str, result: CommandResult, heard: _Heard) -> str:
     )
 
 
-def _both_ends(row: str) -> str:
-    """A long line without its middle: what is checked stands at its beginning, and its status at its end."""
+def _cut_middle(row: str) -> str:
+    """Cut the middle of a long line: the check stands at its beginning, and its status at its end."""
     return row if len(row) <= LONGEST_ROW else f"{row[:KEPT]} … {row[-(LONGEST_ROW - KEPT) :]}"
 
 
-def _last(stderr: str, *, fatal: bool = False) -> str:
-    """Why it ended, in its own words: the last line that is fatal, else (not `fatal`) the last; and CUDA's error right
-    before."""
+def _find_last_error(stderr: str, *, fatal: bool = False) -> str:
+    """Return why it ended, in its own words: the last fatal line, else (not `fatal`) the last one.
+
+    CUDA's error right before it is included.
+    """
     rows = [row.strip() for row in stderr.splitlines() if row.strip()] or [""]
     at = next((n for n in reversed(range(len(rows))) if FATAL.match(rows[n])), -1)
     if at < 0:
@@ -341,5 +343,5 @@ def _last(stderr: str, *, fatal: bool = False) -> str:
     fatal_row = rows[at]
     if at + 1 < len(rows) and rows[at + 1].startswith(STATUS):
         fatal_row += f" {rows[at + 1]}"
-    parts = [_both_ends(PREFIX.sub("", row)) for row in dict.fromkeys((*near[-1:], fatal_row))]
+    parts = [_cut_middle(PREFIX.sub("", row)) for row in dict.fromkeys((*near[-1:], fatal_row))]
     return "; ".join(parts)

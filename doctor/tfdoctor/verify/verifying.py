@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tfdoctor.simulate.asked import Simulated
     from tfdoctor.simulate.computing import Wanted
 
-__all__ = ["Verifying", "Wish", "completed", "expected_gpus", "nobody", "size_of"]
+__all__ = ["Verifying", "Wish", "complete_request", "count_expected_gpus", "format_size", "ignore_stage"]
 
 
 PROVES = {
@@ -53,8 +53,8 @@ class Wish:
     """The cards and the driver that stand-ins are for; None: it is the real ones that count."""
 
 
-def completed(wish: Wish) -> Wish:
-    """Nothing computes without the import; on the CPU nothing of a GPU is asked for."""
+def complete_request(wish: Wish) -> Wish:
+    """Add the stages that others need: nothing computes without the import, and the CPU needs no GPU stage."""
     stages = wish.stages
     last = max((PAYLOAD.index(name) for name in stages if name in PAYLOAD), default=-1)
     needed = PAYLOAD[: min(last, 1) + 1]
@@ -67,8 +67,11 @@ def completed(wish: Wish) -> Wish:
     return replace(wish, stages=stages, gpus="none", expected=None)
 
 
-def expected_gpus(facts: Facts, gpus: str | None) -> int | None:
-    """How many CUDA devices the host can give: what its driver shows unhidden, or the chosen ones; None: not known."""
+def count_expected_gpus(facts: Facts, gpus: str | None) -> int | None:
+    """Return how many CUDA devices the host can give; None if it is not known.
+
+    These are the devices that its driver shows unhidden, or the chosen ones.
+    """
     if gpus == "none":
         return 0
     if gpus not in (None, "", "all"):
@@ -80,12 +83,12 @@ def expected_gpus(facts: Facts, gpus: str | None) -> int | None:
     return None
 
 
-def nobody(stage: Stage) -> None:
-    """Nobody is told."""
+def ignore_stage(stage: Stage) -> None:
+    """Ignore a finished stage."""
 
 
-def size_of(size: int | None) -> str:
-    """Bytes as --memory takes them."""
+def format_size(size: int | None) -> str:
+    """Return bytes in the form that --memory takes."""
     for unit, letter in ((1 << 30, "g"), (1 << 20, "m"), (1 << 10, "k")):
         if size and size % unit == 0:
             return f"{size // unit}{letter}"
@@ -125,7 +128,7 @@ class Verifying:
         self._tell(stage)
 
     def fail(self, name: str, detail: str, cause: Cause | None, seconds: float = 0.0) -> None:
-        """What keeps a stage from passing keeps those behind it: where it is not asked for, the next one that is."""
+        """Record a failure at a stage, or at the next requested one: what stops a stage stops those after it."""
         wished = [one for one in STAGES if one in self.wish.stages]
         behind = [one for one in wished if STAGES.index(one) >= STAGES.index(name)]
         for one in (behind or wished[-1:])[:1]:
@@ -153,15 +156,15 @@ class Verifying:
             computed=self.computed,
             cause=self.cause if failed is not None else Cause.HEALTHY,
             summary=self._summary(failed),
-            findings=tuple(self._worth_telling(failed)),
+            findings=tuple(self._list_findings(failed)),
             access=self.access,
             report=self.report,
-            typed=self.again(),
-            simulated=self._simulation(),
+            typed=self.build_command(),
+            simulated=self._build_simulation(),
         )
 
-    def _simulation(self) -> Simulation | None:
-        """What stood in for the GPUs, and what was shown with that."""
+    def _build_simulation(self) -> Simulation | None:
+        """Return what stood in for the GPUs, and what was shown with that."""
         asked = self.wish.simulated
         if asked is None:
             return None
@@ -171,8 +174,8 @@ class Verifying:
             computed=self.computed is not None,
         )
 
-    def again(self, *, memory: bool = True, gpus: bool = True) -> str:
-        """The same verification, as it is typed, without its stages and deadlines."""
+    def build_command(self, *, memory: bool = True, gpus: bool = True) -> str:
+        """Return the command for the same verification, without its stages and deadlines."""
         wish, image = self.wish, self.image
         if image is None:
             words = ["--python", quote(self.target)]
@@ -183,14 +186,14 @@ class Verifying:
                 if gpus and wish.gpus is not None and wish.device == "GPU" and wish.simulated is None
                 else []
             )
-            words += ["--memory", size_of(wish.memory)] if memory and wish.memory else []
+            words += ["--memory", format_size(wish.memory)] if memory and wish.memory else []
             words += ["--python", quote(wish.python)] if wish.python else []
         words += ["--device", wish.device] if wish.device != "GPU" else []
         words += [quote(word) for word in wish.simulated.typed] if wish.simulated is not None else []
         return " ".join(["tfdoctor verify", *words])
 
-    def _worth_telling(self, failed: Stage | None) -> list[Finding]:
-        """What was found; where all passed without a look at the driver, what is said of that is beside the point."""
+    def _list_findings(self, failed: Stage | None) -> list[Finding]:
+        """Return the findings; those of the driver are left out if all stages passed and it was not requested."""
         return self.findings if failed is not None or "driver" in self.wish.stages else []
 
     def _summary(self, failed: Stage | None) -> str:
