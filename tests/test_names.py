@@ -1,0 +1,83 @@
+"""Names and docstrings in the packages that follow CONTRIBUTING.md's rules already; the others are to join them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "doctor" / "tfdoctor"
+CLEAN = ("fit", "rules", "verify")
+"""Packages that follow the rules, besides the modules directly in tfdoctor."""
+NO_FIRST_WORD = frozenset(
+    """
+    of without beside before after above below between within around apart along among at in out over under up
+    down than until while who whose what which where when why how whether that this these those it its one
+    nobody nothing none else other another each every all any some both either such same own again almost also
+    always already maybe nearly never no not now often once only perhaps rather so soon still then there thus
+    together too very about across against during except for inside into instead near past per since through
+    toward upon via told said made seen given kept found known held built done gone meant lost shown written
+    taken chosen brought left
+    """.split()  # noqa: SIM905 - a list of words reads best as one
+)
+PARTICIPLE = re.compile(r"(?!need|feed|embed|read|speed|exceed|proceed|succeed)\w{3,}(?:ed|ing)")
+ALLOWED = frozenset({"string", "setting", "warning", "finding", "as", "from", "to", "with", "on"})
+NO_VERB = frozenset(
+    """
+    the a an what whether how why where which who of in for with without by as it its this that these those one
+    all each every both no none not nothing nobody also only then there more most seconds bytes characters
+    """.split()  # noqa: SIM905 - a list of words reads best as one
+)
+"""First words of docstrings that are no verb in the imperative."""
+
+
+def functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    for path in [*PACKAGE.glob("*.py"), *(file for name in CLEAN for file in (PACKAGE / name).rglob("*.py"))]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not is_property(node):
+                yield f"{path.relative_to(PACKAGE)}:{node.lineno} {node.name}", node
+
+
+def is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether it is a property, whose name is a noun or an adjective."""
+    names = {getattr(one, "id", getattr(one, "attr", "")) for one in node.decorator_list}
+    return bool(names & {"property", "cached_property"})
+
+
+def breaks_rule(name: str) -> bool:
+    """Return whether a function's name begins with a participle, preposition, pronoun or adverb."""
+    if re.fullmatch(r"__\w+__", name):
+        return False
+    word = next((part for part in name.split("_") if part), "")
+    return word not in ALLOWED and (word in NO_FIRST_WORD or PARTICIPLE.fullmatch(word) is not None)
+
+
+@pytest.mark.parametrize(
+    ("name", "breaks"),
+    [
+        *((name, True) for name in ("_told", "of_release", "without_gpus", "_decoded", "missing_of")),
+        *((name, False) for name in ("read_answer", "find_library", "from_json", "_needs_root")),
+    ],
+)
+def test_the_rule(name: str, breaks: bool) -> None:
+    assert breaks_rule(name) is breaks
+
+
+def test_a_function_is_a_verb_and_its_object() -> None:
+    assert [place for place, node in functions() if breaks_rule(node.name)] == []
+
+
+def test_a_docstring_begins_with_a_verb() -> None:
+    wrong = []
+    for place, node in functions():
+        first = re.match(r"\W*(\w+)", ast.get_docstring(node) or "")
+        if first is not None and first[1].lower() in NO_VERB:
+            wrong.append(place)
+    assert wrong == []
