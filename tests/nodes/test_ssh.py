@@ -184,16 +184,3 @@ def test_a_broken_configuration_is_told(hosts: Hosts, tmp_path: Path, runner: Pa
     assert (process.returncode, one["status"]) == (1, "lost")
     assert "onsense" in one["why"]
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["fleet.jsonl"]
-
-
-def test_a_file_of_hosts_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
-    (tmp_path / "hosts").write_bytes(b"\xef\xbb\xbfh1\r\nh2\r\n")
-    words = ["fleet", "run", str(tmp_path / "out"), "--dry-run", "--ssh"]
-    done = [
-        subprocess.run(
-            [sys.executable, "-m", "tfdoctor", *words, hosts], capture_output=True, text=True, check=False
-        )
-        for hosts in (str(tmp_path / "hosts"), "h" * 254)
-    ]
-    assert "on 2 hosts: h1, h2" in done[0].stdout
-    assert (done[1].returncode, "is no name of a host" in done[1].stderr) == (2, True)

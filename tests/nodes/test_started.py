@@ -208,3 +208,12 @@ def test_peers_that_are_none_ask_nobody(tmp_path: Path, value: str) -> None:
     ran = fleet(tmp_path / "out", programs, "--ssh", "a", "--connect", value)
     assert ran.returncode == 2, ran.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_a_file_of_hosts_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    programs = reaching(tmp_path, {})
+    (tmp_path / "hosts").write_bytes(b"\xef\xbb\xbfh1\r\nh2\r\n")
+    ran = fleet(tmp_path / "out", programs, "--dry-run", "--ssh", str(tmp_path / "hosts"))
+    assert "on 2 hosts: h1, h2" in ran.stdout
+    ran = fleet(tmp_path / "out", programs, "--dry-run", "--ssh", "h" * 254)
+    assert (ran.returncode, "is no name of a host" in ran.stderr) == (2, True)
