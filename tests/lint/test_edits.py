@@ -38,7 +38,7 @@ SAMPLES = {
         "python train.py --note {letters}",
         "@=1 python other.py",
         "cat <<'END'",
-        "CUDA_VISIBLE_DEVIES=data",
+        "MY_CUDA_VISIBLE_DEVIES=data",
         "END",
     ),
     "Dockerfile": (
@@ -46,7 +46,7 @@ SAMPLES = {
         "# {letters} CUDA_VISIBLE_DEVIES in a comment",
         "ENV NOTE='{letters}' @=0",
         "RUN true",
-        "ENV OTHER=CUDA_VISIBLE_DEVIES @=1",
+        "ENV OTHER=MY_CUDA_VISIBLE_DEVIES @=1",
     ),
     "a.yaml": (
         "services:",
@@ -58,7 +58,7 @@ SAMPLES = {
         "  y:",
         "    environment: ['NOTE={letters}', @=1]",
     ),
-    "a.env": ("NOTE={letters}", "@=0", "OTHER=CUDA_VISIBLE_DEVIES"),
+    "a.env": ("NOTE={letters}", "@=0", "OTHER=MY_CUDA_VISIBLE_DEVIES"),
 }
 LETTERS = {
     "utf-8": "aé\u2028ß漢😀",
@@ -230,6 +230,54 @@ def test_a_file_that_changed_meanwhile_is_refused(tmp_path: Path) -> None:
         with pytest.raises(EditError, match="it has changed"):
             edit_file(file, b"abc", [Edit(0, b"a", b"A")])
         assert file.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.py", "import os\nos.environ['@'] = '0'\nassert os.environ['@'] == '0'\n"),
+        ("a.py", "import os\nos.environ['@'] = '0'\ndel os.environ['@']\n"),
+        ("a.py", "import os\nos.environ.update(@='0', CUDA_VISIBLE_DEVICES='1')\n"),
+        ("a.py", "import os\nos.environ.update({'@': '0', 'CUDA_VISIBLE_DEVICE': '1'})\n"),
+        ("a.py", "import tensorflow as tf\ng = tf.GPUOptions(allow_grouth=True, allow_growth=False)\n"),
+        ("a.sh", "set -u; export @=0; echo $@\n"),
+        ("Dockerfile", "FROM debian:12\nARG @=0\nENV X=${@}\n"),
+        ("a.yaml", "environment:\n  @: '0'\n  CUDA_VISIBLE_DEVICES: '1'\n"),
+        ("a.yaml", "env: {@: '0'}\nrun: echo $@\n"),
+        ("a.env", "A='\n@=0\n'\n"),
+    ],
+)
+def test_a_correction_that_might_break_the_file_is_left(
+    lint: Any, tmp_path: Path, name: str, text: str
+) -> None:
+    before = text.replace("@", WRONG)
+    (tmp_path / name).write_text(before)
+    lint("--fix", name)
+    assert (tmp_path / name).read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("s = \"os.environ('X')\"; os.environ('@') = '0'", "s = \"os.environ('X')\"; os.environ['@'] = '0'"),
+        ("os.environ ( '@' ) = '0' # os.environ('@')", "os.environ[ '@' ] = '0' # os.environ('@')"),
+        ("os.environ ('@') = '0'; s = \"os.environ('@')\"", "os.environ['@'] = '0'; s = \"os.environ('@')\""),
+    ],
+)
+def test_the_brackets_of_the_code_change_not_those_of_a_text(
+    lint: Any, tmp_path: Path, before: str, after: str
+) -> None:
+    (tmp_path / "a.py").write_text(f"import os\n{before}\n".replace("@", RIGHT))
+    lint("--fix", "a.py")
+    assert (tmp_path / "a.py").read_text() == f"import os\n{after}\n".replace("@", RIGHT)
+
+
+def test_an_encoding_whose_bytes_depend_on_others_is_refused(lint: Any, tmp_path: Path) -> None:
+    text = f"import os\ns = 'é'\nos.environ['{WRONG}'] = '0'\n"
+    before = b"# -*- coding: punycode -*-\n" + text.encode("punycode")
+    (tmp_path / "a.py").write_bytes(before)
+    assert "left unchanged" in lint("--fix", "a.py").err
+    assert (tmp_path / "a.py").read_bytes() == before
 
 
 @pytest.mark.parametrize("links", [1, 2])

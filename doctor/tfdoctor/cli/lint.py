@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -235,13 +236,15 @@ def _fix(editable: dict[str, _Editable]) -> dict[str, str]:
     """Correct the files, each once, whatever names it has; return why one was left unchanged, by path."""
     from tfdoctor.system.editing import edit_file
 
-    refused, done = {}, set()
+    refused: dict[str, str] = {}
+    done: set[object] = set()
     for path, one in editable.items():
         try:
             status = Path(path).stat()
-            if (status.st_dev, status.st_ino) not in done:
+            names = {os.path.realpath(path), (status.st_dev, status.st_ino)}
+            if not names & done:
                 edit_file(Path(path), one.source.data, one.edits)
-                done.add((status.st_dev, status.st_ino))
+                done |= names
         except (EditError, OSError) as error:
             refused[path] = f"{error}"
     return refused

@@ -7,12 +7,13 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from tfdoctor.lint.models import Fix
 from tfdoctor.lint.telling import Telling
 from tfdoctor.lint.values import Const, Many, Map, Obj, Path, Seq, constant
 from tfdoctor.lint.words import AT_IMPORT, AT_START, AT_USE, meant_variable, relevant
 
 if TYPE_CHECKING:
-    from tfdoctor.lint.models import Asked, Fix
+    from tfdoctor.lint.models import Asked
 
 __all__ = ["EXPORTS", "Environ", "only_sets"]
 
@@ -204,35 +205,24 @@ class Environ(Telling):
             name in ("os.environ", "os.getenv", "os.environ.get", "os.putenv", "os.environ.setdefault")
             and target.args
         ):
-            key = target.args[0]
-            fix = None
-            if (
-                name == "os.environ"
-                and len(target.args) == 1
-                and isinstance(key, ast.Constant)
-                and isinstance(target.func, (ast.Name, ast.Attribute))
-            ):
-                spelled = ast.unparse(target.func)
-                inner = self.lines[target.lineno - 1] if 0 < target.lineno <= len(self.lines) else ""
-                at = inner.find(f"{spelled}(")
-                end = inner.find(")", at)
-                if at >= 0 and end > at and inner.count("(", at, end) == 1:
-                    from tfdoctor.lint.models import Fix
-
-                    fix = Fix(
-                        target.lineno,
-                        at + 1,
-                        target.lineno,
-                        end + 2,
-                        f"{spelled}[{inner[at + len(spelled) + 1 : end]}]",
-                        inner[at : end + 1],
-                    )
+            fix = self.as_subscript(target) if name == "os.environ" and len(target.args) == 1 else None
             self.tell(
                 "variable-set-wrongly",
                 target,
                 "A call cannot be assigned to: this is a syntax error. os.environ takes square brackets.",
                 fix=fix,
             )
+
+    def as_subscript(self, call: ast.Call) -> Fix | None:
+        """Return the fix that turns `f(key)` into `f[key]`; None if it is spread over lines or holds more brackets."""
+        line = call.lineno
+        if not line == call.func.end_lineno == call.end_lineno or not 0 < line <= len(self.lines):
+            return None
+        start = self.column(line, call.func.end_col_offset or 0) - 1
+        end = self.column(line, call.end_col_offset or 0) - 1
+        old = self.lines[line - 1][start:end]
+        match = re.fullmatch(r"\s*\(([^()\[\]]+)\)", old)
+        return Fix(line, start + 1, line, end + 1, f"[{match[1]}]", old) if match is not None else None
 
     def set_as_attribute(self, target: ast.Attribute) -> None:
         if relevant(target.attr) or meant_variable(target.attr):

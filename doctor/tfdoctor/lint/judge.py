@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.causes.codes import LINT
 from tfdoctor.lint import texts
+from tfdoctor.lint.fixes import drop_ambiguous_renames
 from tfdoctor.lint.kinds import kind_called, severity_of
 from tfdoctor.lint.notebooks import code_cells, plain
 from tfdoctor.lint.telling import MAX_FINDINGS, MAX_STEPS
@@ -86,7 +87,7 @@ def lint_text(text: str, kind: str, asked: Asked) -> tuple[list[Problem], str | 
     except ValueError as error:
         return [], f"{error}"
     lines = text.split("\n")
-    return _finished(found, {None: lines}), None
+    return drop_ambiguous_renames(_finished(found, {None: lines}), {None: text}, kind), None
 
 
 def _with_line_feeds(text: str) -> str:
@@ -158,7 +159,9 @@ def _python(parts: Sequence[tuple[int | None, str]], asked: Asked) -> tuple[list
     if len(walk.problems) >= MAX_FINDINGS:
         broken = broken or f"it has {MAX_FINDINGS:,} findings or more; only these are shown"
     lines = {number: source.split("\n") for number, source in parts}
-    return _finished(walk.problems.values(), lines), broken or None
+    kind = "notebook" if parts and parts[0][0] is not None else "python"
+    found = _finished(walk.problems.values(), lines)
+    return drop_ambiguous_renames(found, dict(parts), kind), broken or None
 
 
 _NAMED = (

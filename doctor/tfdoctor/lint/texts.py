@@ -429,8 +429,14 @@ def dockerfile(text: str) -> list[Problem]:
 def env_file(text: str) -> list[Problem]:
     """NAME=VALUE a line."""
     told = _Told(text)
+    quote = ""
     for number, line in enumerate(told.lines, 1):
-        match = re.match(r"\s*(?:export\s+)?([A-Za-z_]\w{3,60})=(.*)", line)
+        if quote:  # inside a value of several lines
+            quote = "" if quote in line else quote
+            continue
+        match = re.match(r"\s*(?:export\s+)?([A-Za-z_]\w*)=(.*)", line)
+        if match is not None and match[2][:1] in ("'", '"') and match[2].count(match[2][0]) == 1:
+            quote = match[2][0]
         if match is not None and not told.variable(match[1], number, 1) and match[1] == "TF_CONFIG":
             told.config(_value(match[2].strip()), number, match.start(1) + 1)
     return list(told.found.values())

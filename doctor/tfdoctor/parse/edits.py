@@ -53,6 +53,7 @@ def edits_of_text(source: Source, replacements: Iterable[tuple[int, int, str]]) 
         msg = f"its encoding ({source.codec}) cannot be written back unchanged"
         raise EditError(msg)
     edits, position, offset = [], 0, len(source.mark)
+    expected = []
     for start, end, new in replacements:
         if start < position:
             continue
@@ -63,7 +64,17 @@ def edits_of_text(source: Source, replacements: Iterable[tuple[int, int, str]]) 
         except UnicodeEncodeError as error:
             msg = f"its encoding ({source.codec}) has no character {new[error.start]!r}"
             raise EditError(msg) from error
+        expected += [source.text[position:start], new]
         position, offset = end, offset + len(old)
+    corrected = "".join([*expected, source.text[position:]])
+    try:
+        changed = apply_edits(source.data, edits)
+        exact = changed == source.mark + corrected.encode(source.codec, "surrogatepass")
+    except (EditError, UnicodeError):
+        exact = False
+    if not exact:  # the bytes of a character depend on what stands before it, as in punycode
+        msg = f"its encoding ({source.codec}) cannot be edited in part"
+        raise EditError(msg)
     return edits
 
 
