@@ -157,6 +157,13 @@ def test_a_pipe_takes_it(force: bool, tmp_path: Path) -> None:
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
+def test_a_pipe_that_nobody_reads_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tfdoctor.system.writing.PIPE_TIMEOUT_S", 0.2)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(Error, match="nobody reads this pipe"):
+        write_file(tmp_path / "pipe", TEXT, force=False)
+
+
 @pytest.mark.parametrize("force", [False, True])
 def test_devices_stay(force: bool) -> None:
     write_file(Path("/dev/null"), TEXT, force=force)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import pytest
 
 from environment.fake import Fake, make, needs_compiler
 from tfdoctor.cli.main import _Commands
+from tfdoctor.system.children import without_working_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,6 +80,19 @@ PLANTED = [
         "nvidia",
     ),
 ]
+PROGRAMS = (
+    "nvidia-smi",
+    "nvcc",
+    "python",
+    "python3",
+    "conda",
+    "docker",
+    "podman",
+    "uv",
+    "pip",
+    "ldconfig",
+    "ldd",
+)
 EXECUTES = {"verify", "bench", "run", "completion"}
 """Commands that are asked to execute programs of the user, and one that writes to the shell's start-up files."""
 COMMANDS = {
@@ -114,7 +129,11 @@ def planted(tmp_path: Path, standin_cache: Path) -> tuple[Fake, Path]:
     for name in PLANTED:
         body = f"open({str(tmp_path / 'ran')!r}, 'a').write({name!r} + ' ')\n"
         (folder / f"{name}.py").write_text(body)
-        (folder / "libcuda.so.1").write_text("")
+    (folder / "libcuda.so.1").write_text("")
+    for name in PROGRAMS:
+        program = folder / name
+        program.write_text(f"#!/bin/sh\nprintf '{name} ' >> {tmp_path / 'ran'}\n")
+        program.chmod(0o755)
     return env, folder
 
 
@@ -126,6 +145,8 @@ def test_no_planted_module_runs(
 ) -> None:
     env, folder = planted
     variables = env.environment() | ({"PYTHONPATH": path} if path is not None else {})
+    if path is not None:
+        variables["PATH"] = f":.:{variables.get('PATH', os.defpath)}:"
     variables["VIRTUAL_ENV"] = str(env.root)
     for words in COMMANDS[command]:
         python = ["--python", str(env.root)] if command in WITH_PYTHON else []
@@ -144,3 +165,9 @@ def test_no_planted_module_runs(
         ).stdout  # fmt: skip
         assert "TFD701" in text
         assert f"{folder}/numpy.py" in text
+
+
+def test_children_get_no_entry_that_means_the_working_folder() -> None:
+    env = {"PATH": ":/a:bin:.:/b:", "LD_LIBRARY_PATH": ":/x;.:lib:./", "OTHER": "."}
+    assert without_working_folder(env) == {"PATH": "/a:/b", "LD_LIBRARY_PATH": "/x:lib", "OTHER": "."}
+    assert without_working_folder({"LD_LIBRARY_PATH": ":"}) == {}

@@ -114,7 +114,7 @@ def test_a_zstd_program_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     program.chmod(0o755)
     monkeypatch.setattr(streams, "_module", lambda _: None)
     monkeypatch.setattr(streams, "PATIENCE", 0.2)
-    monkeypatch.setattr(streams.shutil, "which", lambda _: str(program))
+    monkeypatch.setattr(streams.shutil, "which", lambda *_, **__: str(program))
     path = tmp_path / "log.zst"
     path.write_bytes(b"\x28\xb5\x2f\xfd" + b"x" * 100)
     began = time.monotonic()

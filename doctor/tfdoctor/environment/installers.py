@@ -129,7 +129,7 @@ class InstallFailedError(Error):
 
 def find_uv(env: Mapping[str, str]) -> str | None:
     """uv's path where it is on PATH and runs; a name there that does not work (a shim without a program) is none."""
-    found = shutil.which("uv", path=env.get("PATH"))
+    found = shutil.which("uv", path=children.without_working_folder(env).get("PATH"))
     return found if found is not None and runs((found, "--version"), env) else None
 
 
@@ -366,7 +366,7 @@ class _Running:
         try:
             process = subprocess.Popen(
                 children.isolate(command),
-                env=child_environment(env),
+                env=children.without_working_folder(child_environment(env)),
                 stdin=subprocess.DEVNULL,
                 stdout=teller if inherit else subprocess.PIPE,
                 stderr=teller if inherit else subprocess.STDOUT,

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from tfdoctor.errors import UsageError
 from tfdoctor.logs.blocks import is_binary, without_nuls_before
 from tfdoctor.running import archives
+from tfdoctor.system.children import without_working_folder
 from tfdoctor.text import clean
 
 if TYPE_CHECKING:
@@ -305,7 +306,7 @@ def _zstd(pieces: Iterator[bytes], shown: str) -> Iterator[bytes]:
     if package is not None and hasattr(package.ZstdDecompressor().decompressobj(), "eof"):  # 0.19
         context = package.ZstdDecompressor()
         return _inflated(pieces, lambda: _Unlimited(context.decompressobj()), (package.ZstdError,))
-    program = shutil.which("zstd")
+    program = shutil.which("zstd", path=without_working_folder(os.environ).get("PATH"))
     if program is not None:
         return _by_program([program, "-dcq"], pieces)
     msg = f"{shown} is packed with zstd, which cannot be unpacked here."

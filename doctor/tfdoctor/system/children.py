@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import signal
 import subprocess
@@ -23,7 +24,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import FrameType
 
-__all__ = ["ENDING", "MAX_OUTPUT", "Children", "Ran", "isolate", "run", "stop_all", "undisturbed"]
+__all__ = [
+    "ENDING",
+    "MAX_OUTPUT",
+    "Children",
+    "Ran",
+    "isolate",
+    "run",
+    "stop_all",
+    "undisturbed",
+    "without_working_folder",
+]
 
 MAX_OUTPUT = 4 << 20
 """Bytes of each of a program's streams that are kept."""
@@ -132,7 +143,7 @@ class Children:
                     stdin=subprocess.DEVNULL if given is None else given,
                     stdout=subprocess.PIPE if out is None else out,
                     stderr=subprocess.PIPE if err is None else err,
-                    env=dict(env),
+                    env=without_working_folder(env),
                     cwd=cwd,
                     start_new_session=True,
                 )
@@ -164,6 +175,24 @@ _RUN_MODULE = (
 def isolate(command: Sequence[str]) -> Sequence[str]:
     """Return `python -m MODULE …` as a command that imports nothing from the working folder, in every Python."""
     return (command[0], "-c", _RUN_MODULE, *command[2:]) if command[1:2] == ("-m",) else command
+
+
+def without_working_folder(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables without the entries by which a child would execute files of the working folder.
+
+    These are relative entries of PATH, and of LD_LIBRARY_PATH the working folder itself, most often an empty entry by
+    accident. A folder below it that LD_LIBRARY_PATH names stays: an import may need its libraries.
+    """
+    env = dict(env)
+    if os.name == "posix":
+        if "PATH" in env:
+            env["PATH"] = ":".join(entry for entry in env["PATH"].split(":") if entry.startswith("/"))
+        if libraries := env.get("LD_LIBRARY_PATH"):
+            kept = [entry for entry in re.split("[:;]", libraries) if entry not in ("", ".", "./")]
+            env["LD_LIBRARY_PATH"] = ":".join(kept)
+            if not kept:
+                del env["LD_LIBRARY_PATH"]
+    return env
 
 
 def run(argv: Sequence[str], *, timeout: float, env: Mapping[str, str], cwd: str | None = None) -> Ran:

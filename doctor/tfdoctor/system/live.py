@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from tfdoctor.errors import Error
-from tfdoctor.system.children import Children
+from tfdoctor.system.children import Children, without_working_folder
 from tfdoctor.system.elf import ElfError, ElfFile, ElfProblem, read_elf
 from tfdoctor.system.result import CommandResult, Failure
 from tfdoctor.system.symbols import unresolved
@@ -225,7 +225,7 @@ class LiveSystem:
         return resolved
 
     def which(self, name: str) -> str | None:
-        return shutil.which(name, path=self._env.get("PATH", os.defpath))
+        return shutil.which(name, path=without_working_folder(self._env).get("PATH", os.defpath))
 
     def begin(
         self,

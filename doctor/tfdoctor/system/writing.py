@@ -13,6 +13,7 @@ import re
 import shutil
 import stat
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["append_line", "atomically", "check_file", "place_file", "scratch_folder", "write_file"]
 
 SCRATCH = "tfdoctor-run-"
+PIPE_TIMEOUT_S = 10
 
 _DESCRIPTOR = re.compile(r"/dev/fd/([0-9]{1,6})|/proc/(?:self|thread-self)/fd/([0-9]{1,6})")
 _STANDARD = {"/dev/stdout": 1, "/dev/stderr": 2}
@@ -70,7 +72,7 @@ def write_file(target: Path, content: bytes, *, force: bool, option: str = "-o")
             return
         if _kind(target, option) == "stream":
             # Not O_CREAT, not O_TRUNC: what is there now may not be what was there then.
-            _into(os.open(target, os.O_WRONLY | os.O_NOCTTY), content)
+            _into(_open_stream(target), content)
         else:
             _replace(target, content, force=force)
     except OSError as error:
@@ -99,6 +101,23 @@ def _kind(place: Path, option: str) -> str:
     if stat.S_ISREG(mode):
         return "file"
     return "stream" if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) else "other"
+
+
+def _open_stream(target: Path) -> int:
+    """Open a device, or a pipe as soon as somebody reads it. Raises OSError if nobody does for PIPE_TIMEOUT_S."""
+    deadline = time.monotonic() + PIPE_TIMEOUT_S
+    while True:
+        try:
+            descriptor = os.open(target, os.O_WRONLY | os.O_NOCTTY | getattr(os, "O_NONBLOCK", 0))
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            if time.monotonic() > deadline:
+                raise OSError(errno.ENXIO, "nobody reads this pipe") from error
+            time.sleep(0.05)
+        else:
+            os.set_blocking(descriptor, True)
+            return descriptor
 
 
 def _into(descriptor: int, content: bytes) -> None:
