@@ -327,7 +327,7 @@ class Terminal:
 
     def status(self) -> int:
         """Its exit status; what was still printed is in `seen`."""
-        assert wait_for(lambda: (self._read(0.02), self.process.poll() is not None)[1])
+        assert wait_for(lambda: (self._read(0.02), self.process.poll() is not None)[1], 30)
         while self._read(0):
             pass
         return self.process.returncode
