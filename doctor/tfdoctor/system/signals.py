@@ -46,8 +46,18 @@ _came: list[int] = []
 def heard() -> Iterator[list[int]]:
     """A whole command: the signals that ask it to end are heard from here on; the list has those that came."""
     _came.clear()
-    with _handling(_end):
-        yield _came
+    report = sys.unraisablehook
+
+    def report_others(dropped: sys.UnraisableHookArgs) -> None:
+        if not (_came and isinstance(dropped.exc_value, KeyboardInterrupt)):
+            report(dropped)
+
+    sys.unraisablehook = report_others  # CPython prints a traceback of what it drops; `_again` raises it again
+    try:
+        with _handling(_end):
+            yield _came
+    finally:
+        sys.unraisablehook = report
 
 
 def _end(number: int, frame: FrameType | None) -> None:
