@@ -11,7 +11,7 @@ import pytest
 
 import tfdoctor
 from tfdoctor import text
-from tfdoctor.causes.steps import Drop, without_entries
+from tfdoctor.causes.steps import Drop, remove_entries
 from tfdoctor.text import clean_line, entries_of, lazy_pattern, strip_credentials
 
 
@@ -71,7 +71,7 @@ def test_every_one_here_can_be_compiled() -> None:
 )
 def test_the_entries_of_a_list_of_paths(name: str, value: str, entries: list[str]) -> None:
     assert entries_of(name, value) == entries
-    assert without_entries(Drop(name, tuple(entries[:1])), value) == tuple(entries[1:])
+    assert remove_entries(Drop(name, tuple(entries[:1])), value) == tuple(entries[1:])
 
 
 @pytest.mark.parametrize(

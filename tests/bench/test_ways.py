@@ -14,7 +14,7 @@ from recorded import HOSTS
 from tfdoctor.bench import Bench, judged
 from tfdoctor.bench.ways import LOOKS, without_peer
 from tfdoctor.compat import Compat
-from tfdoctor.examine import look
+from tfdoctor.examine import collect_facts
 from tfdoctor.render.bench import bench_json, render_bench
 from tfdoctor.render.bench_svg import bench_svg
 from tfdoctor.system import CommandResult, RecordedSystem
@@ -75,8 +75,8 @@ def measured(
         watched.release()
         return found
 
-    real_cards_now = benching.cards_now
-    monkeypatch.setattr(benching, "cards_now", cards_now)
+    real_cards_now = benching.read_cards
+    monkeypatch.setattr(benching, "read_cards", cards_now)
 
     def run(keep: Callable[[dict[str, Any]], None]) -> CommandResult:
         for part in ({"stage": "import", "tensorflow": "2.20.0"}, on("CPU:0", *TWO), *parts, {"end": True}):
@@ -87,7 +87,14 @@ def measured(
 
     wish = benching.BenchWish(seconds=1)
     timing = benching.run_bench(
-        system, compat, look(system, compat), wish, lambda _: None, target="x", run=run, watched=system
+        system,
+        compat,
+        collect_facts(system, compat),
+        wish,
+        lambda _: None,
+        target="x",
+        run=run,
+        watched=system,
     )
     return judged(timing.measured, timing.target, timing.peaks)
 

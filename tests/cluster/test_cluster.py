@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tfdoctor.causes.codes import CLUSTER
-from tfdoctor.cluster import Answer, judged, read_cluster, together
-from tfdoctor.cluster.addresses import is_here, read_address
+from tfdoctor.cluster import Answer, evaluate_cluster, merge_clusters, read_cluster
+from tfdoctor.cluster.addresses import is_local, parse_address
 from tfdoctor.cluster.faults import FAULTS
-from tfdoctor.examine.network import proxy_of
+from tfdoctor.examine.network import find_proxy
 from tfdoctor.facts.network import Listening, Proxy, Reached
 from tfdoctor.render.cluster import cluster_json, render_cluster
 from tfdoctor.system import LiveSystem
@@ -24,7 +24,7 @@ HERE = Listening(frozenset({2222}), frozenset({"127.0.0.1", "10.0.0.7"}))
 
 def answers(*texts: str, python: bool = False, source: str = "text") -> list[Answer]:
     specs = [read_cluster(text, source, python=python) for text in texts]
-    return [judged(written, name) for name, written in together(specs)]
+    return [evaluate_cluster(written, name) for name, written in merge_clusters(specs)]
 
 
 def told(text: str) -> list[tuple[str, str | None]]:
@@ -53,7 +53,7 @@ def config(cluster: Any, task: Any = ("worker", 0)) -> str:
     ],
 )
 def test_addresses_that_tensorflow_takes(address: str) -> None:
-    assert not read_address(address).fault
+    assert not parse_address(address).fault
 
 
 @pytest.mark.parametrize(
@@ -90,13 +90,13 @@ def test_addresses_that_tensorflow_takes(address: str) -> None:
     ],
 )
 def test_addresses_that_are_wrong(address: str, words: str) -> None:
-    assert words in read_address(address).fault
+    assert words in parse_address(address).fault
 
 
 def test_what_every_machine_takes_for_itself() -> None:
     here = ("localhost", "127.0.0.1", "127.9.9.9", "::1", "0.0.0.0", "::", "::ffff:127.0.0.1", "x.localhost")  # noqa: S104
-    assert all(map(is_here, here))
-    assert not any(map(is_here, ("localhost2", "10.0.0.1", "128.0.0.1", "local", "::2")))
+    assert all(map(is_local, here))
+    assert not any(map(is_local, ("localhost2", "10.0.0.1", "128.0.0.1", "local", "::2")))
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ TWO = read_cluster(config({"worker": ["10.0.0.7:2222", "b:2223"]}), "env").writt
 
 
 def test_who_this_task_is_and_what_listens_here() -> None:
-    answer = judged(TWO, "env", listening=HERE)
+    answer = evaluate_cluster(TWO, "env", listening=HERE)
     assert [(one.self, one.listening) for one in answer.members] == [(True, True), (False, None)]
     assert answer.notes
     assert not answer.faults
@@ -253,16 +253,18 @@ def test_who_this_task_is_and_what_listens_here() -> None:
 
 def test_an_address_that_is_not_this_machines() -> None:
     written = read_cluster(config({"worker": ["10.0.0.8:2222", "10.0.0.7:2222"]}), "env").written[0]
-    assert [fault.name for fault in judged(written, "env", listening=HERE).faults] == ["wrong-self-address"]
-    assert not judged(written, "text", listening=HERE).faults, "a text can be of any machine"
-    assert not judged(written, "env").faults, "the addresses are not known"
+    assert [fault.name for fault in evaluate_cluster(written, "env", listening=HERE).faults] == [
+        "wrong-self-address"
+    ]
+    assert not evaluate_cluster(written, "text", listening=HERE).faults, "a text can be of any machine"
+    assert not evaluate_cluster(written, "env").faults, "the addresses are not known"
 
 
 def test_all_tasks_that_cannot_be_reached_are_counted() -> None:
     text = config({"worker": [f"127.0.0.1:{20000 + number}" for number in range(200)]})
     written = read_cluster(text, "text").written[0]
     reached = {task: Reached(False, "refused") for task, _ in written.addresses}
-    answer = judged(written, "text", reached=reached)
+    answer = evaluate_cluster(written, "text", reached=reached)
     assert "199 of 200 tasks cannot be reached" in answer.summary
     assert len(answer.faults) < 60
 
@@ -270,7 +272,7 @@ def test_all_tasks_that_cannot_be_reached_are_counted() -> None:
 @pytest.mark.parametrize("why", ["refused", "timeout", "no-such-name", "not-tensorflow"])
 def test_who_cannot_be_reached(why: str) -> None:
     (own, _), (other, _) = TWO.addresses
-    answer = judged(TWO, "env", reached={own: Reached(True), other: Reached(False, why)})
+    answer = evaluate_cluster(TWO, "env", reached={own: Reached(True), other: Reached(False, why)})
     (fault,) = answer.faults
     assert (fault.name, fault.task) == ("unreachable", "worker:1")
     assert "1 of 2 tasks cannot be reached" in answer.summary
@@ -285,22 +287,22 @@ def test_who_cannot_be_reached(why: str) -> None:
 def test_a_proxy_that_grpc_takes(hosts: tuple[str, ...], goes: bool) -> None:
     """Two running servers of TensorFlow 2.20 wait for each other where http_proxy is set."""
     proxy = Proxy("http_proxy", hosts)
-    names = [(fault.name, fault.severity.word) for fault in judged(TWO, "env", proxy=proxy).faults]
+    names = [(fault.name, fault.severity.word) for fault in evaluate_cluster(TWO, "env", proxy=proxy).faults]
     assert names == ([("unreachable", "warning")] if goes else [])
-    assert not judged(TWO, "text", proxy=proxy).faults, "a text can be of any machine"
+    assert not evaluate_cluster(TWO, "text", proxy=proxy).faults, "a text can be of any machine"
 
 
 def test_which_proxy_grpc_takes() -> None:
     env = {"HTTP_PROXY": "http://a", "no_proxy": "b, .lab"}
-    assert proxy_of(LiveSystem(env=env)) is None
-    assert proxy_of(LiveSystem(env={**env, "http_proxy": "http://a"})) == Proxy("http_proxy", ("b", ".lab"))
+    assert find_proxy(LiveSystem(env=env)) is None
+    assert find_proxy(LiveSystem(env={**env, "http_proxy": "http://a"})) == Proxy("http_proxy", ("b", ".lab"))
     own = {**env, "https_proxy": "x", "http_proxy": "x", "no_grpc_proxy": "c"}
-    assert proxy_of(LiveSystem(env=own)) == Proxy("https_proxy", ("c",), "no_grpc_proxy")
+    assert find_proxy(LiveSystem(env=own)) == Proxy("https_proxy", ("c",), "no_grpc_proxy")
 
 
 def test_what_could_not_be_known_is_no_fault() -> None:
     (own, _), (other, _) = TWO.addresses
-    answer = judged(
+    answer = evaluate_cluster(
         TWO, "env", reached={own: Reached(False, "refused"), other: Reached(None, detail="no time")}
     )
     assert not answer.faults, "this task is not started yet, and of the other nothing is known"

@@ -12,7 +12,7 @@ from tfdoctor.cli.simulating import asked_for
 from tfdoctor.compat import Compat
 from tfdoctor.engine.running import FOLDER, RunRequest, run
 from tfdoctor.findings import Cause
-from tfdoctor.simulate.build import built
+from tfdoctor.simulate.build import build_stand_in
 from tfdoctor.verify.image import verify_image
 from tfdoctor.verify.verifying import Wish
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C co
 @pytest.fixture(scope="module")
 def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cache = tmp_path_factory.mktemp("cache")
-    return built({"PATH": os.environ.get("PATH", os.defpath), "XDG_CACHE_HOME": str(cache)})
+    return build_stand_in({"PATH": os.environ.get("PATH", os.defpath), "XDG_CACHE_HOME": str(cache)})
 
 
 def verified(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tfdoctor.compat import Compat
-from tfdoctor.examine import RUNNING, examine, judge, look, run_tensorflow
+from tfdoctor.examine import RUNNING, collect_facts, evaluate_facts, examine, run_tensorflow
 from tfdoctor.facts import Absent
 from tfdoctor.findings import Observation
 from tfdoctor.system import RecordedSystem
@@ -49,8 +49,8 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_its_parts_make_the_whole(ran: list[float]) -> None:
     report = examine(healthy(), COMPAT)
     assert report.observed is None
-    facts = replace(look(healthy(), COMPAT), seconds=report.facts.seconds)
-    assert judge(facts, COMPAT) == report
+    facts = replace(collect_facts(healthy(), COMPAT), seconds=report.facts.seconds)
+    assert evaluate_facts(facts, COMPAT) == report
     assert not ran
 
 
@@ -75,7 +75,7 @@ def test_tensorflow_is_run_where_that_is_asked_for(
 
 def test_nobody_runs_a_tensorflow_that_is_not_there(ran: list[float]) -> None:
     told: list[str] = []
-    facts = look(RecordedSystem(HOSTS / "no-card-no-driver"), COMPAT)
+    facts = collect_facts(RecordedSystem(HOSTS / "no-card-no-driver"), COMPAT)
     without = replace(facts, tensorflow=Absent("x", "there is none"))
     assert run_tensorflow(healthy(), COMPAT, without, tell=told.append) is None
     assert not told

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rules.make_facts import COMPAT
-from tfdoctor.examine.observe import Said, observation, read_deep
+from tfdoctor.examine.observe import Said, make_observation, read_deep
 from tfdoctor.findings import Cause
 from tfdoctor.logs.dso import failed_opens
 from tfdoctor.system import CommandResult, Failure
@@ -35,7 +35,7 @@ libnvinfer.so.8: cannot open shared object file: No such file or directory
 def observed_in(
     answer: dict[str, Any], result: CommandResult, wanted: Collection[str] = WANTED
 ) -> Observation:
-    return observation(read_deep(answer, result), result, wanted, COMPAT)
+    return make_observation(read_deep(answer, result), result, wanted, COMPAT)
 
 
 def test_names_in_the_log_of_every_era() -> None:
@@ -151,11 +151,11 @@ def test_both_payloads_are_read_alike(answer: dict[str, Any], lines: tuple[dict[
     result = CommandResult(("python",), 0, stderr=LOG, seconds=2.0)
     deep = observed_in(answer, result)
     ran = replace(result, stdout=stages(*lines))
-    verified = observation(_build_run_output(read_answer(ran, Limits()), ran), ran, WANTED, COMPAT)
+    verified = make_observation(_build_run_output(read_answer(ran, Limits()), ran), ran, WANTED, COMPAT)
     assert verified == deep
 
 
 def test_an_import_that_hangs_tells_nothing() -> None:
     said = Said(imported=False, devices=None, computed=(), error="", seconds=180, timed_out=True)
-    observed = observation(said, CommandResult(("python",), None), WANTED, COMPAT)
+    observed = make_observation(said, CommandResult(("python",), None), WANTED, COMPAT)
     assert (observed.gpu_registered, observed.gpu_count, observed.cause) == (None, None, Cause.INCONCLUSIVE)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fleet.made import answer
-from tfdoctor.cluster import judged, read_cluster, together
+from tfdoctor.cluster import evaluate_cluster, merge_clusters, read_cluster
 from tfdoctor.fleet.results import UnusableError, read_result
 from tfdoctor.lint import Asked, lint_text
 from tfdoctor.lint.settings import SettingsError, settings_of
@@ -83,7 +83,8 @@ def variants(document: Any) -> Iterator[Any]:
 def judge_cluster(text: str, *, python: bool = False) -> None:
     """As `tfdoctor cluster` does."""
     answers = [
-        judged(written, source) for source, written in together([read_cluster(text, "x", python=python)])
+        evaluate_cluster(written, source)
+        for source, written in merge_clusters([read_cluster(text, "x", python=python)])
     ]
     render_cluster(answers, verbose=True)
     json.dumps(cluster_json(answers))

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from tfdoctor.compat.tables import Compat
-from tfdoctor.simulate.computing import Compilers, Wanted, build_computing, defines
+from tfdoctor.simulate.computing import Compilers, Wanted, build_computing, make_defines
 from tfdoctor.simulate.sources import COMPUTE, PTX, SOURCES
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def libraries(
 def warnings_of(cuda: str, cudnn: str) -> str:
     """What the C compiler says against the libraries for such versions ("12.2", "8.9"): empty where nothing."""
     flags = [flag for flag in C_FLAGS if flag != "-Werror"]
-    told = defines(Wanted((), cuda, cudnn))
+    told = make_defines(Wanted((), cuda, cudnn))
     options = [*flags, "-O1", "-DCOMPUTES", *told, "-fPIC", "-c", "-o", os.devnull]
 
     def said(source: Path) -> str:

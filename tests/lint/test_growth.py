@@ -9,7 +9,7 @@ import tracemalloc
 
 import pytest
 
-from tfdoctor.cluster import judged, read_cluster, together
+from tfdoctor.cluster import evaluate_cluster, merge_clusters, read_cluster
 from tfdoctor.lint import Asked, lint_text
 from tfdoctor.lint.telling import MAX_FINDINGS, MAX_STEPS
 from tfdoctor.parse.python_size import MAX_TOKENS
@@ -59,7 +59,7 @@ def text_of(name: str, times: int) -> tuple[str, str]:
 def judge(kind: str, text: str) -> None:
     if kind == "cluster":
         specs = [read_cluster(text, "x", python=True)]
-        render_cluster([judged(written, source) for source, written in together(specs)])
+        render_cluster([evaluate_cluster(written, source) for source, written in merge_clusters(specs)])
     else:
         lint_text(text, kind, Asked())
 

@@ -11,7 +11,7 @@ import pytest
 
 from lint import cases
 from tfdoctor.causes.codes import LINT
-from tfdoctor.cluster import judged, read_cluster
+from tfdoctor.cluster import evaluate_cluster, read_cluster
 from tfdoctor.explain import LOG_NOTES
 from tfdoctor.lint import Asked, Problem, kind_of_file, lint_text
 from tfdoctor.lint.fixes import plan_edits
@@ -233,6 +233,6 @@ def test_the_corpus() -> None:
 def test_a_task_is_in_a_cluster_as_the_command_cluster_says(members: str, index: str) -> None:
     config = f'{{"cluster": {{"worker": {members}}}, "task": {{"type": "worker", "index": {index}}}}}'
     (written,) = read_cluster(config, "text").written
-    faults = {one.name for one in judged(written, "text").faults}
+    faults = {one.name for one in evaluate_cluster(written, "text").faults}
     found, _ = lint_text(f"TF_CONFIG='{config}'\n", "env", Asked())
     assert {one.name for one in found} == faults

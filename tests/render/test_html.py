@@ -27,8 +27,8 @@ from tfdoctor.render.html.check import report_html
 from tfdoctor.render.html.document import embedded
 from tfdoctor.render.html.log import logs_html
 from tfdoctor.render.html.verify import verification_html
-from tfdoctor.report.chain import JOINTS, chain
-from tfdoctor.report.search import Fate, searches
+from tfdoctor.report.chain import JOINTS, make_chain
+from tfdoctor.report.search import Fate, list_searches
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -114,7 +114,7 @@ def test_every_machine_has_a_page_with_its_verdict(folder: Path) -> None:
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 def test_the_chain_breaks_where_the_root_cause_is(folder: Path) -> None:
     found = report(folder)
-    joints = chain(found)
+    joints = make_chain(found)
     assert [one.name for one in joints] == list(JOINTS)
     broken = [one for one in joints if one.broken]
     wanted = found.root is not None and found.root.severity is Severity.ERROR
@@ -139,11 +139,13 @@ def test_the_chain_breaks_where_the_root_cause_is(folder: Path) -> None:
     ],
 )
 def test_each_joint_can_break(host: str, joint: str) -> None:
-    assert [one.name for one in chain(report(HOSTS / host)) if one.broken] == [joint]
+    assert [one.name for one in make_chain(report(HOSTS / host)) if one.broken] == [joint]
 
 
 def fates(host: str) -> dict[str, set[Fate]]:
-    return {one.soname: {file.fate for file in one.files} for one in searches(report(HOSTS / host).facts)}
+    return {
+        one.soname: {file.fate for file in one.files} for one in list_searches(report(HOSTS / host).facts)
+    }
 
 
 def test_the_search_of_a_library_tells_what_became_of_each_file() -> None:
@@ -156,7 +158,7 @@ def test_the_search_of_a_library_tells_what_became_of_each_file() -> None:
 
 def test_what_is_there_and_not_looked_at_is_said() -> None:
     facts = report(HOSTS / "libcuda-where-nobody-looks").facts
-    every = [file for one in searches(facts) for file in one.files]
+    every = [file for one in list_searches(facts) for file in one.files]
     loader = facts.loader.value  # type: ignore[union-attr]
     assert len(every) >= len(loader.resolutions) - 2
 

@@ -10,7 +10,7 @@ import pytest
 from tfdoctor.compat import Compat
 from tfdoctor.examine.survey import survey
 from tfdoctor.facts import Known, value_of
-from tfdoctor.report.areas import areas
+from tfdoctor.report.areas import make_areas
 from tfdoctor.system import RecordedSystem
 
 HOSTS = Path(__file__).resolve().parents[1] / "hosts"
@@ -32,5 +32,5 @@ def test_a_card_is_told_with_what_is_known_of_it(fields: dict[str, object], told
     device = dataclasses.replace(cuda.devices[0], name="Foo", **fields)
     fact = Known(dataclasses.replace(cuda, devices=(device,)), "cuInit")
     facts = dataclasses.replace(facts, driver=dataclasses.replace(facts.driver, cuda=fact))
-    (line,) = (area.text for area in areas(facts, None, ()) if area.name == "GPU")
+    (line,) = (area.text for area in make_areas(facts, None, ()) if area.name == "GPU")
     assert line == told

@@ -10,7 +10,7 @@ from rules.make_facts import healthy
 from tfdoctor.compat import Compat
 from tfdoctor.findings import Cause, OutcomeKind
 from tfdoctor.predict import predict
-from tfdoctor.report.areas import area_of, areas
+from tfdoctor.report.areas import find_area, make_areas
 from tfdoctor.rules import ALL_RULES, RULE_OF
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Rule, RuleContext, require_value
 
@@ -79,12 +79,12 @@ def test_what_a_need_has_made_sure_of() -> None:
 
 
 def test_each_finding_shows_in_an_area_that_is_printed(context: RuleContext) -> None:
-    printed = {area.name for area in areas(context.facts, context.build, ())}
+    printed = {area.name for area in make_areas(context.facts, context.build, ())}
     for one in ALL_RULES:
         about_the_report = one.code.startswith("TFD9")
         assert (one.shown_in is None) if about_the_report else (one.shown_in in printed), one.code
         finding = one.finding(one.causes[0], 0, "x")
-        assert area_of(finding) == one.shown_in
+        assert find_area(finding) == one.shown_in
     assert RULE_OF["TFD203"].shown_in == "Loader"
     assert RULE_OF["TFD101"].shown_in == "Driver"
 

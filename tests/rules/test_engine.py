@@ -36,9 +36,9 @@ def test_it_is_never_the_root_cause() -> None:
         findings = [replace(f, cause=cause) for f in found.findings]
         assert findings
         prediction = replace(found.prediction, gpu_registered=False, cause=cause)
-        from tfdoctor.report.diagnose import _root
+        from tfdoctor.report.diagnose import _find_root
 
-        assert _root([f for f in findings if f.code in BESIDE], prediction) is None
+        assert _find_root([f for f in findings if f.code in BESIDE], prediction) is None
 
 
 def _modules() -> set[str]:

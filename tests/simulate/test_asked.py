@@ -8,7 +8,7 @@ from rules.make_facts import COMPAT
 from tfdoctor.cli.simulating import asked_for
 from tfdoctor.errors import UsageError
 from tfdoctor.fit import Card, find_driver_refusal, find_newest_driver
-from tfdoctor.simulate.asked import MEMORY_MIB, Simulated, beside_stand_in, memory_of
+from tfdoctor.simulate.asked import MEMORY_MIB, Simulated, add_stand_in, parse_memory
 
 
 def asked(*names: str, driver: str | None = None, gpus: str | None = None) -> Simulated:
@@ -97,8 +97,8 @@ def test_what_does_not_exist_is_refused(names: tuple[str, ...], options: dict[st
 
 def test_what_is_not_known_is_said() -> None:
     assert any("memory of GeForce RTX 4090" in text for text in asked("RTX 4090").does_not_prove())
-    assert memory_of(Card("A100-SXM4-80GB", "8.0")) == 80 << 10
-    assert memory_of(Card("GeForce RTX 4090", "8.9")) is None
+    assert parse_memory(Card("A100-SXM4-80GB", "8.0")) == 80 << 10
+    assert parse_memory(Card("GeForce RTX 4090", "8.9")) is None
 
 
 def test_no_name_breaks_the_stand_ins_lists() -> None:
@@ -113,7 +113,7 @@ def test_no_name_breaks_the_stand_ins_lists() -> None:
 def test_the_stand_in_comes_last(before: str, after: str) -> None:
     """What hides a driver has to hide the stand-in, too."""
     env = {"LD_LIBRARY_PATH": before, "STANDIN_INIT": "999", "PATH": "/bin"}
-    there = beside_stand_in(env, asked("RTX 4090"), "/s")
+    there = add_stand_in(env, asked("RTX 4090"), "/s")
     assert there["LD_LIBRARY_PATH"] == after
     assert there["PATH"] == "/bin"
     assert "STANDIN_INIT" not in there

@@ -15,7 +15,7 @@ import tfdoctor.payload
 from lab.softgpu import warnings_of
 from tfdoctor.errors import install_hint
 from tfdoctor.simulate import build
-from tfdoctor.simulate.build import CompilerError, built, built_computing, cache_folder
+from tfdoctor.simulate.build import CompilerError, build_software_gpu, build_stand_in, find_cache_folder
 from tfdoctor.simulate.computing import Wanted
 from tfdoctor.simulate.sources import LIBRARIES
 from tfdoctor.system import LiveSystem
@@ -53,12 +53,12 @@ def asked(folder: Path, **variables: str) -> dict[str, dict[str, object]]:
 
 
 def test_it_is_built_once_and_nothing_else_is_left(env: dict[str, str]) -> None:
-    place = built(env)
+    place = build_stand_in(env)
     before = (place / "libcuda.so.1").stat().st_mtime_ns
     assert sorted(one.name for one in place.iterdir()) == sorted(LIBRARIES)
-    assert built(env) == place
+    assert build_stand_in(env) == place
     assert (place / "libcuda.so.1").stat().st_mtime_ns == before
-    assert list(cache_folder(env).iterdir()) == [place]
+    assert list(find_cache_folder(env).iterdir()) == [place]
 
 
 def test_it_answers_as_the_driver_that_was_asked_for(env: dict[str, str]) -> None:
@@ -70,7 +70,7 @@ def test_it_answers_as_the_driver_that_was_asked_for(env: dict[str, str]) -> Non
         "STANDIN_DRIVER": "550.54.15",
         "STANDIN_MEM_MIB": "16384",
     }
-    answer = asked(built(env), **variables)
+    answer = asked(build_stand_in(env), **variables)
     cuda, nvml = answer["cuda"], answer["nvml"]
     assert (cuda["init"], cuda["version"], cuda["count"], cuda["stand_in"]) == (0, 12040, 2, True)
     devices = cuda["devices"]
@@ -82,20 +82,20 @@ def test_it_answers_as_the_driver_that_was_asked_for(env: dict[str, str]) -> Non
 
 def test_nobody_takes_it_for_a_driver_afterwards(env: dict[str, str]) -> None:
     """Left on a search path it is as dead as the toolkit's stub, and says what it is."""
-    answer = asked(built(env))
+    answer = asked(build_stand_in(env))
     assert answer["cuda"]["init"] == 34
     assert answer["cuda"]["stand_in"] is True
     assert answer["nvml"]["init"] == 9
 
 
 def test_no_device_where_the_driver_knows_no_card(env: dict[str, str]) -> None:
-    assert asked(built(env), STANDIN_GPUS="0")["cuda"]["init"] == 100
+    assert asked(build_stand_in(env), STANDIN_GPUS="0")["cuda"]["init"] == 100
 
 
 def test_without_a_compiler_it_says_how_to_get_one(env: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(CompilerError) as refused:
-        built({**env, "PATH": str(tmp_path / "empty")})
+        build_stand_in({**env, "PATH": str(tmp_path / "empty")})
     assert "there is no C compiler here" in refused.value.message
     assert install_hint("ziglang") in refused.value.hint
 
@@ -115,30 +115,30 @@ def test_a_compiler_that_fails_or_hangs_is_named(
     path = f"{compiler(tmp_path / 'bin', program)}:/bin:/usr/bin"
     monkeypatch.setattr(build, "COMPILERS", (("cc", "c++"),))
     with pytest.raises(CompilerError) as refused:
-        built({**env, "PATH": path})
+        build_stand_in({**env, "PATH": path})
     assert "/bin/cc" in refused.value.message
     assert said in refused.value.message
     assert "\x1b" not in refused.value.message
-    assert not list(cache_folder(env).glob("*/*"))
+    assert not list(find_cache_folder(env).glob("*/*"))
 
 
 def test_the_next_compiler_is_tried(env: dict[str, str], tmp_path: Path) -> None:
     path = f"{compiler(tmp_path / 'bin', 'exit 3')}:{PATH}"
-    assert (built({**env, "PATH": path}) / "libcuda.so.1").is_file()
+    assert (build_stand_in({**env, "PATH": path}) / "libcuda.so.1").is_file()
 
 
 def test_what_is_cut_off_or_anybodys_is_built_again(env: dict[str, str]) -> None:
-    place = built(env)
+    place = build_stand_in(env)
     (place / "libcuda.so.1").unlink()
-    assert (built(env) / "libcuda.so.1").is_file()
+    assert (build_stand_in(env) / "libcuda.so.1").is_file()
     place.chmod(0o777)
-    assert built(env).stat().st_mode & 0o022 == 0
+    assert build_stand_in(env).stat().st_mode & 0o022 == 0
 
 
 def test_a_cache_that_cannot_be_written_is_said(env: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file", encoding="ascii")
     with pytest.raises(Exception, match="cannot be written to") as refused:
-        built(env)
+        build_stand_in(env)
     assert refused.type is not CompilerError
 
 
@@ -154,7 +154,7 @@ def test_it_starts_with_an_old_glibc(env: dict[str, str], monkeypatch: pytest.Mo
     """What an old image could not load is not taken for built."""
     monkeypatch.setattr(build, "GLIBC", (2, 1))
     with pytest.raises(CompilerError, match=r"needs glibc 2\."):
-        built(env)
+        build_stand_in(env)
 
 
 @pytest.mark.few(0)  # half a minute
@@ -163,23 +163,23 @@ def test_what_computes_is_built_once_for_what_a_tensorflow_opens(
     env: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = Wanted(("libcudart.so.12", "libcublas.so.12", "libcufft.so.11"), "12.5.1", "9.3")
-    place = built_computing(wanted, env, glibc=(99,))
+    place = build_software_gpu(wanted, env, glibc=(99,))
     names = [*wanted.sonames, "libcuda.so.1", "libnccl.so.2", "libnvidia-ml.so.1"]
     assert sorted(one.name for one in place.iterdir()) == sorted(names)
-    assert list(cache_folder(env).iterdir()) == [place]
+    assert list(find_cache_folder(env).iterdir()) == [place]
     dead = asked(place)["cuda"]
     assert (dead["init"], dead["stand_in"], dead["software"]) == (34, True, True)
     monkeypatch.setattr(build, "build_computing", lambda *_, **__: "was built again")
-    assert built_computing(wanted, env, glibc=(99,)) == place
+    assert build_software_gpu(wanted, env, glibc=(99,)) == place
     with pytest.raises(
         CompilerError, match="needs glibc"
     ):  # what an image from before this machine would load
-        built_computing(wanted, env, glibc=(2, 2))
+        build_software_gpu(wanted, env, glibc=(2, 2))
     with pytest.raises(CompilerError, match="was built again"):
-        built_computing(replace(wanted, cudnn="9.4"), env, glibc=(99,))
+        build_software_gpu(replace(wanted, cudnn="9.4"), env, glibc=(99,))
 
 
 def test_without_a_cxx_compiler_it_is_named(env: dict[str, str], tmp_path: Path) -> None:
     path = compiler(tmp_path / "bin", 'exec /usr/bin/cc "$@"')
     with pytest.raises(CompilerError, match=r"c\+\+"):
-        built_computing(Wanted(("libcudart.so.12",), "12.5", "9.3"), {**env, "PATH": path}, glibc=(99,))
+        build_software_gpu(Wanted(("libcudart.so.12",), "12.5", "9.3"), {**env, "PATH": path}, glibc=(99,))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rules.make_facts import COMPAT, healthy
-from tfdoctor.examine import judge
-from tfdoctor.examine.observe import observation
+from tfdoctor.examine import evaluate_facts
+from tfdoctor.examine.observe import make_observation
 from tfdoctor.findings import Cause, Severity
 from tfdoctor.system import CommandResult
 from tfdoctor.system.payloads import MARKER
@@ -144,7 +144,9 @@ def test_the_cause_and_a_finding_of_it(said: tuple[str, ...], code: int, stderr:
     result = CommandResult(("python",), code, stdout=lines(*said), stderr=stderr, seconds=9)
     answer = read_answer(result, Limits())
     facts = healthy()
-    report = judge(facts, COMPAT, observation(_build_run_output(answer, result), result, frozenset(), COMPAT))
+    report = evaluate_facts(
+        facts, COMPAT, make_observation(_build_run_output(answer, result), result, frozenset(), COMPAT)
+    )
     _add_stages(run, answer, result, report, COMPAT)
     assert run.cause is cause
     stage = next(one for one in run.stages if one.status == "failed")

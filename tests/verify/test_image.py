@@ -14,7 +14,7 @@ from tfdoctor.cli.verify import _gpus
 from tfdoctor.engine import GpuAccess
 from tfdoctor.engine.system import ContainerEndedError, _no_such_command
 from tfdoctor.errors import UsageError
-from tfdoctor.examine.observe import Said, observation
+from tfdoctor.examine.observe import Said, make_observation
 from tfdoctor.findings import Cause, Remedy, Verification
 from tfdoctor.plan.predicted import Sketch, sketched_facts
 from tfdoctor.render.verify import render_end
@@ -103,7 +103,7 @@ def test_tensorflow_that_was_stopped_differs_from_no_prediction(
 ) -> None:
     distributions = (("tensorflow", "2.20.0"),)
     facts = sketched_facts(COMPAT, Sketch("2.20.0", "tensorflow", "3.11", distributions))
-    observed = observation(Said(False, None, (), "", 1.0, timed_out), result, (), COMPAT)
+    observed = make_observation(Said(False, None, (), "", 1.0, timed_out), result, (), COMPAT)
     assert (observed.gpu_registered, observed.cause) == (None, Cause.INCONCLUSIVE)
     report = diagnose(facts, COMPAT, observed, image=IMAGE)
     assert "TFD901" not in {finding.code for finding in report.findings}

@@ -35,7 +35,7 @@ from tfdoctor.causes.steps import (
     TakeOut,
     Uninstall,
     Unset,
-    without_entries,
+    remove_entries,
 )
 from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS
 from tfdoctor.findings import Cause, Remedy, Severity
@@ -258,7 +258,7 @@ def _line(target: Target, step: Drop | Unset | Export | Rename | TakeOut) -> str
         return f"export {step.name}={quote(step.value)}"
     if isinstance(step, Rename):
         return f'export {step.right}="${step.wrong}"; unset {step.wrong}'
-    kept = without_entries(step, target.variables.get(step.name, ""))
+    kept = remove_entries(step, target.variables.get(step.name, ""))
     return f"export {step.name}={quote(':'.join(kept))}" if kept else f"unset {step.name}"
 
 

@@ -23,7 +23,7 @@ from tfdoctor.causes.steps import (
     Prepend,
     Rename,
     Unset,
-    without_entries,
+    remove_entries,
 )
 from tfdoctor.findings import Cause, Remedy
 from tfdoctor.fit.images import list_fitting_tags
@@ -306,7 +306,7 @@ def _line(target: Target, step: Step) -> list[str]:
     if isinstance(step, Rename):
         return [f"ENV {step.right}={quote(target.variables.get(step.wrong, ''))}"]
     if isinstance(step, Drop):
-        kept = without_entries(step, target.variables.get(step.name, ""))
+        kept = remove_entries(step, target.variables.get(step.name, ""))
         return [f"ENV {step.name}={quote(':'.join(kept))}"]
     return [f"RUN {line}" for line in typed(target, (step,))]
 

@@ -28,7 +28,9 @@ class Cause(str, enum.Enum):
     row: Row
 
     def __new__(cls, row: Any) -> Self:
-        """The member of a row. `Cause("oom")` gives the one that is there; a word that is none, a ValueError."""
+        """Create the member of a row. `Cause("oom")` returns the existing member; an unknown word raises
+        ValueError.
+        """
         cause = str.__new__(cls, row.word)
         cause._value_ = row.word
         cause.row = row
@@ -36,7 +38,7 @@ class Cause(str, enum.Enum):
 
     @property
     def brings(self) -> frozenset[Cause]:
-        """Causes whose findings merely follow from this one, or are fixed with it."""
+        """Return the causes whose findings merely follow from this one, or are fixed with it."""
         return frozenset(Cause(word) for word in self.row.brings)
 
     HEALTHY = Row(

@@ -26,8 +26,8 @@ __all__ = [
     "TakeOut",
     "Uninstall",
     "Unset",
-    "without_entries",
-    "without_line",
+    "comment_out_line",
+    "remove_entries",
 ]
 
 
@@ -153,18 +153,18 @@ class Remedy:
 
     @property
     def full_text(self) -> str:
-        """What all its commands do."""
+        """Return what all its commands do."""
         return " Then: ".join(filter(None, (self.by_hand, self.text)))
 
 
-def without_entries(step: Drop, value: str) -> tuple[str, ...]:
-    """The entries of a variable's value that the step leaves."""
+def remove_entries(step: Drop, value: str) -> tuple[str, ...]:
+    """Return the entries of a variable's value that the step leaves."""
     gone = {entry.rstrip("/") for entry in step.entries}
     return tuple(entry for entry in entries_of(step.name, value) if entry.rstrip("/") not in gone)
 
 
-def without_line(step: TakeOut, text: str) -> str | None:
-    """The file's text with that line as a comment; None where the line is not what it was."""
+def comment_out_line(step: TakeOut, text: str) -> str | None:
+    """Return the file's text with that line as a comment; None if the line has changed."""
     lines = text.split("\n")
     if not 0 < step.line <= len(lines) or lines[step.line - 1].rstrip() != step.text.rstrip():
         return None

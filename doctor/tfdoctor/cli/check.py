@@ -24,7 +24,7 @@ from tfdoctor.cli.options import (
     verbose_option,
 )
 from tfdoctor.errors import Error, ExitCode, UsageError
-from tfdoctor.examine import begin, examine, judge, live_machine, run_tensorflow
+from tfdoctor.examine import begin, evaluate_facts, examine, live_machine, run_tensorflow
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ def _seen(
     report = captured.machine
     if deep:
         observed = run_tensorflow(system, compat, report.facts, timeout=timeout, tell=tell)
-        report = judge(report.facts, compat, observed)
+        report = evaluate_facts(report.facts, compat, observed)
     return report, captured, compat
 
 
@@ -330,7 +330,7 @@ def _write_page(
             devices=tuple(map(text, seen.devices)),
             computed=tuple(map(text, seen.computed)),
         )
-        shown = judge(shown.facts, compat, seen)
+        shown = evaluate_facts(shown.facts, compat, seen)
     main = report.main
     offered = fix if fix is not None and any(one is main for one in fix.findings) else None
     page = report_html(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli.files import text_of
 from tfdoctor.cli.options import FailOn, Json, Severe, argument, command, finite, option, verbose_option
-from tfdoctor.cluster import Installed, Spec, judged, read_cluster, together, wanted
+from tfdoctor.cluster import Installed, Spec, evaluate_cluster, list_connectable, merge_clusters, read_cluster
 from tfdoctor.cluster.reader import LARGEST
 from tfdoctor.errors import Error, ExitCode, UsageError
 from tfdoctor.findings import Severity
@@ -87,15 +87,16 @@ def _installed(peers: list[Path]) -> list[Installed]:
     if not peers:
         return []
     from tfdoctor.compat import Compat
-    from tfdoctor.examine import look
+    from tfdoctor.examine import collect_facts
     from tfdoctor.facts import value_of
     from tfdoctor.system import LiveSystem, RecordedSystem
 
     compat = Compat.load()
     recorded = [(one, RecordedSystem(one)) for one in peers]
-    found = [("this machine", look(LiveSystem(), compat))]
+    found = [("this machine", collect_facts(LiveSystem(), compat))]
     found += [
-        (clean(str(one), limit=300), look(there, compat, python=there.python)) for one, there in recorded
+        (clean(str(one), limit=300), collect_facts(there, compat, python=there.python))
+        for one, there in recorded
     ]
     told = [(name, value_of(facts.tensorflow)) for name, facts in found]
     return [Installed(name, seen.version if seen is not None else None) for name, seen in told]
@@ -104,23 +105,23 @@ def _installed(peers: list[Path]) -> list[Installed]:
 def _answers(
     specs: list[Spec], system: LiveSystem, installed: list[Installed], *, timeout: float, connecting: bool
 ) -> list[Answer]:
-    from tfdoctor.examine.network import connect, listening, proxy_of
+    from tfdoctor.examine.network import connect, find_proxy, read_listening
 
-    here = listening(system)
+    here = read_listening(system)
     answers = []
-    for source, written in together(specs):
+    for source, written in merge_clusters(specs):
         reached = None
         if connecting:
-            asked = wanted(written)
+            asked = list_connectable(written)
             places = [(one.host, one.port or 0) for one in asked.values()]
             reached = dict(zip(asked, connect(places, timeout), strict=True))
         answers.append(
-            judged(
+            evaluate_cluster(
                 written,
                 source,
                 listening=here,
                 reached=reached,
-                proxy=proxy_of(system),
+                proxy=find_proxy(system),
                 installed=installed,
             )
         )

@@ -47,7 +47,7 @@ from tfdoctor.environment.resolution import NoSolutionError
 from tfdoctor.environment.room import needs, refuse, used
 from tfdoctor.environment.workplace import is_free, read_record
 from tfdoctor.errors import Error, ExitCode, UsageError
-from tfdoctor.examine import look
+from tfdoctor.examine import collect_facts
 from tfdoctor.fit import Fit, Host, build_host, find_best_fit
 from tfdoctor.plan.asked import checked_driver, checked_python, readings, settled
 from tfdoctor.render.install import (
@@ -228,7 +228,7 @@ def _host(
         meant = host_for(compat, gpus=gpus, driver=driver, facts=facts)
     elif anywhere:
         meant = Host(driver=driver)
-    seen = look(system, compat, timeout=LOOKING)
+    seen = collect_facts(system, compat, timeout=LOOKING)
     here = dataclasses.replace(build_host(seen, compat), engine=None)
     if meant is None:
         host = dataclasses.replace(here, driver=driver or here.driver, shown=here.shown and driver is None)

@@ -44,8 +44,8 @@ def _on_arm64(compat: Compat, cards: Sequence[Card]) -> bool:
 
 
 def _survey(compat: Compat, facts: Path | None) -> Facts:
-    from tfdoctor.examine import look
+    from tfdoctor.examine import collect_facts
     from tfdoctor.system import LiveSystem, RecordedSystem
 
     system = LiveSystem() if facts is None else RecordedSystem(facts)
-    return look(system, compat, timeout=LOOKING)
+    return collect_facts(system, compat, timeout=LOOKING)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.errors import UsageError
 from tfdoctor.plan.asked import checked_driver, named_card
-from tfdoctor.simulate.asked import beside_stand_in, simulated
+from tfdoctor.simulate.asked import add_stand_in, make_simulated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +47,7 @@ def asked_for(
     if len(cards) > MOST:
         msg = f"--simulate: {len(cards)} cards; {MOST} are possible."
         raise UsageError(msg)
-    return simulated(compat, cards, driver=driver, typed=typed)
+    return make_simulated(compat, cards, driver=driver, typed=typed)
 
 
 def live_with_stand_in(python: str | None, asked: Simulated) -> LiveSystem:
@@ -56,11 +56,11 @@ def live_with_stand_in(python: str | None, asked: Simulated) -> LiveSystem:
     Raises CompilerError where the stand-in cannot be built.
     """
     from tfdoctor.examine import live_machine
-    from tfdoctor.simulate.build import built
+    from tfdoctor.simulate.build import build_stand_in
 
     here = live_machine(python)
-    folder = built(here.env)
-    return live_machine(python, env=beside_stand_in(here.env, asked, str(folder)))
+    folder = build_stand_in(here.env)
+    return live_machine(python, env=add_stand_in(here.env, asked, str(folder)))
 
 
 def label(asked: Simulated, *, quiet: bool) -> None:
@@ -102,10 +102,10 @@ def simulated_image(
     """Verify an image beside the stand-in. Raises as `verify_image` does, CompilerError."""
     from tfdoctor.cli.telling import telling
     from tfdoctor.render.progress import progress
-    from tfdoctor.simulate.build import built
+    from tfdoctor.simulate.build import build_stand_in
     from tfdoctor.verify.image import verify_image
 
-    stand_in = built()
+    stand_in = build_stand_in()
     label(asked, quiet=quiet)
     with progress(quiet=quiet, moving=False) as shown:
         tell = telling(quiet=quiet)

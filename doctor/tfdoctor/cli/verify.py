@@ -176,12 +176,12 @@ def _image(compat: Compat, image: str, wish: Wish, *, quiet: bool) -> Verificati
 
 def host_of_engine(compat: Compat, engine: Engine) -> Facts | None:
     """This machine, where the engine is on it."""
-    from tfdoctor.examine import look
+    from tfdoctor.examine import collect_facts
     from tfdoctor.system import LiveSystem
 
     if not engine.url.startswith("unix://"):
         return None
-    return look(LiveSystem(), compat, timeout=LOOKING)
+    return collect_facts(LiveSystem(), compat, timeout=LOOKING)
 
 
 def _python(compat: Compat, python: str | None, wish: Wish, *, quiet: bool) -> Verification:

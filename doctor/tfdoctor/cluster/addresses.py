@@ -10,7 +10,7 @@ import re
 
 from tfdoctor.cluster.models import Address
 
-__all__ = ["is_here", "machine_of", "read_address"]
+__all__ = ["is_local", "normalize_host", "parse_address"]
 
 LONGEST = 1000
 """Characters of an address. A name has at most 253."""
@@ -19,8 +19,8 @@ _HERE = frozenset(
 )
 
 
-def read_address(text: str) -> Address:
-    """HOST:PORT, [IPv6]:PORT; what is wrong with it where it is something else."""
+def parse_address(text: str) -> Address:
+    """Parse HOST:PORT or [IPv6]:PORT; the fault is set if it is something else."""
     if len(text) > LONGEST:
         return Address(text, fault="it is far longer than a name can be")
     if not text:
@@ -36,10 +36,10 @@ def read_address(text: str) -> Address:
         return Address(text, fault="it begins or ends with white space")
     if re.search(r"[\s,;@'\"\\?#%<>{}|^`]|[\x00-\x1f\x7f]", text.partition("]")[2] or text):
         return Address(text, fault="it has a character that no address has")
-    return _bracketed(text) if text.startswith("[") else _named(text)
+    return _parse_bracketed(text) if text.startswith("[") else _parse_named(text)
 
 
-def _bracketed(text: str) -> Address:
+def _parse_bracketed(text: str) -> Address:
     inside, closed, rest = text[1:].partition("]")
     if not closed:
         return Address(text, fault="the bracket is not closed")
@@ -54,7 +54,7 @@ def _bracketed(text: str) -> Address:
     return _with_port(text, host, rest[1:])
 
 
-def _named(text: str) -> Address:
+def _parse_named(text: str) -> Address:
     host, colon, port = text.rpartition(":")
     if ":" in host:
         try:
@@ -76,7 +76,7 @@ def _named(text: str) -> Address:
         return Address(text, _plain(text), fault="it has no port")
     if not host:
         return Address(text, fault="it has no host before the colon")
-    if wrong := _wrong_host(host):
+    if wrong := _find_host_fault(host):
         return Address(text, fault=wrong)
     return _with_port(text, _plain(host), port)
 
@@ -93,8 +93,8 @@ def _with_port(text: str, host: str, port: str) -> Address:
     return Address(text, host, int(port))
 
 
-def _wrong_host(host: str) -> str:
-    """Why a host cannot be one, or "". Underscores are taken: gRPC's resolver asks for such names, too."""
+def _find_host_fault(host: str) -> str:
+    """Return why a host cannot be one, or "". Underscores are valid: gRPC's resolver asks for such names, too."""
     if re.fullmatch(r"[\d.]+", host):
         try:
             ipaddress.IPv4Address(host)
@@ -112,8 +112,8 @@ def _plain(host: str) -> str:
     return host.lower().removesuffix(".")
 
 
-def is_here(host: str) -> bool:
-    """Whether every machine takes this name for itself: loopback, and 0.0.0.0."""
+def is_local(host: str) -> bool:
+    """Return whether every machine takes this name for itself: loopback, and 0.0.0.0."""
     if host in _HERE or host.endswith(".localhost"):
         return True
     try:
@@ -125,6 +125,6 @@ def is_here(host: str) -> bool:
     return address.is_loopback or address.is_unspecified
 
 
-def machine_of(host: str) -> str:
-    """One word for all names of loopback: TensorFlow's server listens at its port on all addresses of a machine."""
-    return "localhost" if is_here(host) else host
+def normalize_host(host: str) -> str:
+    """Return one word for all names of loopback: TensorFlow's server listens on all addresses of a machine."""
+    return "localhost" if is_local(host) else host

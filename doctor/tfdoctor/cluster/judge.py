@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tfdoctor.cluster.addresses import is_here, machine_of, read_address
+from tfdoctor.cluster.addresses import is_local, normalize_host, parse_address
 from tfdoctor.cluster.models import Address, Answer, Fault, Installed, Member, Task, Written
 from tfdoctor.findings import Severity
 from tfdoctor.text import clean_line, join_words
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.facts.network import Listening, Proxy, Reached
 
-__all__ = ["judged", "task_of", "wanted"]
+__all__ = ["evaluate_cluster", "find_own_task", "list_connectable"]
 
 JOBS = ("chief", "worker", "ps", "evaluator")
 """What the strategies of TensorFlow 2 take (python/distribute/multi_worker_util.py)."""
@@ -36,18 +36,18 @@ UNROUTED = ("unreachable", "no route to host", "host is down")
 """Ends of what a system says where it does not even wait."""
 
 
-def task_of(written: Written) -> Task | None:
-    """Who this process is; None where the text starts several, or does not say."""
+def find_own_task(written: Written) -> Task | None:
+    """Return the task of this process; None if the text starts several, or does not say."""
     return written.tasks[0] if len(set(written.tasks)) == 1 else None
 
 
-def wanted(written: Written) -> dict[Task, Address]:
-    """The addresses that can be connected to."""
-    read = {task: read_address(address) for task, address in written.addresses}
+def list_connectable(written: Written) -> dict[Task, Address]:
+    """Return the addresses that can be connected to."""
+    read = {task: parse_address(address) for task, address in written.addresses}
     return {task: address for task, address in read.items() if address.host and address.port}
 
 
-def judged(
+def evaluate_cluster(
     written: Written,
     source: str,
     *,
@@ -56,34 +56,35 @@ def judged(
     proxy: Proxy | None = None,
     installed: Sequence[Installed] = (),
 ) -> Answer:
-    """The answer.
+    """Return the faults and notes of a cluster.
 
-    listening: what listens on this machine, and its addresses; None: not known. reached: what came of connecting to
+    listening: what listens on this machine, and its addresses; None: not known. reached: what came of
+    connecting to
     each task; None: it was not asked for. proxy: the one that gRPC takes here. installed: the TensorFlow
     of this machine and of others, this one first; empty: they were not asked for.
     """
-    task = task_of(written)
-    read = {one: read_address(address) for one, address in written.addresses}
+    task = find_own_task(written)
+    read = {one: parse_address(address) for one, address in written.addresses}
     faults = [
         *written.faults,
         *_addresses(read, written),
         *_tasks(written),
         *_jobs(written),
-        *_twice(read),
+        *_check_duplicates(read),
         *_here(read),
-        *_self(read.get(task) if task else None, task, source, listening),
+        *_check_own_address(read.get(task) if task else None, task, source, listening),
     ]
     members = tuple(
         _member(one, address, one == task, source, listening, reached) for one, address in read.items()
     )
     faults += _unreachable(members)
     if proxy is not None and (source == "env" or reached is not None):
-        faults += _through(read, task, proxy)
-    faults += _versions(installed)
-    kept = tuple(_first(faults))
+        faults += _check_proxy(read, task, proxy)
+    faults += _check_versions(installed)
+    kept = tuple(_limit_faults(faults))
     notes = [written.partly] if written.partly else []
-    notes += [_running(one) for one in members if one.self and one.listening]
-    notes += _same_version(installed)
+    notes += [_describe_busy_port(one) for one in members if one.self and one.listening]
+    notes += _note_versions(installed)
     return Answer(
         source,
         written,
@@ -96,25 +97,27 @@ def judged(
     )
 
 
-def _versions(installed: Sequence[Installed]) -> list[Fault]:
-    """A warning where two machines have different TensorFlows: TensorFlow does not support it."""
+def _check_versions(installed: Sequence[Installed]) -> list[Fault]:
+    """Return a warning if two machines have different TensorFlows: TensorFlow does not support it."""
     machines: dict[str, list[str]] = {}
     for one in installed:
         if one.release is not None:
-            machines.setdefault(one.release, []).append(_shown(one.machine))
+            machines.setdefault(one.release, []).append(_format_text(one.machine))
     if len(machines) < 2:
         return []
-    said = "; ".join(f"{release}: {_shown(join_words(names[:4]))}" for release, names in machines.items())
+    said = "; ".join(
+        f"{release}: {_format_text(join_words(names[:4]))}" for release, names in machines.items()
+    )
     message = (
         f"The machines have different TensorFlows ({said}). TensorFlow does not support that in one cluster."
     )
     return [Fault("version-differs", Severity.WARNING, None, message, "Install the same version everywhere.")]
 
 
-def _same_version(installed: Sequence[Installed]) -> list[str]:
-    """What `_versions` could not compare, and that what it compared is the same."""
+def _note_versions(installed: Sequence[Installed]) -> list[str]:
+    """Return what `_check_versions` could not compare, and that what it compared is the same."""
     releases = {one.release for one in installed if one.release is not None}
-    unknown = [_shown(one.machine) for one in installed if one.release is None]
+    unknown = [_format_text(one.machine) for one in installed if one.release is None]
     notes = []
     if len(releases) == 1 and len(installed) - len(unknown) > 1:
         notes.append(f"{len(installed) - len(unknown)} machines have the same TensorFlow, {releases.pop()}.")
@@ -123,8 +126,8 @@ def _same_version(installed: Sequence[Installed]) -> list[str]:
     return notes
 
 
-def _first(faults: Iterable[Fault]) -> Iterable[Fault]:
-    """Each once, and at most `MANY` of a name."""
+def _limit_faults(faults: Iterable[Fault]) -> Iterable[Fault]:
+    """Return each fault once, and at most `MANY` of a name."""
     seen: dict[str, int] = {}
     said = set()
     for fault in faults:
@@ -135,7 +138,7 @@ def _first(faults: Iterable[Fault]) -> Iterable[Fault]:
             yield fault
 
 
-def _shown(text: str) -> str:
+def _format_text(text: str) -> str:
     return clean_line(text, limit=70)
 
 
@@ -147,22 +150,22 @@ def _addresses(read: Mapping[Task, Address], written: Written) -> list[Fault]:
             continue
         if address.port == 0 and len(read) == 1:
             continue  # a server alone may take any port
-        text = _shown(address.text)
-        message = f'{_shown(str(task))} is "{text}": {_shown(address.fault)}.'
-        faults.append(Fault("cluster-address", Severity.ERROR, str(task), message, _meant(address)))
+        text = _format_text(address.text)
+        message = f'{_format_text(str(task))} is "{text}": {_format_text(address.fault)}.'
+        faults.append(Fault("cluster-address", Severity.ERROR, str(task), message, _suggest_address(address)))
     return faults
 
 
-def _meant(address: Address) -> str:
+def _suggest_address(address: Address) -> str:
     joined = re.fullmatch(r"(localhost)(\d{2,5})", address.text, re.IGNORECASE)
     if joined:
         return f'Write "{joined[1]}:{joined[2]}".'
     scheme = re.fullmatch(r"[A-Za-z+.-]{1,20}:/{1,3}([^/]{1,200}:\d{1,5})/?", address.text)
     if scheme:
-        return f'Write "{_shown(scheme[1])}".'
+        return f'Write "{_format_text(scheme[1])}".'
     if address.host and address.port is None and "no port" in address.fault:
         host = f"[{address.host}]" if ":" in address.host else address.host
-        return f'Add the port at which that task listens: "{_shown(host)}:2222".'
+        return f'Add the port at which that task listens: "{_format_text(host)}:2222".'
     return "Write HOST:PORT, with a port from 1 to 65535."
 
 
@@ -181,26 +184,28 @@ def _tasks(written: Written) -> list[Fault]:
     started = Counter(written.tasks)
     indices: dict[str, str] = {}
     for task in started if written.jobs is not None else ():
-        shown = _shown(str(task))
+        shown = _format_text(str(task))
         if task.type not in jobs and task.type != "evaluator":
-            has = join_words([_shown(job) for job in list(jobs)[:6]])
+            has = join_words([_format_text(job) for job in list(jobs)[:6]])
             message = (
-                f"This process is {shown}, and the cluster has no job {_shown(task.type)}"
+                f"This process is {shown}, and the cluster has no job {_format_text(task.type)}"
                 f"{f': it has {has}' if has else ''}."
             )
             faults.append(Fault("cluster-task", Severity.ERROR, str(task), message))
         elif task.type in jobs and task.index not in jobs[task.type]:
             if task.type not in indices:
                 indices[task.type] = _indices(list(jobs[task.type]))
-            message = f"This process is {shown}, and the job {_shown(task.type)} has {indices[task.type]}."
+            message = (
+                f"This process is {shown}, and the job {_format_text(task.type)} has {indices[task.type]}."
+            )
             faults.append(
                 Fault("cluster-task", Severity.ERROR, str(task), message, "Indices are counted from 0.")
             )
     other = next((one for one, _ in written.addresses if one not in started), None)
-    fix = f"Start one of them as {_shown(str(other))}." if other is not None else ""
+    fix = f"Start one of them as {_format_text(str(other))}." if other is not None else ""
     for task, count in started.items():
         if count > 1:
-            message = f"{count} servers are started as {_shown(str(task))}; each task starts once."
+            message = f"{count} servers are started as {_format_text(str(task))}; each task starts once."
             faults.append(Fault("cluster-task", Severity.ERROR, str(task), message, fix))
     return faults
 
@@ -246,12 +251,12 @@ def _jobs(written: Written) -> list[Fault]:
     elif any(not re.fullmatch(r"[A-Za-z]\w*", job, re.ASCII) for job in jobs):
         faults += [_job_name(job) for job in jobs if not re.fullmatch(r"[A-Za-z]\w*", job, re.ASCII)]
     else:
-        faults += [_job_name(job) for job in jobs if job not in JOBS and _likely(job)]
+        faults += [_job_name(job) for job in jobs if job not in JOBS and _suggest_job(job)]
     return faults
 
 
-def _likely(job: str) -> str:
-    """The job's name that is meant, or ""."""
+def _suggest_job(job: str) -> str:
+    """Return the job's name that is meant, or ""."""
     if job == "master":
         return ""
     word = job.strip().lower().replace("-", "").replace("_", "")
@@ -267,7 +272,7 @@ def _likely(job: str) -> str:
 
 
 def _job_name(job: str) -> Fault:
-    shown = _shown(job)
+    shown = _format_text(job)
     if job == "master":
         return Fault(
             "job-name",
@@ -276,7 +281,7 @@ def _job_name(job: str) -> Fault:
             'The job "master" is TensorFlow 1\'s; the strategies of TensorFlow 2 refuse it.',
             'For TensorFlow 2 write "chief".',
         )
-    meant = _likely(job)
+    meant = _suggest_job(job)
     return Fault(
         "job-name",
         Severity.ERROR,
@@ -286,19 +291,20 @@ def _job_name(job: str) -> Fault:
     )
 
 
-def _twice(read: Mapping[Task, Address]) -> list[Fault]:
+def _check_duplicates(read: Mapping[Task, Address]) -> list[Fault]:
     held: dict[tuple[str, int], Task] = {}
     faults = []
     for task, address in read.items():
         if not address.host or not address.port:
             continue
-        place = (machine_of(address.host), address.port)
+        place = (normalize_host(address.host), address.port)
         if place in held:
             message = (
-                f"{_shown(str(held[place]))} and {_shown(str(task))} both are {_shown(address.text)}: only one can "
+                f"{_format_text(str(held[place]))} and {_format_text(str(task))} both are "
+                f"{_format_text(address.text)}: only one can "
                 "listen there."
             )
-            fix = f"Give {_shown(str(task))} another port."
+            fix = f"Give {_format_text(str(task))} another port."
             faults.append(Fault("address-twice", Severity.ERROR, str(task), message, fix))
         else:
             held[place] = task
@@ -307,13 +313,14 @@ def _twice(read: Mapping[Task, Address]) -> list[Fault]:
 
 def _here(read: Mapping[Task, Address]) -> list[Fault]:
     hosts = [address.host for address in read.values() if address.host]
-    if all(map(is_here, hosts)):
+    if all(map(is_local, hosts)):
         return []
     faults = []
     for task, address in read.items():
-        if address.host and address.port is not None and not address.fault and is_here(address.host):
+        if address.host and address.port is not None and not address.fault and is_local(address.host):
             message = (
-                f"{_shown(str(task))} is {_shown(address.text)}, which each task takes for its own machine, and "
+                f"{_format_text(str(task))} is {_format_text(address.text)}, which each task takes "
+                "for its own machine, and "
                 "other tasks are on other machines."
             )
             fix = "Write the name under which they know that machine."
@@ -321,19 +328,19 @@ def _here(read: Mapping[Task, Address]) -> list[Fault]:
     return faults
 
 
-def _self(
+def _check_own_address(
     address: Address | None, task: Task | None, source: str, listening: Listening | None
 ) -> list[Fault]:
-    """Only of this machine's own TF_CONFIG, and only where the address is a number: names are the resolver's."""
+    """Check this machine's own TF_CONFIG, only if the address is a number: names are the resolver's."""
     if address is None or address.fault or source != "env" or listening is None or not listening.addresses:
         return []
     try:
         own = ipaddress.ip_address(address.host)
     except ValueError:
         return []
-    if is_here(address.host) or str(own) in listening.addresses:
+    if is_local(address.host) or str(own) in listening.addresses:
         return []
-    addresses = join_words(sorted(one for one in listening.addresses if not is_here(one))[:4])
+    addresses = join_words(sorted(one for one in listening.addresses if not is_local(one))[:4])
     message = (
         f"This process is {task}, and {address.host} is no address of this machine "
         f"({addresses or 'it has none but loopback'})."
@@ -353,16 +360,17 @@ def _member(
     seen = reached.get(task) if reached else None
     here: bool | None = None
     if listening is not None and address.port and listening.ports is not None:
-        mine = is_here(address.host) or address.host in listening.addresses or (own and source == "env")
+        mine = is_local(address.host) or address.host in listening.addresses or (own and source == "env")
         here = address.port in listening.ports if mine else None
     if seen is None:
         return Member(task, address.text, own, listening=here)
     return Member(task, address.text, own, seen.ok, seen.why, seen.detail, here)
 
 
-def _running(member: Member) -> str:
+def _describe_busy_port(member: Member) -> str:
     return (
-        f"Something listens at the port of {_shown(str(member.task))} here: this task runs already, or another program "
+        f"Something listens at the port of {_format_text(str(member.task))} here: this task runs "
+        "already, or another program "
         "has its port."
     )
 
@@ -375,8 +383,8 @@ def _unreachable(members: Iterable[Member]) -> list[Fault]:
         words = WHY.get(one.why or "", "cannot be reached")
         if one.why == "timeout" and one.detail.endswith(UNROUTED):
             words = "cannot be reached: there is no way to that machine from here"
-        detail = f" ({_shown(one.detail)})" if one.detail else ""
-        message = f"{_shown(str(one.task))} at {_shown(one.address)} {words}{detail}."
+        detail = f" ({_format_text(one.detail)})" if one.detail else ""
+        message = f"{_format_text(str(one.task))} at {_format_text(one.address)} {words}{detail}."
         fix = {
             "refused": "Start that task, and compare its port with this address.",
             "timeout": "Open the port between the machines, both ways; check the address.",
@@ -387,16 +395,16 @@ def _unreachable(members: Iterable[Member]) -> list[Fault]:
     return faults
 
 
-def _through(read: Mapping[Task, Address], task: Task | None, proxy: Proxy) -> list[Fault]:
-    """The tasks to which gRPC connects through a proxy (seen with TensorFlow 2.20: the tasks then wait without end)."""
+def _check_proxy(read: Mapping[Task, Address], task: Task | None, proxy: Proxy) -> list[Fault]:
+    """Return the tasks to which gRPC connects through a proxy (TensorFlow 2.20: these tasks then wait for ever)."""
     hosts = {
         one.host: None
         for other, one in read.items()
-        if other != task and one.host and one.port and not _without(one.host, proxy.without)
+        if other != task and one.host and one.port and not _is_excluded(one.host, proxy.without)
     }
     if not hosts:
         return []
-    shown = [_shown(host) for host in list(hosts)[:4]]
+    shown = [_format_text(host) for host in list(hosts)[:4]]
     more = f" and {len(hosts) - 4} more" if len(hosts) > 4 else ""
     message = (
         f"{proxy.variable} is set here, and gRPC obeys it: TensorFlow connects to "
@@ -407,8 +415,8 @@ def _through(read: Mapping[Task, Address], task: Task | None, proxy: Proxy) -> l
     return [Fault("unreachable", Severity.WARNING, None, message, fix)]
 
 
-def _without(host: str, entries: Iterable[str]) -> bool:
-    """gRPC compares the ends of names; newer ones also take networks."""
+def _is_excluded(host: str, entries: Iterable[str]) -> bool:
+    """Return whether a host needs no proxy: gRPC compares the ends of names; newer ones also take networks."""
     for entry in entries:
         if host.endswith(entry.lower()):
             return True
@@ -439,11 +447,12 @@ def _summary(
         return "There is no cluster: TensorFlow runs on this machine alone."
     jobs = join_words(
         [
-            f"{len(tasks)} {_shown(job)}{'s' if len(tasks) != 1 and job in ('worker', 'chief', 'evaluator') else ''}"
+            f"{len(tasks)} "
+            f"{_format_text(job)}{'s' if len(tasks) != 1 and job in ('worker', 'chief', 'evaluator') else ''}"
             for job, tasks in list(written.jobs.items())[:6]
         ]
     )
-    who = f"; this is {_shown(str(task))}" if task else ""
+    who = f"; this is {_format_text(str(task))}" if task else ""
     count = f"{len(errors)} error{'s' if len(errors) != 1 else ''}"
     lost = sum(fault.name == "unreachable" for fault in errors)
     if lost:

@@ -81,7 +81,7 @@ class Written:
 
     @property
     def addresses(self) -> list[tuple[Task, str]]:
-        """Each task with its address, in the order in which they are written."""
+        """Return each task with its address, in the order of the text."""
         return [
             (Task(job, index), address)
             for job, tasks in (self.jobs or {}).items()

@@ -8,7 +8,7 @@ from typing import Any
 from tfdoctor.parse.python_size import MAX_TOKENS, has_many_tokens
 from tfdoctor.records import dataclass
 
-__all__ = ["Found", "clusters_of"]
+__all__ = ["Found", "find_clusters"]
 
 MAX_CLUSTERS = 1000
 """Clusters of one file that are checked, and settings of TF_CONFIG."""
@@ -42,8 +42,8 @@ class Found:
     """What could not be told, as a sentence."""
 
 
-def clusters_of(text: str) -> list[Found]:
-    """What a program's text says. Raises SyntaxError, ValueError and RecursionError as `ast.parse` does."""
+def find_clusters(text: str) -> list[Found]:
+    """Return the clusters in a program's text. Raises SyntaxError, ValueError and RecursionError as `ast.parse`."""
     if has_many_tokens(text):
         return [Found(1, partly=f"Not checked: this file has more than {MAX_TOKENS:,} words and signs.")]
     reader = _Reader(ast.parse(text))
@@ -117,7 +117,7 @@ class _Reader:
                 self.maybe.add(id(call))
 
     def value(self, node: ast.AST, depth: int = 0) -> Any:
-        """A literal, a name that is given one value in the whole file, a text that is split or joined."""
+        """Evaluate a literal, a name that gets one value in the whole file, or a text that is split or joined."""
         self.steps += 1
         if depth > DEEPEST or self.steps > MAX_STEPS:
             raise _UnknownError
@@ -154,7 +154,7 @@ class _Reader:
                 self.spend(len(text))
             return text
         if isinstance(node, ast.Call):
-            return self.called(node, deeper)
+            return self.evaluate_call(node, deeper)
         raise _UnknownError
 
     def spend(self, items: int) -> None:
@@ -179,7 +179,7 @@ class _Reader:
             raise _UnknownError
         return str(value)
 
-    def called(self, node: ast.Call, depth: int) -> Any:
+    def evaluate_call(self, node: ast.Call, depth: int) -> Any:
         name = _name(node.func)
         if name == "split" and isinstance(node.func, ast.Attribute) and len(node.args) == 1:
             whole, by = self.value(node.func.value, depth), self.value(node.args[0], depth)
@@ -236,7 +236,7 @@ class _Reader:
         return Found(call.lineno, cluster, tuple(servers), partly=partly)
 
     def parts(self, node: ast.AST) -> dict[str, Any] | None:
-        """The jobs of a literal object whose tasks are known."""
+        """Return the jobs of a literal object whose tasks are known."""
         if isinstance(node, ast.Name) and len(self.values.get(node.id, [])) == 1:
             node = self.values[node.id][0]
         if not isinstance(node, ast.Dict):
@@ -250,7 +250,7 @@ class _Reader:
         return known or None
 
     def variables(self) -> list[Found]:
-        """os.environ["TF_CONFIG"] = …"""
+        """Return the clusters of `os.environ["TF_CONFIG"] = …`."""
         found = []
         for node in self.configs[:MAX_CLUSTERS]:
             value = node.value

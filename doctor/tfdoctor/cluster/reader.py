@@ -13,11 +13,11 @@ from dataclasses import replace
 from typing import Any
 
 from tfdoctor.cluster.models import Fault, Spec, Task, Written
-from tfdoctor.cluster.python import clusters_of
+from tfdoctor.cluster.python import find_clusters
 from tfdoctor.findings import Severity
 from tfdoctor.text import clean_line
 
-__all__ = ["LARGEST", "index_of", "read_cluster", "written_of"]
+__all__ = ["LARGEST", "convert_cluster", "parse_index", "read_cluster"]
 
 LARGEST = 4 << 20
 """Characters of a specification."""
@@ -25,14 +25,14 @@ FORM = 'It is JSON of this form: {"cluster": {"worker": ["HOST:PORT", …]}, "ta
 
 
 def read_cluster(text: str, source: str, *, python: bool = False) -> Spec:
-    """What a text holds. Never raises; source: "env", "text", or a file's name; python: the text is Python."""
+    """Read the clusters of a text. Never raises. source: "env", "text", or a file's name; python: it is Python."""
     if python:
-        return Spec(source, tuple(written_of(one) for one in clusters_of(text)))
+        return Spec(source, tuple(convert_cluster(one) for one in find_clusters(text)))
     if len(text) > LARGEST:
         return Spec(source, (_invalid(f"it is longer than {LARGEST >> 20} MiB"),))
     twice: list[str] = []
 
-    def gathered(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def collect_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         made: dict[str, Any] = {}
         for name, value in pairs:
             if name in made:
@@ -41,10 +41,10 @@ def read_cluster(text: str, source: str, *, python: bool = False) -> Spec:
         return made
 
     try:
-        value = json.loads(text, object_pairs_hook=gathered)
+        value = json.loads(text, object_pairs_hook=collect_pairs)
     except (ValueError, RecursionError) as error:
-        return Spec(source, (_invalid(_why(text, error), _hint(text)),))
-    written = written_of(_Config(value), environment=source == "env")
+        return Spec(source, (_invalid(_describe_error(text, error), _hint(text)),))
+    written = convert_cluster(_Config(value), environment=source == "env")
     for name in dict.fromkeys(twice):
         fault = Fault(
             "cluster-task",
@@ -65,27 +65,29 @@ class _Config:
         self.value = value
 
 
-def written_of(found: Any, *, environment: bool = False) -> Written:
-    """The cluster in a value: JSON's, or what a Python file says (`python.Found`)."""
+def convert_cluster(found: Any, *, environment: bool = False) -> Written:
+    """Convert a value, of JSON or of a Python file (`python.Found`), into a cluster."""
     if not isinstance(found, _Config):
         if found.text is not None:
             (inner,) = read_cluster(found.text, "text").written
             return replace(inner, kind="TF_CONFIG", line=found.line, partly=found.partly)
         if found.config is not None:
-            inner = written_of(_Config(found.config))
+            inner = convert_cluster(_Config(found.config))
             return replace(inner, kind="TF_CONFIG", line=found.line, partly=found.partly)
         if found.cluster is None:
             return Written(None, None, (), "Python", found.line, (), found.partly)
-        jobs, faults = _jobs(found.cluster)
+        jobs, faults = _read_jobs(found.cluster)
         tasks = tuple(Task(job, index) for job, index in found.servers)
-        return Written(jobs, _shown(found.cluster), tasks, "Python", found.line, tuple(faults), found.partly)
+        return Written(
+            jobs, _format_cluster(found.cluster), tasks, "Python", found.line, tuple(faults), found.partly
+        )
     value = found.value
     if not isinstance(value, dict):
         what = "a text that holds JSON" if isinstance(value, str) else f"{_kind(value)}"
         return _invalid(f"it is {what}, and TensorFlow takes an object")
     if not environment and "cluster" not in value and "task" not in value and _is_spec(value):
-        jobs, faults = _jobs(value)
-        return Written(jobs, _shown(value), (), "ClusterSpec", faults=tuple(faults))
+        jobs, faults = _read_jobs(value)
+        return Written(jobs, _format_cluster(value), (), "ClusterSpec", faults=tuple(faults))
     if "cluster" not in value and any(
         isinstance(one, (list, dict)) for key, one in value.items() if key != "task"
     ):
@@ -93,9 +95,9 @@ def written_of(found: Any, *, environment: bool = False) -> Written:
     cluster = value.get("cluster", {})
     if not isinstance(cluster, dict):
         return _invalid(f'"cluster" is {_kind(cluster)}, and TensorFlow takes an object of jobs')
-    jobs, faults = _jobs(cluster)
-    task, more = _task(value)
-    return Written(jobs, _shown(cluster), (task,) if task else (), faults=(*faults, *more))
+    jobs, faults = _read_jobs(cluster)
+    task, more = _read_task(value)
+    return Written(jobs, _format_cluster(cluster), (task,) if task else (), faults=(*faults, *more))
 
 
 def _is_spec(value: dict[str, Any]) -> bool:
@@ -105,8 +107,8 @@ def _is_spec(value: dict[str, Any]) -> bool:
     )
 
 
-def _shown(cluster: dict[str, Any]) -> dict[str, Any]:
-    """The cluster in the form in which it is written; null for an address that is no text."""
+def _format_cluster(cluster: dict[str, Any]) -> dict[str, Any]:
+    """Return the cluster in the form in which it is written; null for an address that is no text."""
 
     def text(address: Any) -> str | None:
         return address if isinstance(address, str) else None
@@ -124,8 +126,8 @@ def _values(tasks: Any) -> list[Any]:
     return list(tasks.values()) if isinstance(tasks, dict) else list(tasks)
 
 
-def _jobs(cluster: dict[str, Any]) -> tuple[dict[str, dict[int, str]], list[Fault]]:
-    """Job → index → address, and what cannot be one. Addresses that are no text are left out."""
+def _read_jobs(cluster: dict[str, Any]) -> tuple[dict[str, dict[int, str]], list[Fault]]:
+    """Return job → index → address, and the faults. Addresses that are no text are left out."""
     jobs: dict[str, dict[int, str]] = {}
     faults: list[Fault] = []
     for job, tasks in cluster.items():
@@ -139,7 +141,7 @@ def _jobs(cluster: dict[str, Any]) -> tuple[dict[str, dict[int, str]], list[Faul
         for number, (key, address) in enumerate(
             tasks.items() if isinstance(tasks, dict) else enumerate(tasks)
         ):
-            index = index_of(key)
+            index = parse_index(key)
             if index is None or index < 0:
                 message = (
                     f'In the job {shown} "{clean_line(str(key), limit=60)}" is no index of a task: 0, 1, 2 …'
@@ -158,8 +160,8 @@ def _jobs(cluster: dict[str, Any]) -> tuple[dict[str, dict[int, str]], list[Faul
     return jobs, faults
 
 
-def _task(value: dict[str, Any]) -> tuple[Task | None, list[Fault]]:
-    """Who this process is, by "task"."""
+def _read_task(value: dict[str, Any]) -> tuple[Task | None, list[Fault]]:
+    """Return the task of this process, by "task"."""
     size = sum(
         len(_values(one)) for one in value.get("cluster", {}).values() if isinstance(one, (list, dict))
     )
@@ -190,7 +192,7 @@ def _task(value: dict[str, Any]) -> tuple[Task | None, list[Fault]]:
         return None, fault('"task" does not say which job it is: "type" is missing, or is no text.')
     if "index" not in task:
         return None, fault('"task" does not say which of the job\'s tasks it is: "index" is missing.')
-    index = index_of(task["index"])
+    index = parse_index(task["index"])
     if index is None:
         return None, fault(
             f'"index" of "task" is {_kind(task["index"])}, and TensorFlow takes a number: 0, 1, 2 …'
@@ -202,8 +204,8 @@ def _task(value: dict[str, Any]) -> tuple[Task | None, list[Fault]]:
     return Task(task["type"], index), []
 
 
-def index_of(value: Any) -> int | None:
-    """As Python's int() of it, which TensorFlow calls; None where that raises."""
+def parse_index(value: Any) -> int | None:
+    """Return Python's int() of a value, as TensorFlow calls it; None if that raises."""
     if isinstance(value, (bool, int)):
         return int(value) if abs(value) < 1 << 63 else None
     if isinstance(value, float):
@@ -236,7 +238,7 @@ def _invalid(why: str, fix: str = FORM) -> Written:
     return Written(None, None, faults=(fault,))
 
 
-def _why(text: str, error: Exception) -> str:
+def _describe_error(text: str, error: Exception) -> str:
     if not text.strip():
         return "it is set and empty" if not text else "it is nothing but white space"
     if isinstance(error, json.JSONDecodeError):

@@ -12,11 +12,11 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["together"]
+__all__ = ["merge_clusters"]
 
 
-def together(specs: Sequence[Spec]) -> list[tuple[str, Written]]:
-    """(source, cluster) of each different cluster, with the tasks of all that write the same one.
+def merge_clusters(specs: Sequence[Spec]) -> list[tuple[str, Written]]:
+    """Return (source, cluster) of each different cluster, with the tasks of all that write the same one.
 
     A cluster that differs from the first file's gets a fault at each task that does: they are told to be one.
     """
@@ -33,7 +33,7 @@ def together(specs: Sequence[Spec]) -> list[tuple[str, Written]]:
                 places[key] = len(made)
             first = (made[0][0], made[0][1][0]) if made and len(specs) > 1 else None
             made.append((spec.source, [_differs(written, first) if first else written]))
-    return [(source, _joined(several)) for source, several in made]
+    return [(source, _merge_writers(several)) for source, several in made]
 
 
 def _key(written: Written) -> object:
@@ -43,7 +43,7 @@ def _key(written: Written) -> object:
     return frozenset((job, frozenset(tasks.items())) for job, tasks in written.jobs.items())
 
 
-def _joined(several: Sequence[Written]) -> Written:
+def _merge_writers(several: Sequence[Written]) -> Written:
     """Return one cluster with the tasks and the different faults of all that write it."""
     first, *others = several
     tasks = tuple(task for one in several for task in one.tasks)
@@ -59,7 +59,8 @@ def _differs(written: Written, first: tuple[str, Written]) -> Written:
         if written.jobs is None or other.jobs is None or here.get(task) == there.get(task):
             continue
         message = (
-            f"{clean_line(str(task), limit=120)} is {_named(here.get(task))} here and {_named(there.get(task))} in "
+            f"{clean_line(str(task), limit=120)} is {_format_address(here.get(task))} here and "
+            f"{_format_address(there.get(task))} in "
             f"{clean_line(source, limit=120)}."
         )
         fix = "Give every process of a cluster the same addresses."
@@ -67,5 +68,5 @@ def _differs(written: Written, first: tuple[str, Written]) -> Written:
     return replace(written, faults=tuple(faults))
 
 
-def _named(address: str | None) -> str:
+def _format_address(address: str | None) -> str:
     return f'"{clean_line(address, limit=120)}"' if address is not None else "not there"

@@ -19,8 +19,8 @@ from tfdoctor.causes.steps import (
     TakeOut,
     Uninstall,
     Unset,
-    without_entries,
-    without_line,
+    comment_out_line,
+    remove_entries,
 )
 from tfdoctor.compat import Compat
 from tfdoctor.environment.activation import (
@@ -132,7 +132,7 @@ def _less(env: Mapping[str, str], steps: Sequence[Step]) -> dict[str, str]:
         if isinstance(step, Unset):
             left.pop(step.name, None)
         elif isinstance(step, Drop) and step.name in left:
-            left[step.name] = ":".join(without_entries(step, left[step.name]))
+            left[step.name] = ":".join(remove_entries(step, left[step.name]))
     return left
 
 
@@ -251,7 +251,7 @@ def _take_out(step: TakeOut) -> None:
     if path.is_symlink() or not path.is_file():
         msg = f"{clean_line(step.path)} is not a separate file: it is left unchanged."
         raise ActionError(msg)
-    changed = without_line(step, _read(path))
+    changed = comment_out_line(step, _read(path))
     if changed is None:
         msg = f"{clean_line(step.path)} has changed in line {step.line}: it is left unchanged."
         raise ActionError(msg)

@@ -10,7 +10,7 @@ from tfdoctor.examine import examine
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Severity
 from tfdoctor.predict import build_of
-from tfdoctor.report.areas import area_of
+from tfdoctor.report.areas import find_area
 from tfdoctor.rules.base import CUDA, CUDNN, LOADER, TENSORFLOW
 from tfdoctor.system import LiveSystem
 
@@ -47,7 +47,7 @@ def _own_errors(report: Report) -> list[Finding]:
     return [
         finding
         for finding in report.findings
-        if finding.severity is Severity.ERROR and area_of(finding) in OWN
+        if finding.severity is Severity.ERROR and find_area(finding) in OWN
     ]
 
 

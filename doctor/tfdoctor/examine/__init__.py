@@ -46,7 +46,7 @@ RUNNING = "Running TensorFlow in a child process; this takes some seconds …"
 
 
 def live_machine(python: str | None, env: Mapping[str, str] | None = None) -> LiveSystem:
-    """This machine as the Python that is meant sees it: with the variables that its Jupyter kernel sets.
+    """Return this machine with the variables that the Jupyter kernel of that Python sets.
 
     `env`: others than those that this process was started with.
     """
@@ -55,8 +55,8 @@ def live_machine(python: str | None, env: Mapping[str, str] | None = None) -> Li
     return LiveSystem(env={**system.env, **more}) if more else system
 
 
-def _nobody(text: str) -> None:
-    """Nobody is told."""
+def _ignore_text(text: str) -> None:
+    """Ignore a text."""
 
 
 def examine(
@@ -66,7 +66,7 @@ def examine(
     python: str | None = None,
     timeout: float = LOOKING,
     deep: bool | Callable[[Facts], bool] = False,
-    tell: Callable[[str], None] = _nobody,
+    tell: Callable[[str], None] = _ignore_text,
     meanwhile: Callable[[], object] | None = None,
     image: InImage | None = None,
     as_if: Callable[[Facts], Facts] | None = None,
@@ -80,7 +80,7 @@ def examine(
 
     Raises UsageError where the Python that was asked for cannot be examined.
     """
-    facts = look(system, compat, python=python, timeout=timeout, meanwhile=meanwhile)
+    facts = collect_facts(system, compat, python=python, timeout=timeout, meanwhile=meanwhile)
     if as_if is not None:
         facts = as_if(facts)
     run = deep(facts) if callable(deep) else deep
@@ -88,10 +88,10 @@ def examine(
     observed = (
         run_tensorflow(system, compat, facts, timeout=timeout, tell=tell, computes=computes) if run else None
     )
-    return judge(facts, compat, observed, image=image)
+    return evaluate_facts(facts, compat, observed, image=image)
 
 
-def look(
+def collect_facts(
     system: System,
     compat: Compat,
     *,
@@ -99,7 +99,7 @@ def look(
     timeout: float = LOOKING,
     meanwhile: Callable[[], object] | None = None,
 ) -> Facts:
-    """The first part of `examine`, for those who ask what is there and not what is wrong with it."""
+    """Collect the facts, the first part of `examine`, without any conclusion."""
     from tfdoctor.examine import survey
 
     with stopping(system):
@@ -112,12 +112,13 @@ def run_tensorflow(
     facts: Facts,
     *,
     timeout: float = LOOKING,
-    tell: Callable[[str], None] = _nobody,
+    tell: Callable[[str], None] = _ignore_text,
     computes: bool = True,
 ) -> Observation | None:
-    """What TensorFlow does in a child process of its Python; None where there is none of either.
+    """Run TensorFlow in a child process of its Python; None if there is no Python or no TensorFlow.
 
-    `timeout`: seconds, at least those that a first kernel may take. `computes`: else it lists its GPUs, no more.
+    `timeout`: seconds, at least those that a first kernel may take. `computes`: else it lists its GPUs, no
+    more.
     """
     interpreter, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     if interpreter is None or tensorflow is None:
@@ -130,17 +131,17 @@ def run_tensorflow(
         return observe(system, compat, interpreter.executable, tensorflow, timeout=limit, computes=computes)
 
 
-def judge(
+def evaluate_facts(
     facts: Facts, compat: Compat, observed: Observation | None = None, *, image: InImage | None = None
 ) -> Report:
-    """The last part of `examine`: all rules, and what leads."""
+    """Run all rules on the facts, the last part of `examine`."""
     from tfdoctor.report.diagnose import diagnose
 
     return diagnose(facts, compat, observed, image=image)
 
 
 def ask_python(system: System, chosen: Choice, *, named: bool, timeout: float = LOOKING) -> Fact[PythonFacts]:
-    """What the chosen Python says of itself, and nothing else. `named`: somebody asked for it by name.
+    """Ask the chosen Python about itself, and nothing else. `named`: the user named it.
 
     Raises UsageError where one that was named is none.
     """

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Facts, SmiGpu
     from tfdoctor.system import System
 
-__all__ = ["cards_now", "joined", "reaching", "tensorflow_names"]
+__all__ = ["read_cards", "read_interconnects", "read_peer_access", "tensorflow_names"]
 
 APART = ("NS", "CNS", "GNS", "TNS", "DR")
 """Not supported, by the chipset, the card or the topology; disabled."""
 
 
-def cards_now(system: System, *, timeout: float = 10.0) -> dict[str, SmiGpu]:
-    """PCI bus id → the card, as nvidia-smi shows it at this moment; none where it does not answer."""
+def read_cards(system: System, *, timeout: float = 10.0) -> dict[str, SmiGpu]:
+    """Return PCI bus id → GPU, as nvidia-smi shows it now; empty if it does not answer."""
     smi = value_of(probe_smi(system, timeout=timeout))
     if not isinstance(smi, SmiFacts):
         return {}
@@ -27,29 +27,29 @@ def cards_now(system: System, *, timeout: float = 10.0) -> dict[str, SmiGpu]:
 
 
 def tensorflow_names(facts: Facts) -> dict[str, str]:
-    """PCI bus id → "GPU:0", of the devices that the driver shows to TensorFlow."""
+    """Return PCI bus id → "GPU:0", of the devices that the driver shows to TensorFlow."""
     cuda = value_of(facts.driver.cuda)
     devices = cuda.devices if cuda is not None else ()
     return {bus: f"GPU:{one.ordinal}" for one in devices if (bus := normal_bus_id(one.pci_bus_id))}
 
 
-def joined(system: System, facts: Facts, *, timeout: float = 10.0) -> dict[tuple[str, str], str]:
-    """("GPU:0", "GPU:1") → what `nvidia-smi topo -m` prints of the way between these two devices of TensorFlow."""
+def read_interconnects(system: System, facts: Facts, *, timeout: float = 10.0) -> dict[tuple[str, str], str]:
+    """Return ("GPU:0", "GPU:1") → the link that `nvidia-smi topo -m` prints for these devices of TensorFlow."""
     if len(tensorflow_names(facts)) < 2:
         return {}
-    return _of_devices(value_of(facts.kernel.links) or value_of(ask_links(system, timeout=timeout)), facts)
+    return _rename_pairs(value_of(facts.kernel.links) or value_of(ask_links(system, timeout=timeout)), facts)
 
 
-def reaching(system: System, facts: Facts, *, timeout: float = 10.0) -> dict[tuple[str, str], bool]:
-    """("GPU:0", "GPU:1") → whether one can read the other's memory by itself; only where nvidia-smi knows it."""
+def read_peer_access(system: System, facts: Facts, *, timeout: float = 10.0) -> dict[tuple[str, str], bool]:
+    """Return ("GPU:0", "GPU:1") → whether one can read the other's memory; only what nvidia-smi knows."""
     if len(tensorflow_names(facts)) < 2:
         return {}
-    told = _of_devices(value_of(ask_links(system, timeout=timeout, words=("-p2p", "r"))), facts)
+    told = _rename_pairs(value_of(ask_links(system, timeout=timeout, words=("-p2p", "r"))), facts)
     return {pair: said == "OK" for pair, said in told.items() if said in ("OK", *APART)}
 
 
-def _of_devices(links: dict[str, str] | None, facts: Facts) -> dict[tuple[str, str], str]:
-    """The pairs of nvidia-smi's numbers by TensorFlow's names."""
+def _rename_pairs(links: dict[str, str] | None, facts: Facts) -> dict[tuple[str, str], str]:
+    """Convert pairs of nvidia-smi's numbers into TensorFlow's names."""
     names = tensorflow_names(facts)
     smi = value_of(facts.driver.smi)
     gpus = smi.gpus if isinstance(smi, SmiFacts) else ()

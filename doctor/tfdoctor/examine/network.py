@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts.network import Listening, Reached
     from tfdoctor.system import System
 
-__all__ = ["connect", "listening", "proxy_of"]
+__all__ = ["connect", "find_proxy", "read_listening"]
 
 EACH = 5.0
 """Seconds for one task."""
@@ -22,18 +22,18 @@ PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 """What gRPC reads, in its order (gRPC: doc/environment_variables.md)."""
 
 
-def listening(system: System) -> Listening:
-    """The ports and addresses of this machine."""
+def read_listening(system: System) -> Listening:
+    """Return the ports and addresses of this machine."""
     return probe_listening(system)
 
 
 def connect(places: Sequence[tuple[str, int]], total: float) -> list[Reached]:
-    """Who answers as gRPC does, within `total` seconds."""
+    """Return who answers as gRPC does, within `total` seconds."""
     return reach_all(places, seconds=min(EACH, total), total=total)
 
 
-def proxy_of(system: System) -> Proxy | None:
-    """The proxy that gRPC takes; None where no variable names one. Upper case is not read by gRPC."""
+def find_proxy(system: System) -> Proxy | None:
+    """Return the proxy that gRPC takes; None if no variable names one. gRPC does not read upper case."""
     name = next((name for name in PROXIES if system.env.get(name)), "")
     if not name:
         return None

@@ -67,17 +67,19 @@ def observe(
         env=SHOW_LOADER,
         unset=("TF_CPP_MAX_VLOG_LEVEL",),
     )
-    return observation(read_deep(answer, result), result, opened(tensorflow, compat), compat)
+    return make_observation(
+        read_deep(answer, result), result, list_relevant_libraries(tensorflow, compat), compat
+    )
 
 
-def opened(tensorflow: TensorFlowFacts, compat: Compat) -> frozenset[str]:
-    """The libraries whose want matters; what this build has no use for (TensorRT) may be missing."""
+def list_relevant_libraries(tensorflow: TensorFlowFacts, compat: Compat) -> frozenset[str]:
+    """Return the libraries whose absence matters; what this build has no use for (TensorRT) may be missing."""
     build = build_of(tensorflow, compat)
     return frozenset({*build.required, *build.driver_libraries})
 
 
 def read_deep(answer: dict[str, Any], result: CommandResult) -> Said:
-    """What payload/deep.py printed, completed by how its process ended."""
+    """Read what payload/deep.py printed, completed by how its process ended."""
     error = str(answer.get("error", ""))
     listed = answer.get("devices")
     computed = tuple(str(line) for line in answer.get("computed") or ())
@@ -99,8 +101,10 @@ def read_deep(answer: dict[str, Any], result: CommandResult) -> Said:
     )
 
 
-def observation(said: Said, result: CommandResult, wanted: Collection[str], compat: Compat) -> Observation:
-    """What TensorFlow did, by what its child said and what it printed besides; `wanted`: see `opened`."""
+def make_observation(
+    said: Said, result: CommandResult, wanted: Collection[str], compat: Compat
+) -> Observation:
+    """Return what TensorFlow did, by its child's answer and output. `wanted`: see `list_relevant_libraries`."""
     failed = failed_opens(f"{result.stderr}\n{result.stdout}\n{said.error}")
     missing = {
         f.really_missing for f in failed if f.opened in wanted or not (said.imported or is_tensorrt(f.opened))
@@ -120,11 +124,11 @@ def observation(said: Said, result: CommandResult, wanted: Collection[str], comp
         devices=tuple(clean_line(name) for name in said.devices or ()),
         computed=tuple(clean_line(line) for line in said.computed),
         error=clean_line(said.error, limit=600),
-        cause=_computing(said, result, compat)
+        cause=_find_compute_cause(said, result, compat)
         if said.imported
         else Cause.INCONCLUSIVE
         if ended
-        else _cause(said, result, compat),
+        else _find_import_cause(said, result, compat),
         ended=ended,
     )
 
@@ -139,9 +143,9 @@ PYTHON_ERRORS = (
 )
 
 
-def _cause(said: Said, result: CommandResult, compat: Compat) -> Cause:
-    """Why an import failed, as its log says; an error of Python's is a package's that does not fit."""
-    cause = cause_in_log(result, said.error, compat)
+def _find_import_cause(said: Said, result: CommandResult, compat: Compat) -> Cause:
+    """Return why an import failed, as its log says; a Python error means a package that does not fit."""
+    cause = find_cause_in_log(result, said.error, compat)
     if cause is not None:
         return cause
     return Cause.PACKAGE_CONFLICT if said.error.startswith(PYTHON_ERRORS) else Cause.INCONCLUSIVE
@@ -153,8 +157,8 @@ FAILS_COMPUTING = frozenset(compute_fails.RULE.causes) - {Cause.INCONCLUSIVE}
 """What a registered card fails to compute for; a log may tell of more, and none of that is it."""
 
 
-def cause_of_failure(result: CommandResult, error: str, compat: Compat) -> Cause | None:
-    """Why a registered card does not compute, as the child's log and its error say; None where they do not."""
+def find_failure_cause(result: CommandResult, error: str, compat: Compat) -> Cause | None:
+    """Return why a registered GPU does not compute, as the child's log and error say; None if they do not."""
     report = _log_of(result, error, compat)
     lines = [one.text for one in report.root.evidence] if report.root is not None else []
     said = any(word in error for word in (*compute_fails.NO_CODE, "PTX"))
@@ -163,13 +167,13 @@ def cause_of_failure(result: CommandResult, error: str, compat: Compat) -> Cause
     return report.cause if report.cause in FAILS_COMPUTING else None
 
 
-def _computing(said: Said, result: CommandResult, compat: Compat) -> Cause | None:
+def _find_compute_cause(said: Said, result: CommandResult, compat: Compat) -> Cause | None:
     failed = [line for line in said.computed if "failed" in line]
-    return cause_of_failure(result, said.error or failed[0], compat) if failed else None
+    return find_failure_cause(result, said.error or failed[0], compat) if failed else None
 
 
-def cause_in_log(result: CommandResult, error: str, compat: Compat) -> Cause | None:
-    """What a child's log says is wrong, by the same signatures as `diagnose`; None where it says nothing."""
+def find_cause_in_log(result: CommandResult, error: str, compat: Compat) -> Cause | None:
+    """Return what a child's log says is wrong, by the signatures of `diagnose`; None if it says nothing."""
     cause = _log_of(result, error, compat).cause
     return None if cause in (Cause.INCONCLUSIVE, Cause.HEALTHY) else cause
 

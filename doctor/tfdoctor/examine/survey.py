@@ -55,7 +55,7 @@ class _Result(Generic[T]):
         self._values: list[T] = []
         self._error: BaseException | None = None
 
-    def of(self, probe: Callable[[], T]) -> None:
+    def run(self, probe: Callable[[], T]) -> None:
         """Run the probe."""
         try:
             self._values.append(probe())
@@ -64,7 +64,9 @@ class _Result(Generic[T]):
         self._there.set()
 
     def get(self, timeout: float) -> T:
-        """The probe's value, or its error. Raises _LateError where there is none within `timeout` seconds."""
+        """Return the probe's value, or raise its error. Raises _LateError if there is none within `timeout`
+        seconds.
+        """
         if not self._there.wait(timeout):
             raise _LateError
         if self._error is not None:
@@ -85,7 +87,7 @@ class _Probes:
 
     @property
     def left(self) -> float:
-        """Seconds until the deadline, and a little more than none after it."""
+        """Return the seconds until the deadline; a little more than none after it."""
         return max(0.2, self._deadline - time.monotonic())
 
     def start(self, name: str, probe: Callable[[], T]) -> _Result[T]:
@@ -94,14 +96,14 @@ class _Probes:
 
         def work() -> None:
             began = time.monotonic()
-            result.of(probe)
+            result.run(probe)
             self.seconds[name] = round(time.monotonic() - began, 4)
 
         threading.Thread(target=work, name=f"probe {name}", daemon=True).start()
         return result
 
     def value(self, result: _Result[T], what: str, otherwise: Callable[[Unknown], T]) -> T:
-        """The probe's result; `otherwise` of the reason where it crashed or did not end in time."""
+        """Return the probe's result; `otherwise` of the reason if it crashed or did not end in time."""
         try:
             return result.get(self.left)
         except Error:
@@ -155,15 +157,15 @@ def _survey(
         "variables", lambda: environment.probe(system, interpreter, kernel=chosen.kernel, timeout=limit / 2)
     )
 
-    def seen() -> EnvironmentFacts:
+    def probe_variables() -> EnvironmentFacts:
         return value(variables, "that Python's variables", lambda _: environment.probe(system))
 
     libraries = start("driver", ask_driver)
     unhidden = start(
         "driver, nothing hidden",
         lambda: (
-            ask_driver(libnvml="-", variables={**seen().changed, HIDING: None}, variant="unhidden")
-            if HIDING in seen().variables
+            ask_driver(libnvml="-", variables={**probe_variables().changed, HIDING: None}, variant="unhidden")
+            if HIDING in probe_variables().variables
             else None
         ),
     )
@@ -191,7 +193,9 @@ def _survey(
     python_fact, tensorflow_fact = value(target, "the target Python", lambda unknown: (unknown, unknown))
     followed = start(
         "loader",
-        lambda: _loader(system, compat, python_fact, tensorflow_fact, computer.cpu_flags, seen().variables),
+        lambda: _loader(
+            system, compat, python_fact, tensorflow_fact, computer.cpu_flags, probe_variables().variables
+        ),
     )
     first = value_of(tensorflow_fact)
     second = first.behind if first is not None else None
@@ -204,7 +208,7 @@ def _survey(
                 python_fact,
                 Known(second, second.package_dir),
                 computer.cpu_flags,
-                seen().variables,
+                probe_variables().variables,
             )
             if second is not None
             else Absent("the loader", "there is no other TensorFlow behind this one")
@@ -213,15 +217,15 @@ def _survey(
     rehearsed = start(
         "rehearsal",
         lambda: _rehearsal(
-            system, compat, python_fact, tensorflow_fact, seen().variables, timeout=probes.left
+            system, compat, python_fact, tensorflow_fact, probe_variables().variables, timeout=probes.left
         ),
     )
     loader_fact = value(followed, "the loader", _itself)
     if not isinstance(tensorflow_fact, Known):
-        at_hand = start("other Pythons", lambda: _others(system, chosen, python_fact))
+        at_hand = start("other Pythons", lambda: _add_other_pythons(system, chosen, python_fact))
         chosen = value(at_hand, "the other Pythons here", lambda _: chosen)
     cuda, nvml = value(libraries, "the driver", lambda unknown: (unknown, unknown))
-    changed = seen().changed
+    changed = probe_variables().changed
     if changed:  # with what that Python's own start makes of the variables, whatever Python asks the driver
         again = start(
             "driver, with its variables", lambda: ask_driver(variables=changed, variant="with-its-variables")
@@ -233,7 +237,7 @@ def _survey(
     without = value(unhidden, "the driver", lambda unknown: (unknown, unknown))
     return Facts(
         machine=computer,
-        environment=seen(),
+        environment=probe_variables(),
         driver=DriverFacts(
             pci=value(pci, "the PCI bus", _itself),
             kernel_module=value(kernel_module, "the kernel module", _itself),
@@ -253,7 +257,7 @@ def _survey(
         nvcc=value(nvcc, "nvcc", _itself),
         containers=value(engines, "container engines", _itself),
         kernel=dataclasses.replace(
-            value(around, "the kernel", _nothing_of_kernel),
+            value(around, "the kernel", _make_unknown_kernel),
             links=value(links, "how the cards are joined", _itself),
         ),
         rehearsal=value(rehearsed, "the packages that TensorFlow imports", _itself),
@@ -267,12 +271,12 @@ def _itself(unknown: Unknown) -> Unknown:
     return unknown
 
 
-def _nothing_of_kernel(unknown: Unknown) -> KernelFacts:
+def _make_unknown_kernel(unknown: Unknown) -> KernelFacts:
     return KernelFacts(unknown, unknown, unknown, unknown, unknown, unknown)
 
 
-def _others(system: System, chosen: Choice, python_fact: Fact[PythonFacts]) -> Choice:
-    """The choice, with the other Pythons at hand that have a TensorFlow."""
+def _add_other_pythons(system: System, chosen: Choice, python_fact: Fact[PythonFacts]) -> Choice:
+    """Return the choice with the other Pythons at hand that have a TensorFlow."""
     interpreter = value_of(python_fact)
     prefix = interpreter.prefix if interpreter is not None else ""
     return dataclasses.replace(chosen, others=choice.other_pythons(system, chosen, prefix))

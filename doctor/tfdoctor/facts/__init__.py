@@ -68,7 +68,7 @@ Fact = Union[Known[T], Absent, Unknown]  # noqa: UP007 - a generic alias needs U
 
 
 def value_of(fact: Fact[T]) -> T | None:
-    """The value where it is known; None for both other cases, which the caller must not confuse."""
+    """Return the value if it is known; None for both other cases, which the caller must not confuse."""
     return fact.value if isinstance(fact, Known) else None
 
 
@@ -515,7 +515,7 @@ class PythonFacts:
     """(folder, mount point): libraries below the folder cannot be loaded, its file system is mounted noexec."""
 
     def versions_installed(self) -> dict[str, str]:
-        """Distribution → version; "" where only its module is there. The first on the path wins."""
+        """Return distribution → version; "" if only its module exists. The first on the path wins."""
         there = {MODULE_DISTRIBUTIONS.get(name, name.replace("_", "-")): "" for name in self.modules}
         return there | {d.name: d.version for d in reversed(self.distributions)}
 

@@ -59,7 +59,7 @@ class EnvironmentFacts:
     """What of probes/environment.py's PROGRAMS is on this person's PATH; None where nobody looked."""
 
     def origin(self, name: str, entry: str | None = None) -> Origin | None:
-        """Who set the variable, or put the entry (a path, with or without a slash at its end) on that list."""
+        """Return who set the variable, or put the entry (a path, with or without a final slash) on that list."""
         wanted = entry.rstrip("/") if entry is not None else None
         return next(
             (

@@ -64,7 +64,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{3,60}\Z")
 
 
 def find_misspelt(env: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Pairs (as set, as meant) for names one or two letters off a known one, or in the wrong case."""
+    """Return pairs (as set, as meant) for names one or two letters off a known one, or in the wrong case."""
     pairs: list[tuple[str, str]] = []
     for name in sorted(env):
         if name in KNOWN or not _NAME.match(name):
@@ -78,23 +78,23 @@ def find_misspelt(env: Iterable[str]) -> tuple[tuple[str, str], ...]:
         import difflib  # seldom needed
 
         close = difflib.get_close_matches(upper, GUARDED, n=1, cutoff=0.9)
-        if close and edits(upper, close[0]) <= 2 and not _is_other_name(upper, close[0]):
+        if close and count_edits(upper, close[0]) <= 2 and not _is_other_name(upper, close[0]):
             pairs.append((name, close[0]))
     return tuple(pairs)
 
 
 def _may_be_meant(name: str, known: str) -> bool:
-    """Whether `edits` can be two at most: each changes the length by one at most, and the set of letters by two."""
+    """Return whether `edits` can be two at most: each changes the length by one at most, the letters by two."""
     return abs(len(name) - len(known)) <= 2 and len(set(name) ^ set(known)) <= 4
 
 
 def _is_other_name(name: str, known: str) -> bool:
-    """TF_CUDA_PATH beside CUDA_PATH, CUDNN_PATHS…: a whole word more or less is another name, not a slip."""
+    """Return whether a name differs by a whole word (TF_CUDA_PATH beside CUDA_PATH): no misspelling."""
     return set(name.split("_")) ^ set(known.split("_")) in ({"S"}, {"V2"}) or name.startswith(f"{known}_")
 
 
-def edits(left: str, right: str) -> int:
-    """Damerau-Levenshtein distance of two short words (adjacent letters swapped count once)."""
+def count_edits(left: str, right: str) -> int:
+    """Return the Damerau-Levenshtein distance of two short words (swapped neighbours count once)."""
     previous: list[int] = []
     current = list(range(len(right) + 1))
     for i, a in enumerate(left, 1):

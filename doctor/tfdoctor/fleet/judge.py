@@ -9,7 +9,7 @@ from tfdoctor.findings import Severity
 from tfdoctor.fleet.cards import card_findings, tells_of
 from tfdoctor.fleet.models import Finding, Fleet, Group, Host
 from tfdoctor.fleet.peers import peer_findings
-from tfdoctor.report.against.compare import differing
+from tfdoctor.report.against.compare import find_differences
 from tfdoctor.report.against.snapshot import AREAS, Entry
 from tfdoctor.text import join_words
 
@@ -114,7 +114,7 @@ def _differences(most: Profile, one: Profile) -> dict[Value, tuple[str, str]]:
     before, after = (
         {key: Entry(*key, side.values[key]) for key in keys if key in side.values} for side in (most, one)
     )
-    return {key: (pair[1], pair[0]) for key, pair in differing(before, after)}
+    return {key: (pair[1], pair[0]) for key, pair in find_differences(before, after)}
 
 
 def _cards(one: Profile) -> str:

@@ -6,8 +6,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.cluster.addresses import read_address
-from tfdoctor.cluster.reader import index_of
+from tfdoctor.cluster.addresses import parse_address
+from tfdoctor.cluster.reader import parse_index
 from tfdoctor.lint.telling import Telling
 from tfdoctor.lint.values import Const, Map, Obj, Seq, constant
 from tfdoctor.text import clean_line
@@ -26,7 +26,7 @@ def bad_address(text: str) -> str | None:
     """What is wrong with a task's address, as a sentence; None where nothing is, or where it is filled in later."""
     if _FILLED_IN.search(text):
         return None
-    fault = read_address(text).fault
+    fault = parse_address(text).fault
     return f"The address {clean_line(text, limit=70)!r} is not HOST:PORT: {fault}." if fault else None
 
 
@@ -52,7 +52,7 @@ def problems_of(config: Any) -> Iterator[tuple[str, str, str]]:
         wrong = bad_task(
             {str(job): _indices(members) for job, members in jobs.items()},
             task.get("type"),
-            index_of(task.get("index")),
+            parse_index(task.get("index")),
         )
         if wrong is not None:
             yield "cluster-task", wrong, '"task"'
@@ -63,7 +63,7 @@ def _indices(members: Any) -> Collection[int] | None:
     if isinstance(members, list):
         return range(len(members))
     if isinstance(members, dict):
-        return {index for index in map(index_of, members) if index is not None}
+        return {index for index in map(parse_index, members) if index is not None}
     return None
 
 

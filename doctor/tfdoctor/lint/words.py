@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 
-from tfdoctor.facts.variables import GUARDED, KNOWN, edits
+from tfdoctor.facts.variables import GUARDED, KNOWN, count_edits
 
 __all__ = [
     "AT_IMPORT",
@@ -265,7 +265,7 @@ def meant_variable(name: str) -> str | None:
     for known in _MEANT:
         right = known.split("_")
         if abs(len(known) - len(plain)) <= 2 and len(set(known) ^ set(plain)) <= 4:
-            away = edits(plain, known)
+            away = count_edits(plain, known)
             allowed = 2 if len(known) >= 12 else 1
             if away <= allowed and not _other(words, right) and (best is None or away < best[0]):
                 best = away, known
@@ -469,7 +469,7 @@ def _near(name: str, known: tuple[str, ...]) -> str | None:
     for one in known:
         if abs(len(one) - len(name)) > 3 or len(one) < 6:
             continue
-        away = edits(lower, one.lower())
+        away = count_edits(lower, one.lower())
         if away <= (3 if len(one) >= 20 else 2 if len(one) >= 9 else 1) and (best is None or away < best[0]):
             best = away, one
     return best[1] if best is not None else None

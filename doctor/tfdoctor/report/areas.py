@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     """A line's text, and the same in less room, the longest first."""
 
 
-def area_of(finding: Finding) -> str | None:
-    """The area whose line a finding marks; None for findings about the report itself."""
+def find_area(finding: Finding) -> str | None:
+    """Return the area whose line a finding marks; None for findings about the report itself."""
     rule = RULE_OF.get(finding.code)
     return rule.shown_in if rule is not None else None
 
 
-def areas(facts: Facts, build: Build | None, findings: Iterable[Finding]) -> tuple[Area, ...]:
-    """The lines, in their fixed order."""
+def make_areas(facts: Facts, build: Build | None, findings: Iterable[Finding]) -> tuple[Area, ...]:
+    """Return the lines, in their fixed order."""
     marking: dict[str, list[Finding]] = {}
     for finding in findings:
-        name = area_of(finding)
+        name = find_area(finding)
         if name is not None and finding.severity > Severity.INFO:
             marking.setdefault(name, []).append(finding)
     for found in marking.values():
@@ -46,11 +46,11 @@ def areas(facts: Facts, build: Build | None, findings: Iterable[Finding]) -> tup
         (LOADER, _loader(facts, build)),
         (ENVIRONMENT, _environment(facts)),
     )
-    return tuple(_area(name, *seen, marking.get(name, ())) for name, seen in lines)
+    return tuple(_make_area(name, *seen, marking.get(name, ())) for name, seen in lines)
 
 
-def _area(name: str, seen: Status, texts: Texts, findings: Sequence[Finding]) -> Area:
-    """`seen`: what `texts` say by themselves."""
+def _make_area(name: str, seen: Status, texts: Texts, findings: Sequence[Finding]) -> Area:
+    """Make a line. `seen`: what `texts` say by themselves."""
     if (
         name == TENSORFLOW
         and seen is Status.BAD
@@ -72,9 +72,9 @@ def _gpu(facts: Facts) -> tuple[Status, Texts]:
     driver = value_of(facts.driver.cuda)
     if driver is not None and driver.devices:
         return Status.GOOD, (
-            _several(_card(one) for one in driver.devices),
-            _several(one.name or "unnamed" for one in driver.devices),
-            _several(_short(one.name or "unnamed") for one in driver.devices),
+            _format_counts(_format_card(one) for one in driver.devices),
+            _format_counts(one.name or "unnamed" for one in driver.devices),
+            _format_counts(_shorten_name(one.name or "unnamed") for one in driver.devices),
         )
     if hidden_by_environment(facts):
         return Status.BAD, ("hidden by CUDA_VISIBLE_DEVICES",)
@@ -91,18 +91,18 @@ def _gpu(facts: Facts) -> tuple[Status, Texts]:
     return Status.UNKNOWN, ("could not be looked for",)
 
 
-def _several(names: Iterable[str]) -> str:
-    """ "2 × NVIDIA A100"."""
+def _format_counts(names: Iterable[str]) -> str:
+    """Format names with their number: "2 × NVIDIA A100"."""
     return ", ".join(f"{count} × {name}" if count > 1 else name for name, count in Counter(names).items())
 
 
-def _short(name: str) -> str:
-    """`"RTX 5090"` of `"NVIDIA GeForce RTX 5090"`."""
+def _shorten_name(name: str) -> str:
+    """Return `"RTX 5090"` of `"NVIDIA GeForce RTX 5090"`."""
     return name.removeprefix("NVIDIA ").removeprefix("GeForce ")
 
 
-def _card(device: CudaDevice) -> str:
-    """`"Tesla T4 (compute capability 7.5, 15 GiB)"`, with what is known of it."""
+def _format_card(device: CudaDevice) -> str:
+    """Return `"Tesla T4 (compute capability 7.5, 15 GiB)"`, with what is known of it."""
     known = []
     if device.compute_capability:
         known.append(f"compute capability {device.compute_capability}")
@@ -138,7 +138,7 @@ def _driver(facts: Facts) -> tuple[Status, Texts]:
     return Status.GOOD, (", ".join(parts), parts[0])
 
 
-def _opened(facts: Facts, names: Sequence[str]) -> tuple[list[str], list[str]]:
+def _split_by_resolution(facts: Facts, names: Sequence[str]) -> tuple[list[str], list[str]]:
     loader = value_of(facts.loader)
     good: list[str] = []
     bad: list[str] = []
@@ -159,27 +159,27 @@ def _cuda(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
             Status.UNKNOWN,
             (f"built for CUDA {build.cuda or '?'}; its libraries could not be resolved{installed}",),
         )
-    bad = _opened(facts, wanted)[1]
+    bad = _split_by_resolution(facts, wanted)[1]
     if not bad:
         version = build.cuda or "version not known"
         return Status.GOOD, (f"{version}: all {len(wanted)} libraries open", version)
     wants = f"{build.cuda or 'version not known'} wanted"
-    names = _culprits(facts, bad)
+    names = _find_culprits(facts, bad)
     few = f"{len(bad)} of {len(wanted)}" if len(bad) < len(wanted) else "none" if len(wanted) > 1 else "one"
     do_not = {"none": "no library opens", "one": "its library does not open"}.get(
         few, f"{few} libraries do not open"
     )
     return Status.BAD, (
-        f"{wants}, {do_not}: {_some(names)}{installed}",
-        f"{wants}, {do_not}: {_some(names)}",
-        f"{wants}, {do_not}: {_some(names, 1)}",
-        f"{wants}; not opened: {_some(names, 1)}",
-        f"not opened: {_some(names, 1)}",
+        f"{wants}, {do_not}: {_join_first(names)}{installed}",
+        f"{wants}, {do_not}: {_join_first(names)}",
+        f"{wants}, {do_not}: {_join_first(names, 1)}",
+        f"{wants}; not opened: {_join_first(names, 1)}",
+        f"not opened: {_join_first(names, 1)}",
     )
 
 
-def _culprits(facts: Facts, names: Sequence[str]) -> list[str]:
-    """Each library that does not open, by what is missing or damaged where that is another one."""
+def _find_culprits(facts: Facts, names: Sequence[str]) -> list[str]:
+    """Return each library that cannot be opened, by what is missing or damaged if that is another one."""
     loader = value_of(facts.loader)
     found: dict[str, None] = {}
     for name in names:
@@ -201,7 +201,7 @@ def _cudnn(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
         others = [one for one in lost if one != name]
         if others:
             return Status.BAD, (
-                f"{name} does not open: it needs {_some(others)}",
+                f"{name} does not open: it needs {_join_first(others)}",
                 f"{name} needs {others[0]}",
             )
         return Status.BAD, (f"{name} is needed but does not open", f"{name} does not open")
@@ -236,13 +236,13 @@ def _loader(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
     )
     text = f"{path}, RUNPATH has {len(loader.runpath_folders)} folders that exist"
     wanted = (*build.required, *build.driver_libraries) if build is not None else ()
-    bad = _opened(facts, wanted)[1]
+    bad = _split_by_resolution(facts, wanted)[1]
     if loader.import_needs:
         return Status.BAD, (f"the import fails: {loader.import_needs[0].error}",)
     if not bad:
         return Status.GOOD, (text, path)
-    names = _culprits(facts, bad)
-    return Status.BAD, (f"cannot give {_some(names)}", f"cannot give {_some(names, 1)}")
+    names = _find_culprits(facts, bad)
+    return Status.BAD, (f"cannot give {_join_first(names)}", f"cannot give {_join_first(names, 1)}")
 
 
 def _environment(facts: Facts) -> tuple[Status, Texts]:
@@ -262,6 +262,6 @@ def _environment(facts: Facts) -> tuple[Status, Texts]:
     )
 
 
-def _some(names: Sequence[str], most: int = 3) -> str:
+def _join_first(names: Sequence[str], most: int = 3) -> str:
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

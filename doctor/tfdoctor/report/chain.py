@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.facts import Absent, Known, value_of
 from tfdoctor.findings import Severity, Status
-from tfdoctor.report.areas import area_of
+from tfdoctor.report.areas import find_area
 from tfdoctor.rules.base import CUDA, CUDNN, DRIVER, GPU, LOADER, TENSORFLOW
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Facts
     from tfdoctor.findings import Area, Finding, Report
 
-__all__ = ["JOINTS", "Joint", "chain"]
+__all__ = ["JOINTS", "Joint", "make_chain"]
 
 CARD, MODULE, USER_SPACE, CONTAINER, LIBRARIES, NEURAL, SEARCH, FRAMEWORK, PYTHON = JOINTS = (
     "Card",
@@ -56,16 +56,16 @@ class Joint:
     """The root cause is here: of all joints at most one."""
 
 
-def chain(report: Report) -> tuple[Joint, ...]:
-    """The joints, in the order of `JOINTS`. None is broken where the report names no root cause."""
+def make_chain(report: Report) -> tuple[Joint, ...]:
+    """Return the links of the chain, in the order of `JOINTS`. None is broken if there is no root cause."""
     areas = {area.name: area for area in report.areas}
-    seen = {joint: _of_area(areas.get(area)) for area, joint in _OF_AREA.items()}
+    seen = {joint: _read_area(areas.get(area)) for area, joint in _OF_AREA.items()}
     seen[MODULE] = _module(report.facts)
     seen[CONTAINER] = _container(report.facts)
     seen[PYTHON] = _python(report.facts)
     marking: dict[str, list[Finding]] = {}
     for finding in report.findings:
-        joint = _joint_of(finding, report.facts, seen[MODULE][0])
+        joint = _find_joint(finding, report.facts, seen[MODULE][0])
         if joint is not None and finding.severity > Severity.INFO:
             marking.setdefault(joint, []).append(finding)
     root = report.root if report.root is not None and report.root.severity is Severity.ERROR else None
@@ -82,9 +82,9 @@ def _joint(name: str, status: Status, text: str, findings: Sequence[Finding], ro
     return Joint(name, status, text, tuple(sorted(findings, key=lambda one: -one.severity)), broken)
 
 
-def _joint_of(finding: Finding, facts: Facts, module: Status) -> str | None:
-    """The joint that a finding is about; None for those about the report itself."""
-    area = area_of(finding)
+def _find_joint(finding: Finding, facts: Facts, module: Status) -> str | None:
+    """Return the link that a finding is about; None for those about the report itself."""
+    area = find_area(finding)
     if area is None:
         return None
     if finding.code[3] == _CONTAINERS:
@@ -98,8 +98,8 @@ def _joint_of(finding: Finding, facts: Facts, module: Status) -> str | None:
     return _OF_AREA.get(area, PYTHON)
 
 
-def _of_area(area: Area | None) -> tuple[Status, str]:
-    """As the first page has it."""
+def _read_area(area: Area | None) -> tuple[Status, str]:
+    """Return status and text as the first page has them."""
     return (area.status, area.text) if area is not None else (Status.UNKNOWN, "not looked into")
 
 

@@ -12,7 +12,7 @@ from tfdoctor.advice import for_person
 from tfdoctor.facts import Absent, value_of
 from tfdoctor.findings import Cause, Finding, OutcomeKind, Prediction, Report, Severity, Verdict
 from tfdoctor.predict import predict
-from tfdoctor.report.areas import area_of, areas
+from tfdoctor.report.areas import find_area, make_areas
 from tfdoctor.rules import ALL_RULES, RULE_OF
 from tfdoctor.rules.base import CUDA, CUDNN, LOADER, TENSORFLOW, RuleContext
 from tfdoctor.text import lower_first
@@ -38,12 +38,12 @@ def diagnose(
     *,
     image: InImage | None = None,
 ) -> Report:
-    """Judge the facts. `observed` is what TensorFlow did, where it was run. `image`: that they are of."""
+    """Run the rules on the facts. `observed`: what TensorFlow did, if it was run. `image`: whose facts they are."""
     prediction = predict(facts, compat)
     context = RuleContext(facts, compat, prediction, observed, image)
     outcomes = tuple(rule.run(context) for rule in rules)
     findings = [finding for outcome in outcomes for finding in outcome.findings]
-    root = _root(findings, prediction)
+    root = _find_root(findings, prediction)
     if image is None:
         told = for_person(context.target, root, findings, BESIDE)
     else:
@@ -68,12 +68,12 @@ def diagnose(
         verdict=_verdict(facts, prediction, observed, root, outcomes),
         root=root,
         consequences=tuple(consequences),
-        areas=areas(facts, context.build, findings),
+        areas=make_areas(facts, context.build, findings),
     )
 
 
-def _root(findings: Sequence[Finding], prediction: Prediction) -> Finding | None:
-    """The finding that names the prediction's cause; where all is predicted well, the first error."""
+def _find_root(findings: Sequence[Finding], prediction: Prediction) -> Finding | None:
+    """Return the finding that names the prediction's cause; if all is predicted well, the first error."""
     findings = [finding for finding in findings if finding.code not in BESIDE]
     if prediction.gpu_registered is False and prediction.cause is not Cause.TENSORFLOW_MISSING:
         same = [f for f in findings if f.cause is prediction.cause]
@@ -82,24 +82,24 @@ def _root(findings: Sequence[Finding], prediction: Prediction) -> Finding | None
             return (errors or same)[0]
     errors = [f for f in findings if f.severity is Severity.ERROR]
     if prediction.import_ok is False:  # then what the loader misses later is not asked for
-        errors.sort(key=_of_libraries)
+        errors.sort(key=_is_about_libraries)
     if prediction.gpu_registered is None:  # where no Python runs, nothing else is asked first
-        errors.sort(key=lambda finding: not _of_python(finding))
+        errors.sort(key=lambda finding: not _is_about_python(finding))
     return errors[0] if errors else None
 
 
-def _of_libraries(finding: Finding) -> bool:
+def _is_about_libraries(finding: Finding) -> bool:
     rule = RULE_OF.get(finding.code)
     return rule is not None and rule.shown_in in (LOADER, CUDA, CUDNN)
 
 
-def _of_python(finding: Finding) -> bool:
+def _is_about_python(finding: Finding) -> bool:
     rule = RULE_OF.get(finding.code)
     return rule is not None and rule.no_python
 
 
 def _with_cause(prediction: Prediction, root: Finding | None) -> Prediction:
-    """A damaged import has no word of its own: the finding that explains it names the cause."""
+    """Return the prediction with the cause of the finding that explains a damaged import."""
     if prediction.gpu_registered is not False or prediction.cause is not Cause.INCONCLUSIVE or root is None:
         return prediction
     return Prediction(
@@ -125,7 +125,7 @@ def _verdict(
     )
     unchecked = sum(outcome.kind is OutcomeKind.COULD_NOT_CHECK for outcome in outcomes)
     if isinstance(facts.tensorflow, Absent) and prediction.cause is Cause.TENSORFLOW_MISSING:
-        return _without_tensorflow(root)
+        return _make_absent_verdict(root)
     registered, count = prediction.gpu_registered, prediction.gpu_count
     if observed is not None and observed.gpu_registered is not None:
         registered, count = observed.gpu_registered, observed.gpu_count
@@ -143,14 +143,16 @@ def _verdict(
         verb = "registers" if observed is not None else "will register"
         used = "does not use the GPU" if observed is not None else "will not use the GPU"
         why = lower_first(why)
-        return Verdict(False, cause, f"{name} {verb} no GPU: {why}", f"{name} {used}: {_of_it(why, name)}")
+        return Verdict(
+            False, cause, f"{name} {verb} no GPU: {why}", f"{name} {used}: {_shorten_reason(why, name)}"
+        )
     if root is not None:
         why = lower_first(root.title)
         return Verdict(
             False,
             root.cause,
             f"{name} registers the GPU but cannot use it: {why}",
-            f"{name} sees the GPU but cannot use it: {_of_it(why, name)}",
+            f"{name} sees the GPU but cannot use it: {_shorten_reason(why, name)}",
         )
     plural = "" if count == 1 else "s"
     verb = "registers" if observed is not None else "will register"
@@ -163,12 +165,15 @@ def _verdict(
     )
 
 
-def _without_tensorflow(root: Finding | None) -> Verdict:
-    """Nothing to predict; but a machine on which no TensorFlow could use a GPU is worth saying so."""
+def _make_absent_verdict(root: Finding | None) -> Verdict:
+    """Return the verdict without TensorFlow.
+
+    It is False on a machine on which no TensorFlow could use a GPU.
+    """
     absent = "TensorFlow is not installed in this Python"
-    if root is None or area_of(root) == TENSORFLOW:
+    if root is None or find_area(root) == TENSORFLOW:
         cause = root.cause if root is not None else Cause.INCONCLUSIVE
-        return Verdict(None, cause, f"{absent}.", _told_instead(absent, root))
+        return Verdict(None, cause, f"{absent}.", _describe_other_reason(absent, root))
     why = lower_first(root.title)
     return Verdict(
         False,
@@ -178,15 +183,15 @@ def _without_tensorflow(root: Finding | None) -> Verdict:
     )
 
 
-def _told_instead(absent: str, root: Finding | None) -> str:
-    """Another reason why there is none leads the screen."""
+def _describe_other_reason(absent: str, root: Finding | None) -> str:
+    """Return the reason why there is none, if another one leads the screen."""
     if root is None or root.cause is Cause.TENSORFLOW_MISSING:
         return f"{absent}."
     return f"{absent}: {lower_first(root.title)}"
 
 
-def _of_it(text: str, name: str) -> str:
-    """A reason beside the name of what it is about."""
+def _shorten_reason(text: str, name: str) -> str:
+    """Return a reason as it reads beside the name of what it is about."""
     if text.startswith("A "):
         return f"a{text[1:]}"
     return f"it {text.removeprefix(name).lstrip()}" if text.startswith(f"{name} ") else text

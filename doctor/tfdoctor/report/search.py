@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Facts
     from tfdoctor.facts.loading import FoundElsewhere, LoaderFacts, Resolution
 
-__all__ = ["Fate", "File", "Search", "places", "searches"]
+__all__ = ["Fate", "File", "Search", "list_search_folders", "list_searches"]
 
 
 class Fate(str, enum.Enum):
@@ -55,8 +55,8 @@ class Search:
     files: tuple[File, ...]
 
 
-def places(facts: Facts) -> tuple[tuple[str, str], ...]:
-    """The folders that the loader goes through for TensorFlow's own calls: (folder, by what), as far as they exist."""
+def list_search_folders(facts: Facts) -> tuple[tuple[str, str], ...]:
+    """Return the existing folders in which the loader searches for TensorFlow: (folder, by what)."""
     loader = value_of(facts.loader)
     if loader is None:
         return ()
@@ -66,8 +66,8 @@ def places(facts: Facts) -> tuple[tuple[str, str], ...]:
     )
 
 
-def searches(facts: Facts) -> tuple[Search, ...]:
-    """Each library once, in the order in which TensorFlow opens them; those of its import that fail come first."""
+def list_searches(facts: Facts) -> tuple[Search, ...]:
+    """Return each library once, in TensorFlow's order; those of its import that fail come first."""
     loader = value_of(facts.loader)
     if loader is None:
         return ()
@@ -82,17 +82,17 @@ def _search(loader: LoaderFacts, resolution: Resolution) -> Search:
     ]
     if resolution.path is not None and not any(one.path == resolution.path for one in files):
         files.append(File(resolution.path, Fate.OPENED if resolution.ok else Fate.UNUSABLE, resolution.via))
-    files += _hidden(loader, resolution)
+    files += _find_hidden(loader, resolution)
     known = {posixpath.normpath(one.path) for one in files} | {resolution.real}
     for one in loader.found:
-        if posixpath.normpath(one.path) in known or not _same_family(one, resolution.soname):
+        if posixpath.normpath(one.path) in known or not _is_same_family(one, resolution.soname):
             continue
         files.append(_elsewhere(one, resolution))
-    return Search(resolution.soname, resolution.ok, _told(loader, resolution), tuple(files))
+    return Search(resolution.soname, resolution.ok, _describe_result(loader, resolution), tuple(files))
 
 
-def _hidden(loader: LoaderFacts, resolution: Resolution) -> Iterator[File]:
-    """What a variable's entries stand before; each file once."""
+def _find_hidden(loader: LoaderFacts, resolution: Resolution) -> Iterator[File]:
+    """Yield what a variable's entries stand before; each file once."""
     seen: set[str] = set()
     for without in loader.without:
         for one in without.instead:
@@ -101,7 +101,7 @@ def _hidden(loader: LoaderFacts, resolution: Resolution) -> Iterator[File]:
                 yield File(one.other, Fate.HIDDEN, f"{one.path} comes before it, by {without.variable}")
 
 
-def _same_family(found: FoundElsewhere, soname: str) -> bool:
+def _is_same_family(found: FoundElsewhere, soname: str) -> bool:
     parts = split_soname(soname)
     return parts is not None and found.stem == f"lib{parts[0]}"
 
@@ -115,7 +115,7 @@ def _elsewhere(found: FoundElsewhere, resolution: Resolution) -> File:
     return File(found.path, Fate.NOT_CONSIDERED, of)
 
 
-def _told(loader: LoaderFacts, resolution: Resolution) -> str:
+def _describe_result(loader: LoaderFacts, resolution: Resolution) -> str:
     if resolution.ok:
         version = f" (version {resolution.version})" if resolution.version else ""
         if resolution.via == "already in the process":

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Compat
 
-__all__ = ["LABEL", "Simulated", "beside_software", "beside_stand_in", "simulated"]
+__all__ = ["LABEL", "Simulated", "add_stand_in", "make_simulated", "make_software_variables"]
 
 LABEL = "(simulated)"
 """What stands behind each card's name, so that no log of a simulation passes for a real one."""
@@ -48,7 +48,7 @@ class Simulated:
 
     @property
     def title(self) -> str:
-        """ "2 x GeForce RTX 4090 (compute capability 8.9), driver 550.54.15 (CUDA 12.4)"."""
+        """Return "2 x GeForce RTX 4090 (compute capability 8.9), driver 550.54.15 (CUDA 12.4)"."""
         each: dict[Card, int] = {}
         for card in self.cards:
             each[card] = each.get(card, 0) + 1
@@ -61,22 +61,22 @@ class Simulated:
 
     @property
     def variables(self) -> dict[str, str]:
-        """What the stand-in reads (see standin/libcuda.c)."""
+        """Return what the stand-in reads (see standin/libcuda.c)."""
         major, minor = map(int, versions.major_minor(self.cuda).split("."))
         names = (_UNSAFE.sub(" ", card.name)[:80] for card in self.shown)
         return {
             "STANDIN_GPUS": str(len(self.shown)),
             "STANDIN_CC": ",".join(card.capability.replace(".", "") for card in self.shown) or "80",
             "STANDIN_NAME": ";".join(f"{name} {LABEL}" for name in names),
-            "STANDIN_MEM_MIB": ",".join(str(memory_of(card) or MEMORY_MIB) for card in self.shown),
+            "STANDIN_MEM_MIB": ",".join(str(parse_memory(card) or MEMORY_MIB) for card in self.shown),
             "STANDIN_MP": str(MULTIPROCESSORS),
             "STANDIN_CUDA": str(1000 * major + 10 * minor),
             "STANDIN_DRIVER": self.driver,
         }
 
     def does_not_prove(self, *, computed: bool = False) -> tuple[str, ...]:
-        """What no simulation can know, a phrase each. `computed`: software has computed."""
-        unknown = [card.name for card in dict.fromkeys(self.cards) if memory_of(card) is None]
+        """List what no simulation can know, a phrase each. `computed`: software has computed."""
+        unknown = [card.name for card in dict.fromkeys(self.cards) if parse_memory(card) is None]
         told = f"the tables do not have it, and the stand-in tells {MEMORY_MIB >> 10} GiB"
         own = "its own faults, whether it is installed rightly, and whether this very version knows this very card"
         not_computed = (
@@ -93,7 +93,7 @@ class Simulated:
         )
 
     def simulation(self, proves: Sequence[str], *, computed: bool = False) -> Simulation:
-        """What is told of it, with what was shown: a phrase each. `computed`: software has computed."""
+        """Return its description, with what was shown: a phrase each. `computed`: software has computed."""
         return Simulation(
             title=self.title,
             cards=tuple(card.name for card in self.cards),
@@ -105,27 +105,29 @@ class Simulated:
         )
 
 
-def memory_of(card: Card) -> int | None:
-    """MiB, where the card's own name says it (`"A100-SXM4-80GB"`)."""
+def parse_memory(card: Card) -> int | None:
+    """Return MiB, if the GPU's own name says it (`"A100-SXM4-80GB"`)."""
     match = _MEMORY.search(card.name)
     return int(match[1]) << 10 if match is not None else None
 
 
-def simulated(
+def make_simulated(
     compat: Compat, cards: Sequence[Card], *, driver: str | None = None, typed: Sequence[str] = ()
 ) -> Simulated:
-    """The stand-in for these cards. `driver`: a whole version or a branch; None: the newest known that drives them all.
+    """Return the stand-in for these GPUs.
+
+    `driver`: a whole version or a branch; None: the newest known that drives them all.
 
     A driver that does not know a card is allowed: it then does not show it, as the real one would not. Raises
     UsageError where a card or a driver does not exist, or nobody knows which CUDA the driver speaks.
     """
     for card in cards:
-        _known(compat, card)
-    whole = find_newest_driver(compat, driver) if driver is not None else _newest(compat, cards)
+        _check_card(compat, card)
+    whole = find_newest_driver(compat, driver) if driver is not None else _find_newest(compat, cards)
     cuda = compat.newest_cuda_for_driver(whole)
     if cuda is None:
         msg = f"--driver: which CUDA driver {whole} speaks is not known: the tables end before it, or begin after it."
-        raise UsageError(msg, hint=f"The newest that is known: {_drivers(compat)[0]} ({compat.as_of}).")
+        raise UsageError(msg, hint=f"The newest that is known: {_list_drivers(compat)[0]} ({compat.as_of}).")
     why = {card: find_driver_refusal(compat, whole, card) for card in cards}
     return Simulated(
         cards=tuple(cards),
@@ -137,8 +139,8 @@ def simulated(
     )
 
 
-def _known(compat: Compat, card: Card) -> None:
-    """Raises UsageError where the name means several cards, or nothing has that compute capability."""
+def _check_card(compat: Compat, card: Card) -> None:
+    """Raise UsageError if the name means several GPUs, or nothing has that compute capability."""
     if card.others:
         each = join_words([card.capability, *card.others])
         msg = f"--simulate: `{card.name}` is the name of cards of compute capability {each}."
@@ -150,15 +152,15 @@ def _known(compat: Compat, card: Card) -> None:
     raise UsageError(msg, hint=f"There are {', '.join(known)}.")
 
 
-def _drivers(compat: Compat) -> list[str]:
-    """The drivers of the table, newest first."""
+def _list_drivers(compat: Compat) -> list[str]:
+    """Return the drivers of the table, newest first."""
     known = {row.linux for row in compat.cuda_releases if row.linux is not None}
     return sorted(known, key=versions.numbers, reverse=True)
 
 
-def _newest(compat: Compat, cards: Sequence[Card]) -> str:
-    """The newest driver of the table that drives all the cards. Raises UsageError where none does."""
-    for driver in _drivers(compat):
+def _find_newest(compat: Compat, cards: Sequence[Card]) -> str:
+    """Return the newest driver of the table that drives all the GPUs. Raises UsageError if none does."""
+    for driver in _list_drivers(compat):
         if all(find_driver_refusal(compat, driver, card) is None for card in cards):
             return driver
     names = join_words([card.name for card in dict.fromkeys(cards)])
@@ -167,8 +169,8 @@ def _newest(compat: Compat, cards: Sequence[Card]) -> str:
     raise UsageError(msg, hint="Say which driver is meant: --driver 550.")
 
 
-def beside_stand_in(env: Mapping[str, str], asked: Simulated, folder: str) -> dict[str, str]:
-    """These variables with the stand-in of `folder` behind all that LD_LIBRARY_PATH has.
+def add_stand_in(env: Mapping[str, str], asked: Simulated, folder: str) -> dict[str, str]:
+    """Return these variables with the stand-in of `folder` behind all that LD_LIBRARY_PATH has.
 
     There a driver is found, too: what stands before a driver has to stand before the stand-in.
     """
@@ -177,10 +179,11 @@ def beside_stand_in(env: Mapping[str, str], asked: Simulated, folder: str) -> di
     return {**others, **asked.variables, "LD_LIBRARY_PATH": f"{before}:{folder}" if before else folder}
 
 
-def beside_software(env: Mapping[str, str], folder: str, text: tuple[int, int]) -> dict[str, str]:
-    """What is set beside `beside_stand_in`'s variables where the software GPU of `folder` computes.
+def make_software_variables(env: Mapping[str, str], folder: str, text: tuple[int, int]) -> dict[str, str]:
+    """Return what is set besides `add_stand_in`'s variables if the software GPU of `folder` computes.
 
-    Its libraries stand before all others, for NVIDIA's own run on NVIDIA's driver alone; NCCL, which wheels have inside
+    Its libraries stand before all others, for NVIDIA's own run on NVIDIA's driver alone; NCCL, which wheels
+    have inside
     them, is preloaded. `text`: the capability up to
     which PTX is taken. cuDNN is not tried out: that writes and reads megabytes around each result.
     """

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tfdoctor.simulate.computing import Wanted
     from tfdoctor.system import CommandResult
 
-__all__ = ["CompilerError", "built", "built_computing", "cache_folder"]
+__all__ = ["CompilerError", "build_software_gpu", "build_stand_in", "find_cache_folder"]
 
 OPTIONS = ("-std=c99", "-O1", "-shared", "-fPIC", "-DSIMULATED")
 COMPUTING_OPTIONS = ("-O2", "-DSIMULATED", "-s")
@@ -69,8 +69,8 @@ class _Product:
     """The newest that its libraries may ask for."""
 
 
-def cache_folder(env: Mapping[str, str]) -> Path:
-    """Where stand-ins are kept. Raises Error where this user has no home."""
+def find_cache_folder(env: Mapping[str, str]) -> Path:
+    """Return the folder in which stand-ins are kept. Raises Error if this user has no home."""
     given = env.get("XDG_CACHE_HOME", "")
     home = env.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 - may not be a path at all
     base = Path(given) if given.startswith("/") else Path(home, ".cache")
@@ -79,25 +79,26 @@ def cache_folder(env: Mapping[str, str]) -> Path:
     return base / "tfdoctor" / "simulate"
 
 
-def built(env: Mapping[str, str] | None = None) -> Path:
-    """The folder with the stand-in's libraries, built where it is not there yet. Raises CompilerError, Error.
+def build_stand_in(env: Mapping[str, str] | None = None) -> Path:
+    """Return the folder with the stand-in's libraries, built if it does not exist. Raises CompilerError, Error.
 
     `env`: the variables that a compiler is looked for and started with.
     """
     sources = tuple(SOURCES / name for name in LIBRARIES.values())
-    return _kept(env, _Product(tuple(LIBRARIES), sources, " ".join(OPTIONS), _driver_alone, GLIBC))
+    return _build_cached(env, _Product(tuple(LIBRARIES), sources, " ".join(OPTIONS), _build_driver, GLIBC))
 
 
-def built_computing(
+def build_software_gpu(
     wanted: Wanted,
     env: Mapping[str, str] | None = None,
     *,
     glibc: tuple[int, ...] | None = None,
     progress: Progress | None = None,
 ) -> Path:
-    """The folder with the libraries of the software GPU, built where it is not there yet: half a minute.
+    """Return the folder with the libraries of the software GPU, built if it does not exist: half a minute.
 
-    `glibc`: that of where they are loaded; None: as old as any. `progress` is told where they have to be built. Raises
+    `glibc`: that of where they are loaded; None: as old as any. `progress` is told where they have to be built.
+    Raises
     CompilerError, Error.
     """
 
@@ -116,39 +117,39 @@ def built_computing(
         path for folder in (SOURCES, COMPUTE, PTX) for path in sorted(folder.iterdir()) if path.is_file()
     )
     told = f"{wanted.cuda} {wanted.cudnn} {' '.join((*names, *COMPUTING_OPTIONS))}"
-    return _kept(env, _Product(names, sources, told, make, glibc or GLIBC))
+    return _build_cached(env, _Product(names, sources, told, make, glibc or GLIBC))
 
 
-def _kept(env: Mapping[str, str] | None, product: _Product) -> Path:
-    """The folder of this product in the user's cache. Raises CompilerError, Error."""
+def _build_cached(env: Mapping[str, str] | None, product: _Product) -> Path:
+    """Return the folder of this product in the user's cache. Raises CompilerError, Error."""
     system = LiveSystem(env=env)
     if system.platform["machine"] not in ("x86_64", "AMD64", "amd64"):
         msg = f"--simulate is for x86-64, and this machine is {clean_line(system.platform['machine'])}."
         raise CompilerError(msg, hint="TensorFlow's wheels have GPU code for x86-64 alone.")
-    cache = cache_folder(system.env)
+    cache = find_cache_folder(system.env)
     failed: list[str] = []
     with stopping(system):
-        for compilers in _compilers(system):
+        for compilers in _find_compilers(system):
             version = system.run([*compilers.c, "--version"], timeout=_ASKING)
             if not version.ok:
                 failed.append(_failure(compilers.c, version))
                 continue
-            place = cache / _key(compilers, version.stdout, product)
-            if _whole(place, product.names):
-                why = _too_new(place, product)
+            place = cache / _make_key(compilers, version.stdout, product)
+            if _is_trusted(place, product.names):
+                why = _find_incompatibility(place, product)
                 if why is None:
                     return place
-                failed.append(f"{_shown(compilers.c)}: {why}")
+                failed.append(f"{_format_compiler(compilers.c)}: {why}")
                 continue
             why = _build(system, compilers, place, product)
             if why is None:
                 return place
             failed.append(why)
-    raise _none(failed)
+    raise _make_no_compiler_error(failed)
 
 
-def _driver_alone(system: LiveSystem, compilers: Compilers, folder: Path) -> str | None:
-    """The driver and NVML, which compute nothing."""
+def _build_driver(system: LiveSystem, compilers: Compilers, folder: Path) -> str | None:
+    """Build the driver and NVML, which compute nothing."""
     for soname, name in LIBRARIES.items():
         link = ["-Wl,-soname," + soname, "-o", str(folder / soname)]
         done = system.run([*compilers.c, *OPTIONS, *link, str(SOURCES / name)], timeout=_COMPILING)
@@ -157,8 +158,8 @@ def _driver_alone(system: LiveSystem, compilers: Compilers, folder: Path) -> str
     return None
 
 
-def _compilers(system: LiveSystem) -> list[Compilers]:
-    """The commands that compile here, the machine's own first; zig where the package `ziglang` is beside tfdoctor."""
+def _find_compilers(system: LiveSystem) -> list[Compilers]:
+    """Return the commands that compile here, the machine's own first; zig if `ziglang` is installed."""
     found: dict[str, Compilers] = {}
     if system.platform["system"] == "Linux":
         named = tuple(system.env.get(name, "") for name in ("CC", "CXX"))
@@ -174,8 +175,8 @@ def _compilers(system: LiveSystem) -> list[Compilers]:
     return all_found
 
 
-def _key(compilers: Compilers, version: str, product: _Product) -> str:
-    """The folder's name."""
+def _make_key(compilers: Compilers, version: str, product: _Product) -> str:
+    """Return the folder's name."""
     told = hashlib.sha256(
         "\0".join((*compilers.c, *compilers.cxx, version, product.told)).encode("utf-8", "replace")
     )
@@ -184,8 +185,8 @@ def _key(compilers: Compilers, version: str, product: _Product) -> str:
     return told.hexdigest()[:24]
 
 
-def _whole(place: Path, names: Sequence[str]) -> bool:
-    """Whether a stand-in is there that nobody but this user (or root) could have put there."""
+def _is_trusted(place: Path, names: Sequence[str]) -> bool:
+    """Return whether a stand-in exists that nobody but this user (or root) could have put there."""
     try:
         for path in (place, *(place / name for name in names)):
             seen = path.lstat()
@@ -208,9 +209,9 @@ def _build(system: LiveSystem, compilers: Compilers, place: Path, product: _Prod
         why = product.make(system, compilers, work)
         if why is not None:
             return why
-        why = _too_new(work, product)
+        why = _find_incompatibility(work, product)
         if why is not None:
-            return f"{_shown(compilers.c)}: {why}"
+            return f"{_format_compiler(compilers.c)}: {why}"
         for path in work.iterdir():
             if path.name in product.names:
                 path.chmod(0o755)
@@ -233,15 +234,15 @@ def _move(work: Path, place: Path, names: Sequence[str]) -> None:
     try:
         work.rename(place)
     except OSError:
-        if _whole(place, names):
+        if _is_trusted(place, names):
             return
         with contextlib.suppress(OSError):  # cut off, or somebody else's: not to be loaded
             shutil.rmtree(place)
         work.rename(place)
 
 
-def _too_new(folder: Path, product: _Product) -> str | None:
-    """Why it could not be loaded where it is wanted. Raises OSError."""
+def _find_incompatibility(folder: Path, product: _Product) -> str | None:
+    """Return why it could not be loaded where it is needed. Raises OSError."""
     needed = max(
         (
             (int(major), int(minor))
@@ -255,16 +256,16 @@ def _too_new(folder: Path, product: _Product) -> str | None:
     return f"what it builds needs glibc {needed[0]}.{needed[1]}, which old images do not have"
 
 
-def _shown(compiler: Sequence[str]) -> str:
+def _format_compiler(compiler: Sequence[str]) -> str:
     return "ziglang" if "ziglang" in compiler else clean_line(compiler[0])
 
 
 def _failure(compiler: Sequence[str], done: CommandResult) -> str:
     said = clean_line(done.stderr, limit=300)
-    return f"{_shown(compiler)} {done.why()}{f': {said}' if said else ''}"
+    return f"{_format_compiler(compiler)} {done.why()}{f': {said}' if said else ''}"
 
 
-def _none(failed: Sequence[str]) -> CompilerError:
+def _make_no_compiler_error(failed: Sequence[str]) -> CompilerError:
     if failed:
         msg = f"--simulate: the stand-in driver cannot be built: {'; '.join(failed)}"
     else:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-__all__ = ["Compilers", "Wanted", "build_computing", "defines"]
+__all__ = ["Compilers", "Wanted", "build_computing", "make_defines"]
 
 C, CXX = "-std=gnu11", ("-std=c++17", "-frounding-math", "-ffp-contract=off")
 ALWAYS = ("libnccl.so.2", "libnvidia-ml.so.1")
@@ -49,8 +49,8 @@ class Wanted:
     """`"9.3"`"""
 
 
-def defines(wanted: Wanted) -> list[str]:
-    """CUDART_VERSION and CUDNN_VERSION: in cuDNN's, from 9 on, the major number counts ten times as much."""
+def make_defines(wanted: Wanted) -> list[str]:
+    """Return CUDART_VERSION and CUDNN_VERSION: from cuDNN 9 on, its major number counts ten times as much."""
     cuda, cudnn = (
         [*versions.numbers(versions.major_minor(text)), 0][:2] for text in (wanted.cuda, wanted.cudnn)
     )
@@ -79,7 +79,7 @@ def build_computing(
     ]
     made = [folder / f"{path.parent.name}-{path.stem}.o" for path in sources]
 
-    def compiled(source: Path, to: Path) -> str | None:
+    def compile_source(source: Path, to: Path) -> str | None:
         if source.suffix == ".cc":
             command = [*compilers.cxx, *CXX, *of_cxx]
         elif source.name == "libcuda.c":
@@ -88,15 +88,15 @@ def build_computing(
             command = [*compilers.c, C, *of_c]
         return run([*command, *options, "-fPIC", "-c", str(source), "-o", str(to)])
 
-    why = _first(lambda n: compiled(sources[n], made[n]), range(len(sources)))
+    why = _first(lambda n: compile_source(sources[n], made[n]), range(len(sources)))
     if why is None:
-        why = run(_linked(compilers, folder, made, options))
+        why = run(_link_driver(compilers, folder, made, options))
     for one in made:
         one.unlink(missing_ok=True)
     if why is not None:
         return why
     names = dict.fromkeys((*wanted.sonames, *ALWAYS))
-    return _first(lambda soname: run(_library(compilers, folder, soname, wanted, options, of_c)), names)
+    return _first(lambda soname: run(_make_library(compilers, folder, soname, wanted, options, of_c)), names)
 
 
 def _first(work: Callable[[_T], str | None], each: Iterable[_T]) -> str | None:
@@ -105,8 +105,13 @@ def _first(work: Callable[[_T], str | None], each: Iterable[_T]) -> str | None:
         return next((why for why in pool.map(work, each) if why is not None), None)
 
 
-def _linked(compilers: Compilers, folder: Path, objects: Sequence[Path], options: Sequence[str]) -> list[str]:
-    """The driver, with the runtime of C++ inside, for TensorFlow's may be older; sanitizers want to see it."""
+def _link_driver(
+    compilers: Compilers, folder: Path, objects: Sequence[Path], options: Sequence[str]
+) -> list[str]:
+    """Return the link command of the driver.
+
+    The runtime of C++ is inside, for TensorFlow's may be older; sanitizers want to see it.
+    """
     script = folder / "libcuda.versions"
     script.write_text(EXPORTED, encoding="ascii")
     inside = ["-static-libstdc++", "-static-libgcc", "-Wl,-Bsymbolic", f"-Wl,--version-script={script}"]
@@ -115,7 +120,7 @@ def _linked(compilers: Compilers, folder: Path, objects: Sequence[Path], options
     return [*compilers.cxx, "-shared", *options, *static, *named, *map(str, objects), "-ldl", "-lpthread"]
 
 
-def _library(
+def _make_library(
     compilers: Compilers,
     folder: Path,
     soname: str,
@@ -123,7 +128,7 @@ def _library(
     options: Sequence[str],
     of_c: Sequence[str],
 ) -> list[str]:
-    """One of CUDA's libraries; empty where there is no source of it, so that TensorFlow finds it, and nothing in it."""
+    """Build one of CUDA's libraries; an empty one if there is no source of it, so that TensorFlow finds it."""
     stem = soname.partition(".so.")[0]
     nvml = stem == "libnvidia-ml"
     source = SOURCES / f"{stem}.c" if nvml else COMPUTE / f"{stem}.c"
@@ -138,7 +143,7 @@ def _library(
         "-fPIC",
         "-shared",
         "-DCOMPUTES",
-        *defines(wanted),
+        *make_defines(wanted),
         f"-Wl,--version-script={script}",
         f"-Wl,-soname,{soname}",
         "-o",

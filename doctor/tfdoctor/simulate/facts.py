@@ -10,7 +10,7 @@ from tfdoctor.facts import KernelFacts, Known, Unknown, value_of
 if TYPE_CHECKING:
     from tfdoctor.facts import CudaDriver, Fact, Facts
 
-__all__ = ["AsSimulated", "as_simulated", "other_libcuda"]
+__all__ = ["AsSimulated", "as_simulated", "find_other_libcuda"]
 
 _WHY = "the card and its driver are simulated"
 
@@ -22,13 +22,13 @@ class AsSimulated:
     """The libcuda.so.1 that the loader found before the stand-in."""
 
     def __call__(self, facts: Facts) -> Facts:
-        """The facts to be judged."""
-        self.other = other_libcuda(facts)
+        """Return the facts for the rules."""
+        self.other = find_other_libcuda(facts)
         return as_simulated(facts)
 
 
 def as_simulated(facts: Facts) -> Facts:
-    """The facts without what the machine's own card, kernel and nvidia-smi say: they are not those that are meant."""
+    """Return the facts without what the machine's own GPU, kernel and nvidia-smi say."""
     unknown = Unknown(_WHY)
     driver = facts.driver
     return dataclasses.replace(
@@ -50,15 +50,17 @@ def as_simulated(facts: Facts) -> Facts:
 
 
 def _as_a_driver(fact: Fact[CudaDriver]) -> Fact[CudaDriver]:
-    """The stand-in is what was asked for: it is judged as the driver that it stands for."""
+    """Return the stand-in as the driver that it stands for."""
     if isinstance(fact, Known) and fact.value.stand_in:
         return Known(dataclasses.replace(fact.value, stand_in=False), fact.source)
     return fact
 
 
-def other_libcuda(facts: Facts) -> str | None:
-    """The libcuda.so.1 that the loader finds before the stand-in; None where it finds the stand-in, or none. Of facts
-    as they were seen."""
+def find_other_libcuda(facts: Facts) -> str | None:
+    """Return the libcuda.so.1 that the loader finds before the stand-in; None if there is none.
+
+    The facts are those before `as_simulated`.
+    """
     cuda = value_of(facts.driver.cuda)
     if cuda is None or not cuda.loaded or cuda.stand_in:
         return None

@@ -37,7 +37,7 @@ class Binaries:
 
 
 def read_kernels(system: System, python: PythonFacts, tensorflow: TensorFlowFacts) -> Binaries:
-    """Read them, in a child of that Python: of TensorFlow's folder, and of what conda puts into the environment's."""
+    """Read the kernels in a child of that Python: of TensorFlow's folder, and of conda's."""
     apart = []
     lib = f"{python.prefix}/lib"
     with contextlib.suppress(OSError):
@@ -46,7 +46,7 @@ def read_kernels(system: System, python: PythonFacts, tensorflow: TensorFlowFact
     answer, result = run_payload(
         system, python.executable, "fatbins", [one for one in folders if one], timeout=READING, flags=("-S",)
     )
-    counts = _counts(answer)
+    counts = _read_counts(answer)
     if counts:
         return Binaries(counts)
     failed = answer.get("failed")
@@ -56,8 +56,8 @@ def read_kernels(system: System, python: PythonFacts, tensorflow: TensorFlowFact
     return Binaries({}, "there is no GPU code in its shared objects")
 
 
-def _counts(answer: Mapping[str, Any]) -> dict[str, int]:
-    """What the child said, as far as it has the right shape."""
+def _read_counts(answer: Mapping[str, Any]) -> dict[str, int]:
+    """Return what the child said, as far as it has the right shape."""
     raw = answer.get("binaries")
     if not isinstance(raw, dict):
         return {}

@@ -11,8 +11,8 @@ from tfdoctor.advice.pip import check_again
 from tfdoctor.advice.target import target_of
 from tfdoctor.bench import Link, Measured, Watched, read_lines
 from tfdoctor.errors import UsageError
-from tfdoctor.examine import look
-from tfdoctor.examine.cards import cards_now, joined, reaching, tensorflow_names
+from tfdoctor.examine import collect_facts
+from tfdoctor.examine.cards import read_cards, read_interconnects, read_peer_access, tensorflow_names
 from tfdoctor.facts import value_of
 from tfdoctor.records import dataclass
 from tfdoctor.system import Failure
@@ -117,7 +117,7 @@ def bench_python(
     told: Told,
 ) -> Timing:
     """Time what is wished. Raises UsageError where there is no such Python."""
-    facts = look(system, compat, python=python, timeout=LOOKING)
+    facts = collect_facts(system, compat, python=python, timeout=LOOKING)
     interpreter = value_of(facts.python)
     if interpreter is None:
         raise UsageError("no Python was found.", hint="tfdoctor bench --python PATH")
@@ -164,7 +164,7 @@ def run_bench(
     pairs: dict[tuple[str, str], str] = {}
     peers: dict[tuple[str, str], bool] = {}
     if watch is not None and watched is not None and wish.gpus and tensorflow_names(facts):
-        pairs, peers = joined(watched, facts), reaching(watched, facts)
+        pairs, peers = read_interconnects(watched, facts), read_peer_access(watched, facts)
         watch.start()
     try:
         with stopping(system):
@@ -262,14 +262,14 @@ class _Watch(threading.Thread):
 
     def start(self) -> None:
         """Record who computes on the cards now, then start to sample them."""
-        for bus, card in cards_now(self._system).items():
+        for bus, card in read_cards(self._system).items():
             computing = (one for one in card.processes if one.kind != "G")
             self._before[bus] = {one.pid: clean_line(one.name or f"process {one.pid}") for one in computing}
         super().start()
 
     def run(self) -> None:
         while not self.over.wait(WATCHED):
-            for bus, card in cards_now(self._system).items():
+            for bus, card in read_cards(self._system).items():
                 if bus in self._devices:
                     self._cards[self._devices[bus]] = self._add_sample(bus, card)
 

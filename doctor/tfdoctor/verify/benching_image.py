@@ -8,7 +8,7 @@ from tfdoctor.advice.pip import quote
 from tfdoctor.engine import EngineError, RunRequest
 from tfdoctor.engine.system import ContainerSystem, StartError
 from tfdoctor.errors import UsageError
-from tfdoctor.examine import look
+from tfdoctor.examine import collect_facts
 from tfdoctor.facts import value_of
 from tfdoctor.system.payloads import Lines, run_payload
 from tfdoctor.verify.benching import LOOKING, run_bench
@@ -47,7 +47,7 @@ def bench_image(
         raise EngineError(message, hint=f"{engine.name} pull {image}")
     with _start_container(engine, image, wish) as system:
         place = python or find_python(system)
-        facts = look(system, compat, python=place, timeout=LOOKING)
+        facts = collect_facts(system, compat, python=place, timeout=LOOKING)
         interpreter = value_of(facts.python)
         if interpreter is None:
             message = f"no Python answers in {image}."

@@ -18,8 +18,8 @@ from tfdoctor.examine import examine
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.logs.report import diagnose_log
-from tfdoctor.simulate.asked import beside_stand_in
-from tfdoctor.simulate.build import built_computing
+from tfdoctor.simulate.asked import add_stand_in
+from tfdoctor.simulate.build import build_software_gpu
 from tfdoctor.simulate.facts import AsSimulated
 from tfdoctor.simulate.sources import LIBRARIES
 from tfdoctor.text import clean_line
@@ -98,7 +98,7 @@ def verify_image(
             run.other_libcuda = as_if.other if as_if is not None else None
             if as_if is not None and stand_in is not None:
                 run.software = lambda wanted, glibc: system.put(
-                    _files(built_computing(wanted, glibc=glibc, progress=progress))
+                    _files(build_software_gpu(wanted, glibc=glibc, progress=progress))
                 )
             if "runtime" in wish.stages:
                 _check_runtime(run, report.facts, access, started, known.entrypoint)
@@ -135,7 +135,7 @@ def _add_stand_in(
     """
     return dataclasses.replace(
         request,
-        environment=beside_stand_in(environment, asked, FOLDER),
+        environment=add_stand_in(environment, asked, FOLDER),
         folder={name: (stand_in / name).read_bytes() for name in LIBRARIES},
     )
 

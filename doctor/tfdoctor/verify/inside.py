@@ -7,8 +7,15 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.examine import judge
-from tfdoctor.examine.observe import KILLED, SHOW_LOADER, Said, cause_of_failure, observation, opened
+from tfdoctor.examine import evaluate_facts
+from tfdoctor.examine.observe import (
+    KILLED,
+    SHOW_LOADER,
+    Said,
+    find_failure_cause,
+    list_relevant_libraries,
+    make_observation,
+)
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Severity
 from tfdoctor.rules import compute_fails
@@ -64,8 +71,10 @@ def run_stages(run: Verifying, system: System, compat: Compat, report: Report) -
         run.findings += [f for f in report.findings if f.severity is not Severity.INFO]
         return
     answer, result = _compute(run, system, interpreter.executable, find_expected_speed(facts, compat.cards))
-    observed = observation(_build_run_output(answer, result), result, opened(tensorflow, compat), compat)
-    report = judge(facts, compat, observed, image=run.image)
+    observed = make_observation(
+        _build_run_output(answer, result), result, list_relevant_libraries(tensorflow, compat), compat
+    )
+    report = evaluate_facts(facts, compat, observed, image=run.image)
     run.report = report
     _add_stages(run, answer, result, report, compat)
     if run.wish.simulated is not None:
@@ -246,5 +255,5 @@ def _find_cause(
     sure = (
         root is not None and root.severity is Severity.ERROR
     )  # a warning of something else is no cause of this
-    cause = cause_of_failure(result, answer.error, compat)
+    cause = find_failure_cause(result, answer.error, compat)
     return cause or (root.cause if sure and root is not None else None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.examine import examine
 from tfdoctor.facts import value_of
-from tfdoctor.simulate.build import built_computing
+from tfdoctor.simulate.build import build_software_gpu
 from tfdoctor.simulate.facts import AsSimulated
 from tfdoctor.verify.inside import LOOKING, run_stages
 from tfdoctor.verify.verifying import Verifying, complete_request, count_expected_gpus, ignore_stage
@@ -35,7 +35,7 @@ def verify_python(
 ) -> Verification:
     """Verify the TensorFlow of a Python on this machine. Raises UsageError where there is no such Python.
 
-    With `wish.simulated` the variables of `system` are those that `beside_stand_in` gives; `progress` is told what
+    With `wish.simulated` the variables of `system` are those that `add_stand_in` gives; `progress` is told what
     takes long beside the stages.
     """
     wish = complete_request(replace(wish, stages=tuple(name for name in wish.stages if name != "runtime")))
@@ -46,7 +46,7 @@ def verify_python(
     run.other_libcuda = as_if.other if as_if is not None else None
     if wish.simulated is not None:
         run.software = lambda wanted, glibc: str(
-            built_computing(wanted, system.env, glibc=glibc, progress=progress)
+            build_software_gpu(wanted, system.env, glibc=glibc, progress=progress)
         )
     if run.expected is None:
         run.expected = count_expected_gpus(report.facts, wish.gpus)

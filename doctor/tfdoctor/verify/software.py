@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.compat.fat_binaries import newest_text
 from tfdoctor.errors import Error
-from tfdoctor.simulate.asked import beside_software
+from tfdoctor.simulate.asked import make_software_variables
 from tfdoctor.simulate.computing import Wanted
 from tfdoctor.system.payloads import run_payload
 from tfdoctor.system.signals import stopping
@@ -96,7 +96,7 @@ def _try_computing(
             "stages",
             [json.dumps(asked)],
             timeout=limits.total(stages) + 15,
-            env=beside_software(system.env, folder, text),
+            env=make_software_variables(system.env, folder, text),
             unset=("TF_CPP_MAX_VLOG_LEVEL",),
             variant="software",
         )

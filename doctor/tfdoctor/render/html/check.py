@@ -10,8 +10,8 @@ from tfdoctor.findings import OutcomeKind, Severity, Status
 from tfdoctor.render.finding import MARKS, SEVERITY_STATUS, alone
 from tfdoctor.render.html.document import document
 from tfdoctor.render.json import plain
-from tfdoctor.report.chain import chain
-from tfdoctor.report.search import Fate, places, searches
+from tfdoctor.report.chain import make_chain
+from tfdoctor.report.search import Fate, list_search_folders, list_searches
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -68,11 +68,11 @@ def report_html(
                 "broken": joint.broken,
                 "findings": [finding_values(one) for one in joint.findings],
             }
-            for joint in chain(report)
+            for joint in make_chain(report)
         ],
         findings=[finding_values(one) for one in report.findings],
-        searches=[_search(one) for one in searches(report.facts)],
-        places=places(report.facts),
+        searches=[_search(one) for one in list_searches(report.facts)],
+        places=list_search_folders(report.facts),
         reasons=report.prediction.reasons,
         observed=report.observed,
         counts={kind.value: report.counts()[kind.value] for kind in OutcomeKind},

@@ -66,35 +66,37 @@ class Comparison:
 
 
 def compare(was: Report, now: Report) -> Comparison:
-    """What differs `now` from what `was`. Both must be redacted alike, or neither."""
+    """Compare two reports. Both must be redacted alike, or neither."""
     before, after = snapshot(was.facts), snapshot(now.facts)
-    fresh = _fresh(was, now)
+    fresh = _find_new_findings(was, now)
     found: list[Difference] = []
-    for key, pair in differing(before, after):
+    for key, pair in find_differences(before, after):
         entry = after.get(key) or before[key]
-        lost, new = _parts(before.get(key), after.get(key))
+        lost, new = _compare_lists(before.get(key), after.get(key))
         codes = tuple(dict.fromkeys(f.code for f in fresh if _explains(entry, pair, (lost, new), f)))
         matters = Matters.EXPLAINS if codes else Matters.LITTLE if entry.little else Matters.MATTERS
         lists = key in before and key in after and max(len(before[key].parts), len(after[key].parts)) > 1
         found.append(Difference(*key, *pair, matters, codes, *((lost, new) if lists else ((), ()))))
     weights = list(Matters)
-    found.sort(key=lambda one: (weights.index(one.matters), not _of_root(one, now), AREAS.index(one.area)))
+    found.sort(
+        key=lambda one: (weights.index(one.matters), not _is_about_root(one, now), AREAS.index(one.area))
+    )
     prefixes = tuple(_prefix(report.facts) for report in (was, now))
     then, here = ({finding.code for finding in report.findings} for report in (was, now))
     return Comparison(
         tuple(found),
         was.verdict.summary,
-        _elsewhere(was.facts, now.facts),
+        _find_other_machine(was.facts, now.facts),
         (prefixes[0], prefixes[1]) if all(prefixes) and prefixes[0] != prefixes[1] else None,
         tuple(sorted(here - then)),
         tuple(sorted(then - here)),
     )
 
 
-def differing(before: Snapshot, after: Snapshot) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
-    """((area, name), (was, is)) of what differs, without what follows from another difference."""
+def find_differences(before: Snapshot, after: Snapshot) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
+    """Yield ((area, name), (was, is)) of what differs, without what follows from another difference."""
     for key in dict.fromkeys((*before, *after)):
-        pair = _pair(before.get(key), after.get(key))
+        pair = _find_change(before.get(key), after.get(key))
         if pair is not None and not _follows(key, before, after):
             yield key, pair
 
@@ -104,8 +106,8 @@ def _prefix(facts: Facts) -> str:
     return python.prefix if python is not None else ""
 
 
-def _pair(was: Entry | None, now: Entry | None) -> tuple[str, str] | None:
-    """(was, is) where they differ. What could not be looked at then cannot be compared."""
+def _find_change(was: Entry | None, now: Entry | None) -> tuple[str, str] | None:
+    """Return (was, is) if they differ. What was unknown then cannot be compared."""
     if was is not None and was.unknown:
         return None
     old = was.value if was is not None else None
@@ -122,15 +124,17 @@ def _pair(was: Entry | None, now: Entry | None) -> tuple[str, str] | None:
 _NO_ENTRY = Entry("", "", None)
 
 
-def _parts(was: Entry | None, now: Entry | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What a list has lost, and what is new in it; nothing where it is the order that differs."""
+def _compare_lists(was: Entry | None, now: Entry | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what a list has lost, and what is new in it; nothing if only the order differs."""
     old, new = (entry.parts if entry is not None else () for entry in (was, now))
     return tuple(p for p in old if p not in new), tuple(p for p in new if p not in old)
 
 
 def _follows(key: tuple[str, str], before: Snapshot, after: Snapshot) -> bool:
-    """Whether a difference says nothing beside another one: another TensorFlow opens other names; a TensorFlow or
-    driver that is gone has no properties."""
+    """Return whether a difference follows from another one.
+
+    Another TensorFlow opens other names; a TensorFlow or driver that is gone has no properties.
+    """
     area, name = key
     one_only = (key in before) != (key in after)
     other_tensorflow = _differs(("TensorFlow", "TensorFlow"), before, after)
@@ -155,44 +159,44 @@ def _follows(key: tuple[str, str], before: Snapshot, after: Snapshot) -> bool:
         sides = (before.get(("TensorFlow", "its package")), after.get(("TensorFlow", "its package")))
         return all(side is not None and side.value == name for side in sides)
     if area == "driver" and name == "kernel module":
-        return _same_change(key, ("driver", "NVIDIA driver"), before, after)
+        return _is_same_change(key, ("driver", "NVIDIA driver"), before, after)
     return False
 
 
 def _differs(key: tuple[str, str], before: Snapshot, after: Snapshot) -> bool:
-    return _pair(before.get(key), after.get(key)) is not None
+    return _find_change(before.get(key), after.get(key)) is not None
 
 
-def _same_change(
+def _is_same_change(
     one: tuple[str, str],
     other: tuple[str, str],
     before: Snapshot,
     after: Snapshot,
 ) -> bool:
-    return _pair(before.get(one), after.get(one)) == _pair(before.get(other), after.get(other))
+    return _find_change(before.get(one), after.get(one)) == _find_change(before.get(other), after.get(other))
 
 
 # ---------------------------------------------------------------- what explains what
 
 
-def _fresh(was: Report, now: Report) -> list[Finding]:
-    """The findings of now that were not there then, by code and title; what only informs is not one."""
+def _find_new_findings(was: Report, now: Report) -> list[Finding]:
+    """Return the findings of now that did not exist then, by code and title, without those that only inform."""
     known = {(finding.code, finding.title) for finding in was.findings}
     return [f for f in now.findings if (f.code, f.title) not in known and f.severity is not Severity.INFO]
 
 
-def _of_root(difference: Difference, now: Report) -> bool:
+def _is_about_root(difference: Difference, now: Report) -> bool:
     return now.root is not None and now.root.code in difference.findings
 
 
 def _explains(
     entry: Entry, pair: tuple[str, str], parts: tuple[tuple[str, ...], tuple[str, ...]], finding: Finding
 ) -> bool:
-    """Whether the finding speaks of this very thing, or is of a cause that this thing decides."""
+    """Return whether the finding is about this entry, or about a cause that this entry decides."""
     caused = finding.cause in entry.causes
     if entry.area == "variables" and entry.name.endswith("PATH"):
         told = any(one.source == entry.name for one in finding.evidence)
-        return told or (caused and _of_folders(*parts, finding))
+        return told or (caused and _explains_folders(*parts, finding))
     if entry.area == "variables":
         return caused or any(_mentions(_text(finding), word) for word in (entry.name, *entry.said))
     if not caused:
@@ -224,8 +228,8 @@ _GONE = frozenset(
 """What can come of a folder that is no longer on a path."""
 
 
-def _of_folders(lost: tuple[str, ...], new: tuple[str, ...], finding: Finding) -> bool:
-    """A path explains what is missing where it lost a folder, and else what a folder new on it is named in."""
+def _explains_folders(lost: tuple[str, ...], new: tuple[str, ...], finding: Finding) -> bool:
+    """Return whether a path explains the finding: by a folder that it lost, else by a new one that is named."""
     if finding.cause in _GONE and lost:
         return True
     return any(folder in _text(finding) for folder in new if len(folder) > 1)
@@ -244,8 +248,8 @@ def _mentions(text: str, word: str) -> bool:
 # ---------------------------------------------------------------- is it the same machine?
 
 
-def _elsewhere(was: Facts, now: Facts) -> tuple[str, ...]:
-    """What speaks for another machine: two of these, as one alone can have changed."""
+def _find_other_machine(was: Facts, now: Facts) -> tuple[str, ...]:
+    """Return what speaks for another machine: two of these, as one alone can have changed."""
     reasons = []
     old, new = was.machine, now.machine
     if old.machine != new.machine:

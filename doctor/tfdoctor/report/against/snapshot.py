@@ -152,7 +152,7 @@ Snapshot = dict[tuple[str, str], Entry]
 
 
 def snapshot(facts: Facts) -> Snapshot:
-    """(area, name) → what is to be compared, in the order of areas."""
+    """Make (area, name) → what is to be compared, in the order of areas."""
     paths = _Paths(facts)
     entries = [
         *_driver(facts, paths),
@@ -165,7 +165,7 @@ def snapshot(facts: Facts) -> Snapshot:
         *_variables(facts, paths),
         *_folders(facts, paths),
         *_system(facts),
-        *_engine(facts),
+        *_list_engine(facts),
     ]
     entries.sort(key=lambda entry: AREAS.index(entry.area))
     return {(entry.area, entry.name): entry for entry in entries}
@@ -192,19 +192,19 @@ class _Paths:
         return re.sub(r"/python3\.\d{1,2}/", "/python3/", path)
 
     def words(self, text: str) -> str:
-        """A variable's value: folders between colons."""
+        """Replace the folders of a variable's value, between colons."""
         return ":".join(self(part) for part in text.split(":"))
 
 
-def _fact(fact: Any, area: str, name: str, text: Any, causes: frozenset[Cause], **more: Any) -> Entry:
-    """An entry of a fact; `text` makes the value of what is known."""
+def _make_entry(fact: Any, area: str, name: str, text: Any, causes: frozenset[Cause], **more: Any) -> Entry:
+    """Make an entry of a fact; `text` makes the value of what is known."""
     if isinstance(fact, Unknown):
         return Entry(area, name, None, causes, unknown=fact.why or "it could not be looked at", **more)
     value = text(fact.value) if isinstance(fact, Known) else None
     return Entry(area, name, value, causes, **more)
 
 
-def _joined(names: Iterable[str]) -> str | None:
+def _join_names(names: Iterable[str]) -> str | None:
     return ", ".join(names) or None
 
 
@@ -220,40 +220,46 @@ def _driver(facts: Facts, paths: _Paths) -> Iterator[Entry]:
         or (smi.driver_version if isinstance(smi, SmiFacts) else None)
     )
     yield Entry(area, "NVIDIA driver", version, _DRIVER)
-    yield _fact(
+    yield _make_entry(
         driver.kernel_module,
         area,
         "kernel module",
         lambda m: f"{m.version}{' (open)' if m.open_kernel else ''}",
         _DRIVER,
     )
-    yield _fact(
+    yield _make_entry(
         driver.cuda,
         area,
         "libcuda.so.1",
         lambda c: (
-            f"cannot be opened: {c.load_error}" if not c.loaded else _libcuda(paths(c.path or "is opened"))
+            f"cannot be opened: {c.load_error}"
+            if not c.loaded
+            else _strip_driver_version(paths(c.path or "is opened"))
         ),
         _DRIVER,
     )
-    yield _fact(
+    yield _make_entry(
         driver.cuda,
         area,
         "cuInit",
         lambda c: f"crashes ({c.crashed})" if c.crashed else (c.init_name or None),
         _DRIVER,
     )
-    yield _fact(driver.cuda, area, "CUDA of the driver", lambda c: c.version, _DRIVER)
-    yield _fact(driver.nvml, area, "NVML", _nvml, _DRIVER)
+    yield _make_entry(driver.cuda, area, "CUDA of the driver", lambda c: c.version, _DRIVER)
+    yield _make_entry(driver.nvml, area, "NVML", _nvml, _DRIVER)
     yield Entry(
         area,
         "driver's libraries",
-        _joined(sorted({posixpath.basename(path) for path in driver.driver_files if path.count(".") > 2})),
+        _join_names(
+            sorted({posixpath.basename(path) for path in driver.driver_files if path.count(".") > 2})
+        ),
         _DRIVER,
     )
-    yield _fact(driver.nodes, area, "device nodes", lambda n: _joined(sorted(n.names)), _DRIVER)
-    yield _fact(driver.modules, area, "kernel modules", lambda names: _joined(sorted(names)), _DRIVER)
-    yield _fact(
+    yield _make_entry(driver.nodes, area, "device nodes", lambda n: _join_names(sorted(n.names)), _DRIVER)
+    yield _make_entry(
+        driver.modules, area, "kernel modules", lambda names: _join_names(sorted(names)), _DRIVER
+    )
+    yield _make_entry(
         driver.smi,
         area,
         "nvidia-smi",
@@ -261,19 +267,19 @@ def _driver(facts: Facts, paths: _Paths) -> Iterator[Entry]:
         _DRIVER | {Cause.INCONCLUSIVE},
         by_name=True,
     )
-    yield _fact(
+    yield _make_entry(
         facts.kernel.packages,
         area,
         "driver packages",
-        lambda p: _joined(sorted(f"{one.name} {one.version}" for one in p)),
+        lambda p: _join_names(sorted(f"{one.name} {one.version}" for one in p)),
         _DRIVER,
         little=True,
     )
-    yield _fact(facts.kernel.runfile, area, "NVIDIA's own installer", str, _DRIVER)
+    yield _make_entry(facts.kernel.runfile, area, "NVIDIA's own installer", str, _DRIVER)
 
 
-def _libcuda(path: str) -> str:
-    """The file that was mapped; without the version, which the driver's has."""
+def _strip_driver_version(path: str) -> str:
+    """Return the file that was mapped without the version, which the driver's entry has."""
     return re.sub(r"\.\d{3}\.[\d.]+\Z", "", path)
 
 
@@ -286,14 +292,14 @@ def _nvml(nvml: Any) -> str:
 def _kernel(facts: Facts) -> Iterator[Entry]:
     kernel, area = facts.kernel, "kernel"
     yield Entry(area, "kernel", facts.machine.kernel or None, _KERNEL)
-    yield _fact(kernel.secure_boot, area, "Secure Boot", lambda on: "on" if on else "off", _KERNEL)
-    yield _fact(kernel.prime, area, "PRIME", str, _KERNEL)
-    yield Entry(area, "cards off the bus", _joined(kernel.lost_cards), _CARDS | _KERNEL)
-    yield _fact(
+    yield _make_entry(kernel.secure_boot, area, "Secure Boot", lambda on: "on" if on else "off", _KERNEL)
+    yield _make_entry(kernel.prime, area, "PRIME", str, _KERNEL)
+    yield Entry(area, "cards off the bus", _join_names(kernel.lost_cards), _CARDS | _KERNEL)
+    yield _make_entry(
         kernel.log,
         area,
         "faults in the kernel's log",
-        lambda events: _joined(
+        lambda events: _join_names(
             sorted({f"Xid {one.xid}" if one.xid is not None else one.kind for one in events})
         ),
         _KERNEL | {Cause.INCONCLUSIVE},
@@ -303,7 +309,7 @@ def _kernel(facts: Facts) -> Iterator[Entry]:
 
 def _cards(facts: Facts) -> Iterator[Entry]:
     area, driver = "cards", facts.driver
-    yield _fact(
+    yield _make_entry(
         driver.cuda, area, "cards that the driver shows", lambda c: str(c.count or 0), _CARDS | _DRIVER
     )
     for card in value_of(driver.pci) or ():
@@ -353,7 +359,7 @@ def _system(facts: Facts) -> Iterator[Entry]:
     yield Entry(
         area,
         "AVX",
-        _joined(sorted(flag for flag in machine.cpu_flags if flag.startswith("avx"))),
+        _join_names(sorted(flag for flag in machine.cpu_flags if flag.startswith("avx"))),
         frozenset({Cause.ILLEGAL_INSTRUCTION_AVX}),
         little=True,
     )
@@ -370,11 +376,11 @@ def _system(facts: Facts) -> Iterator[Entry]:
 
 def _tensorflow(facts: Facts, paths: _Paths) -> Iterator[Entry]:
     area, fact = "TensorFlow", facts.tensorflow
-    yield _fact(fact, area, "TensorFlow", lambda t: t.version or "of unknown version", _TENSORFLOW)
-    yield _fact(fact, area, "its package", lambda t: t.distribution, _TENSORFLOW)
-    yield _fact(fact, area, "its folder", lambda t: paths(t.package_dir), _TENSORFLOW)
-    yield _fact(fact, area, "missing files", lambda t: _joined(t.missing_files), _TENSORFLOW)
-    yield _fact(
+    yield _make_entry(fact, area, "TensorFlow", lambda t: t.version or "of unknown version", _TENSORFLOW)
+    yield _make_entry(fact, area, "its package", lambda t: t.distribution, _TENSORFLOW)
+    yield _make_entry(fact, area, "its folder", lambda t: paths(t.package_dir), _TENSORFLOW)
+    yield _make_entry(fact, area, "missing files", lambda t: _join_names(t.missing_files), _TENSORFLOW)
+    yield _make_entry(
         fact,
         area,
         "hidden by",
@@ -384,7 +390,7 @@ def _tensorflow(facts: Facts, paths: _Paths) -> Iterator[Entry]:
         said=("hides TensorFlow",),
     )
     for name, key in (("built for CUDA", "CUDA"), ("built with cuDNN", "CUDNN")):
-        yield _fact(
+        yield _make_entry(
             fact,
             area,
             name,
@@ -397,16 +403,16 @@ def _tensorflow(facts: Facts, paths: _Paths) -> Iterator[Entry]:
 
 def _python(facts: Facts, paths: _Paths) -> Iterator[Entry]:
     area, fact = "Python", facts.python
-    yield _fact(fact, area, "Python", lambda p: p.version, _PYTHON | {Cause.PACKAGE_CONFLICT})
-    yield _fact(fact, area, "its kind", _kind, _PYTHON, little=True)
-    yield _fact(
+    yield _make_entry(fact, area, "Python", lambda p: p.version, _PYTHON | {Cause.PACKAGE_CONFLICT})
+    yield _make_entry(fact, area, "its kind", _kind, _PYTHON, little=True)
+    yield _make_entry(
         fact, area, "C library", lambda p: p.glibc and f"glibc {p.glibc}", frozenset({Cause.GLIBC_TOO_OLD})
     )
-    yield _fact(
+    yield _make_entry(
         fact,
         area,
         "loaded before TensorFlow",
-        lambda p: _joined(sorted(paths(path) for path in p.mapped if "/site-packages/" in path)),
+        lambda p: _join_names(sorted(paths(path) for path in p.mapped if "/site-packages/" in path)),
         _LIBRARIES,
         little=True,
     )
@@ -423,8 +429,8 @@ def _kind(python: PythonFacts) -> str:
     return f"{python.implementation}, {where}"
 
 
-def _engine(facts: Facts) -> Iterator[Entry]:
-    """What is known of container engines, leaf by leaf: only their own rules rest on it."""
+def _list_engine(facts: Facts) -> Iterator[Entry]:
+    """Yield what is known of container engines, leaf by leaf: only their own rules rest on it."""
     known = value_of(facts.containers)
     for name, text in _leaves(known, "") if known is not None else ():
         yield Entry("container engine", name, text, _ENGINE, little=True)
@@ -446,7 +452,7 @@ def _leaves(value: Any, name: str) -> Iterator[tuple[str, str]]:
             label = getattr(inner, "name", None) or getattr(inner, "path", None) or number + 1
             yield from _leaves(inner, f"{name} {label}")
     elif isinstance(value, (tuple, list, frozenset)):
-        text = _joined(sorted(map(str, value)))
+        text = _join_names(sorted(map(str, value)))
         if text:
             yield name, text
     elif value not in (None, "", False):
@@ -455,17 +461,19 @@ def _leaves(value: Any, name: str) -> Iterator[tuple[str, str]]:
 
 def _libraries(facts: Facts, paths: _Paths) -> Iterator[Entry]:
     loader = value_of(facts.loader)
-    for resolution in _opened(loader):
-        yield Entry("CUDA libraries", resolution.soname, _resolved(facts, resolution, paths), _LIBRARIES)
+    for resolution in _list_resolutions(loader):
+        yield Entry(
+            "CUDA libraries", resolution.soname, _describe_resolution(facts, resolution, paths), _LIBRARIES
+        )
     for failed in loader.import_needs if loader is not None else ():
         yield Entry("CUDA libraries", "import tensorflow", f"fails: {paths(failed.error)}", _TENSORFLOW)
 
 
-def _opened(loader: LoaderFacts | None) -> tuple[Resolution, ...]:
+def _list_resolutions(loader: LoaderFacts | None) -> tuple[Resolution, ...]:
     return loader.resolutions if loader is not None else ()
 
 
-def _resolved(facts: Facts, resolution: Resolution, paths: _Paths) -> str:
+def _describe_resolution(facts: Facts, resolution: Resolution, paths: _Paths) -> str:
     if not resolution.ok or resolution.path is None:
         return f"cannot be opened: {paths(resolution.error)}"
     if resolution.soname.startswith(("libcuda.", "libnvidia-ml.")):  # of the driver's version
@@ -540,19 +548,21 @@ def _folders(facts: Facts, paths: _Paths) -> Iterator[Entry]:
         yield Entry(
             area,
             "where TensorFlow looks for CUDA",
-            _joined(sorted(folders)),
+            _join_names(sorted(folders)),
             _LIBRARIES,
             said=("RUNPATH",),
             parts=tuple(sorted(folders)),
         )
-        yield Entry(area, "preloaded", _joined(map(paths, loader.preload)), _LIBRARIES, said=("LD_PRELOAD",))
+        yield Entry(
+            area, "preloaded", _join_names(map(paths, loader.preload)), _LIBRARIES, said=("LD_PRELOAD",)
+        )
     if python is not None:
         seen = [paths(folder) for folder in python.sys_path if folder]
         causes = _PYTHON | {Cause.CPU_ONLY_BUILD}
-        yield Entry(area, "sys.path", _joined(seen), causes, little=True, parts=tuple(seen))
+        yield Entry(area, "sys.path", _join_names(seen), causes, little=True, parts=tuple(seen))
     for toolkit in facts.toolkits:
         yield Entry(
             area, f"CUDA toolkit {paths(toolkit.path)}", toolkit.version or "of unknown version", little=True
         )
     if not isinstance(facts.nvcc, Absent):
-        yield _fact(facts.nvcc, area, "nvcc", str, frozenset(), little=True)
+        yield _make_entry(facts.nvcc, area, "nvcc", str, frozenset(), little=True)
