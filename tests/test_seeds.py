@@ -14,7 +14,7 @@ from tfdoctor.explain import lookup
 from tfdoctor.findings import Cause
 from tfdoctor.lint import Asked, lint_text
 from tfdoctor.logs.report import diagnose_log
-from tfdoctor.placement import Placement, judged, read_placement
+from tfdoctor.placement import Placement, evaluate_placement, read_placement
 
 SEEDS = Path(__file__).parents[2] / "shared" / "seeds"
 pytestmark = pytest.mark.skipif(not SEEDS.is_dir(), reason="the users' pages are not here")
@@ -25,7 +25,7 @@ def page(number: str) -> str:
 
 
 def placement(text: str) -> Placement:
-    return judged(read_placement([text.encode()]))
+    return evaluate_placement(read_placement([text.encode()]))
 
 
 def counts(answer: Placement) -> dict[tuple[str, str], int]:

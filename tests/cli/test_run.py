@@ -21,8 +21,8 @@ import pytest
 
 from tfdoctor.running import analyst as running
 from tfdoctor.running.analyst import PLENTY, Analyst
-from tfdoctor.running.passthrough import holding_signals
-from tfdoctor.running.starting import loader_environment
+from tfdoctor.running.passthrough import hold_signals
+from tfdoctor.running.starting import make_loader_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -532,11 +532,11 @@ def test_a_failed_registration_is_told_at_once(failing: str) -> None:
 
 
 def test_the_environment() -> None:
-    shown, notes = loader_environment({"TF_CPP_VMODULE": "a=1", "TF_CPP_MIN_LOG_LEVEL": "2", "X": "y"})
+    shown, notes = make_loader_environment({"TF_CPP_VMODULE": "a=1", "TF_CPP_MIN_LOG_LEVEL": "2", "X": "y"})
     assert shown == {"TF_CPP_VMODULE": "a=1,dso_loader=3", "TF_CPP_MIN_LOG_LEVEL": "0", "X": "y"}
     assert len(notes) == 3
     same = {"TF_CPP_VMODULE": "dso_loader=1", "TF_CPP_MIN_LOG_LEVEL": "0"}
-    assert loader_environment(same) == (same, [])
+    assert make_loader_environment(same) == (same, [])
     for option, value in (((), "dso_loader=3\n"), (("--no-verbose-loader",), "\n")):
         assert (
             run("sh", "-c", "echo $TF_CPP_VMODULE", options=option, env={"TF_CPP_VMODULE": ""}).stdout
@@ -548,7 +548,7 @@ def test_more_than_can_be_read_keeps_its_end_and_its_lines(monkeypatch: pytest.M
     monkeypatch.setattr(running, "FEEDING", 60.0)
     monkeypatch.setattr(running, "PATIENCE", 60.0)
     piece = b"nothing of interest\n" * 50_000
-    with holding_signals():
+    with hold_signals():
         analyst = Analyst()
     os.kill(analyst._pid, signal.SIGSTOP)  # it cannot keep up
     try:
@@ -559,7 +559,7 @@ def test_more_than_can_be_read_keeps_its_end_and_its_lines(monkeypatch: pytest.M
         os.kill(analyst._pid, signal.SIGCONT)
         answer = analyst.answer()
     finally:
-        analyst.dismiss()
+        analyst.kill()
     assert answer is not None
     assert answer.report.gpu_registered is False
     assert answer.report.lines == 3 * PLENTY // len(piece) * 50_000 + 3

@@ -12,7 +12,7 @@ import pytest
 from faults.harness import alive, start, wait_for
 from tfdoctor.running import analyst as running
 from tfdoctor.running.analyst import PLENTY, Analyst
-from tfdoctor.running.passthrough import holding_signals
+from tfdoctor.running.passthrough import hold_signals
 
 FAILED = (
     "2026-01-01 00:00:00.000000: W tensorflow/core/common_runtime/gpu/gpu_device.cc:2344] Cannot dlopen some GPU "
@@ -24,7 +24,7 @@ FAILED = (
 
 def test_the_wait_for_the_answer_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "FEEDING", 0.5)
-    with holding_signals():
+    with hold_signals():
         analyst = Analyst()
     os.kill(analyst._pid, signal.SIGSTOP)
     try:
@@ -36,7 +36,7 @@ def test_the_wait_for_the_answer_has_an_end(monkeypatch: pytest.MonkeyPatch) -> 
         answer = analyst.answer()
         assert time.monotonic() - began < running.PATIENCE
     finally:
-        analyst.dismiss()
+        analyst.kill()
     assert answer is not None
     assert answer.report.gpu_registered is False  # the end was read
     assert analyst.lost > PLENTY // 2
@@ -44,13 +44,13 @@ def test_the_wait_for_the_answer_has_an_end(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_nobody_answers_and_we_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "PATIENCE", 0.5)
-    with holding_signals():
+    with hold_signals():
         analyst = Analyst()
     os.kill(analyst._pid, signal.SIGSTOP)
     try:
         assert analyst.answer() is None
     finally:
-        analyst.dismiss()
+        analyst.kill()
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")

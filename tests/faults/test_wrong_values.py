@@ -15,7 +15,7 @@ from tfdoctor import versions
 from tfdoctor.compat import Compat
 from tfdoctor.examine.survey import survey
 from tfdoctor.report.diagnose import diagnose
-from tfdoctor.running.starting import loader_environment
+from tfdoctor.running.starting import make_loader_environment
 from tfdoctor.system import RecordedSystem
 
 if TYPE_CHECKING:
@@ -145,4 +145,4 @@ def test_a_variable_that_is_no_number(host: str, name: str, value: str) -> None:
     around = dataclasses.replace(seen.environment, variables={**seen.environment.variables, name: value})
     report = diagnose(dataclasses.replace(seen, environment=around), Compat.load())
     assert report.counts()["crashed"] == 0
-    loader_environment({name: value})
+    make_loader_environment({name: value})

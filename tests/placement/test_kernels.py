@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tfdoctor.compat import Compat
-from tfdoctor.placement import Placement, asks_for_kernels, era_of, judged, read_placement
+from tfdoctor.placement import Placement, evaluate_placement, find_era, needs_kernels, read_placement
 from tfdoctor.render.placement import placement_json, render_placement
 
 JOB = "/job:localhost/replica:0/task:0"
@@ -37,7 +37,7 @@ def refused(op: str, where: str = "GPU:0") -> str:
 
 
 def read(text: str, era: str | None) -> Placement:
-    return judged(read_placement([text.encode()]), kernels=COMPAT.kernels, era=era)
+    return evaluate_placement(read_placement([text.encode()]), kernels=COMPAT.kernels, era=era)
 
 
 def kernels(text: str, era: str | None) -> Any:
@@ -71,9 +71,9 @@ def test_what_tensorflow_2_20_really_did() -> None:
     were of int32. Its log, without the operations beside these."""
     log = (Path(__file__).parent / "tensorflow_2_20.log").read_bytes()
     found = read_placement([log])
-    era = era_of(found.said, COMPAT)
+    era = find_era(found.said, COMPAT)
     assert era == "2.20"
-    answer = judged(found, kernels=COMPAT.kernels, era=era)
+    answer = evaluate_placement(found, kernels=COMPAT.kernels, era=era)
     told = placement_json(answer)
     assert [(row["op"], row["wanted"], row["reason"]) for row in told["refused"]] == [
         ("StringLength", "GPU:0", "no-kernel"),
@@ -203,22 +203,22 @@ def test_the_release_is_read_from_little_of_a_long_log() -> None:
 
 
 def test_a_release_that_the_log_states() -> None:
-    assert era_of(b"TensorFlow version: 2.10.0\n" + MIXED.encode(), COMPAT) == "2.10"
-    assert era_of(b"step 1 loss 2.0\n", COMPAT) is None
+    assert find_era(b"TensorFlow version: 2.10.0\n" + MIXED.encode(), COMPAT) == "2.10"
+    assert find_era(b"step 1 loss 2.0\n", COMPAT) is None
 
 
 @pytest.mark.parametrize("version", ["2.10.0+nv22.12", "2.11.0-dev20221005"])
 def test_of_another_build_no_kernels_are_known(version: str) -> None:
-    assert era_of(f"TensorFlow version: {version}\n".encode() + device().encode(), COMPAT) is None
-    assert era_of(device().encode(), COMPAT) == "2.10"
+    assert find_era(f"TensorFlow version: {version}\n".encode() + device().encode(), COMPAT) is None
+    assert find_era(device().encode(), COMPAT) == "2.10"
 
 
 def test_a_container_of_nvidia() -> None:
-    assert era_of(b"NVIDIA Release 22.12-tf2 (build 50109463)\n" + device().encode(), COMPAT) is None
+    assert find_era(b"NVIDIA Release 22.12-tf2 (build 50109463)\n" + device().encode(), COMPAT) is None
 
 
 def test_lines_that_no_release_has_are_of_another_build() -> None:
-    assert era_of(b"TensorFlow version: 2.10.0\n" + device().replace("1616", "99").encode(), COMPAT) is None
+    assert find_era(b"TensorFlow version: 2.10.0\n" + device().replace("1616", "99").encode(), COMPAT) is None
 
 
 def test_two_tensorflows_in_one_log() -> None:
@@ -231,13 +231,13 @@ def test_two_tensorflows_in_one_log() -> None:
             "core/common_runtime/gpu/gpu_device.cc:1858] Adding visible gpu devices: 0",
         )
     )
-    assert era_of(new, COMPAT) == "2.20"
-    assert era_of(old.encode() + new, COMPAT) is None
+    assert find_era(new, COMPAT) == "2.20"
+    assert find_era(old.encode() + new, COMPAT) is None
 
 
 def test_the_release_is_asked_for_where_it_matters() -> None:
     def asks(text: str) -> bool:
-        return asks_for_kernels(read_placement([text.encode()]))
+        return needs_kernels(read_placement([text.encode()]))
 
     assert asks(MIXED)
     assert asks(refused("Where"))

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfdoctor.placement import Placement, judged, read_placement
+from tfdoctor.placement import Placement, evaluate_placement, read_placement
 from tfdoctor.placement.models import OTHER
 from tfdoctor.placement.reader import KINDS, MOST, Reader
-from tfdoctor.placement.refusals import short
+from tfdoctor.placement.refusals import shorten_device
 from tfdoctor.render.placement import placement_json, placement_svg, render_placement
 
 JOB = "/job:localhost/replica:0/task:0"
@@ -23,7 +23,7 @@ CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "placement"
 
 def read(text: str | bytes, size: int = 1 << 16) -> Placement:
     data = text.encode() if isinstance(text, str) else text
-    return judged(read_placement(data[at : at + size] for at in range(0, len(data), size)))
+    return evaluate_placement(read_placement(data[at : at + size] for at in range(0, len(data), size)))
 
 
 def ops(placement: Placement) -> dict[tuple[str, str], int]:
@@ -46,7 +46,7 @@ def ops(placement: Placement) -> dict[tuple[str, str], int]:
     ],
 )
 def test_spellings_of_a_device(spelled: str, device: str) -> None:
-    assert short(spelled) == device
+    assert shorten_device(spelled) == device
 
 
 @pytest.mark.parametrize(
@@ -372,20 +372,20 @@ def test_endless_names_take_no_endless_memory() -> None:
     assert len(reader.executed) == KINDS + 1
     found = reader.end()
     assert found.lines == 60_000
-    assert (found.others, found.left_out) == (40_000, ())
+    assert (found.count_others, found.left_out) == (40_000, ())
 
 
 def test_kinds_that_are_not_told_apart_are_said() -> None:
     line = "Executing op Op{0} in device /job:localhost/replica:0/task:0/device:GPU:{1}\n"
     few = "".join(line.format(n, n % 2) for n in range(KINDS + 5))
-    placement = judged(read_placement([few.encode()]))
+    placement = evaluate_placement(read_placement([few.encode()]))
     assert placement.summary == f"All {KINDS + 5:,} operations ran on GPU:0 and GPU:1."
     assert placement_json(placement)["left_out"] == {}
     assert {"op": OTHER, "device": "GPU:0", "count": 3} in placement_json(placement)["ops"]
     for text in (render_placement(placement, width=300), placement_svg(placement)):
         assert f"5 operations of further kinds are counted as {OTHER}." in text
     many = few + "".join(line.format(n, n) for n in range(KINDS, 2 * KINDS + 8))
-    placement = judged(read_placement([many.encode()]))
+    placement = evaluate_placement(read_placement([many.encode()]))
     left_out = placement_json(placement)["left_out"]
     assert left_out["operations"] > 0
     assert sum(placement.found.totals.values()) + left_out["operations"] == many.count("\n")

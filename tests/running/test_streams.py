@@ -373,7 +373,7 @@ def test_a_verdict_is_told_once_and_only_when_it_changes() -> None:
             yield b"Epoch 1\n" + skipped
             yield b""
 
-    passed = list(watch.passing(pieces()))
+    passed = list(watch.watch(pieces()))
     assert b"" not in passed
     assert b"".join(passed).startswith(b"starting\n" + missing + skipped)
     assert [report.gpu_registered for report in told] == [False]
@@ -383,6 +383,6 @@ def test_what_is_kept_for_it_does_not_grow() -> None:
     watch = Watch(Compat.load(), "-", lambda _: None)
     watch._not_before = float("inf")
     piece = b"Skipping registering GPU devices...\n" * 10_000
-    for _ in watch.passing(piece for _ in range(40)):
+    for _ in watch.watch(piece for _ in range(40)):
         pass
     assert len(watch._head) + watch._tail_size <= 5 << 20

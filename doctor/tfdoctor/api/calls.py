@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.api.shapes import Check, Diagnosis, Recommendation
 
-__all__ = ["Error", "as_printed", "check", "diagnose", "heard", "recommend"]
+__all__ = ["Error", "as_printed", "check", "diagnose", "handle_signals", "recommend"]
 
 
 def check(
@@ -30,10 +30,12 @@ def check(
     facts: str | os.PathLike[str] | None = None,
     timeout: float = 10.0,
 ) -> Check:
-    """Why TensorFlow does (not) see the GPUs: `tfdoctor check --json`.
+    """Return why TensorFlow does (not) see the GPUs: `tfdoctor check --json`.
 
-    python: the interpreter to examine, or its environment's folder; None: the active environment's, else python3 on
-    PATH; `sys.executable` is the one that asks. deep: also run TensorFlow. facts: a recorded machine (what `capture`
+    python: the interpreter to examine, or its environment's folder; None: the active environment's, else
+    python3 on
+    PATH; `sys.executable` is the one that asks. deep: also run TensorFlow. facts: a recorded machine (what
+    `capture`
     wrote) instead of this one. timeout: seconds. Raises Error.
     """
     from pathlib import Path
@@ -46,7 +48,7 @@ def check(
 
     if deep and facts is not None:
         raise UsageError("TensorFlow cannot be run (deep) on a recorded machine (facts).")
-    with heard():
+    with handle_signals():
         if facts is not None:
             recorded = RecordedSystem(Path(facts))
             report = examine(recorded, Compat.load(), python=python or recorded.python, timeout=timeout)
@@ -59,7 +61,7 @@ def check(
 
 
 def diagnose(text: str | bytes) -> Diagnosis:
-    """What a TensorFlow log means: `tfdoctor diagnose --json`. Never raises on any text."""
+    """Return what a TensorFlow log means: `tfdoctor diagnose --json`. Never raises on any text."""
     from tfdoctor.compat import Compat
     from tfdoctor.logs.report import diagnose_log
     from tfdoctor.render.log import log_json
@@ -78,9 +80,10 @@ def recommend(
     method: str | None = None,
     facts: str | os.PathLike[str] | None = None,
 ) -> Recommendation:
-    """Which TensorFlow works, and how it is installed: `tfdoctor recommend --json`.
+    """Return which TensorFlow works, and how it is installed: `tfdoctor recommend --json`.
 
-    tf: "2.15", ">=2.10,<2.13"; None: the best. gpu: names or compute capabilities; none: this machine's. method: "pip"
+    tf: "2.15", ">=2.10,<2.13"; None: the best. gpu: names or compute capabilities; none: this machine's.
+    method: "pip"
     or "container". facts: a recorded machine instead of this one. Raises Error.
     """
     from pathlib import Path
@@ -98,7 +101,7 @@ def recommend(
         raise UsageError(msg)
     compat = Compat.load()
     gpus = [gpu] if isinstance(gpu, str) else list(gpu)
-    with heard():
+    with handle_signals():
         host = host_for(compat, gpus=gpus, driver=driver, facts=Path(facts) if facts is not None else None)
     request = Request(tensorflow=tf, python=checked_python(python), method=ways[method] if method else None)
     found = addressed(planned(compat, request, host), gpus, driver)
@@ -107,13 +110,13 @@ def recommend(
 
 
 def as_printed(document: dict[str, Any]) -> Any:
-    """The values that come out of its JSON: no tuples, no enumerations."""
+    """Convert a document to the values of its JSON: no tuples, no enumerations."""
     return json.loads(json.dumps(document))
 
 
 @contextlib.contextmanager
-def heard() -> Iterator[None]:
-    """A signal that asks this process to end stops what we have started, and then is the caller's own again."""
+def handle_signals() -> Iterator[None]:
+    """Stop what we have started if a signal asks this process to end; then the signal is the caller's again."""
     from tfdoctor.system import signals
 
     try:

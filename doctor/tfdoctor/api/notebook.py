@@ -40,7 +40,7 @@ class Shown:
 
     @property
     def answer(self) -> Check:
-        """What `tfdoctor.check` returns."""
+        """Return what `tfdoctor.check` returns."""
         from tfdoctor.api.calls import as_printed
         from tfdoctor.render.report import report_json
 
@@ -73,13 +73,13 @@ def tfdoctor_magic(line: str) -> Shown | None:
     words = words or ["check"]
     options = plain(words)
     if options is not None and _can_be_shown(options):
-        return _checked(options)
+        return _check_kernel(options)
     _run([*words, "--python", sys.executable] if _lacks_python(words, options) else words)
     return None
 
 
 def _lacks_python(words: Sequence[str], options: Options | None) -> bool:
-    """Whether the command line would choose a Python itself: the one of this kernel is meant."""
+    """Return whether the command line would choose a Python itself: the one of this kernel is meant."""
     if options is not None:
         return options["python"] is None and options["facts"] is None
     return words[0] in OF_A_PYTHON and not any(word.startswith(("--python", "--facts")) for word in words)
@@ -90,8 +90,8 @@ def _can_be_shown(options: Options) -> bool:
     return {**options, **shown} == {**(plain(["check"]) or {}), **shown}
 
 
-def _checked(options: Options) -> Shown | None:
-    from tfdoctor.api.calls import heard
+def _check_kernel(options: Options) -> Shown | None:
+    from tfdoctor.api.calls import handle_signals
     from tfdoctor.compat import Compat
     from tfdoctor.environment.offer import offer
     from tfdoctor.errors import Error
@@ -102,10 +102,10 @@ def _checked(options: Options) -> Shown | None:
     if python is None:
         python = sys.executable
         env = of_this_process()
-        notes = _too_late(env)
+        notes = _note_late_changes(env)
     system = live_machine(python, env=env or os.environ)
     try:
-        with heard():
+        with handle_signals():
             report = examine(
                 system, Compat.load(), python=python, deep=options["deep"], timeout=options["timeout"]
             )
@@ -115,8 +115,8 @@ def _checked(options: Options) -> Shown | None:
     return Shown(report, offer(report, system), notes)
 
 
-def _too_late(env: Mapping[str, str]) -> list[str]:
-    """What was changed here and has no effect here: the loader has read it when this process started."""
+def _note_late_changes(env: Mapping[str, str]) -> list[str]:
+    """Return notes on variables that were changed here without effect: the loader reads them at the start."""
     names = ("LD_LIBRARY_PATH", "LD_PRELOAD")
     return [
         f"{name} was changed since this Python started. Its loader does not see that: set it before the start."
@@ -126,7 +126,7 @@ def _too_late(env: Mapping[str, str]) -> list[str]:
 
 
 def _run(words: Sequence[str]) -> None:
-    """The command line, its output passed on as it comes; nobody can be asked there."""
+    """Run the command line and pass its output on as it comes; nobody can be asked there."""
     env = {**os.environ, "PYTHONUNBUFFERED": "1", "COLUMNS": "80"}
     with subprocess.Popen(
         [sys.executable, "-m", "tfdoctor", *words],

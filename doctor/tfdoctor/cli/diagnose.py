@@ -192,7 +192,7 @@ def _followed(name: str, compat: Compat, *, aloud: bool) -> LogReport:
 
     watch = Watch(compat, shown, tell if aloud else lambda _: None)
     with _until_interrupted() as interrupted:
-        return diagnose_log(watch.passing(streams.follow(name, interrupted)), compat, shown)
+        return diagnose_log(watch.watch(streams.follow(name, interrupted)), compat, shown)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from tfdoctor.cli.reading import asked_logs, note
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode
 from tfdoctor.findings import Severity
-from tfdoctor.placement import asks_for_kernels, era_of, judged, read_placement
+from tfdoctor.placement import evaluate_placement, find_era, needs_kernels, read_placement
 from tfdoctor.render.placement import placement_json, placement_svg, render_placement
 from tfdoctor.render.progress import meter
 from tfdoctor.render.terminal import ERR, OUT
@@ -46,8 +46,8 @@ def placement(
     with meter(shown) if ERR.watched and not as_json else contextlib.nullcontext() as told:
         found = read_placement(read_log(name, note=note, meter=told))
     compat = Compat.load()
-    era = era_of(found.said, compat) if asks_for_kernels(found) else None
-    answer = judged(found, shown, kernels=compat.kernels if era else None, era=era)
+    era = find_era(found.said, compat) if needs_kernels(found) else None
+    answer = evaluate_placement(found, shown, kernels=compat.kernels if era else None, era=era)
     if svg is not None:
         write_file(svg, placement_svg(answer).encode("utf-8"), force=force, option="--svg")
     if as_json:

@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 from tfdoctor.cli.options import FailOn, Quiet, argument, command, option, verbose_option
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.findings import Severity
-from tfdoctor.running.starting import loader_environment, open_standard_streams, placement_environment
+from tfdoctor.running.starting import (
+    make_loader_environment,
+    make_placement_environment,
+    open_standard_streams,
+)
 from tfdoctor.system import signals
 from tfdoctor.text import clean_line
 
@@ -65,26 +69,26 @@ def run(
             "run needs Linux or another POSIX system.", hint="python train.py 2>&1 | tfdoctor diagnose"
         )
     from tfdoctor.running.analyst import Analyst
-    from tfdoctor.running.passthrough import Passthrough, holding_signals
+    from tfdoctor.running.passthrough import Passthrough, hold_signals
 
     open_standard_streams()
-    environment, asked = placement_environment(os.environ) if placement else (dict(os.environ), [])
+    environment, asked = make_placement_environment(os.environ) if placement else (dict(os.environ), [])
     notes: list[str] = []
     if verbose_loader:
-        environment, notes = loader_environment(environment)
-    with signals.as_ever(), holding_signals() as mask:
+        environment, notes = make_loader_environment(environment)
+    with signals.as_ever(), hold_signals() as mask:
         analyst = Analyst(placement=placement)
         program = Passthrough(words, environment, mask, analyst.take)
         try:
             program.start()
         except OSError as error:
-            analyst.dismiss()
+            analyst.kill()
             return _cannot_start(words[0], error)
 
         def heard() -> bool:
-            message = analyst.hear()
+            message = analyst.receive()
             if isinstance(message, str) and not quiet:
-                program.say(message)
+                program.write_line(message)
             return message is not None
 
         status = program.wait({analyst.says: heard}, analyst.flush)
@@ -101,7 +105,7 @@ def run(
         with contextlib.suppress(OSError):
             sys.stderr.write(f"tfdoctor: its log could not be judged ({type(error).__name__}).\n")
     finally:
-        analyst.dismiss()
+        analyst.kill()
     if status < 0:
         signals.die(-status)
     return 1 if found and status == 0 else status
@@ -154,7 +158,7 @@ def _conclude(
         quiet=quiet,
         **ERR.looks,
     )
-    ERR.write(f"\n{text}" if program.in_a_line else text)
+    ERR.write(f"\n{text}" if program.has_open_line else text)
     ERR.flush()
     if answer is None or fail_on is FailOn.never:
         return False

@@ -1,7 +1,7 @@
 """Is a cluster's specification what TensorFlow takes, and does each task of it answer?
 
-`read_cluster` text → what is written; `evaluate_cluster` what is written, and what was seen → the answer. What listens and who
-answers is looked at by `examine.network`.
+`read_cluster` reads what is written; `evaluate_cluster` finds its faults. `examine.network` probes who listens and who
+answers.
 """
 
 from __future__ import annotations

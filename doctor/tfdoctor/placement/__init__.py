@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tfdoctor.placement.judge import judged
-from tfdoctor.placement.kernels import asks_for_kernels
+from tfdoctor.placement.judge import evaluate_placement
+from tfdoctor.placement.kernels import needs_kernels
 from tfdoctor.placement.models import Device, Found, OpCount, Placement, Refusal
 from tfdoctor.placement.reader import Reader, read_placement
-from tfdoctor.placement.said import era_of
+from tfdoctor.placement.said import find_era
 
 __all__ = [
     "Device",
@@ -15,8 +15,8 @@ __all__ = [
     "Placement",
     "Reader",
     "Refusal",
-    "asks_for_kernels",
-    "era_of",
-    "judged",
+    "evaluate_placement",
+    "find_era",
+    "needs_kernels",
     "read_placement",
 ]

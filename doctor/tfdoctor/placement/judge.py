@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.causes.codes import DEVICE_UNUSED, NOT_PRINTED, RAN_ON_CPU
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.placement.kernels import on_cpu, with_reasons
-from tfdoctor.placement.models import Found, OnCpu, Placement, kind_of
+from tfdoctor.placement.kernels import find_cpu_operations, with_reasons
+from tfdoctor.placement.models import Found, OnCpu, Placement, find_kind
 from tfdoctor.text import join_words
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat.kernels import Kernels
 
-__all__ = ["judged", "operations"]
+__all__ = ["evaluate_placement", "format_operations"]
 
 SHOWN = 6
 FEWER = 3
@@ -55,22 +55,26 @@ LOGGING = Remedy(
 CHECK = Remedy("See whether TensorFlow can use the GPU at all.", ("tfdoctor check",))
 
 
-def judged(
+def evaluate_placement(
     found: Found, name: str = "-", *, kernels: Kernels | None = None, era: str | None = None
 ) -> Placement:
-    """The answer. Pure. `kernels`, `era`: the table, and the minor releases that can have written the log ("2.10",
-    "2.4-2.11"); without them nothing is said of kernels that the log does not list."""
+    """Return the answer. Pure.
+
+    `kernels`, `era`: the table, and the minor releases that can have written the log ("2.10", "2.4-2.11");
+    without
+    them nothing is said of kernels that the log does not list.
+    """
     cpu = None
     if kernels is not None:
         found = with_reasons(found, kernels, era)
-        cpu = on_cpu(found, kernels, era)
+        cpu = find_cpu_operations(found, kernels, era)
     findings = [
-        *_refused(found, name),
-        *_without_gpu(found),
-        *_unused(found),
-        *_between(found),
-        *_without_kernels(cpu),
-        *_copies(found),
+        *_report_refusals(found, name),
+        *_report_missing_gpu(found),
+        *_report_unused(found),
+        *_report_interruptions(found),
+        *_report_missing_kernels(cpu),
+        *_report_copies(found),
     ]
     if found.api is None and not found.devices:
         findings.append(
@@ -91,43 +95,49 @@ def _summary(found: Found) -> str:
     if not totals:
         if found.calls and not found.refused:
             every = sum(row.count for row in found.calls)
-            where = _few(sorted({row.device for row in found.calls}))
+            where = _join_few(sorted({row.device for row in found.calls}))
             what = f"{every:,} call{'s' if every != 1 else ''} of functions"
             return f"{what} ran on {where}; what they did is not printed."
         if found.refused:
-            return f"{operations(len(found.refused))} refused; nothing was placed."
+            return f"{format_operations(len(found.refused))} refused; nothing was placed."
         if found.devices:
-            return f"Nothing of placement is printed; TensorFlow lists {_few([one.device for one in found.devices])}."
+            return (
+                "Nothing of placement is printed; TensorFlow lists "
+                f"{_join_few([one.device for one in found.devices])}."
+            )
         if found.no_known_devices:
             return "TensorFlow knew no GPU (no known devices), and no operation is printed."
         return "This log does not say where operations ran."
-    gpus = {device: count for device, count in totals.items() if kind_of(device) in ("GPU", "TPU")}
+    gpus = {device: count for device, count in totals.items() if find_kind(device) in ("GPU", "TPU")}
     every, on_gpus = sum(totals.values()), sum(gpus.values())
     done = "ran" if found.api == "2" else "was placed" if every == 1 else "were placed"
-    whole = "The only operation" if every == 1 else f"All {operations(every)}"
+    whole = "The only operation" if every == 1 else f"All {format_operations(every)}"
     if not found.complete:
-        whole = f"The {operations(every)} that were counted"
+        whole = f"The {format_operations(every)} that were counted"
     if not gpus:
-        where = _few(sorted(totals))
+        where = _join_few(sorted(totals))
         text = f"{whole} {done} on {where}; no GPU got any."
     elif on_gpus == every:
-        text = f"{whole} {done} on {_few(sorted(gpus))}."
+        text = f"{whole} {done} on {_join_few(sorted(gpus))}."
     else:
-        text = f"{on_gpus:,} of {operations(every)} {done} on {_few(sorted(gpus))}, {every - on_gpus:,} elsewhere."
+        text = (
+            f"{on_gpus:,} of {format_operations(every)} {done} on {_join_few(sorted(gpus))}, "
+            f"{every - on_gpus:,} elsewhere."
+        )
     if found.refused:  # which ended the program, unless it expects that
-        return f"{operations(len(found.refused))} refused. {text}"
-    heavy = [] if found.others else [row for row in found.ops if row.op in HEAVY]
+        return f"{format_operations(len(found.refused))} refused. {text}"
+    heavy = [] if found.count_others else [row for row in found.ops if row.op in HEAVY]
     if heavy and gpus and on_gpus != every:
         on = sum(row.count for row in heavy if row.device in gpus)
         of = sum(row.count for row in heavy)
         many = f"all {of:,}" if on == of > 1 else f"{on:,} of {of:,}"
         text += f" On a GPU are {many} matrix products and convolutions."
     if found.unused:
-        text += f" {_few(found.unused)} got nothing."
+        text += f" {_join_few(found.unused)} got nothing."
     return text
 
 
-def _refused(found: Found, name: str) -> list[Finding]:
+def _report_refusals(found: Found, name: str) -> list[Finding]:
     if not found.refused:
         return []
     told = []
@@ -142,7 +152,7 @@ def _refused(found: Found, name: str) -> list[Finding]:
             Cause.PLACEMENT_ERROR.row.code,
             Cause.PLACEMENT_ERROR,
             Severity.ERROR,
-            f"TensorFlow refused to place {operations(len(found.refused))}",
+            f"TensorFlow refused to place {format_operations(len(found.refused))}",
             f"{'; '.join(told)}{more}.",
             evidence=tuple(Evidence(name, one.text, one.line) for one in found.refused[:SHOWN]),
             remedies=(SOFT, CHECK)
@@ -152,7 +162,7 @@ def _refused(found: Found, name: str) -> list[Finding]:
     ]
 
 
-def _without_gpu(found: Found) -> list[Finding]:
+def _report_missing_gpu(found: Found) -> list[Finding]:
     kinds = {one.kind for one in found.devices}
     if "XLA_GPU" in kinds and "GPU" not in kinds:
         row = Cause.XLA_GPU_ONLY.row
@@ -160,11 +170,11 @@ def _without_gpu(found: Found) -> list[Finding]:
             Finding(row.code, Cause.XLA_GPU_ONLY, Severity.ERROR, row.title, row.meaning, remedies=(CHECK,))
         ]
     if kinds & {"GPU", "TPU"} or any(
-        kind_of(one) in ("GPU", "TPU") for one in (*found.totals, *(row.device for row in found.calls))
+        find_kind(one) in ("GPU", "TPU") for one in (*found.totals, *(row.device for row in found.calls))
     ):
         return []
     if not found.no_known_devices:
-        return [_nothing_on_a_gpu()] if found.totals and found.complete else []
+        return [_make_no_gpu_finding()] if found.totals and found.complete else []
     return [
         Finding(
             RAN_ON_CPU,
@@ -178,7 +188,7 @@ def _without_gpu(found: Found) -> list[Finding]:
     ]
 
 
-def _nothing_on_a_gpu() -> Finding:
+def _make_no_gpu_finding() -> Finding:
     return Finding(
         RAN_ON_CPU,
         Cause.INCONCLUSIVE,
@@ -189,10 +199,10 @@ def _nothing_on_a_gpu() -> Finding:
     )
 
 
-def _unused(found: Found) -> list[Finding]:
+def _report_unused(found: Found) -> list[Finding]:
     if not found.unused or found.api is None or found.refused:
         return []  # what was refused was to run there, or after it
-    what = _few(found.unused)
+    what = _join_few(found.unused)
     many = len(found.unused) > 1
     return [
         Finding(
@@ -212,11 +222,11 @@ def _unused(found: Found) -> list[Finding]:
     ]
 
 
-def _between(found: Found) -> list[Finding]:
+def _report_interruptions(found: Found) -> list[Finding]:
     often = [(op, count) for op, count in found.between if count >= OFTEN]
     if not often:
         return []
-    told = _few([f"{op} ({count:,} times)" for op, count in often[:SHOWN]])
+    told = _join_few([f"{op} ({count:,} times)" for op, count in often[:SHOWN]])
     return [
         Finding(
             RAN_ON_CPU,
@@ -233,36 +243,36 @@ def _between(found: Found) -> list[Finding]:
     ]
 
 
-def _without_kernels(cpu: OnCpu | None) -> list[Finding]:
-    """What the CPU ran because of the release's kernels. Known and normal for many operations: no warning."""
+def _report_missing_kernels(cpu: OnCpu | None) -> list[Finding]:
+    """Report what the CPU ran because of the release's kernels. Normal for many operations: no warning."""
     if cpu is None or not (cpu.none or cpu.fewer):
         return []
     parts = []
     if cpu.none:
-        names = _few([f"{one.op} ({one.count:,})" for one in cpu.none])
+        names = _join_few([f"{one.op} ({one.count:,})" for one in cpu.none])
         parts.append(f"{cpu.release} has no GPU kernel for {names}: no GPU can run them.")
     for one in cpu.fewer[:FEWER]:
-        missing = _few(sorted(one.missing, key=_place)[:MOST])
+        missing = _join_few(sorted(one.missing, key=_rank_type)[:MOST])
         parts.append(f"{one.op} ({one.count:,}) has GPU kernels, but none for {missing}.")
     if cpu.fewer:
         more = f" {len(cpu.fewer) - FEWER} more are alike." if len(cpu.fewer) > FEWER else ""
         parts[-1] += f"{more} Which type each of these had, the log does not say."
     every = sum(one.count for one in cpu.none)
     title = (
-        f"{operations(every)} on the CPU {'have' if every != 1 else 'has'} no GPU kernel in {cpu.release}"
+        f"{format_operations(every)} on the CPU {'have' if every != 1 else 'has'} no GPU kernel in {cpu.release}"
         if cpu.none
         else f"Of some operations on the CPU, {cpu.release} has GPU kernels for some types alone"
     )
     return [Finding(RAN_ON_CPU, Cause.HEALTHY, Severity.INFO, title, " ".join(parts))]
 
 
-def _place(name: str) -> tuple[int, str]:
-    """The types that programs use most come first."""
+def _rank_type(name: str) -> tuple[int, str]:
+    """Return the sort key of a type: those that programs use most come first."""
     return (COMMON.index(name) if name in COMMON else len(COMMON)), name
 
 
-def _copies(found: Found) -> list[Finding]:
-    """The copies that the log names, and where operations that ran one after the other changed their device."""
+def _report_copies(found: Found) -> list[Finding]:
+    """Report the copies that the log names, and where consecutive operations changed their device."""
     parts = []
     if found.copies:
         whole = [row for row in found.copies if row.before and row.device]
@@ -273,14 +283,14 @@ def _copies(found: Found) -> list[Finding]:
             every = sum(row.count for row in rows)
             times = "once" if every == 1 else f"{every:,} times"
             parts.append(
-                f"TensorFlow copied from {before} to {device} {times}, for {_few([row.op for row in rows])}."
+                f"TensorFlow copied from {before} to {device} {times}, for {_join_few([row.op for row in rows])}."
             )
         if ends:
-            told = _few([f"{row.op} on {row.before or row.device} ({row.count:,})" for row in ends])
+            told = _join_few([f"{row.op} on {row.before or row.device} ({row.count:,})" for row in ends])
             parts.append(f"The log names these ends of copies: {told}.")
     changes = [one for one in found.changes if one.count >= OFTEN]
     if changes:
-        told = _few([f"from {one.before} to {one.device} {one.count:,} times" for one in changes])
+        told = _join_few([f"from {one.before} to {one.device} {one.count:,} times" for one in changes])
         parts.append(
             f"Operations that ran one after the other went {told}. Where the second needed what the first one made, "
             "TensorFlow copied it; the log does not say where."
@@ -295,13 +305,13 @@ def _copies(found: Found) -> list[Finding]:
     return [Finding(RAN_ON_CPU, Cause.HEALTHY, Severity.INFO, title, " ".join(parts))]
 
 
-def operations(count: int) -> str:
-    """ "1 operation", "1,204 operations"."""
+def format_operations(count: int) -> str:
+    """Format a count: "1 operation", "1,204 operations"."""
     return f"{count:,} operation{'s' if count != 1 else ''}"
 
 
-def _few(names: Sequence[str]) -> str:
-    """The first eight, and how many more there are."""
+def _join_few(names: Sequence[str]) -> str:
+    """Join the first eight, and how many more there are."""
     if len(names) > MOST:
         return f"{', '.join(names[:MOST])} and {len(names) - MOST} more"
     return join_words(names)

@@ -19,8 +19,8 @@ __all__ = [
     "OpCount",
     "Placement",
     "Refusal",
-    "kind_of",
-    "task_of",
+    "find_kind",
+    "find_task",
 ]
 
 OTHER = "(other)"
@@ -151,17 +151,17 @@ class Found:
 
     @property
     def complete(self) -> bool:
-        """Whether each operation is counted."""
+        """Return whether each operation is counted."""
         return "operations" not in dict(self.left_out)
 
     @property
-    def others(self) -> int:
-        """Operations that are counted as `OTHER`."""
+    def count_others(self) -> int:
+        """Return the operations that are counted as `OTHER`."""
         return sum(row.count for row in self.ops if row.op == OTHER)
 
     @property
     def totals(self) -> dict[str, int]:
-        """Device → operations."""
+        """Return device → operations."""
         totals: dict[str, int] = {}
         for row in self.ops:
             totals[row.device] = totals.get(row.device, 0) + row.count
@@ -169,7 +169,7 @@ class Found:
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """GPUs and TPUs that are listed and to which nothing went; none if operations were left out."""
+        """Return GPUs and TPUs that are listed and to which nothing went; none if operations were left out."""
         if not self.complete:
             return ()
         totals = {*self.totals, *(row.device for row in self.calls)}
@@ -189,11 +189,11 @@ class Placement:
     on_cpu: OnCpu | None = None
 
 
-def kind_of(device: str) -> str:
-    """GPU of "GPU:0" and of "/job:worker/replica:0/task:1/device:GPU:0"."""
+def find_kind(device: str) -> str:
+    """Return GPU of "GPU:0" and of "/job:worker/replica:0/task:1/device:GPU:0"."""
     return device.rpartition("/")[2].removeprefix("device:").partition(":")[0]
 
 
-def task_of(device: str) -> str:
-    """/job:worker/replica:0/task:1 of "/job:worker/replica:0/task:1/device:GPU:0"; LOCAL of "GPU:0"."""
+def find_task(device: str) -> str:
+    """Return /job:worker/replica:0/task:1 of "/job:worker/replica:0/task:1/device:GPU:0"; LOCAL of "GPU:0"."""
     return device.partition("/device:")[0] if device.startswith("/job:") else LOCAL

@@ -14,8 +14,8 @@ from itertools import groupby, islice
 from typing import TYPE_CHECKING
 
 from tfdoctor.logs.blocks import blocks
-from tfdoctor.placement.models import OTHER, Change, Copied, Device, Found, OpCount, kind_of, task_of
-from tfdoctor.placement.refusals import Refusals, short
+from tfdoctor.placement.models import OTHER, Change, Copied, Device, Found, OpCount, find_kind, find_task
+from tfdoctor.placement.refusals import Refusals, shorten_device
 from tfdoctor.placement.said import Said
 
 if TYPE_CHECKING:
@@ -77,9 +77,9 @@ _NUMBER = re.compile(r"_\d+$")
 
 
 def read_placement(chunks: Iterable[bytes]) -> Found:
-    """What the log's bytes say. Never raises on any bytes."""
+    """Read the log's bytes. Never raises on any bytes."""
     reader = Reader()
-    for _ in reader.passing(chunks):
+    for _ in reader.read(chunks):
         pass
     return reader.end()
 
@@ -136,14 +136,14 @@ class Reader:
         self.ends_open = False
         self.left_out: Counter[str] = Counter()
 
-    def passing(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """The chunks, which may end anywhere, as pieces of whole lines; each is counted before it is passed on."""
+    def read(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the chunks, which may end anywhere, as pieces of whole lines; each is counted before."""
         for block in blocks(chunks):
             self.take(block)
             yield block
 
     def take(self, block: bytes) -> None:
-        """One piece of whole lines."""
+        """Take one piece of whole lines."""
         self.refusals.take(block, self.lines)
         self._devices(block)
         self.said.take(block)
@@ -168,7 +168,7 @@ class Reader:
             before = block[begin if start - begin < LONGEST else start - LONGEST : start]
             last = start
             if match[2] is not None:
-                self._mapped(device, block[match.end() : match.end() + 300].partition(b"\n")[0])
+                self._add_device(device, block[match.end() : match.end() + 300].partition(b"\n")[0])
                 continue
             if before.endswith(_IN):
                 at = before.rfind(_EXECUTING)
@@ -230,7 +230,7 @@ class Reader:
             return
         if key in self.little_nodes:
             return
-        self.little[line] = key, op or _of_name(name), device
+        self.little[line] = key, op or _guess_operation(name), device
         self.little_nodes.add(key)
         if op in _COPIES and _OF_THE_CLIENT.search(name):
             self._count(self.clients, op, device)
@@ -238,7 +238,7 @@ class Reader:
             self._commit()
 
     def _commit(self) -> None:
-        """The nodes that wait are those of a graph."""
+        """Count the nodes that wait: they are those of a graph."""
         for line, (key, op, device) in self.little.items():
             self._count(self.arguments if op in _ARGUMENTS else self.placed, op, device)
             self.seen.add(line, key)
@@ -293,18 +293,18 @@ class Reader:
         if b"-> " not in block or (b"TensorFlow device (" not in block and b"Created device /" not in block):
             return
         for match in _CREATED.finditer(block):
-            self._mapped(match[1], match[2], created=True)
+            self._add_device(match[1], match[2], created=True)
 
-    def _mapped(self, spelled: bytes, text: bytes, *, created: bool = False) -> None:
-        device = short(spelled)
-        if not device or (created and kind_of(device) not in ("GPU", "TPU")):
+    def _add_device(self, spelled: bytes, text: bytes, *, created: bool = False) -> None:
+        device = shorten_device(spelled)
+        if not device or (created and find_kind(device) not in ("GPU", "TPU")):
             return
         name, pci, capability = (pattern.search(text) for pattern in (_NAME, _PCI, _CAPABILITY))
         self.mapped = self.mapped or not created
         new = Device(
             device,
-            kind_of(device),
-            task_of(device),
+            find_kind(device),
+            find_task(device),
             name[1].decode("utf-8", "replace") if name else None,
             capability[1].decode() if capability else None,
             pci[1].decode() if pci else None,
@@ -319,7 +319,7 @@ class Reader:
     # ---------------------------------------------------------------- the end
 
     def end(self) -> Found:
-        """Everything."""
+        """Return everything that was read."""
         self.refusals.end()
         eager = bool(self.executed or self.called) or any(one.eager for one in self.refusals.found)
         if self.little:
@@ -335,30 +335,30 @@ class Reader:
             api="2" if eager else "1" if graphs else None,
             devices=tuple(self.devices.values()),
             no_known_devices=self.nothing_known,
-            ops=_counted(*tables),
+            ops=_make_counts(*tables),
             refused=tuple(one.refusal for one in self.refusals.found),
             between=tuple((op.decode("utf-8", "replace"), n) for op, n in self.between.most_common(10)),
             said=self.said.text,
             forgotten=bool(self.seen.before),
             lines=self.lines + self.ends_open,
             bytes=self.bytes,
-            calls=_counted(self.called),
+            calls=_make_counts(self.called),
             copies=self._copies(tables),
             changes=self._changes(),
             left_out=tuple((self.left_out + Counter(refusals=self.refusals.left_out)).items()),
         )
 
     def _copies(self, tables: Sequence[Counter[tuple[bytes, bytes]]]) -> tuple[Copied, ...]:
-        """What TensorFlow said first, then the operations that are ends."""
+        """List what TensorFlow said first, then the operations that are ends."""
         found = [
-            Copied(op.decode(), short(before), short(device), count)
+            Copied(op.decode(), shorten_device(before), shorten_device(device), count)
             for (op, before, device), count in self.copied.most_common()
-            if short(before) and short(device)
+            if shorten_device(before) and shorten_device(device)
         ]
         ends: Counter[tuple[bytes, bytes]] = Counter()
         for table in tables:
             ends.update({key: count for key, count in table.items() if key[0] in _COPIES})
-        for row in _counted(ends - self.clients):
+        for row in _make_counts(ends - self.clients):
             away = _COPIES[row.op.encode()]
             found.append(
                 Copied(row.op, row.device if away else None, None if away else row.device, row.count)
@@ -366,20 +366,23 @@ class Reader:
         return tuple(found)
 
     def _changes(self) -> tuple[Change, ...]:
-        named = ((short(one), short(two), count) for (one, two), count in self.changes.most_common())
+        named = (
+            (shorten_device(one), shorten_device(two), count)
+            for (one, two), count in self.changes.most_common()
+        )
         return tuple(Change(one, two, count) for one, two, count in named if one != two)
 
 
-def _counted(*tables: Counter[tuple[bytes, bytes]]) -> tuple[OpCount, ...]:
-    """By device, then by operation."""
+def _make_counts(*tables: Counter[tuple[bytes, bytes]]) -> tuple[OpCount, ...]:
+    """Return the counts by device, then by operation."""
     counts: Counter[tuple[str, str]] = Counter()
     for table in tables:
         for (op, device), count in table.items():
-            counts[op.decode("utf-8", "replace"), short(device)] += count
+            counts[op.decode("utf-8", "replace"), shorten_device(device)] += count
     rows = sorted(counts.items(), key=lambda row: (row[0][1], row[0][0]))
     return tuple(OpCount(op, device, count) for (op, device), count in rows)
 
 
-def _of_name(name: bytes) -> bytes:
-    """What very old releases leave of an operation: its node's name, without the number of a repeated one."""
+def _guess_operation(name: bytes) -> bytes:
+    """Return what very old releases leave of an operation: its node's name, without the number of a repeated one."""
     return _NUMBER.sub("", name.decode("utf-8", "replace")).encode()

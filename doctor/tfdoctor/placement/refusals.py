@@ -12,7 +12,7 @@ from tfdoctor.compat.kernels import type_named
 from tfdoctor.placement.models import LOCAL, Refusal
 from tfdoctor.text import clean_line
 
-__all__ = ["Refusals", "short"]
+__all__ = ["Refusals", "shorten_device"]
 
 MOST = 1000
 """Different refusals that are kept."""
@@ -69,8 +69,8 @@ _SHORT = re.compile(
 )
 
 
-def short(spelled: bytes | str) -> str:
-    """A device as the answer names it: GPU:0, or whole where it is another task's; "" where it is none."""
+def shorten_device(spelled: bytes | str) -> str:
+    """Return a device as the answer names it: GPU:0, or whole if it is another task's; "" if it is none."""
     text = spelled.decode("utf-8", "replace") if isinstance(spelled, bytes) else spelled
     match = _SHORT.fullmatch(text)
     if match is None:
@@ -100,7 +100,7 @@ class Refusals:
         """A message whose end may be in the next block, and the line that it begins in."""
 
     def take(self, block: bytes, lines_before: int) -> None:
-        """One piece of whole lines, and how many lines came before it."""
+        """Take one piece of whole lines, and how many lines came before it."""
         if self._open is not None:
             begun, line = self._open
             self._open = None
@@ -119,7 +119,7 @@ class Refusals:
                 self._message(text, line)
 
     def end(self) -> None:
-        """Nothing more comes."""
+        """End: nothing more comes."""
         self._finish()
 
     def _finish(self) -> None:
@@ -134,12 +134,12 @@ class Refusals:
         following = _NEXT.search(text)
         if following is not None:
             text = text[: following.start()]
-        told = _read(text, line)
+        told = _parse_refusal(text, line)
         if told is not None:
             self._add(told)
 
     def _add(self, new: Told) -> None:
-        """The same once: what one of its tellings leaves out, another one may say."""
+        """Add a refusal once: what one of its messages leaves out, another one may say."""
         one = new.refusal
         for number, old in enumerate(self.found):
             two = old.refusal
@@ -163,13 +163,13 @@ class Refusals:
             self.left_out += 1
 
 
-def _read(text: str, line: int) -> Told | None:
+def _parse_refusal(text: str, line: int) -> Told | None:
     first = text.partition("\n")[0]
     if "assign a device" in first and "Could not satisfy" not in first and "assigned" not in first:
         first = text[:600]
     node = next((match[1].rstrip(".:") for pattern in _NODE if (match := pattern.search(text))), None)
     asked = next((match[1] for pattern in _WANTED if (match := pattern.search(first))), None)
-    wanted = short(asked) if asked else ""
+    wanted = shorten_device(asked) if asked else ""
     reason = _reason(text, first, wanted)
     op = next((match[1] for pattern in _OP if (match := pattern.search(text))), None)
     member = re.search(_MEMBER.format(node=re.escape(node)), text, re.MULTILINE) if node else None
@@ -197,14 +197,14 @@ def _reason(text: str, first: str, wanted: str) -> str | None:
         return "no-such-device"
     if "All available devices [" in first:
         there = re.findall(r"/[^\s,\]]+", first.partition("All available devices [")[2].partition("]")[0])
-        return _kernels(text, wanted) if wanted in map(short, there) else "no-such-device"
+        return _find_reason(text, wanted) if wanted in map(shorten_device, there) else "no-such-device"
     if "no supported kernel" in first or "OpKernel" in first or "Could not find device for node" in first:
-        return _kernels(text, wanted)
+        return _find_reason(text, wanted)
     return None
 
 
-def _kernels(text: str, wanted: str) -> str:
-    """Whether it has kernels for that kind of device, of other types."""
+def _find_reason(text: str, wanted: str) -> str:
+    """Return whether it has kernels for that kind of device, of other types."""
     kind = wanted.rpartition("/")[2].removeprefix("device:").partition(":")[0]
     kinds = [(name, types or "") for name, types in _KERNEL.findall(text)]
     for_kind = re.search(r"OpKernel for '?([A-Z_]+)'? devices", text)

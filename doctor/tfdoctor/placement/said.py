@@ -13,7 +13,7 @@ from tfdoctor.logs.sources import of_its_time
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
 
-__all__ = ["Said", "era_of"]
+__all__ = ["Said", "find_era"]
 
 BEGINNING = 1 << 16
 """Bytes of the beginning that are kept whole."""
@@ -41,7 +41,7 @@ class Said:
         self._room = BEGINNING
 
     def take(self, block: bytes) -> None:
-        """One piece of whole lines."""
+        """Take one piece of whole lines."""
         if self._room:
             whole = len(block) <= self._room
             self.beginning += block if whole else block[: block.rfind(b"\n", 0, self._room) + 1]
@@ -55,14 +55,15 @@ class Said:
 
     @property
     def text(self) -> bytes:
-        """All of it."""
+        """Return all of it."""
         return self.beginning + b"".join(self.lines)
 
 
-def era_of(said: bytes, compat: Compat) -> str | None:
-    """The minor releases that can have written it: "2.10", or "2.4-2.11".
+def find_era(said: bytes, compat: Compat) -> str | None:
+    """Return the minor releases that can have written it: "2.10", or "2.4-2.11".
 
-    None: it does not say; or a nightly, a vendor's build or several TensorFlows wrote it, whose kernels nobody knows.
+    None: it does not say; or a nightly, a vendor's build or several TensorFlows wrote it, whose kernels nobody
+    knows.
     """
     if _REBUILT.search(said):
         return None

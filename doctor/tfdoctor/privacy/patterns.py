@@ -284,7 +284,7 @@ _NO_SECRET = re.compile(
 
 
 def is_secret_value(value: str) -> bool:
-    """Whether what stands behind `token=` may be one, and not a path, a number, or a remark."""
+    """Return whether what stands behind `token=` may be a secret, and not a path, a number, or a remark."""
     return len(value) >= 3 and _NO_SECRET.fullmatch(value.strip()) is None
 
 
@@ -331,18 +331,18 @@ PROGRAM = re.compile(
 
 
 def is_public(name: str) -> bool:
-    """Whether a host is a project's own site, or nobody's."""
+    """Return whether a host is a project's own site, or nobody's."""
     return name in GENERIC or any(name == known or name.endswith(f".{known}") for known in PUBLIC_DOMAINS)
 
 
 def is_address(text: str) -> bool:
-    """Whether four numbers can be an address that tells something: no loopback, no mask, no wildcard."""
+    """Return whether four numbers can be an address of a host: no loopback, no mask, no wildcard."""
     parts = [int(part) for part in text.split(".")]
     return all(part <= 255 for part in parts) and parts[0] not in (0, 127) and parts != [255] * 4
 
 
-def ipv6(text: str) -> str | None:
-    """The address in its one spelling; None for what is none, or everybody's."""
+def normalize_ipv6(text: str) -> str | None:
+    """Return the address in its one spelling; None if it is none, or everybody's."""
     try:
         address = ipaddress.IPv6Address(text)
     except ValueError:
@@ -351,16 +351,18 @@ def ipv6(text: str) -> str | None:
     return None if scope or address.is_loopback or address.is_unspecified else str(address)
 
 
-def secret_literals(values: Iterable[str]) -> re.Pattern[str]:
-    """One pattern for all secrets: they are replaced within anything, short ones where they stand alone."""
+def make_secret_pattern(values: Iterable[str]) -> re.Pattern[str]:
+    """Return one pattern for all secrets: long ones match within anything, short ones as whole words."""
     return _alternation(
         re.escape(value) if len(value) >= 8 else rf"(?<![A-Za-z0-9]){re.escape(value)}(?![A-Za-z0-9])"
         for value in _longest_first(values)
     )
 
 
-def name_literals(values: Iterable[str]) -> re.Pattern[str]:
-    """One pattern for all names. The shorter a name, the more it must stand by itself; two letters never do."""
+def make_name_pattern(values: Iterable[str]) -> re.Pattern[str]:
+    """Return one pattern for all names. The shorter a name, the more it must stand by itself; two letters never
+    do.
+    """
     longest = _longest_first(values)
     exact = [rf"(?<![A-Za-z0-9]){re.escape(v)}(?![A-Za-z0-9])" for v in longest if len(v) == 4]
     exact += [rf"(?<![\w.-]){re.escape(v)}(?![\w.-])" for v in longest if len(v) == 3]

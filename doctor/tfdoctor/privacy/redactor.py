@@ -27,7 +27,7 @@ MAX_PASSES = 6
 
 
 def is_placeholder(text: str) -> bool:
-    """Whether a text is what a Redactor puts in the place of something."""
+    """Return whether a text is what a Redactor puts in."""
     return patterns.PLACEHOLDER.fullmatch(text) is not None
 
 
@@ -60,11 +60,11 @@ class Redactor:
     # ------------------------------------------------------------ learning
 
     def learn_version(self, text: str) -> None:
-        """A version that is known as one: it is no address, wherever it stands."""
+        """Remember a version that is known as one: it is no address, wherever it stands."""
         self._versions.update(patterns.IPV4.findall(text))
 
     def keep(self, value: str) -> None:
-        """Something that looks like an identifier and is none."""
+        """Keep a text that looks like an identifier and is none."""
         self._kept.add(value)
 
     def learn(self, text: str, key: str = "") -> None:
@@ -77,7 +77,7 @@ class Redactor:
             self._reserved.add("user")
         if key:
             self._learn_keyed(text, key)
-        for match in patterns.VERSION.finditer(_without_secrets(text)):
+        for match in patterns.VERSION.finditer(_strip_secrets(text)):
             self._versions.update(group for group in match.groups() if group)
         for pattern in patterns.HOMES:
             for match in pattern.finditer(text):
@@ -125,7 +125,7 @@ class Redactor:
                     self._key_lines = 0
 
     def learn_process(self, command: str) -> None:
-        """What somebody's program is called, wherever else that is said."""
+        """Remember what a program is called, to find it elsewhere."""
         name = command.strip()
         program = name.split(" ")[0].rpartition("/")[2]
         if (
@@ -183,21 +183,21 @@ class Redactor:
 
     # ------------------------------------------------------------ placeholders
 
-    def _placeholder(self, kind: str, value: str) -> str:
-        """The placeholder of `value`, the same as the last time."""
+    def _get_placeholder(self, kind: str, value: str) -> str:
+        """Return the placeholder of `value`, the same as the last time."""
         known = self._known.setdefault(kind, {})
         if value not in known:
             number = len(known) + 1
-            while (made := _made(kind, number, value)) in self._reserved:
+            while (made := _make_placeholder(kind, number, value)) in self._reserved:
                 number += 1
             self._reserved.add(made)
             known[value] = made
         return known[value]
 
-    def _put(self, kind: str, value: str, shown: str | None = None) -> str:
+    def _replace(self, kind: str, value: str, shown: str | None = None) -> str:
         if is_placeholder(value):
             return shown or value
-        return self._count(kind, value, self._placeholder(kind, value))
+        return self._count(kind, value, self._get_placeholder(kind, value))
 
     def _count(self, kind: str, value: str, shown: str) -> str:
         self.replaced[kind] += 1
@@ -211,21 +211,21 @@ class Redactor:
                 if kind in patterns.LITERAL_KINDS and len(self._literal_kinds) < MAX_LITERALS:
                     self._literal_kinds.setdefault(value, kind)
                 if not is_placeholder(value):
-                    self._placeholder(kind, value)
+                    self._get_placeholder(kind, value)
             self._pending.clear()
             secrets = [value for value, kind in self._literal_kinds.items() if kind == "secret"]
             names = [value for value, kind in self._literal_kinds.items() if kind != "secret"]
-            self._literals = patterns.secret_literals(secrets), patterns.name_literals(names)
+            self._literals = patterns.make_secret_pattern(secrets), patterns.make_name_pattern(names)
         return self._literals
 
     # ------------------------------------------------------------ replacing
 
     def text(self, text: str) -> str:
-        """Learn from one text alone, and redact it."""
+        """Redact one text, and learn from it alone."""
         return self.texts([text])[text]
 
     def texts(self, texts: Iterable[str]) -> dict[str, str]:
-        """Learn from several texts together, and redact them: each text → what of it may be published."""
+        """Redact several texts, and learn from all: each text → what of it may be published."""
         made = {text: text for text in texts}
 
         def learn() -> None:
@@ -241,7 +241,7 @@ class Redactor:
         return made
 
     def __call__(self, text: str) -> str:
-        """`text` with everything replaced that was learned, and whatever looks like a secret by itself."""
+        """Return `text` with everything replaced that was learned, and whatever looks like a secret by itself."""
         if text in self._cache:
             return self._cache[text]
         result = self._apply(text)
@@ -250,12 +250,12 @@ class Redactor:
         return result
 
     def _apply(self, text: str) -> str:
-        (secrets, names), put = self._settle(), self._put
+        (secrets, names), put = self._settle(), self._replace
         text = secrets.sub(lambda m: put("secret", m[0]), text)
         for pattern in (*patterns.TOKENS, patterns.RANDOM_WORD):
             text = pattern.sub(lambda m: m[0] if m[0] in self._kept else put("secret", m[0]), text)
         for pattern in patterns.WITH_VALUE:
-            text = pattern.sub(self._assigned, text)
+            text = pattern.sub(self._replace_assigned, text)
         text = patterns.USERINFO.sub(self._userinfo, text)
         text = patterns.CUT_USERINFO.sub(self._userinfo, text)
         text = patterns.SERIAL.sub(self._serial, text)
@@ -279,7 +279,7 @@ class Redactor:
         for pattern in patterns.HOMES:
             text = pattern.sub(self._home, text)
         for pattern in (*patterns.TOLD_HOSTS, patterns.BEFORE_DOMAIN):
-            text = pattern.sub(self._told_host, text)
+            text = pattern.sub(self._replace_host, text)
         return text
 
     def _literal(self, found: str) -> str:
@@ -288,31 +288,31 @@ class Redactor:
             lowered = found.lower()
             original = next(name for name in self._literal_kinds if name.lower() == lowered)
             found, kind = original, self._literal_kinds[original]
-        return self._put(kind, found)
+        return self._replace(kind, found)
 
     def _home(self, match: re.Match[str]) -> str:
         name = match[1]
         if name.lower() in patterns.GENERIC or is_placeholder(name):
             return match[0]
-        return match[0][: match.start(1) - match.start()] + self._put("user", name)
+        return match[0][: match.start(1) - match.start()] + self._replace("user", name)
 
-    def _told_host(self, match: re.Match[str]) -> str:
+    def _replace_host(self, match: re.Match[str]) -> str:
         name = match[1]
         if patterns.is_public(name.lower()) or patterns.IPV4.fullmatch(name) or is_placeholder(name):
             return match[0]
         at = match.start(1) - match.start()
-        return f"{match[0][:at]}{self._put('host', name)}{match[0][at + len(name) :]}"
+        return f"{match[0][:at]}{self._replace('host', name)}{match[0][at + len(name) :]}"
 
-    def _assigned(self, match: re.Match[str]) -> str:
+    def _replace_assigned(self, match: re.Match[str]) -> str:
         if not patterns.is_secret_value(match[3]) or is_placeholder(match[3]):
             return match[0]
-        return f"{match[1]}{match[2]}{self._put('secret', match[3])}"
+        return f"{match[1]}{match[2]}{self._replace('secret', match[3])}"
 
     def _userinfo(self, match: re.Match[str]) -> str:
         parts = [
             part
             if not part or part.lower() in patterns.GENERIC or is_placeholder(part)
-            else self._put("secret", part)
+            else self._replace("secret", part)
             for part in match[2].split(":")
         ]
         return f"{match[1]}{':'.join(parts)}{match[3]}"
@@ -321,7 +321,7 @@ class Redactor:
         value = match[2].strip()
         if patterns.NOTHING.fullmatch(value) or is_placeholder(value):
             return match[0]
-        return f"{match[1]}{match[2].replace(value, self._put('serial', value))}"
+        return f"{match[1]}{match[2].replace(value, self._replace('serial', value))}"
 
     def _process(self, match: re.Match[str]) -> str:
         return f"{match[1]}{self.program(match[2])}"
@@ -331,7 +331,7 @@ class Redactor:
         return f"{match[1]}{self.program(match[2])[:width].ljust(width)}"
 
     def program(self, command: str) -> str:
-        """What runs on a card is somebody's work: only the names of programs that everybody has are kept."""
+        """Return a command without what is somebody's work: only names of programs that everybody has are kept."""
         command = command.strip()
         words = command.split()
         name = words[0].replace("\\", "/").rpartition("/")[2] if words else ""
@@ -339,10 +339,10 @@ class Redactor:
             return command
         if patterns.PROGRAM.fullmatch(name):
             return name if name == command else self._count("process", command, name)
-        return self._put("process", command)
+        return self._replace("process", command)
 
     def argument(self, number: int, word: str) -> str:
-        """The `number`th word of somebody's command line: what kind of thing runs is kept, and nothing of what."""
+        """Redact the `number`th word of a command line: what kind of thing runs is kept, and nothing else."""
         if number == 0:
             return self.program(word)
         if not word or word in ("-m", "-c", "-", "-u", "-B", "--") or is_placeholder(word):
@@ -351,16 +351,16 @@ class Redactor:
             return "ipykernel_launcher"
         if word.startswith("-"):
             return "--option"
-        return self._put("process", word.rpartition("/")[2] or word)
+        return self._replace("process", word.rpartition("/")[2] or word)
 
     def _email(self, match: re.Match[str]) -> str:
         own = match[1].lower() == "git" or is_placeholder(match[1])
         if own or patterns.NOT_A_HOST.match(match[2]):
             return match[0]
-        return self._put("email", match[0])
+        return self._replace("email", match[0])
 
     def _short_uuid(self, match: re.Match[str]) -> str:
-        """An abbreviated UUID, as CUDA_VISIBLE_DEVICES takes it, becomes that of the same placeholder."""
+        """Replace an abbreviated UUID, as CUDA_VISIBLE_DEVICES takes it, by that of the same placeholder."""
         digits = match[2].lower()
         if patterns.SHORT_PLACEHOLDER.fullmatch(digits):
             return match[0]
@@ -368,31 +368,31 @@ class Redactor:
         if not full:
             if len(digits) < 8:
                 return match[0]
-            full = {digits: self._placeholder("uuid", digits)}
+            full = {digits: self._get_placeholder("uuid", digits)}
         uuid, made = next(iter(full.items()))
         return match[1] + self._count("uuid", uuid, made[:8] if len(full) == 1 else "0000000")
 
     def _short_id(self, match: re.Match[str]) -> str:
-        """The first twelve digits of a container's id."""
+        """Replace the first twelve digits of a container's id."""
         for value, made in self._known.get("id", {}).items():
             if len(value) == 64 and value.startswith(match[0]):
                 return self._count("id", value, made[:12])
-        return match[0] if match[0].startswith("0000") else self._put("id", match[0])
+        return match[0] if match[0].startswith("0000") else self._replace("id", match[0])
 
     def _ipv4(self, match: re.Match[str]) -> str:
         value = match[0]
         if value in self._versions or not patterns.is_address(value):
             return value
-        return self._put("address", value)
+        return self._replace("address", value)
 
     def _ipv6(self, match: re.Match[str]) -> str:
-        value = patterns.ipv6(match[0])
-        return match[0] if value is None else self._put("address", value)
+        value = patterns.normalize_ipv6(match[0])
+        return match[0] if value is None else self._replace("address", value)
 
     # ------------------------------------------------------------ JSON
 
     def learn_json(self, value: Any, key: str = "") -> None:
-        """`learn` every text in a JSON value, each under its key."""
+        """Learn every text in a JSON value, each under its key."""
         if isinstance(value, str):
             self.learn(value, key)
         elif isinstance(value, dict):
@@ -406,33 +406,33 @@ class Redactor:
                 self.learn_json(inner, key)
 
     def json(self, value: Any, key: str = "") -> Any:
-        """A JSON value with every text in it redacted, keys too."""
+        """Return a JSON value with every text in it redacted, keys too."""
         if isinstance(value, str):
-            return self.keyed(key, value)
+            return self.redact_keyed(key, value)
         if isinstance(value, dict):
             return {self(str(name)): self.json(inner, str(name)) for name, inner in value.items()}
         if isinstance(value, list):
             return [self.json(inner, key) for inner in value]
         return value
 
-    def keyed(self, key: str, value: str) -> str:
-        """The value that stands under `key`: the whole of it goes where the key says that it is a secret."""
+    def redact_keyed(self, key: str, value: str) -> str:
+        """Redact the value that stands under `key`: all of it if the key says that it is a secret."""
         if patterns.SECRET_KEY.search(key) and patterns.is_secret_value(value) and not is_placeholder(value):
             self._settle()
-            return self._put("secret", value)
+            return self._replace("secret", value)
         if patterns.SERIAL_KEY.search(key) and not patterns.NOTHING.fullmatch(value):
-            return self._put("serial", value.strip())
+            return self._replace("serial", value.strip())
         return self(value)
 
     def stable(self, learn: Callable[[], None], apply: Callable[[], bool]) -> None:
-        """Learn and apply until nothing changes: what one pass wrote may tell the next one more."""
+        """Repeat learning and applying until nothing changes: what one pass wrote may tell the next one more."""
         for _ in range(MAX_PASSES):
             learn()
             if not apply():
                 return
 
     def counts(self) -> Mapping[str, Mapping[str, int]]:
-        """Kind → {"distinct": …, "replaced": …}, for the reader."""
+        """Return kind → {"distinct": …, "replaced": …}, for the reader."""
         return {
             kind: {"distinct": len(used), "replaced": self.replaced[kind]}
             for kind, used in sorted(self._used.items())
@@ -443,8 +443,8 @@ def _plain_uuid(text: str) -> str:
     return text.lower().replace("_", "-")
 
 
-def _made(kind: str, number: int, value: str) -> str:
-    """The placeholder for the `number`th of its kind, shaped where the shape says something."""
+def _make_placeholder(kind: str, number: int, value: str) -> str:
+    """Return the placeholder for the `number`th of its kind, shaped if the shape says something."""
     if kind == "uuid":
         return f"{number:08x}-0000-0000-0000-000000000000"
     if kind == "id":
@@ -455,8 +455,11 @@ def _made(kind: str, number: int, value: str) -> str:
     return f"{patterns.WORDS.get(kind, kind)}-{number}{suffix[0] if suffix is not None else ''}"
 
 
-def _without_secrets(text: str) -> str:
-    """Text without assigned secrets: a word that is one ("TOKEN=version 1.0.0.0") does not make a number a version."""
+def _strip_secrets(text: str) -> str:
+    """Return text without assigned secrets.
+
+    A word in one ("TOKEN=version 1.0.0.0") does not make a number a version.
+    """
     for pattern in patterns.WITH_VALUE:
         text = pattern.sub(
             lambda m: m[0].replace(m[3], "…") if patterns.is_secret_value(m[3]) else m[0], text

@@ -6,8 +6,8 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Severity
-from tfdoctor.placement.judge import operations
-from tfdoctor.placement.models import OTHER, kind_of
+from tfdoctor.placement.judge import format_operations
+from tfdoctor.placement.models import OTHER, find_kind
 from tfdoctor.render.finding import SEVERITY_STATUS, do, finding_json, mark
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.page import Page, Text, cells, hanging
@@ -73,9 +73,10 @@ def render_placement(
 def _left_out(found: Found) -> list[str]:
     """Say what was not told apart or not kept."""
     told = []
-    if found.others:
+    if found.count_others:
         told.append(
-            f"Too many kinds of operations: {operations(found.others)} of further kinds are counted as {OTHER}."
+            f"Too many kinds of operations: {format_operations(found.count_others)} of further kinds "
+            f"are counted as {OTHER}."
         )
     if found.left_out:
         what = join_words([f"{count:,} {name}" for name, count in found.left_out])
@@ -93,7 +94,7 @@ def _device_line(device: Device, count: int) -> str:
         )
         if part
     )
-    return f"{device.device}{f' ({about})' if about else ''}: {operations(count)}"
+    return f"{device.device}{f' ({about})' if about else ''}: {format_operations(count)}"
 
 
 def _table(out: Page, found: Found, *, verbose: bool) -> None:
@@ -135,7 +136,7 @@ def _by_operation(found: Found) -> tuple[list[str], dict[str, dict[str, int]]]:
     counts: dict[str, dict[str, int]] = {}
     for row in found.ops:
         counts.setdefault(clean_line(row.op, limit=200), {})[row.device] = row.count
-    devices = sorted(found.totals, key=lambda one: (kind_of(one) == "CPU", one))
+    devices = sorted(found.totals, key=lambda one: (find_kind(one) == "CPU", one))
     return devices, {op: counts[op] for op in sorted(counts, key=lambda op: (-sum(counts[op].values()), op))}
 
 

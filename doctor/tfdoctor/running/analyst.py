@@ -59,7 +59,7 @@ class Analyst:
     """
 
     def __init__(self, *, placement: bool = False) -> None:
-        """Fork it. There must be no threads yet. `placement`: it tells where operations went, too."""
+        """Fork it. There must be no threads yet. `placement`: it reports where operations went, too."""
         reading, self._feed = os.pipe()
         self.says, saying = os.pipe()
         self._lock = threading.Lock()
@@ -75,7 +75,7 @@ class Analyst:
         self._received = b""
         self._pid = os.fork()
         if self._pid == 0:
-            _analyse(reading, saying, (self._feed, self.says), placement=placement)
+            _run_analyst(reading, saying, (self._feed, self.says), placement=placement)
         os.close(reading)
         os.close(saying)
         os.set_blocking(self._feed, False)
@@ -85,7 +85,7 @@ class Analyst:
             fcntl.fcntl(self._feed, getattr(fcntl, "F_SETPIPE_SZ", 1031), IN_THE_PIPE)
 
     def take(self, stream: int, data: bytes) -> None:
-        """What one of the streams (1 or 2) said: passed on in whole lines, so that the two do not mix in one."""
+        """Take what stream 1 or 2 wrote: passed on in whole lines, so that the two do not mix in one."""
         cut = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         with self._lock:
             held = self._partial[stream]
@@ -146,8 +146,8 @@ class Analyst:
             self._deaf = True
             self._waiting.clear()
 
-    def hear(self) -> str | Answer | None:
-        """Its next message: a line for the user at once, or the answer; None where it has left."""
+    def receive(self) -> str | Answer | None:
+        """Return its next message: a line for the user at once, or the answer; None if it has left."""
         while len(self._received) < 8 or len(self._received) < 8 + int.from_bytes(self._received[:8], "big"):
             data = os.read(self.says, CHUNK)
             if not data:
@@ -178,19 +178,22 @@ class Analyst:
                 if self._deaf or not (self._waiting or self._skipped):
                     os.close(self._feed)
                     self._feed = -1
-            if to_hear and self.hear() is None:
+            if to_hear and self.receive() is None:
                 return None
         return self._done
 
-    def dismiss(self) -> None:
-        """It ends, whatever it does, and leaves no zombie."""
+    def kill(self) -> None:
+        """Kill it, whatever it does, and leave no zombie."""
         with contextlib.suppress(OSError):
             os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)
 
 
-def _analyse(reading: int, saying: int, others: Sequence[int], *, placement: bool) -> NoReturn:
-    """The analyst's life. Nothing it does reaches the terminal, and no Ctrl-C reaches it: it ends with its input."""
+def _run_analyst(reading: int, saying: int, others: Sequence[int], *, placement: bool) -> NoReturn:
+    """Run the analyst.
+
+    Nothing it does reaches the terminal, and no Ctrl-C reaches it: it ends with its input.
+    """
     status = 1
     try:
         os.nice(5)  # the program comes first
@@ -200,7 +203,7 @@ def _analyse(reading: int, saying: int, others: Sequence[int], *, placement: boo
         nothing = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(nothing, descriptor)
-        _send(saying, _read_all(reading, saying, parent, placement=placement))
+        _send(saying, _analyze_output(reading, saying, parent, placement=placement))
         status = 0
     finally:
         os._exit(status)
@@ -213,7 +216,7 @@ def _send(descriptor: int, message: Any) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def _read_all(reading: int, saying: int, parent: int, *, placement: bool) -> Answer:
+def _analyze_output(reading: int, saying: int, parent: int, *, placement: bool) -> Answer:
     from tfdoctor.compat import Compat
     from tfdoctor.logs.report import diagnose_log
     from tfdoctor.running.watch import Watch
@@ -232,15 +235,15 @@ def _read_all(reading: int, saying: int, parent: int, *, placement: bool) -> Ans
     compat = Compat.load()
     watch = Watch(compat, "output", tell)
     seen = Seen()
-    pieces = watch.passing(seen.looking(_pieces(reading, parent)))
+    pieces = watch.watch(seen.search(_read_pieces(reading, parent)))
     if placement:
-        from tfdoctor.placement import Reader, asks_for_kernels, era_of, judged
+        from tfdoctor.placement import Reader, evaluate_placement, find_era, needs_kernels
 
         reader = Reader()
-        report = diagnose_log(reader.passing(pieces), compat, "output")
+        report = diagnose_log(reader.read(pieces), compat, "output")
         found = reader.end()
-        era = era_of(found.said, compat) if asks_for_kernels(found) else None
-        placed = judged(found, "output", kernels=compat.kernels if era else None, era=era)
+        era = find_era(found.said, compat) if needs_kernels(found) else None
+        placed = evaluate_placement(found, "output", kernels=compat.kernels if era else None, era=era)
     else:
         report, placed = diagnose_log(pieces, compat, "output"), None
     known = report.tensorflow_version is not None or report.era is not None or bool(report.benign)
@@ -253,15 +256,15 @@ class Seen:
     def __init__(self) -> None:
         self.tensorflow = self.loader = False
 
-    def looking(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    def search(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
         for piece in pieces:
             self.tensorflow = self.tensorflow or b"tensorflow/" in piece
             self.loader = self.loader or OUR_LINE.search(piece) is not None
             yield piece
 
 
-def _pieces(descriptor: int, parent: int) -> Iterator[bytes]:
-    """What comes, until its end, or until nobody is left to tell what it means."""
+def _read_pieces(descriptor: int, parent: int) -> Iterator[bytes]:
+    """Yield what comes, until its end, or until the parent is gone."""
     while os.getppid() == parent:
         if not select.select([descriptor], [], [], 0.3)[0]:
             yield b""

@@ -31,11 +31,11 @@ def refuse(head: bytes, shown: str, file: str | None) -> None:
     name = shlex.quote(file) if file is not None and file.isprintable() else "FILE"
     if _is_tar(head):
         plain = head[156:157] in b"0\0" and not head[345:346].strip(b"\0")
-        member = _quoted(head[:100].split(b"\0")[0]) if plain else None
+        member = _quote_name(head[:100].split(b"\0")[0]) if plain else None
         msg = f"{shown} is a tar archive, not a log."
         raise UsageError(msg, hint=_hint(f"tar -xOf {name} {member or 'MEMBER'}", f"tar -tf {name}"))
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-        member = _quoted(head[30 : 30 + int.from_bytes(head[26:28], "little")]) if head[2] == 3 else None
+        member = _quote_name(head[30 : 30 + int.from_bytes(head[26:28], "little")]) if head[2] == 3 else None
         msg = f"{shown} is a zip archive, not a log."
         raise UsageError(msg, hint=_hint(f"unzip -p {name} {member or 'MEMBER'}", f"unzip -l {name}"))
     for magic, what, command in _OTHERS:
@@ -49,7 +49,7 @@ def _hint(reads: str, lists: str) -> str:
 
 
 def _is_tar(head: bytes) -> bool:
-    """Whether a block is the header of a tar archive: it says the sum of its own bytes."""
+    """Return whether a block is the header of a tar archive: it holds the sum of its own bytes."""
     field = head[148:156]
     if len(head) < 512 or not head[0]:
         return False
@@ -58,8 +58,8 @@ def _is_tar(head: bytes) -> bool:
     return False
 
 
-def _quoted(name: bytes) -> str | None:
-    """The name of a file in an archive as it is typed; None for a folder, and for what is better not repeated."""
+def _quote_name(name: bytes) -> str | None:
+    """Return the name of a file in an archive as it is typed; None for a folder and for unsafe names."""
     text = name.decode("utf-8", "replace")
     if not _MEMBER.fullmatch(text) or text.endswith("/") or text.startswith("-"):
         return None

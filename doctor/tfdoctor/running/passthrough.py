@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, NoReturn
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = ["Passthrough", "holding_signals"]
+__all__ = ["Passthrough", "hold_signals"]
 
 PIECE = 1 << 18
 """Bytes that are copied at once, and that a pipe to the program holds where the system allows it."""
@@ -52,8 +52,8 @@ _STARTED, _STATUS, _FAILED = range(3)
 
 
 @contextlib.contextmanager
-def holding_signals() -> Iterator[set[signal.Signals]]:
-    """Signals wait until somebody asks for them; what was held before comes back at the end, and is yielded.
+def hold_signals() -> Iterator[set[signal.Signals]]:
+    """Hold signals until they are asked for; yield those that were held before, and hold only them at the end.
 
     Those that are ignored stay ignored (`nohup`, a shell's background): the program inherits that.
     """
@@ -68,7 +68,7 @@ def holding_signals() -> Iterator[set[signal.Signals]]:
 
 
 class Passthrough:
-    """One program, from its start to its end. Use it within `holding_signals`, before any thread was started."""
+    """One program, from its start to its end. Use it within `hold_signals`, before any thread was started."""
 
     def __init__(
         self,
@@ -77,7 +77,9 @@ class Passthrough:
         mask: set[signal.Signals],
         tap: Callable[[int, bytes], None],
     ) -> None:
-        """`tap` is given (1 or 2, bytes) of what was passed on, from several threads; `mask` is the program's."""
+        """Prepare the start. `tap` gets (1 or 2, bytes) of what was passed on, from several threads; `mask`: the
+        program's.
+        """
         self._argv = list(argv)
         self._env = dict(env)
         self._mask = mask
@@ -127,7 +129,7 @@ class Passthrough:
         for number in (1, 2):
             if streams[number] >= 0:
                 continue
-            if number == 2 and streams[1] != self._slave and _same_file(1, 2):
+            if number == 2 and streams[1] != self._slave and _is_same_file(1, 2):
                 streams[2] = streams[1]
                 continue
             reading, streams[number] = os.pipe()
@@ -137,7 +139,7 @@ class Passthrough:
             self._pumps.append((reading, number))
         try:
             if own_terminal:
-                self._start_kept(streams[1], streams[2])
+                self._start_keeper(streams[1], streams[2])
             else:
                 self._program = self._spawn(None, streams[1], streams[2], self._unhold)
                 self._pid = self._program.pid
@@ -154,14 +156,15 @@ class Passthrough:
         try:
             return start(self._argv)
         except OSError as error:
-            script = self._script() if error.errno == errno.ENOEXEC else None
+            script = self._find_script() if error.errno == errno.ENOEXEC else None
             if script is None:
                 raise
             return start(["/bin/sh", script, *self._argv[1:]])
 
-    def _script(self) -> str | None:
-        """The program where it is a text without a first line that names its interpreter: `sh` runs it, as from a
-        shell or from `env`."""
+    def _find_script(self) -> str | None:
+        """Return the program if it is a text without a line that names its interpreter: `sh` runs it, as a shell
+        would.
+        """
         path = shutil.which(self._argv[0], path=self._env.get("PATH", os.defpath))
         if path is None:
             return None
@@ -189,14 +192,14 @@ class Passthrough:
     def _unhold(self) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
-    def _start_kept(self, stdout: int, stderr: int) -> None:
-        """Fork the keeper, which starts the program in the pty's session, and wait until it says how that went."""
+    def _start_keeper(self, stdout: int, stderr: int) -> None:
+        """Fork the keeper, which starts the program in the pty's session, and wait until it reports."""
         self._saved = termios.tcgetattr(0)
         self._keeper_says, says = os.pipe()
         us = os.getpid()
         self._keeper = os.fork()
         if self._keeper == 0:
-            self._keep(says, us, stdout, stderr)
+            self._run_keeper(says, us, stdout, stderr)
         os.close(says)
         kind, value = self._hear()
         if kind == _FAILED:
@@ -213,8 +216,8 @@ class Passthrough:
         kind, value = _EVENT.unpack(data)
         return int(kind), int(value)
 
-    def _keep(self, says: int, us: int, stdout: int, stderr: int) -> NoReturn:
-        """The keeper's life. It never returns into the code of its parent."""
+    def _run_keeper(self, says: int, us: int, stdout: int, stderr: int) -> NoReturn:
+        """Run the keeper. It never returns into the code of its parent."""
         status = 1
         try:
             for descriptor in {self._pty, *(source for source, _ in self._pumps)}:
@@ -238,8 +241,8 @@ class Passthrough:
             os.write(says, _EVENT.pack(_STARTED, program.pid))
             while True:
                 number = signal.sigwait({signal.SIGHUP, signal.SIGCHLD})
-                if number == signal.SIGHUP and _orphaned(us):
-                    self._give_terminal_back()
+                if number == signal.SIGHUP and _is_orphan(us):
+                    self._restore_terminal()
                     break
                 pid, wait_status = os.waitpid(program.pid, os.WNOHANG | os.WUNTRACED)
                 if not pid:
@@ -253,13 +256,13 @@ class Passthrough:
                 os.write(says, _EVENT.pack(_STATUS, wait_status))
             status = 0
         except BrokenPipeError:  # our parent was killed before it heard of the end
-            self._give_terminal_back()
+            self._restore_terminal()
             status = 0
         finally:
             os._exit(status)
 
-    def _give_terminal_back(self) -> None:
-        """The keeper's last deed where its parent was killed: nobody else tidies up."""
+    def _restore_terminal(self) -> None:
+        """Restore the terminal from the keeper if its parent was killed: nobody else does."""
         with contextlib.suppress(termios.error):
             termios.tcsetattr(0, termios.TCSANOW, self._saved)  # type: ignore[arg-type]
 
@@ -273,11 +276,11 @@ class Passthrough:
         """
         raw = self._keeper != 0
         listener = threading.Thread(target=self._listen, daemon=True)
-        pumps = [threading.Thread(target=self._pump, args=pair, daemon=True) for pair in self._pumps]
+        pumps = [threading.Thread(target=self._copy_stream, args=pair, daemon=True) for pair in self._pumps]
         try:
             if raw:
                 self._enter_raw()
-                threading.Thread(target=self._type, daemon=True).start()
+                threading.Thread(target=self._copy_keys, daemon=True).start()
             for thread in (listener, *pumps):
                 thread.start()
             status = self._attend(dict(also), idle)
@@ -313,33 +316,33 @@ class Passthrough:
             for descriptor in ready:
                 status: int | None = None
                 if descriptor == self._woken:
-                    status = self._signalled(*_EVENT.unpack(os.read(self._woken, _EVENT.size)))
+                    status = self._handle_signal(*_EVENT.unpack(os.read(self._woken, _EVENT.size)))
                 elif descriptor == self._keeper_says:
-                    status = self._kept(self._hear()[1])
+                    status = self._handle_status(self._hear()[1])
                 elif not also[descriptor]():
                     watched.remove(descriptor)
                 if status is not None:
                     return status
 
-    def _kept(self, wait_status: int) -> int | None:
-        """What the keeper says: the program has ended, or was stopped and we with it."""
+    def _handle_status(self, wait_status: int) -> int | None:
+        """Handle what the keeper reports: the program has ended, or was stopped and we with it."""
         if not os.WIFSTOPPED(wait_status):
             os.waitpid(self._keeper, 0)
             return os.waitstatus_to_exitcode(wait_status)
         time.sleep(0.02)  # for what it still wrote
         self._leave_raw()
         os.kill(0, signal.SIGTSTP)  # the whole job, as Ctrl-Z does; here we go on once somebody says so
-        self._resumed()
+        self._resume()
         return None
 
-    def _resumed(self) -> None:
+    def _resume(self) -> None:
         if self._keeper:
             self._enter_raw()
         self._resize()
         if self._keeper:
             self._send(signal.SIGCONT)
 
-    def _signalled(self, number: int, code: int) -> int | None:
+    def _handle_signal(self, number: int, code: int) -> int | None:
         if number == signal.SIGCHLD:
             return self._program.poll() if self._program is not None else None
         if number == signal.SIGWINCH:
@@ -347,7 +350,7 @@ class Passthrough:
             if not self._keeper and self._pty >= 0:  # its own came before the size was right
                 self._send(number)
         elif number == signal.SIGCONT:
-            self._resumed()
+            self._resume()
         elif (
             self._keeper or code <= 0
         ):  # not in its group, or sent by somebody to us alone: not by the terminal
@@ -365,7 +368,7 @@ class Passthrough:
                 os.killpg(os.tcgetpgrp(self._pty), number)
 
     def _listen(self) -> None:
-        """A thread that turns signals into events: (number, code); a code above 0 means: from the kernel."""
+        """Turn signals into events, in a thread: (number, code); a code above 0 means: from the kernel."""
         heard = {number for number in _HEARD if signal.getsignal(number) is not signal.SIG_IGN}
         while True:
             if hasattr(signal, "sigwaitinfo"):
@@ -408,8 +411,8 @@ class Passthrough:
                 size = fcntl.ioctl(self._screen, termios.TIOCGWINSZ, b"\0" * 8)
                 fcntl.ioctl(self._pty, termios.TIOCSWINSZ, size)
 
-    def _type(self) -> None:
-        """A thread that copies what is typed. In the background the keys are not ours."""
+    def _copy_keys(self) -> None:
+        """Copy what is typed, in a thread. In the background the keys are not ours."""
         poll = select.poll()
         poll.register(0, select.POLLIN)
         poll.register(self._ended, select.POLLIN)
@@ -424,14 +427,14 @@ class Passthrough:
                 data = os.read(0, 4096)
                 if not data:
                     return
-                _write(self._pty, data)
+                _write_all(self._pty, data)
             except OSError:  # the terminal is gone: SIGHUP says the rest
                 return
 
     # ------------------------------------------------------------ output
 
-    def _pump(self, source: int, target: int) -> None:
-        """A thread that copies one stream until its end, or a little beyond the program's."""
+    def _copy_stream(self, source: int, target: int) -> None:
+        """Copy one stream until its end, or a little beyond the program's, in a thread."""
         poll = select.poll()
         poll.register(source, select.POLLIN)
         poll.register(self._ended, select.POLLIN)
@@ -463,11 +466,11 @@ class Passthrough:
     def _pass_on(self, target: int, data: bytes) -> bool:
         with self._writing[target]:
             try:
-                _write(target, data)
+                _write_all(target, data)
                 self._last[target] = data[-1:]
                 if target == 2 and self._notice and data.endswith(b"\n"):
                     notice, self._notice = self._notice, b""
-                    _write(2, notice)
+                    _write_all(2, notice)
             except OSError as error:
                 if error.errno not in (errno.EPIPE, errno.EIO):
                     name = "standard output" if target == 1 else "standard error"
@@ -476,8 +479,8 @@ class Passthrough:
         self._tap(target, data)
         return True
 
-    def say(self, text: str) -> None:
-        """One line of ours on standard error, between two lines of the program's."""
+    def write_line(self, text: str) -> None:
+        """Write one line of ours to standard error, between two lines of the program's."""
         line = text.encode(errors="replace")
         screen = os.isatty(2)
         # Where both are terminals, they are one.
@@ -489,7 +492,7 @@ class Passthrough:
             if self._last[stream] == b"\n" or screen:
                 start = b"" if self._last[stream] == b"\n" else b"\r\n"
                 with contextlib.suppress(OSError):
-                    _write(2, start + line + (b"\r\n" if self._modes else b"\n"))
+                    _write_all(2, start + line + (b"\r\n" if self._modes else b"\n"))
                     self._last[stream] = b"\n"
             else:
                 self._notice = line + b"\n"
@@ -497,18 +500,18 @@ class Passthrough:
             lock.release()
 
     @property
-    def in_a_line(self) -> bool:
-        """Whether the last thing on standard error (or on the terminal that shows it) is an unfinished line."""
+    def has_open_line(self) -> bool:
+        """Return whether the last text on standard error (or its terminal) is an unfinished line."""
         return self._last[1 if os.isatty(2) and self._screen == 1 else 2] != b"\n"
 
 
-def _same_file(first: int, second: int) -> bool:
+def _is_same_file(first: int, second: int) -> bool:
     one, other = os.fstat(first), os.fstat(second)
     return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 
 
-def _write(descriptor: int, data: bytes) -> None:
-    """All of it. A descriptor that somebody made non-blocking is waited for."""
+def _write_all(descriptor: int, data: bytes) -> None:
+    """Write all of it. A descriptor that somebody made non-blocking is waited for."""
     rest = memoryview(data)
     while rest:
         try:
@@ -517,8 +520,8 @@ def _write(descriptor: int, data: bytes) -> None:
             select.select([], [descriptor], [])
 
 
-def _orphaned(parent: int) -> bool:
-    """Whether the parent is dead. The kernel hangs up first and gives orphans away a moment later."""
+def _is_orphan(parent: int) -> bool:
+    """Return whether the parent is dead. The kernel hangs up first and reparents orphans a moment later."""
     for _ in range(50):
         if os.getppid() != parent:
             return True

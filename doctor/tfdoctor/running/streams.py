@@ -64,24 +64,24 @@ def read_log(
     note: Callable[[str], None],
     meter: Meter | None = None,
 ) -> Iterator[bytes]:
-    """The bytes of a file or of standard input ("-"), unpacked.
+    """Read the bytes of a file or of standard input ("-"), unpacked.
 
     Raises UsageError where nothing of it can be read. What could be read of a damaged archive is given out, and
     `note` is told so in a sentence.
     """
     if name == STDIN:
-        yield from _unpacked(_read(sys.stdin.fileno(), 0, meter), "standard input", note)
+        yield from _unpack(_read_chunks(sys.stdin.fileno(), 0, meter), "standard input", note)
         return
-    with _opened(name) as file:
+    with _open_file(name) as file:
         try:
             status = os.fstat(file.fileno())
             size = status.st_size if stat.S_ISREG(status.st_mode) else 0
-            yield from _unpacked(_read(file.fileno(), size, meter), name, note)
+            yield from _unpack(_read_chunks(file.fileno(), size, meter), name, note)
         except OSError as error:
             raise _unreadable(name, error) from error
 
 
-def _opened(name: str) -> Any:
+def _open_file(name: str) -> Any:
     path = Path(name)
     if path.is_dir():
         msg = f"{clean(name)} is a folder, not a log."
@@ -100,7 +100,7 @@ def _unreadable(name: str, error: Exception) -> UsageError:
     return UsageError(f"{clean(name)} cannot be read: {why}.")
 
 
-def _read(descriptor: int, size: int, meter: Meter | None) -> Iterator[bytes]:
+def _read_chunks(descriptor: int, size: int, meter: Meter | None) -> Iterator[bytes]:
     done = 0
     while piece := os.read(descriptor, CHUNK):
         yield piece
@@ -109,13 +109,13 @@ def _read(descriptor: int, size: int, meter: Meter | None) -> Iterator[bytes]:
             meter(done, size)
 
 
-def _unpacked(pieces: Iterator[bytes], name: str, note: Callable[[str], None]) -> Iterator[bytes]:
+def _unpack(pieces: Iterator[bytes], name: str, note: Callable[[str], None]) -> Iterator[bytes]:
     shown = clean(name, limit=300)
     packed = _Counted(pieces)
     plain: Iterator[bytes] = packed
     for layer in range(_LAYERS + 1):
-        first, plain = _begun(plain, archives.LONGEST_HEADER)
-        unpacked = _decoded(first, plain, shown)
+        first, plain = _peek(plain, archives.LONGEST_HEADER)
+        unpacked = _decode(first, plain, shown)
         if unpacked is None:
             break
         if layer == _LAYERS:
@@ -123,7 +123,7 @@ def _unpacked(pieces: Iterator[bytes], name: str, note: Callable[[str], None]) -
             raise UsageError(msg, hint="Unpack it yourself, and give the log that is in it.")
         plain = unpacked
     archives.refuse(first, shown, None if name == "standard input" else name)
-    _, plain = _begun(plain, _SAMPLE)
+    _, plain = _peek(plain, _SAMPLE)
     checked = False
     size = 0
     try:
@@ -163,18 +163,18 @@ class _Counted:
         return piece
 
 
-def _begun(pieces: Iterator[bytes], size: int) -> tuple[bytes, Iterator[bytes]]:
-    """The first bytes, at least so many where there are, and all pieces with them; a damage stays where it was."""
+def _peek(pieces: Iterator[bytes], size: int) -> tuple[bytes, Iterator[bytes]]:
+    """Return the first bytes, at least `size` if there are as many, and all pieces with them."""
     first = b""
     try:
         while len(first) < size and (piece := next(pieces, b"")):  # a pipe may bring little at once
             first += piece
     except _DamagedError as error:
-        return first, _broken(first, error)
+        return first, _raise_after(first, error)
     return first, _chain(first, pieces)
 
 
-def _broken(first: bytes, error: _DamagedError) -> Iterator[bytes]:
+def _raise_after(first: bytes, error: _DamagedError) -> Iterator[bytes]:
     if first:
         yield first
     raise error
@@ -247,19 +247,19 @@ class _Unlimited:
         return b"".join(out)
 
 
-def _decoded(first: bytes, pieces: Iterator[bytes], shown: str) -> Iterator[bytes] | None:
-    """What is packed in these pieces, which begin with `first`; None where nothing is.
+def _decode(first: bytes, pieces: Iterator[bytes], shown: str) -> Iterator[bytes] | None:
+    """Return what is packed in pieces that begin with `first`; None if nothing is.
 
     Raises _DamagedError when it is read; UsageError where nothing here can unpack it.
     """
     if first.startswith(b"\x1f\x8b"):
-        return _inflated(pieces, _Gzip, (zlib.error,))
+        return _inflate(pieces, _Gzip, (zlib.error,))
     if first.startswith(b"\xfd7zXZ\x00"):
-        return _inflated(pieces, lzma.LZMADecompressor, (lzma.LZMAError,))
+        return _inflate(pieces, lzma.LZMADecompressor, (lzma.LZMAError,))
     if first.startswith(b"BZh") and first[4:8] == b"1AY&":
-        return _inflated(pieces, bz2.BZ2Decompressor, (OSError, ValueError))
+        return _inflate(pieces, bz2.BZ2Decompressor, (OSError, ValueError))
     if first.startswith(b"\x28\xb5\x2f\xfd"):
-        return _zstd(pieces, shown)
+        return _unpack_zstd(pieces, shown)
     return None
 
 
@@ -269,7 +269,7 @@ def _chain(first: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
     yield from pieces
 
 
-def _inflated(
+def _inflate(
     pieces: Iterable[bytes], make: Callable[[], _Decoder], errors: tuple[type[Exception], ...]
 ) -> Iterator[bytes]:
     """Unpack member after member. Little at once: what a damaged piece gave before its damage is lost."""
@@ -297,18 +297,18 @@ def _inflated(
         raise _DamagedError("it ends early")
 
 
-def _zstd(pieces: Iterator[bytes], shown: str) -> Iterator[bytes]:
-    """Python's own decoder (3.14), else the `zstandard` package, else the `zstd` program."""
+def _unpack_zstd(pieces: Iterator[bytes], shown: str) -> Iterator[bytes]:
+    """Unpack by Python's own decoder (3.14), else the `zstandard` package, else the `zstd` program."""
     own: Any = _module("compression.zstd")
     if own is not None:
-        return _inflated(pieces, own.ZstdDecompressor, (own.ZstdError,))
+        return _inflate(pieces, own.ZstdDecompressor, (own.ZstdError,))
     package: Any = _module("zstandard")
     if package is not None and hasattr(package.ZstdDecompressor().decompressobj(), "eof"):  # 0.19
         context = package.ZstdDecompressor()
-        return _inflated(pieces, lambda: _Unlimited(context.decompressobj()), (package.ZstdError,))
+        return _inflate(pieces, lambda: _Unlimited(context.decompressobj()), (package.ZstdError,))
     program = shutil.which("zstd", path=without_working_folder(os.environ).get("PATH"))
     if program is not None:
-        return _by_program([program, "-dcq"], pieces)
+        return _unpack_by_program([program, "-dcq"], pieces)
     msg = f"{shown} is packed with zstd, which cannot be unpacked here."
     raise UsageError(msg, hint="Install zstd or the Python package zstandard, or unpack it yourself.")
 
@@ -320,7 +320,7 @@ def _module(name: str) -> object | None:
         return None
 
 
-def _by_program(command: list[str], pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _unpack_by_program(command: list[str], pieces: Iterator[bytes]) -> Iterator[bytes]:
     """Unpack in another program: a thread feeds it. Raises _DamagedError where it complains or hangs."""
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
@@ -373,12 +373,12 @@ def follow(name: str, stopped: Callable[[], bool]) -> Iterator[bytes]:
     ends where its writers end. Raises UsageError.
     """
     if name == STDIN:
-        yield from _followed_pipe(sys.stdin.fileno(), stopped)
+        yield from _follow_pipe(sys.stdin.fileno(), stopped)
         return
-    file = _opened(name)
+    file = _open_file(name)
     try:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            yield from _followed_pipe(file.fileno(), stopped)
+            yield from _follow_pipe(file.fileno(), stopped)
             return
         position = 0
         while not stopped():
@@ -419,7 +419,7 @@ def _status(name: str) -> os.stat_result | None:
         return None
 
 
-def _followed_pipe(descriptor: int, stopped: Callable[[], bool]) -> Iterator[bytes]:
+def _follow_pipe(descriptor: int, stopped: Callable[[], bool]) -> Iterator[bytes]:
     first = True
     while not stopped():
         if not select.select([descriptor], [], [], TICK)[0]:

@@ -44,8 +44,8 @@ class Watch:
         self._not_before = 0.0
         self._told: tuple[Cause, bool | None] = (Cause.INCONCLUSIVE, None)
 
-    def passing(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """The pieces, but the empty ones: those say that there is nothing new for a moment."""
+    def watch(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the pieces, but the empty ones: those say that there is nothing new for a moment."""
         worth = load_signatures().worth
         for piece in pieces:
             now = time.monotonic()

@@ -369,7 +369,7 @@ def _apply(recording: Recording, redactor: Redactor) -> Recording:
             redactor(path): _redacted_content(path, content, redactor)
             for path, content in sorted(recording.files.items())
         },
-        {name: redactor.keyed(name, value) for name, value in sorted(recording.env.items())},
+        {name: redactor.redact_keyed(name, value) for name, value in sorted(recording.env.items())},
         redactor(recording.cwd),
         {key: redactor(value) for key, value in recording.platform.items()},
         redactor(recording.python) if recording.python else None,

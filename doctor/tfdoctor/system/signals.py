@@ -52,7 +52,9 @@ def heard() -> Iterator[list[int]]:
         if not (_came and isinstance(dropped.exc_value, KeyboardInterrupt)):
             report(dropped)
 
-    sys.unraisablehook = report_others  # CPython prints a traceback of what it drops; `_again` raises it again
+    sys.unraisablehook = (
+        report_others  # CPython prints a traceback of what it drops; `_again` raises it again
+    )
     try:
         with _handling(_end):
             yield _came
