@@ -58,7 +58,7 @@ ORDER = (TakeOut, Drop, Unset, Export, Rename, Remove, Uninstall, Install, Link,
 def for_person(
     target: Target, root: Finding | None, findings: Sequence[Finding], beside: Iterable[str] = ()
 ) -> dict[int, Finding]:
-    """`id` of a finding → the finding with the remedies that this person can type.
+    """Return `id` of a finding → the finding with the remedies that this person can type.
 
     `beside`: codes of findings that are never the reason of what this Python meets.
     """
@@ -77,7 +77,7 @@ def for_person(
 
 
 def _each_once(remedies: Sequence[Remedy]) -> list[Remedy]:
-    """What this person can do himself comes first; the same commands stand there once."""
+    """Return what this person can do himself comes first; the same commands stand there once."""
     kept: dict[object, Remedy] = {}
     for remedy in remedies:
         kept.setdefault(remedy.commands or remedy.text, remedy)
@@ -88,7 +88,7 @@ def _each_once(remedies: Sequence[Remedy]) -> list[Remedy]:
 
 
 def _of_root(target: Target, root: Finding, others: Sequence[Finding]) -> list[Remedy]:
-    """The adapted remedies of the finding that leads, the first one with what the other errors need besides."""
+    """Return the adapted remedies of the finding that leads, the first one with what the other errors need besides."""
     if not root.remedies:
         return []
     first, rest = root.remedies[0], [new for one in root.remedies[1:] for new in _adapted(target, one)]
@@ -122,7 +122,9 @@ def _of_root(target: Target, root: Finding, others: Sequence[Finding]) -> list[R
 def _after_hand(
     target: Target, root: Finding, others: Sequence[Finding], remedies: list[Remedy]
 ) -> list[Remedy]:
-    """The remedies of the finding that leads, the first one after what other errors have this person do by hand."""
+    """Return the remedies of the finding that leads, the first one after what other errors have this person do by
+    hand.
+    """
     if not remedies or not _joins(target, root):
         return remedies
     firsts = [one.remedies[0] for one in others if one.severity is Severity.ERROR and one.remedies]
@@ -136,7 +138,7 @@ def _after_hand(
 
 
 def _one_after_another(earlier: Sequence[Remedy], last: Remedy) -> Remedy:
-    """`last` after the commands of the others; TensorFlow is looked at again once, at the end."""
+    """Return `last` after the commands of the others; TensorFlow is looked at again once, at the end."""
     lines = dict.fromkeys(line for one in earlier for line in one.commands[:-1] if line not in last.commands)
     commands = (*lines, *last.commands)
     if lines and last.steps:
@@ -145,12 +147,12 @@ def _one_after_another(earlier: Sequence[Remedy], last: Remedy) -> Remedy:
 
 
 def _in_turn(remedies: Sequence[Remedy]) -> str:
-    """What they say, one after the other, each once."""
+    """Return what they say, one after the other, each once."""
     return " Then: ".join(dict.fromkeys(one.text for one in remedies))
 
 
 def _joins(target: Target, root: Finding) -> bool:
-    """Whether what other errors need is to be thought of together with the finding that leads."""
+    """Return whether what other errors need is to be thought of together with the finding that leads."""
     first = root.remedies[0]
     if root.severity is not Severity.ERROR:
         return False
@@ -158,8 +160,9 @@ def _joins(target: Target, root: Finding) -> bool:
 
 
 def with_others(target: Target, root: Finding, others: Sequence[Finding]) -> Remedy | None:
-    """The steps of the first remedy of the finding that leads and of those that the other errors need besides; None
-    where these need none, or where they are not to be thought of before that finding is gone."""
+    """Return the steps of the first remedy of the finding that leads and of those that the other errors need besides;
+    None where these need none, or where they are not to be thought of before that finding is gone.
+    """
     first = root.remedies[0]
     if not _joins(target, root):
         return None
@@ -179,19 +182,22 @@ def with_others(target: Target, root: Finding, others: Sequence[Finding]) -> Rem
 
 
 def _by_hand(target: Target, remedy: Remedy) -> bool:
-    """Whether its commands are no steps of `fix`, and after them the same TensorFlow is looked at again: what else it
-    lacks is still to be done."""
+    """Return whether its commands are no steps of `fix`, and after them the same TensorFlow is looked at again: what
+    else it lacks is still to be done.
+    """
     alike = target.tensorflow is not None and not remedy.replaces
     return alike and remedy.commands[-1:] == (check_again(target),)
 
 
 def _not_the_one_meant(target: Target) -> bool:
-    """Whether what was found is wrong with another TensorFlow than the one that will be taken."""
+    """Return whether what was found is wrong with another TensorFlow than the one that will be taken."""
     return target.tensorflow is not None and target.tensorflow.behind is not None
 
 
 def _missing(steps: Iterable[Step], there: Sequence[Step]) -> list[Step]:
-    """What of `steps` is not among those that are there: a project that is installed anyway is not installed twice."""
+    """Return what of `steps` is not among those that are there: a project that is installed anyway is not installed
+    twice.
+    """
     projects = {
         versions.project_of(one) for step in there if isinstance(step, Install) for one in step.requirements
     }
@@ -210,7 +216,9 @@ def _missing(steps: Iterable[Step], there: Sequence[Step]) -> list[Step]:
 
 
 def typed(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
-    """Steps as the owner of the environment types them, each in its place, the lines that keep a variable last."""
+    """Return steps as the owner of the environment types them, each in its place, the lines that keep a variable
+    last.
+    """
     lines: list[str] = []
     keep: list[str] = []
     for step in steps:
@@ -239,7 +247,7 @@ def _install(target: Target, step: Install) -> str:
 
 
 def wanted_of(target: Target, step: Install) -> tuple[str, ...]:
-    """What a step has pip install: its requirements, or the extra where that is the same."""
+    """Return what a step has pip install: its requirements, or the extra where that is the same."""
     build = target.build
     release = build.release if build is not None and build.exact else None
     if step.lock is not None and release is not None and extra_installs(target, release):
@@ -248,7 +256,7 @@ def wanted_of(target: Target, step: Install) -> tuple[str, ...]:
 
 
 def _line(target: Target, step: Drop | Unset | Export | Rename | TakeOut) -> str:
-    """What a variable becomes in this shell; or the line that sets it, in a file that Python reads."""
+    """Return what a variable becomes in this shell; or the line that sets it, in a file that Python reads."""
     if isinstance(step, TakeOut):
         mark = "pass  # " if step.path.endswith(".py") else "# "
         return f"sed -i '{step.line}s/[^ \\t]/{mark}&/' {quote(step.path)}"
@@ -270,7 +278,7 @@ def _adapted(target: Target, remedy: Remedy) -> list[Remedy]:
 
 
 def _placed(target: Target, remedy: Remedy) -> list[Remedy]:
-    """Where this person may change things, and with the programs that are there."""
+    """Return where this person may change things, and with the programs that are there."""
     remedy = _by_conda(target, _for_root(target, remedy))
     where = person.place(target)
     if where is Place.ELSEWHERE and _changes_tensorflow(remedy):
@@ -299,7 +307,7 @@ def _placed(target: Target, remedy: Remedy) -> list[Remedy]:
 
 
 def _same_release(target: Target) -> Release | None:
-    """The installed release, or the best one where that is not known or is of no use on a GPU."""
+    """Return the installed release, or the best one where that is not known or is of no use on a GPU."""
     build = target.build
     own = build.release if build is not None and build.exact else None
     return own if own is not None and own.gpu else best_release(target)
@@ -352,7 +360,9 @@ def _changes_tensorflow(remedy: Remedy) -> bool:
 
 
 def _off_pythonpath(target: Target) -> Remedy | None:
-    """Where PYTHONPATH leads to another TensorFlow than this Python's own: its own is good, and is not replaced."""
+    """Return where PYTHONPATH leads to another TensorFlow than this Python's own: its own is good, and is not
+    replaced.
+    """
     python, entries = target.python, entries_of("PYTHONPATH", target.variables.get("PYTHONPATH", ""))
     folder = site_packages(target)
     if python is None or folder not in [posixpath.normpath(entry) for entry in entries]:
@@ -373,7 +383,10 @@ def _off_pythonpath(target: Target) -> Remedy | None:
 
 
 def _apart(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
-    """What brings the same to a TensorFlow whose folder cannot be written to; empty where that is not the way."""
+    """Return what brings the same to a TensorFlow whose folder cannot be written to.
+
+    Empty if that is not the way.
+    """
     wheels: list[str] = []
     modules: list[str] = []
     folders: list[str] = []
@@ -408,7 +421,7 @@ def _apart(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
 
 
 def _wheels_apart(target: Target, wheels: list[str], folders: list[str]) -> tuple[str, list[str]]:
-    """(the command that puts NVIDIA's wheels into a folder of their own, all folders that must be named then).
+    """Return (the command that puts NVIDIA's wheels into a folder of their own, all folders that must be named then).
 
     A library looks for what it needs beside itself: that is installed with it where it is nowhere, and named where it
     lies with TensorFlow.
@@ -435,18 +448,18 @@ PARTNERS = NEEDED | {"cusparse", "cuda-nvrtc"}
 
 
 def _part(project: str) -> str:
-    """ "nvidia-cublas-cu12" → "cublas"."""
+    """Return "nvidia-cublas-cu12" → "cublas"."""
     return re.sub(r"-cu\d+$", "", project.removeprefix("nvidia-"))
 
 
 def _folder(requirements: Sequence[str]) -> str:
-    """A folder of its own for each set: pip leaves alone what is in a `--target` already."""
+    """Return a folder of its own for each set: pip leaves alone what is in a `--target` already."""
     names = [versions.project_of(one).removeprefix("nvidia-") for one in requirements]
     return f"{FOLDER}/{names[0]}{f'-and-{len(names) - 1}-more' if len(names) > 1 else ''}"
 
 
 def _places(target: Target) -> dict[str, str]:
-    """Project of each of NVIDIA's wheels for this CUDA → its folder below site-packages."""
+    """Return project of each of NVIDIA's wheels for this CUDA → its folder below site-packages."""
     build = target.build
     if build is None or build.cuda is None:
         return {}

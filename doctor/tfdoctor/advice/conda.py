@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def conda_packages(compat: Compat, cuda: str, cudnn: str | None) -> tuple[str, str]:
-    """(channel, packages) that have this CUDA and a cuDNN for it."""
+    """Return (channel, packages) that have this CUDA and a cuDNN for it."""
     if versions.major(cuda) >= 12:
         return "conda-forge", f"cuda-version={cuda} cuda-libraries cudnn"
     beside = compat.conda_cudnn(cuda, cudnn)
@@ -21,7 +21,7 @@ def conda_packages(compat: Compat, cuda: str, cudnn: str | None) -> tuple[str, s
 
 
 def conda_folder(compat: Compat, cuda: str, cudnn: str | None) -> tuple[str, str]:
-    """Commands that make a folder with this CUDA beside everything else, and name it."""
+    """Return commands that make a folder with this CUDA beside everything else, and name it."""
     cuda = versions.major_minor(cuda)
     channel, wanted = conda_packages(compat, cuda, cudnn)
     return (

@@ -60,12 +60,12 @@ class Trouble:
 
 
 def lacks(capabilities: str, part: str) -> bool:
-    """Whether a value of `CAPABILITIES` keeps this part of the driver out of a container."""
+    """Return whether a value of `CAPABILITIES` keeps this part of the driver out of a container."""
     return not {part, "all"} & set(capabilities.replace(" ", "").split(","))
 
 
 def name_parts(target: Target) -> Remedy:
-    """The variable that brings libcuda and NVML into a container."""
+    """Return the variable that brings libcuda and NVML into a container."""
     value = "compute,utility"
     steps: tuple[Export, ...] = ()
     text = f"Start the container with this variable (Docker; in a Dockerfile: `ENV {CAPABILITIES}={value}`)."
@@ -76,13 +76,13 @@ def name_parts(target: Target) -> Remedy:
 
 
 def engine(containers: ContainerFacts) -> DockerEngine | None:
-    """Docker's engine, where it answered."""
+    """Return docker's engine, where it answered."""
     answer = value_of(containers.docker)
     return answer if isinstance(answer, DockerEngine) else None
 
 
 def silence(containers: ContainerFacts) -> EngineSilence | None:
-    """Why Docker's engine did not answer, where it is there."""
+    """Return why Docker's engine did not answer, where it is there."""
     answer = value_of(containers.docker)
     return answer if isinstance(answer, EngineSilence) else None
 
@@ -93,12 +93,15 @@ def toolkit_config(containers: ContainerFacts) -> ToolkitConfig | None:
 
 
 def gpu_specs(containers: ContainerFacts) -> tuple[CdiSpec, ...]:
-    """CDI specifications of NVIDIA's GPUs; an unreadable one may be one."""
+    """Return CDI specifications of NVIDIA's GPUs; an unreadable one may be one."""
     return tuple(spec for spec in containers.cdi if spec.problem or spec.kind == KIND)
 
 
 def docker_ways(containers: ContainerFacts) -> tuple[str, ...]:
-    """The options of `docker run` through which this engine can give GPUs; empty: none, or it did not answer."""
+    """Return the options of `docker run` through which this engine can give GPUs.
+
+    Empty: none, or it did not answer.
+    """
     docker, toolkit = engine(containers), value_of(containers.toolkit)
     if docker is None or docker.desktop:
         return ()
@@ -126,7 +129,10 @@ def _from(docker: DockerEngine, version: str) -> bool:
 
 
 def podman_way(containers: ContainerFacts) -> bool | None:
-    """Whether Podman can give GPUs; None without Podman, or where it hangs on a version that is not known."""
+    """Return whether Podman can give GPUs.
+
+    None without Podman, or where it hangs on a version that is not known.
+    """
     podman, toolkit = containers.tool("podman"), value_of(containers.toolkit)
     if podman is None:
         return None
@@ -200,7 +206,7 @@ def unreachable(containers: ContainerFacts, sudo: str = "sudo ") -> list[Trouble
 
 
 def without_gpus(containers: ContainerFacts, sudo: str = "sudo ") -> list[Trouble]:
-    """The engines that have no way to give GPUs to a container."""
+    """Return the engines that have no way to give GPUs to a container."""
     docker, toolkit = engine(containers), value_of(containers.toolkit)
     found = []
     lacking = []
@@ -231,7 +237,7 @@ def no_runtime(
     remedies: Sequence[Remedy],
     severity: Severity = Severity.INFO,
 ) -> Trouble:
-    """A trouble of the cause no-nvidia-runtime."""
+    """Return a trouble of the cause no-nvidia-runtime."""
     return Trouble(
         kind, Cause.NO_NVIDIA_RUNTIME, severity, title, explanation, tuple(evidence), tuple(remedies)
     )
@@ -273,7 +279,7 @@ def _no_toolkit(containers: ContainerFacts, lacking: list[str], sudo: str) -> Tr
 
 
 def configure(docker: DockerEngine, sudo: str) -> list[str]:
-    """The commands that register the toolkit with this engine."""
+    """Return the commands that register the toolkit with this engine."""
     if docker.rootless:
         return [
             'nvidia-ctk runtime configure --runtime=docker --config="$HOME/.config/docker/daemon.json"',
@@ -314,7 +320,7 @@ def _not_known_to_docker(
 
 
 def write_spec(sudo: str = "sudo ") -> Remedy:
-    """How Podman is told of the GPUs."""
+    """Return how Podman is told of the GPUs."""
     return Remedy(
         "Write the CDI specification; again after each update of the driver.",
         (

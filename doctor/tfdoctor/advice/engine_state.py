@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def troubles(
     containers: ContainerFacts, *, driver: str | None = None, sudo: str = "sudo "
 ) -> tuple[Trouble, ...]:
-    """Everything at once, the gravest first: for commands that run containers."""
+    """Return everything at once, the gravest first: for commands that run containers."""
     found = [
         *unreachable(containers, sudo),
         *misconfigured(containers, sudo),
@@ -47,7 +47,7 @@ def troubles(
 
 
 def misconfigured(containers: ContainerFacts, sudo: str = "sudo ") -> list[Trouble]:
-    """What is configured, and cannot work as it is."""
+    """Return what is configured, and cannot work as it is."""
     found = [*_daemon_json(containers, sudo), *_missing_runtimes(containers, sudo)]
     docker, toolkit, config = engine(containers), value_of(containers.toolkit), toolkit_config(containers)
     own = docker is not None and not docker.snap and not docker.desktop
@@ -222,7 +222,7 @@ def _missing_runtimes(containers: ContainerFacts, sudo: str) -> list[Trouble]:
 
 
 def stale(containers: ContainerFacts, driver: str | None, sudo: str = "sudo ") -> list[Trouble]:
-    """CDI specifications that cannot be read, or name what is no longer there.
+    """Return CDI specifications that cannot be read, or name what is no longer there.
 
     `driver`: the version of the driver that is loaded and whose libraries are installed; None: not known.
     """
@@ -315,7 +315,7 @@ def _spec_evidence(spec: CdiSpec, driver: str | None) -> list[Evidence]:
 
 
 def losing(containers: ContainerFacts, sudo: str = "sudo ") -> list[Trouble]:
-    """Conditions under which a running container loses its GPUs, or starts without the right to use them."""
+    """Return conditions under which a running container loses its GPUs, or starts without the right to use them."""
     docker, toolkit, config = engine(containers), value_of(containers.toolkit), toolkit_config(containers)
     if (
         docker is None

@@ -86,7 +86,10 @@ def for_images(
 
 
 def for_image(target: Target, finding: Finding) -> Finding:
-    """The finding with the remedies that an image has (`Target.image`); the host's are left as they are."""
+    """Return the finding with the remedies that an image has (`Target.image`).
+
+    The host's are left as they are.
+    """
     if finding.cause in OF_HOST:
         kept = [new for one in finding.remedies for new in _beside_host(target, one)]
         return replace(finding, remedies=tuple(kept))
@@ -104,7 +107,7 @@ def for_image(target: Target, finding: Finding) -> Finding:
 
 
 def _beside_host(target: Target, remedy: Remedy) -> list[Remedy]:
-    """A remedy of what is the host's: as it is, but for what it does to a Python, to files or to variables."""
+    """Return a remedy of what is the host's: as it is, but for what it does to a Python, to files or to variables."""
     if remedy.replaces:  # another TensorFlow
         return _lines(target, remedy, whole=False)
     image, steps = target.image, remedy.steps or _exported(remedy)
@@ -120,7 +123,10 @@ _EXPORT = re.compile(r"export (?P<name>[A-Z][A-Z0-9_]{0,80})=(?P<value>.{1,4000}
 
 
 def _exported(remedy: Remedy) -> tuple[Step, ...]:
-    """The steps of a remedy whose commands only set variables of a shell; none where they do anything else."""
+    """Return the steps of a remedy whose commands only set variables of a shell.
+
+    None if they do anything else.
+    """
     found: list[Step] = []
     for line in remedy.commands:
         match = _EXPORT.fullmatch(line)
@@ -139,20 +145,20 @@ def _exported(remedy: Remedy) -> tuple[Step, ...]:
 
 
 def on_another_base(compat: Compat, release: Release, python: str | None) -> list[Remedy]:
-    """The image of nvidia/cuda to build on, where there is one."""
+    """Return the image of nvidia/cuda to build on, where there is one."""
     text = f"Build on an image that has what TensorFlow {release.version} opens."
     return [Remedy(text, (f"FROM {tag.name}",)) for tag in list_fitting_tags(compat, release, python)[:1]]
 
 
 def built(release: Release | None, text: str = "Build an image whose parts fit together.") -> Remedy:
-    """`tfdoctor build`, for the release that is meant."""
+    """Return `tfdoctor build`, for the release that is meant."""
     return Remedy(
         text, (f"tfdoctor build --tf {release.version}" if release is not None else "tfdoctor build",)
     )
 
 
 def _for_cards(target: Target) -> Remedy:
-    """`tfdoctor build`, for the release that serves these cards best: an image is free to have another Python."""
+    """Return `tfdoctor build` for the release that serves these cards best: an image may have another Python."""
     text = "Build an image of a TensorFlow that has code for this card."
     return Remedy(text, (" ".join(["tfdoctor build", *target.host.options]),))
 
@@ -167,7 +173,7 @@ def _name(target: Target) -> str:
 
 
 def new_name(image: str) -> str:
-    """What an image made anew from this one is called: nothing is written over what is there."""
+    """Return what an image made anew from this one is called: nothing is written over what is there."""
     if "@" in image or not _REFERENCE.fullmatch(image):
         return "fixed:1"
     folder, slash, last = image.rpartition("/")
@@ -180,7 +186,7 @@ _REFERENCE = re.compile(r"(?!sha256:|[0-9a-f]{12,64}$)[a-z0-9][\w./:-]{0,400}")
 
 
 def start_of(image: InImage, *options: str) -> str:
-    """How a container of it is started with the GPUs, as it is typed."""
+    """Return how a container of it is started with the GPUs, as it is typed."""
     words = (image.program, "run", "--rm", image.access, *options, quote(image.name))
     return " ".join(word for word in words if word)
 
@@ -196,7 +202,10 @@ def _again(target: Target, remedy: Remedy) -> Remedy:
 
 
 def _of_this(image: InImage, line: str) -> str:
-    """`docker run --gpus all IMAGE` as it is typed for this image, in its engine's words; other lines as they are."""
+    """Return `docker run --gpus all IMAGE` as it is typed for this image, in its engine's words.
+
+    Other lines as they are.
+    """
     program, *words = line.split(" ")
     if program not in ("docker", "podman") or words[:1] != ["run"] or "IMAGE" not in words:
         return line
@@ -208,7 +217,7 @@ def _of_this(image: InImage, line: str) -> str:
 
 
 def _under_new_name(target: Target, remedy: Remedy) -> Remedy:
-    """What is built in place of an image gets a name of its own, and is verified under that."""
+    """Return what is built in place of an image gets a name of its own, and is verified under that."""
     name = _name(target)
     if not name or len(remedy.commands) != 1 or not remedy.commands[0].startswith("tfdoctor build"):
         return remedy
@@ -217,7 +226,7 @@ def _under_new_name(target: Target, remedy: Remedy) -> Remedy:
 
 
 def _lines(target: Target, remedy: Remedy, *, whole: bool) -> list[Remedy]:
-    """A remedy as lines of a Dockerfile; nothing where it is not one for an image."""
+    """Return a remedy as lines of a Dockerfile; nothing if it is not one for an image."""
     if remedy.commands and all(
         line.startswith(("tfdoctor build", "tfdoctor recommend")) for line in remedy.commands
     ):
@@ -234,7 +243,10 @@ _FILES = re.compile(r"(?:sudo )?(?:chmod|mv|rm) ")
 
 
 def _on_files(remedy: Remedy) -> tuple[str, ...]:
-    """Lines for what is done to files alone, which in an image are its own; none where anything else is done."""
+    """Return lines for what is done to files alone, which in an image are its own.
+
+    None if anything else is done.
+    """
     done = [line for line in remedy.commands if not line.startswith(("tfdoctor check", "cat "))]
     if remedy.steps or not all(_FILES.match(line) for line in done):
         return ()
@@ -284,7 +296,7 @@ def _of_image(target: Target, image: InImage, remedy: Remedy, files: tuple[str, 
 
 
 def _given(step: Step) -> str:
-    """A variable as `run` gives it to one container."""
+    """Return a variable as `run` gives it to one container."""
     return f"-e {step.name}={quote(step.value)}" if isinstance(step, Export) else ""
 
 
@@ -295,7 +307,7 @@ _KEPT = re.compile(
 
 
 def _line(target: Target, step: Step) -> list[str]:
-    """A step as lines of a Dockerfile; none where a line of it has to go."""
+    """Return a step as lines of a Dockerfile; none if a line of it has to go."""
     if isinstance(step, Unset):
         return []
     if isinstance(step, Export):

@@ -23,7 +23,7 @@ _KEEP = re.compile(r"echo .*>> |mkdir -p .*/etc/conda/activate\.d$")
 
 
 def by_kernel(target: Target, remedy: Remedy) -> Remedy:
-    """The remedy where it can have an effect: a kernel's own `env` counts for more than the shell's variables.
+    """Return the remedy where it can have an effect: a kernel's own `env` counts for more than the shell's variables.
 
     It has no steps then: kernel.json is its owner's to change.
     """
@@ -50,7 +50,10 @@ def by_kernel(target: Target, remedy: Remedy) -> Remedy:
 
 
 def _change(target: Target, command: str) -> str:
-    """What a shell's line becomes; empty for one that is none, or takes away what the kernel does not set."""
+    """Return what a shell's line becomes.
+
+    Empty for one that is none, or takes away what the kernel does not set.
+    """
     own = target.choice.kernel_sets if target.choice is not None else ()
     if (match := _RENAME.fullmatch(command)) is not None:
         return f'"{match[1]}" in place of "{match[2]}"' if match[2] in own else ""

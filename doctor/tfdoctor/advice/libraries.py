@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def bring_libraries(target: Target, sonames: Sequence[str]) -> list[Remedy]:
-    """How these libraries come to this TensorFlow, and what then connects them."""
+    """Return how these libraries come to this TensorFlow, and what then connects them."""
     build = target.build
     if build is None:
         return []

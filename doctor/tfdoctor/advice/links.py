@@ -24,14 +24,15 @@ if TYPE_CHECKING:
 
 
 def framework_folders(release: Release | None) -> tuple[str, ...]:
-    """The folders below nvidia/ on the RUNPATH of the object that opens the libraries (from 2.14 on)."""
+    """Return the folders below nvidia/ on the RUNPATH of the object that opens the libraries (from 2.14 on)."""
     runpath = release.runpath if release is not None else {}
     return next((some for name, some in runpath.items() if "libtensorflow_framework" in name), ())
 
 
 def runpath_target(folders: Sequence[str]) -> str | None:
-    """The folder of a RUNPATH into which links go: beside cuSPARSE or cuBLAS, whose neighbours are alike; else
-    TensorFlow's own."""
+    """Return the folder of a RUNPATH into which links go: beside cuSPARSE or cuBLAS, whose neighbours are alike; else
+    TensorFlow's own.
+    """
     for name in ("/cusparse/", "/cublas/", "/cuda_runtime/"):
         for folder in folders:
             if name in folder:
@@ -41,12 +42,15 @@ def runpath_target(folders: Sequence[str]) -> str | None:
 
 
 def link_to(library: str, folder: str) -> Link:
-    """The link in `folder` under the name of `library` (a path)."""
+    """Return the link in `folder` under the name of `library` (a path)."""
     return Link(f"{folder}/{posixpath.basename(library)}", posixpath.relpath(library, folder))
 
 
 def links_of(name: str, own: str, folder: str) -> Step:
-    """What links a library of the folder `own` into another; with cuDNN go the parts that it opens beside itself."""
+    """Return what links a library of the folder `own` into another.
+
+    With cuDNN go the parts that it opens beside itself.
+    """
     stem, _, version = name.partition(".so")
     if stem == "libcudnn":
         return LinkParts(own, f"libcudnn*.so{version}", folder)
@@ -56,7 +60,9 @@ def links_of(name: str, own: str, folder: str) -> Step:
 def connecting_steps(
     compat: Compat, release: Release, site: str, places: Mapping[str, str]
 ) -> tuple[Step, ...]:
-    """What an installation in `site` needs so that it finds these libraries; nothing where it looks there itself.
+    """Return what an installation in `site` needs so that it finds these libraries.
+
+    Nothing if it looks there itself.
 
     `places`: soname → the folder below `site` in which its wheel has it.
     """
@@ -76,7 +82,7 @@ def connecting_steps(
 
 
 def link_commands(steps: Iterable[Step]) -> tuple[str, ...]:
-    """The same as a person types it."""
+    """Return the same as a person types it."""
     lines = []
     for step in steps:
         if isinstance(step, Link):
@@ -91,7 +97,10 @@ def _place(path: str) -> str:
 
 
 def links_for(compat: Compat, release: Release, cuda_set: CudaSet, site: str) -> tuple[Link, ...]:
-    """What a release and its wheels in `site` need so that it finds them, file by file; often nothing."""
+    """Return what a release and its wheels in `site` need so that it finds them, file by file.
+
+    Often nothing.
+    """
     files = [library for library in cuda_set.files.values() if library.folder.endswith("/lib")]
     links: dict[Link, None] = {}
     places = {library.file: library.folder for library in files}

@@ -32,7 +32,7 @@ class Place(enum.Enum):
 
 
 def place(target: Target) -> Place:
-    """Where that is here. OWN also where nobody looked."""
+    """Return where that is here. OWN also where nobody looked."""
     python = target.python
     if python is None:
         return Place.OWN
@@ -53,25 +53,25 @@ def _tensorflow_folder(target: Target) -> str:
 
 
 def owner(target: Target) -> str:
-    """Who owns the folder in which this person may not write; empty where that is not known."""
+    """Return who owns the folder in which this person may not write; empty if that is not known."""
     return (
         next((name for _, name in target.python.unwritable if name), "") if target.python is not None else ""
     )
 
 
 def has(target: Target, program: str) -> bool | None:
-    """Whether a program is on this person's PATH; None where nobody looked."""
+    """Return whether a program is on this person's PATH; None if nobody looked."""
     programs = target.programs
     return None if programs is None else program in programs
 
 
 def sudo(target: Target) -> str:
-    """ "sudo ", or nothing where this already runs as root."""
+    """Return "sudo ", or nothing if this already runs as root."""
     return "" if target.root else "sudo "
 
 
 def without_sudo(target: Target) -> bool:
-    """Whether this person is known to have no way to become root."""
+    """Return whether this person is known to have no way to become root."""
     return target.root is False and has(target, "sudo") is False
 
 
@@ -79,22 +79,22 @@ def without_sudo(target: Target) -> bool:
 
 
 def install(target: Target, requirements: Iterable[str], options: str = "") -> str:
-    """The command that installs into the examined Python, with what has to come before it."""
+    """Return the command that installs into the examined Python, with what has to come before it."""
     return _command(target, "install", options, requirements)
 
 
 def uninstall(target: Target, names: Iterable[str]) -> str:
-    """The command that removes distributions from the examined Python."""
+    """Return the command that removes distributions from the examined Python."""
     return _command(target, "uninstall", "", names)
 
 
 def install_to(target: Target, folder: str, requirements: Iterable[str]) -> str:
-    """The command that puts wheels alone into a new folder of this person's (it may begin with "$HOME/")."""
+    """Return the command that puts wheels alone into a new folder of this person's (it may begin with "$HOME/")."""
     return _command(target, "install", f"--no-deps --target {in_home(folder)}", requirements)
 
 
 def in_home(path: str) -> str:
-    """A path as a word of a command, with "$HOME" left to the shell."""
+    """Return a path as a word of a command, with "$HOME" left to the shell."""
     return f'"{path}"' if path.startswith("$HOME/") else shlex.quote(path)
 
 
@@ -124,7 +124,7 @@ def _command(target: Target, verb: str, options: str, words: Iterable[str]) -> s
 
 
 def _program(target: Target, python: PythonFacts, *, apart: bool) -> tuple[str, str]:
-    """(what has to be typed before, "uv pip" or the words for a pip that serves this Python).
+    """Return (what has to be typed before, "uv pip" or the words for a pip that serves this Python).
 
     The one that has installed what is there comes first: it knows this person's index. `apart`: nothing goes into the
     Python itself, so that it need not be open.
@@ -158,12 +158,17 @@ def _program(target: Target, python: PythonFacts, *, apart: bool) -> tuple[str, 
 
 
 def needs_another(target: Target) -> bool:
-    """Whether TensorFlow is best installed into a new environment: this Python is the system's, or somebody else's."""
+    """Return whether TensorFlow is best installed into a new environment: this Python is the system's, or somebody
+    else's.
+    """
     return place(target) in (Place.MANAGED, Place.CLOSED)
 
 
 def new_environment(target: Target, python: str, folder: str, wanted: str) -> tuple[str, ...]:
-    """Commands that make a virtual environment and install into it. `wanted`: requirements, as words of a shell."""
+    """Return commands that make a virtual environment and install into it.
+
+    `wanted`: requirements, as words of a shell.
+    """
     own, name = target.python, shlex.quote(python)
     inside = f"{folder}/bin/python"
     usual = (
@@ -191,21 +196,21 @@ def new_environment(target: Target, python: str, folder: str, wanted: str) -> tu
 
 
 def uv(target: Target) -> tuple[tuple[str, ...], str]:
-    """(what has to be typed to have uv, the word for it)."""
+    """Return (what has to be typed to have uv, the word for it)."""
     if has(target, "uv") is not False or target.python is None:
         return (), "uv"
     return new_environment(target, target.python.executable, "tf-uv", "uv"), "tf-uv/bin/uv"
 
 
 def conda(target: Target) -> str:
-    """The word for conda: another program of its kind where that is what there is."""
+    """Return the word for conda: another program of its kind where that is what there is."""
     if has(target, "conda") is not False:
         return "conda"
     return next((name for name in ("mamba", "micromamba") if has(target, name)), "conda")
 
 
 def _only_pip(target: Target) -> bool:
-    """Whether this cannot be done with uv, which knows no `--user`."""
+    """Return whether this cannot be done with uv, which knows no `--user`."""
     python = target.python
     return place(target) is Place.USER or (
         place(target) is Place.MANAGED

@@ -20,33 +20,33 @@ FOUND = ("$", "python3 on", "python on")
 
 
 def quote(text: str) -> str:
-    """Text as one word of a shell command."""
+    """Return text as one word of a shell command."""
     return shlex.quote(text)
 
 
 def pip_install(target: Target, requirements: Iterable[str], *, options: str = "") -> str:
-    """The command that installs into the examined Python, with the program that this person has (`person`)."""
+    """Return the command that installs into the examined Python, with the program that this person has (`person`)."""
     return person.install(target, requirements, options)
 
 
 def pip_uninstall(target: Target, names: Iterable[str]) -> str:
-    """The command that removes distributions from the examined Python."""
+    """Return the command that removes distributions from the examined Python."""
     return person.uninstall(target, names)
 
 
 def venv_with(target: Target, requirements: Iterable[str], python: str = "python3") -> tuple[str, ...]:
-    """Commands that make a fresh virtual environment with these requirements, beside whatever is there."""
+    """Return commands that make a fresh virtual environment with these requirements, beside whatever is there."""
     wanted = " ".join(quote(requirement) for requirement in requirements)
     return (*person.new_environment(target, python, "tf-env", wanted), "tfdoctor check --python tf-env")
 
 
 def interpreter(target: Target) -> str:
-    """The examined Python, to make another environment from."""
+    """Return the examined Python, to make another environment from."""
     return target.python.executable if target.python is not None else "python3"
 
 
 def install_commands(target: Target, requirements: Sequence[str]) -> tuple[str, ...]:
-    """Commands that install into this Python, or into a fresh environment where the system manages it."""
+    """Return commands that install into this Python, or into a fresh environment where the system manages it."""
     python = target.python
     if python is not None and person.needs_another(target):
         return venv_with(target, requirements, python.executable)
@@ -54,7 +54,7 @@ def install_commands(target: Target, requirements: Sequence[str]) -> tuple[str, 
 
 
 def check_again(target: Target) -> str:
-    """The command that looks at the same Python once more."""
+    """Return the command that looks at the same Python once more."""
     python, choice = target.python, target.choice
     if choice is not None and choice.kernel is not None:
         return f"{CHECK_AGAIN} --python {quote(choice.kernel)}"

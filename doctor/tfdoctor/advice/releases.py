@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def extra_installs(target: Target, release: Release, python: str | None = None) -> bool:
-    """Whether this release has a CUDA extra and pip can install it on this Python."""
+    """Return whether this release has a CUDA extra and pip can install it on this Python."""
     if release.pip_extra is None:
         return False
     version = python or (target.python.version if target.python is not None else None)
@@ -40,7 +40,7 @@ def extra_installs(target: Target, release: Release, python: str | None = None) 
 
 
 def gpu_requirement(target: Target, release: Release, python: str | None = None) -> tuple[str, ...]:
-    """What pip installs to have this release with its CUDA libraries, where they come as wheels."""
+    """Return what pip installs to have this release with its CUDA libraries, where they come as wheels."""
     if extra_installs(target, release, python):
         wanted = [f"{release.package}[{release.pip_extra}]=={release.version}"]
         projects = [pin for pin in release.extra_pins if versions.project_of(pin).startswith("nvidia-cudnn-")]
@@ -65,15 +65,16 @@ def companion_pins(compat: Compat, release: Release) -> tuple[str, ...]:
 
 
 def best_release(target: Target, *, python: str | None = None) -> Release | None:
-    """The release that serves this machine best on the examined Python, or on `python`: `fit`'s answer, as `recommend`
-    gives it; None where none does, or no Python is known."""
+    """Return the release that serves this machine best on the examined Python, or on `python`: `fit`'s answer, as
+    `recommend` gives it; None if none does, or no Python is known.
+    """
     version = python or (target.python.version if target.python is not None else None)
     found = fit.find_best_fit(target.compat, target.host, python=version) if version is not None else None
     return found.release if found is not None else None
 
 
 def ask_recommend() -> Remedy:
-    """Where no release serves this machine with this Python."""
+    """Return where no release serves this machine with this Python."""
     return Remedy(
         "No TensorFlow with GPU code works on this machine and Python: this shows why, and what would work.",
         ("tfdoctor recommend",),
@@ -81,7 +82,7 @@ def ask_recommend() -> Remedy:
 
 
 def install_release(target: Target, release: Release, text: str, python: str | None = None) -> Remedy:
-    """How this release is installed with everything that it needs for a GPU, and that connected.
+    """Return how this release is installed with everything that it needs for a GPU, and that connected.
 
     `python`: a version other than the examined one's, for which an environment is made.
     """
@@ -102,7 +103,7 @@ def install_release(target: Target, release: Release, text: str, python: str | N
 
 
 def install_for_cpu(target: Target, release: Release, text: str) -> Remedy:
-    """How this release is installed where no GPU is wanted: without the CUDA libraries."""
+    """Return how this release is installed where no GPU is wanted: without the CUDA libraries."""
     wanted = (f"{release.package}=={release.version}", *companion_pins(target.compat, release))
     return Remedy(text, install_commands(target, wanted), replaces=True)
 
@@ -121,7 +122,7 @@ def in_place_of(target: Target, names: tuple[str, ...], release: Release, text: 
 
 
 def connecting(target: Target, release: Release, site: str) -> tuple[str, ...]:
-    """What a fresh installation of this release in `site` still needs so that the loader finds its CUDA.
+    """Return what a fresh installation of this release in `site` still needs so that the loader finds its CUDA.
 
     Links where it does not look into NVIDIA's wheels, conda's libraries below 2.5; `site` may start with "$PWD".
     """
@@ -134,7 +135,7 @@ def connecting(target: Target, release: Release, site: str) -> tuple[str, ...]:
 
 
 def _links(target: Target, release: Release, site: str) -> tuple[Step, ...]:
-    """What links NVIDIA's wheels into where this release looks; nothing where it looks there itself."""
+    """Return what links NVIDIA's wheels into where this release looks; nothing if it looks there itself."""
     if release.cuda is None:
         return ()
     places = wheel_places(target, release.cuda, release.required_libraries)
@@ -142,7 +143,7 @@ def _links(target: Target, release: Release, site: str) -> tuple[Step, ...]:
 
 
 def another_release(target: Target, text: str) -> list[Remedy]:
-    """The best release for this machine and Python, where it is another one than the installed."""
+    """Return the best release for this machine and Python, where it is another one than the installed."""
     release, build = best_release(target), target.build
     if release is None or (build is not None and build.version == release.version):
         return []

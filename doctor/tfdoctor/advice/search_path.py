@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 def export_path(folders: Iterable[str], name: str = "LD_LIBRARY_PATH") -> str:
-    """The line that puts folders on a search path, before what is on it; they may begin with "$HOME/" or "$PWD/"."""
+    """Return the line that puts folders on a search path, before what is on it.
+
+    They may begin with "$HOME/" or "$PWD/".
+    """
     parts, rest = list(folders), f"${{{name}:+:${name}}}"
     of_shell = [part.startswith(("$HOME/", "$PWD/")) for part in parts]
     if all(of_shell):
@@ -33,7 +36,9 @@ def export_path(folders: Iterable[str], name: str = "LD_LIBRARY_PATH") -> str:
 
 
 def export_lines(folder: str, name: str) -> tuple[str, str]:
-    """The same for one folder in two commands, which have room in a terminal. name: of the variable that holds it."""
+    """Return the same for one folder in two commands, which have room in a terminal. name: of the variable that holds
+    it.
+    """
     rest = "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
     return f"{name}={quote(folder)}", f'export LD_LIBRARY_PATH="${name}{rest}"'
 
@@ -46,7 +51,7 @@ def name_folders(
     first: Sequence[str] = (),
     steps: Sequence[Step] | None = (),
 ) -> Remedy:
-    """LD_LIBRARY_PATH for this shell, and the line that keeps it for this environment.
+    """Return LD_LIBRARY_PATH for this shell, and the line that keeps it for this environment.
 
     `first` and `steps`: what comes before it; None: that can only be done by hand.
     """
@@ -58,7 +63,7 @@ def name_folders(
 
 
 def keep_line(target: Target, line: str) -> tuple[str, tuple[str, ...]]:
-    """How a line of the shell is kept: conda's activate.d, a virtual environment's activate, ~/.profile."""
+    """Return how a line of the shell is kept: conda's activate.d, a virtual environment's activate, ~/.profile."""
     python = target.python
     if person.place(target) is person.Place.CLOSED:
         python = None
@@ -89,7 +94,9 @@ def drop_folders(
 def off_the_path(
     target: Target, folders: Sequence[str], behind: Sequence[FoundElsewhere] = ()
 ) -> Remedy | None:
-    """LD_LIBRARY_PATH without these folders, nor entries that are empty; None where they are not on it.
+    """Return LD_LIBRARY_PATH without these folders, nor entries that are empty.
+
+    None if they are not on it.
 
     `behind`: the libraries that are to be found then, and would not be: they are linked where TensorFlow looks.
     """
@@ -114,7 +121,7 @@ def without_folder(target: Target, word: str, text: str) -> Remedy | None:
 
 
 def _entries(target: Target) -> list[str]:
-    """What is on LD_LIBRARY_PATH, empty entries left out."""
+    """Return what is on LD_LIBRARY_PATH, empty entries left out."""
     return entries_of("LD_LIBRARY_PATH", target.variables.get("LD_LIBRARY_PATH", ""))
 
 
@@ -128,7 +135,7 @@ def _without(target: Target, entries: Sequence[str], wrong: Sequence[str], text:
 
 
 def ldconfig(target: Target, folders: Sequence[str]) -> Remedy:
-    """How the loader is told of folders for every program."""
+    """Return how the loader is told of folders for every program."""
     root = person.sudo(target)
     lines = " ".join(quote(folder) for folder in folders)
     return Remedy(
@@ -142,10 +149,10 @@ def ldconfig(target: Target, folders: Sequence[str]) -> Remedy:
 
 
 def link_into_runpath(target: Target, found: Sequence[FoundElsewhere]) -> Remedy | None:
-    """Relative links that put libraries of NVIDIA's wheels where TensorFlow's own RUNPATH looks.
+    """Return relative links that put libraries of NVIDIA's wheels where TensorFlow's own RUNPATH looks.
 
-    The least intrusive cure: nothing to set, nothing outside the environment is touched. None where
-    TensorFlow looks in no folder beside them, or they are not from wheels.
+    The least intrusive cure: nothing to set, nothing outside the environment is touched. None if TensorFlow looks in
+    no folder beside them, or they are not from wheels.
     """
     if not found:
         return None

@@ -28,17 +28,19 @@ MANAGERS = {
 
 
 def package_manager(target: Target) -> str | None:
-    """This distribution's package manager; None where it is not known."""
+    """Return this distribution's package manager; None if it is not known."""
     return manager_of(target.distribution, *target.like)
 
 
 def manager_of(*names: str | None) -> str | None:
-    """The package manager of the first of these distributions (ID and ID_LIKE of /etc/os-release) that is known."""
+    """Return the package manager of the first of these distributions (ID and ID_LIKE of /etc/os-release) that is
+    known.
+    """
     return next((MANAGERS[name] for name in names if name in MANAGERS), None)
 
 
 def driver_install(target: Target) -> Remedy:
-    """How this distribution installs NVIDIA's driver."""
+    """Return how this distribution installs NVIDIA's driver."""
     manager = package_manager(target)
     if manager == APT and target.distribution == "ubuntu":
         commands: tuple[str, ...] = ("sudo ubuntu-drivers install", "sudo reboot")

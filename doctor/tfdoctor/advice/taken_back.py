@@ -71,7 +71,7 @@ _COMMAND = re.compile(r"(?:^|\||&&|;)\s*(?:sudo (?:-\S+ )*)?")
 
 
 def taken_back(remedy: Remedy) -> str:
-    """A sentence; "" where it has no commands, or commands of which nothing is known."""
+    """Return a sentence; "" if it has no commands, or commands of which nothing is known."""
     if not remedy.commands:
         return ""
     bare = [_QUOTED.sub("''", command) for command in remedy.commands]
@@ -83,12 +83,12 @@ def taken_back(remedy: Remedy) -> str:
 
 
 def needs_root(remedy: Remedy) -> bool:
-    """Whether somebody without root cannot do it."""
+    """Return whether somebody without root cannot do it."""
     return remedy.changes_system or any("sudo " in command for command in remedy.commands)
 
 
 def without_root(remedy: Remedy) -> str:
-    """How it is taken back, after whether somebody without root can do it; "" as `taken_back`."""
+    """Return how it is taken back, after whether somebody without root can do it; "" as `taken_back`."""
     told = taken_back(remedy)
     if not told or needs_root(remedy):
         return told

@@ -64,7 +64,7 @@ class Target:
 
 
 def target_of(facts: Facts, compat: Compat, image: InImage | None = None) -> Target:
-    """The target that an examined machine is, or an image, which root makes."""
+    """Return the target that an examined machine is, or an image, which root makes."""
     tensorflow, loader, machine = value_of(facts.tensorflow), value_of(facts.loader), facts.machine
     python = value_of(facts.python)
     if image is not None and python is not None:

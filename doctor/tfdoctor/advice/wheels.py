@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def cuda_requirements(target: Target, sonames: Sequence[str]) -> tuple[str, ...]:
-    """NVIDIA's wheels that bring these libraries to this TensorFlow, pinned as its own extra pins them.
+    """Return NVIDIA's wheels that bring these libraries to this TensorFlow, pinned as its own extra pins them.
 
     Empty where there are none for its CUDA (11.0 and older), or where one of the libraries is in no wheel.
     """
@@ -32,7 +32,7 @@ def cuda_requirements(target: Target, sonames: Sequence[str]) -> tuple[str, ...]
 
 
 def wheels_for(target: Target, release: Release, sonames: Sequence[str]) -> tuple[str, ...]:
-    """The same for a release that is not installed."""
+    """Return the same for a release that is not installed."""
     if release.cuda is None:
         return ()
     return _wheels(
@@ -46,7 +46,7 @@ def wheels_for(target: Target, release: Release, sonames: Sequence[str]) -> tupl
 
 
 def wheel_project(target: Target, soname: str, cuda: str) -> tuple[str, str] | None:
-    """(project, folder below site-packages) of the wheel that has this very soname for this CUDA major."""
+    """Return (project, folder below site-packages) of the wheel that has this very soname for this CUDA major."""
     major = versions.major(cuda)
     wheel, parts = target.compat.wheel_for(soname, major), split_soname(soname)
     if wheel is None or parts is None:
@@ -85,7 +85,7 @@ def _wheels(
 
 
 def cudnn_requirement(target: Target, project: str, pinned: str, built: str | None = None) -> str:
-    """A cuDNN requirement that this build loads (its major) and that still has code for these cards."""
+    """Return a cuDNN requirement that this build loads (its major) and that still has code for these cards."""
     if built is None:
         return pinned
     major = versions.major(built)
@@ -104,7 +104,7 @@ def cudnn_requirement(target: Target, project: str, pinned: str, built: str | No
 
 
 def in_another_version(target: Target, requirements: Sequence[str]) -> tuple[str, ...]:
-    """The requirements without the versions that are installed: pip keeps what a range allows."""
+    """Return the requirements without the versions that are installed: pip keeps what a range allows."""
     return tuple(_without_installed(target, text) for text in requirements)
 
 
@@ -119,7 +119,7 @@ def _without_installed(target: Target, text: str) -> str:
 
 
 def site_packages(target: Target) -> str:
-    """Where this TensorFlow lies and its wheels go; empty where that is not known."""
+    """Return where this TensorFlow lies and its wheels go; empty if that is not known."""
     if target.tensorflow is not None:
         return posixpath.dirname(target.tensorflow.package_dir)
     if target.python is not None and target.python.site_packages:
@@ -128,7 +128,10 @@ def site_packages(target: Target) -> str:
 
 
 def wheel_places(target: Target, cuda: str, sonames: Sequence[str]) -> dict[str, str]:
-    """Soname → the folder below site-packages into which NVIDIA's wheel puts it; without those of no wheel."""
+    """Return soname → the folder below site-packages into which NVIDIA's wheel puts it.
+
+    Without those of no wheel.
+    """
     wheels = {name: wheel_project(target, name, cuda) for name in sonames}
     return {name: wheel[1] for name, wheel in wheels.items() if wheel is not None}
 
@@ -145,8 +148,9 @@ def registered_wheel(target: Target, requirement: str) -> str | None:
 
 
 def bring_wheels(target: Target, requirements: Sequence[str]) -> tuple[tuple[Install, ...], tuple[str, ...]]:
-    """(steps, commands) that bring wheels whose libraries are missed, also those that are registered all the same:
-    pip takes these for installed."""
+    """Return (steps, commands) that bring wheels whose libraries are missed, also those that are registered all the
+    same: pip takes these for installed.
+    """
     again = tuple(pin for one in requirements if (pin := registered_wheel(target, one)) is not None)
     fresh = tuple(one for one in requirements if registered_wheel(target, one) is None)
     steps: list[Install] = []

@@ -60,7 +60,7 @@ class Shown:
 
 
 def tfdoctor_magic(line: str) -> Shown | None:
-    """%tfdoctor: why TensorFlow does (not) see the GPUs in this kernel's Python.
+    """Return %tfdoctor: why TensorFlow does (not) see the GPUs in this kernel's Python.
 
     `%tfdoctor` and `%tfdoctor check [--deep] [--python PATH]` show the answer here; what else the command line takes,
     `%tfdoctor explain TFD203`, is run as it is.

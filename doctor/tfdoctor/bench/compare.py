@@ -116,7 +116,10 @@ def _drift(now: float | None, then: float | None) -> float:
 
 
 def _machine(then: Yardstick | None, now: Yardstick | None) -> float:
-    """How many times as long the processor takes now for the same; 1 where nothing comparable was measured."""
+    """Return how many times as long the processor takes now for the same.
+
+    1 where nothing comparable was measured.
+    """
     if then is None or now is None or then.what != now.what:
         return 1.0
     return now.seconds / then.seconds

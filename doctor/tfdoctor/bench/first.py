@@ -45,7 +45,7 @@ def named(one: Timed, devices: Mapping[str, Device], measured: Measured) -> Time
 
 
 def _compiles_ptx(gpus: Sequence[str], devices: Mapping[str, Device], log: str) -> bool:
-    """Whether the log says so of one of these GPUs; where it names no capability, of all."""
+    """Return whether the log says so of one of these GPUs; where it names no capability, of all."""
     named_ones = set(_CAPABILITY.findall(log))
     if not named_ones:
         return bool(gpus) and "jit-compiled from PTX" in log
@@ -53,7 +53,7 @@ def _compiles_ptx(gpus: Sequence[str], devices: Mapping[str, Device], log: str) 
 
 
 def told_of_first(runs: Sequence[Timed]) -> str:
-    """What all first calls took more, the longest first, as a sentence; "" where they took nothing."""
+    """Return what all first calls took more, the longest first, as a sentence; "" if they took nothing."""
     sums: dict[tuple[str, ...], float] = {}
     for one in runs:
         if one.compiling and one.compiled:

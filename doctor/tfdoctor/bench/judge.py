@@ -38,7 +38,7 @@ def judged(
     software: bool = False,
     look: str = "tfdoctor check",
 ) -> Bench:
-    """`peaks`: device → type → GFLOP/s that it can give in it; those that are known.
+    """Return `peaks`: device → type → GFLOP/s that it can give in it; those that are known.
 
     `software`: the GPUs are tfdoctor's software GPU. Their times are kept, and each says so; none is set against a
     card's peak, and they are no reason to say whether a GPU is worth it. `look`: the command that says what is wrong
@@ -332,7 +332,7 @@ def _summary(
 
 
 def _by_xla(runs: Sequence[Timed]) -> list[str]:
-    """What XLA changes at the largest size of each work, what it changes most first."""
+    """Return what XLA changes at the largest size of each work, what it changes most first."""
     by_key = {one.key: one for one in runs}
     largest: dict[tuple[object, ...], tuple[float, Timed]] = {}
     for one in sorted((one for one in runs if one.xla), key=lambda one: one.size):

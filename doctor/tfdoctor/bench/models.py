@@ -52,12 +52,12 @@ class Seconds:
 
 
 def is_gpu(name: str) -> bool:
-    """Whether a device is a GPU."""
+    """Return whether a device is a GPU."""
     return name.startswith("GPU:")
 
 
 def duration(seconds: float) -> str:
-    """ "1.23 ms"."""
+    """Return "1.23 ms"."""
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
         if seconds * factor >= 1 or unit == "µs":
             value = seconds * factor

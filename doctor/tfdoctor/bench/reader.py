@@ -64,7 +64,7 @@ class Measured:
 
 
 def read_lines(parts: Iterable[object]) -> Measured:
-    """The payload's lines, decoded: of two of the same piece the later one holds."""
+    """Return the payload's lines, decoded: of two of the same piece the later one holds."""
     version, devices, error, log, autotuned, yardstick, unserved = None, [], "", "", True, None, ""
     runs: dict[tuple[object, ...], Timed] = {}
     for part in parts:
@@ -123,7 +123,10 @@ def _timed(raw: Mapping[str, Any]) -> Timed | None:
 
 
 def _rounds(counts: object, times: Sequence[float]) -> tuple[float | None, ...]:
-    """The median of each round, of whose times there are so many one after the other; () where they do not add up."""
+    """Return the median of each round, of whose times there are so many one after the other.
+
+    () where they do not add up.
+    """
     if not isinstance(counts, list) or not all(type(one) is int and one >= 0 for one in counts[:ROUNDS]):
         return ()
     if len(counts) > ROUNDS or sum(counts) != len(times):
@@ -179,7 +182,7 @@ def _compiled(told: object) -> tuple[str, ...]:
 
 
 def _positive(value: object) -> float | None:
-    """A number above 0; None for anything else."""
+    """Return a number above 0; None for anything else."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     try:
@@ -194,7 +197,7 @@ def _text(value: object) -> str | None:
 
 
 def earlier(data: bytes, name: str) -> Measured:
-    """The file that `tfdoctor bench --json` or `-o` wrote. Raises UsageError where it is none."""
+    """Return the file that `tfdoctor bench --json` or `-o` wrote. Raises UsageError if it is none."""
     wrong = f"--compare: {clean_line(name)} is no result of tfdoctor bench"
     try:
         raw = json.loads(data.decode("utf-8"))

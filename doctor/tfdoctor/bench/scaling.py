@@ -67,7 +67,9 @@ class _Step:
 
 
 def scalings(runs: Sequence[Timed], watched: Sequence[Watched], links: Sequence[Link]) -> tuple[Scaling, ...]:
-    """One a strategy, a model and a set of devices: at the largest batch whose parts were timed, where one was."""
+    """Return one a strategy, a model and a set of devices: at the largest batch whose parts were timed, where one
+    was.
+    """
     best: dict[tuple[str, str | None, tuple[str, ...]], _Step] = {}
     for one in runs:
         if one.workload != "train" or one.strategy == "one" or one.part is not None or not one.seconds:
@@ -179,7 +181,7 @@ def _scaling(
 def _reasons(
     step: _Step, runs: Sequence[Timed], watched: Sequence[Watched], links: Sequence[Link], *, slow: bool
 ) -> list[str]:
-    """Sentences, what matters most first; each rests on something that was measured."""
+    """Return sentences, what matters most first; each rests on something that was measured."""
     found: list[tuple[float, str]] = []
     if slow:
         found += _of_devices(step, watched)
@@ -194,7 +196,7 @@ def _reasons(
 
 
 def _of_devices(step: _Step, watched: Sequence[Watched]) -> list[tuple[float, str]]:
-    """What is wrong with the devices themselves."""
+    """Return what is wrong with the devices themselves."""
     one, found = step.one, []
     if step.parts:
         said = "are parts of the same processor: together they have no more cores than one."
@@ -216,7 +218,7 @@ def _of_devices(step: _Step, watched: Sequence[Watched]) -> list[tuple[float, st
 
 
 def _of_parts(step: _Step, runs: Sequence[Timed], links: Sequence[Link]) -> list[tuple[float, str]]:
-    """What takes the time of a step."""
+    """Return what takes the time of a step."""
     found: list[tuple[float, str]] = []
     compute, allreduce, idle, total = step.compute, step.allreduce, step.idle, step.now
     if allreduce is not None and (compute is not None or step.one.strategy == "mirrored"):
@@ -247,7 +249,7 @@ def _of_parts(step: _Step, runs: Sequence[Timed], links: Sequence[Link]) -> list
 
 
 def _input(step: _Step) -> list[tuple[float, str]]:
-    """Whether bringing the batch to the devices is what takes the time."""
+    """Return whether bringing the batch to the devices is what takes the time."""
     if step.input is None or step.fed is None or step.fed_speedup is None or step.fed_alone is None:
         return []
     share = step.input / step.fed

@@ -55,13 +55,16 @@ def interval(times: Sequence[float], rounds: Sequence[float | None] = ()) -> Sec
 
 
 def sway(rounds: Sequence[float | None]) -> float | None:
-    """The standard deviation of the logarithms: 0.1 is 10 % up and down from round to round; None: too few rounds."""
+    """Return the standard deviation of the logarithms: 0.1 is 10 % up and down from round to round.
+
+    None: too few rounds.
+    """
     logs = [math.log(one) for one in rounds if one is not None]
     return statistics.stdev(logs) if len(logs) >= LEAST else None
 
 
 def longer(pieces: Iterable[Timed]) -> list[Timed]:
-    """The pieces of work of `LONG` and more, at least the `FEW` longest; the longest first."""
+    """Return the pieces of work of `LONG` and more, at least the `FEW` longest; the longest first."""
     ordered = sorted(
         (one for one in pieces if one.seconds), key=lambda one: -one.seconds.median if one.seconds else 0.0
     )
@@ -73,7 +76,9 @@ def longer(pieces: Iterable[Timed]) -> list[Timed]:
 
 
 def unsteadiness(pieces: Iterable[Timed]) -> float | None:
-    """How far all longer work together went up and down from round to round, as `sway` has it; None: not known.
+    """Return how far all longer work together went up and down from round to round, as `sway` has it.
+
+    None: not known.
 
     What one piece does by itself is not in it: each round has the median of all pieces' deviations.
     """

@@ -26,7 +26,10 @@ _ROW = re.compile(r"\] +(\d+): +([NY](?: [NY])*)\s*$")
 
 
 def without_peer(log: str) -> frozenset[tuple[str, str]] | None:
-    """Pairs of GPUs of which one cannot reach the other's memory, by TensorFlow's matrix; None: it printed none."""
+    """Return pairs of GPUs of which one cannot reach the other's memory, by TensorFlow's matrix.
+
+    None: it printed none.
+    """
     if "edge matrix" not in log:
         return None
     found = set()
@@ -56,7 +59,7 @@ def judged_links(links: Sequence[Link], runs: Sequence[Timed], log: str) -> tupl
 
 
 def between(devices: Sequence[str], runs: Sequence[Timed], links: Sequence[Link]) -> str:
-    """How data goes between these devices, as the end of a sentence; "" where nothing is known."""
+    """Return how data goes between these devices, as the end of a sentence; "" if nothing is known."""
     told = ""
     speeds = [
         other.gbps

@@ -177,7 +177,7 @@ def bench(
 
 
 def _written(output: Path, done: Bench, paint: Callable[[str], bytes] | None) -> Bench:
-    """Its pictures and its JSON, which names them."""
+    """Return its pictures and its JSON, which names them."""
     pictures = {BENCH_SVG: bench_svg(done).encode("utf-8")}
     if paint is not None:
         pictures |= {name: paint(bench_svg(done, style)) for name, style in BENCH_PNG.items()}

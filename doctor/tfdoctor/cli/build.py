@@ -280,7 +280,9 @@ def _tell(engine: Engine, option: Option, name: str, size: int, seconds: float, 
 
 
 def started_as(uid: int, *, rootless: bool) -> str:
-    """What `run --user` has to be where a folder of this user is bound; empty where the image's user is it.
+    """Return what `run --user` has to be where a folder of this user is bound.
+
+    Empty if the image's user is it.
 
     In a rootless engine root is whoever started the engine, and every other number is nobody's.
     """
@@ -290,7 +292,7 @@ def started_as(uid: int, *, rootless: bool) -> str:
 
 
 def _me() -> int | None:
-    """The number of this user; None where users have none (Windows)."""
+    """Return the number of this user; None if users have none (Windows)."""
     return os.getuid() if hasattr(os, "getuid") else None
 
 
@@ -315,9 +317,11 @@ def _check_form(
 
 
 def _looked_into(option: Option) -> Option:
-    """A base that the user brought, as the engine's image of that name shows it; else as it is, and that is said.
+    """Return a base that the user brought, as the engine's image of that name shows it.
 
-    Raises BaseError where nothing can be built on it.
+    Else as it is, and that is said.
+
+    Raises BaseError if nothing can be built on it.
     """
     from tfdoctor.engine import EngineError, connect
     from tfdoctor.engine.image import look_into
@@ -340,7 +344,10 @@ def _looked_into(option: Option) -> Option:
 
 
 def _pinned(option: Option, *, ca_file: str | None, proxy: str | None) -> Option:
-    """The option with the digest that the registry has now for its base. Raises Error where it tells none."""
+    """Return the option with the digest that the registry has now for its base.
+
+    Raises Error if it tells none.
+    """
     from tfdoctor.engine import ask_registry
 
     assert option.base is not None  # noqa: S101 - every container option has one
@@ -372,7 +379,7 @@ def _pushed(engine: Engine, tag: str, *, wrong: bool, quiet: bool, verbose: bool
 def _simulated(
     compat: Compat, names: Sequence[str], *, driver: str | None, no_verify: bool
 ) -> Simulated | None:
-    """The stand-in that the image is verified with. Raises UsageError."""
+    """Return the stand-in that the image is verified with. Raises UsageError."""
     if names and no_verify:
         raise UsageError("--simulate is for verifying, which --no-verify leaves out; give one of them.")
     return asked_for(compat, names, driver=driver)
@@ -449,7 +456,7 @@ def _checked_tag(tag: str) -> str:
 
 
 def _host(compat: Compat, *, gpus: Sequence[str], driver: str | None, look: bool) -> Host:
-    """The machine that the image is for: this one, unless another is named, or none (not `look`)."""
+    """Return the machine that the image is for: this one, unless another is named, or none (not `look`)."""
     if gpus and not look:
         return host_for(compat, gpus=gpus, driver=driver, facts=None)
     if not look:

@@ -105,7 +105,7 @@ def _text(stream: BinaryIO, shown: str) -> str:
 
 
 def _starts(text: str, path: Path, shown: str) -> list[Start]:
-    """The containers that the file starts. Raises StartError."""
+    """Return the containers that the file starts. Raises StartError."""
     if is_compose(path.name, text):
         return services(text, shown)
     found = devcontainer(text, shown)
@@ -136,7 +136,7 @@ def _started(starts: list[Start], shown: str, folder: Path, *, as_json: bool) ->
 
 
 def _judged(start: Start, folder: Path) -> tuple[Judged | None, str]:
-    """What is made of its image, or why nothing can be said of it."""
+    """Return what is made of its image, or why nothing can be said of it."""
     above = 1 if start.name == "" else 0  # .devcontainer/devcontainer.json builds what is above it
     name, text = start.file, start.inline
     if text is None and start.dockerfile is not None:
@@ -165,7 +165,10 @@ def _judged(start: Start, folder: Path) -> tuple[Judged | None, str]:
 
 
 def _as_built(text: str, start: Start) -> str:
-    """The Dockerfile up to the stage that is built, with the arguments that are given; no line moves."""
+    """Return the Dockerfile up to the stage that is built, with the arguments that are given.
+
+    No line moves.
+    """
     for name, value in start.arguments.items():
         if re.fullmatch(r"[A-Za-z_]\w{0,100}", name) and _PLAIN.fullmatch(value):
             text = re.sub(rf"(?m)^(ARG[ \t]+{name})(?:=[^\n]*)?$", rf"\g<1>={value}", text)

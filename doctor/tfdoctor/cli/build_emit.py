@@ -27,7 +27,7 @@ __all__ = ["typed", "write_context"]
 
 
 def typed(option: Option, given: Iterable[tuple[str, Sequence[object] | object]]) -> str:
-    """`tfdoctor build` for this plan with the options that were given, as a shell reads it, on one line.
+    """Return `tfdoctor build` for this plan with the options that were given, as a shell reads it, on one line.
 
     given: (name, its values, or one, or a flag); None, False and nothing are left out.
     """
@@ -76,7 +76,10 @@ def write_context(folder: Path, made: Made, *, force: bool, dry_run: bool, quiet
 
 
 def _changed(folder: Path, files: Mapping[str, bytes], shown: str) -> list[str]:
-    """The names under which something else is there. Raises UsageError for what no file can be put into."""
+    """Return the names under which something else is there.
+
+    Raises UsageError for what no file can be put into.
+    """
     if "\0" in str(folder) or (os.path.lexists(folder) and not folder.is_dir()):
         msg = f"--emit context: {shown} is not a folder."
         raise UsageError(msg, hint="It was left unchanged. Name another place.")

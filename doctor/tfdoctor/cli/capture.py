@@ -67,7 +67,7 @@ def look(system: System, compat: Compat, *, python: str | None, timeout: float, 
 
 
 def _asked(facts: Facts) -> Any:
-    """The variables that the environment's probe keeps: their values are facts."""
+    """Return the variables that the environment's probe keeps: their values are facts."""
     return facts.environment.variables.__contains__
 
 

@@ -223,7 +223,10 @@ def _agree(
 
 
 def _named(folder: str, python: str | None, facts: Path | None) -> str:
-    """What `check FOLDER` means: `--python FOLDER`. Raises UsageError where it is something else; no file is run."""
+    """Return what `check FOLDER` means: `--python FOLDER`.
+
+    Raises UsageError if it is something else; no file is run.
+    """
     if python is not None or facts is not None:
         raise UsageError(
             "check FOLDER is check --python FOLDER: it cannot be combined with --python or --facts."
@@ -257,7 +260,9 @@ def _fix(python: str | None, timeout: float, *, yes: bool, as_json: bool, verbos
 def _seen(
     system: System, python: str | None, timeout: float, *, deep: bool, alike: bool, local: bool, quiet: bool
 ) -> tuple[Report, Captured | None, Compat]:
-    """(the judgement, the machine redacted where that is needed (`alike`), the tables). local: it is this machine."""
+    """Return (the judgement, the machine redacted where that is needed (`alike`), the tables). local: it is this
+    machine.
+    """
     from tfdoctor.compat import Compat
 
     def tell(text: str) -> None:
@@ -375,13 +380,16 @@ def _write(
 
 
 def _typed(**options: object) -> str:
-    """This command as it was typed, without how it is to be shown."""
+    """Return this command as it was typed, without how it is to be shown."""
     named = (f" --{name} {shlex.quote(clean_line(str(value)))}" for name, value in options.items() if value)
     return "tfdoctor check" + "".join(named)
 
 
 def exit_status(report: Report, fail_on: str) -> ExitCode:
-    """1 where a finding is at or above `fail_on`; 3 where there is none, and the answer could not be known either."""
+    """Return 1 where a finding is at or above `fail_on`.
+
+    3 where there is none, and the answer could not be known either.
+    """
     from tfdoctor.findings import Severity
 
     if fail_on == "never":
@@ -393,7 +401,7 @@ def exit_status(report: Report, fail_on: str) -> ExitCode:
 
 
 def _not_known(report: Report) -> bool:
-    """Whether something on the way could not be judged: then no finding says nothing.
+    """Return whether something on the way could not be judged: then no finding says nothing.
 
     That there is no TensorFlow is known; so is a verdict that lacks a smaller thing, which a finding names.
     """

@@ -129,7 +129,7 @@ def _answers(
 
 
 def _specs(files: list[str], tf_config: str | None, env: dict[str, str]) -> list[Spec]:
-    """What was asked for. Raises UsageError, and Error where a program shows no cluster."""
+    """Return what was asked for. Raises UsageError, and Error if a program shows no cluster."""
     if files and tf_config is not None:
         raise UsageError("FILE and --tf-config both name a specification; give one of them.")
     if tf_config is not None:
@@ -146,7 +146,7 @@ def _specs(files: list[str], tf_config: str | None, env: dict[str, str]) -> list
 
 
 def given(value: str) -> Spec:
-    """A specification on the command line: a file where there is one of that name, else the text."""
+    """Return a specification on the command line: a file where there is one of that name, else the text."""
     if value == "-" or _is_file(value):
         return _of_file(value)
     if value.strip() and not any(sign in value for sign in "{}[]\"'\n"):

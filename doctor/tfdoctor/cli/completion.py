@@ -118,7 +118,10 @@ def _joined(words: Sequence[str]) -> tuple[list[str], str]:
 
 
 def candidates(words: Sequence[str]) -> Words:
-    """(word, what it is) of all that the last of `words` can become; [(FILES, "")] where that is a file's name."""
+    """Return (word, what it is) of all that the last of `words` can become.
+
+    [(FILES, "")] where that is a file's name.
+    """
     from tfdoctor.cli.main import COMMANDS, command_line
 
     *before, last = words
@@ -174,7 +177,7 @@ def _is_flag(param: Any) -> bool:
 
 
 def _options(context: Any) -> list[tuple[str, str]]:
-    """The long names, each with its help."""
+    """Return the long names, each with its help."""
     found = []
     for param in context.command.get_params(context):
         if param.param_type_name == "option" and not param.hidden:
@@ -184,7 +187,7 @@ def _options(context: Any) -> list[tuple[str, str]]:
 
 
 def _values(context: Any, param: Any, typed: str) -> Words:
-    """What a value can be."""
+    """Return what a value can be."""
     if any(word in (param.metavar or "") for word in A_FILE):
         return [(FILES, "")]
     found = param.shell_complete(context, typed)

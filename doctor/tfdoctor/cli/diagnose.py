@@ -113,7 +113,7 @@ def diagnose(
 
 
 def _on_this_machine(reports: Sequence[LogReport], compat: Compat) -> list[LogReport]:
-    """What this machine's own facts add: an undecided cause is decided."""
+    """Return what this machine's own facts add: an undecided cause is decided."""
     from tfdoctor.examine import examine
     from tfdoctor.system import LiveSystem
 
@@ -122,7 +122,7 @@ def _on_this_machine(reports: Sequence[LogReport], compat: Compat) -> list[LogRe
 
 
 def exit_status(reports: Sequence[LogReport], fail_on: str) -> ExitCode:
-    """1 where a finding is at or above `fail_on`."""
+    """Return 1 where a finding is at or above `fail_on`."""
     if fail_on == "never":
         return ExitCode.OK
     least = Severity[fail_on.upper()]
@@ -134,7 +134,7 @@ def exit_status(reports: Sequence[LogReport], fail_on: str) -> ExitCode:
 
 
 def _judged(name: str, compat: Compat, *, progress: bool, copy: _Copy | None) -> LogReport:
-    """One whole log; `copy` keeps what cannot be read again."""
+    """Return one whole log; `copy` keeps what cannot be read again."""
     shown = clean(name, limit=300)
     with meter(shown) if progress else contextlib.nullcontext() as told:
         chunks = read_log(name, note=note, meter=told)
@@ -152,7 +152,7 @@ class _Copy:
         self._size = 0
 
     def passing(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """The same chunks, kept."""
+        """Yield the same chunks, kept."""
         for chunk in chunks:
             if self._size < self.LARGEST:
                 self._chunks.append(chunk)
@@ -160,7 +160,7 @@ class _Copy:
             yield chunk
 
     def of(self, name: str) -> Iterable[bytes]:
-        """A log once more; what was said of a damaged one is not said again."""
+        """Yield a log once more; what was said of a damaged one is not said again."""
         return self._chunks if name == STDIN else read_log(name, note=lambda _: None)
 
 
@@ -179,7 +179,10 @@ def _write_page(
 
 
 def _followed(name: str, compat: Compat, *, aloud: bool) -> LogReport:
-    """A growing log until Ctrl-C, or until its pipe ends; `aloud`: tell the verdict whenever it changes."""
+    """Return a growing log until Ctrl-C, or until its pipe ends.
+
+    `aloud`: tell the verdict whenever it changes.
+    """
     from tfdoctor.running.watch import Watch
 
     shown = clean(name, limit=300)

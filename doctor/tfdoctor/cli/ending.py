@@ -74,7 +74,10 @@ def give_up(stream: TextIO) -> None:
 
 
 def by_the_loader() -> bool:
-    """Whether LD_LIBRARY_PATH or LD_PRELOAD may be why a module does not load; no start without them was tried."""
+    """Return whether LD_LIBRARY_PATH or LD_PRELOAD may be why a module does not load.
+
+    No start without them was tried.
+    """
     return "TFDOCTOR_LOADER" not in os.environ and any(
         name in os.environ for name in ("LD_LIBRARY_PATH", "LD_PRELOAD")
     )

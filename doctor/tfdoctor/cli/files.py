@@ -19,7 +19,7 @@ LARGEST_FILE = 4 * 1024 * 1024
 
 
 def requirement_lines(files: Sequence[Path], packages: Sequence[str]) -> tuple[str, ...]:
-    """The checked lines of `-r FILE…` and `--package P…`. Raises UsageError."""
+    """Return the checked lines of `-r FILE…` and `--package P…`. Raises UsageError."""
     lines: list[str] = []
     for path in files:
         lines += parse_requirements(text_of(path, "-r"), str(path))
@@ -27,12 +27,15 @@ def requirement_lines(files: Sequence[Path], packages: Sequence[str]) -> tuple[s
 
 
 def wish_of(files: Sequence[Path]) -> Wish:
-    """What `-r FILE…` asks for: requirements files, pyproject.toml, environment.yml, locks. Raises UsageError."""
+    """Return what `-r FILE…` asks for: requirements files, pyproject.toml, environment.yml, locks.
+
+    Raises UsageError.
+    """
     return read_wish(files, lambda path: text_of(path, "-r"))
 
 
 def text_of(path: Path, option: str) -> str:
-    """A file that an option names, as text. Raises UsageError."""
+    """Return a file that an option names, as text. Raises UsageError."""
     shown = clean_line(str(path))
     try:
         with path.open("rb") as file:

@@ -154,7 +154,7 @@ def _agreed() -> bool:
 
 
 def codes_of(asked: Sequence[str], retired: Sequence[RetiredRule] = RETIRED) -> tuple[str, ...]:
-    """The findings that are meant; a retired code means those that tell it now. Raises UsageError."""
+    """Return the findings that are meant; a retired code means those that tell it now. Raises UsageError."""
     found: dict[str, None] = {}
     for code in asked:
         today = [one for one in current_codes(code.upper(), retired) if one in RULE_OF]

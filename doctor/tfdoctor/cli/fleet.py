@@ -184,7 +184,7 @@ def fleet(
 
 
 def _peers(connect: str, engine: Engine, deadline: float) -> tuple[str, ...]:
-    """What each host runs to see whom it reaches. Raises UsageError."""
+    """Return what each host runs to see whom it reaches. Raises UsageError."""
     import json
 
     from tfdoctor.cli.cluster import given
@@ -332,7 +332,7 @@ def _kept(engine: Engine, hosts: list[str], job: Job, store: Store) -> None:
 
 
 def told(folder: Path, engine: str) -> Fleet:
-    """The results of a folder, judged. Raises UsageError where there are none."""
+    """Return the results of a folder, judged. Raises UsageError if there are none."""
     from tfdoctor.fleet import LARGEST, Gathered, judged
     from tfdoctor.fleet.nodes.store import PEERS, Store
 

@@ -187,7 +187,7 @@ def install(
 def _verified(
     compat: Compat, making: Making, asked: Simulated, *, quiet: bool, as_json: bool, verbose: bool
 ) -> Verification:
-    """What was made, verified beside a stand-in."""
+    """Return what was made, verified beside a stand-in."""
     python = str(making.folder / "bin" / "python")
     done = simulated_python(compat, python, Wish(simulated=asked), asked, quiet=quiet or as_json)
     if not as_json:
@@ -219,7 +219,10 @@ def _host(
     anywhere: bool,
     facts: Path | None,
 ) -> tuple[Host, MachineFacts]:
-    """The cards and the driver that are meant, on the system that is here; and what is known of that."""
+    """Return the cards and the driver that are meant, on the system that is here.
+
+    And what is known of that.
+    """
     if anywhere and (gpus or facts is not None):
         raise UsageError("--anywhere means every card; give only one of --anywhere, --gpu and --facts.")
     driver = checked_driver(driver)
@@ -242,7 +245,10 @@ def _host(
 
 
 def _one(compat: Compat, host: Host, tf: str | None, python: str | None) -> Host:
-    """The machine, where a card's name can mean several that all have the same answer. Raises UsageError."""
+    """Return the machine, where a card's name can mean several that all have the same answer.
+
+    Raises UsageError.
+    """
     if any(card.others for card in host.cards):
         wanted = checked_python(python) if python is not None and python[:1].isdigit() else None
         spec = tf if tf is not None and compat.select(tf) else None
@@ -258,7 +264,10 @@ def _gist(fit: Fit | None) -> tuple[object, ...]:
 
 
 def _dry_run(making: Making, notes: Sequence[str], *, as_json: bool, verbose: bool) -> int:
-    """What would be done, tried as far as it can be without doing it. Raises NoRoomError, NoSolutionError."""
+    """Return what would be done, tried as far as it can be without doing it.
+
+    Raises NoRoomError, NoSolutionError.
+    """
     room = needs(writing(making), exact=True)
     refuse(room, clean_line(str(making.folder)))
     untried = ""
@@ -323,7 +332,7 @@ def _document(
     room: Sequence[Need] = (),
     untried: str = "",
 ) -> dict[str, Any]:
-    """The JSON; `made`: None where nothing was."""
+    """Return the JSON; `made`: None if nothing was."""
     environment = None
     if made is not None:
         making = made.making or making

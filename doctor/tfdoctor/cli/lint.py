@@ -170,7 +170,10 @@ def _is_inside(path: Path, folder: Path) -> bool:
 
 
 def _project(folder: Path, known: dict[Path, tuple[Settings, Path]]) -> tuple[Settings, Path]:
-    """What the nearest pyproject.toml with a [tool.tfdoctor] says, and its folder. Raises UsageError."""
+    """Return what the nearest pyproject.toml with a [tool.tfdoctor] says, and its folder.
+
+    Raises UsageError.
+    """
     start = real_path(folder)
     if start in known:
         return known[start]
@@ -202,7 +205,7 @@ def _table(file: Path) -> dict[str, object] | None:
 
 
 def _here() -> tuple[tuple[int, int] | None, int | None]:
-    """The environment's TensorFlow and this machine's GPUs; None: not known."""
+    """Return the environment's TensorFlow and this machine's GPUs; None: not known."""
     import sys
 
     from tfdoctor.system import LiveSystem

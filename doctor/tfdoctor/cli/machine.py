@@ -24,7 +24,10 @@ LOOKING = 10.0
 
 
 def host_for(compat: Compat, *, gpus: Sequence[str], driver: str | None, facts: Path | None) -> Host:
-    """The machine that is meant: the cards that are named, a recorded machine, or this one. Raises UsageError."""
+    """Return the machine that is meant: the cards that are named, a recorded machine, or this one.
+
+    Raises UsageError.
+    """
     if gpus and facts is not None:
         raise UsageError("--gpu names cards, --facts a recorded machine that has its own; give one of them.")
     driver = checked_driver(driver)
@@ -36,7 +39,7 @@ def host_for(compat: Compat, *, gpus: Sequence[str], driver: str | None, facts: 
 
 
 def _on_arm64(compat: Compat, cards: Sequence[Card]) -> bool:
-    """Whether one of the cards is only in machines with a 64-bit ARM processor, whatever its name can mean."""
+    """Return whether one of the cards is only in machines with a 64-bit ARM processor, whatever its name can mean."""
     return any(
         all(compat.arm64.kind_of(card.name, text) is not None for text in (card.capability, *card.others))
         for card in cards

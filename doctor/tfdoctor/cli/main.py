@@ -87,7 +87,7 @@ class _Commands(Mapping[str, Any]):
 
 
 def _typed(function: Any) -> Any:
-    """The function as Typer reads it: a `Spec` in its signature is the option or argument that it describes."""
+    """Return the function as Typer reads it: a `Spec` in its signature is the option or argument that it describes."""
     hints = inspect.get_annotations(function, eval_str=True)  # get_type_hints of Python 3.10 adds `Optional`
     signature = inspect.signature(function)
     parameters = [
@@ -136,7 +136,7 @@ class _Group(TyperGroup):
 
 
 def _as_options(words: list[str]) -> list[str]:
-    """`help`, `help COMMAND` and `version`, which many type first, as the options that they mean."""
+    """Return `help`, `help COMMAND` and `version`, which many type first, as the options that they mean."""
     if words == ["version"]:
         return ["--version"]
     if words[:1] == ["help"]:
@@ -177,7 +177,7 @@ def main(
 
 
 def command_line() -> Any:
-    """What takes the words of a command line apart, and calls the command."""
+    """Return what takes the words of a command line apart, and calls the command."""
     app = typer.Typer(
         name="tfdoctor",
         cls=_Group,

@@ -135,7 +135,7 @@ def matrix(
 
 
 def _explorer(target: Path, *, force: bool) -> int:
-    """`matrix --html FILE`. Raises UsageError, Error."""
+    """Return `matrix --html FILE`. Raises UsageError, Error."""
     from tfdoctor.cli.reading import note
     from tfdoctor.plan.verdicts import verdicts
     from tfdoctor.render.html.explorer import explorer_html
@@ -247,7 +247,7 @@ def _check(compat: Compat, query: MatrixQuery) -> None:
 
 
 def _known(compat: Compat, field: str) -> str:
-    """The values of a condition that some release has, newest first."""
+    """Return the values of a condition that some release has, newest first."""
     if field == "python":
         values = {text for row in compat.releases for text in (*row.linux_pythons, *row.windows_pythons)}
     elif field in {"cuda", "cudnn"}:
@@ -259,7 +259,7 @@ def _known(compat: Compat, field: str) -> str:
 
 
 def _with_gpu(compat: Compat, query: MatrixQuery, gpu: str) -> tuple[MatrixQuery, str]:
-    """The query with the capabilities that a card's name or PCI id can mean, and what that is."""
+    """Return the query with the capabilities that a card's name or PCI id can mean, and what that is."""
     if query.capability is not None:
         raise UsageError("--gpu and --cc say the same; give one of them.")
     card = compat.gpu_by_pci_id(gpu)

@@ -51,7 +51,9 @@ class Spec:
 
 
 def option(text: str, *names: str, **settings: Any) -> Spec:
-    """text: its help; settings: Typer's, such as `metavar`, `min`, `callback`, `autocompletion` (see `values`)."""
+    """Return text: its help; settings: Typer's, such as `metavar`, `min`, `callback`, `autocompletion` (see
+    `values`).
+    """
     return Spec("option", names, {"help": text, **settings})
 
 
@@ -75,7 +77,7 @@ def finite(value: float | None) -> float | None:
 
 
 def verbose_option(text: str) -> Spec:
-    """`-v`, which shows something else of each command."""
+    """Return `-v`, which shows something else of each command."""
     return option(text, "--verbose", "-v")
 
 

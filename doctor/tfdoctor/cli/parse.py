@@ -59,7 +59,7 @@ def parse(
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value with its path: ("gpus[0].name", "Tesla T4")."""
+    """Yield every value with its path: ("gpus[0].name", "Tesla T4")."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from leaves(inner, f"{path}.{key}" if path else str(key))

@@ -70,7 +70,10 @@ CONNECTING = ("cluster", "--connect", "--json", "--fail-on", "never")
 
 
 def connecting(words: Sequence[str]) -> dict[str, Any] | None:
-    """What `cli.cluster.cluster` is called with, where it is what is typed on a host; None for all else."""
+    """Return what `cli.cluster.cluster` is called with, where it is what is typed on a host.
+
+    None for all else.
+    """
     if tuple(words[:5]) != CONNECTING or [*words[5:6], *words[7:8]] != ["--timeout", "--tf-config"]:
         return None
     if len(words) != 9 or re.fullmatch(VALUES["--timeout"][1], words[6]) is None or words[8][:1] != "{":
@@ -85,7 +88,7 @@ def connecting(words: Sequence[str]) -> dict[str, Any] | None:
 
 
 def plain(words: Sequence[str]) -> Options | None:
-    """The options of a plain `check …`; None for all else."""
+    """Return the options of a plain `check …`; None for all else."""
     if words[:1] != ["check"] or os.name == "nt":  # where Typer expands what the shell does not
         return None
     found: dict[str, Any] = {

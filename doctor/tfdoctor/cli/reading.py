@@ -15,7 +15,10 @@ __all__ = ["asked_logs", "note"]
 
 
 def asked_logs(files: Sequence[str], command: str) -> list[str]:
-    """The logs that were named, else standard input. Raises UsageError where nothing can come from there."""
+    """Return the logs that were named, else standard input.
+
+    Raises UsageError if nothing can come from there.
+    """
     if not files and sys.stdin is not None and sys.stdin.isatty():
         raise UsageError(
             "no log to read.", hint=f"Name a file, or pipe one: `python train.py 2>&1 | tfdoctor {command}`."

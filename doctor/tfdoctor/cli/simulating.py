@@ -29,7 +29,10 @@ _NUMBER = re.compile(r"[0-9]{1,3}")
 def asked_for(
     compat: Compat, names: Sequence[str], *, driver: str | None = None, gpus: str | None = None
 ) -> Simulated | None:
-    """What --simulate, --driver and --gpus mean together; None: nothing is simulated. Raises UsageError."""
+    """Return what --simulate, --driver and --gpus mean together; None: nothing is simulated.
+
+    Raises UsageError.
+    """
     if not names:
         return None
     driver = checked_driver(driver)
@@ -51,9 +54,10 @@ def asked_for(
 
 
 def live_with_stand_in(python: str | None, asked: Simulated) -> LiveSystem:
-    """This machine with the stand-in driver in the variables that its children are started with, and nowhere else.
+    """Return this machine with the stand-in driver in the variables that its children are started with, and nowhere
+    else.
 
-    Raises CompilerError where the stand-in cannot be built.
+    Raises CompilerError if the stand-in cannot be built.
     """
     from tfdoctor.examine import live_machine
     from tfdoctor.simulate.build import build_stand_in

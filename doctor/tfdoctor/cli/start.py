@@ -90,7 +90,7 @@ def _ended(ours: list[str], came: list[int]) -> int:
 
 
 def _while_interrupted(error: BaseException | None) -> bool:
-    """Whether a signal's exception led to this one: CPython's locks fail where it comes between two steps."""
+    """Return whether a signal's exception led to this one: CPython's locks fail where it comes between two steps."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
     return error is not None
@@ -127,7 +127,7 @@ def _by_typer() -> int:
 
 
 def _written(status: int) -> int:
-    """The exit status, once everything is written."""
+    """Return the exit status, once everything is written."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -147,7 +147,7 @@ def _interrupted(came: list[int]) -> ExitCode:
 
 
 def _system_failed(error: OSError, wants_json: bool) -> ExitCode:
-    """What the system refused, maybe the answer itself."""
+    """Return what the system refused, maybe the answer itself."""
     if _written(ExitCode.OK) is not ExitCode.OK:
         return ExitCode.IMPOSSIBLE
     message = f"{error.strerror or error}"

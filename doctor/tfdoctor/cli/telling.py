@@ -17,7 +17,7 @@ __all__ = ["telling"]
 
 
 def telling(*, quiet: bool) -> Callable[[Stage], None]:
-    """Who prints each stage's line as it ends."""
+    """Return who prints each stage's line as it ends."""
 
     def tell_stage(stage: Stage) -> None:
         OUT.write(render_stage(stage, **OUT.looks))

@@ -27,7 +27,7 @@ def releases(incomplete: str) -> Values:
 
 
 def gpus(incomplete: str) -> Values:
-    """Cards by name, without GeForce, and their compute capability."""
+    """Return cards by name, without GeForce, and their compute capability."""
     from tfdoctor.compat import Compat
 
     names = {
@@ -38,14 +38,14 @@ def gpus(incomplete: str) -> Values:
 
 
 def codes(incomplete: str) -> Values:
-    """The findings of `check`."""
+    """Return the findings of `check`."""
     from tfdoctor.rules import ALL_RULES
 
     return _beginning(incomplete, ((rule.code, rule.title) for rule in ALL_RULES))
 
 
 def causes_and_codes(incomplete: str) -> Values:
-    """What `explain` knows by a word."""
+    """Return what `explain` knows by a word."""
     from tfdoctor.explain import catalogue
 
     known = catalogue()
@@ -61,7 +61,10 @@ def kinds(incomplete: str) -> Values:
 
 
 def _beginning(typed: str, known: Iterable[tuple[str, str]], kept: str | None = None) -> Values:
-    """Those that begin with `typed`. What stands there already stays as it is: some shells ask for that."""
+    """Return those that begin with `typed`.
+
+    What stands there already stays as it is: some shells ask for that.
+    """
     kept = typed if kept is None else kept
     length = len(typed)
     return [

@@ -175,7 +175,7 @@ def _image(compat: Compat, image: str, wish: Wish, *, quiet: bool) -> Verificati
 
 
 def host_of_engine(compat: Compat, engine: Engine) -> Facts | None:
-    """This machine, where the engine is on it."""
+    """Return this machine, where the engine is on it."""
     from tfdoctor.examine import collect_facts
     from tfdoctor.system import LiveSystem
 
@@ -202,7 +202,7 @@ def tell(done: Verification, *, as_json: bool, verbose: bool, quiet: bool) -> No
 
 
 def _stages(text: str | None) -> tuple[str, ...]:
-    """`"visible"`: that stage and those before it; `"import,visible"`: those."""
+    """Return `"visible"`: that stage and those before it; `"import,visible"`: those."""
     if text is None:
         return STAGES
     names = [name.strip() for name in text.split(",")]

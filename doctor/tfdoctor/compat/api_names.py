@@ -25,5 +25,5 @@ class ApiNames:
 
 
 def load_api_names(folder: Path) -> ApiNames:
-    """compat/api_names.json. Raises DataError."""
+    """Load compat/api_names.json. Raises DataError."""
     return read(ApiNames, folder / "api_names.json")

@@ -59,11 +59,11 @@ class Arm64:
     kinds: tuple[Arm64Kind, ...] = field(metadata={"key": "kind"})
 
     def kind_of(self, name: str, capability: str) -> Arm64Kind | None:
-        """The kind of machine that this card is in, or None where others have it as well."""
+        """Return the kind of machine that this card is in, or None if others have it as well."""
         words = set(re.findall(r"[a-z0-9]+", name.lower()))
         return next((row for row in self.kinds if capability in row.alone or words & {*row.words}), None)
 
 
 def load_arm64(folder: Path) -> Arm64:
-    """compat/arm64.toml. Raises DataError."""
+    """Load compat/arm64.toml. Raises DataError."""
     return read(Arm64, folder / "arm64.toml")

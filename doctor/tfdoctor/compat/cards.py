@@ -132,7 +132,7 @@ class Reserve:
     sources: Sources
 
     def of(self, capability: str, free: int) -> int:
-        """What is left of `free` MiB on a card of this capability."""
+        """Return what is left of `free` MiB on a card of this capability."""
         if free < self.small_below:
             return self.small
         major = versions.parse_capability(capability)[0]
@@ -156,11 +156,11 @@ class Cards:
     nvlink: tuple[NvLink, ...]
 
     def ended_with(self, capability: str) -> EndedCards | None:
-        """The row of a capability that new drivers do not drive any more; None for all others."""
+        """Return the row of a capability that new drivers do not drive any more; None for all others."""
         return next((row for row in self.ended if not versions.is_at_least(capability, row.below)), None)
 
     def per_clock(self, capability: str) -> int | None:
-        """Multiply-adds in float32 of one multiprocessor in a clock, or None where it is not known."""
+        """Return multiply-adds in float32 of one multiprocessor in a clock, or None if it is not known."""
         known = {row.capability: row.per_clock for row in self.float32}
         return known.get(capability, known.get(capability.partition(".")[0]))
 
@@ -173,16 +173,16 @@ class Cards:
         return found
 
     def pcie_gbps(self, generation: int, lanes: int) -> float | None:
-        """10⁹ bytes a second in one direction, before packets; None where the generation is not known."""
+        """Return 10⁹ bytes a second in one direction, before packets; None if the generation is not known."""
         lane = next((row.lane_mbps for row in self.pcie if row.generation == generation), None)
         return lane * lanes / 1000 if lane is not None else None
 
     def nvlink_gbps(self, capability: str, links: int) -> float | None:
-        """10⁹ bytes a second in one direction of so many links; None where it is not known."""
+        """Return 10⁹ bytes a second in one direction of so many links; None if it is not known."""
         link = next((row.link_mbps for row in self.nvlink if row.capability == capability), None)
         return link * links / 1000 if link is not None else None
 
 
 def load_cards(folder: Path) -> Cards:
-    """compat/cards.toml. Raises DataError."""
+    """Load compat/cards.toml. Raises DataError."""
     return read(Cards, folder / "cards.toml")

@@ -53,7 +53,7 @@ class Companion:
             raise ValueError(msg)
 
     def applies(self, tensorflow: str, have: str | None, environment: Mapping[str, str]) -> bool:
-        """Whether this TensorFlow does not stand the companion in this version (None: it is not there)."""
+        """Return whether this TensorFlow does not stand the companion in this version (None: it is not there)."""
         if not versions.satisfies(_public(tensorflow), self.tensorflow):
             return False
         if any(environment.get(name) == value for name, value in self.unless.items()):
@@ -64,7 +64,7 @@ class Companion:
 
 
 def _public(version: str) -> str:
-    """The version without what a builder adds: "1.15.5+nv23.03" → "1.15.5"."""
+    """Return the version without what a builder adds: "1.15.5+nv23.03" → "1.15.5"."""
     return version.partition("+")[0]
 
 
@@ -88,7 +88,8 @@ class CompanionTable:
     ladders: tuple[Ladder, ...] = field(metadata={"key": "ladder"})
 
     def limits(self, tensorflow: str, requires: Sequence[str] = ()) -> dict[str, str]:
-        """Package → what pip is asked for, so that it stays below every version that this release does not stand.
+        """Return package → what pip is asked for, so that it stays below every version that this release does not
+        stand.
 
         `requires`: TensorFlow's own requirements; a row that those keep away says nothing.
         """
@@ -116,7 +117,7 @@ class CompanionTable:
         environment: Mapping[str, str],
         absent: Collection[str] = (),
     ) -> tuple[Companion, ...]:
-        """The rows that apply. `distributions`: normalised name → installed version.
+        """Return the rows that apply. `distributions`: normalised name → installed version.
 
         `absent`: what TensorFlow's own distribution requires and what was looked for and is not there.
         """
@@ -131,5 +132,5 @@ class CompanionTable:
 
 
 def load_companions(folder: Path) -> CompanionTable:
-    """compat/imports.toml. Raises DataError."""
+    """Load compat/imports.toml. Raises DataError."""
     return read(CompanionTable, folder / "imports.toml")

@@ -25,5 +25,5 @@ class CondaNames:
 
 
 def load_conda_names(folder: Path) -> CondaNames:
-    """compat/conda_names.toml. Raises DataError."""
+    """Load compat/conda_names.toml. Raises DataError."""
     return read(CondaNames, folder / "conda_names.toml")

@@ -114,20 +114,22 @@ class CudaTable:
         return {row.major: row.wheels for row in self.families if row.wheels is not None}
 
     def series(self, cuda: str) -> CudaSeries | None:
-        """What the toolkit of this minor compiles for, or None where nobody looked."""
+        """Return what the toolkit of this minor compiles for, or None if nobody looked."""
         wanted = versions.major_minor(cuda)
         return next((row for row in self.all_series if row.version == wanted), None)
 
     def of_ptx(self, isa: str) -> str | None:
-        """The first minor whose driver compiles PTX of this version (`"8.5"`: `"12.5"`), or None."""
+        """Return the first minor whose driver compiles PTX of this version (`"8.5"`: `"12.5"`), or None."""
         able = [
             row.version for row in self.all_series if row.ptx_isa and versions.is_at_least(row.ptx_isa, isa)
         ]
         return min(able, key=versions.parse, default=None)
 
     def release(self, cuda: str) -> CudaRelease | None:
-        """The toolkit release of this version; of `"12.5"` the first one, of a newer patch the newest
-        known."""
+        """Return the toolkit release of this version.
+
+        Of `"12.5"` the first one, of a newer patch the newest known.
+        """
         rows = [row for row in self.releases if versions.has_prefix(row.version, _two(cuda))]
         if not rows:
             return None
@@ -135,9 +137,9 @@ class CudaTable:
         return fitting[-1] if fitting else rows[0]
 
     def driver_minimum(self, cuda: str, os: Platform = "linux") -> DriverMinimum:
-        """The driver that programs built with this CUDA need (`"12.5.1"`, `"11.2"`, `"10.1"`).
+        """Return the driver that programs built with this CUDA need (`"12.5.1"`, `"11.2"`, `"10.1"`).
 
-        `minimum` is None where the table has no answer. Raises versions.VersionSyntaxError.
+        `minimum` is None if the table has no answer. Raises versions.VersionSyntaxError.
         """
         major = versions.major(cuda)
         family = next((row for row in self.families if row.major == major), None)
@@ -165,10 +167,10 @@ class CudaTable:
         return DriverMinimum(cuda, os, minimum, floor, own, True, why, "documented", sources)
 
     def newest_for_driver(self, driver: str, os: Platform = "linux") -> str | None:
-        """The newest CUDA minor whose own driver is not newer than `driver`.
+        """Return the newest CUDA minor whose own driver is not newer than `driver`.
 
-        None below all, and for a driver of a newer branch than the table has: that one brings a CUDA which
-        nobody here has seen.
+        None below all, and for a driver of a newer branch than the table has: that one brings a CUDA which nobody
+        here has seen.
         """
         known: list[tuple[str, str]] = []
         for row in self.releases:
@@ -188,7 +190,7 @@ class CudaTable:
 
 
 def load_cuda(folder: Path) -> CudaTable:
-    """compat/cuda.toml. Raises DataError."""
+    """Load compat/cuda.toml. Raises DataError."""
     return read(CudaTable, folder / "cuda.toml")
 
 

@@ -78,14 +78,16 @@ class CudnnTable:
         return versions.major(self.ranges[-1].first)
 
     def of_conda(self, cuda: str, built: str | None) -> str | None:
-        """The cuDNN that goes with conda's toolkit (`"10.1"`) and a TensorFlow built with cuDNN `built`, or None."""
+        """Return the cuDNN that goes with conda's toolkit (`"10.1"`) and a TensorFlow built with cuDNN `built`, or
+        None.
+        """
         major = versions.major(built) if built is not None else None
         return next(
             (row.cudnn for row in self.conda if row.cuda == cuda and row.built in (None, major)), None
         )
 
     def end_of(self, capability: str, major: int) -> str | None:
-        """The first minor of this major without code for a capability that older ones of it have, or None."""
+        """Return the first minor of this major without code for a capability that older ones of it have, or None."""
         wanted = versions.parse_capability(capability)
         of_major = [row for row in self.ranges if versions.major(row.first) == major]
         for older, newer in itertools.pairwise(of_major):
@@ -94,7 +96,7 @@ class CudnnTable:
         return None
 
     def range(self, version: str, cuda_major: int | None = None) -> CudnnRange | None:
-        """The run that a cuDNN version (`"9.10.2.21"`, `"9.10"`) belongs to, or None where unknown."""
+        """Return the run that a cuDNN version (`"9.10.2.21"`, `"9.10"`) belongs to, or None if unknown."""
         for row in self.ranges:
             if (
                 versions.is_at_least(version, _short(row.first, version))
@@ -105,7 +107,7 @@ class CudnnTable:
         return None
 
     def support(self, version: str, capability: str) -> CudnnSupport:
-        """Whether this cuDNN has code for a compute capability. Raises versions.VersionSyntaxError."""
+        """Return whether this cuDNN has code for a compute capability. Raises versions.VersionSyntaxError."""
         row = self.range(version)
         wanted = versions.parse_capability(capability)
         if row is None:
@@ -129,11 +131,11 @@ class CudnnTable:
 
 
 def load_cudnn(folder: Path) -> CudnnTable:
-    """compat/cudnn.toml. Raises DataError."""
+    """Load compat/cudnn.toml. Raises DataError."""
     return read(CudnnTable, folder / "cudnn.toml")
 
 
 def _short(first: str, version: str) -> str:
-    """`first` cut to as many numbers as `version` has: 9.10 lies in a range that starts at 9.10.1."""
+    """Return `first` cut to as many numbers as `version` has: 9.10 lies in a range that starts at 9.10.1."""
     count = len(version.split("+", maxsplit=1)[0].split("-", maxsplit=1)[0].split("."))
     return ".".join(first.split(".")[:count])

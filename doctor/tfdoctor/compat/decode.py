@@ -87,7 +87,7 @@ Sources = Annotated[tuple[str, ...], Made(tuple[str, ...], _sources)]
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`", did you mean `cudnn`?"`, or nothing."""
+    """Return `", did you mean `cudnn`?"`, or nothing."""
     import difflib
 
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
@@ -101,10 +101,12 @@ def read(
     *,
     within: str = "",
 ) -> T:
-    """A file's table as a `kind`. `prepare` may rewrite what was read before it is checked (raising DataError);
-    `within`: the file's folder below compat/, `"locks/"`.
+    """Return a file's table as a `kind`.
 
-    Raises DataError, also where the file is not TOML or JSON, or of another `schema_version` than 1.
+    `prepare` may rewrite what was read before it is checked (raising DataError); `within`: the file's folder below
+    compat/, `"locks/"`.
+
+    Raises DataError, also if the file is not TOML or JSON, or of another `schema_version` than 1.
     """
     where = f"compat/{within}{path.name}"
     raw = read_raw(path, where)
@@ -118,7 +120,7 @@ def read(
 
 
 def read_raw(path: Path, where: str) -> dict[str, Any]:
-    """The top table of a TOML or JSON file, by its name, unchecked. Raises DataError where it is none."""
+    """Return the top table of a TOML or JSON file, by its name, unchecked. Raises DataError if it is none."""
     try:
         text = path.read_text(encoding="utf-8")
         raw: Any = json.loads(text) if path.suffix == ".json" else toml.loads(text)
@@ -132,7 +134,7 @@ def read_raw(path: Path, where: str) -> dict[str, Any]:
 
 
 def decode(kind: type[T], raw: object, where: str) -> T:
-    """A table as a `kind`, strictly. `where` begins every message. Raises DataError."""
+    """Return a table as a `kind`, strictly. `where` begins every message. Raises DataError."""
     if type(raw) is not dict:
         msg = f"{where}: a table was expected, not {_kind(raw)}"
         raise DataError(msg)
@@ -181,7 +183,7 @@ def _same(value: Any) -> Any:
 
 
 def _unfit(kind: type, raw: dict[str, Any], where: str) -> DataError:
-    """What is wrong with the keys of a table: one too many, or one too few."""
+    """Return what is wrong with the keys of a table: one too many, or one too few."""
     plan = _plan(kind)
     keys = [key for key, _, _ in plan if key is not None]
     missing = [key for key, _, default in plan if key is not None and default is None and key not in raw]
@@ -266,7 +268,7 @@ _SIMPLE: dict[Any, Reader] = {
 
 
 def _reader(kind: Any, noun: str = "", *, needed: bool = False) -> Reader:
-    """The reader of an annotation. Raises TypeError for a kind that no table has had yet."""
+    """Return the reader of an annotation. Raises TypeError for a kind that no table has had yet."""
     if kind in _SIMPLE:
         return _SIMPLE[kind]
     if is_dataclass(kind):
@@ -331,7 +333,10 @@ def _table(reader: Reader, value: Any, key: str, where: str, *, nested: bool) ->
 
 
 def _rows(kind: Any, noun: str, value: Any, key: str, where: str, *, needed: bool) -> tuple[Any, ...]:
-    """A list of tables; `noun` and the row's own names tell in messages which one is meant. None is there twice."""
+    """Return a list of tables; `noun` and the row's own names tell in messages which one is meant.
+
+    None is there twice.
+    """
     if type(value) is not list:
         raise _wrong(value, "a list of tables", key, where)
     if needed and not value:

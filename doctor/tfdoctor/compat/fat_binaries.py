@@ -108,7 +108,7 @@ class FatBinaries:
     releases: tuple[Counted, ...]
 
     def of(self, version: str) -> Mapping[str, int] | None:
-        """Those of a release (`"2.20.0"`), or None where it was not read."""
+        """Return those of a release (`"2.20.0"`), or None if it was not read."""
         return next((row.counts for row in self.releases if row.version == version), None)
 
     @property
@@ -118,12 +118,12 @@ class FatBinaries:
 
 
 def load_fat_binaries(folder: Path) -> FatBinaries:
-    """compat/fat_binaries.json. Raises DataError."""
+    """Load compat/fat_binaries.json. Raises DataError."""
     return read(FatBinaries, folder / "fat_binaries.json")
 
 
 def coverage(counts: Mapping[str, int], capability: str) -> Coverage:
-    """What of them a card of this compute capability can run.
+    """Return what of them a card of this compute capability can run.
 
     Where others have machine code, those with PTX alone do not count: they are NCCL's relocatable functions, whose
     machine code was linked into one that does (measured on 2.15 and 2.20).
@@ -143,7 +143,7 @@ def coverage(counts: Mapping[str, int], capability: str) -> Coverage:
 
 
 def newest_text(counts: Mapping[str, int]) -> tuple[int, int] | None:
-    """The newest compute capability that they have PTX for; None where all is machine code."""
+    """Return the newest compute capability that they have PTX for; None if all is machine code."""
     return max(
         (have for kinds in counts for have, _, _ in _architectures(kinds.partition("|")[2])), default=None
     )
@@ -163,7 +163,7 @@ def _of_one(kinds: str, wanted: tuple[int, int]) -> tuple[str, str | None]:
 
 
 def _architectures(text: str) -> Iterator[tuple[tuple[int, int], str, str | None]]:
-    """(capability, letter, version of PTX's instruction set) of each."""
+    """Yield (capability, letter, version of PTX's instruction set) of each."""
     for part in text.split(","):
         one = _ARCHITECTURE.fullmatch(part)
         if one is not None:
@@ -171,7 +171,7 @@ def _architectures(text: str) -> Iterator[tuple[tuple[int, int], str, str | None
 
 
 def _compiles(have: tuple[int, int], letter: str, wanted: tuple[int, int]) -> bool:
-    """Whether the driver compiles PTX of this architecture for the card."""
+    """Return whether the driver compiles PTX of this architecture for the card."""
     if letter == "a":
         return have == wanted
     return have <= wanted and (letter != "f" or have[0] == wanted[0])

@@ -30,5 +30,5 @@ class Flags:
 
 
 def load_flags(folder: Path) -> Flags:
-    """compat/flags.toml. Raises DataError."""
+    """Load compat/flags.toml. Raises DataError."""
     return read(Flags, folder / "flags.toml")

@@ -12,10 +12,10 @@ class DataMissingError(FileNotFoundError):
 
 
 def data_dir(name: str) -> Path:
-    """The folder of data files called `name` (`"compat"`, `"dockerfiles"`).
+    """Return the folder of data files called `name` (`"compat"`, `"dockerfiles"`).
 
-    The packaged copy (`tfdoctor/_data/NAME`) wins over the checkout's `NAME/`, which is what an editable
-    install finds. Raises DataMissingError, naming both places, where there is neither.
+    The packaged copy (`tfdoctor/_data/NAME`) wins over the checkout's `NAME/`, which is what an editable install
+    finds. Raises DataMissingError, naming both places, if there is neither.
     """
     package = Path(__file__).resolve().parent.parent
     candidates = (package / "_data" / name, package.parent.parent / name)

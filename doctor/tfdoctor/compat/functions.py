@@ -44,7 +44,9 @@ class Functions:
     """By path in the wheel."""
 
     def at(self, path: str, line: int, function: str) -> frozenset[str] | None:
-        """The releases whose function has this line; none where no release's has. None: it is not in the table.
+        """Return the releases whose function has this line; none if no release's has.
+
+        None: it is not in the table.
 
         `path` as a traceback has it. Raises DataError.
         """
@@ -69,5 +71,5 @@ class Functions:
 
 
 def load_functions(folder: Path) -> Functions:
-    """compat/functions.json. Raises DataError."""
+    """Load compat/functions.json. Raises DataError."""
     return read(Functions, folder / "functions.json")

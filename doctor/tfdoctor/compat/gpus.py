@@ -81,7 +81,7 @@ class GpuTable:
         return table
 
     def by_pci_id(self, pci_id: str) -> Gpu | None:
-        """The GPU with this PCI device id, or None: `"2684"`, `"0x2684"`, `"10de:2684"`, `"0x268410DE"`."""
+        """Return the GPU with this PCI device id, or None: `"2684"`, `"0x2684"`, `"10de:2684"`, `"0x268410DE"`."""
         text = pci_id.strip().lower().removeprefix("0x")
         if re.fullmatch(r"[0-9a-f]{4}10de", text):  # as nvidia-smi and NVML write it: device, then vendor
             text = text[:4]
@@ -89,10 +89,10 @@ class GpuTable:
         return self._by_id.get(text)
 
     def named(self, name: str) -> GpuMatch | None:
-        """What a GPU's name can mean (`"Tesla V100-SXM2-16GB"`, `"RTX 3060"`, `"h100"`), or None.
+        """Return what a GPU's name can mean (`"Tesla V100-SXM2-16GB"`, `"RTX 3060"`, `"h100"`), or None.
 
-        Case, punctuation and the words NVIDIA, GeForce, Tesla, Quadro do not matter. A full match wins;
-        else every GPU whose name has all the words.
+        Case, punctuation and the words NVIDIA, GeForce, Tesla, Quadro do not matter. A full match wins; else every
+        GPU whose name has all the words.
         """
         words, core = _words(name), core_words(name)
         if not core:
@@ -114,7 +114,7 @@ class GpuTable:
         return tuple((gpu, _words(gpu.name)) for gpu in self.gpus)
 
     def nearest_names(self, name: str, count: int = 3) -> tuple[str, ...]:
-        """Known names that look like `name`, best first."""
+        """Return known names that look like `name`, best first."""
         import difflib
 
         short = {" ".join(sorted(have - _BRANDS)): gpu.name for gpu, have in self._by_words}
@@ -123,7 +123,7 @@ class GpuTable:
 
 
 def load_gpus(folder: Path) -> GpuTable:
-    """compat/gpus.json. Raises DataError."""
+    """Load compat/gpus.json. Raises DataError."""
     return read(GpuTable, folder / "gpus.json", _explain)
 
 
@@ -147,8 +147,9 @@ def _explain(raw: dict[str, Any], where: str) -> None:
 
 
 def core_words(name: str) -> frozenset[str]:
-    """The words of a GPU's name that tell it apart, without its brands: the same for `NVIDIA RTX A6000` and
-    `RTX A6000`."""
+    """Return the words of a GPU's name that tell it apart, without its brands: the same for `NVIDIA RTX A6000` and
+    `RTX A6000`.
+    """
     return _words(name) - _BRANDS
 
 

@@ -203,11 +203,11 @@ class Images:
     tool: tuple[ToolImage, ...]
 
     def of_program(self, program: str) -> ToolImage | None:
-        """The image that has a program, or None."""
+        """Return the image that has a program, or None."""
         return next((row for row in self.tool if row.program == program), None)
 
     def of_python(self, python: str) -> PythonImage | None:
-        """The slim image of a Python (`"3.9"`), or None."""
+        """Return the slim image of a Python (`"3.9"`), or None."""
         return next((row for row in self.python if row.python == python), None)
 
     def tags(
@@ -218,7 +218,7 @@ class Images:
         flavour: Flavour | None = None,
         system: str | None = None,
     ) -> tuple[ImageTag, ...]:
-        """Tags of nvidia/cuda that are known to exist, newest CUDA and newest system first.
+        """Return tags of nvidia/cuda that are known to exist, newest CUDA and newest system first.
 
         `cuda`: a prefix (`"12"`, `"11.2"`, `"11.8.0"`); `cudnn_major`: with this cuDNN, None: without any.
         """
@@ -242,14 +242,16 @@ class Images:
         return tuple(found)
 
     def deleted(self, cuda: str) -> DeletedImages | None:
-        """Why nvidia/cuda has no tags of this CUDA release (`"10.0"`, `"11.4.0"`) any more; None: it has some,
-        or nothing is known."""
+        """Return why nvidia/cuda has no tags of this CUDA release (`"10.0"`, `"11.4.0"`) any more.
+
+        None: it has some, or nothing is known.
+        """
         if any(versions.has_prefix(row.version, cuda) for row in self.cuda):
             return None
         return next((row for row in self.gone if versions.satisfies(cuda, row.versions)), None)
 
     def of_release(self, version: str) -> OfficialImage | None:
-        """The official GPU image of a TensorFlow release, or None where none is known."""
+        """Return the official GPU image of a TensorFlow release, or None if none is known."""
         for row in self.official:
             if versions.satisfies(version, row.versions):
                 names = tuple(f"tensorflow/tensorflow:{tag.format(version=version)}" for tag in row.tags)
@@ -257,16 +259,20 @@ class Images:
         return None
 
     def lowest_of(self, image: NgcImage) -> str | None:
-        """The compute capability at which one of NVIDIA's images begins; where no page of it was read, at which the
-        others do."""
+        """Return the compute capability at which one of NVIDIA's images begins.
+
+        Where no page of it was read, at which the others do.
+        """
         if image.lowest is not None:
             return image.lowest
         told = [row.lowest for row in self.ngc if row.lowest is not None]
         return min(told, key=versions.parse_capability, default=None)
 
     def of_ngc(self, tensorflow: str | None = None, *, cuda: str | None = None) -> tuple[NgcImage, ...]:
-        """NVIDIA's images, newest first: of a TensorFlow (prefix), of a CUDA (prefix). Those whose TensorFlow
-        is not known are left out where one is asked for, but a first number that the tag itself says counts.
+        """Return NVIDIA's images, newest first: of a TensorFlow (prefix), of a CUDA (prefix).
+
+        Those whose TensorFlow is not known are left out where one is asked for, but a first number that the tag
+        itself says counts.
         """
         return tuple(
             row
@@ -298,5 +304,5 @@ def _is_tensorflow(row: NgcImage, wanted: str) -> bool:
 
 
 def load_images(folder: Path) -> Images:
-    """compat/images.toml. Raises DataError."""
+    """Load compat/images.toml. Raises DataError."""
     return read(Images, folder / "images.toml")

@@ -45,16 +45,16 @@ class Imported:
 
 
 def measured_minors(folder: Path) -> tuple[str, ...]:
-    """The minors that were measured, oldest first: `"2.20"`."""
+    """Return the minors that were measured, oldest first: `"2.20"`."""
     found = (path.stem for path in (folder / "imports").glob("*.json"))
     return tuple(sorted(found, key=versions.numbers))
 
 
 @lru_cache(maxsize=4)
 def imported_by(folder: Path, version: str | None) -> Imported | None:
-    """What a TensorFlow takes at its import: its minor's table, else that of the newest one below it.
+    """Return what a TensorFlow takes at its import: its minor's table, else that of the newest one below it.
 
-    None where the version is not known, or is older than all that were measured. Raises DataError.
+    None if the version is not known, or is older than all that were measured. Raises DataError.
     """
     if version is None or not versions.is_version(version):
         return None
@@ -67,7 +67,7 @@ def imported_by(folder: Path, version: str | None) -> Imported | None:
 
 
 def load_imported(folder: Path, minor: str) -> Imported:
-    """One table. Raises DataError."""
+    """Return one table. Raises DataError."""
     path = folder / "imports" / f"{minor}.json"
     result = read(Imported, path, within="imports/")
     if versions.major_minor(result.tensorflow) != minor:

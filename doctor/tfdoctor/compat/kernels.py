@@ -63,7 +63,10 @@ class Kernels:
     operations: Mapping[str, Row]
 
     def measured(self, era: str) -> tuple[str, ...]:
-        """Those of the minors that a log can be of, `"2.10"` or `"2.4-2.11"`; none where the first or last was not."""
+        """Return those of the minors that a log can be of, `"2.10"` or `"2.4-2.11"`.
+
+        None if the first or last was not.
+        """
         found = _ERA.fullmatch(era)
         if found is None:
             return ()
@@ -74,7 +77,10 @@ class Kernels:
         return self.releases[minors.index(first) : minors.index(last) + 1]
 
     def of(self, release: str, operation: str) -> OfOperation | None:
-        """Its kernels in one of `releases`; None: that release has none for CPUs and GPUs. Raises DataError."""
+        """Return its kernels in one of `releases`; None: that release has none for CPUs and GPUs.
+
+        Raises DataError.
+        """
         row = self.operations.get(operation)
         if row is None or release not in self.releases:
             return None
@@ -95,11 +101,11 @@ class Kernels:
 
 
 def type_named(word: str) -> str:
-    """`"DT_HALF"` or `"half"` → `"float16"`."""
+    """Return `"DT_HALF"` or `"half"` → `"float16"`."""
     plain = word.removeprefix("DT_").removesuffix("_REF").lower()
     return _NAMED.get(plain, plain)
 
 
 def load_kernels(folder: Path) -> Kernels:
-    """compat/kernels.json. Raises DataError."""
+    """Load compat/kernels.json. Raises DataError."""
     return read(Kernels, folder / "kernels.json")

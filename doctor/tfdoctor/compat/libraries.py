@@ -91,7 +91,7 @@ class ForCpu:
     source: str
 
     def holds(self, minor: tuple[int, ...]) -> bool:
-        """Whether it tells of this minor, `(2, 0)`."""
+        """Return whether it tells of this minor, `(2, 0)`."""
         return versions.is_minor_in_range(minor, self.since, self.until)
 
 
@@ -113,7 +113,7 @@ class Distribution:
     sources: Sources
 
     def without_gpu_code(self, minor: tuple[int, ...]) -> str | None:
-        """Why its builds of this minor have no GPU code; None where that is not known."""
+        """Return why its builds of this minor have no GPU code; None if that is not known."""
         return next((row.text for row in self.for_cpu if row.holds(minor)), None)
 
 
@@ -144,13 +144,13 @@ class LibraryTable:
     """Oldest first."""
 
     def registration(self, version: str) -> Registration:
-        """How TensorFlow of this version does it; newer than the table: as the newest that was seen."""
+        """Return how TensorFlow of this version does it; newer than the table: as the newest that was seen."""
         minor = versions.numbers(version)[:2]
         rows = [row for row in self.registrations if versions.numbers(row.since) <= minor]
         return rows[-1] if rows else self.registrations[0]
 
     def required(self, cuda_config: Mapping[str, str], version: str) -> tuple[str, ...] | None:
-        """The sonames that a build of this version needs for GPU registration (see tables.Compat)."""
+        """Return the sonames that a build of this version needs for GPU registration (see tables.Compat)."""
         defines = normalize_defines(cuda_config)
         if "CUDA" not in defines:
             return () if not defines else None
@@ -171,18 +171,18 @@ class LibraryTable:
         return tuple(result)
 
     def distribution(self, name: str) -> Distribution | None:
-        """What is known of a distribution called so (`tensorflow-intel`), or None."""
+        """Return what is known of a distribution called so (`tensorflow-intel`), or None."""
         wanted = re.sub(r"[-_.]+", "-", name).lower()
         return next((row for row in self.distributions if row.name == wanted), None)
 
     def library(self, name: str) -> LibraryFamily | None:
-        """The family of a soname (`libcusolver.so.11`) or stem (`cusolver`), or None."""
+        """Return the family of a soname (`libcusolver.so.11`) or stem (`cusolver`), or None."""
         parts = split_soname(name)
         stem = name if parts is None else parts[0]
         return next((row for row in self.libraries if row.stem == stem), None)
 
     def soname_for(self, stem: str, cuda: str) -> str | None:
-        """The soname that a library has in a CUDA toolkit: `("cusolver", "11.0")` → `libcusolver.so.10`.
+        """Return the soname that a library has in a CUDA toolkit: `("cusolver", "11.0")` → `libcusolver.so.10`.
 
         None for cuDNN and NCCL, whose version does not follow CUDA's, and where unknown.
         """
@@ -193,8 +193,9 @@ class LibraryTable:
         return f"lib{stem}.so.{version.replace('x', versions.major_minor(cuda).split('.')[1])}"
 
     def cuda_of_soname(self, soname: str) -> tuple[str, ...]:
-        """The CUDA versions, as in libraries.toml, whose toolkit has this soname: `libcusolver.so.10` → 10,
-        11.0."""
+        """Return the CUDA versions, as in libraries.toml, whose toolkit has this soname: `libcusolver.so.10` → 10,
+        11.0.
+        """
         parts = split_soname(soname)
         family = self.library(soname)
         if parts is None or family is None:
@@ -202,12 +203,12 @@ class LibraryTable:
         return tuple(cuda for cuda, version in family.sonames.items() if version == parts[1])
 
     def wheel_for(self, soname: str, cuda_major: int) -> PypiWheel | None:
-        """NVIDIA's wheel that brings a library for this CUDA major, and the folder it is put in, or None."""
+        """Return NVIDIA's wheel that brings a library for this CUDA major, and the folder it is put in, or None."""
         family = self.library(soname)
         return None if family is None else family.wheels.get(cuda_major)
 
     def debian_package_for(self, soname: str, cuda: str | None = None) -> str | None:
-        """The package of NVIDIA's own apt repository: `("libcublas.so.12", "12.5")` → `libcublas-12-5`.
+        """Return the package of NVIDIA's own apt repository: `("libcublas.so.12", "12.5")` → `libcublas-12-5`.
 
         Without `cuda` only packages whose name does not depend on it (`libcudnn8`, `libnccl2`).
         """
@@ -226,7 +227,7 @@ class LibraryTable:
         return name.format(dash=versions.major_minor(cuda).replace(".", "-"), major=versions.numbers(cuda)[0])
 
     def distro_package_for(self, soname: str) -> str | None:
-        """Debian's or Ubuntu's own package of this very soname (non-free, multiverse), or None."""
+        """Return debian's or Ubuntu's own package of this very soname (non-free, multiverse), or None."""
         family, parts = self.library(soname), split_soname(soname)
         if family is None or parts is None or parts[1] is None:
             return None
@@ -234,12 +235,15 @@ class LibraryTable:
 
 
 def load_libraries(folder: Path) -> LibraryTable:
-    """compat/libraries.toml. Raises DataError."""
+    """Load compat/libraries.toml. Raises DataError."""
     return read(LibraryTable, folder / "libraries.toml")
 
 
 def split_soname(name: str) -> tuple[str, str | None] | None:
-    """`"libcudart.so.11.0"` → `("cudart", "11.0")`; no version → None in its place; not a library → None."""
+    """Return `"libcudart.so.11.0"` → `("cudart", "11.0")`; no version → None in its place.
+
+    Not a library → None.
+    """
     match = _SONAME.fullmatch(name)
     return None if match is None else (match["stem"], match["version"])
 
@@ -259,6 +263,6 @@ def normalize_defines(defines: Mapping[str, str]) -> dict[str, str]:
 
 
 def _by_cuda(table: Mapping[str, str], cuda: str) -> str | None:
-    """The entry of a CUDA version in a table by minor or major."""
+    """Return the entry of a CUDA version in a table by minor or major."""
     minor = versions.major_minor(cuda)
     return table.get(minor, table.get(str(versions.major(cuda))))

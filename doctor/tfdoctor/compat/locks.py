@@ -102,17 +102,17 @@ class _Tried:
 
 
 def locked_package(version: str) -> str:
-    """The package that has GPU code and is locked: `tensorflow-gpu` below 2.1, `tensorflow` from there on."""
+    """Return the package that has GPU code and is locked: `tensorflow-gpu` below 2.1, `tensorflow` from there on."""
     return "tensorflow-gpu" if versions.satisfies(version, "<2.1.dev0") else "tensorflow"
 
 
 def lock_name(package: str, version: str, python: str) -> str:
-    """`"tensorflow-2.10.1-cp39.txt"`; `python` is `"3.9"`, or with a patch release."""
+    """Return `"tensorflow-2.10.1-cp39.txt"`; `python` is `"3.9"`, or with a patch release."""
     return f"{package}-{version}-{_tag(python)}.txt"
 
 
 def tools_name(python: str) -> str:
-    """`"tools-cp39.txt"`."""
+    """Return `"tools-cp39.txt"`."""
     return f"tools-{_tag(python)}.txt"
 
 
@@ -128,27 +128,27 @@ class Locks:
         self.folder = folder / "locks"
 
     def path(self, package: str, version: str, python: str) -> Path:
-        """Where the lock of a release would be, whether it is there or not."""
+        """Return where the lock of a release would be, whether it is there or not."""
         return self.folder / lock_name(package, version, python)
 
     def tools_path(self, python: str) -> Path:
-        """Where the lock of pip, setuptools and wheel would be."""
+        """Return where the lock of pip, setuptools and wheel would be."""
         return self.folder / tools_name(python)
 
     def cuda_path(self, name: str) -> Path:
-        """Where the lock of a set of compat/cuda_wheels.toml would be."""
+        """Return where the lock of a set of compat/cuda_wheels.toml would be."""
         return self.folder / "cuda" / f"{name}.txt"
 
     def of(self, package: str, version: str, python: str) -> Lock | None:
-        """The lock of a release for a Python, or None where there is none."""
+        """Return the lock of a release for a Python, or None if there is none."""
         return _lock(self.path(package, version, python))
 
     def tools(self, python: str) -> Lock | None:
-        """The lock of pip, setuptools and wheel for a Python, or None."""
+        """Return the lock of pip, setuptools and wheel for a Python, or None."""
         return _lock(self.tools_path(python))
 
     def cuda(self, name: str) -> Lock | None:
-        """The lock of a set of NVIDIA's wheels, or None."""
+        """Return the lock of a set of NVIDIA's wheels, or None."""
         return _lock(self.cuda_path(name))
 
     @cached_property
@@ -163,7 +163,7 @@ def _lock(path: Path) -> Lock | None:
 
 
 def read_lock(path: Path) -> Lock:
-    """One file, read strictly. Raises DataError."""
+    """Return one file, read strictly. Raises DataError."""
     try:
         text = path.read_text(encoding="ascii")
     except UnicodeDecodeError as error:

@@ -53,10 +53,10 @@ class Manifests:
     """By name."""
 
     def of(self, image: str) -> Manifest | None:
-        """What is known of an image (`NAME:TAG`), or None."""
+        """Return what is known of an image (`NAME:TAG`), or None."""
         return next((row for row in self.images if row.image == image), None)
 
 
 def load_manifests(folder: Path) -> Manifests:
-    """compat/manifests.json. Raises DataError."""
+    """Load compat/manifests.json. Raises DataError."""
     return read(Manifests, folder / "manifests.json")

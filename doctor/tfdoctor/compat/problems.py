@@ -54,7 +54,7 @@ class Problem:
     sources: Sources
 
     def applies(self, package: str, version: str) -> bool:
-        """Whether this release has it, conditions aside."""
+        """Return whether this release has it, conditions aside."""
         return package in self.package and versions.satisfies(version, self.versions)
 
 
@@ -67,12 +67,15 @@ class ProblemTable:
 
 
 def load_problems(folder: Path) -> ProblemTable:
-    """compat/problems.toml. Raises DataError."""
+    """Load compat/problems.toml. Raises DataError."""
     return read(ProblemTable, folder / "problems.toml")
 
 
 def capability_matches(capability: str, condition: str | None) -> bool:
-    """Whether a compute capability fulfils `"<7.5"`, `">=5.0,<5.2"`, `"!=3.7"`; no condition is fulfilled."""
+    """Return whether a compute capability fulfils `"<7.5"`, `">=5.0,<5.2"`, `"!=3.7"`.
+
+    No condition is fulfilled.
+    """
     if condition is None:
         return True
     have = versions.parse_capability(capability)

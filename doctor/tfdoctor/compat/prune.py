@@ -48,5 +48,5 @@ class PruneTable:
 
 
 def load_prune(folder: Path) -> PruneTable:
-    """compat/prune.toml. Raises DataError."""
+    """Load compat/prune.toml. Raises DataError."""
     return read(PruneTable, folder / "prune.toml")

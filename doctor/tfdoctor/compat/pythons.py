@@ -105,8 +105,9 @@ class Pythons:
     """The one to take first comes first."""
 
     def ways(self, python: str, *, system: str | None = None) -> tuple[PythonBuild, ...]:
-        """Every known way to a Python (`"3.9"`, `"3.9.18"`): the systems that have it, newest first, release
-        candidates last of them; then ready builds. `system`: only this one's packages."""
+        """Return every known way to a Python (`"3.9"`, `"3.9.18"`): the systems that have it, newest first, release
+        candidates last of them; then ready builds. `system`: only this one's packages.
+        """
         wanted = versions.major_minor(python)
         own = [
             PythonBuild(
@@ -129,18 +130,21 @@ class Pythons:
         return (*own, *made)
 
     def system(self, name: str) -> PythonSystem | None:
-        """The Ubuntu release of this number or code name, or None."""
+        """Return the Ubuntu release of this number or code name, or None."""
         return next((row for row in self.systems if name in (row.name, row.codename)), None)
 
     def managed(self, system: str, release: str) -> bool:
-        """Whether pip refuses to install into the python3 of that system (PEP 668); False where it is not known."""
+        """Return whether pip refuses to install into the python3 of that system (PEP 668).
+
+        False where it is not known.
+        """
         rows: tuple[PythonSystem | DebianPython, ...] = self.systems if system == "ubuntu" else ()
         if system == "debian":
             rows = self.debian
         return any(row.managed for row in rows if release in (row.name, row.codename))
 
     def default_of(self, system: str, release: str) -> str | None:
-        """The `python3` package of `("debian", "12")`, `("ubuntu", "22.04")`, by number or code name, or None."""
+        """Return the `python3` package of `("debian", "12")`, `("ubuntu", "22.04")`, by number or name, or None."""
         rows: tuple[PythonSystem | DebianPython, ...] = self.systems if system == "ubuntu" else ()
         if system == "debian":
             rows = self.debian
@@ -148,5 +152,5 @@ class Pythons:
 
 
 def load_pythons(folder: Path) -> Pythons:
-    """compat/pythons.toml. Raises DataError."""
+    """Load compat/pythons.toml. Raises DataError."""
     return read(Pythons, folder / "pythons.toml")

@@ -149,11 +149,11 @@ class Release:
         return self.parsed.is_prerelease
 
     def has_gpu(self, platform: Platform = "linux") -> bool:
-        """Whether its wheel for `platform` has GPU code."""
+        """Return whether its wheel for `platform` has GPU code."""
         return self.gpu if platform == "linux" else bool(self.windows_gpu)
 
     def pythons(self, platform: Platform = "linux") -> tuple[str, ...]:
-        """The Pythons that have a wheel on `platform`, oldest first."""
+        """Return the Pythons that have a wheel on `platform`, oldest first."""
         return self.linux_pythons if platform == "linux" else self.windows_pythons
 
 
@@ -192,7 +192,7 @@ class Releases:
         return next(row for row in reversed(self.releases) if not row.is_prerelease)
 
     def of(self, version: str, package: str | None = None) -> Release | None:
-        """The row of exactly this version, or None: the one with GPU code is preferred, of those `tensorflow`."""
+        """Return the row of this version, or None: one with GPU code is preferred, of those `tensorflow`."""
         rows = self.by_version.get(version) or self.by_version.get(_canonical(version), ())
         rows = tuple(row for row in rows if package in (None, row.package))
         for row in rows:
@@ -201,12 +201,12 @@ class Releases:
         return rows[0] if rows else None
 
     def nearest(self, version: str, package: str | None = None) -> Nearest:
-        """The row that says most about `version`, which need not be in the table: nightlies, candidates,
+        """Return the row that says most about `version`, which need not be in the table: nightlies, candidates,
         vendors' builds, newer than the table.
 
-        The newest release of the same minor that is not newer, else the oldest of that minor, else the newest
-        row below; a version below all gets the oldest row. With `package` only its rows, if it has any.
-        Raises versions.VersionSyntaxError.
+        The newest release of the same minor that is not newer, else the oldest of that minor, else the newest row
+        below; a version below all gets the oldest row. With `package` only its rows, if it has any. Raises
+        versions.VersionSyntaxError.
         """
         exact = self.of(version, package)
         if exact is not None:
@@ -246,8 +246,9 @@ class Releases:
         return tuple(sorted(picked, key=lambda row: (order[row.version], row.package)))
 
     def nearest_versions(self, text: str, count: int = 3) -> tuple[str, ...]:
-        """Known final versions close to `text`, for "did you mean", newest first: those of its minor, then its
-        neighbours in order. Where it is no number: the newest."""
+        """Return known final versions close to `text`, for "did you mean", newest first: those of its minor, then its
+        neighbours in order. Where it is no number: the newest.
+        """
         known = [version for version in self.by_version if not versions.parse(version).is_prerelease]
         try:
             wanted = versions.numbers(text.lstrip("<>=!~ "))
@@ -265,7 +266,7 @@ class Releases:
     def for_python(
         self, python: str, platform: Platform = "linux", *, gpu: bool | None = True
     ) -> tuple[Release, ...]:
-        """Final releases with a wheel for this Python (`"3.10"`, `"3.10.13"`), newest first.
+        """Return final releases with a wheel for this Python (`"3.10"`, `"3.10.13"`), newest first.
 
         `gpu`: only with (True) or without (False) GPU code on that platform; None: all.
         """
@@ -281,10 +282,10 @@ class Releases:
 
 
 def code_for(release: Release, capability: str) -> Code:
-    """What the wheel has for a compute capability.
+    """Return what the wheel has for a compute capability.
 
-    Machine code (of the same major and no higher minor); only PTX that the driver has to compile; PTX
-    of which a part is specific to another architecture, so that some kernels fail; nothing; not measured.
+    Machine code (of the same major and no higher minor); only PTX that the driver has to compile; PTX of which a part
+    is specific to another architecture, so that some kernels fail; nothing; not measured.
     """
     if not release.cubin and not release.ptx:
         return "unknown" if release.gpu else "none"
@@ -304,7 +305,7 @@ def _canonical(version: str) -> str:
 
 
 def _one_per_version(rows: Iterable[Release]) -> tuple[Release, ...]:
-    """The GPU row of each version, else its only row."""
+    """Return the GPU row of each version, else its only row."""
     best: dict[str, Release] = {}
     for row in rows:
         known = best.get(row.version)
@@ -333,7 +334,7 @@ SHARED = (
 
 
 def load_releases(folder: Path) -> Releases:
-    """compat/tensorflow.json. Raises DataError."""
+    """Load compat/tensorflow.json. Raises DataError."""
     return read(Releases, folder / "tensorflow.json", _spread)
 
 

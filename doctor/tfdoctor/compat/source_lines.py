@@ -94,12 +94,13 @@ class SourceLines:
         return {}
 
     def at(self, path: str, line: int, message: str = "") -> frozenset[str] | None:
-        """The releases that log from this line; none where no release does. None: the file is not in the table.
+        """Return the releases that log from this line; none if no release does.
 
-        A build of `unpublished` is among them where it has the line.
-        `path` as a log has it: whole, with what a build puts before it, with backslashes, or only the file's name.
-        `message`, where it is the text of some of these releases, leaves those out that log another one there; and
-        those that log it from another line.
+        None: the file is not in the table.
+
+        A build of `unpublished` is among them where it has the line. `path` as a log has it: whole, with what a build
+        puts before it, with backslashes, or only the file's name. `message`, where it is the text of some of these
+        releases, leaves those out that log another one there; and those that log it from another line.
         """
         asked = path, line, message
         if asked not in self._answers:
@@ -169,8 +170,9 @@ class _Read:
         return found
 
     def saying(self, message: str, releases: tuple[str, ...]) -> set[str]:
-        """The releases that log a message that begins like this one, from whatever line: what stands in its middle can
-        be another one's, which it tells."""
+        """Return the releases that log a message that begins like this one, from whatever line: what stands in its
+        middle can be another one's, which it tells.
+        """
         return {
             release
             for number, text in enumerate(self.texts)
@@ -181,11 +183,11 @@ class _Read:
 
 
 def spanned(releases: tuple[str, ...], places: str) -> tuple[str, ...]:
-    """Those at "37", or from "52" to "54": "52-54". Raises ValueError."""
+    """Return those at "37", or from "52" to "54": "52-54". Raises ValueError."""
     first, _, last = places.partition("-")
     return releases[int(first) : int(last or first) + 1]
 
 
 def load_source_lines(folder: Path) -> SourceLines:
-    """compat/source_lines.json. Raises DataError."""
+    """Load compat/source_lines.json. Raises DataError."""
     return read(SourceLines, folder / "source_lines.json")

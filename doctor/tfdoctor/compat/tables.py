@@ -60,8 +60,7 @@ class Compat:
 
     @staticmethod
     def load(folder: Path | None = None) -> Compat:
-        """The tables, read lazily and once per folder. Raises decode.DataError when a table is first
-        needed."""
+        """Return the tables, read when first needed (raising decode.DataError), once per folder."""
         return _load(folder)
 
     def prepare(self) -> None:
@@ -267,10 +266,10 @@ class Compat:
         return self._releases.newest
 
     def release(self, version: str, package: str | None = None) -> Release | None:
-        """The row of exactly this version, or None.
+        """Return the row of exactly this version, or None.
 
-        `package` may be any distribution of libraries.toml that another speaks for (`tf-nightly`). Without
-        it the row with GPU code is preferred, of those `tensorflow`. Local parts (`+nv23.03`) do not match.
+        `package` may be any distribution of libraries.toml that another speaks for (`tf-nightly`). Without it the row
+        with GPU code is preferred, of those `tensorflow`. Local parts (`+nv23.03`) do not match.
         """
         return self._releases.of(version, self._canonical_package(package))
 
@@ -284,7 +283,7 @@ class Compat:
         return known.same_as if known is not None and known.same_as else name
 
     def nearest(self, version: str, package: str | None = None) -> Nearest:
-        """The row that says most about `version`, which need not be in the table (see releases.Releases.nearest)."""
+        """Return the row that says most about `version`, which need not be in the table."""
         return self._releases.nearest(version, self._canonical_package(package))
 
     def select(self, spec: str, package: str | None = None) -> tuple[Release, ...]:
@@ -292,21 +291,21 @@ class Compat:
         return self._releases.select(spec, package)
 
     def nearest_versions(self, text: str, count: int = 3) -> tuple[str, ...]:
-        """Known final versions close to `text`, for "did you mean", newest first."""
+        """Return known final versions close to `text`, for "did you mean", newest first."""
         return self._releases.nearest_versions(text, count)
 
     def releases_for_python(
         self, python: str, platform: Platform = "linux", *, gpu: bool | None = True
     ) -> tuple[Release, ...]:
-        """Final releases with a wheel for this Python, newest first (see releases.Releases.for_python)."""
+        """Return final releases with a wheel for this Python, newest first (see releases.Releases.for_python)."""
         return self._releases.for_python(python, platform, gpu=gpu)
 
     def code_for(self, release: Release, capability: str) -> Code:
-        """What the wheel has for a compute capability (see releases.code_for)."""
+        """Return what the wheel has for a compute capability (see releases.code_for)."""
         return code_for(release, capability)
 
     def coverage(self, release: Release, capability: str) -> Coverage | None:
-        """What of its fat binaries a card can run; None where no wheel with the same architectures was read."""
+        """Return what of its fat binaries a card can run; None if not read."""
         from tfdoctor.compat.fat_binaries import coverage
 
         counts = self._fat_binaries.of(release.version)
@@ -316,7 +315,7 @@ class Compat:
         return coverage(counts, capability) if counts is not None else None
 
     def _same_code(self, release: Release) -> Release | None:
-        """A patch of the same minor that was read, for the same architectures and of the same CUDA."""
+        """Return a patch of the same minor that was read, for the same architectures and of the same CUDA."""
         for version in self._fat_binaries.versions:
             row = self.release(version) if versions.major_minor(version) == release.minor else None
             if row is not None and all(
@@ -327,10 +326,10 @@ class Compat:
         return None
 
     def to_compile(self, release: Release, capability: str) -> tuple[str, str] | None:
-        """What the driver has to compile from PTX for a card: (the CUDA that it must speak, how many kernels).
+        """Return what the driver has to compile from PTX for a card: (the CUDA that it must speak, how many kernels).
 
-        `("12.5", "most")`; None: nothing, or the wheel's CUDA is not known. PTX whose version was not read, or is newer
-        than the tables, is taken to be of the wheel's own CUDA.
+        `("12.5", "most")`; None: nothing, or the wheel's CUDA is not known. PTX whose version was not read, or is
+        newer than the tables, is taken to be of the wheel's own CUDA.
         """
         found = self.coverage(release, capability)
         if found is None:
@@ -341,24 +340,24 @@ class Compat:
         return (cuda, share) if share and cuda is not None else None
 
     def cuda_of_ptx(self, isa: str) -> str | None:
-        """The first CUDA minor whose driver compiles PTX of this version (see cuda.CudaTable.of_ptx)."""
+        """Return the first CUDA minor whose driver compiles PTX of this version (see cuda.CudaTable.of_ptx)."""
         return self._cuda.of_ptx(isa)
 
     def distribution(self, name: str) -> Distribution | None:
-        """What is known of a distribution called so (`tensorflow-intel`), or None."""
+        """Return what is known of a distribution called so (`tensorflow-intel`), or None."""
         return self._libraries.distribution(name)
 
     def trait(self, name: TraitName) -> Trait:
-        """What some releases do, and which."""
+        """Return what some releases do, and which."""
         return self._traits.of(name)
 
     def traits_of(self, version: str | None) -> frozenset[TraitName]:
-        """What TensorFlow of this version does (None: not known which)."""
+        """Return what TensorFlow of this version does (None: not known which)."""
         minor = versions.numbers(version)[:2] if version else ()
         return frozenset(row.name for row in self._traits.traits if row.holds(minor))
 
     def has(self, version: str, name: TraitName) -> bool:
-        """Whether TensorFlow of this version does it."""
+        """Return whether TensorFlow of this version does it."""
         return self.trait(name).holds(versions.numbers(version)[:2])
 
     @property
@@ -369,23 +368,23 @@ class Compat:
     # --- libraries ---
 
     def registration(self, version: str) -> Registration:
-        """How TensorFlow of this version reaches its libraries (see libraries.LibraryTable.registration)."""
+        """Return how TensorFlow of this version reaches its libraries (see libraries.LibraryTable.registration)."""
         return self._libraries.registration(version)
 
     def required_libraries_for(
         self, cuda_config: Mapping[str, str], release: Release | str
     ) -> tuple[str, ...] | None:
-        """The sonames that *any* build needs for GPU registration, from its own cuda_config.h.
+        """Return the sonames that *any* build needs for GPU registration, from its own cuda_config.h.
 
-        `cuda_config` holds the header's defines (`TF_CUDART_VERSION` or `CUDART`); `release` is the build's
-        version, or a row. In the order in which TF tries them, the driver's left out. A build without CUDA
-        gives `()`. None where the header does not say enough.
+        `cuda_config` holds the header's defines (`TF_CUDART_VERSION` or `CUDART`); `release` is the build's version,
+        or a row. In the order in which TF tries them, the driver's left out. A build without CUDA gives `()`. None if
+        the header does not say enough.
         """
         version = release if isinstance(release, str) else release.version
         return self._libraries.required(cuda_config, version)
 
     def driver_libraries_for(self, version: str) -> tuple[str, ...]:
-        """The driver's sonames that TF of this version needs for a GPU."""
+        """Return the driver's sonames that TF of this version needs for a GPU."""
         return self.registration(version).driver
 
     @property
@@ -394,27 +393,27 @@ class Compat:
         return self._libraries.libraries
 
     def library(self, name: str) -> LibraryFamily | None:
-        """The family of a soname (`libcusolver.so.11`) or stem (`cusolver`), or None."""
+        """Return the family of a soname (`libcusolver.so.11`) or stem (`cusolver`), or None."""
         return self._libraries.library(name)
 
     def soname_for(self, stem: str, cuda: str) -> str | None:
-        """The soname that a library has in a CUDA toolkit, or None."""
+        """Return the soname that a library has in a CUDA toolkit, or None."""
         return self._libraries.soname_for(stem, cuda)
 
     def cuda_of_soname(self, soname: str) -> tuple[str, ...]:
-        """The CUDA versions, as in libraries.toml, whose toolkit has this soname."""
+        """Return the CUDA versions, as in libraries.toml, whose toolkit has this soname."""
         return self._libraries.cuda_of_soname(soname)
 
     def wheel_for(self, soname: str, cuda_major: int) -> PypiWheel | None:
-        """NVIDIA's wheel that brings a library for this CUDA major, and the folder it is put in, or None."""
+        """Return NVIDIA's wheel that brings a library for this CUDA major, and the folder it is put in, or None."""
         return self._libraries.wheel_for(soname, cuda_major)
 
     def debian_package_for(self, soname: str, cuda: str | None = None) -> str | None:
-        """The package of NVIDIA's own apt repository, or None."""
+        """Return the package of NVIDIA's own apt repository, or None."""
         return self._libraries.debian_package_for(soname, cuda)
 
     def distro_package_for(self, soname: str) -> str | None:
-        """Debian's or Ubuntu's own package of this very soname, or None."""
+        """Return debian's or Ubuntu's own package of this very soname, or None."""
         return self._libraries.distro_package_for(soname)
 
     # --- CUDA, drivers, cuDNN ---
@@ -430,7 +429,7 @@ class Compat:
         return self._cuda.forward_compatibility
 
     def cuda_series(self, cuda: str) -> CudaSeries | None:
-        """What the toolkit of this minor compiles for, or None where nobody looked."""
+        """Return what the toolkit of this minor compiles for, or None if nobody looked."""
         return self._cuda.series(cuda)
 
     @property
@@ -439,15 +438,15 @@ class Compat:
         return self._cuda.all_series
 
     def cuda_release(self, cuda: str) -> CudaRelease | None:
-        """The toolkit release of this version (see cuda.CudaTable.release)."""
+        """Return the toolkit release of this version (see cuda.CudaTable.release)."""
         return self._cuda_release(cuda)
 
     def driver_minimum(self, cuda: str, os: Platform = "linux") -> DriverMinimum:
-        """The driver that programs built with this CUDA need. Raises versions.VersionSyntaxError."""
+        """Return the driver that programs built with this CUDA need. Raises versions.VersionSyntaxError."""
         return self._driver_minimum(cuda, os)
 
     def newest_cuda_for_driver(self, driver: str, os: Platform = "linux") -> str | None:
-        """The newest CUDA minor whose own driver is not newer than `driver`, or None."""
+        """Return the newest CUDA minor whose own driver is not newer than `driver`, or None."""
         return self._cuda.newest_for_driver(driver, os)
 
     @property
@@ -461,11 +460,11 @@ class Compat:
         return self._cudnn.newest_major
 
     def cudnn_end(self, capability: str, major: int) -> str | None:
-        """The first minor of this cuDNN major without code for a capability that older ones have, or None."""
+        """Return the first minor of this cuDNN major without code for a capability that older ones have, or None."""
         return self._cudnn.end_of(capability, major)
 
     def conda_cudnn(self, cuda: str, built: str | None) -> str | None:
-        """The cuDNN that goes with conda's `cudatoolkit` (see cudnn.CudnnTable.of_conda)."""
+        """Return the cuDNN that goes with conda's `cudatoolkit` (see cudnn.CudnnTable.of_conda)."""
         return self._cudnn.of_conda(cuda, built)
 
     @property
@@ -474,11 +473,11 @@ class Compat:
         return self._cudnn.ranges
 
     def cudnn_range(self, version: str, cuda_major: int | None = None) -> CudnnRange | None:
-        """The run that a cuDNN version belongs to, or None where unknown."""
+        """Return the run that a cuDNN version belongs to, or None if unknown."""
         return self._cudnn.range(version, cuda_major)
 
     def cudnn_support(self, version: str, capability: str) -> CudnnSupport:
-        """Whether this cuDNN has code for a compute capability. Raises versions.VersionSyntaxError."""
+        """Return whether this cuDNN has code for a compute capability. Raises versions.VersionSyntaxError."""
         return self._cudnn.support(version, capability)
 
     # --- GPUs ---
@@ -494,15 +493,15 @@ class Compat:
         return self._gpus.as_of
 
     def gpu_by_pci_id(self, pci_id: str) -> Gpu | None:
-        """The GPU with this PCI device id, or None."""
+        """Return the GPU with this PCI device id, or None."""
         return self._gpus.by_pci_id(pci_id)
 
     def gpus_named(self, name: str) -> GpuMatch | None:
-        """What a GPU's name can mean, or None."""
+        """Return what a GPU's name can mean, or None."""
         return self._gpus.named(name)
 
     def nearest_gpu_names(self, name: str, count: int = 3) -> tuple[str, ...]:
-        """Known names that look like `name`, best first."""
+        """Return known names that look like `name`, best first."""
         return self._gpus.nearest_names(name, count)
 
     # --- images, Pythons and packages ---
@@ -510,23 +509,23 @@ class Compat:
     def image_tags(
         self, cuda: str, cudnn_major: int | None = None, flavour: Flavour | None = None
     ) -> tuple[ImageTag, ...]:
-        """Tags of nvidia/cuda that are known to exist (see images.Images.tags)."""
+        """Return tags of nvidia/cuda that are known to exist (see images.Images.tags)."""
         return self.images.tags(cuda, cudnn_major=cudnn_major, flavour=flavour)
 
     def official_image(self, tf: str) -> OfficialImage | None:
-        """The tensorflow/tensorflow image of a release, whether it works or not; None: not known."""
+        """Return the tensorflow/tensorflow image of a release, whether it works or not; None: not known."""
         return self.images.of_release(tf)
 
     def ngc_images(self, tf: str | None = None, *, cuda: str | None = None) -> tuple[NgcImage, ...]:
-        """NVIDIA's own TensorFlow images, newest first (see images.Images.of_ngc)."""
+        """Return NVIDIA's own TensorFlow images, newest first (see images.Images.of_ngc)."""
         return self.images.of_ngc(tf, cuda=cuda)
 
     def python_builds(self, python: str, *, system: str | None = None) -> tuple[PythonBuild, ...]:
-        """Every known way to a Python (see pythons.Pythons.ways)."""
+        """Return every known way to a Python (see pythons.Pythons.ways)."""
         return self.pythons.ways(python, system=system)
 
     def cuda_set(self, tensorflow: str) -> CudaSet | None:
-        """NVIDIA's wheels for a TensorFlow release, or None: none carry what it needs, or nobody looked."""
+        """Return NVIDIA's wheels for a TensorFlow release, or None: none carry what it needs, or nobody looked."""
         return self.cuda_sets.of_release(tensorflow)
 
     @property
@@ -540,7 +539,7 @@ class Compat:
         return self._companions.ladders
 
     def companion_limits(self, tensorflow: str, requires: Sequence[str] = ()) -> dict[str, str]:
-        """Package → the upper limit that this release needs (see companions.CompanionTable.limits)."""
+        """Return package → the upper limit that this release needs (see companions.CompanionTable.limits)."""
         return self._companions.limits(tensorflow, requires)
 
     def breaking(
@@ -550,11 +549,11 @@ class Compat:
         environment: Mapping[str, str],
         absent: Collection[str] = (),
     ) -> tuple[Companion, ...]:
-        """The companions that apply (see companions.CompanionTable.breaking)."""
+        """Return the companions that apply (see companions.CompanionTable.breaking)."""
         return self._companions.breaking(tensorflow, distributions, environment, absent)
 
     def imported_by(self, version: str | None) -> Imported | None:
-        """What a TensorFlow takes at its import, or None where nobody looked (see imported.imported_by)."""
+        """Return what a TensorFlow takes at its import, or None if nobody looked (see imported.imported_by)."""
         from tfdoctor.compat.imported import imported_by
 
         return imported_by(self.folder, version)
@@ -567,7 +566,7 @@ class Compat:
         return self._problems.problems
 
     def problem(self, problem_id: str) -> Problem | None:
-        """The problem with this id, or None."""
+        """Return the problem with this id, or None."""
         return next((row for row in self.problems if row.id == problem_id), None)
 
     def problems_of(
@@ -578,10 +577,10 @@ class Compat:
         capability: str | None = None,
         area: str | None = None,
     ) -> tuple[Problem, ...]:
-        """What is known to be wrong with this release.
+        """Return what is known to be wrong with this release.
 
-        With `capability` problems of other GPUs are left out; other conditions (`Problem.when`) are the
-        caller's to judge. `area` narrows to one of `libraries python gpu images packaging`.
+        With `capability` problems of other GPUs are left out; other conditions (`Problem.when`) are the caller's to
+        judge. `area` narrows to one of `libraries python gpu images packaging`.
         """
         from tfdoctor.compat.problems import capability_matches
 

@@ -55,7 +55,10 @@ class Trait:
     sources: Sources
 
     def holds(self, minor: tuple[int, ...]) -> bool:
-        """Whether it is so in this minor, `(2, 16)`; never where that is not known (`()`) and there is a `since`."""
+        """Return whether it is so in this minor, `(2, 16)`.
+
+        Never where that is not known (`()`) and there is a `since`.
+        """
         return versions.is_minor_in_range(minor, self.since, self.until)
 
 
@@ -73,10 +76,10 @@ class Traits:
             raise ValueError(msg)
 
     def of(self, name: TraitName) -> Trait:
-        """The row of this name."""
+        """Return the row of this name."""
         return next(row for row in self.traits if row.name == name)
 
 
 def load_traits(folder: Path) -> Traits:
-    """compat/traits.toml. Raises DataError."""
+    """Load compat/traits.toml. Raises DataError."""
     return read(Traits, folder / "traits.toml")

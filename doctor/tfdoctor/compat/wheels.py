@@ -141,7 +141,7 @@ class CudaSets:
     """Oldest first; no release is in two."""
 
     def of_release(self, tensorflow: str) -> CudaSet | None:
-        """The set of a TensorFlow release, or None: no wheels carry what it needs, or nobody looked."""
+        """Return the set of a TensorFlow release, or None: no wheels carry what it needs, or nobody looked."""
         return next((row for row in self.sets if versions.satisfies(tensorflow, row.tensorflow)), None)
 
 
@@ -164,7 +164,7 @@ def load_cuda_wheels(folder: Path) -> CudaSets:
 
 
 def read_sets(folder: Path) -> CudaSets:
-    """The authored table alone, without what was measured. Raises DataError."""
+    """Return the authored table alone, without what was measured. Raises DataError."""
     return read(CudaSets, folder / "cuda_wheels.toml")
 
 

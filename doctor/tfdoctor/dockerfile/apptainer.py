@@ -26,7 +26,10 @@ _LEFT = ("HOME", "CUDA_CACHE_PATH", "CUDA_CACHE_MAXSIZE")
 
 
 def definition(option: Option, context: Context, command: str) -> str:
-    """The definition. `context` is that of an image whose user is root; `command`: `tfdoctor build …`, to be told."""
+    """Return the definition.
+
+    `context` is that of an image whose user is root; `command`: `tfdoctor build …`, to be told.
+    """
     stages = _stages(context)
     last, named = stages[-1], len(stages) > 1
     head = (
@@ -87,7 +90,7 @@ def _stages(context: Context) -> list[_Stage]:
 
 
 def _begun(stage: _Stage, *, named: bool) -> str:
-    """A stage's header, what it takes out of others, and its steps."""
+    """Return a stage's header, what it takes out of others, and its steps."""
     head = f"Bootstrap: docker\nFrom: {stage.base}\n" + (f"Stage: {stage.name}\n" if named else "")
     files = "".join(f"%files from {origin}\n{_indented(lines)}\n" for origin, lines in stage.files.items())
     steps = "\n".join(stage.post)
@@ -95,7 +98,7 @@ def _begun(stage: _Stage, *, named: bool) -> str:
 
 
 def _instructions(dockerfile: str) -> list[tuple[str, str]]:
-    """(instruction, what it is given), in order; a line that goes on is kept as it is."""
+    """Return (instruction, what it is given), in order; a line that goes on is kept as it is."""
     whole = re.sub(r"^#.*\n", "", dockerfile, flags=re.MULTILINE)
     found = []
     for line in re.split(r"(?<!\\)\n", whole):
@@ -106,7 +109,7 @@ def _instructions(dockerfile: str) -> list[tuple[str, str]]:
 
 
 def _file(name: str, target: str, files: Mapping[str, bytes]) -> str:
-    """The lines that write a file of the context; no line of it can be taken for a section."""
+    """Return the lines that write a file of the context; no line of it can be taken for a section."""
     path = f"{target}{name}" if target.endswith("/") else target
     text = files[name].decode()
     body = "".join(f"|{line}\n" for line in text.splitlines())

@@ -56,19 +56,22 @@ class Made:
     """What `docker build` is given besides: `("--network host",)`."""
 
     def built_by(self, program: str, folder: str, *more: str) -> str:
-        """The command line that builds the folder; `program`: `"docker build"`; folder: as a shell reads it."""
+        """Return the command line that builds the folder; `program`: `"docker build"`.
+
+        Folder: as a shell reads it.
+        """
         return " ".join((program, *self.build, *more, f"-t {self.tag}", folder))
 
 
 def default_tag(option: Option) -> str:
-    """What the image of a plan is called: `"tfdoctor/tensorflow:1.14.0-cuda10.0-py3.6"`."""
+    """Return what the image of a plan is called: `"tfdoctor/tensorflow:1.14.0-cuda10.0-py3.6"`."""
     return (
         f"tfdoctor/tensorflow:{option.tensorflow}-cuda{versions.major_minor(option.cuda)}-py{option.python}"
     )
 
 
 def run_line(image: InImage, *, user: str = "") -> str:
-    """How a container of the image is started: with its GPUs, this folder, and a volume for compiled kernels.
+    """Return how a container of the image is started: with its GPUs, this folder, and a volume for compiled kernels.
 
     `user`: what `--user` is given where the folder is not of the image's user; as a shell reads it.
     """
@@ -77,12 +80,12 @@ def run_line(image: InImage, *, user: str = "") -> str:
 
 
 def emit(form: Form, made: Made) -> str:
-    """The plan in another form; not `Form.context`, which is a folder."""
+    """Return the plan in another form; not `Form.context`, which is a folder."""
     return _FORMS[form](made)
 
 
 def _compose(made: Made) -> str:
-    """A service with the GPUs, from the image that `tfdoctor build` makes."""
+    """Return a service with the GPUs, from the image that `tfdoctor build` makes."""
     return (
         f"# {made.command} makes the image.\n"
         "services:\n"
@@ -121,13 +124,13 @@ def _devcontainer(made: Made) -> str:
 
 
 def _path(option: Option) -> str:
-    """The interpreter as a path: an editor does not search for it."""
+    """Return the interpreter as a path: an editor does not search for it."""
     command = interpreter(option)
     return command if "/" in command else "/usr/bin/python3"
 
 
 def _k8s(made: Made) -> str:
-    """A pod that lists its GPU and ends."""
+    """Return a pod that lists its GPU and ends."""
     root = "" if made.uid == 0 else "    runAsNonRoot: true\n"
     look = "import tensorflow as tf; print(tf.config.experimental.list_physical_devices('GPU'))"
     if versions.satisfies(made.option.release.version, "<1.14"):
@@ -172,7 +175,7 @@ def _sbom(made: Made) -> str:
 
 
 def _requirements(made: Made) -> str:
-    """Everything that pip installs, pinned and hashed, in one file."""
+    """Return everything that pip installs, pinned and hashed, in one file."""
     files = made.context.files
     parts = [files[name].decode() for name in LOCKED if name in files]
     head = "# pip install --no-deps --require-hashes --no-build-isolation -r THIS_FILE\n"

@@ -50,7 +50,8 @@ class _Places:
 
 
 def findings_of(context: Context) -> list[Finding]:
-    """What the rules of `check` find in the image: told with lines of the Dockerfile, and with what to write into it.
+    """Return what the rules of `check` find in the image: told with lines of the Dockerfile, and with what to write
+    into it.
 
     Nothing where none gets into it, or where it is not known which, but for several over each other.
     """
@@ -111,7 +112,7 @@ def _sketch(context: Context, places: _Places) -> Sketch:
 
 
 def _about_offer(context: Context, offer: Offer, others: list[Offer]) -> Evidence:
-    """The line that brings a library, with what else it brings in another version than is wanted."""
+    """Return the line that brings a library, with what else it brings in another version than is wanted."""
     at = context.about(offer.by)
     names = [other.name for other in others if other.by == offer.by] if offer in others else []
     more = f" and {len(names) - 4} more" if len(names) > 4 else ""
@@ -119,7 +120,7 @@ def _about_offer(context: Context, offer: Offer, others: list[Offer]) -> Evidenc
 
 
 def _gpu(context: Context) -> bool | None:
-    """Whether the build has GPU code; None: the release table says."""
+    """Return whether the build has GPU code; None: the release table says."""
     if context.tensorflow.state == "cpu":
         return False
     return True if context.tensorflow.installed is None and context.subject.base.kind == "ngc" else None
@@ -151,7 +152,7 @@ def _companions(context: Context, places: _Places) -> Iterator[tuple[str, str, E
 
 
 def _exact(limits: tuple[str, ...]) -> Iterator[str]:
-    """The versions that the Dockerfile fixes."""
+    """Yield the versions that the Dockerfile fixes."""
     for text in limits:
         for one in SpecifierSet(text):
             if one.operator in ("==", "===") and versions.is_version(one.version):
@@ -159,9 +160,10 @@ def _exact(limits: tuple[str, ...]) -> Iterator[str]:
 
 
 def _replaced(context: Context, ladder: Ladder) -> str | None:
-    """What a `pip install` after TensorFlow's puts in the place of the version that it asks for: pip only tells so.
+    """Return what a `pip install` after TensorFlow's puts in the place of the version that it asks for: pip only
+    tells so.
 
-    None where the one that is there will do, and of both at once, which pip refuses.
+    None if the one that is there will do, and of both at once, which pip refuses.
     """
     subject, name = context.subject, ladder.package
     installed = context.tensorflow.installed
@@ -173,7 +175,10 @@ def _replaced(context: Context, ladder: Ladder) -> str | None:
 
 
 def _today(context: Context, ladder: Ladder) -> str | None:
-    """The newest version that every known limit and the Python let through; None where the Python is not known."""
+    """Return the newest version that every known limit and the Python let through.
+
+    None if the Python is not known.
+    """
     python, release = context.tensorflow.python, context.tensorflow.release
     if python is None or release is None or not versions.is_version(python):
         return None
@@ -188,7 +193,7 @@ def _today(context: Context, ladder: Ladder) -> str | None:
 
 
 def _newest(context: Context, ladder: Ladder, limits: tuple[str, ...]) -> str | None:
-    """The newest version within the limits that this Python takes."""
+    """Return the newest version within the limits that this Python takes."""
     python = context.tensorflow.python
     if python is None or not versions.is_version(python):
         return None
@@ -208,7 +213,7 @@ def _newest(context: Context, ladder: Ladder, limits: tuple[str, ...]) -> str | 
 
 
 def _told(context: Context, places: _Places, finding: Finding) -> Finding:
-    """The finding with lines of the Dockerfile for what of a machine it names."""
+    """Return the finding with lines of the Dockerfile for what of a machine it names."""
     lines = [places.of.get(one.source) or places.of.get(one.text) for one in finding.evidence]
     evidence = list(dict.fromkeys(one for one in lines if one is not None)) or [context.about_tensorflow]
     if finding.cause in image.OF_BASE:

@@ -49,7 +49,9 @@ def judge_dockerfile(
     start: Start | None = None,
     foresee: Foresee | None = None,
 ) -> Judged | None:
-    """What will not work of a Dockerfile; None where it has no FROM. `read`: path in the context → text.
+    """Return what will not work of a Dockerfile.
+
+    None if it has no FROM. `read`: path in the context → text.
 
     start: how its containers are started, where that is known. foresee: asks the package index.
     """

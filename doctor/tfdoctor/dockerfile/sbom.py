@@ -20,7 +20,7 @@ _NAMESPACE = uuid.UUID("8d1cf0c7-55c1-5c1e-9c6f-1a9cf1f3b5a4")
 
 
 def bill(option: Option, context: Context, tag: str, loose: tuple[str, ...]) -> str:
-    """The document. `loose`: requirements whose versions are not known before the image is built."""
+    """Return the document. `loose`: requirements whose versions are not known before the image is built."""
     lines = [
         line
         for name in (TOOLS, *LOCKED)
@@ -60,7 +60,7 @@ def _base(option: Option) -> dict[str, Any]:
 
 
 def _package(line: str) -> dict[str, Any]:
-    """A line of a lock. Several hashes are of several files, one of which is installed."""
+    """Return a line of a lock. Several hashes are of several files, one of which is installed."""
     pin, *hashes = line.split()
     name, _, version = pin.partition("==")
     url = f"pkg:pypi/{name}@{version.replace('+', '%2B')}"

@@ -103,7 +103,7 @@ class Context:
 
 
 def check_reference(text: str) -> str:
-    """The name of an image as the registries' grammar has it. Raises UsageError."""
+    """Return the name of an image as the registries' grammar has it. Raises UsageError."""
     if len(text) > 512 or not _REFERENCE.fullmatch(text):
         msg = f"`{text}` is not the name of an image."
         raise UsageError(msg, hint="NAME, NAME:TAG, HOST:PORT/NAME:TAG or NAME@sha256:DIGEST, in lower case.")
@@ -111,7 +111,10 @@ def check_reference(text: str) -> str:
 
 
 def check_index(text: str) -> str:
-    """The address of a package index. Raises UsageError for one with a password: layers keep it for ever."""
+    """Return the address of a package index.
+
+    Raises UsageError for one with a password: layers keep it for ever.
+    """
     try:
         parts = urlsplit(text)
         named = parts.username is not None or parts.password is not None
@@ -141,7 +144,10 @@ def render(
     tools: Lock | None = None,
     leftovers: Iterable[Leftover] = (),
 ) -> Context:
-    """The Dockerfile of a container option, and its context. Raises UsageError for names that cannot be."""
+    """Return the Dockerfile of a container option, and its context.
+
+    Raises UsageError for names that cannot be.
+    """
     if option.base is None:
         msg = f"the {option.recipe.value} recipe has no image"
         raise ValueError(msg)
@@ -197,12 +203,12 @@ def _files(option: Option, extras: Extras, lock: Lock | None, tools: Lock | None
 
 
 def in_venv(option: Option) -> bool:
-    """Whether its Python is a virtual environment's (`VENV`), not the image's own."""
+    """Return whether its Python is a virtual environment's (`VENV`), not the image's own."""
     return option.recipe.own_venv
 
 
 def interpreter(option: Option) -> str:
-    """The command of the Python that TensorFlow is in, in a container of the image."""
+    """Return the command of the Python that TensorFlow is in, in a container of the image."""
     if in_venv(option):
         return f"{VENV}/bin/python"
     return (option.base.python if option.base is not None else None) or f"python{option.python}"
@@ -296,7 +302,7 @@ def _has_nvidia_lists(option: Option) -> bool:
 
 
 def _library_folders(option: Option, site: str) -> list[str]:
-    """Every folder of NVIDIA's wheels that has libraries."""
+    """Return every folder of NVIDIA's wheels that has libraries."""
     return [f"{site}/{folder}" for folder in option.cuda_set.folders] if option.cuda_set is not None else []
 
 

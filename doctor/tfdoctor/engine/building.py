@@ -88,7 +88,10 @@ class BuildFailedError(EngineError):
 
 
 def context_archive(dockerfile: str, files: Mapping[str, bytes]) -> bytes:
-    """The context as an uncompressed tar; the same bytes for the same files, so that the engine's cache holds."""
+    """Return the context as an uncompressed tar.
+
+    The same bytes for the same files, so that the engine's cache holds.
+    """
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name, content in sorted({**files, "Dockerfile": dockerfile.encode()}.items()):
@@ -136,7 +139,7 @@ def build(engine: Engine, request: BuildRequest) -> Generator[BuildEvent, None, 
 
 
 def unfinished_name(tag: str) -> str:
-    """What the finished steps of the build of this image are called, where it does not end."""
+    """Return what the finished steps of the build of this image are called, where it does not end."""
     name = re.sub(r"[^A-Za-z0-9_.-]", "-", tag)[-120:].lstrip(".-")
     return f"{UNFINISHED}:{name or 'image'}"
 
@@ -160,7 +163,7 @@ def forget_unfinished(engine: Engine, tag: str) -> None:
 
 
 def _events(stream: Iterator[dict[str, Any]], made: list[str]) -> Iterator[BuildEvent]:
-    """`made`: is given the images of the steps that ended."""
+    """Yield `made`: is given the images of the steps that ended."""
     step, number, total, image = "", 0, 0, ""
     recent: list[str] = []
     try:
@@ -202,7 +205,7 @@ def _events(stream: Iterator[dict[str, Any]], made: list[str]) -> Iterator[Build
 
 
 def layer_event(message: dict[str, Any], number: int = 0, total: int = 0) -> BuildEvent:
-    """What an engine says of a layer while it is pulled."""
+    """Return what an engine says of a layer while it is pulled."""
     detail = message.get("progressDetail") or {}
     current, size = detail.get("current"), detail.get("total")
     return BuildEvent(
@@ -225,7 +228,7 @@ def _failed(step: str, recent: list[str], message: dict[str, Any]) -> BuildFaile
 
 
 def _hint_of(output: str) -> str:
-    """What a step's own words mean."""
+    """Return what a step's own words mean."""
     lower = output.lower()
     if "no space left on device" in lower:
         return "The engine's disk is full: docker system df; docker builder prune; docker image prune"

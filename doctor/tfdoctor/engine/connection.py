@@ -82,7 +82,7 @@ class Engine:
     """Whether it is known to take CDI devices."""
 
     def image(self, reference: str) -> Image | None:
-        """The local image of this name, or None. Raises EngineError."""
+        """Return the local image of this name, or None. Raises EngineError."""
         try:
             raw = self.client.api.inspect_image(reference)  # type: ignore[no-untyped-call]
         except ImageNotFound:
@@ -92,7 +92,7 @@ class Engine:
         return _image(raw)
 
     def remove_image(self, reference: str, *, force: bool = False) -> bool:
-        """Whether there was such an image to remove."""
+        """Return whether there was such an image to remove."""
         try:
             self.client.api.remove_image(reference, force=force)
         except ImageNotFound:
@@ -103,7 +103,8 @@ class Engine:
 
 
 def connect(url: str | None = None) -> Engine:
-    """The engine at `url`, at DOCKER_HOST, of Docker's chosen context, at Docker's own socket, else at Podman's.
+    """Return the engine at `url`, at DOCKER_HOST, of Docker's chosen context, at Docker's own socket, else at
+    Podman's.
 
     Raises EngineError that says why there is none, and what to type.
     """
@@ -127,7 +128,9 @@ def connect(url: str | None = None) -> Engine:
 
 
 def _of_context(system: System, context: str, address: str) -> Engine:
-    """The engine of the context that `docker context use` or DOCKER_CONTEXT chose, as Docker's own client takes it."""
+    """Return the engine of the context that `docker context use` or DOCKER_CONTEXT chose, as Docker's own client
+    takes it.
+    """
     name = clean_line(context, limit=100)
     if not address.startswith(SCHEMES):
         failure = EngineError(
@@ -168,7 +171,7 @@ def _tls(keys: Path, *, verify: bool = True) -> TLSConfig:
 
 
 def _usual() -> list[str]:
-    """Docker's socket, its rootless ones, Docker Desktop's, and Podman's."""
+    """Return docker's socket, its rootless ones, Docker Desktop's, and Podman's."""
     places = [DOCKER_SOCKET]
     own = os.getuid() if hasattr(os, "getuid") else 0
     runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{own}"
@@ -184,7 +187,7 @@ def _usual() -> list[str]:
 
 
 def _hidden(place: str) -> bool:
-    """Whether it cannot even be seen, for want of permission."""
+    """Return whether it cannot even be seen, for want of permission."""
     try:
         os.stat(place)  # noqa: PTH116 - Path.exists() hides the reason
     except PermissionError:
@@ -249,7 +252,7 @@ def _numbers(text: str) -> tuple[int, int]:
 
 
 def _unreachable(url: str, error: BaseException) -> EngineError:
-    """Which of the usual reasons it is, with the command that fixes it."""
+    """Return which of the usual reasons it is, with the command that fixes it."""
     path = url.removeprefix("unix://") if url.startswith("unix://") else ""
     number = _errno(error)
     if number in (errno.EACCES, errno.EPERM):
@@ -281,7 +284,7 @@ _OF_USER = re.compile(r"/run/user/\d{1,10}/")
 
 
 def _start_hint(path: str) -> str:
-    """How the engine of this socket is started; empty where its place does not tell which it is."""
+    """Return how the engine of this socket is started; empty if its place does not tell which it is."""
     if _DESKTOP.fullmatch(path):
         return "Start Docker Desktop: systemctl --user start docker-desktop   (on a Mac: open -a Docker)"
     runtime = os.environ.get("XDG_RUNTIME_DIR")
@@ -297,7 +300,7 @@ _SSH = re.compile(r"(?P<host>.*?)(?::(?P<port>\d{1,5}))?")
 
 
 def _by_ssh(url: str) -> EngineError:
-    """Docker's own client starts a program there; what is spoken with here is a socket."""
+    """Return docker's own client starts a program there; what is spoken with here is a socket."""
     host = clean_line(url.removeprefix("ssh://").partition("/")[0], limit=200)
     named = _SSH.fullmatch(host)
     where = (
@@ -314,7 +317,7 @@ def _by_ssh(url: str) -> EngineError:
 
 
 def _errno(error: BaseException) -> int | None:
-    """The operating system's number, however deep requests and urllib3 have wrapped it."""
+    """Return the operating system's number, however deep requests and urllib3 have wrapped it."""
     seen: set[int] = set()
     queue: list[object] = [error]
     while queue:
@@ -379,7 +382,7 @@ def _image(raw: dict[str, Any]) -> Image:
 
 
 def explain_api(error: BaseException, doing: str) -> EngineError:
-    """An engine's refusal in a sentence; its own words are kept, cleaned."""
+    """Return an engine's refusal in a sentence; its own words are kept, cleaned."""
     said = clean_line(str(getattr(error, "explanation", None) or error), limit=600)
     lower = said.lower()
     hint = ""

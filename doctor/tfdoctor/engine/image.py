@@ -75,7 +75,7 @@ class Settings:
 
 
 def with_mirror(option: Option, registry: str | None) -> Option:
-    """The option with its base on the mirror."""
+    """Return the option with its base on the mirror."""
     if registry is None or option.base is None:
         return option
     name = check_reference(mirrored(option.base.reference, registry))
@@ -86,7 +86,7 @@ def with_mirror(option: Option, registry: str | None) -> Option:
 
 
 def context_of(option: Option, extras: Extras) -> Context:
-    """The Dockerfile and the files beside it."""
+    """Return the Dockerfile and the files beside it."""
     package, release = option.release.package, option.release.version
     compat = Compat.load()
     return render(
@@ -163,7 +163,7 @@ def _tell_unfinished(engine: Engine, tag: str, progress: Progress) -> None:
 
 
 def pinned_base(engine: Engine, option: Option) -> Option:
-    """The option with the digest of its base, where the engine has that from a registry."""
+    """Return the option with the digest of its base, where the engine has that from a registry."""
     base = option.base
     assert base is not None  # noqa: S101 - every container option has one
     image = engine.image(base.reference)
@@ -191,7 +191,7 @@ def _tell(progress: Progress, event: BuildEvent) -> None:
 
 
 def _arguments(settings: Settings) -> dict[str, str]:
-    """The proxies, under the names that engines keep out of an image's history."""
+    """Return the proxies, under the names that engines keep out of an image's history."""
     arguments: dict[str, str] = {}
     if settings.proxy:
         for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
@@ -237,7 +237,7 @@ def _have(
 
 
 def look_into(engine: Engine, option: Option) -> Option:
-    """A user's own base: which system it is and which Python serves. Raises BaseError where none does."""
+    """Return a user's own base: which system it is and which Python serves. Raises BaseError if none does."""
     base = option.base
     assert base is not None  # noqa: S101
     result = run(engine, RunRequest(base.reference, ("sh", "-c", PROBE), timeout=60, user="0"))

@@ -37,7 +37,7 @@ def push(engine: Engine, tag: str, progress: Progress) -> str:
 
 
 def answer_of(messages: Iterable[dict[str, Any]], tag: str, progress: Progress) -> str:
-    """What the engine tells while it pushes, to `progress`; the digest that it ends with."""
+    """Return what the engine tells while it pushes, to `progress`; the digest that it ends with."""
     found = ""
     for message in messages:
         if "error" in message:

@@ -89,7 +89,7 @@ class RegistryAnswer:
 
 
 def parse_reference(text: str) -> Reference:
-    """`"python:3.12-slim"` → registry, repository, tag, digest, as Docker understands names."""
+    """Return `"python:3.12-slim"` → registry, repository, tag, digest, as Docker understands names."""
     rest, _, digest = text.partition("@")
     first, slash, remainder = rest.partition("/")
     if slash and ("." in first or ":" in first or first == "localhost"):
@@ -107,7 +107,8 @@ def parse_reference(text: str) -> Reference:
 
 
 def mirrored(text: str, mirror: str | None) -> str:
-    """The name of an image on a mirror: ("python:3.12", "corp:5000/hub") → "corp:5000/hub/library/python:3.12".
+    """Return the name of an image on a mirror: ("python:3.12", "corp:5000/hub") →
+    "corp:5000/hub/library/python:3.12".
 
     Names of other registries keep their host as a folder, as pull-through caches expect (nvcr.io → MIRROR/nvcr.io/…)
     only where the mirror's address ends in `/`; else they are put below it without.
@@ -209,7 +210,7 @@ def _judge(answer: requests.Response, one: Reference, text: str) -> RegistryAnsw
 
 
 def anonymous_token(session: requests.Session, challenge: str) -> str | None:
-    """An anonymous token, where the registry's challenge offers one over https (or loopback)."""
+    """Return an anonymous token, where the registry's challenge offers one over https (or loopback)."""
     if not challenge.lower().startswith("bearer "):
         return None
     fields = dict(_CHALLENGE.findall(challenge[:4000]))

@@ -156,7 +156,7 @@ def run(engine: Engine, request: RunRequest, on_line: Callable[[str], None] | No
 
 
 def new_name() -> str:
-    """A container's name, chosen here, so that what an engine was just making can be removed, too."""
+    """Return a container's name, chosen here, so that what an engine was just making can be removed, too."""
     return f"tfdoctor-{secrets.token_hex(8)}"
 
 
@@ -318,7 +318,7 @@ class Attached:
             self._socket.shutdown(socket.SHUT_WR)
 
     def frames(self) -> Iterator[tuple[int, bytes]]:
-        """(1 or 2, a piece of standard output or error), until the container ends. Raises OSError."""
+        """Yield (1 or 2, a piece of standard output or error), until the container ends. Raises OSError."""
         while True:
             header = self._exactly(8)
             if header is None:

@@ -127,7 +127,7 @@ class ContainerSystem:
             raise
 
     def _begin(self, request: RunRequest) -> dict[str, Any]:
-        """The agent's first answer. Raises as `__init__` does."""
+        """Return the agent's first answer. Raises as `__init__` does."""
         for command in STARTS:
             if self._start(request, command):
                 try:
@@ -143,7 +143,10 @@ class ContainerSystem:
         raise ContainerEndedError(NO_PYTHON, no_python=True)
 
     def _start(self, request: RunRequest, command: tuple[str, ...]) -> bool:
-        """Whether the container runs; not where the command is none of the image's. Raises as `__init__` does."""
+        """Return whether the container runs; not where the command is none of the image's.
+
+        Raises as `__init__` does.
+        """
         agent = Path(tfdoctor.payload.__file__).with_name("agent.py").read_bytes()
         engine = self._engine
         try:
@@ -192,7 +195,7 @@ class ContainerSystem:
             self._attached.close()
 
     def state(self) -> dict[str, Any]:
-        """The engine's account of the container: `OOMKilled`, `ExitCode`; {} where it is gone."""
+        """Return the engine's account of the container: `OOMKilled`, `ExitCode`; {} where it is gone."""
         if not self._container:
             return {}
         with contextlib.suppress(APIError, RequestException):
@@ -235,7 +238,10 @@ class ContainerSystem:
                 waiting.put(reply)
 
     def _ask(self, request: dict[str, Any], timeout: float = 30.0) -> dict[str, Any]:
-        """One question, one answer. Raises OSError as the container's own system would, EngineError when it is gone."""
+        """Return one question, one answer.
+
+        Raises OSError as the container's own system would, EngineError when it is gone.
+        """
         waiting: queue.Queue[dict[str, Any]] = queue.Queue(1)
         with self._lock:
             self._next += 1
@@ -368,7 +374,7 @@ class ContainerSystem:
         )
 
     def _local(self, word: str) -> str:
-        """A payload of ours, put into the container with its parts; every other word as it is."""
+        """Return a payload of ours, put into the container with its parts; every other word as it is."""
         files = files_of(Path(word))
         if not files:
             return word
@@ -389,7 +395,7 @@ class ContainerSystem:
 
 
 def _no_such_command(said: str, command: str) -> bool:
-    """Whether the engine refused for want of this program, by the words of runc and crun."""
+    """Return whether the engine refused for want of this program, by the words of runc and crun."""
     plain = said.replace("\\", "")
     named = f"exec {command} failed" in plain or any(f"{m}{command}{m}" in plain for m in "\"'`")
     missing = ("executable file not found", "no such file or directory", "not found in $PATH")

@@ -126,7 +126,7 @@ class StepRunner:
 
 
 def _less(env: Mapping[str, str], steps: Sequence[Step]) -> dict[str, str]:
-    """Variables without those, and those entries of lists, that steps take away."""
+    """Return variables without those, and those entries of lists, that steps take away."""
     left = dict(env)
     for step in steps:
         if isinstance(step, Unset):
@@ -137,7 +137,7 @@ def _less(env: Mapping[str, str], steps: Sequence[Step]) -> dict[str, str]:
 
 
 def touched(steps: Sequence[Step], environment: Environment) -> tuple[Path, ...] | None:
-    """The paths that the steps may change; None where an installer may change anything."""
+    """Return the paths that the steps may change; None if an installer may change anything."""
     if changes_packages(steps):
         return None
     paths: dict[Path, None] = {}
@@ -159,7 +159,7 @@ def touched(steps: Sequence[Step], environment: Environment) -> tuple[Path, ...]
 
 
 def shown(steps: Sequence[Step], environment: Environment, installer: Installer | None) -> tuple[str, ...]:
-    """What the steps are as a person would type it, or would see it in a script."""
+    """Return what the steps are as a person would type it, or would see it in a script."""
     lines = [shlex.join(installer.before)] if installer is not None and installer.before else []
     for step in steps:
         if isinstance(step, (Install, Uninstall)):
@@ -177,7 +177,7 @@ def shown(steps: Sequence[Step], environment: Environment, installer: Installer 
 
 
 def _shown_lines(step: ShellStep, prefix: str) -> list[str]:
-    """What becomes of the scripts for sh: the lines that go or change, else those that are added."""
+    """Return what becomes of the scripts for sh: the lines that go or change, else those that are added."""
     lines = []
     for script in scripts_of(prefix):
         text = _read(script)

@@ -46,14 +46,14 @@ _SOURCE = 'for script in "$@"; do . "$script"; done >/dev/null 2>&1; exec "$TFDO
 
 
 def kind_of(prefix: str) -> str | None:
-    """ "conda", "venv", or None where nothing is activated."""
+    """Return "conda", "venv", or None if nothing is activated."""
     if Path(prefix, "conda-meta").is_dir():
         return "conda"
     return "venv" if Path(prefix, "pyvenv.cfg").is_file() else None
 
 
 def scripts_of(prefix: str) -> tuple[Path, ...]:
-    """The scripts that activating runs, those for other shells than sh among them."""
+    """Return the scripts that activating runs, those for other shells than sh among them."""
     if kind_of(prefix) == "conda":
         folder = Path(prefix, "etc/conda/activate.d")
         found = [*folder.glob("*.sh"), *folder.glob("*.fish"), *folder.glob("*.csh")]
@@ -63,14 +63,17 @@ def scripts_of(prefix: str) -> tuple[Path, ...]:
 
 
 def new_scripts(prefix: str) -> tuple[Path, ...]:
-    """Where lines of our own go: the scripts of a virtual environment, a file of our own for conda."""
+    """Return where lines of our own go: the scripts of a virtual environment, a file of our own for conda."""
     if kind_of(prefix) == "conda":
         return (Path(prefix, "etc/conda/activate.d/tfdoctor.sh"),)
     return tuple(path for path in scripts_of(prefix) if path.parent == Path(prefix, "bin"))
 
 
 def activated(system: System, prefix: str) -> dict[str, str] | None:
-    """The environment variables after activation in sh; None where nothing is activated, or it cannot be told."""
+    """Return the environment variables after activation in sh.
+
+    None if nothing is activated, or it cannot be told.
+    """
     scripts = [str(path) for path in scripts_of(prefix) if path.suffix not in (".fish", ".csh")]
     shell = system.which("bash") or system.which("sh")
     if not scripts or shell is None:
@@ -94,7 +97,7 @@ def activated(system: System, prefix: str) -> dict[str, str] | None:
 
 
 def inherited(system: System, prefix: str) -> frozenset[str]:
-    """The variables that this process has and that no script of the activation names."""
+    """Return the variables that this process has and that no script of the activation names."""
     texts = [script.read_text("utf-8", "replace") for script in scripts_of(prefix)]
     words = {word for text in texts for word in re.findall(r"\w+", text)}
     return frozenset(system.env) - words
@@ -104,7 +107,7 @@ def inherited(system: System, prefix: str) -> frozenset[str]:
 
 
 def edited(text: str, name: str, steps: Sequence[ShellStep]) -> str:
-    """A script's text without what the steps speak against: lines that set it become comments, entries go.
+    """Return a script's text without what the steps speak against: lines that set it become comments, entries go.
 
     name: the script's file name, whose ending tells the shell. Lines of a block of our own are left alone.
     """
@@ -127,7 +130,7 @@ _VALUES = lazy_pattern(rf"(?:\s+{_WORD}+)*(?:\s+\#.*|\s*)")
 
 
 def _assignment(name: str, variable: str) -> re.Pattern[str]:
-    """A line that gives the variable a value, whole."""
+    """Return a line that gives the variable a value, whole."""
     if name.endswith(".fish"):
         return re.compile(rf"\s*set\s+(-\S+\s+)*{re.escape(variable)}(?=\s|$)(?P<value>.*)$")
     if name.endswith(".csh"):
@@ -136,7 +139,7 @@ def _assignment(name: str, variable: str) -> re.Pattern[str]:
 
 
 def _without(line: str, name: str, step: ShellStep) -> str:
-    """A line that does more than give the variable a value, or goes on in the next one, is left as it is."""
+    """Return a line that does more than give the variable a value, or goes on in the next one, is left as it is."""
     if isinstance(step, Prepend):
         return line
     variable = step.wrong if isinstance(step, Rename) else step.name
@@ -161,13 +164,13 @@ def _without(line: str, name: str, step: ShellStep) -> str:
 
 
 def _taken_out(line: str) -> str:
-    """The line as a comment behind a command that does nothing: it may be all that an `if` has."""
+    """Return the line as a comment behind a command that does nothing: it may be all that an `if` has."""
     text = line.lstrip()
     return f"{line[: len(line) - len(text)]}{NOTHING}{text.rstrip()}  # taken out by tfdoctor fix"
 
 
 def _without_entry(value: str, entry: str) -> str:
-    """The value of a search path without one entry, with or without the colon beside it."""
+    """Return the value of a search path without one entry, with or without the colon beside it."""
     whole = rf"(?<![^\s\"':=]){re.escape(entry.rstrip('/'))}/?(?![^\s\"':$;])"
     value = re.sub(rf"{whole}:", "", value)
     value = re.sub(rf":{whole}", "", value)
@@ -178,7 +181,7 @@ def _without_entry(value: str, entry: str) -> str:
 
 
 def with_block(text: str, name: str, steps: Sequence[ShellStep]) -> str:
-    """A script's text with a block that does the steps, after what a block before it did."""
+    """Return a script's text with a block that does the steps, after what a block before it did."""
     lines = list(_own_lines(text))
     for step in steps:
         wanted = list(_lines(name, step))
@@ -226,13 +229,13 @@ def _csh_q(text: str) -> str:
 
 
 def _spellings(entries: Sequence[str]) -> tuple[str, ...]:
-    """Each with and without a slash at its end."""
+    """Return each with and without a slash at its end."""
     found = (one for entry in entries for one in (entry.rstrip("/") or "/", f"{entry.rstrip('/')}/"))
     return tuple(dict.fromkeys(found))
 
 
 def _filter(name: str, entries: Sequence[str]) -> str:
-    """A pipeline that prints a search path without some entries."""
+    """Return a pipeline that prints a search path without some entries."""
     wanted = " ".join(f"-e {_q(one)}" for one in _spellings(entries))
     # grep ends with 1 where nothing is left, which `set -e -o pipefail` takes for a failure.
     return f"printf '%s\\n' \"${name}\" | tr ':' '\\n' | grep -vxF {wanted} | paste -sd: - || :"
@@ -281,7 +284,7 @@ def _fish(step: ShellStep) -> tuple[str, ...]:
 
 
 def _csh(step: ShellStep) -> tuple[str, ...]:
-    """`if (…) command` would expand the variable also where it is not set."""
+    """Return `if (…) command` would expand the variable also where it is not set."""
     name = step.wrong if isinstance(step, Rename) else step.name
     if isinstance(step, Export):
         return (f"setenv {name} {_csh_q(step.value)}",)
@@ -322,7 +325,7 @@ def _csh(step: ShellStep) -> tuple[str, ...]:
 
 
 def needs_block(steps: Sequence[ShellStep], env: Mapping[str, str]) -> tuple[ShellStep, ...]:
-    """The steps that the variables, as activation leaves them, do not satisfy yet."""
+    """Return the steps that the variables, as activation leaves them, do not satisfy yet."""
     return tuple(step for step in steps if not _satisfied(step, env))
 
 

@@ -41,7 +41,7 @@ SYSTEM_PREFIXES = ("/usr", "/")
 def environment_of(
     report: Report, kind: str | None, inherited: frozenset[str] = frozenset()
 ) -> Environment | None:
-    """The environment of a report, and whether it may be changed; None where no Python answered."""
+    """Return the environment of a report, and whether it may be changed; None if no Python answered."""
     python = value_of(report.facts.python)
     if python is None:
         return None
@@ -62,7 +62,10 @@ def environment_of(
 def candidates(
     report: Report, environment: Environment, codes: Collection[str] = ()
 ) -> tuple[Candidate, ...]:
-    """What can be tried, best first. `codes`: of these findings alone, and then also what is merely informing."""
+    """Return what can be tried, best first.
+
+    `codes`: of these findings alone, and then also what is merely informing.
+    """
     found = [
         finding
         for finding in report.findings
@@ -84,7 +87,7 @@ def _turn(finding: Finding) -> float:
 
 
 def why_not(steps: Sequence[Step], environment: Environment, report: Report) -> str:
-    """Why these steps cannot be done in this environment, as a sentence; empty where they can."""
+    """Return why these steps cannot be done in this environment, as a sentence; empty if they can."""
     if environment.refusal:
         return environment.refusal
     for step in steps:
@@ -116,7 +119,7 @@ def why_not(steps: Sequence[Step], environment: Environment, report: Report) -> 
 
 
 def _writable(step: ShellStep) -> bool:
-    """Whether a step can stand in a script: variables have plain names, and no text a line's end."""
+    """Return whether a step can stand in a script: variables have plain names, and no text a line's end."""
     names = (step.wrong, step.right) if isinstance(step, Rename) else (step.name,)
     texts: tuple[str, ...] = ()
     if isinstance(step, Export):
@@ -127,7 +130,7 @@ def _writable(step: ShellStep) -> bool:
 
 
 def changes_packages(steps: Sequence[Step]) -> bool:
-    """Whether an installer is run, which may change anything in the environment."""
+    """Return whether an installer is run, which may change anything in the environment."""
     return any(isinstance(step, (Install, Uninstall)) for step in steps)
 
 
@@ -142,7 +145,7 @@ def _inside(path: str, prefix: str) -> bool:
 
 
 def better(before: Report, after: Report, finding: Finding) -> bool:
-    """Whether a fix has made things better: the prediction, or, that being equal, the finding is gone."""
+    """Return whether a fix has made things better: the prediction, or, that being equal, the finding is gone."""
     earlier, later = _rank(before.prediction), _rank(after.prediction)
     if later != earlier:
         return later > earlier
@@ -154,7 +157,7 @@ def better(before: Report, after: Report, finding: Finding) -> bool:
 
 
 def worse(before: Report, after: Report) -> bool:
-    """Whether the prediction was better before."""
+    """Return whether the prediction was better before."""
     return _rank(after.prediction) < _rank(before.prediction)
 
 
@@ -165,7 +168,7 @@ def _rank(prediction: Prediction) -> tuple[int, int, int]:
 
 
 def unfixed(report: Report, environment: Environment, codes: Collection[str] = ()) -> tuple[Unfixed, ...]:
-    """What remains, each with the reason why it is not done here."""
+    """Return what remains, each with the reason why it is not done here."""
     result = []
     for finding in report.findings:
         if finding.code not in codes if codes else finding.severity < Severity.WARNING:

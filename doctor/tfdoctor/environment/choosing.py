@@ -60,7 +60,7 @@ class Wishes:
         return bool(self.wish.pythons) or self.wish.varies
 
     def request(self, python: str | None) -> Request:
-        """What the planner is asked. python: `"3.11"`; None: any. Raises UsageError."""
+        """Return what the planner is asked. python: `"3.11"`; None: any. Raises UsageError."""
         wanted = self.wish.on(python or self.pythons[0])
         if python is not None and self.tf is None and not wanted.tensorflow and self.wish.names_tensorflow:
             msg = f"-r: on Python {python} these files want no TensorFlow: their lines are for other Pythons."
@@ -79,7 +79,7 @@ class Wishes:
         return tuple(sorted(found, key=versions.sort_key, reverse=True))
 
     def _tensorflow(self, asked: Sequence[Asked]) -> str | None:
-        """`--tf` and what the files say, in one. Raises UsageError where they do not go together."""
+        """Return `--tf` and what the files say, in one. Raises UsageError if they do not go together."""
         named = [one for one in asked if str(one.specifier)]
         if not named:
             return self.tf
@@ -103,7 +103,7 @@ class Wishes:
 
 
 def _conditions(text: str, compat: Compat) -> str:
-    """What `--tf` takes, as conditions: `2.15` → `==2.15.*`."""
+    """Return what `--tf` takes, as conditions: `2.15` → `==2.15.*`."""
     text = text.strip()
     if text.lower() == "latest":
         return f"=={compat.newest.version}"
@@ -122,10 +122,10 @@ def choose(
     system: System,
     machine: MachineFacts,
 ) -> Choice | Recommendation:
-    """The best plan that a Python at hand (or one that uv can fetch) can carry out, or the planner's conflict.
+    """Return the best plan that a Python at hand (or one that uv can fetch) can carry out, or the planner's conflict.
 
     python: what `--python` was given; system: where the Pythons are looked for; machine: what a survey says of it.
-    Raises Error where a plan is there and no Python for it.
+    Raises Error if a plan is there and no Python for it.
     """
     version, named = _python(python, system)
     minor = named.minor if named is not None else checked_python(version)
@@ -158,7 +158,7 @@ def choose(
 def making_of(
     choice: Choice, wishes: Wishes, folder: Path, *, uv: str | None, index: str | None, env: dict[str, str]
 ) -> tuple[Making, tuple[str, ...]]:
-    """(what is to be made, what is to be said of it)."""
+    """Return (what is to be made, what is to be said of it)."""
     wanted = wishes.wish.on(choice.version)
     wheels = {wheel.name: wheel.version for wheel in choice.option.wheels}
     lines, left = without_cuda(wanted.lines, wheels)
@@ -187,7 +187,7 @@ def _check_python(wish: Wish, version: str) -> None:
 
 
 def _whole(wishes: Wishes, minor: str | None, host: Host) -> Recommendation:
-    """What the planner says, whichever Pythons are here."""
+    """Return what the planner says, whichever Pythons are here."""
     if minor is not None or not wishes.depends:
         return planned(wishes.compat, wishes.request(minor), host)
     allowed = [python for python in wishes.pythons if wishes.wish.allows(python)]
@@ -212,7 +212,7 @@ def _rank(option: Option) -> tuple[int, Any]:
 
 
 def _python(text: str | None, system: System) -> tuple[str | None, Interpreter | None]:
-    """`--python`: a version, or the Python at a path."""
+    """Return `--python`: a version, or the Python at a path."""
     if text is None or _VERSION.fullmatch(text):
         return text, None
     path = Path(text).expanduser()
@@ -237,7 +237,10 @@ def _is_version(have: str, wanted: str) -> bool:
 
 
 def _best(wishes: Wishes, host: Host, have: Sequence[Interpreter]) -> tuple[Option, Interpreter] | None:
-    """The newest release that one of these Pythons can have; of the Pythons that can, the first, else the newest."""
+    """Return the newest release that one of these Pythons can have.
+
+    Of the Pythons that can, the first, else the newest.
+    """
     first = have[0].minor if have else ""
     found: list[tuple[tuple[Any, ...], Option, Interpreter]] = []
     for minor in dict.fromkeys(one.minor for one in have):
@@ -304,7 +307,7 @@ def _no_python(option: Option, version: str | None, machine: MachineFacts) -> Er
 
 
 def _system_python(machine: MachineFacts) -> str | None:
-    """The Python of a Debian or Ubuntu, which is all that its own packages have."""
+    """Return the Python of a Debian or Ubuntu, which is all that its own packages have."""
     from tfdoctor.compat import Compat
 
     return Compat.load().pythons.default_of(machine.distribution_id or "", machine.distribution_version or "")

@@ -91,7 +91,7 @@ def look(
 
 
 def _by_kernel(new_system: Callable[[Mapping[str, str] | None], System], path: str) -> System:
-    """The machine as a Jupyter kernel sets the variables."""
+    """Return the machine as a Jupyter kernel sets the variables."""
     system = new_system(None)
     return new_system({**system.env, **kernel_variables(system, path)})
 
@@ -122,7 +122,7 @@ def plan(
     request: FixRequest,
     env: Mapping[str, str],
 ) -> FixResult:
-    """What would be tried first for each finding. Changes nothing."""
+    """Return what would be tried first for each finding. Changes nothing."""
     seen = look(new_system, compat, request)
     runner = StepRunner(seen.environment, lambda: new_system(None), env, request.installer)
     first: dict[str, Candidate] = {}
@@ -242,7 +242,7 @@ def _attempt(
 
 
 def _inside(new_system: Callable[[Mapping[str, str] | None], System], seen: Look) -> System:
-    """The machine as the environment's activation, or the kernel that was asked for, sets the variables."""
+    """Return the machine as the environment's activation, or the kernel that was asked for, sets the variables."""
     choice = seen.report.facts.choice
     if choice is not None and choice.kernel is not None:
         return _by_kernel(new_system, choice.kernel)
@@ -252,7 +252,7 @@ def _inside(new_system: Callable[[Mapping[str, str] | None], System], seen: Look
 
 
 def prefix_of(new_system: Callable[[Mapping[str, str] | None], System], request: FixRequest) -> str:
-    """The environment that `--python` means. Raises UsageError."""
+    """Return the environment that `--python` means. Raises UsageError."""
     return _python(new_system(None), request)[1].prefix
 
 

@@ -42,7 +42,7 @@ _MANY = 64
 
 
 def is_folder(path: str) -> bool:
-    """Whether a folder is there, and no link to one."""
+    """Return whether a folder is there, and no link to one."""
     try:
         return stat.S_ISDIR(os.lstat(path).st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -56,7 +56,7 @@ def leading_out(prefix: str, sites: Collection[str]) -> tuple[tuple[str, str], .
     found = {}
 
     def look(path: str) -> bool:
-        """Whether it is a folder to go on in; a link out of here is noted."""
+        """Return whether it is a folder to go on in; a link out of here is noted."""
         if is_folder(path):
             return True
         real = os.path.realpath(path)
@@ -96,7 +96,7 @@ def sync(paths: Collection[str]) -> None:
 
 
 def unwritten(path: str | Path) -> str:
-    """What is to take this place lies here until it is whole."""
+    """Return what is to take this place lies here until it is whole."""
     return f"{path}{UNWRITTEN}"
 
 

@@ -53,7 +53,9 @@ class Foreseen:
 
 
 def against_pins(wanted: Sequence[str], pins: Sequence[str], python: str) -> str:
-    """The first requirement that a pinned version does not meet, as a clause; empty where each does. Asks nobody.
+    """Return the first requirement that a pinned version does not meet, as a clause; empty if each does.
+
+    Asks nobody.
 
     wanted: requirement lines; pins: `"numpy==1.26.4"`; python: "3.11", on Linux.
     """

@@ -155,7 +155,7 @@ class Installed:
 
 
 def locks_of(option: Option) -> Locks:
-    """The locks of a plan. Raises NoLockError where one is not there, DataError where one is damaged."""
+    """Return the locks of a plan. Raises NoLockError if one is not there, DataError where one is damaged."""
     release, python, chosen = option.release, option.python, option.cuda_set
     known = Compat.load().locks
     tools = known.tools(python)
@@ -288,7 +288,7 @@ def _link(making: Making) -> None:
 
 
 def commands_of(making: Making) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """(what it is for, its words) of every command that `make` runs, and of one for each link it makes."""
+    """Return (what it is for, its words) of every command that `make` runs, and of one for each link it makes."""
     found = [(step.text, command) for step in _steps(making) for command in step.commands]
     links = [("", ("ln", "-s", target, str(path))) for path, target in _links(making)]
     return (*found, *((_steps(making)[-1].text, words) for _, words in links))
@@ -298,7 +298,7 @@ def commands_of(making: Making) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def requires_of(option: Option) -> tuple[str, ...]:
-    """What is known of what the wheel of TensorFlow requires."""
+    """Return what is known of what the wheel of TensorFlow requires."""
     return option.release.requires
 
 
@@ -327,7 +327,7 @@ def locked_lines(path: Path) -> tuple[str, ...]:
 
 
 def try_requirements(making: Making, on_line: Callable[[str], None] | None = None) -> Resolution:
-    """What `make` would find, without the environment: in a temporary folder.
+    """Return what `make` would find, without the environment: in a temporary folder.
 
     With pip that folder has a small environment for a while, for the locked pip to be asked. Raises NoSolutionError
     with the reason, InstallFailedError where it could not be tried.
@@ -349,7 +349,7 @@ def try_requirements(making: Making, on_line: Callable[[str], None] | None = Non
 
 
 def _resolved(making: Making, place: Workplace, run: Callable[[Sequence[str]], None]) -> Making:
-    """The request with its resolution, which is also written down for a run that goes on."""
+    """Return the request with its resolution, which is also written down for a run that goes on."""
     found = resolve(_question(making), place.space, run)
     for name, lines in ((_LOCKED, found.kept), (_HASHED, found.hashed), (_OTHERS, found.others)):
         place.write_beside(name, "".join(f"{line}\n" for line in lines))
@@ -357,7 +357,7 @@ def _resolved(making: Making, place: Workplace, run: Callable[[Sequence[str]], N
 
 
 def _known(making: Making, place: Workplace) -> Making | None:
-    """The request with the resolution that an earlier run wrote down; None where that is gone."""
+    """Return the request with the resolution that an earlier run wrote down; None if that is gone."""
     try:
         kept, hashed, others = (
             tuple((place.folder / OWN / name).read_text(encoding="utf-8").splitlines())
@@ -438,7 +438,7 @@ def _make(making: Making, place: Workplace, watcher: Progress, began: float) -> 
 
 
 def _done(making: Making, known: Record) -> tuple[str, ...]:
-    """The steps that are done, up to the first that is not: what comes after it is done once more."""
+    """Return the steps that are done, up to the first that is not: what comes after it is done once more."""
     found = []
     for step in _steps(making):
         if step.name not in known.steps:
@@ -483,7 +483,7 @@ def _all_steps(making: Making, place: Workplace, record: Record, watcher: Progre
 
 
 def in_words(making: Making) -> tuple[str, ...]:
-    """What the requirements change, a line each; of a known resolution."""
+    """Return what the requirements change, a line each; of a known resolution."""
     if making.resolution is None:
         return ()
     found, added = [], []
@@ -509,7 +509,7 @@ def _in_words(record: Record) -> str:
 
 
 def _starts(making: Making, place: Workplace) -> bool:
-    """Whether the Python of an environment that was begun still runs, and is of the version that is wanted."""
+    """Return whether the Python of an environment that was begun still runs, and is of the version that is wanted."""
     wanted = making.option.python
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
     told = said((str(place.python), "-I", "-c", code), {**making.env, INSTALLING: "1"})
@@ -520,7 +520,7 @@ def _starts(making: Making, place: Workplace) -> bool:
 
 
 def writing(making: Making) -> Writing:
-    """What is written where, as far as the plan tells."""
+    """Return what is written where, as far as the plan tells."""
     option, chosen = making.option, making.option.cuda_set
     wheels = {option.release.package: option.release.unpacked}
     wheels |= {wheel.name: wheel.unpacked for wheel in chosen.wheels} if chosen is not None else {}
@@ -561,7 +561,7 @@ def _whole(site: Path, folder: Path) -> bool:
 
 
 def _is_there(site: Path, row: Sequence[str]) -> bool:
-    """A row of RECORD: path, hash, size; the last two are empty for what may change."""
+    """Return a row of RECORD: path, hash, size; the last two are empty for what may change."""
     try:
         status = os.stat(f"{site}/{row[0]}")  # noqa: PTH116 - tens of thousands of them
     except OSError:

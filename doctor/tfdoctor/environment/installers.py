@@ -97,11 +97,11 @@ class Installer:
     """The command that makes the pip where there is none yet; typed by people, too (advice/person.py)."""
 
     def install(self, words: Sequence[str]) -> tuple[str, ...]:
-        """The command that installs; `words` are options and requirements that both programs know."""
+        """Return the command that installs; `words` are options and requirements that both programs know."""
         return (*self.program, "install", *self._where, *self.options, *words)
 
     def uninstall(self, names: Sequence[str]) -> tuple[str, ...]:
-        """The command that removes projects."""
+        """Return the command that removes projects."""
         yes = () if self.name == "uv" else ("-y",)
         return (*self.program, "uninstall", *self._where, *yes, *names)
 
@@ -160,7 +160,7 @@ def find_installer(python: str, *, prefer: str | None = None, env: Mapping[str, 
 
 
 def runs(command: Sequence[str], env: Mapping[str, str]) -> bool:
-    """Whether a program answers."""
+    """Return whether a program answers."""
     try:
         ran = children.run(children.isolate(command), env=child_environment(env), timeout=ASKING)
     except (OSError, ValueError):
@@ -172,7 +172,7 @@ def runs(command: Sequence[str], env: Mapping[str, str]) -> bool:
 
 
 def child_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """The variables that an installer runs with.
+    """Return the variables that an installer runs with.
 
     Without what leads elsewhere; what is set for pip alone is handed on to uv, in variables, so that no password of
     an index is ever on a command line.
@@ -196,7 +196,7 @@ def child_environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def uv_options(env: Mapping[str, str]) -> tuple[str, ...]:
-    """What uv has to be told on its command line because pip was told it in its settings."""
+    """Return what uv has to be told on its command line because pip was told it in its settings."""
     if any(env.get(name) for name in _INDEX_OF_UV):
         return ()
     switched = _settings_of_pip(env).get("no-index", "").strip().lower()
@@ -248,7 +248,9 @@ _SETTINGS = (
 
 
 def _settings_of_pip(env: Mapping[str, str]) -> dict[str, str]:
-    """What pip would read of `_SETTINGS`: its files in their order, the later ones stronger, then its variables."""
+    """Return what pip would read of `_SETTINGS`: its files in their order, the later ones stronger, then its
+    variables.
+    """
     said: dict[str, str] = {}
     for path in _files_of_pip(env):
         parser = configparser.RawConfigParser()
@@ -403,7 +405,7 @@ _PATIENCE = 1.0
 
 
 def _until_ended(running: Sequence[_Running], on_line: Callable[[str], None] | None) -> Iterator[_Running]:
-    """Each as it ends; all are read meanwhile."""
+    """Yield each as it ends; all are read meanwhile."""
     left = list(running)
     while left:
         pipes = {one.process.stdout.fileno(): one for one in left if one.process.stdout is not None}
@@ -432,7 +434,7 @@ def _until_ended(running: Sequence[_Running], on_line: Callable[[str], None] | N
 
 
 def _name_of(command: Sequence[str]) -> str:
-    """`"pip"` for `python -m pip …`, else the program's own name."""
+    """Return `"pip"` for `python -m pip …`, else the program's own name."""
     words = list(command)
     if "-m" in words[:4]:
         return words[words.index("-m") + 1]
@@ -443,7 +445,7 @@ _NAMED = re.compile(r"(https?://)[^/@\s]{1,500}@")
 
 
 def _hide(text: str) -> str:
-    """A line without the name and password of an address."""
+    """Return a line without the name and password of an address."""
     return _NAMED.sub(r"\1", text)
 
 
@@ -468,8 +470,9 @@ def _stop(running: Sequence[_Running]) -> None:
 
 
 def _kill_group(group: int) -> bool:
-    """Whether a process of the group was there to be killed: children are not ours to wait for, and take a moment to
-    die."""
+    """Return whether a process of the group was there to be killed: children are not ours to wait for, and take a
+    moment to die.
+    """
     try:
         os.killpg(group, signal.SIGKILL)
     except OSError:

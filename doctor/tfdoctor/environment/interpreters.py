@@ -58,7 +58,7 @@ class Interpreter:
 
 
 def ask(path: str, system: System) -> Interpreter | None:
-    """What a Python is; None where it does not run, or is none that wheels of TensorFlow are for.
+    """Return what a Python is; None if it does not run, or is none that wheels of TensorFlow are for.
 
     Those are for CPython, 64 bits, with the global lock.
     """
@@ -82,7 +82,7 @@ def ask(path: str, system: System) -> Interpreter | None:
 
 
 def at_hand(system: System) -> tuple[Interpreter, ...]:
-    """The Pythons of this machine, the one that `python3` means first, each installation once."""
+    """Return the Pythons of this machine, the one that `python3` means first, each installation once."""
     paths: dict[str, str] = {}
     for path in _places(system):
         if system.exists(path) and not system.is_dir(path):
@@ -97,7 +97,7 @@ def at_hand(system: System) -> tuple[Interpreter, ...]:
 
 
 def _places(system: System) -> Iterator[str]:
-    """Where Pythons may be: the active environment, PATH, pyenv's and uv's folders."""
+    """Yield where Pythons may be: the active environment, PATH, pyenv's and uv's folders."""
     env, home = system.env, system.env.get("HOME", "")
     if env.get("VIRTUAL_ENV"):
         yield f"{env['VIRTUAL_ENV']}/bin/python"

@@ -24,7 +24,7 @@ __all__ = ["environment_at", "offer", "offered"]
 
 
 def offer(report: Report, system: System) -> Offer | None:
-    """What fix would do on this machine; None where it would find nothing to do, or refuse."""
+    """Return what fix would do on this machine; None if it would find nothing to do, or refuse."""
     python, choice = value_of(report.facts.python), report.facts.choice
     if python is None or (choice is not None and any(one.variable != ASKED for one in choice.lost)):
         return None  # nothing to fix, or a Python that nobody meant
@@ -35,7 +35,9 @@ def offer(report: Report, system: System) -> Offer | None:
 
 
 def environment_at(report: Report, kind: str | None, inherited: frozenset[str]) -> Environment | None:
-    """What fix changes, with the links in it that lead out of it: it is on this disk. None where no Python answered.
+    """Return what fix changes, with the links in it that lead out of it: it is on this disk.
+
+    None if no Python answered.
 
     `kind`, `inherited`: as activation.kind_of and activation.inherited say.
     """
@@ -46,7 +48,7 @@ def environment_at(report: Report, kind: str | None, inherited: frozenset[str]) 
 
 
 def offered(report: Report, environment: Environment) -> Offer | None:
-    """The same for an environment that is known. Pure."""
+    """Return the same for an environment that is known. Pure."""
     python, choice = value_of(report.facts.python), report.facts.choice
     found = candidates(report, environment)
     if python is None or not found:

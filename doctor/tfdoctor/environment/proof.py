@@ -43,7 +43,7 @@ def prove(making: Making, compat: Compat, told: Progress, *, deep: bool) -> Repo
 
 
 def _own_errors(report: Report) -> list[Finding]:
-    """What is wrong with the environment itself: its libraries and its packages."""
+    """Return what is wrong with the environment itself: its libraries and its packages."""
     return [
         finding
         for finding in report.findings
@@ -52,7 +52,7 @@ def _own_errors(report: Report) -> list[Finding]:
 
 
 def is_right(report: Report) -> bool:
-    """Whether all that is in the environment is as it must be, as far as that can be told here."""
+    """Return whether all that is in the environment is as it must be, as far as that can be told here."""
     tensorflow, prediction = value_of(report.facts.tensorflow), report.prediction
     if tensorflow is None or _own_errors(report) or prediction.import_ok is False:
         return False
@@ -63,7 +63,7 @@ def is_right(report: Report) -> bool:
 
 
 def gpu_is_missing(report: Report) -> bool:
-    """Whether TensorFlow was run and does not register the GPUs that it must.
+    """Return whether TensorFlow was run and does not register the GPUs that it must.
 
     What the machine lacks, or a card that registers and does not compute, is no fault of the environment.
     """

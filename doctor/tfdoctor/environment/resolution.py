@@ -140,7 +140,7 @@ def _name_version(line: str) -> tuple[str, str]:
 
 
 def command(question: Question, folder: Path) -> tuple[str, ...]:
-    """What is run first (with uv: all that is run) in a folder that it may write into."""
+    """Return what is run first (with uv: all that is run) in a folder that it may write into."""
     limits, wanted = str(folder / LIMITS), str(folder / WANTED)
     if question.uv:
         quiet = ("--quiet", "--no-header", "--no-annotate", "--generate-hashes")
@@ -180,8 +180,9 @@ def _no_solution(
 
 
 def _by_uv(question: Question, folder: Path, run: Callable[[Sequence[str]], None]) -> list[str]:
-    """All pins of the lock first; then without those that the requirements exclude; then none, the lock being what
-    uv prefers, for it stands in its output file already.
+    """Return all pins of the lock first; then without those that the requirements exclude.
+
+    Then none, the lock being what uv prefers, for it stands in its output file already.
 
     Not at once: where one of two indexes has a version without the file for this Python, uv prefers another version.
     """
@@ -249,7 +250,7 @@ def _without(pins: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
 
 
 def _excluded(question: Question) -> Iterator[str]:
-    """Names whose pin in the lock the user's own lines do not allow."""
+    """Yield names whose pin in the lock the user's own lines do not allow."""
     pins = question.pins
     for line in _without_hashes((*question.lines, *question.constraints)):
         try:
@@ -262,7 +263,7 @@ def _excluded(question: Question) -> Iterator[str]:
 
 
 def _stub(folder: Path, pin: str, requires: Sequence[str]) -> str:
-    """A wheel that has nothing but a name, a version and what it requires: in place of one of gigabytes."""
+    """Return a wheel that has nothing but a name, a version and what it requires: in place of one of gigabytes."""
     name, version = _name_version(pin)
     stem = f"{name.replace('-', '_')}-{version}"
     needs = "".join(f"Requires-Dist: {one}\n" for one in requires)
@@ -303,7 +304,7 @@ def _read(path: Path) -> str:
 
 
 def _rows(text: str) -> Iterator[str]:
-    """The requirements of a file that uv wrote, each on one line."""
+    """Yield the requirements of a file that uv wrote, each on one line."""
     for row in re.sub(r"\\\n", " ", text).splitlines():
         line = " ".join(row.split())
         if line and not line.startswith(("#", "-")):
@@ -311,7 +312,7 @@ def _rows(text: str) -> Iterator[str]:
 
 
 def _reported(text: str) -> Iterator[str]:
-    """The requirements of pip's report. Raises InstallFailedError where it is none."""
+    """Yield the requirements of pip's report. Raises InstallFailedError if it is none."""
     try:
         rows = json.loads(text)["install"]
         for row in rows:
@@ -332,7 +333,10 @@ def _installed(row: dict[str, Any]) -> str:
 
 
 def _compared(question: Question, found: Sequence[str]) -> Resolution:
-    """What was found, beside the lock. Raises NoSolutionError where it would lay itself over what is planned."""
+    """Return what was found, beside the lock.
+
+    Raises NoSolutionError if it would lay itself over what is planned.
+    """
     locked = dict(zip(question.pins, question.lock, strict=True))
     pins = question.pins
     cuda = {_name_version(pin)[0] for pin in question.cuda}
@@ -391,7 +395,7 @@ _SAYS_NOTHING = re.compile(
 
 
 def reason_of(lines: Sequence[str]) -> str:
-    """The resolver's own words, in one sentence."""
+    """Return the resolver's own words, in one sentence."""
     said: list[str] = []
     conflict = next((at for at, line in enumerate(lines) if "conflict is caused by" in line), 0)
     for line in lines[conflict:]:

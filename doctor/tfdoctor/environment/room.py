@@ -75,12 +75,12 @@ class Writing:
 
 
 def gigabytes(count: int) -> str:
-    """`"5.2 GB"`, decimal."""
+    """Return `"5.2 GB"`, decimal."""
     return f"{max(count, 0) / 1e9:.1f} GB"
 
 
 def nearest(path: Path) -> Path:
-    """The folder itself, or the nearest one above it that is there."""
+    """Return the folder itself, or the nearest one above it that is there."""
     for one in (path, *path.parents):
         if one.is_dir():
             return one
@@ -88,7 +88,7 @@ def nearest(path: Path) -> Path:
 
 
 def gathered(wishes: Iterable[tuple[str, Path, int]]) -> tuple[Need, ...]:
-    """(what, where, bytes) of everything that is written → one need a file system, in their order.
+    """Return (what, where, bytes) of everything that is written → one need a file system, in their order.
 
     A file system that cannot be asked is left out: nothing is concluded from it.
     """
@@ -127,7 +127,9 @@ def refuse(needs: Iterable[Need], shown: str) -> None:
 
 
 def needs(writing: Writing, *, there: int = 0, exact: bool = False) -> tuple[Need, ...]:
-    """What is written to which disk; empty where the plan's size is not known. there: bytes that are made already.
+    """Return what is written to which disk.
+
+    Empty if the plan's size is not known. there: bytes that are made already.
 
     exact: also where there is room enough, without what uv has in its cache.
     """
@@ -178,7 +180,7 @@ def _cache(writing: Writing) -> Path | None:
 
 
 def _cached(writing: Writing) -> int:
-    """Bytes of the plan that uv has unpacked already: all, or those of the large wheels that it has."""
+    """Return bytes of the plan that uv has unpacked already: all, or those of the large wheels that it has."""
     if _has(writing, writing.locks):
         return writing.size or 0
     total = 0
@@ -193,7 +195,7 @@ def _cached(writing: Writing) -> int:
 
 
 def _has(writing: Writing, files: Iterable[Path]) -> bool:
-    """Whether uv has these in its cache, by its own word."""
+    """Return whether uv has these in its cache, by its own word."""
     words = ("--dry-run", "--offline", "--no-deps", "--require-hashes", "--no-build-isolation")
     named = [word for path in files for word in ("-r", str(path))]
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as name:
@@ -204,7 +206,7 @@ def _has(writing: Writing, files: Iterable[Path]) -> bool:
 
 
 def said(command: Sequence[str], env: Mapping[str, str]) -> str | None:
-    """What a command prints; None where it fails."""
+    """Return what a command prints; None if it fails."""
     try:
         ran = children.run(command, env=child_environment(env), timeout=_CHECKING)
     except (OSError, ValueError):
@@ -214,7 +216,7 @@ def said(command: Sequence[str], env: Mapping[str, str]) -> str | None:
 
 
 def used(folder: Path) -> int:
-    """Bytes on disk of everything below a folder; a file with several names there counts once."""
+    """Return bytes on disk of everything below a folder; a file with several names there counts once."""
     total, seen = 0, set()
     for parent, _, names in os.walk(folder):
         for name in names:

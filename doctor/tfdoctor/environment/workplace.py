@@ -70,7 +70,7 @@ class Record:
 
 
 def read_record(folder: Path) -> Record | None:
-    """What is recorded of an environment; None where nothing is, or nothing that can be read."""
+    """Return what is recorded of an environment; None if nothing is, or nothing that can be read."""
     try:
         with (folder / OWN / RECORD).open("rb") as stream:
             said = json.loads(stream.read(_LARGEST))
@@ -161,7 +161,7 @@ class Workplace:
     # ------------------------------------------------------------ the record
 
     def record(self) -> Record | None:
-        """What is recorded."""
+        """Return what is recorded."""
         return read_record(self.folder)
 
     def write(self, record: Record) -> None:
@@ -263,7 +263,7 @@ class Workplace:
 
 
 def _refusal(name: str) -> str | None:
-    """What an activate script says in place of its own text; None where nobody would run it here."""
+    """Return what an activate script says in place of its own text; None if nobody would run it here."""
     sentence = _SENTENCE.replace("`", "'")
     suffix = name.lower().partition(".")[2]
     shell = f'echo "{sentence}" >&2\n'

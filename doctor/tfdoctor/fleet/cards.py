@@ -43,13 +43,14 @@ def card_findings(profiles: Sequence[Profile]) -> Iterator[Finding]:
 
 
 def tells_of(name: str) -> bool:
-    """Whether the findings here tell a difference of this value: which cards there are, or how one is beside its
-    twins."""
+    """Return whether the findings here tell a difference of this value: which cards there are, or how one is beside
+    its twins.
+    """
     return ": " not in name or name.endswith(tuple(f": {one}" for one in (*PACE, *FAULTS, "memory")))
 
 
 def _model(one: Profile) -> str | None:
-    """The model of most of its cards."""
+    """Return the model of most of its cards."""
     return Counter(one.cards).most_common(1)[0][0] if one.cards else None
 
 

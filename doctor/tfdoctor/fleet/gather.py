@@ -90,7 +90,7 @@ def _kept(key: Value) -> Value:
 
 
 def _kept_text(value: str | None, name: str) -> str | None:
-    """The value without the host's own name, which differs from host to host and means nothing."""
+    """Return the value without the host's own name, which differs from host to host and means nothing."""
     if value is None:
         return None
     short = name.partition(".")[0]
@@ -101,7 +101,10 @@ def _kept_text(value: str | None, name: str) -> str | None:
 
 
 def _outside(at: float | None, asked: float | None, came: float | None) -> float:
-    """Seconds before `asked` (negative) or after `came`; 0 where it lies between them, or one is not known."""
+    """Return seconds before `asked` (negative) or after `came`.
+
+    0 where it lies between them, or one is not known.
+    """
     if at is None or asked is None or came is None:
         return 0.0
     return min(0.0, at - asked) or max(0.0, at - came)

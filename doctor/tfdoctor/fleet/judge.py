@@ -53,7 +53,7 @@ SILENT = {
 
 
 def judged(engine: str, found: Gathered, *, aside: int = 0) -> Fleet:
-    """The answer. aside: files of the folder that are no results."""
+    """Return the answer. aside: files of the folder that are no results."""
     profiles = sorted(found.profiles.values(), key=lambda one: (-len(one.hosts), min(one.hosts)))
     groups = tuple(_groups(profiles))
     of_host = {name: group.number for group in groups for name in group.hosts}
@@ -85,7 +85,7 @@ def judged(engine: str, found: Gathered, *, aside: int = 0) -> Fleet:
 
 
 def some_hosts(names: Sequence[str]) -> str:
-    """ "node001, node002 and 7 more"."""
+    """Return "node001, node002 and 7 more"."""
     shown = list(names[:NAMED])
     more = len(names) - len(shown)
     return join_words([*shown, f"{more} more"] if more else shown)
@@ -107,7 +107,7 @@ def _groups(profiles: Sequence[Profile]) -> Iterator[Group]:
 
 
 def _differences(most: Profile, one: Profile) -> dict[Value, tuple[str, str]]:
-    """What `one` has otherwise: (here, in the largest group), without what merely follows."""
+    """Return what `one` has otherwise: (here, in the largest group), without what merely follows."""
     if one is most:
         return {}
     keys = [key for key in {**most.values, **one.values} if most.values.get(key) != one.values.get(key)]
@@ -174,7 +174,7 @@ def _unused(groups: Sequence[Group]) -> Iterator[Finding]:
 
 
 def _versions(profiles: Sequence[Profile]) -> Iterator[Finding]:
-    """Versions that all members of one job need alike."""
+    """Yield versions that all members of one job need alike."""
     for what in dict.fromkeys(SAME_EVERYWHERE.values()):
         keys = [key for key, word in SAME_EVERYWHERE.items() if word == what]
         seen: dict[str, list[str]] = {}
@@ -196,7 +196,7 @@ def _versions(profiles: Sequence[Profile]) -> Iterator[Finding]:
 
 
 def _others(groups: Sequence[Group], named: set[str]) -> Iterator[Finding]:
-    """What else few have otherwise than group 1; what the same hosts have, together.
+    """Yield what else few have otherwise than group 1; what the same hosts have, together.
 
     named: hosts of whose cards something was told already.
     """
@@ -235,7 +235,7 @@ def _weight(whats: Sequence[tuple[Value, str, str]]) -> Severity:
 
 
 def _beside(name: str, here: str, there: str) -> str:
-    """One difference; of two lists, what is in one of them alone."""
+    """Return one difference; of two lists, what is in one of them alone."""
     mine, theirs = here.split(", "), there.split(", ")
     if len(mine) > 1 and len(theirs) > 1:
         lost = [one for one in theirs if one not in mine]
@@ -250,7 +250,7 @@ def _short(value: str) -> str:
 
 
 def _twice(found: Gathered) -> Iterator[Finding]:
-    """Results that show the same card come from one machine."""
+    """Yield results that show the same card come from one machine."""
     shared: dict[tuple[str, ...], int] = {}
     for owners in found.owners.values():
         key = tuple(sorted(set(owners)))

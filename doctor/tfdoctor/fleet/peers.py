@@ -39,7 +39,7 @@ class Peers:
 
 
 def read_peers(content: bytes) -> Peers:
-    """One host's answer. Raises UnusableError."""
+    """Return one host's answer. Raises UnusableError."""
     data = document(content)
     members = data.get("members")
     if data.get("schema_version") != 1 or not isinstance(members, list):
@@ -59,7 +59,7 @@ def read_peers(content: bytes) -> Peers:
 
 
 def machine(name: str) -> str:
-    """The machine that a host's name or a peer's address names: without user, scheme and port, in lower case."""
+    """Return the machine that a host's name or a peer's address names: without user, scheme and port, in lower case."""
     host = name.rpartition("//")[2].rpartition("@")[2]
     if host.startswith("["):
         return host[1:].partition("]")[0].lower()
@@ -109,7 +109,7 @@ def _of_others(host: str, one: Peers) -> Peers:
 def _closed(
     closed: set[str], askers: Mapping[str, Sequence[str]], asking: Mapping[str, Peers]
 ) -> Iterator[Finding]:
-    """Peers that nobody reaches: the hosts themselves are named, where they are among those that were asked."""
+    """Yield peers that nobody reaches: the hosts themselves are named, where they are among those that were asked."""
     names: dict[str, str] = {}
     for host in asking:
         names.setdefault(machine(host).partition(".")[0], host)

@@ -26,7 +26,10 @@ class UnusableError(Exception):
 
 
 def document(content: bytes) -> dict[str, Any]:
-    """The JSON object that a host wrote. Raises UnusableError where it is none, or tells an error of tfdoctor's."""
+    """Return the JSON object that a host wrote.
+
+    Raises UnusableError if it is none, or tells an error of tfdoctor's.
+    """
     if len(content) > LARGEST:
         msg = f"it wrote more than {LARGEST >> 20} MiB"
         raise UnusableError(msg)
@@ -146,7 +149,7 @@ def _values(entries: list[Any]) -> tuple[dict[Value, str | None], frozenset[Valu
 
 
 def _cards(facts: dict[str, Any]) -> tuple[Card, ...]:
-    """The cards, by the tool that shows most of them."""
+    """Return the cards, by the tool that shows most of them."""
     found = [
         _shown(_known(facts, "driver", "nvml", "devices")),
         _shown(_known(facts, "driver", "smi", "gpus")),
@@ -165,7 +168,7 @@ def _text(facts: dict[str, Any], *path: str) -> str:
 
 
 def _known(facts: dict[str, Any], *path: str) -> list[Any]:
-    """The list at facts.A.B.known.C; empty where there is none."""
+    """Return the list at facts.A.B.known.C; empty if there is none."""
     value: Any = facts
     for key in (*path[:-1], "known", *filter(None, path[-1:])):
         value = value.get(key) if isinstance(value, dict) else None

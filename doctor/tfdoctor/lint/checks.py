@@ -144,7 +144,7 @@ class Checks(Configs, Devices, Clusters):
     # ---------------------------------------------------------------- names of TensorFlow
 
     def tf(self, value: Any) -> str | None:
-        """What of TensorFlow's API it is, without "tensorflow." and "compat.v1."; None: nothing of it."""
+        """Return what of TensorFlow's API it is, without "tensorflow." and "compat.v1."; None: nothing of it."""
         if not isinstance(value, Path) or not value.name.startswith("tensorflow."):
             return None
         name = value.name[11:]
@@ -221,7 +221,7 @@ class Checks(Configs, Devices, Clusters):
         )
 
     def asks_single(self, node: Any) -> bool:
-        """`len(gpus) == 1`."""
+        """Return `len(gpus) == 1`."""
         return any(
             isinstance(one, ast.Compare)
             and any(isinstance(two, ast.Constant) and two.value == 1 for two in one.comparators)
@@ -230,7 +230,7 @@ class Checks(Configs, Devices, Clusters):
         )
 
     def asks_gpus(self, node: Any) -> bool:
-        """Whether there are GPUs at all: taken as true."""
+        """Return whether there are GPUs at all: taken as true."""
         if isinstance(node, ast.Name):
             value = self.look(node.id)
             return isinstance(value, Obj) and value.kind == "gpus"
@@ -247,7 +247,7 @@ class Checks(Configs, Devices, Clusters):
     # ---------------------------------------------------------------- calls
 
     def called(self, func: Any, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
-        """A call of what is not a function of the file; gives what it returns."""
+        """Return a call of what is not a function of the file; gives what it returns."""
         if isinstance(func, Obj):
             return self.called_method(func, node, args, keywords)
         if not isinstance(func, Path):

@@ -23,7 +23,10 @@ _FILLED_IN = re.compile(r"[${}<>%]")
 
 
 def bad_address(text: str) -> str | None:
-    """What is wrong with a task's address, as a sentence; None where nothing is, or where it is filled in later."""
+    """Return what is wrong with a task's address, as a sentence.
+
+    None if nothing is, or where it is filled in later.
+    """
     if _FILLED_IN.search(text):
         return None
     fault = parse_address(text).fault
@@ -59,7 +62,7 @@ def problems_of(config: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def _indices(members: Any) -> Collection[int] | None:
-    """The indices of a job's tasks, as TensorFlow counts them."""
+    """Return the indices of a job's tasks, as TensorFlow counts them."""
     if isinstance(members, list):
         return range(len(members))
     if isinstance(members, dict):
@@ -68,7 +71,10 @@ def _indices(members: Any) -> Collection[int] | None:
 
 
 def bad_task(jobs: Mapping[str, Collection[int] | None], job: Any, index: Any) -> str | None:
-    """What is wrong with a task of a cluster. jobs: the indices of each job's tasks; None: not known."""
+    """Return what is wrong with a task of a cluster. jobs: the indices of each job's tasks.
+
+    None: not known.
+    """
     if not isinstance(job, str):
         return None
     if job not in jobs:
@@ -97,7 +103,7 @@ class Clusters(Telling):
         return Obj("cluster", self.jobs(given), node)
 
     def jobs(self, given: Map) -> dict[str, Collection[int] | None]:
-        """Job → the indices of its tasks, with its addresses looked at."""
+        """Return job → the indices of its tasks, with its addresses looked at."""
         jobs: dict[str, Collection[int] | None] = {} if given.whole else {"": None}
         for key, value, _, value_node in given.entries:
             name = constant(key)

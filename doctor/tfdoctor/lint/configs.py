@@ -47,7 +47,7 @@ class Configs(Environ):
         return Obj(CONFIGS[name], data, node)
 
     def attribute(self, base: Any, node: ast.Attribute) -> Any:
-        """An attribute of what is no module."""
+        """Return an attribute of what is no module."""
         if isinstance(base, Obj) and base.kind in ("config", "options", "sub"):
             owner = {"config": "ConfigProto", "options": "GPUOptions"}.get(base.kind)
             if base.kind == "sub":
@@ -184,7 +184,7 @@ class Configs(Environ):
 
 
 def _of_scope(body: Any) -> Iterator[Any]:
-    """The statements of a scope, not those of functions and classes in it."""
+    """Yield the statements of a scope, not those of functions and classes in it."""
     todo = list(reversed(body))
     while todo:
         one = todo.pop()

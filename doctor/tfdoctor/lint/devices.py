@@ -69,7 +69,10 @@ _COUNTS = re.compile(r"(?i)gpu|tower|device|card|replica|worker|clone")
 
 
 def device_of(text: str) -> tuple[str, int | None] | None:
-    """(its kind in capitals, its index) of what tf.device takes; ("", None) where it names none; None: no device."""
+    """Return (its kind in capitals, its index) of what tf.device takes; ("", None) where it names none.
+
+    None: no device.
+    """
     kind, index = "", None
     for part in text.strip("/").split("/") if text.strip("/") else ():
         match = _PART.match(part)

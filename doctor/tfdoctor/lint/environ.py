@@ -31,7 +31,7 @@ _RUNS = frozenset(f"subprocess.{name}" for name in ("run", "call", "check_call",
 
 
 def only_sets(command: str) -> str | None:
-    """The variable that a shell command sets and that ends with it, where the command does nothing else."""
+    """Return the variable that a shell command sets and that ends with it, where the command does nothing else."""
     name = None
     for part in re.split(r"&&|\|\||;|\n|&", command[:4000]):
         if not part.strip():
@@ -170,7 +170,7 @@ class Environ(Telling):
         return "tensorflow" in self.text or "keras" in self.text
 
     def offset_of(self, node: Any) -> int:
-        """The node's line in the whole text."""
+        """Return the node's line in the whole text."""
         return int(node.lineno) + self.first_line
 
     def environ_map(self, value: Map, node: Any, *, copy: bool = False) -> None:
@@ -249,7 +249,7 @@ class Environ(Telling):
             self.environ_map(right, node, copy=True)
 
     def item(self, base: Any, key: Any, node: Any) -> Any:
-        """`base[key]` read."""
+        """Return `base[key]` read."""
         if isinstance(base, Path):
             if base.name == "os.environ":
                 self.read(key, node.slice)
@@ -285,7 +285,7 @@ class Environ(Telling):
         return None
 
     def sliced(self, node: ast.Slice) -> Any:
-        """Which GPUs of all a slice takes: None: all, "some", or its first where it is one."""
+        """Return which GPUs of all a slice takes: None: all, "some", or its first where it is one."""
         low = constant(self.value(node.lower)) if node.lower is not None else 0
         high = constant(self.value(node.upper)) if node.upper is not None else None
         if node.lower is None and node.upper is None:

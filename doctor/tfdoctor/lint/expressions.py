@@ -74,7 +74,9 @@ class Expressions(Environ):
         return Const(made[0]) if len(made) == 1 else Many(made)
 
     def item_of(self, over: Any, node: Any) -> Any:
-        """What a loop gives: a value that stands for each, or a list of them where all are known and differ in kind."""
+        """Return what a loop gives: a value that stands for each, or a list of them where all are known and differ in
+        kind.
+        """
         if isinstance(over, Obj) and over.kind == "gpus":
             return Obj("gpu", "each" if over.data is None else over.data)
         if isinstance(over, Seq):

@@ -48,7 +48,7 @@ _NOQA = re.compile(
 
 
 def kind_of_file(name: str, first: str = "") -> str | None:
-    """python, notebook, shell, job, dockerfile, yaml or env, by its name (without folders) and first line."""
+    """Return python, notebook, shell, job, dockerfile, yaml or env, by its name (without folders) and first line."""
     lower = name.lower()
     suffix = lower.rpartition(".")[2] if "." in lower else ""
     if suffix in ("py", "pyw"):
@@ -70,7 +70,10 @@ def kind_of_file(name: str, first: str = "") -> str | None:
 
 
 def lint_text(text: str, kind: str, asked: Asked) -> tuple[list[Problem], str | None]:
-    """(what is wrong, in order; why it could not be judged as a whole, or None). `kind`: as `kind_of_file` says."""
+    """Return (what is wrong, in order; why it could not be judged as a whole, or None).
+
+    `kind`: as `kind_of_file` says.
+    """
     text = _with_line_feeds(text.removeprefix("\ufeff"))
     if kind == "python":
         return _python([(None, text)], asked) if _may_matter(text) else ([], None)
@@ -95,7 +98,7 @@ def _with_line_feeds(text: str) -> str:
 
 
 def _may_matter(text: str) -> bool:
-    """A cheap look: whether Python uses TensorFlow by its public names, or sets variables that it reads."""
+    """Return a cheap look: whether Python uses TensorFlow by its public names, or sets variables that it reads."""
     if ("tensorflow" in text or "keras" in text or "multi_gpu_model" in text) and _TENSORFLOW.search(text):
         return True
     return any(word in text for word in _ENVIRON) and _VARIABLES.search(text) is not None
@@ -174,7 +177,7 @@ _TAKEN = re.compile(
 
 
 def _tf_names(text: str) -> set[str]:
-    """Names that stand for TensorFlow or a part of it."""
+    """Return names that stand for TensorFlow or a part of it."""
     names = {"tensorflow", *(match[1] for pattern in _NAMED for match in pattern.finditer(text))}
     for match in _TAKEN.finditer(text):
         for part in match[1].strip("()").split(","):

@@ -127,10 +127,10 @@ _BY_WORD = {word: name for name, code in LINT.items() for word in (name, code.lo
 
 
 def severity_of(name: str) -> Severity:
-    """How bad a finding of this name is."""
+    """Return how bad a finding of this name is."""
     return _SEVERITIES.get(name, Severity.ERROR)
 
 
 def kind_called(word: str) -> str | None:
-    """The name of what a code ("TFD711") or a name stands for; None: nothing."""
+    """Return the name of what a code ("TFD711") or a name stands for; None: nothing."""
     return _BY_WORD.get(word.strip().lower())

@@ -137,7 +137,7 @@ def _items(text: str, node: _Node | None) -> list[_Node]:
 
 
 def plain(source: str) -> str:
-    """A cell as Python: its magics become calls that the checks know, or nothing."""
+    """Return a cell as Python: its magics become calls that the checks know, or nothing."""
     first = _CELL.match(source)
     if first is not None:
         kind = first[1]

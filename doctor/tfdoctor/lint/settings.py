@@ -57,11 +57,11 @@ class Settings:
     per_file: tuple[tuple[str, frozenset[str]], ...] = ()
 
     def left_out(self, path: str) -> bool:
-        """Whether a path (with /, from the pyproject.toml on) is excluded."""
+        """Return whether a path (with /, from the pyproject.toml on) is excluded."""
         return any(_fits(path, pattern) for pattern in self.exclude)
 
     def wants(self, path: str, name: str) -> bool:
-        """Whether a finding of this name is told of this path."""
+        """Return whether a finding of this name is told of this path."""
         if name in self.ignore or name not in self.select:
             return False
         return not any(name in names and _fits(path, pattern) for pattern, names in self.per_file)
@@ -76,7 +76,7 @@ def _fits(path: str, pattern: str) -> bool:
 
 
 def release_of(text: str) -> tuple[int, int] | None:
-    """The first two numbers of a release: "1.15", "2.16.1", "2" (2.0); None where it is none."""
+    """Return the first two numbers of a release: "1.15", "2.16.1", "2" (2.0); None if it is none."""
     match = re.fullmatch(
         r"([12])(?:\.(\d{1,2}))?(?:\.[\dx*]{1,3})?(?:(?:rc|a|b|\.dev)\d{1,8})?", text.strip()
     )

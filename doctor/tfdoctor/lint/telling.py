@@ -85,7 +85,7 @@ class Telling:
         self.steps += items // ITEMS_PER_STEP
 
     def column(self, line: int, offset: int) -> int:
-        """A column in characters, from 1; `offset`: bytes of UTF-8."""
+        """Return a column in characters, from 1; `offset`: bytes of UTF-8."""
         text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
         if text.isascii():
             return offset + 1

@@ -56,7 +56,7 @@ _SCRIPTS = frozenset(
 
 
 def _value(word: str) -> str:
-    """A word of a shell without its quotes."""
+    """Return a word of a shell without its quotes."""
     return re.sub(
         r""""((?:\\.|[^"\\])*)"|'([^']*)'""",
         lambda m: (m[1] or "").replace('\\"', '"') if m[2] is None else m[2],
@@ -114,7 +114,7 @@ class _Told:
         return line, mark.index - self.line_starts[line - 1] + 1
 
     def variable(self, name: str, line: int, column: int) -> bool:
-        """Whether it is misspelt."""
+        """Return whether it is misspelt."""
         meant = meant_variable(name)
         if meant is None:
             return False
@@ -156,7 +156,7 @@ class _Told:
 
 
 def shell(text: str, *, job: bool = False) -> list[Problem]:
-    """A script of sh, bash, zsh or a batch job. Linear in the text; never raises."""
+    """Return a script of sh, bash, zsh or a batch job. Linear in the text; never raises."""
     told = _Told(text)
     told.data_lines = _find_data_lines(told.lines)
     _script(text, 1, told, job=job)
@@ -185,7 +185,7 @@ class _Branches:
             self.open.pop()
 
     def of(self, words: list[tuple[str, int, int]], before: str, after: str) -> _Where:
-        """Where a command stands; before, after: the signs between it and its neighbours."""
+        """Return where a command stands; before, after: the signs between it and its neighbours."""
         ends = False
         for word, _, _ in words:
             if word in ("if", "case"):
@@ -216,7 +216,7 @@ class _Branches:
 
 
 def _commands(text: str) -> Iterator[tuple[list[tuple[str, int, int]], _Where]]:
-    """The words of each command, (word, line, column), and where it stands."""
+    """Yield the words of each command, (word, line, column), and where it stands."""
     branches = _Branches()
     before = ""
     words: list[tuple[str, int, int]] = []
@@ -382,7 +382,7 @@ def _hosts(words: list[tuple[str, int, int]], first: int, told: _Told) -> None:
 
 
 def dockerfile(text: str) -> list[Problem]:
-    """A Dockerfile or Containerfile."""
+    """Return a Dockerfile or Containerfile."""
     told = _Told(text)
     for one in instructions(text):
         body = one.body.text
@@ -443,7 +443,10 @@ def env_file(text: str) -> list[Problem]:
 
 
 def yaml_text(text: str) -> list[Problem]:
-    """Compose, Kubernetes, workflows: wherever an environment or a script stands. Raises ValueError."""
+    """Return compose, Kubernetes, workflows: wherever an environment or a script stands.
+
+    Raises ValueError.
+    """
     import yaml
 
     told = _Told(text)

@@ -39,7 +39,7 @@ class Tree:
 
 
 def parse(text: str) -> Tree:
-    """The tree of a text. Never raises."""
+    """Return the tree of a text. Never raises."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -98,7 +98,7 @@ class _Maker:
         return body or [ast.Pass(lineno=1, col_offset=0, end_lineno=1, end_col_offset=0)]
 
     def error(self, node: Any, body: list[ast.stmt], depth: int) -> Any:
-        """What stands in a part with an error. Gives a call that something is assigned to."""
+        """Return what stands in a part with an error. Gives a call that something is assigned to."""
         named = [one for one in node.named_children if one.type != "comment"]
         after = self.text(node).rstrip()
         if named and named[-1].type == "call" and after.endswith("=") and _SET_CALL.search(after[-8:]):

@@ -93,7 +93,7 @@ class State:
 
 
 def constant(value: Any) -> Any:
-    """The value of a constant; None for anything else."""
+    """Return the value of a constant; None for anything else."""
     return value.value if isinstance(value, Const) else None
 
 
@@ -102,7 +102,7 @@ def same(left: Any, right: Any) -> bool:
 
 
 def merged(one: State, two: State) -> State:
-    """What has happened whichever way was taken."""
+    """Return what has happened whichever way was taken."""
     if one.dead:
         return two.copy()
     if two.dead:

@@ -238,7 +238,7 @@ class Walk(Checks, Expressions):
             self.bind(name, value)
 
     def either(self, one: Any, two: Any) -> Any:
-        """One of two values, as much of it as holds for both."""
+        """Return one of two values, as much of it as holds for both."""
         for left, right in ((one, two), (two, one)):
             if isinstance(left, Path) and left.name.startswith("tensorflow") and isinstance(right, Path):
                 return Path(left.name, sure=False)
@@ -386,7 +386,7 @@ class Walk(Checks, Expressions):
         return Path(name) if name in _BUILTINS or name.startswith("__tfdoctor") else None
 
     def run(self, func: Func, values: list[Any] | None, keywords: dict[str, Any] | None = None) -> Any:
-        """A function's body, with what it was called with."""
+        """Return a function's body, with what it was called with."""
         node = func.node
         often = self.runs.get(id(node), 0)
         if id(node) in self.running or len(self.running) >= CALLS or self.steps > MAX_STEPS or often >= OFTEN:
@@ -428,7 +428,7 @@ class Walk(Checks, Expressions):
         return found[0] if len(found) == 1 else None
 
     def value(self, node: Any) -> Any:
-        """What an expression is, as far as it can be said."""
+        """Return what an expression is, as far as it can be said."""
         self.steps += 1
         if self.steps > MAX_STEPS or self.depth > 150:
             return None

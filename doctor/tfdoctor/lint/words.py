@@ -248,13 +248,15 @@ _RELEVANT = re.compile(
 
 
 def relevant(name: str) -> bool:
-    """Whether TensorFlow, CUDA or NCCL read a variable of this name."""
+    """Return whether TensorFlow, CUDA or NCCL read a variable of this name."""
     return name in READ or name.startswith(("NCCL_", "TF_", "XLA_", "CUDA_", "NVIDIA_"))
 
 
 @functools.lru_cache(maxsize=4096)
 def meant_variable(name: str) -> str | None:
-    """The variable that a misspelt one is meant for: one or two letters off, words changed about, one left out."""
+    """Return the variable that a misspelt one is meant for: one or two letters off, words changed about, one left
+    out.
+    """
     if not 5 <= len(name) <= 60 or name in READ or not _RELEVANT.match(name):
         return None
     plain = re.sub(r"[^A-Z0-9]+", "_", name.upper()).strip("_")
@@ -278,7 +280,7 @@ def meant_variable(name: str) -> str | None:
 
 
 def _other(words: list[str], right: list[str]) -> bool:
-    """A number or a whole further word makes another name: NCCL_DEBUG_2, TF_CONFIG_X."""
+    """Return a number or a whole further word makes another name: NCCL_DEBUG_2, TF_CONFIG_X."""
     more = words[len(right) :] if words[: len(right)] == right else []
     if more and (more[0].isdigit() or len(more[0]) <= 2):
         return True
@@ -477,7 +479,10 @@ def _near(name: str, known: tuple[str, ...]) -> str | None:
 
 @functools.lru_cache(maxsize=4096)
 def meant_option(owner: str, name: str) -> str | None:
-    """The field that a misspelt one of ConfigProto, GPUOptions … is meant for; `owner`: one of `FIELDS`."""
+    """Return the field that a misspelt one of ConfigProto, GPUOptions … is meant for.
+
+    `owner`: one of `FIELDS`.
+    """
     known = FIELDS.get(owner, ())
     near = _near(name, known)
     if near is None and name not in known and owner in ("ConfigProto", "GPUOptions"):
@@ -503,7 +508,7 @@ def meant_option(owner: str, name: str) -> str | None:
 
 @functools.lru_cache(maxsize=4096)
 def meant_function(path: str) -> str | None:
-    """The last part that a misspelt function of tf.config or tf.distribute is meant to have."""
+    """Return the last part that a misspelt function of tf.config or tf.distribute is meant to have."""
     module, _, name = path.rpartition(".")
     known = _MODULES.get(module)
     if known is None or (module == "debugging" and "placement" not in name):

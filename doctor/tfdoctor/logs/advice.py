@@ -67,7 +67,7 @@ _COUNTERS = Remedy(
 
 
 def remedies(case: Case, cause: Cause) -> tuple[Remedy, ...]:
-    """What to do about this cause, with the versions of the release that wrote the log where it is known."""
+    """Return what to do about this cause, with the versions of the release that wrote the log where it is known."""
     found: list[Remedy] = []
     known = cause.row.remedies
     for one in (known,) if isinstance(known, Remedy) else known:
@@ -94,12 +94,12 @@ def _asked(case: Case, what: Do) -> Sequence[Remedy]:
 
 
 def _folders(case: Case) -> list[str]:
-    """What was on LD_LIBRARY_PATH, as far as the log tells it."""
+    """Return what was on LD_LIBRARY_PATH, as far as the log tells it."""
     return [one.strip().rstrip("/") for one in (search_path(case.missing) or "").split(":") if one.strip()]
 
 
 def _cupti(case: Case) -> Remedy:
-    """The folder beside the toolkit that the log names, else the usual one."""
+    """Return the folder beside the toolkit that the log names, else the usual one."""
     toolkits = [found[1] for one in _folders(case) if (found := _TOOLKIT.match(one))]
     toolkit = toolkits[0] if toolkits else "/usr/local/cuda"
     whose = "that the log names" if toolkits else "in /usr/local/cuda"
@@ -111,7 +111,7 @@ def _cupti(case: Case) -> Remedy:
 
 
 def _newer_driver(case: Case) -> tuple[Remedy, ...]:
-    """What this release wants of a driver, and what runs on the one that is there."""
+    """Return what this release wants of a driver, and what runs on the one that is there."""
     exact = case.origin.version or (case.origin.release.minor if case.origin.release is not None else "")
     wanted = shlex.quote(exact) if exact else "latest"
     of = f"TensorFlow {exact}" if exact else "a release"
@@ -127,7 +127,7 @@ def _newer_driver(case: Case) -> tuple[Remedy, ...]:
 
 
 def _without_stubs(case: Case) -> Remedy:
-    """LD_LIBRARY_PATH without its stubs, where the log tells what was on it."""
+    """Return LD_LIBRARY_PATH without its stubs, where the log tells what was on it."""
     text = "Remove the folder `stubs` from LD_LIBRARY_PATH; in a container, start it with GPUs."
     folders = _folders(case)
     kept = [one for one in folders if not one.endswith("/stubs")]
@@ -138,7 +138,7 @@ def _without_stubs(case: Case) -> Remedy:
 
 
 def _beside(case: Case) -> tuple[Remedy, ...]:
-    """The wanted CUDA's folder beside the one that was searched, where the log tells both."""
+    """Return the wanted CUDA's folder beside the one that was searched, where the log tells both."""
     if case.other_cuda is None or "." not in (wanted := case.other_cuda[1]):
         return ()
     for one in _folders(case):
@@ -151,7 +151,7 @@ def _beside(case: Case) -> tuple[Remedy, ...]:
 
 
 def usually(case: Case, cause: Cause) -> str:
-    """Why it mostly happens, as a sentence; empty where nothing is known of that."""
+    """Return why it mostly happens, as a sentence; empty if nothing is known of that."""
     if cause not in (Cause.LIBS_UNLISTED, Cause.LIBS_NOT_INSTALLED, Cause.IMPORT_MISSING_CUDA_LIB):
         return ""
     release = _release(case)
@@ -164,7 +164,7 @@ def usually(case: Case, cause: Cause) -> str:
 
 
 def _another_release(case: Case) -> Remedy:
-    """Which release fits: for the cards that the log names, else for the machine that is asked."""
+    """Return which release fits: for the cards that the log names, else for the machine that is asked."""
     return Remedy("See which TensorFlow fits, and how to install it.", (_recommend(case),))
 
 
@@ -173,7 +173,7 @@ def _recommend(case: Case) -> str:
 
 
 def _where(case: Case) -> str:
-    """The options that name the cards and the driver of the log."""
+    """Return the options that name the cards and the driver of the log."""
     cards = "".join(f" --gpu {shlex.quote(name)}" for name in case.cards[:4] if case.compat.gpus_named(name))
     return f"{cards}{_driver(case)}"
 
@@ -183,7 +183,7 @@ def _driver(case: Case) -> str:
 
 
 def _release(case: Case) -> Release | None:
-    """The release that wrote the log, else the newest that may have."""
+    """Return the release that wrote the log, else the newest that may have."""
     if case.origin.release is not None:
         return case.origin.release
     newest = (case.origin.era or "").rstrip("+").rpartition("-")[2]
@@ -194,7 +194,7 @@ def _release(case: Case) -> Release | None:
 
 
 def _libraries(case: Case) -> tuple[Remedy, ...]:
-    """The way to a working GPU on that machine, then from nothing, then what this release needs."""
+    """Return the way to a working GPU on that machine, then from nothing, then what this release needs."""
     release, version = _release(case), case.origin.version
     if case.origin.release is None and version is not None and not case.windows:
         other = (
@@ -241,7 +241,10 @@ def _libraries(case: Case) -> tuple[Remedy, ...]:
 
 
 def _served(case: Case, release: Release) -> bool:
-    """Whether the release runs on the cards and the driver that the log names; with none named, it may."""
+    """Return whether the release runs on the cards and the driver that the log names.
+
+    With none named, it may.
+    """
     matches = [match for name in case.cards[:4] if (match := case.compat.gpus_named(name)) is not None]
     cards = tuple(Card(match.query, match.capabilities[0], match.capabilities[1:]) for match in matches)
     return not find_card_reasons(case.compat, release, Host(cards=cards, driver=case.driver))
@@ -261,7 +264,7 @@ def _serves(case: Case, release: Release) -> str:
 
 
 def _has_base(case: Case, release: Release) -> bool:
-    """Whether an image of NVIDIA's with its CUDA still exists, to build upon."""
+    """Return whether an image of NVIDIA's with its CUDA still exists, to build upon."""
     if release.cudnn is None or not _is_locked(case, release.version, release.pythons()):
         return False
     cuda, cudnn = versions.major_minor(release.cuda or ""), versions.major(release.cudnn)
@@ -269,13 +272,13 @@ def _has_base(case: Case, release: Release) -> bool:
 
 
 def _is_locked(case: Case, version: str, pythons: Iterable[str]) -> bool:
-    """Whether some package of this version (tensorflow, tensorflow-gpu) is locked for one of these Pythons."""
+    """Return whether some package of this version (tensorflow, tensorflow-gpu) is locked for one of these Pythons."""
     rows = [row for row in case.compat.releases if row.version == version and row.gpu]
     return any(is_locked(case.compat, row, python) for row in rows for python in pythons)
 
 
 def _fitting(case: Case) -> tuple[Remedy, ...]:
-    """Which release fits the cards that the log names."""
+    """Return which release fits the cards that the log names."""
     names = [name for name in case.cards if case.compat.gpus_named(name)]
     if not names:
         return ()

@@ -21,7 +21,7 @@ _HUGE = 1 << 20
 
 
 def is_binary(sample: bytes) -> bool:
-    """Whether the first bytes of a file are no text at all."""
+    """Return whether the first bytes of a file are no text at all."""
     if sample.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return False
     if not sample or _utf16(sample):
@@ -65,10 +65,10 @@ def blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _as_utf8(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The bytes without a byte-order mark and without NULs, and UTF-16 as UTF-8.
+    """Yield the bytes without a byte-order mark and without NULs, and UTF-16 as UTF-8.
 
-    NULs in the middle of a text are no text: a few are passed over, many end a line as a carriage return does,
-    which leaves the numbers of the lines as they are.
+    NULs in the middle of a text are no text: a few are passed over, many end a line as a carriage return does, which
+    leaves the numbers of the lines as they are.
     """
     rest = iter(chunks)
     head = b""
@@ -89,7 +89,10 @@ def _as_utf8(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def without_nuls_before(data: bytes) -> bytes:
-    """What follows the NULs at the beginning. A hole in a file can have gigabytes of them: compared, not counted."""
+    """Return what follows the NULs at the beginning.
+
+    A hole in a file can have gigabytes of them: compared, not counted.
+    """
     return b"" if data.startswith(b"\0") and data == bytes(len(data)) else data.lstrip(b"\0")
 
 
@@ -114,7 +117,7 @@ def _without_nuls(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _utf16(data: bytes) -> str | None:
-    """The kind of UTF-16 that these first bytes are: by their mark, or NULs are every other byte and no more."""
+    """Return the kind of UTF-16 that these first bytes are: by their mark, or NULs are every other byte and no more."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     sample = data[:_SAMPLE]
@@ -129,7 +132,7 @@ def _utf16(data: bytes) -> str | None:
 
 
 def as_text(raw: bytes) -> str:
-    """UTF-8, or what Windows wrote."""
+    """Return UTF-8, or what Windows wrote."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:

@@ -164,24 +164,24 @@ class Case:
         return len({"gpu" if name.endswith(("-gpu", "-rocm")) else "other" for name in names}) > 1
 
     def answers(self, question: str, answer: str) -> bool:
-        """Whether a question to TensorFlow is followed by this answer, on one of the next lines."""
+        """Return whether a question to TensorFlow is followed by this answer, on one of the next lines."""
         lines = {event.line for event in self.log.of("answer-line") if event.get("answer") == answer}
         return any(lines & {e.line + 1, e.line + 2} for e in self.log.of(question))
 
     def surely(self, name: TraitName) -> bool:
-        """Whether the log is surely of a release that does this (compat/traits.toml)."""
+        """Return whether the log is surely of a release that does this (compat/traits.toml)."""
         trait = self.compat.trait(name)
         return (trait.since is None or self._since(trait.since)) and (
             trait.until is None or self._until(trait.until)
         )
 
     def _since(self, minor: str) -> bool:
-        """Whether the log is surely of this minor release or a newer one."""
+        """Return whether the log is surely of this minor release or a newer one."""
         low = (self.origin.era or "").rstrip("+").partition("-")[0]
         return bool(low) and versions.compare(low, minor) >= 0
 
     def _until(self, minor: str) -> bool:
-        """Whether the log is surely of this minor release or an older one."""
+        """Return whether the log is surely of this minor release or an older one."""
         era = self.origin.era or "+"
         return not era.endswith("+") and versions.compare(era.rpartition("-")[2], minor) <= 0
 
@@ -189,11 +189,11 @@ class Case:
         return self.log.has("container-hint")
 
     def says(self, *ids: str) -> tuple[Event, ...]:
-        """The first two events of each of these, as evidence."""
+        """Return the first two events of each of these, as evidence."""
         return tuple(event for name in ids for event in self.log.of(name)[:2])
 
     def capability(self) -> str | None:
-        """The compute capability of the card that the log is about."""
+        """Return the compute capability of the card that the log is about."""
         for device in reversed(self.devices):
             if device.compute_capability:
                 return device.compute_capability

@@ -49,8 +49,9 @@ class Origin:
 
 
 def origin(log: Log, compat: Compat) -> Origin:
-    """The version that the log states, else the releases that have its lines, else the era to which formats and sonames
-    belong."""
+    """Return the version that the log states, else the releases that have its lines, else the era to which formats
+    and sonames belong.
+    """
     version = _stated(log)
     names = _sonames(log)
     sources = told(log, compat)
@@ -112,9 +113,9 @@ def origin(log: Log, compat: Compat) -> Origin:
 
 
 def _of_lines(writers: Sequence[Writer], rows: Sequence[Release]) -> list[Release]:
-    """The rows of the one release, or of the few, that have these lines.
+    """Return the rows of the one release, or of the few, that have these lines.
 
-    None where formats or the log's own dates are of another time: a nightly has most lines of the release that comes
+    None if formats or the log's own dates are of another time: a nightly has most lines of the release that comes
     next, and wrote them before that was out.
     """
     if len(writers) != 1:
@@ -131,10 +132,10 @@ def _of_lines(writers: Sequence[Writer], rows: Sequence[Release]) -> list[Releas
 
 
 def _before(writers: Sequence[Writer], rows: Sequence[Release]) -> str | None:
-    """The one minor release that has these lines and came out soon after the log's date: a candidate of it wrote them,
-    or a nightly, which has the number of the next.
+    """Return the one minor release that has these lines and came out soon after the log's date: a candidate of it
+    wrote them, or a nightly, which has the number of the next.
 
-    None where they are few: what is built between two releases has many lines of one of them.
+    None if they are few: what is built between two releases has many lines of one of them.
     """
     if len(writers) != 1 or writers[0].date is None or len(writers[0].lines) < _ENOUGH:
         return None
@@ -145,7 +146,7 @@ def _before(writers: Sequence[Writer], rows: Sequence[Release]) -> str | None:
 
 
 def _soon_before(rows: Sequence[Release], date: str | None) -> bool:
-    """Whether candidates of the first of these releases are out at this date, and it is not."""
+    """Return whether candidates of the first of these releases are out at this date, and it is not."""
     out = dt.date.fromisoformat(min(row.released for row in rows))
     try:
         ahead = (out - dt.date.fromisoformat(date or "")).days
@@ -155,14 +156,18 @@ def _soon_before(rows: Sequence[Release], date: str | None) -> bool:
 
 
 def _of_builds(writers: Sequence[Writer], rows: Sequence[Release]) -> list[str]:
-    """The minors of the builds that have these lines, where no release has them: candidates, those for AMD's cards."""
+    """Return the minors of the builds that have these lines, where no release has them: candidates, those for AMD's
+    cards.
+    """
     if len(writers) != 1 or any(row.version in writers[0].releases for row in rows):
         return []
     return list(dict.fromkeys(versions.major_minor(one) for one in writers[0].releases))
 
 
 def _not_branched(minor: str, writer: Writer, compat: Compat) -> bool:
-    """Whether this was written before the minor's first candidate was near: what was built then had its number."""
+    """Return whether this was written before the minor's first candidate was near: what was built then had its
+    number.
+    """
     first = min(
         (
             one.released
@@ -181,13 +186,13 @@ def _not_branched(minor: str, writer: Writer, compat: Compat) -> bool:
 
 
 def _of_nightlies(date: str | None) -> str | None:
-    """The minor whose number what was built then had; None where that is not known."""
+    """Return the minor whose number what was built then had; None if that is not known."""
     rows = load_signatures().nightlies if date is not None else ()
     return next((row.minor for row in rows if row.first <= (date or "") <= row.last), None)
 
 
 def _next(minor: str, rows: Sequence[Release]) -> str:
-    """The minor release after this one; itself where it is the last."""
+    """Return the minor release after this one; itself where it is the last."""
     return next((row.minor for row in rows if versions.compare(row.minor, minor) > 0), minor)
 
 
@@ -208,7 +213,9 @@ def _day_after(date: str) -> str:
 
 
 def _excluded(version: str, lines: Sequence[Release], compat: Compat) -> bool:
-    """Whether the lines are of other releases than the one that is stated somewhere: pip installs another one, too."""
+    """Return whether the lines are of other releases than the one that is stated somewhere: pip installs another one,
+    too.
+    """
     measured = version in compat.source_lines.releases
     return bool(lines) and measured and all(row.version != version for row in lines)
 
@@ -221,8 +228,11 @@ def _by_lines(
     sources: Told,
     compat: Compat,
 ) -> Origin:
-    """`fitting`: those of `lines` that ask for the libraries of this log; none where somebody built it for another
-    CUDA. `also`: minors of which a build has these lines that is not in the table."""
+    """Return `fitting`: those of `lines` that ask for the libraries of this log.
+
+    None if somebody built it for another CUDA. `also`: minors of which a build has these lines that is not in the
+    table.
+    """
     chosen = fitting or lines
     minors = list(dict.fromkeys([*(row.minor for row in chosen), *also]))
     newest = chosen[-1]
@@ -240,7 +250,9 @@ def _by_lines(
 
 
 def _unpublished(rows: Sequence[Release], writer: Writer, compat: Compat) -> list[str]:
-    """The minors of the builds among its releases that nobody can measure any more, and that have these rows' lines."""
+    """Return the minors of the builds among its releases that nobody can measure any more, and that have these rows'
+    lines.
+    """
     return [
         versions.major_minor(one.version)
         for one in compat.source_lines.unpublished
@@ -288,7 +300,10 @@ def _bounds(log: Log) -> tuple[str, str]:
 
 
 def _worded(log: Log, low: str, high: str) -> tuple[str, str]:
-    """The same bounds, narrowed by what the messages say; as they were where that contradicts itself or them."""
+    """Return the same bounds, narrowed by what the messages say.
+
+    As they were where that contradicts itself or them.
+    """
     lows, highs = [low] if low else [], [high] if high else []
     for event in log:
         for one in load_signatures().wordings:
@@ -311,7 +326,7 @@ def _between(minor: str, low: str, high: str) -> bool:
 
 
 def _sonames(log: Log) -> list[str]:
-    """Names of Linux libraries that TensorFlow itself asked for."""
+    """Return names of Linux libraries that TensorFlow itself asked for."""
     names = {e.get("soname") for e in log.of("dso-opened", "dso-failed")}
     names |= {e.get("soname") for e in log.of("import-so") if not e.get("opened")}
     wanted = (
@@ -332,7 +347,10 @@ def _has_all(row: Release, names: list[str]) -> bool:
 
 
 def _of_python(rows: Sequence[Release], log: Log) -> list[Release]:
-    """Those that there are for the Python in whose folder a traceback shows TensorFlow; none where it shows several."""
+    """Return those that there are for the Python in whose folder a traceback shows TensorFlow.
+
+    None if it shows several.
+    """
     pythons = {
         f"{found[1]}.{found[2]}"
         for event in log.of("python-frame", "python-frame-shown")
@@ -349,7 +367,7 @@ _PYTHON = re.compile(r"[/\\]python([23])\.?(\d{1,2})[/\\]", re.IGNORECASE)
 
 
 def _cuda(names: list[str], compat: Compat) -> str | None:
-    """The CUDA of the runtime's soname; the others keep their names from one CUDA to the next."""
+    """Return the CUDA of the runtime's soname; the others keep their names from one CUDA to the next."""
     found = [v for name in names if stem_of(name) == "cudart" for v in compat.cuda_of_soname(name)]
     return max(found, key=versions.numbers) if found else None
 
@@ -367,7 +385,7 @@ def _cuda_of_dlls(log: Log) -> str | None:
 
 
 def _of_cuda(row: Release, cuda: str) -> bool:
-    """Whether a release is of this CUDA, `"10.0"` or `"11"`."""
+    """Return whether a release is of this CUDA, `"10.0"` or `"11"`."""
     return row.cuda is not None and (row.cuda == cuda or row.cuda.startswith(f"{cuda}."))
 
 
@@ -387,7 +405,7 @@ class Device:
 
 
 def devices(log: Log, compat: Compat) -> tuple[Device, ...]:
-    """Every registered GPU once, as it was registered last."""
+    """Return every registered GPU once, as it was registered last."""
     found: dict[tuple[int, str], Device] = {}
     for event in log.of("device-created"):
         index = int(event.get("slot"))

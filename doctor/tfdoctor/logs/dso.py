@@ -33,12 +33,12 @@ class FailedOpen:
 
 
 def not_opened(error: str) -> bool:
-    """Whether the loader says that it did not find a file."""
+    """Return whether the loader says that it did not find a file."""
     return any(words in error for words in _NOT_OPENED)
 
 
 def failed_opens(log: str) -> tuple[FailedOpen, ...]:
-    """Every failure in the log, each library once, in their order."""
+    """Return every failure in the log, each library once, in their order."""
     found: dict[str, FailedOpen] = {}
     for number, line in enumerate(log.splitlines(), 1):
         match = _FAILED.search(line[:4000])

@@ -48,7 +48,7 @@ class Event:
         return self.signature.id
 
     def get(self, name: str) -> str:
-        """A captured field; empty where there is none."""
+        """Return a captured field; empty if there is none."""
         return self.fields.get(name, "")
 
 
@@ -72,7 +72,7 @@ class Log:
     """Signatures that said more than can be told apart: of these one event is the last."""
 
     def of(self, *ids: str) -> list[Event]:
-        """The events of these signatures, in the order of the log."""
+        """Return the events of these signatures, in the order of the log."""
         found = [event for name in ids for event in self.events.get(name, ())]
         return sorted(found, key=lambda event: event.order) if len(ids) > 1 else found
 
@@ -115,13 +115,14 @@ class Log:
         return False
 
     def turned(self, name: str, fields: dict[str, str]) -> bool:
-        """Whether a signature says another thing than the last time, where that is kept: what was said before is to
-        be added before."""
+        """Return whether a signature says another thing than the last time, where that is kept: what was said before
+        is to be added before.
+        """
         kept = self.events.get(name, [])
         return bool(kept) and self._turns.get(name, 0) < self.turns and kept[-1].fields != fields
 
     def full(self, name: str) -> bool:
-        """Whether what a signature takes from a message does not matter any more."""
+        """Return whether what a signature takes from a message does not matter any more."""
         return name in self._full
 
     def finish(self) -> None:

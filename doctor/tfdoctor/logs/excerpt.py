@@ -53,13 +53,13 @@ class Excerpt:
 
 
 def deciding(report: LogReport) -> frozenset[int]:
-    """The numbers of the lines that findings rest on."""
+    """Return the numbers of the lines that findings rest on."""
     lines = {one.line for finding in report.findings for one in finding.evidence}
     return frozenset(line for line in lines if line is not None)
 
 
 def excerpt(chunks: Iterable[bytes], report: LogReport) -> Excerpt:
-    """What to show of the log that gave this report, read once more. Never raises on any bytes."""
+    """Return what to show of the log that gave this report, read once more. Never raises on any bytes."""
     near = {
         number
         for line in deciding(report)

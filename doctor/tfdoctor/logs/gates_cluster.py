@@ -21,7 +21,7 @@ OTHERS = ("framework-pytorch", "framework-jax")
 
 
 def cluster(case: Case) -> Decision | None:
-    """What keeps a task from its cluster. After all that keeps TensorFlow from a GPU."""
+    """Return what keeps a task from its cluster. After all that keeps TensorFlow from a GPU."""
     return _specification(case) or _lost(case) or _unreachable(case) or _waiting(case)
 
 
@@ -109,19 +109,19 @@ def _waiting(case: Case) -> Decision | None:
 
 
 def _went_on(case: Case, event: Event) -> bool:
-    """Whether a session began after that."""
+    """Return whether a session began after that."""
     started = case.log.last("cluster-session")
     return started is not None and started.order > event.order
 
 
 def _after(case: Case, name: str) -> list[Event]:
-    """The tasks that are named on the lines just below."""
+    """Return the tasks that are named on the lines just below."""
     lines = {event.line for event in case.log.of(name)}
     return [e for e in case.log.of("cluster-task-named") if lines & {e.line - 1, e.line - 2, e.line - 3}]
 
 
 def _tasks(events: Iterable[Event]) -> list[str]:
-    """ "worker:1", each once."""
+    """Return "worker:1", each once."""
     found: dict[str, None] = {}
     for event in events:
         task = event.fields.get("task") or ""
@@ -132,7 +132,7 @@ def _tasks(events: Iterable[Event]) -> list[str]:
 
 
 def _whose(tasks: list[str]) -> str:
-    """The sentence that names them; "" where none is named."""
+    """Return the sentence that names them; "" if none is named."""
     if not tasks:
         return "The log does not name the task."
     return (

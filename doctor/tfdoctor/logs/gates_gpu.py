@@ -102,7 +102,7 @@ _UNUSABLE = (
 
 
 def _there_and_unusable(missing: Sequence[Missing]) -> Cause | None:
-    """Why files that are there cannot be opened; None where one of them is not there."""
+    """Return why files that are there cannot be opened; None if one of them is not there."""
     for cause, words in _UNUSABLE:
         if all(any(word in one.error for word in words) for one in missing):
             return cause
@@ -117,7 +117,7 @@ def unlisted(case: Case) -> Decision | None:
 
 
 def unlisted_surely(case: Case) -> Decision | None:
-    """The same, where registration is said to be skipped: memory used by others does not matter then."""
+    """Return the same, where registration is said to be skipped: memory used by others does not matter then."""
     return _skipped(case, "registration-skipped", "cuda-runtime-not-loaded")
 
 
@@ -235,14 +235,14 @@ def compiled_first(case: Case) -> Decision | None:
 
 
 def _before_all_code(case: Case, capability: str | None) -> bool:
-    """Whether a card is older than all code of this release: PTX can only be compiled for newer ones."""
+    """Return whether a card is older than all code of this release: PTX can only be compiled for newer ones."""
     release = case.origin.release
     code = [*release.cubin, *release.ptx] if release is not None else []
     return capability is not None and bool(code) and not any(_from(capability, one) for one in code)
 
 
 def _old_gfx(case: Case) -> bool:
-    """Whether rocminfo names a card from before gfx900, with which ROCm began to end support."""
+    """Return whether rocminfo names a card from before gfx900, with which ROCm began to end support."""
     names = [event.get("gfx").removeprefix("gfx") for event in case.log.of("gfx-name")]
     return bool(names) and all(len(name) == 3 and name < "900" for name in names)
 
@@ -252,7 +252,7 @@ def _from(capability: str, floor: str) -> bool:
 
 
 def _newer_than_cuda(case: Case, capability: str | None) -> bool:
-    """Whether the card is of a generation that this TensorFlow's CUDA does not know."""
+    """Return whether the card is of a generation that this TensorFlow's CUDA does not know."""
     if capability is None or case.origin.cuda is None:
         return False
     cuda = case.origin.cuda
@@ -267,7 +267,7 @@ def _newer_than_cuda(case: Case, capability: str | None) -> bool:
 
 
 def _busy(case: Case) -> bool:
-    """Whether a device was made with so little memory that somebody else must have the rest."""
+    """Return whether a device was made with so little memory that somebody else must have the rest."""
     amounts = [device.memory_mib for device in case.devices if device.memory_mib is not None]
     if not amounts or any(_TEGRA.search(device.name) for device in case.devices):
         return False
@@ -332,7 +332,9 @@ _AT_WORK = re.compile(r"CUDNN_STATUS_(?:EXECUTION_FAILED|MAPPING_ERROR)")
 
 
 def _barely_enough(case: Case, driver: str) -> bool:
-    """Whether a driver is of the oldest branch that this CUDA takes, or older: cuDNN's later releases want more."""
+    """Return whether a driver is of the oldest branch that this CUDA takes, or older: cuDNN's later releases want
+    more.
+    """
     release = case.origin.release
     cuda = case.origin.cuda or (release.cuda if release is not None else None)
     if cuda is None or "." not in cuda:
@@ -405,7 +407,7 @@ def fault(case: Case) -> Decision | None:
 
 
 def forked(case: Case) -> Decision | None:
-    """A process that has no CUDA: no word of the cause of the one that it was forked from."""
+    """Return a process that has no CUDA: no word of the cause of the one that it was forked from."""
     events = case.says("forked")
     if not events:
         return None
@@ -454,7 +456,7 @@ def _silence(case: Case) -> Decision:
 
 
 def none_listed(case: Case) -> bool:
-    """Whether a program lists its devices, or is asked, and there is no GPU."""
+    """Return whether a program lists its devices, or is asked, and there is no GPU."""
     return case.log.has("gpu-none-listed", "devices-listed-cpu") or case.answers("gpu-asked", "False")
 
 

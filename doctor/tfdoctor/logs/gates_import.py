@@ -47,7 +47,7 @@ _SAYS_MORE = ("cuinit", "registration-skipped", "dso-failed", "dso-failed-old", 
 
 
 def imports(case: Case) -> Decision | None:
-    """Why `import tensorflow` failed. None where TensorFlow was imported in the end."""
+    """Return why `import tensorflow` failed. None if TensorFlow was imported in the end."""
     log = case.log
     broken = log.first("python-broken")
     if broken is not None and case.created is None and not log.has(*_SAYS_MORE):
@@ -59,7 +59,7 @@ def imports(case: Case) -> Decision | None:
 
 
 def _named(case: Case) -> Decision | None:
-    """The error itself names a file of TensorFlow's, or TensorFlow."""
+    """Return the error itself names a file of TensorFlow's, or TensorFlow."""
     for event in case.log.of("module-shadowed"):
         if event.get("name") or _imports_tensorflow(_frames(case, event)):
             return Decision(Cause.SHADOWED_MODULE, (event,), (), _rename(event.get("path")))
@@ -73,7 +73,7 @@ def _named(case: Case) -> Decision | None:
 
 
 def _shadowed(case: Case) -> Decision | None:
-    """An installed module imports a file of the user's: that has the name of another one."""
+    """Return an installed module imports a file of the user's: that has the name of another one."""
     before: list[Event] = []
     for event in case.log.of("import-frame"):
         path = _path(event)
@@ -91,7 +91,7 @@ def _shadowed(case: Case) -> Decision | None:
 
 
 def _in_tracebacks(case: Case) -> Decision | None:
-    """An error under which TensorFlow was being imported."""
+    """Return an error under which TensorFlow was being imported."""
     for event in case.log.of("file-damaged", "file-refused", "import-error"):
         frames = _frames(case, event)
         library = (event.get("path") or event.get("library")).rpartition("/")[2]
@@ -120,8 +120,9 @@ def _in_tracebacks(case: Case) -> Decision | None:
 
 
 def _lacks_names(case: Case) -> Decision | None:
-    """What was imported as TensorFlow is not it: every release has most names, and those that came or went with
-    TensorFlow 2 are judged last (`other_api`)."""
+    """Return what was imported as TensorFlow is not it: every release has most names, and those that came or went
+    with TensorFlow 2 are judged last (`other_api`).
+    """
     event = case.log.first("tensorflow-attribute")
     if event is None or event.get("second") or case.both_listed:
         return None
@@ -140,20 +141,20 @@ def _lacks_names(case: Case) -> Decision | None:
 
 
 def _spoke(case: Case) -> bool:
-    """Whether anything in the log is said by a TensorFlow: then it was imported."""
+    """Return whether anything in the log is said by a TensorFlow: then it was imported."""
     said = any(case.log.of(name)[0].signature.benign is not None for name in case.log.events)
     return said or case.log.has("format-classic", "format-absl")
 
 
 def _of_other_api(case: Case, event: Event) -> bool:
-    """Whether the name is missing because the program is written for another TensorFlow than this."""
+    """Return whether the name is missing because the program is written for another TensorFlow than this."""
     if event.get("second") or (event.get("removed") and not case.surely("first-api")):
         return True
     return bool(event.get("newer")) and case.surely("first-api")
 
 
 def other_api(case: Case) -> Decision | None:
-    """The program fails for a name, and nothing else in the log is wrong: that is no matter of the GPU."""
+    """Return the program fails for a name, and nothing else in the log is wrong: that is no matter of the GPU."""
     event = case.log.first("tensorflow-attribute")
     if event is None or not _of_other_api(case, event):
         return None
@@ -203,7 +204,7 @@ def _absent(case: Case) -> Decision | None:
 
 
 def _frames(case: Case, error: Event) -> list[Event]:
-    """The frames of modules being imported that stand directly above an error, the outermost first."""
+    """Return the frames of modules being imported that stand directly above an error, the outermost first."""
     frames: list[Event] = []
     line = error.line
     for event in reversed(case.log.of("import-frame")):
@@ -225,7 +226,7 @@ def _path(frame: Event) -> str:
 
 
 def _name(path: str) -> str:
-    """The module that a file is."""
+    """Return the module that a file is."""
     return re.sub(r"([\\/]__init__)?\.py$", "", path).replace("\\", "/").rpartition("/")[2]
 
 

@@ -100,7 +100,7 @@ def windows(case: Case) -> Decision | None:
 
 
 def installation(case: Case) -> Decision | None:
-    """Imports and installations that fail; none of it matters where a GPU was registered."""
+    """Return imports and installations that fail; none of it matters where a GPU was registered."""
     if case.created is not None:
         return None
     for name, cause, maybe in (
@@ -236,7 +236,7 @@ def _no_device(case: Case, *, no_node: bool) -> tuple[Cause, tuple[Cause, ...]]:
 
 
 def _smi_alone(case: Case) -> bool:
-    """Whether nvidia-smi reaches no kernel driver, and nothing else says that there is one."""
+    """Return whether nvidia-smi reaches no kernel driver, and nothing else says that there is one."""
     failed = any("communicate" in event.get("what") for event in case.log.of("smi-failed"))
     return failed and not case.log.has("kernel-driver", "smi-table")
 

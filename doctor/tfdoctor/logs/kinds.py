@@ -110,7 +110,7 @@ class _Message:
         """Those that do not, and where they look."""
 
     def names(self) -> list[str]:
-        """The signatures that it has, or can have."""
+        """Return the signatures that it has, or can have."""
         return [one.id for one, _, _ in self.matched] + [one.id for one, _ in self.sighted]
 
 
@@ -233,7 +233,7 @@ class Kinds:
         return True
 
     def _rest(self, text: bytes, end: int) -> _Said | None:
-        """The kind of which this line is; None where it was never said, or is far too long."""
+        """Return the kind of which this line is; None if it was never said, or is far too long."""
         shape = text.translate(ZEROED)
         if len(text) >= _LONG:
             return None
@@ -276,7 +276,10 @@ class Kinds:
     def _of_strangers(
         self, known: _Shape, texts: Sequence[bytes], places: Sequence[int]
     ) -> list[_Said | None] | None:
-        """The kinds of these lines of one shape, all at once; None where not all are of threads that nobody knows."""
+        """Return the kinds of these lines of one shape, all at once.
+
+        None if not all are of threads that nobody knows.
+        """
         voice = known.voices.get(None)
         if (
             self._numbers is None
@@ -344,7 +347,7 @@ class Kinds:
         self._heard.clear()
 
     def _said(self, known: _Shape, text: bytes) -> _Said | None:
-        """The kind of which this line is, where such a one was read."""
+        """Return the kind of which this line is, where such a one was read."""
         row: Any = text if known.flat is None else known.flat(text)
         if known.who is None:
             voice = known.voices.get(None)
@@ -375,7 +378,7 @@ class Kinds:
         known.ends.clear()
 
     def _strange(self, name: bytes | str) -> bool:
-        """Whether this is one thread more than are told apart: from when on one is, nobody becomes known."""
+        """Return whether this is one thread more than are told apart: from when on one is, nobody becomes known."""
         if self._numbers is None:
             numbers = self._splitter.numbers() if self._splitter is not None else None
             if numbers is None:
@@ -419,7 +422,7 @@ class Kinds:
                     message.matched.append((signature, found, at))
 
     def _who(self, message: _Message) -> list[tuple[int, int]] | None:
-        """Where in the line it is told who says this; None where the next one who says it can be another."""
+        """Return where in the line it is told who says this; None if the next one who says it can be another."""
         if self._splitter is None or not (message.matched or message.sighted):
             return []
         if self._splitter.turns(message.label, message.names()):
@@ -435,7 +438,7 @@ class Kinds:
         ]
 
     def _spans(self, message: _Message) -> Iterator[tuple[int, int]]:
-        """Where the digits are that signatures take from it and that can be new."""
+        """Yield where the digits are that signatures take from it and that can be new."""
         for signature, found, at in message.matched:
             if self._log.full(signature.id) and (
                 self._splitter is None or self._splitter.deaf(message.label, message.thread, signature.id)
@@ -446,7 +449,7 @@ class Kinds:
                     yield found.start(name) + at, found.end(name) + at
 
     def _span(self, signature: Signature, where: slice, line: bytes | str) -> tuple[int, int]:
-        """Where in a line of this shape the digits can stand that change what a signature finds."""
+        """Return where in a line of this shape the digits can stand that change what a signature finds."""
         text = line if isinstance(line, str) else line.decode()
         if "(?<" in signature.pattern.pattern:
             return where.start, where.stop
@@ -497,8 +500,10 @@ class Kinds:
 
 
 def _located(shape: bytes, messages: Sequence[tuple[str, str]]) -> list[tuple[int, int]] | None:
-    """Where in a line of this shape the texts of its messages stand, and what stands before them; None where that is
-    not sure, or not so in one piece."""
+    """Return where in a line of this shape the texts of its messages stand, and what stands before them.
+
+    None if that is not sure, or not so in one piece.
+    """
     found: list[tuple[int, int]] = []
     last = None
     for text, prefix in messages:
@@ -518,18 +523,21 @@ def _located(shape: bytes, messages: Sequence[tuple[str, str]]) -> list[tuple[in
 
 
 def _only(shape: bytes, text: str) -> int:
-    """Where a text stands that is there once; -1 where it does not, or its places cannot be counted in bytes."""
+    """Return where a text stands that is there once.
+
+    -1 where it does not, or its places cannot be counted in bytes.
+    """
     raw = text.encode("utf-8", "replace").translate(ZEROED)
     return shape.find(raw) if text.isascii() and shape.count(raw) == 1 else -1
 
 
 def _flat(row: bytes) -> str:
-    """The messages of a line, one behind the other, each behind what stands before it."""
+    """Return the messages of a line, one behind the other, each behind what stands before it."""
     return "".join(f"{prefix}\0{text}\0" for text, prefix in messages_of(as_text(row)))
 
 
 def _flat_places(messages: Sequence[tuple[str, str]]) -> Iterator[tuple[int, int]]:
-    """Where in that the texts stand, and what stands before them."""
+    """Yield where in that the texts stand, and what stands before them."""
     at = 0
     for text, prefix in messages:
         yield at + len(prefix) + 1, at
@@ -537,13 +545,15 @@ def _flat_places(messages: Sequence[tuple[str, str]]) -> Iterator[tuple[int, int
 
 
 def _stamped(shape: bytes) -> int:
-    """Where in a line of this shape its first time ends; -1 where it has none."""
+    """Return where in a line of this shape its first time ends; -1 where it has none."""
     found = _STAMP.search(shape)
     return found.end() if found is not None else -1
 
 
 def _moved(row: bytes, end: int, spans: Sequence[tuple[int, int]]) -> bool:
-    """Whether any of these spans of a line's messages has a digit of what stands before this place in the line."""
+    """Return whether any of these spans of a line's messages has a digit of what stands before this place in the
+    line.
+    """
     this, other = _flat(row), _flat(row[:end].translate(_OTHERS) + row[end:])
     if len(this) != len(other):
         return True
@@ -562,7 +572,7 @@ def _getter(spans: list[tuple[int, int]]) -> Callable[[Any], Any] | None:
 def _key(
     spans: list[tuple[int, int]], sighted: list[tuple[Signature, slice]]
 ) -> Callable[[Any], object] | None:
-    """What of a line tells its kind, those of its shape and of who says it."""
+    """Return what of a line tells its kind, those of its shape and of who says it."""
     digits = _getter(spans)
     if not sighted:
         return digits

@@ -66,7 +66,7 @@ def _of_release(case: Case, decision: Decision) -> Iterator[Problem]:
 
 
 def _fits(case: Case, problem: Problem) -> bool:
-    """Whether the log does not speak against it, and says what cannot be left open: the card, the system."""
+    """Return whether the log does not speak against it, and says what cannot be left open: the card, the system."""
     when = problem.when
     if "python" in when or ("platform" in when and not case.windows):
         return False

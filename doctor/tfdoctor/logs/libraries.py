@@ -63,7 +63,7 @@ class Missing:
 
 
 def stem_of(name: str) -> str:
-    """ "libcudart.so.11.0", "cudart64_110.dll" and "libcudart.8.0.dylib" → "cudart"."""
+    """Return "libcudart.so.11.0", "cudart64_110.dll" and "libcudart.8.0.dylib" → "cudart"."""
     name = name.rpartition("/")[2].rpartition("\\")[2]
     if name.lower().endswith(".dll"):
         return re.sub(r"(?:64|32)?(?:_[\d_]{1,12})?\.dll$", "", name, flags=re.IGNORECASE)
@@ -91,12 +91,12 @@ def is_cupti(name: str) -> bool:
 
 
 def matters(name: str) -> bool:
-    """Whether a library has to do with GPUs, and TensorFlow needs it to use one."""
+    """Return whether a library has to do with GPUs, and TensorFlow needs it to use one."""
     return _CUDA.fullmatch(stem_of(name)) is not None and not is_tensorrt(name)
 
 
 def missing_libraries(log: Log) -> tuple[Missing, ...]:
-    """Every library that could not be opened and was not opened later, in the order of the log."""
+    """Return every library that could not be opened and was not opened later, in the order of the log."""
     found: dict[str, Missing] = {}
     names = (
         "dso-failed",
@@ -147,7 +147,7 @@ def _of_event(event: Event) -> list[Missing]:
 
 
 def _whole(really: str, soname: str) -> str:
-    """The same library, cut by an editor or a terminal in one of the two places, is the same."""
+    """Return the same library, cut by an editor or a terminal in one of the two places, is the same."""
     return soname if really.startswith(soname) or soname.startswith(really) else really
 
 
@@ -159,12 +159,12 @@ def _one(really: str, opened: str, event: Event, error: str = "", path: str | No
 
 
 def search_path(missing: Sequence[Missing]) -> str | None:
-    """LD_LIBRARY_PATH as the log shows it; None where it does not."""
+    """Return LD_LIBRARY_PATH as the log shows it; None if it does not."""
     return next((m.path for m in missing if m.path is not None), None)
 
 
 def cuda_wanted(names: Sequence[str], compat: Compat) -> tuple[str, ...]:
-    """The CUDA versions to which these sonames belong: ("10.0",), or ("11",) for any 11.x."""
+    """Return the CUDA versions to which these sonames belong: ("10.0",), or ("11",) for any 11.x."""
     wanted: dict[str, None] = {}
     for name in names:
         version = _DLL_VERSION.search(name)
@@ -179,7 +179,9 @@ def cuda_wanted(names: Sequence[str], compat: Compat) -> tuple[str, ...]:
 
 
 def libraries_cause(missing: Sequence[Missing], log: Log, compat: Compat) -> Cause:
-    """The likeliest of wrong version, not installed, not on the path; the log seldom tells them apart.
+    """Return the likeliest of wrong version, not installed, not on the path.
+
+    The log seldom tells them apart.
 
     Only what concerns registration is given: no driver, no CUPTI, no TensorRT.
     """
@@ -212,7 +214,10 @@ def libraries_cause(missing: Sequence[Missing], log: Log, compat: Compat) -> Cau
 
 
 def what_is_there(missing: Sequence[Missing], log: Log, compat: Compat) -> str:
-    """What the log shows to be there in the place of what is missing, as sentences; empty where it shows nothing."""
+    """Return what the log shows to be there in the place of what is missing, as sentences.
+
+    Empty if it shows nothing.
+    """
     said = []
     other = other_cuda(missing, compat)
     if other is not None:
@@ -240,12 +245,14 @@ def _found_beside(missing: Sequence[Missing], log: Log) -> list[str]:
 
 
 def partly_there(missing: Sequence[Missing], log: Log) -> bool:
-    """Whether libraries of the same kind were opened, and no error says that those missing are of another version."""
+    """Return whether libraries of the same kind were opened, and no error says that those missing are of another
+    version.
+    """
     return not any(_OTHER_VERSION.search(one.error) for one in missing) and bool(_found_beside(missing, log))
 
 
 def only_a_path(missing: Sequence[Missing], log: Log) -> bool:
-    """Whether nothing but the search path tells of a CUDA: its folder can be empty."""
+    """Return whether nothing but the search path tells of a CUDA: its folder can be empty."""
     return (
         not any(_OTHER_VERSION.search(one.error) for one in missing)
         and not _found_beside(missing, log)
@@ -255,7 +262,7 @@ def only_a_path(missing: Sequence[Missing], log: Log) -> bool:
 
 
 def other_cuda(missing: Sequence[Missing], compat: Compat) -> tuple[str, str] | None:
-    """(the CUDA on the search path, the one that is wanted), where only another one is there."""
+    """Return (the CUDA on the search path, the one that is wanted), where only another one is there."""
     runtime = next((one.soname for one in missing if stem_of(one.soname) == "cudart"), "")
     wanted = compat.cuda_of_soname(runtime) if runtime.startswith("lib") else ()
     wanted = wanted or cuda_wanted([one.soname for one in missing if not is_driver(one.soname)], compat)
@@ -270,11 +277,11 @@ def _fits(version: str, wanted: Sequence[str]) -> bool:
 
 
 def _all_but_the_runtime(log: Log) -> bool:
-    """Whether many failed and libcudart, which TensorFlow opens first, did not: it was opened before."""
+    """Return whether many failed and libcudart, which TensorFlow opens first, did not: it was opened before."""
     names = {event.get("soname") for event in log.of("dso-failed")}
     return len(names) >= 3 and not any(stem_of(name) == "cudart" for name in names)
 
 
 def named(missing: Sequence[Missing]) -> tuple[str, ...]:
-    """Sonames in the order of the log, each once."""
+    """Return sonames in the order of the log, each once."""
     return tuple(dict.fromkeys(m.soname for m in missing))

@@ -150,7 +150,7 @@ class Part:
     """Whether it has as many events as may be: nothing is added any more."""
 
     def speaks(self) -> bool:
-        """Whether TensorFlow says anything here."""
+        """Return whether TensorFlow says anything here."""
         return any(name not in _OF_NOBODY for name in self.log.events)
 
 
@@ -188,8 +188,9 @@ class Splitter:
         return new or before != (len(self._parts), len(self._threads), len(self._starters), len(self._ended))
 
     def turns(self, label: str, names: Collection[str]) -> bool:
-        """Whether a message with these signatures can begin another process: what was said before it, is to be added
-        before."""
+        """Return whether a message with these signatures can begin another process: what was said before it, is to be
+        added before.
+        """
         if self.closed:
             return False
         if len(self._parts) >= MOST and hash(f"{label} {self._runs.get(label, 0) + 1}") in self._more:
@@ -204,7 +205,7 @@ class Splitter:
         return (again and (failed or seen or device)) or (device and failed and not seen)
 
     def filled(self) -> bool:
-        """Whether something is to be closed: what was said before is to be added before that is done."""
+        """Return whether something is to be closed: what was said before is to be added before that is done."""
         return bool(self._full) or (self._kept >= _EVENTS and not self.closed)
 
     def close(self) -> None:
@@ -221,7 +222,7 @@ class Splitter:
         return frozenset(label.removeprefix(thread_of("")) for label in self._threads)
 
     def deaf(self, label: str, thread: str, name: str) -> bool:
-        """Whether what this signature takes from a message changes nothing here but the last time."""
+        """Return whether what this signature takes from a message changes nothing here but the last time."""
         part = self._parts.get((label, self._runs.get(label, 0)))
         return self.closed or all(
             one is None or one.closed or one.log.full(name) for one in (part, self._threads.get(thread))
@@ -283,7 +284,10 @@ class Splitter:
         return len(self._more)
 
     def parts(self, whole: Log) -> list[Part]:
-        """The processes in which TensorFlow speaks, in the order in which they begin; at most one: not told apart."""
+        """Return the processes in which TensorFlow speaks, in the order in which they begin.
+
+        At most one: not told apart.
+        """
         for part in (*self._parts.values(), *self._threads.values()):
             part.log.finish()
         parts = [part for part in self._parts.values() if part.speaks()]
@@ -300,19 +304,25 @@ class Splitter:
 
 
 def who(prefix: str, text: str) -> tuple[str, str]:
-    """Who says this: what the log calls the process; else the thread. Each is empty where nothing tells."""
+    """Return who says this: what the log calls the process; else the thread.
+
+    Each is empty if nothing tells.
+    """
     label = label_of(prefix, text)
     thread = _THREAD.match(text) if not label else None
     return label, thread_of(thread["id"]) if thread is not None else ""
 
 
 def thread_of(number: str) -> str:
-    """What a thread is called."""
+    """Return what a thread is called."""
     return f"process {number}"
 
 
 def who_spans(prefix: str, text: str) -> list[tuple[bool, int, int]]:
-    """Where that is read from: whether in the text, and where it begins and ends there. No digit changes that."""
+    """Return where that is read from: whether in the text, and where it begins and ends there.
+
+    No digit changes that.
+    """
     named = _named(prefix, text)
     if named is not None:
         found, _ = named
@@ -325,7 +335,7 @@ def who_spans(prefix: str, text: str) -> list[tuple[bool, int, int]]:
 
 
 def label_of(prefix: str, text: str) -> str:
-    """What names the process that said this; empty where nothing does."""
+    """Return what names the process that said this; empty if nothing does."""
     named = _named(prefix, text)
     if named is None:
         return ""
@@ -334,7 +344,7 @@ def label_of(prefix: str, text: str) -> str:
 
 
 def _named(prefix: str, text: str) -> tuple[re.Match[str], str] | None:
-    """What names a process, and the form in which it is told."""
+    """Return what names a process, and the form in which it is told."""
     before = prefix.lstrip(_QUOTES).rstrip()
     for patterns, where in ((_LABELS, before or text), (_BEFORE_A_MESSAGE, before)):
         for pattern, form in patterns:
@@ -345,7 +355,7 @@ def _named(prefix: str, text: str) -> tuple[re.Match[str], str] | None:
 
 
 def overall(whole: Decision, parts: Iterable[tuple[Part, Decision]]) -> tuple[Decision, int]:
-    """The one root cause over several processes, and how many of them have it.
+    """Return the one root cause over several processes, and how many of them have it.
 
     1. What the log as a whole shows stands where it is an illness and a process has it.
     2. Else, of those that are ill: what most have, the first of them in the log. Of several runs the last counts; a

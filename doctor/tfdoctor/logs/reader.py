@@ -25,11 +25,13 @@ if TYPE_CHECKING:
         """What says which lines of a long log are read."""
 
         def unread(self, rows: Rows) -> Iterable[int]:
-            """The places in `rows` of those whose messages are wanted; all others were dealt with. Before the next
-            place is asked for, what was wanted of the last one is read."""
+            """Yield the places in `rows` of those whose messages are wanted; all others were dealt with.
+
+            Before the next place is asked for, what was wanted of the last one is read.
+            """
 
         def worth(self, block: bytes) -> bool:
-            """Whether a known message can be in a piece of a log that a terminal cut."""
+            """Return whether a known message can be in a piece of a log that a terminal cut."""
 
 
 __all__ = [
@@ -123,7 +125,7 @@ def read_lines(
     count: Callable[[int, int], None] | None = None,
     only: Filter | None = None,
 ) -> Iterator[Line]:
-    """The logical lines of a stream of bytes. Never raises.
+    """Yield the logical lines of a stream of bytes. Never raises.
 
     `count` is told (lines, bytes) at the end. `only` lets a long log be read faster: it says which lines are read.
     """
@@ -136,7 +138,7 @@ def read_lines(
 
 
 def lines_of(row: bytes, number: int, place: int) -> Iterator[Line]:
-    """The messages of one line: the line's number, and its place among all."""
+    """Yield the messages of one line: the line's number, and its place among all."""
     following = place << _MESSAGES
     if len(row) <= LONGEST:
         messages = list(messages_of(as_text(row)))
@@ -270,7 +272,7 @@ class _Source:
         """Whether the next block begins a line; it does not where a far too long one was cut."""
 
     def rows(self, only: Filter | None) -> Iterator[Rows]:
-        """All lines. Where a terminal cut them, without what `only` does not want."""
+        """Yield all lines. Where a terminal cut them, without what `only` does not want."""
         beginning: list[bytes] = []
         lines: list[str] = []
         for block in self._blocks:
@@ -313,7 +315,10 @@ class _Source:
         return self._last
 
     def _cut(self, everything: Iterable[bytes], only: Filter | None) -> Iterator[_Piece]:
-        """A log that a terminal cut: all of a block or nothing; the rest of a message can be in the next."""
+        """Yield a log that a terminal cut: all of a block or nothing.
+
+        The rest of a message can be in the next.
+        """
         read = 0
         last = True
         for block in everything:
@@ -326,7 +331,7 @@ class _Source:
 
 
 def _pieces(rows: Rows) -> Iterator[_Piece]:
-    """Each of these lines. Nothing behind the last carriage return of a line is none."""
+    """Yield each of these lines. Nothing behind the last carriage return of a line is none."""
     blank: list[_Piece] = []
     last = -1
     for number, place, row in zip(rows.numbers, rows.places, rows.texts, strict=False):
@@ -342,7 +347,7 @@ def _pieces(rows: Rows) -> Iterator[_Piece]:
 
 
 def decoded(raw: bytes) -> Iterator[str]:
-    """The text of a physical line, cut into pieces where it is far too long."""
+    """Yield the text of a physical line, cut into pieces where it is far too long."""
     text = as_text(raw)
     if len(text) <= LONGEST:
         yield text
@@ -357,7 +362,7 @@ def decoded(raw: bytes) -> Iterator[str]:
 
 
 def clean_text(text: str) -> str:
-    """A line without colours, control characters, tags and escapes."""
+    """Return a line without colours, control characters, tags and escapes."""
     if "\x1b" in text or "\\u001b" in text or "\\x1b" in text or "\\033" in text:
         text = _ANSI.sub("", text)
     if not text.isprintable():
@@ -372,7 +377,7 @@ def clean_text(text: str) -> str:
 
 
 def _unwrapped(text: str) -> Iterator[str]:
-    """The lines inside a JSON string; the line itself where it is none."""
+    """Yield the lines inside a JSON string; the line itself where it is none."""
     if '"' in text:
         found = _JSON.match(text)
         if found is not None and found[1]:
@@ -387,7 +392,7 @@ def _unwrapped(text: str) -> Iterator[str]:
 
 
 def _terminal_width(lines: list[str]) -> int:
-    """The width at which a terminal cut these lines; 0 where none did.
+    """Return the width at which a terminal cut these lines; 0 where none did.
 
     Cut lines share one length; a blank at the cut is lost, so one less counts as well.
     """
@@ -414,14 +419,16 @@ def _terminal_width(lines: list[str]) -> int:
 
 
 def _alike(this: str, following: str) -> bool:
-    """Whether two lines of one length are two of a kind, as a progress bar's: nothing was cut there."""
+    """Return whether two lines of one length are two of a kind, as a progress bar's: nothing was cut there."""
     same = sum(a == b or (a.isdigit() and b.isdigit()) for a, b in zip(this, following, strict=True))
     return same * 10 >= len(this) * 9
 
 
 def _joined(pieces: Iterable[_Piece], width: int) -> Iterator[tuple[int, int, str]]:
-    """The lines that a terminal cut: the number, the place and the text of each. No place is left out for what was
-    joined."""
+    """Yield the lines that a terminal cut: the number, the place and the text of each.
+
+    No place is left out for what was joined.
+    """
     held: deque[str] = deque()
     began = end = _Piece(0, 0, "")
     last = mark = ""
@@ -449,7 +456,7 @@ def _joined(pieces: Iterable[_Piece], width: int) -> Iterator[tuple[int, int, st
 
 
 def _head(text: str, at: int = 0) -> re.Match[str] | None:
-    """Where a record of TensorFlow's log begins, from a place on."""
+    """Return where a record of TensorFlow's log begins, from a place on."""
     if "]" not in text and ".cc" not in text:
         return None
     timed, lettered = _TIME.search(text, at), _LETTER.search(text, at)
@@ -459,7 +466,7 @@ def _head(text: str, at: int = 0) -> re.Match[str] | None:
 
 
 def _heads(text: str) -> Iterator[int]:
-    """The places where records begin."""
+    """Yield the places where records begin."""
     if "]" not in text and ".cc" not in text:
         return
     timed, lettered = _TIME.search(text), _LETTER.search(text)
@@ -478,7 +485,7 @@ def _heads(text: str) -> Iterator[int]:
 
 
 def _mark_of(raw: str) -> str:
-    """What quoting, indenting or a launcher put before a message: the rest of it, where cut, has it, too."""
+    """Return what quoting, indenting or a launcher put before a message: the rest of it, where cut, has it, too."""
     found = _head(raw[:120])
     if found is not None and found.start() <= 60:
         return raw[: found.start()]
@@ -487,7 +494,7 @@ def _mark_of(raw: str) -> str:
 
 
 def _goes_on(last: str, following: str, length: int, width: int) -> bool:
-    """Whether a line (without its mark) is the rest of the one before it, cut by a terminal."""
+    """Return whether a line (without its mark) is the rest of the one before it, cut by a terminal."""
     if not width or not width - 1 <= len(last) <= width or length > width:
         return False
     if not following.strip() or _head(following):
@@ -496,8 +503,9 @@ def _goes_on(last: str, following: str, length: int, width: int) -> bool:
 
 
 def messages_of(raw: str) -> Iterator[tuple[str, str]]:
-    """The messages of one line, and what stood before each: a terminal, a form or a missing newline can put several
-    on it."""
+    """Yield the messages of one line, and what stood before each: a terminal, a form or a missing newline can put
+    several on it.
+    """
     for text in _unwrapped(clean_text(raw)):
         starts = list(_heads(text))
         if not starts:
@@ -512,7 +520,7 @@ def messages_of(raw: str) -> Iterator[tuple[str, str]]:
 
 
 def _without_quote(text: str) -> str:
-    """A line without the marks that quoting, listing and fencing put before it."""
+    """Return a line without the marks that quoting, listing and fencing put before it."""
     found = _QUOTE.match(text)
     if found is not None and not text.startswith(("#!", ">>>")) and "[" not in found[0]:
         rest = text[found.end() :]

@@ -105,7 +105,9 @@ def diagnose_log(chunks: Iterable[bytes], compat: Compat, name: str = "-") -> Lo
 
 
 def _written(log: Log, case: Case) -> list[Part]:
-    """The parts of a log that TensorFlows of different releases wrote, where nothing else tells processes apart."""
+    """Return the parts of a log that TensorFlows of different releases wrote, where nothing else tells processes
+    apart.
+    """
     logs = by_writer(log, case.origin.sources.writers)
     parts = [Part(Case(one, case.compat).origin.name, log=one) for one in logs]
     for part in parts:
@@ -114,7 +116,7 @@ def _written(log: Log, case: Case) -> list[Part]:
 
 
 def _about(case: Case, decision: Decision, judged: Iterable[tuple[Case, Decision]]) -> Case:
-    """The whole log, written by the TensorFlow that the decision is about where the whole names none."""
+    """Return the whole log, written by the TensorFlow that the decision is about where the whole names none."""
     if case.origin.version is not None:
         return case
     for one, own in judged:
@@ -124,7 +126,7 @@ def _about(case: Case, decision: Decision, judged: Iterable[tuple[Case, Decision
 
 
 def _together(decisions: list[Decision]) -> list[Decision]:
-    """A process that sees no GPU where another one has it does not see it because it may not."""
+    """Return a process that sees no GPU where another one has it does not see it because it may not."""
     if not any(decision.cause is Cause.HEALTHY for decision in decisions):
         return decisions
     return [
@@ -136,7 +138,7 @@ def _together(decisions: list[Decision]) -> list[Decision]:
 
 
 def _labels(parts: Sequence[Part]) -> list[str]:
-    """What each process is called: by the log, else by its place among several runs."""
+    """Return what each process is called: by the log, else by its place among several runs."""
     if len(parts) == 1:
         return [parts[0].label or "TensorFlow"]
     alone = len({part.label for part in parts}) == 1
@@ -201,7 +203,9 @@ def _report(case: Case, decision: Decision, name: str) -> LogReport:
 
 
 def _apart(case: Case, decision: Decision, name: str) -> list[Finding]:
-    """A cluster that does not come together is no reason for a GPU that is not used, and stops the program as well."""
+    """Return a cluster that does not come together is no reason for a GPU that is not used, and stops the program as
+    well.
+    """
     other = gates_cluster.cluster(case)
     if other is None or other.cause is decision.cause:
         return []
@@ -209,7 +213,7 @@ def _apart(case: Case, decision: Decision, name: str) -> list[Finding]:
 
 
 def _missing(case: Case, decision: Decision) -> tuple[str, ...]:
-    """What could not be opened and matters: the profiler's CUPTI only where it is the matter."""
+    """Return what could not be opened and matters: the profiler's CUPTI only where it is the matter."""
     found = [m for m in case.missing if decision.cause is Cause.CUPTI_MISSING or not is_cupti(m.soname)]
     names = list(named(found))
     event = case.log.first("container-driver-error")
@@ -299,7 +303,7 @@ _OF_THE_CODE = {
 
 
 def _misread(case: Case, decision: Decision, name: str) -> list[Finding]:
-    """What in this log looks like something that it is not."""
+    """Return what in this log looks like something that it is not."""
     found: list[tuple[str, str]] = []
     log, healthy = case.log, decision.cause is Cause.HEALTHY
     if case.created is None:
@@ -337,7 +341,7 @@ def _misread(case: Case, decision: Decision, name: str) -> list[Finding]:
 
 
 def _release(case: Case, name: str) -> list[Finding]:
-    """Which TensorFlow wrote the log, with the lines that say so, where the log does not say it itself."""
+    """Return which TensorFlow wrote the log, with the lines that say so, where the log does not say it itself."""
     origin = case.origin
     sources = origin.sources
     events = [event for writer in sources.writers for event in writer.events]
@@ -377,7 +381,7 @@ def _release(case: Case, name: str) -> list[Finding]:
 
 
 def _by_lines_alone(origin: Origin) -> bool:
-    """Whether no other release than the one that is named has the lines."""
+    """Return whether no other release than the one that is named has the lines."""
     named = origin.version or ""
     return all(
         release == named or release.startswith(f"{named}.")
@@ -404,7 +408,9 @@ def _summary(case: Case, decision: Decision, missing: Sequence[str]) -> str:
 
 
 def _taken(case: Case) -> str:
-    """The cards of which a log shows that nothing stands in their way, where it ends before they are registered."""
+    """Return the cards of which a log shows that nothing stands in their way, where it ends before they are
+    registered.
+    """
     visible = case.log.last("devices-visible")
     indices = visible.get("which").split(",") if visible is not None else []
     count = len([one for one in indices if one.strip()]) or len(
@@ -415,7 +421,7 @@ def _taken(case: Case) -> str:
 
 
 def _titled(decision: Decision, missing: Sequence[str], most: int) -> str:
-    """The title with the libraries that it is about, `most` of them."""
+    """Return the title with the libraries that it is about, `most` of them."""
     title = decision.title or decision.cause.row.title
     if not missing or decision.cause not in ABOUT_LIBRARIES:
         return title
@@ -424,7 +430,7 @@ def _titled(decision: Decision, missing: Sequence[str], most: int) -> str:
 
 
 def _runtime(missing: Sequence[str]) -> str:
-    """The library whose name tells the CUDA, where it is among them."""
+    """Return the library whose name tells the CUDA, where it is among them."""
     return next((name for name in missing if "cudart" in name), missing[0] if missing else "")
 
 
@@ -449,12 +455,12 @@ def _headline(case: Case, decision: Decision, missing: Sequence[str], *, used: b
 
 
 def _within(title: str) -> str:
-    """A title in the middle of a sentence."""
+    """Return a title in the middle of a sentence."""
     return f"a{title[1:]}" if title.startswith("A ") else lower_first(title)
 
 
 def with_host(report: LogReport, cause: Cause | None, finding: Finding | None) -> LogReport:
-    """The report with this machine's own answer where the log left it open."""
+    """Return the report with this machine's own answer where the log left it open."""
     if finding is None or cause is None:
         return report
     if cause in report.undecided or report.cause is Cause.INCONCLUSIVE:

@@ -53,7 +53,7 @@ class _Scanner:
         self._kinds = Kinds(catalogue, self.log, splitter, self._again)
 
     def unread(self, rows: Rows) -> Iterator[int]:
-        """Those that can say something new."""
+        """Yield those that can say something new."""
         return self._kinds.unread(rows)
 
     def worth(self, block: bytes) -> bool:
@@ -87,11 +87,11 @@ class _Scanner:
         self._note(self._said(line), *self._who(line), times)
 
     def _who(self, line: Line) -> tuple[str, str]:
-        """The process and the thread that say it."""
+        """Return the process and the thread that say it."""
         return ("", "") if self._splitter is None else who(line.prefix, clean_line(line.text))
 
     def _said(self, line: Line) -> list[Event]:
-        """What a message says."""
+        """Return what a message says."""
         matches = list(self._catalogue.matches(line.text))
         if line.prefix:
             matches += self._catalogue.matches(f"{line.prefix} ")
@@ -117,7 +117,7 @@ class _Scanner:
         return events
 
     def _note(self, events: list[Event], label: str, thread: str, times: int) -> bool:
-        """Whether anything is new."""
+        """Return whether anything is new."""
         new = False
         for event in events:
             new |= self.log.add(event, times)

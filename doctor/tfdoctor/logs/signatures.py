@@ -256,7 +256,7 @@ class Catalogue:
         return tuple((anchor.encode(), frozenset(anchor.encode())) for anchor in self.anchors)
 
     def _shape(self, number: int) -> re.Pattern[str]:
-        """A signature's pattern as it is for lines whose digits are all 0."""
+        """Return a signature's pattern as it is for lines whose digits are all 0."""
         known = self._shapes.get(number)
         if known is None:
             known = self._shapes[number] = re.compile(digitless(self.signatures[number].pattern.pattern))
@@ -288,7 +288,7 @@ class Catalogue:
         return self._having(short=True)
 
     def telling(self, shapes: list[bytes]) -> frozenset[bytes]:
-        """Those of these lines, their digits all 0, in which a known message can be.
+        """Return those of these lines, their digits all 0, in which a known message can be.
 
         A training log is the same few lines over and over with other numbers: each shape is looked at once.
         """
@@ -363,7 +363,9 @@ class Catalogue:
         return any(not signature.beside for signature in self.candidates(line))
 
     def worth(self, block: bytes) -> bool:
-        """Whether a known message can be in a piece of a log that a terminal cut: it can go over the line's end."""
+        """Return whether a known message can be in a piece of a log that a terminal cut: it can go over the line's
+        end.
+        """
         letters = frozenset(block + b" ")
         there = [anchor for anchor, alphabet in self._raw_anchors if alphabet <= letters]
         if not there:
@@ -375,7 +377,7 @@ class Catalogue:
         return any(anchor in text for anchor in there if b" " in anchor)
 
     def candidates(self, line: str) -> tuple[Signature, ...]:
-        """The signatures that a line can have, whatever its digits are."""
+        """Return the signatures that a line can have, whatever its digits are."""
         shape = line.translate(DIGITS)
         known = self._candidates.get(shape)
         if known is None:
@@ -405,7 +407,10 @@ class Catalogue:
                 yield signature
 
     def sought(self, signature: Signature, shape: str) -> re.Match[str] | None:
-        """Where a signature's pattern can begin at first in any line of this shape, its digits all 0; None: nowhere."""
+        """Return where a signature's pattern can begin at first in any line of this shape, its digits all 0.
+
+        None: nowhere.
+        """
         return self._shape(self._numbers[signature.id]).search(shape)
 
     @cached_property
@@ -417,7 +422,7 @@ class Catalogue:
         return tuple(dict.fromkeys(anchor.translate(DIGITS) for anchor in self.anchors))
 
     def matches(self, line: str) -> Iterator[Match]:
-        """Every signature that this line has."""
+        """Yield every signature that this line has."""
         for signature in self.candidates(line):
             found = self.match(signature, line)
             if found is not None:
@@ -425,7 +430,7 @@ class Catalogue:
 
     @staticmethod
     def match(signature: Signature, line: str) -> Match | None:
-        """What one signature finds in a line."""
+        """Return what one signature finds in a line."""
         found = signature.pattern.search(line)
         if found is None or not (signature.blind or any(literal in line for literal in signature.literals)):
             return None
@@ -434,7 +439,7 @@ class Catalogue:
 
 
 def digitless(pattern: str) -> str:
-    """A pattern that matches every line that `pattern` does, once all digits of the line are 0.
+    """Return a pattern that matches every line that `pattern` does, once all digits of the line are 0.
 
     It may match more: what must not follow is left out, for other digits can have stood there.
     """
@@ -455,7 +460,7 @@ def digitless(pattern: str) -> str:
 
 
 def blind(pattern: str) -> bool:
-    """Whether a pattern takes each digit for every other one."""
+    """Return whether a pattern takes each digit for every other one."""
     at = 0
     while at < len(pattern):
         text = _token(pattern, at)
@@ -477,7 +482,7 @@ def _token(pattern: str, at: int) -> str:
 
 
 def _group_end(pattern: str, at: int) -> int:
-    """The place after the parenthesis that closes the one at `at`."""
+    """Return the place after the parenthesis that closes the one at `at`."""
     depth = 0
     while True:
         text = _token(pattern, at)

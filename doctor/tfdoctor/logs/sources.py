@@ -86,7 +86,7 @@ class Told:
 
 
 def told(log: Log, compat: Compat) -> Told:
-    """Whose lines these are."""
+    """Return whose lines these are."""
     if not log.has(*_OF_LINES):
         return Told()
     said, foreign = _said(log, compat)
@@ -113,7 +113,7 @@ def told(log: Log, compat: Compat) -> Told:
 
 
 def _said(log: Log, compat: Compat) -> tuple[list[tuple[Event, frozenset[str]]], Event | None]:
-    """Each line once with its releases, in the order of the log; and the first that no release has."""
+    """Return each line once with its releases, in the order of the log; and the first that no release has."""
     others = log.has("framework-jax")
     seen: set[tuple[str, str]] = set()
     found: list[tuple[Event, frozenset[str]]] = []
@@ -136,7 +136,7 @@ def _said(log: Log, compat: Compat) -> tuple[list[tuple[Event, frozenset[str]]],
 
 
 def _between(said: Sequence[tuple[Event, frozenset[str]]], compat: Compat) -> str | None:
-    """The later of two minor releases, one after the other, whose lines these are: see `Told.before`."""
+    """Return the later of two minor releases, one after the other, whose lines these are: see `Told.before`."""
     having: dict[str, set[int]] = {}
     for number, (_, releases) in enumerate(said):
         for minor in {versions.major_minor(release) for release in releases}:
@@ -151,8 +151,10 @@ def _between(said: Sequence[tuple[Event, frozenset[str]]], compat: Compat) -> st
 
 
 def _with_frames(parts: list[_Lines], log: Log, compat: Compat) -> list[_Lines]:
-    """The same, and what TensorFlow's own functions in tracebacks tell; what contradicts it, tells nothing: files can
-    have been changed, and a traceback can be another one's."""
+    """Return the same, and what TensorFlow's own functions in tracebacks tell.
+
+    What contradicts it, tells nothing: files can have been changed, and a traceback can be another one's.
+    """
     unpublished = compat.source_lines.unpublished
     frames = []
     for event, path, line, function in _frames(log):
@@ -174,7 +176,7 @@ def _with_frames(parts: list[_Lines], log: Log, compat: Compat) -> list[_Lines]:
 
 
 def _frames(log: Log) -> Iterator[tuple[Event, str, int, str]]:
-    """Each frame of a traceback with its path, line and function."""
+    """Yield each frame of a traceback with its path, line and function."""
     for event in log.of("python-frame"):
         function = event.get("function") or event.get("name")
         if not function or keyword.iskeyword(function):
@@ -219,7 +221,7 @@ def _writer(lines: _Lines, table: SourceLines) -> Writer:
 
 
 def _date(text: str) -> str | None:
-    """The date of a message, by the stamp that TensorFlow or Abseil's logger puts before it."""
+    """Return the date of a message, by the stamp that TensorFlow or Abseil's logger puts before it."""
     found = _STAMP.search(text)
     if found is None:
         return None
@@ -229,7 +231,8 @@ def _date(text: str) -> str | None:
 
 
 def of_its_time(log: Log, compat: Compat) -> Log:
-    """The log without what a TensorFlow of another time said: a page that quotes an old session beside its own log.
+    """Return the log without what a TensorFlow of another time said: a page that quotes an old session beside its own
+    log.
 
     Only where enough lines name the release; else nothing is left out.
     """
@@ -251,8 +254,9 @@ def of_its_time(log: Log, compat: Compat) -> Log:
 
 
 def by_writer(log: Log, writers: Sequence[Writer]) -> list[Log]:
-    """The events of each of several TensorFlows: each belongs to the one that spoke last before it, the first to the
-    first."""
+    """Return the events of each of several TensorFlows: each belongs to the one that spoke last before it, the first
+    to the first.
+    """
     turns = sorted(
         (event.line, place)
         for event in log.of("source-line")

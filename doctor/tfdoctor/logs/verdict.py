@@ -19,7 +19,7 @@ __all__ = ["GATES", "decide", "registered"]
 
 
 def decide(case: Case) -> Decision:
-    """The root cause of what this log shows."""
+    """Return the root cause of what this log shows."""
     for gate in GATES:
         decision = gate(case)
         if decision is not None:
@@ -61,7 +61,7 @@ AT_THE_DRIVER = frozenset({Cause.GPU_BUSY_OTHER_PROCESS, Cause.DRIVER_TOO_OLD})
 
 
 def registered(case: Case, decision: Decision) -> bool | None:
-    """Whether TensorFlow registered a GPU; None where the log does not say."""
+    """Return whether TensorFlow registered a GPU; None if the log does not say."""
     log = case.log
     if case.created is not None:
         return True

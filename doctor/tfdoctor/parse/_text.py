@@ -58,12 +58,12 @@ class Parsed:
     """Base of all parse results: a value with a plain, JSON-ready form."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields as plain dicts, lists, strings, numbers, booleans and None."""
+        """Return the fields as plain dicts, lists, strings, numbers, booleans and None."""
         return {field.name: plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
 
 
 def plain(value: Any) -> Any:
-    """``value`` with dataclasses turned into dicts and tuples into lists, at any depth."""
+    """Return ``value`` with dataclasses turned into dicts and tuples into lists, at any depth."""
     if isinstance(value, Parsed):
         return value.as_dict()
     if isinstance(value, Mapping):
@@ -74,28 +74,28 @@ def plain(value: Any) -> Any:
 
 
 def clean(text: str) -> str:
-    """``text`` without ANSI escapes and control characters, with ``\\n`` newlines and ordinary spaces."""
+    r"""Return ``text`` without ANSI escapes and control characters, with ``\n`` newlines and ordinary spaces."""
     text = _NEWLINES.sub(_newlines, _ANSI.sub("", text))
     return _EXOTIC_SPACES.sub(" ", _CONTROL.sub("", text))
 
 
 def _newlines(match: re.Match[str]) -> str:
-    """One newline for ``\\r\\r\\n``, one for each ``\\r`` of a run that no ``\\n`` ends."""
+    r"""Return one newline for ``\r\r\n``, one for each ``\r`` of a run that no ``\n`` ends."""
     return "\n" if match[0].endswith("\n") else "\n" * len(match[0])
 
 
 def has_ansi(text: str) -> bool:
-    """Whether ``text`` carries terminal escape sequences."""
+    """Return whether ``text`` carries terminal escape sequences."""
     return "\x1b[" in text
 
 
 def clean_lines(text: str) -> list[str]:
-    """The lines of ``clean(text)`` without margins and trailing blanks, indentation kept."""
+    """Return the lines of ``clean(text)`` without margins and trailing blanks, indentation kept."""
     return without_margin([line.rstrip() for line in clean(text).split("\n")])
 
 
 def without_margin(lines: list[str]) -> list[str]:
-    """``lines`` without what a quote, a box, a comment or a log put in front of most of them (and behind)."""
+    """Return ``lines`` without what a quote, a box, a comment or a log put in front of most of them (and behind)."""
     for _ in range(3):
         sample = list(itertools.islice((line for line in lines if line.strip()), _MARGIN_SAMPLE))
         margin = next((one for one in _MARGINS if _is_margin(one, sample)), None)
@@ -111,7 +111,7 @@ def _is_margin(margin: re.Pattern[str], sample: list[str]) -> bool:
 
 
 def _trimmed(line: str, margin: re.Pattern[str]) -> str:
-    """``line`` without the margin, and without the same mark at its end (a box, an inline code span)."""
+    """Return ``line`` without the margin, and without the same mark at its end (a box, an inline code span)."""
     match = margin.match(line)
     if not match:
         return line
@@ -121,32 +121,32 @@ def _trimmed(line: str, margin: re.Pattern[str]) -> str:
 
 
 def unquoted(line: str) -> str:
-    """``line`` without indentation, quote marks, comment signs and code-fence backticks around it."""
+    """Return ``line`` without indentation, quote marks, comment signs and code-fence backticks around it."""
     return line.lstrip(_LEADING_MARKS).rstrip(" \t`│┃")
 
 
 def to_int(text: str) -> int | None:
-    """The whole of ``text`` as an integer; None if it is none or absurdly long."""
+    """Return the whole of ``text`` as an integer; None if it is none or absurdly long."""
     text = text.strip()
     return int(text) if _INTEGER.fullmatch(text) else None
 
 
 def to_mib(text: str) -> int | None:
-    """``1024MiB``, ``1024 MiB``, or an old driver's ``1024MB`` (the same) as mebibytes; else None."""
+    """Return ``1024MiB``, ``1024 MiB``, or an old driver's ``1024MB`` (the same) as mebibytes; else None."""
     match = _MEBIBYTES.fullmatch(text.strip())
     return int(match[1]) if match else None
 
 
 def is_nothing(text: str) -> bool:
-    """Whether ``text`` is one of the words that stand for "no value" (N/A, ERR!, Not Found, (null), …)."""
+    """Return whether ``text`` is one of the words that stand for "no value" (N/A, ERR!, Not Found, (null), …)."""
     return text.strip().lower() in _NOTHING
 
 
 def value_or_none(text: str | None) -> str | None:
-    """``text`` stripped; None where nothing or a word for nothing was printed."""
+    """Return ``text`` stripped; None if nothing or a word for nothing was printed."""
     return None if text is None or is_nothing(text) else text.strip()
 
 
 def is_fence(line: str) -> bool:
-    """Whether ``line`` is a Markdown code fence."""
+    """Return whether ``line`` is a Markdown code fence."""
     return line.lstrip().startswith(("```", "~~~"))

@@ -67,7 +67,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _paths(edit: dict[str, Any]) -> list[str]:
-    """What one set of edits takes from the host."""
+    """Return what one set of edits takes from the host."""
     nodes = [node for node in _list(edit.get("deviceNodes")) if isinstance(node, dict)]
     named: list[Any] = [node.get("hostPath") or node.get("path") for node in nodes]
     named += [mount.get("hostPath") for mount in _list(edit.get("mounts")) if isinstance(mount, dict)]
@@ -76,7 +76,7 @@ def _paths(edit: dict[str, Any]) -> list[str]:
 
 
 def _yaml(text: str) -> Any:
-    """The first document of a YAML text; every scalar stays text, and nothing at all is None.
+    """Return the first document of a YAML text; every scalar stays text, and nothing at all is None.
 
     Built from the parser's events, so that what it costs is bounded: nothing is nested deeply, and nothing is there
     twice through an alias.

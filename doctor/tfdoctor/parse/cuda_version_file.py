@@ -46,7 +46,10 @@ def parse_cuda_version_file(text: str) -> CudaVersionFile:
 
 
 def _components(text: str) -> dict[str, str]:
-    """Each ``"key": {… "version": "…"}``; the first of a repeated key. The text need not be whole JSON."""
+    """Return each ``"key": {… "version": "…"}``; the first of a repeated key.
+
+    The text need not be whole JSON.
+    """
     found: dict[str, str] = {}
     for match in _COMPONENT.finditer(text):
         body = text[match.end() : match.end() + _COMPONENT_SPAN].partition("}")[0]

@@ -37,7 +37,7 @@ _DOCKER = re.compile(
 
 
 def detect(text: str) -> str | None:
-    """The kind of ``PARSERS`` that ``text`` most likely is; None if it is none of them."""
+    """Return the kind of ``PARSERS`` that ``text`` most likely is; None if it is none of them."""
     text = clean(unwrapped(text)[:_HEAD])
     return _by_mark(text) or _by_sentence(text) or _by_shape(text)
 

@@ -60,7 +60,7 @@ def _go_map(text: str) -> tuple[str, ...]:
 
 
 def _from_json(text: str) -> DockerInfo | None:
-    """``docker info --format '{{json .}}'``."""
+    """Return ``docker info --format '{{json .}}'``."""
     document = info_document(text)
     if document is None or not isinstance(document.get("Runtimes"), dict):
         return None

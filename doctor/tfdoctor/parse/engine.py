@@ -21,13 +21,13 @@ _SILENCES = (
 
 
 def version_in(text: str) -> str | None:
-    """The first version number of what `--version` printed."""
+    """Return the first version number of what `--version` printed."""
     match = VERSION.search(text[:2000])
     return match[1].rstrip(".,") if match else None
 
 
 def info_document(text: str) -> dict[str, Any] | None:
-    """`docker info --format '{{json .}}'`: its JSON object, else None."""
+    """Return `docker info --format '{{json .}}'`: its JSON object, else None."""
     start = text.find("{")
     try:
         document = json.JSONDecoder().raw_decode(text, start)[0] if start >= 0 else None
@@ -37,13 +37,16 @@ def info_document(text: str) -> dict[str, Any] | None:
 
 
 def silence_of(stderr: str) -> str:
-    """The kind of a refusal of Docker's client: "permission", "context", "not-running", "other"."""
+    """Return the kind of a refusal of Docker's client: "permission", "context", "not-running", "other"."""
     text = stderr[:8000].lower()
     return next((kind for kind, words in _SILENCES if any(word in text for word in words)), "other")
 
 
 def daemon_json(text: str) -> tuple[dict[str, Any], str]:
-    """(the object, "") of a daemon.json; ({}, why not) where it is none. dockerd takes an empty file."""
+    """Return (the object, "") of a daemon.json.
+
+    ({}, why not) where it is none. dockerd takes an empty file.
+    """
     if not text.strip():
         return {}, ""
     try:
@@ -54,7 +57,7 @@ def daemon_json(text: str) -> tuple[dict[str, Any], str]:
 
 
 def toolkit_toml(text: str) -> tuple[dict[str, Any], str]:
-    """(the tables, "") of the toolkit's config.toml; ({}, why not) where it is not TOML."""
+    """Return (the tables, "") of the toolkit's config.toml; ({}, why not) where it is not TOML."""
     try:
         return toml.loads(text), ""
     except toml.TomlError as error:
@@ -62,17 +65,17 @@ def toolkit_toml(text: str) -> tuple[dict[str, Any], str]:
 
 
 def strings(value: Any) -> tuple[str, ...]:
-    """The texts of a list; nothing where it is none."""
+    """Return the texts of a list; nothing if it is none."""
     return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
 
 def table(value: Any) -> dict[str, Any]:
-    """A JSON object or TOML table; an empty one where it is something else."""
+    """Return a JSON object or TOML table; an empty one where it is something else."""
     return value if isinstance(value, dict) else {}
 
 
 def word(value: Any) -> str | None:
-    """A text that is not empty."""
+    """Return a text that is not empty."""
     return value if isinstance(value, str) and value else None
 
 

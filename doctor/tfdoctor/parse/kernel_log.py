@@ -81,7 +81,7 @@ STICKY = frozenset({"xid", "bus-lost"})
 
 
 def parse_kernel_log(text: str) -> tuple[KernelEvent, ...]:
-    """The events, each once with one of its lines and how often it was seen, in the order of their first line."""
+    """Return the events, each once with one of its lines and its count, in the order of their first line."""
     lines = text.split("\n")[-MOST_LINES:]
     starts = [number for number, line in enumerate(lines) if "Linux version" in line and _START.search(line)]
     if starts:
@@ -109,7 +109,10 @@ def parse_kernel_log(text: str) -> tuple[KernelEvent, ...]:
 
 
 def _messages(lines: list[str]) -> list[str]:
-    """The messages that concern us, without what stands in front; NVRM's lines of one message as one."""
+    """Return the messages that concern us, without what stands in front.
+
+    NVRM's lines of one message as one.
+    """
     found: list[str] = []
     joined = 0
     for line in lines:
@@ -135,7 +138,10 @@ def _messages(lines: list[str]) -> list[str]:
 
 
 def _goes_on(before: str, message: str, *, stamped: bool) -> bool:
-    """Whether a line of NVRM's carries on the one before. `stamped`: it has a time stamp of its own."""
+    """Return whether a line of NVRM's carries on the one before.
+
+    `stamped`: it has a time stamp of its own.
+    """
     if not before.startswith("NVRM: ") or "Xid (" in message or "Xid (" in before or _WELL.search(message):
         return False
     ended = before.endswith((".", "!", ")"))

@@ -63,5 +63,5 @@ PARSERS: dict[str, Callable[[str], Parsed]] = {
 
 
 def parse(kind: str, text: str) -> dict[str, Any]:
-    """The fields of ``kind`` read from ``text``. KeyError for a kind that is not in ``PARSERS``."""
+    """Return the fields of ``kind`` read from ``text``. KeyError for a kind that is not in ``PARSERS``."""
     return PARSERS[kind](unwrapped(text)).as_dict()

@@ -33,7 +33,7 @@ class Lsmod(Parsed):
 
 
 def loaded_modules(text: str) -> list[KernelModule]:
-    """Every module of ``lsmod``, whole or through grep, or of ``/proc/modules``."""
+    """Return every module of ``lsmod``, whole or through grep, or of ``/proc/modules``."""
     return [module for line in clean_lines(text) if (module := _row(line)) is not None]
 
 

@@ -11,7 +11,7 @@ _LISTEN = "0A"
 
 
 def listening_ports(text: str) -> set[int]:
-    """The ports in state LISTEN of /proc/net/tcp or tcp6."""
+    """Return the ports in state LISTEN of /proc/net/tcp or tcp6."""
     ports = set()
     for line in text.splitlines():
         words = line.split(maxsplit=4)
@@ -23,7 +23,7 @@ def listening_ports(text: str) -> set[int]:
 
 
 def addresses4(text: str) -> set[str]:
-    """This machine's IPv4 addresses, of /proc/net/fib_trie: what comes before "/32 host LOCAL"."""
+    """Return this machine's IPv4 addresses, of /proc/net/fib_trie: what comes before "/32 host LOCAL"."""
     found = set()
     for name in re.findall(r"\|--\s{1,4}([\d.]{7,15})\n\s{1,200}/32 host LOCAL", text):
         try:
@@ -34,7 +34,7 @@ def addresses4(text: str) -> set[str]:
 
 
 def addresses6(text: str) -> set[str]:
-    """This machine's IPv6 addresses, of /proc/net/if_inet6."""
+    """Return this machine's IPv6 addresses, of /proc/net/if_inet6."""
     lines = (line.split(maxsplit=1)[:1] for line in text.splitlines())
     return {
         str(ipaddress.IPv6Address(int(words[0], 16)))

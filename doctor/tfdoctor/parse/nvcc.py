@@ -49,7 +49,7 @@ def parse_nvcc(text: str) -> Nvcc:
 
 
 def _built_on(text: str) -> str | None:
-    """The date: one word joined by underscores, unless the paste lost them."""
+    """Return the date: one word joined by underscores, unless the paste lost them."""
     match = _BUILT_ON.search(text)
     if not match:
         return None

@@ -87,7 +87,7 @@ def parse_lspci(text: str) -> PciDevices:
 
 
 def _device(slot: str, rest: str) -> PciDevice:
-    """A device from what follows its slot."""
+    """Return a device from what follows its slot."""
     if numeric := _NUMERIC.match(rest):
         return _classified(slot, numeric["cls"], rest[numeric.start("ids") :], numeric["ids"], numeric["cls"])
     if rest.startswith('"'):
@@ -103,7 +103,7 @@ def _device(slot: str, rest: str) -> PciDevice:
 
 
 def _machine_readable(slot: str, rest: str) -> PciDevice:
-    """``lspci -mm``: class, vendor, device, … in quotes, with ``-nn`` each with its id in brackets."""
+    """Return ``lspci -mm``: class, vendor, device, … in quotes, with ``-nn`` each with its id in brackets."""
     fields = [*_QUOTED.findall(rest), "", "", ""][:3]
     found = [_CLASS_ID.search(field[-12:]) for field in fields]
     names = [field[: -len(match[0])] if match else field for field, match in zip(fields, found, strict=True)]

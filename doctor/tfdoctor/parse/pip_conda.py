@@ -73,7 +73,7 @@ def parse_pip_conda(text: str) -> PipConda:
 
 
 def _row(line: str) -> tuple[str, Package] | None:
-    """Layout and package; None for a line that is none."""
+    """Return layout and package; None for a line that is none."""
     core = line.strip(" \t`>│|")
     if match := _FREEZE.fullmatch(core):
         return "freeze", Package(match[1], match[2])

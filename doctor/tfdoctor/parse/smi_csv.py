@@ -69,7 +69,7 @@ def _is_header(cells: tuple[str, ...]) -> bool:
 
 
 def _is_data(cells: tuple[str, ...], header: tuple[str, ...]) -> bool:
-    """A repeated header (``-l``) is no row; with one column anything goes that is not a prompt."""
+    """Return a repeated header (``-l``) is no row; with one column anything goes that is not a prompt."""
     return cells != header and (len(cells) > 1 or not cells[0].endswith(("$", "#", ">")))
 
 

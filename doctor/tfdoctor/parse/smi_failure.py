@@ -141,7 +141,7 @@ def parse_smi_failure(text: str, exit_status: int | None = None) -> SmiFailure:
 
 
 def says_not_found(text: str, program: str) -> bool:
-    """Whether some line of ``text`` says, in one of a dozen languages, that ``program`` does not exist."""
+    """Return whether some line of ``text`` says, in one of a dozen languages, that ``program`` does not exist."""
     return any(_line_says_not_found(line, program) for line in text.lower().split("\n"))
 
 
@@ -152,7 +152,7 @@ def _line_says_not_found(line: str, program: str) -> bool:
 
 
 def _kinds(text: str, lowered: str) -> list[str]:
-    """All kinds said, by position, each once; a shutdown failure never leads."""
+    """Return all kinds said, by position, each once; a shutdown failure never leads."""
     seen = {kind: match.start() for kind, pattern in _SENTENCES if (match := pattern.search(lowered))}
     handle = lowered.find(_HANDLE)
     if handle >= 0 and not seen.keys() & _HANDLE_KINDS:
@@ -166,7 +166,7 @@ def _kinds(text: str, lowered: str) -> list[str]:
 
 
 def _bus_id(flat: str, lowered: str) -> str | None:
-    """The card named by "Unable to determine the device handle for GPU …"."""
+    """Return the card named by "Unable to determine the device handle for GPU …"."""
     start = lowered.find(_HANDLE)
     # Lower-casing can change the length of exotic letters: then the position is not to be trusted.
     if start < 0 or len(flat) != len(lowered):

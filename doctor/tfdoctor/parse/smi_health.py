@@ -45,13 +45,13 @@ def parse_smi_health(text: str) -> tuple[tuple[CardHealth, tuple[SmiProcess, ...
 
 
 def _text(element: Element, path: str) -> str | None:
-    """The text at `path`; None where there is none, or a word for none."""
+    """Return the text at `path`; None if there is none, or a word for none."""
     found = element.findtext(path)
     return None if found is None or is_nothing(found) else clean_line(found, limit=120)
 
 
 def _flag(element: Element, *paths: str) -> bool | None:
-    """Yes, Enabled and On; No, Disabled and Off; None for anything else."""
+    """Return yes, Enabled and On; No, Disabled and Off; None for anything else."""
     for path in paths:
         word = (_text(element, path) or "").lower()
         if word in ("yes", "enabled", "on", "active"):
@@ -117,7 +117,7 @@ def _number(gpu: Element, path: str) -> int | None:
 
 
 def _lanes(gpu: Element, which: str) -> int | None:
-    """ "16x" and, in some reports, "x16"."""
+    """Return "16x" and, in some reports, "x16"."""
     return to_int((_text(gpu, f"pci/pci_gpu_link_info/link_widths/{which}_link_width") or "").strip("xX"))
 
 

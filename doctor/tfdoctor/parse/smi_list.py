@@ -70,7 +70,7 @@ def parse_smi_list(text: str) -> SmiList:
 
 
 def _entries(text: str) -> Iterator[tuple[re.Match[str], str]]:
-    """The start of each entry and what follows it; a bug report's form may have joined the lines."""
+    """Yield the start of each entry and what follows it; a bug report's form may have joined the lines."""
     for line in clean_lines(text):
         starts = list(_ENTRY.finditer(line))
         ends = [match.start() for match in starts[1:]] + [len(line)] * bool(starts)

@@ -95,7 +95,7 @@ def _entry(line: str, section: str) -> _Entry | None:
 
 
 def _version(raw: str | None) -> str | None:
-    """The version, without the remark ``[Deprecated; …]``; None for N/A and for a mere remark."""
+    """Return the version, without the remark ``[Deprecated; …]``; None for N/A and for a mere remark."""
     if raw is None or raw.lower().startswith("deprecated"):
         return None
     return value_or_none(raw.split("[")[0])
@@ -115,7 +115,7 @@ def _gpu(bus_id: str | None, entries: list[_Entry]) -> QueriedGpu:
 
 
 def _value(entries: list[_Entry], key: str, section: str | None = None) -> str | None:
-    """The first value of ``key`` (in ``section``)."""
+    """Return the first value of ``key`` (in ``section``)."""
     wanted = (
         e.value for e in entries if e.key == key and section in (None, e.section) and e.value is not None
     )
@@ -123,7 +123,7 @@ def _value(entries: list[_Entry], key: str, section: str | None = None) -> str |
 
 
 def _memory(entries: list[_Entry], key: str) -> int | None:
-    """The GPU's own framebuffer: MIG devices repeat the section, deeper and before it."""
+    """Return the GPU's own framebuffer: MIG devices repeat the section, deeper and before it."""
     found = [e for e in entries if e.key == key and e.section == "FB Memory Usage" and e.value is not None]
     if not found:
         return None
@@ -133,7 +133,7 @@ def _memory(entries: list[_Entry], key: str) -> int | None:
 
 
 def _process_count(entries: list[_Entry]) -> int | None:
-    """How many process ids are listed; None if the list is absent or not to be had."""
+    """Return how many process ids are listed; None if the list is absent or not to be had."""
     listed = sum(entry.key == "Process ID" for entry in entries)
     heading = next((entry for entry in entries if entry.key in ("Processes", "Compute Processes")), None)
     if heading is None:

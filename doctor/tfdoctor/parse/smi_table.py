@@ -172,7 +172,7 @@ def parse_smi_table(text: str) -> SmiTable:
 
 
 def looks_like_smi_table(text: str) -> bool:
-    """Whether ``text`` has the table's first line, or at least one GPU row."""
+    """Return whether ``text`` has the table's first line, or at least one GPU row."""
     lines = _plain_lines(text)
     if any(_HEADER.search(line) and _DRIVER.search(line) for line in lines):
         return True
@@ -185,7 +185,10 @@ def looks_like_smi_table(text: str) -> bool:
 
 
 def _plain_lines(text: str) -> list[str]:
-    """Lines without escapes, JSON quoting and typed control characters; box-drawing bars become pipes."""
+    """Return lines without escapes, JSON quoting and typed control characters.
+
+    Box-drawing bars become pipes.
+    """
     text = _LINE_BREAK_TAG.sub("\n", _CARET_CONTROL.sub("", clean(text)))
     text = text.replace("│", "|").replace("┃", "|")
     if "\\n" in text:
@@ -194,7 +197,7 @@ def _plain_lines(text: str) -> list[str]:
 
 
 def _json_unquoted(line: str) -> str:
-    """A line of a notebook's ``"text": [...]`` list as its text; any other line as it is."""
+    """Return a line of a notebook's ``"text": [...]`` list as its text; any other line as it is."""
     stripped = line.strip()
     if len(stripped) > 1 and stripped[0] == '"' and stripped.rstrip(",")[-1:] == '"':
         body = stripped.rstrip(",")[1:-1]
@@ -238,7 +241,7 @@ def _rejoin(lines: list[str]) -> list[str]:
 
 
 def _broken_rules(lines: list[str]) -> Iterator[str]:
-    """First halves of rules that were broken, which tell the margin even where rows were broken at blanks."""
+    """Yield first halves of rules that were broken, which tell the margin even where rows were broken at blanks."""
     for line, following in itertools.pairwise(lines):
         if len(line) <= _LONGEST_ROW and _RULE.fullmatch(line.strip()) and not _ends_row(line):
             core = following.strip()
@@ -247,7 +250,7 @@ def _broken_rules(lines: list[str]) -> Iterator[str]:
 
 
 def _row_end(lines: list[str], start: int) -> int:
-    """The last line of the row that starts at ``start``: ``start`` itself unless the row is broken."""
+    """Return the last line of the row that starts at ``start``: ``start`` itself unless the row is broken."""
     first = lines[start].lstrip(_OPENING_MARKS)
     if not first.startswith("|") or _ends_row(lines[start]) or len(lines[start]) > _LONGEST_ROW:
         return start
@@ -261,7 +264,7 @@ def _row_end(lines: list[str], start: int) -> int:
 
 
 def _from_header(lines: list[str]) -> tuple[list[str], str]:
-    """The lines of the first table, and its version line (with the next two, if it was broken)."""
+    """Return the lines of the first table, and its version line (with the next two, if it was broken)."""
     starts = [i for i, line in enumerate(lines) if _HEADER.search(line)]
     tables = [i for i in starts if _DRIVER.search(" ".join(lines[i : i + 3]))] or starts
     if tables:
@@ -297,7 +300,7 @@ def _piped(text: str) -> Iterator[_Cell]:
 
 
 def _rule(core: str) -> str | None:
-    """``---`` or ``===`` if the line is a horizontal rule of the table, perhaps behind a prefix."""
+    """Return ``---`` or ``===`` if the line is a horizontal rule of the table, perhaps behind a prefix."""
     match = _RULE.search(core)
     if not match or match.end() < len(core.rstrip("`\"', ")):
         return None
@@ -307,7 +310,7 @@ def _rule(core: str) -> str | None:
 
 
 def _split_sections(cells: list[_Cell]) -> _Sections:
-    """GPU, MIG and process cells; ``processes`` is None where that heading is not there."""
+    """Return GPU, MIG and process cells; ``processes`` is None if that heading is not there."""
     mig_at = process_at = None
     for number, cell in enumerate(cells):
         words = cell.text.strip()
@@ -329,7 +332,7 @@ def _split_sections(cells: list[_Cell]) -> _Sections:
 
 
 def _field(pattern: re.Pattern[str], header: str) -> str | None:
-    """The value after a label of the version line, up to the next label, pipe or gap."""
+    """Return the value after a label of the version line, up to the next label, pipe or gap."""
     match = pattern.search(header)
     if not match:
         return None
@@ -353,7 +356,7 @@ def _gpus(cells: list[_Cell]) -> Iterator[TableGpu]:
 
 
 def _gpu_start(cells: list[_Cell], number: int) -> TableGpu | None:
-    """The GPU whose first cell this is: its bus id stands in the next cell, or is missing."""
+    """Return the GPU whose first cell this is: its bus id stands in the next cell, or is missing."""
     cell = cells[number]
     index = _INDEX.match(cell.text)
     if not index or cell.is_rule:
@@ -389,12 +392,12 @@ def _name_and_mode(rest: str) -> tuple[str, str | None]:
 
 
 def _is_name(text: str) -> bool:
-    """Whether ``text`` can be a product name: it starts with a letter and is no heading."""
+    """Return whether ``text`` can be a product name: it starts with a letter and is no heading."""
     return text[:1].isalpha() and not text.startswith("Name ")
 
 
 def _memory(row: list[_Cell]) -> tuple[int | None, int | None]:
-    """Used and total of the first memory cell of a GPU's or MIG device's cells."""
+    """Return used and total of the first memory cell of a GPU's or MIG device's cells."""
     for cell in row:
         if match := _MEMORY.search(cell.text):
             return int(match["used"]), int(match["total"])
@@ -445,7 +448,7 @@ def _name_and_memory(rest: str) -> tuple[str | None, int | None]:
 
 
 def _unsupported(cells: Iterable[_Cell]) -> Iterator[int]:
-    """The GPUs whose row says "Not Supported" instead of listing processes."""
+    """Yield the GPUs whose row says "Not Supported" instead of listing processes."""
     for cell in cells:
         if match := _NOT_SUPPORTED.fullmatch(cell.text):
             number = to_int(match[1])
@@ -469,13 +472,13 @@ def _process_table_state(
 
 
 def _is_closed(cells: list[_Cell]) -> bool:
-    """Whether a closing rule comes after the double rule and the rows."""
+    """Return whether a closing rule comes after the double rule and the rows."""
     rules = [cell.text for cell in cells if cell.is_rule]
     return "---" in (rules[rules.index("===") :] if "===" in rules else rules)
 
 
 def _process_count(state: str, cells: list[_Cell] | None, processes: tuple[TableProcess, ...]) -> int | None:
-    """The number of processes; None where the table does not tell, as when it stops within a row."""
+    """Return the number of processes; None if the table does not tell, as when it stops within a row."""
     if state in ("none_found", "empty"):
         return 0
     if state == "complete":

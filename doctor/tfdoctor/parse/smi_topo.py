@@ -74,7 +74,7 @@ def parse_smi_topo(text: str) -> SmiTopo:
 
 
 def _is_header(line: str) -> bool:
-    """The first GPU heads a column: what follows is another column, not a link."""
+    """Return the first GPU heads a column: what follows is another column, not a link."""
     tokens = line.split()
     if not tokens or not _GPU.fullmatch(tokens[0]):
         return False
@@ -82,7 +82,7 @@ def _is_header(line: str) -> bool:
 
 
 def _header(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The device columns and the affinity columns; the latter have blanks in their names."""
+    """Return the device columns and the affinity columns; the latter have blanks in their names."""
     positions = {name: line.find(name) for name in _AFFINITY_COLUMNS}
     shown = tuple(name for name in _AFFINITY_COLUMNS if positions[name] >= 0)
     end = min((positions[name] for name in shown), default=len(line))
@@ -90,7 +90,7 @@ def _header(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _nic_legend(lines: list[str], known: set[str]) -> dict[str, str]:
-    """The lines ``NIC0: mlx5_0`` under the matrix."""
+    """Return the lines ``NIC0: mlx5_0`` under the matrix."""
     legend: dict[str, str] = {}
     for line in lines:
         name, colon, device = line.strip().partition(":")

@@ -89,7 +89,7 @@ def parse_smi_xml(text: str) -> SmiXml:
 
 
 def read_report(text: str) -> Element | None:
-    """The root element of ``nvidia-smi -q -x``, as far as it is well-formed; None where there is none."""
+    """Return the root element of ``nvidia-smi -q -x``, as far as it is well-formed; None if there is none."""
     return _read(_document(clean(text)))[0]
 
 
@@ -105,7 +105,7 @@ def _document(text: str) -> str:
 
 
 def _read(document: str) -> tuple[Element | None, str | None]:
-    """The root element, as far as the document is well-formed, and what is wrong with it."""
+    """Return the root element, as far as the document is well-formed, and what is wrong with it."""
     if not document:
         return None, "no <nvidia_smi_log> element"
     root: Element | None = None
@@ -121,19 +121,22 @@ def _read(document: str) -> tuple[Element | None, str | None]:
 
 
 def _text(element: Element, path: str) -> str | None:
-    """The stripped text at ``path``; None if the element is not there or empty."""
+    """Return the stripped text at ``path``; None if the element is not there or empty."""
     found = element.findtext(path)
     return found.strip() or None if found else None
 
 
 def _first(element: Element, *paths: str) -> str | None:
-    """The first of ``paths`` that holds a usable value, else the first that holds any text."""
+    """Return the first of ``paths`` that holds a usable value, else the first that holds any text."""
     texts = [text for path in paths if (text := _text(element, path)) is not None]
     return next((text for text in texts if _version(text)), texts[0] if texts else None)
 
 
 def _version(raw: str | None) -> str | None:
-    """The version in ``raw``, without a deprecation remark; None for N/A, "Not Found", and mere remarks."""
+    """Return the version in ``raw``, without a deprecation remark.
+
+    None for N/A, "Not Found", and mere remarks.
+    """
     if raw is None or raw.lower().startswith("deprecated"):
         return None
     return value_or_none(raw.split("[")[0])
@@ -168,7 +171,7 @@ def _memory(gpu: Element, which: str) -> int | None:
 
 
 def _process_count(gpu: Element) -> int | None:
-    """How many processes are listed; None if the list is absent or says that it cannot be had."""
+    """Return how many processes are listed; None if the list is absent or says that it cannot be had."""
     processes = gpu.find("processes")
     if processes is None:
         processes = gpu.find("compute_processes")  # DTD v6 and older

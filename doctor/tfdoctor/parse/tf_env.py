@@ -81,7 +81,7 @@ def parse_tf_env(text: str) -> TfEnv:
 
 
 def has_tf_env_titles(text: str) -> bool:
-    """Whether at least two of the script's section titles stand in ``text``."""
+    """Return whether at least two of the script's section titles stand in ``text``."""
     titles = {
         match[1].strip().lower()
         for line in clean(text).split("\n")

@@ -14,7 +14,7 @@ class TomlError(ValueError):
 
 
 def loads(text: str) -> dict[str, Any]:
-    """The tables of a text. Raises TomlError."""
+    """Return the tables of a text. Raises TomlError."""
     module: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
         found: dict[str, Any] = module.loads(text)

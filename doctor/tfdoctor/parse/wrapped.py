@@ -28,7 +28,7 @@ _SAYS = re.compile(
 
 
 def unwrapped(text: str) -> str:
-    """What was printed; the text itself where it is not inside anything. Never raises."""
+    """Return what was printed; the text itself where it is not inside anything. Never raises."""
     begins = text.lstrip("\ufeff \t\r\n")[:1]
     if begins and begins in '{["' and len(text) <= _LARGEST:
         return _document(text) or _records(text) or text
@@ -44,7 +44,10 @@ def _document(text: str) -> str:
 
 
 def _printed(value: Any, depth: int) -> Iterator[str]:
-    """The strings of several lines, and the lists of lines. Tools that print JSON themselves have none."""
+    """Yield the strings of several lines, and the lists of lines.
+
+    Tools that print JSON themselves have none.
+    """
     if depth > _DEEPEST:
         return
     if isinstance(value, str):
@@ -64,7 +67,7 @@ def _printed(value: Any, depth: int) -> Iterator[str]:
 
 
 def _records(text: str) -> str:
-    """One record or one string a line."""
+    """Return one record or one string a line."""
     lines = [line for line in text.splitlines() if line.strip()]
     said = [_of_line(line) for line in lines]
     kept = [one for one in said if one is not None]

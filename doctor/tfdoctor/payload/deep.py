@@ -24,7 +24,7 @@ def say(**facts):
 
 
 def list_gpus(tf):
-    """Names of the registered GPUs, by whatever this release offers that does not yet create devices."""
+    """Return names of the registered GPUs, by whatever this release offers that does not yet create devices."""
     config = getattr(tf, "config", None)
     for owner in (config, getattr(config, "experimental", None)):
         if hasattr(owner, "list_physical_devices"):

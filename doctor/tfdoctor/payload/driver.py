@@ -26,7 +26,7 @@ def text(value):
 
 
 def mapped(fragment):
-    """The file that the loader really mapped."""
+    """Return the file that the loader really mapped."""
     try:
         with open("/proc/self/maps") as maps:
             for line in maps:
@@ -104,7 +104,7 @@ def cuda_device(library, ordinal):
 
 
 def closed_nodes():
-    """The device nodes that this user may not open; nothing is opened."""
+    """Return the device nodes that this user may not open; nothing is opened."""
     try:
         names = sorted(os.listdir("/dev"))
     except OSError:

@@ -32,7 +32,9 @@ CODE = re.compile(br"\.(?!version|target|address_size)[a-z]")
 
 
 def fat_binaries(data):
-    """Entries of every fat binary in `data`: ({architecture: cubins}, {architecture with the target's letter: PTX})."""
+    """Return entries of every fat binary in `data`: ({architecture: cubins}, {architecture with the target's letter:
+    PTX}).
+    """
     cubin, ptx = Counter(), Counter()
     for entries in each_fat_binary(data):
         for kind, name, _ in entries:
@@ -41,13 +43,14 @@ def fat_binaries(data):
 
 
 def each_fat_binary(data):
-    """[(CUBIN or PTX, architecture, ISA of the PTX), ...] of one fat binary after the other; ISA is None for a module
-    without code, empty where it cannot be read.
+    """Yield [(CUBIN or PTX, architecture, ISA of the PTX), ...] of one fat binary after the other.
 
-    Found by their magic wherever they are, because the kernels that MLIR generates are not in .nv_fatbin. A
-    fat binary is a 16-byte header (magic, version 1, header size 16, size of the rest) and entries; an
-    entry has a header (kind, its size, the payload's padded size, its packed size, minor, major,
-    architecture at 28, flags at 40) and a payload.
+    ISA is None for a module without code, empty if it cannot be read.
+
+    Found by their magic wherever they are, because the kernels that MLIR generates are not in .nv_fatbin. A fat
+    binary is a 16-byte header (magic, version 1, header size 16, size of the rest) and entries; an entry has a header
+    (kind, its size, the payload's padded size, its packed size, minor, major, architecture at 28, flags at 40) and a
+    payload.
     """
     at = data.find(FAT_MAGIC)
     while at >= 0:
@@ -63,7 +66,9 @@ def each_fat_binary(data):
 
 
 def kinds_of(entries):
-    """"60,70,89|90a:8.5": the architectures of its machine code, and of its PTX; empty where it has no code.
+    """Return "60,70,89|90a:8.5": the architectures of its machine code, and of its PTX.
+
+    Empty if it has no code.
 
     Where all of its PTX is modules without code, so is its machine code, which was compiled from the same source.
     """
@@ -100,9 +105,11 @@ def _entries(data, at, end):
 
 
 def _module(payload, packed, flags):
-    """(letter of a PTX module's `.target sm_90a`, its `.version`); empty where there is none, or the packing hides it.
+    """Return (letter of a PTX module's `.target sm_90a`, its `.version`).
 
-    The version is None where there is nothing else in the module: nobody ever asks for it.
+    Empty if there is none, or the packing hides it.
+
+    The version is None if there is nothing else in the module: nobody ever asks for it.
     """
     text, want = payload, 1024
     if flags & LZ4:
@@ -114,7 +121,7 @@ def _module(payload, packed, flags):
 
 
 def lz4_prefix(block, want):
-    """The first `want` bytes of an LZ4 block (fewer where the block is cut off)."""
+    """Return the first `want` bytes of an LZ4 block (fewer where the block is cut off)."""
     block = bytearray(block)
     out = bytearray()
     at = 0
@@ -150,7 +157,7 @@ def _lz4_length(block, at, length):
 
 
 def objects(path):
-    """The shared objects below a folder, or the file itself; links are not followed."""
+    """Return the shared objects below a folder, or the file itself; links are not followed."""
     if not os.path.isdir(path):
         return [path] if os.path.isfile(path) else []
     found = []

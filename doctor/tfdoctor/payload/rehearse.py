@@ -37,7 +37,10 @@ def say(**facts):
 
 
 def frames():
-    """The files that the error came through, the place of the error last; Python's own import machinery left out."""
+    """Return the files that the error came through, the place of the error last.
+
+    Python's own import machinery left out.
+    """
     found = []
     for entry in traceback.extract_tb(sys.exc_info()[2])[-MOST_FRAMES:]:
         if (
@@ -51,7 +54,9 @@ def frames():
 
 
 def root(error):
-    """The error that this one came of, and that one of another: packages tell theirs in the place of the loader's."""
+    """Return the error that this one came of, and that one of another: packages tell theirs in the place of the
+    loader's.
+    """
     for _ in range(MOST_FRAMES):
         first = getattr(error, "__cause__", None) or getattr(error, "__context__", None)
         if not isinstance(first, ImportError):
@@ -61,7 +66,7 @@ def root(error):
 
 
 def not_found(error):
-    """The module that is not there; Python 2 says its name in the text alone."""
+    """Return the module that is not there; Python 2 says its name in the text alone."""
     if type(error).__name__ == "ModuleNotFoundError":
         return error.name
     said = str(error)

@@ -110,7 +110,7 @@ class Module(types.ModuleType):
 
 
 def lacks(real, name):
-    """Whether the module with this file or folder (None: not known) has no such name."""
+    """Return whether the module with this file or folder (None: not known) has no such name."""
     if real is None or exists(real, name):
         return False
     path = os.path.join(real, "__init__.py") if os.path.isdir(real) else real
@@ -125,7 +125,7 @@ def lacks(real, name):
 
 
 def exists(folder, name):
-    """The module of this name in a folder of TensorFlow's: its folder or file, or None."""
+    """Return the module of this name in a folder of TensorFlow's: its folder or file, or None."""
     try:
         names = os.listdir(folder)
     except OSError:
@@ -155,7 +155,7 @@ class Finder(object):
         return spec
 
     def real(self, parts):
-        """The file or folder of one of TensorFlow's modules; None where it is not known."""
+        """Return the file or folder of one of TensorFlow's modules; None if it is not known."""
         if self.folder is None or not parts:
             return None  # what lies in the package itself is put together while it is imported
         for place in (os.path.join(self.folder, "_api", "v2"), self.folder):
@@ -175,7 +175,7 @@ class Finder(object):
 
 
 def installed():
-    """TensorFlow's folder, or None; nothing is imported."""
+    """Return TensorFlow's folder, or None; nothing is imported."""
     from importlib.machinery import PathFinder
 
     try:

@@ -49,7 +49,7 @@ def set_alarm(seconds):
 
 
 def work(run, stage, limit):
-    """Whether the next may be tried."""
+    """Return whether the next may be tried."""
     say(stage=stage, status="begin")
     set_alarm(limit)
     began = time.time()

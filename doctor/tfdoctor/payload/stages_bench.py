@@ -170,7 +170,7 @@ def do_bench(run):
 
 
 def unserved(wish, cards):
-    """Why no work is what was wished: the wish is wrong, and TensorFlow is not."""
+    """Return why no work is what was wished: the wish is wrong, and TensorFlow is not."""
     asked, types = wish.get("workloads") or WORKLOADS, wish.get("dtypes") or TYPES
     why = []
     kinds = [card.kind for card in cards]
@@ -212,7 +212,7 @@ def initializer(v1, session, before):
 
 
 def in_turns(pieces):
-    """The smallest of each kind of work first: where time is short, each has some."""
+    """Return the smallest of each kind of work first: where time is short, each has some."""
     ranks, seen = [], {}
     for piece in pieces:
         key = family(piece)
@@ -223,7 +223,7 @@ def in_turns(pieces):
 
 
 def family(piece):
-    """What pieces of different sizes have in common."""
+    """Return what pieces of different sizes have in common."""
     names = ("workload", "model", "part", "dtype", "strategy", "xla")
     return tuple(piece.facts.get(name) for name in names) + tuple(piece.facts["devices"])
 
@@ -240,10 +240,11 @@ def logical_cpus(run, count):
 
 
 def warm_up(pieces, began, budget, share):
-    """What the first call alone does (optimizing the graph, compiling, choosing algorithms) is a time of its own.
+    """Return what the first call alone does (optimizing the graph, compiling, choosing algorithms) is a time of its
+    own.
 
-    Of each kind of work the smallest has its first call in all of the time, the others in this share of it.
-    Seconds come back that are not to be counted: those in which variables got their numbers.
+    Of each kind of work the smallest has its first call in all of the time, the others in this share of it. Seconds
+    come back that are not to be counted: those in which variables got their numbers.
     """
     too_slow, apart = {}, 0.0
     for piece in pieces:
@@ -301,7 +302,9 @@ def rounds(pieces, began, budget, numbers, yardstick=None):
 
 
 def precise(piece):
-    """Whether the middle of the median's interval of 95 % is narrow enough, and enough rounds tell that it stays there."""
+    """Return whether the middle of the median's interval of 95 % is narrow enough, and enough rounds tell that it
+    stays there.
+    """
     seconds = piece.seconds
     count = len(seconds)
     if len([one for one in piece.rounds if one]) < SPREAD or count < FEWEST * ROUNDS // 2:
@@ -316,7 +319,7 @@ clock = getattr(time, "perf_counter", time.time)
 
 
 def load():
-    """(seconds that all processors worked, that this process did, how many processors, throttled periods)"""
+    """Return (seconds that all processors worked, that this process did, how many processors, throttled periods)"""
     try:
         with open("/proc/stat") as stream:
             rows = stream.read().splitlines()
@@ -329,7 +332,7 @@ def load():
 
 
 def throttled():
-    """How often a quota (cgroup) stopped this group; 0 where nothing tells."""
+    """Return how often a quota (cgroup) stopped this group; 0 where nothing tells."""
     for name in ("/sys/fs/cgroup/cpu.stat", "/sys/fs/cgroup/cpu/cpu.stat"):
         try:
             with open(own_group(name)) as stream:
@@ -366,7 +369,10 @@ def watched(piece, before, after, seconds):
 
 
 def devices(run, asked):
-    """The CPU and each GPU, or those that are asked for. More than one CPU: parts of it (logical devices)."""
+    """Return the CPU and each GPU, or those that are asked for.
+
+    More than one CPU: parts of it (logical devices).
+    """
     gpus = {}
     if any(name.startswith("GPU") for name in asked) or not asked:
         for card in run.cards:

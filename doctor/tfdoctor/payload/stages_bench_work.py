@@ -19,7 +19,7 @@ TYPES = ("float32", "tf32", "float16", "bfloat16")
 
 
 def sizes_of(kind, cards, wish):
-    """Those that are asked for; on CPUs alone none that a person would wait for."""
+    """Return those that are asked for; on CPUs alone none that a person would wait for."""
     if wish.get("sizes"):
         return wish["sizes"]
     only = all(card.kind == "CPU" for card in cards)
@@ -27,7 +27,7 @@ def sizes_of(kind, cards, wish):
 
 
 def build(run, cards, wish, name):
-    """(facts, make) of all pieces."""
+    """Return (facts, make) of all pieces."""
     asked = wish.get("workloads") or WORKLOADS
     pieces = []
     types = wish.get("dtypes") or TYPES
@@ -39,7 +39,10 @@ def build(run, cards, wish, name):
 
 
 def can(run, card, dtype, wish):
-    """Whether this TensorFlow and this device have the type; a CPU's half precision is slow, and timed where asked."""
+    """Return whether this TensorFlow and this device have the type.
+
+    A CPU's half precision is slow, and timed where asked.
+    """
     if dtype == "tf32":
         there = tf32_switch(run, True).switch is not None
         return there and card.kind == "GPU" and card.capability is not None and card.capability >= (8, 0)
@@ -61,7 +64,7 @@ def trained(wish):
 
 
 def ends_in(v1, tensor):
-    """A number of it: what is fetched. The rest stays on the device."""
+    """Return a number of it: what is fetched. The rest stays on the device."""
     return v1.reshape(tensor, [-1])[0]
 
 
@@ -189,14 +192,15 @@ MODELS = {"cnn": (cnn, CNN, [SIDE, SIDE, 3]), "transformer": (transformer, TRANS
 
 
 def batch_of(shape, part):
-    """Numbers in the host's memory."""
+    """Return numbers in the host's memory."""
     import numpy
 
     return numpy.random.RandomState(5).uniform(-1.0, 1.0, [part] + shape).astype("float32")
 
 
 def step_of(run, model, cards, size, fed=False):
-    """(a whole step, its gradients alone, what is fed): each device has a part of the batch, the weights are on the first.
+    """Return (a whole step, its gradients alone, what is fed): each device has a part of the batch, the weights are
+    on the first.
 
     `fed`: the batch comes from the host's memory each time; otherwise it is on the devices.
     """
@@ -223,14 +227,17 @@ def step_of(run, model, cards, size, fed=False):
 
 
 def changed_by(v1, kept, towers):
-    """The weights, changed by the mean of the towers' gradients; on the device that this is called for."""
+    """Return the weights, changed by the mean of the towers' gradients.
+
+    On the device that this is called for.
+    """
     means = [v1.add_n(list(same)) / float(len(towers)) for same in zip(*towers)] if len(towers) > 1 else towers[0]
     changed = [v1.assign_sub(one, 1e-4 * mean) for one, mean in zip(kept, means)]
     return v1.add_n([ends_in(v1, one) for one in changed])
 
 
 def averaged(run, model, cards):
-    """What a step does after its gradients are there: they are variables here."""
+    """Return what a step does after its gradients are there: they are variables here."""
     v1 = run.v1
     towers = []
     for card in cards:
@@ -252,7 +259,7 @@ def bytes_of(model):
 
 
 def train(run, cards, wish, dtype, name):
-    """Steps on each device and on all of a kind; of the latter also their parts."""
+    """Yield steps on each device and on all of a kind; of the latter also their parts."""
     if dtype != "float32":
         return
     together = [group for group in groups(cards) if len(group) > 1]
@@ -294,7 +301,10 @@ def train(run, cards, wish, dtype, name):
 
 
 def build_eager(run, cards, wish, name):
-    """Training by MirroredStrategy, and what XLA compiles where that is asked for; TensorFlow 2.2 and newer."""
+    """Yield training by MirroredStrategy, and what XLA compiles where that is asked for.
+
+    TensorFlow 2.2 and newer.
+    """
     asked = wish.get("workloads") or WORKLOADS
     if "train" in asked and trained(wish):
         for one in mirrored(run, cards, wish, name):
@@ -305,7 +315,10 @@ def build_eager(run, cards, wish, name):
 
 
 def mirrored(run, cards, wish, name):
-    """The same training by MirroredStrategy, with one copy of the weights a device; and its all-reduce alone."""
+    """Yield the same training by MirroredStrategy, with one copy of the weights a device.
+
+    And its all-reduce alone.
+    """
     strategies = {}
 
     def strategy_of(group):
@@ -386,7 +399,7 @@ def mirrored_change(tf, kept, gradients):
 
 
 def mirrored_share(tf, strategy, model):
-    """What a step of MirroredStrategy does after its gradients are there."""
+    """Return what a step of MirroredStrategy does after its gradients are there."""
     shapes = MODELS[model][1]
     with strategy.scope():
         kept = [tf.Variable(tf.random.uniform(one, -0.1, 0.1)) for one in shapes]
@@ -405,7 +418,7 @@ def mirrored_share(tf, strategy, model):
 
 
 def compiled(run, cards, wish, name):
-    """Products, convolutions and steps on each device alone, by tf.function(jit_compile=True)."""
+    """Yield products, convolutions and steps on each device alone, by tf.function(jit_compile=True)."""
     asked = wish.get("workloads") or WORKLOADS
     if not trained(wish):  # float32 alone
         return
@@ -463,7 +476,7 @@ def xla_call(tf, card, workload, model, size):
 
 
 def groups(cards):
-    """Each device by itself; all of a kind together."""
+    """Return each device by itself; all of a kind together."""
     kinds = {}
     for card in cards:
         kinds.setdefault(card.kind, []).append(card)

@@ -48,7 +48,7 @@ def do_compute(run):
 
 
 def compute_on(run, card):
-    """(a summary, the first error or "") of all dtypes on one card."""
+    """Return (a summary, the first error or "") of all dtypes on one card."""
     done = []
     for dtype in ("float32", "float16", "bfloat16"):
         if not has_dtype(run, card, dtype):
@@ -178,7 +178,7 @@ def multiply(run, card, dtype, left, right):
 
 
 def measure(run, card, dtype, mode, first):
-    """({"gflops", "expected_gflops", "slow", "copy_gbps"}, a note): large products, and at first the way in."""
+    """Return ({"gflops", "expected_gflops", "slow", "copy_gbps"}, a note): large products, and at first the way in."""
     import numpy
 
     v1 = run.v1
@@ -246,7 +246,7 @@ def fitting(run, card, dtype):
 
 
 def timed(wanted, call):
-    """Seconds of one call: the mean of as many as take so long, after one that is not counted."""
+    """Return seconds of one call: the mean of as many as take so long, after one that is not counted."""
     call()
     began, count = time.time(), 0
     while not count or time.time() - began < wanted:
@@ -275,7 +275,7 @@ def do_cudnn(run):
 
 
 def convolve_on(run, card):
-    """The largest deviation as a part of its limit; Wrong where it is more."""
+    """Return the largest deviation as a part of its limit; Wrong where it is more."""
     import numpy
 
     sizes = SMALL_CONVOLUTION if run.small else CONVOLUTION
@@ -310,7 +310,9 @@ def convolve_on(run, card):
 
 
 def convolution(numpy, sizes, image, kernel, back):
-    """(result, gradient of the image, gradient of the kernel) of a 3x3 convolution, NHWC, SAME, in plain numpy."""
+    """Return (result, gradient of the image, gradient of the kernel) of a 3x3 convolution, NHWC, SAME, in plain
+    numpy.
+    """
     n, h, w, cin, cout = sizes
     padded = numpy.zeros((n, h + 2, w + 2, cin))
     padded[:, 1:-1, 1:-1, :] = image

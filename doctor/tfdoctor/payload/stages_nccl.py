@@ -57,7 +57,10 @@ def do_nccl(run):
 
 
 def summed(run, all_sum, tensors):
-    """The sum of the tensors, on each card. All of them have to be run together: NCCL waits for the last."""
+    """Return the sum of the tensors, on each card.
+
+    All of them have to be run together: NCCL waits for the last.
+    """
     copies = []
     for card, one in zip(run.cards, tensors):
         with run.v1.device(card.device):
@@ -66,7 +69,7 @@ def summed(run, all_sum, tensors):
 
 
 def find_all_sum(run):
-    """NCCL's all-reduce, wherever this TensorFlow keeps it."""
+    """Return NCCL's all-reduce, wherever this TensorFlow keeps it."""
     try:
         from tensorflow.python.ops import nccl_ops
     except ImportError:

@@ -73,7 +73,7 @@ def busy():
 
 
 def text(error):
-    """The error with its type, cut; OpError.message is without the stack of the graph."""
+    """Return the error with its type, cut; OpError.message is without the stack of the graph."""
     said = getattr(error, "message", None) or error
     try:
         said = "%s" % (said,)
@@ -87,7 +87,9 @@ def text(error):
 
 
 def short(error):
-    """The line of it that says what is wrong: TensorFlow 2 begins with "Graph execution error:" and where it was."""
+    """Return the line of it that says what is wrong: TensorFlow 2 begins with "Graph execution error:" and where it
+    was.
+    """
     kind, _, said = error.partition(": ")
     rows = [row.strip() for row in said.splitlines() if row.strip() and not FRAME.match(row)]
     row = ([row[4:] for row in rows if row.startswith("(0) ")] or rows or [said.strip() or "no error text"])[0]
@@ -95,7 +97,10 @@ def short(error):
 
 
 def together(failed, count, kind):
-    """A Wrong of [(card, what failed, its whole error)]; what several cards have in common is said once."""
+    """Return a Wrong of [(card, what failed, its whole error)].
+
+    What several cards have in common is said once.
+    """
     said = []
     for _, what, _ in failed:
         if what not in said:

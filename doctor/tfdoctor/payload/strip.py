@@ -11,7 +11,7 @@ LEAST = 1 << 20  # bytes: less is not worth a changed file
 
 
 def end_of_segments(stream, size):
-    """The first byte behind everything that program headers describe; None: not to be touched."""
+    """Return the first byte behind everything that program headers describe; None: not to be touched."""
     stream.seek(0)
     header = stream.read(64)
     if len(header) < 64 or header[:6] != b"\x7fELF\x02\x01":
@@ -42,7 +42,7 @@ def end_of_segments(stream, size):
 
 
 def strip(path):
-    """Bytes that were taken away."""
+    """Return bytes that were taken away."""
     with open(path, "rb") as stream:  # for reading: an image's layer copies whatever is opened for writing
         size = os.fstat(stream.fileno()).st_size
         end = end_of_segments(stream, size)

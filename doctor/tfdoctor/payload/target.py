@@ -52,7 +52,7 @@ def glibc():
 
 
 def standing(path, site, package, stdlib):
-    """What is needed to know which command can change this Python, and where that command puts things."""
+    """Return what is needed to know which command can change this Python, and where that command puts things."""
     try:
         from site import ENABLE_USER_SITE, getusersitepackages
 

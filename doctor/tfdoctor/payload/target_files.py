@@ -41,7 +41,10 @@ def names(folder):
 
 
 def size_of(path):
-    """Bytes; -1 of what is no file, None of what is not there. What may not be looked at is noted as closed: -1."""
+    """Return bytes; -1 of what is no file, None of what is not there.
+
+    What may not be looked at is noted as closed: -1.
+    """
     try:
         found = os.stat(path)
     except OSError as error:
@@ -51,7 +54,7 @@ def size_of(path):
 
 
 def cut(path, size):
-    """Whether an ELF object ends before its own headers say; False for whatever is none."""
+    """Return whether an ELF object ends before its own headers say; False for whatever is none."""
     try:
         with open(path, "rb") as stream:
             head = stream.read(64)
@@ -71,7 +74,7 @@ def cut(path, size):
 
 
 def foreign(path):
-    """Whether a file that is to be an object of this kind of machine does not begin as one."""
+    """Return whether a file that is to be an object of this kind of machine does not begin as one."""
     try:
         with open(path, "rb") as stream:
             head = stream.read(20)
@@ -96,7 +99,7 @@ def hashed(path, limit=(4 << 20) + 1):
 
 
 def broken(path):
-    """Whether a source is no Python."""
+    """Return whether a source is no Python."""
     try:
         with open(path, "rb") as stream:
             compile(stream.read(LIMIT), path, "exec", 0, True)
@@ -108,7 +111,7 @@ def broken(path):
 
 
 def closed():
-    """[path, what forbids it, its owner, whether that is this user, its mode] of what may not be read."""
+    """Return [path, what forbids it, its owner, whether that is this user, its mode] of what may not be read."""
     found, kept = [], sorted(set(CLOSED), key=lambda path: (("-info" + os.sep) in path, CLOSED.index(path)))
     for path in kept:
         if len(found) >= 60:
@@ -146,7 +149,9 @@ def owner_of(path):
 
 
 def carried():
-    """What LD_LIBRARY_PATH and LD_PRELOAD put before the libraries of the system that Python's own modules use."""
+    """Return what LD_LIBRARY_PATH and LD_PRELOAD put before the libraries of the system that Python's own modules
+    use.
+    """
     found = [name for name in os.environ.get("LD_PRELOAD", "").replace(":", " ").split()]
     for folder in os.environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":"):
         found += [os.path.join(folder, name) for name in names(folder) if folder and SYSTEM_LIBRARY.match(name)]
@@ -174,7 +179,9 @@ def noexec(path):
 
 
 def mapped(stdlib):
-    """Shared objects already in a bare interpreter: .pth files and sitecustomize can load some before TensorFlow."""
+    """Return shared objects already in a bare interpreter: .pth files and sitecustomize can load some before
+    TensorFlow.
+    """
     found = []
     try:
         with open("/proc/self/maps") as maps:

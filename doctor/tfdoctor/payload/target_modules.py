@@ -9,7 +9,7 @@ EVERYWHERE = frozenset("__pycache__ bin include lib share site-packages lib-dynl
 
 
 def locate(path):
-    """The tensorflow package as the import system would find it, without importing it."""
+    """Return the tensorflow package as the import system would find it, without importing it."""
     path = [folder for folder in path if folder not in CLOSED]  # Python finds nothing in what it may not list
     for folder in path:
         if os.path.isfile(os.path.join(folder or ".", "tensorflow", "__init__.py")):
@@ -85,7 +85,7 @@ def tensorflow(path):
 
 
 def behind(path, first):
-    """The TensorFlow that would be taken were it not for the folder on the path that has the first one."""
+    """Return the TensorFlow that would be taken were it not for the folder on the path that has the first one."""
     folder = os.path.dirname(first["package_dir"])
     rest = [one for one in path if os.path.realpath(one or ".") != os.path.realpath(folder)]
     other = tensorflow(rest) if len(rest) < len(path) else None
@@ -95,7 +95,7 @@ def behind(path, first):
 
 
 def plugin_folders(path):
-    """Where TensorFlow looks for tensorflow-plugins, in its order."""
+    """Return where TensorFlow looks for tensorflow-plugins, in its order."""
     import site
 
     found = []
@@ -107,7 +107,7 @@ def plugin_folders(path):
 
 
 def plugins(path):
-    """The files that TensorFlow loads by itself when it is imported: those of tensorflow-plugins/."""
+    """Return the files that TensorFlow loads by itself when it is imported: those of tensorflow-plugins/."""
     found = []
     for folder in plugin_folders(path):
         place = os.path.join(folder, "tensorflow-plugins")
@@ -116,7 +116,10 @@ def plugins(path):
 
 
 def importable(entry):
-    """The module that a folder's entry is, "" for none. A folder alone is one where it has an __init__."""
+    """Return the module that a folder's entry is, "" for none.
+
+    A folder alone is one where it has an __init__.
+    """
     base, dot, kind = entry.partition(".")
     if kind == "py" or (dot and kind.rpartition(".")[2] in ("so", "pyd")):
         return base
@@ -131,7 +134,10 @@ def is_package(folder, entry):
 
 
 def zipped(path):
-    """The names in the top folder of a ZIP archive (an egg, say); none where the file is something else."""
+    """Return the names in the top folder of a ZIP archive (an egg, say).
+
+    None if the file is something else.
+    """
     if not os.path.isfile(path):
         return []
     import zipfile
@@ -145,7 +151,10 @@ def zipped(path):
 
 
 def hiding(cwd, path):
-    """What a program that is started here takes for TensorFlow before any package on the path; None: nothing does."""
+    """Return what a program that is started here takes for TensorFlow before any package on the path.
+
+    None: nothing does.
+    """
     for candidate in ("tensorflow.py", os.path.join("tensorflow", "__init__.py")):
         if os.path.isfile(os.path.join(cwd, candidate)):
             return os.path.join(cwd, candidate)

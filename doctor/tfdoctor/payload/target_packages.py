@@ -61,7 +61,8 @@ def metadata(folder):
 
 
 def recorded(info, words):
-    """(path below site-packages, size, hash) of what a wheel's RECORD lists and has one of the words in its line.
+    """Return (path below site-packages, size, hash) of what a wheel's RECORD lists and has one of the words in its
+    line.
 
     TensorFlow's has 20,000 lines: those that matter are found by searching, as no other line is taken apart.
     """
@@ -108,7 +109,7 @@ def compare(folder, files):
 
 
 def shared(claims):
-    """Files that two distributions own, and whose are there now: by size, hash, or which was installed last."""
+    """Return files that two distributions own, and whose are there now: by size, hash, or which was installed last."""
     result = []
     for (folder, name), owners in sorted(claims.items()):
         if len(owners) < 2:
@@ -175,7 +176,8 @@ def differences(folder, files, installed, own):
 
 
 def registered(path):
-    """(normal name, name as its folder has it, folder, whole path) of every distribution, in the path's order."""
+    """Return (normal name, name as its folder has it, folder, whole path) of every distribution, in the path's order.
+    """
     found, seen = [], set()
     for folder in path:
         for entry in names(folder):
@@ -191,7 +193,9 @@ def registered(path):
 
 
 def closure(every):
-    """What TensorFlow requires, what that requires, and so on: normal name -> metadata of the first on the path."""
+    """Return what TensorFlow requires, what that requires, and so on: normal name -> metadata of the first on the
+    path.
+    """
     first = {}
     for name, _, _, whole in every:
         first.setdefault(name, whole)
@@ -209,7 +213,7 @@ def closure(every):
 
 
 def distributions(path):
-    """(the distributions that matter, the files that two of them own)."""
+    """Return (the distributions that matter, the files that two of them own)."""
     every = registered(path)
     needed = closure(every)
     found, told, claims = [], set(), {}
@@ -257,7 +261,7 @@ def distributions(path):
 
 
 def absent(path, installed):
-    """Names that TensorFlow's own distributions require, without those of extras, and that nothing here has."""
+    """Return names that TensorFlow's own distributions require, without those of extras, and that nothing here has."""
     there = set()
     for folder in path:
         for entry in names(folder):
@@ -273,7 +277,7 @@ def absent(path, installed):
 
 
 def modules(path):
-    """Which of TensorFlow's companions are there as modules, whether or not a distribution is registered."""
+    """Return which of TensorFlow's companions are there as modules, whether or not a distribution is registered."""
     found = []
     for name in COMPANIONS:
         inside = name.replace(".", os.sep)

@@ -43,7 +43,7 @@ def read(path):
 
 
 def started():
-    """The variables as the system gave them to this process; None where it does not say."""
+    """Return the variables as the system gave them to this process; None if it does not say."""
     try:
         with open("/proc/self/environ", "rb") as stream:
             raw = stream.read(1 << 22)
@@ -63,8 +63,9 @@ def same(left, right):
 
 
 def startup_files():
-    """What Python's own start ran that is not its standard library: sitecustomize first, then .pth files, then what
-    these have imported."""
+    """Return what Python's own start ran that is not its standard library: sitecustomize first, then .pth files, then
+    what these have imported.
+    """
     first, last = [], []
     library = os.path.dirname(os.path.realpath(os.__file__))
     for name, module in sorted(_BEFORE.items()):
@@ -91,7 +92,7 @@ def glob_escape(folder):
 
 
 def activation_files(before):
-    """The scripts that activating this environment runs, where it is activated, and what those read."""
+    """Return the scripts that activating this environment runs, where it is activated, and what those read."""
     prefix = sys.prefix
     conda = os.path.isdir(os.path.join(prefix, "conda-meta"))
     active = before.get("CONDA_PREFIX" if conda else "VIRTUAL_ENV")
@@ -126,7 +127,7 @@ def lines(path, kind, wanted):
 
 
 def added_folders(before):
-    """Folders on Python's path that are neither its own nor the environment's, nor on PYTHONPATH."""
+    """Return folders on Python's path that are neither its own nor the environment's, nor on PYTHONPATH."""
     library = os.path.dirname(os.path.realpath(os.__file__))
     given = [os.path.abspath(entry) for entry in before.get("PYTHONPATH", "").split(os.pathsep) if entry]
     homes = tuple(
@@ -145,7 +146,9 @@ def added_folders(before):
 
 
 def folder_lines(path, folders):
-    """The lines that put a folder on the path: a line of a .pth file that is one, or that runs, as any other does."""
+    """Return the lines that put a folder on the path: a line of a .pth file that is one, or that runs, as any other
+    does.
+    """
     found = []
     for number, line in enumerate(read(path).split("\n"), 1):
         if "#" in line[:1] or not line.strip() or len(line) > WIDE:

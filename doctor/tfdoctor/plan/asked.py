@@ -35,7 +35,7 @@ _PYTHON = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}(?:\.[0-9]{1,3})?")
 
 
 def planned(compat: Compat, request: Request, host: Host) -> Recommendation:
-    """`recommend`, with what is wrong with the request told as such. Raises UsageError."""
+    """Return `recommend`, with what is wrong with the request told as such. Raises UsageError."""
     try:
         answers = [recommend(compat, request, one) for one in readings(host)]
     except UnknownReleaseError as error:
@@ -55,7 +55,7 @@ def planned(compat: Compat, request: Request, host: Host) -> Recommendation:
 
 
 def addressed(answer: Recommendation, gpus: Sequence[str], driver: str | None) -> Recommendation:
-    """The same answer whose commands name the cards and the driver that were named, wherever they are typed."""
+    """Return the same answer whose commands name the cards and the driver that were named, wherever they are typed."""
     words = [f"--gpu {shlex.quote(name)}" for name in gpus] + ([f"--driver {driver}"] if driver else [])
     if not words:
         return answer
@@ -75,8 +75,10 @@ def addressed(answer: Recommendation, gpus: Sequence[str], driver: str | None) -
 
 
 def settled(compat: Compat, host: Host, answer: Callable[[Host], T]) -> T:
-    """What is answered for a machine, where every card that its names can mean has the same answer. Raises UsageError
-    where it is another one: which card it is has to be said."""
+    """Return what is answered for a machine, where every card that its names can mean has the same answer.
+
+    Raises UsageError where it is another one: which card it is has to be said.
+    """
     answers = [answer(one) for one in readings(host)]
     if len(set(answers)) > 1:
         raise _which(compat, host, [])
@@ -84,7 +86,7 @@ def settled(compat: Compat, host: Host, answer: Callable[[Host], T]) -> T:
 
 
 def readings(host: Host) -> tuple[Host, ...]:
-    """The machines that are meant: one for each thing that the names of its cards can mean."""
+    """Return the machines that are meant: one for each thing that the names of its cards can mean."""
     each = [
         [Card(card.name, capability) for capability in (card.capability, *card.others)] for card in host.cards
     ]
@@ -93,7 +95,7 @@ def readings(host: Host) -> tuple[Host, ...]:
 
 
 def _gist(answer: Recommendation) -> tuple[object, ...]:
-    """What a reader types and has to know, as far as the answers to two readings may differ in it."""
+    """Return what a reader types and has to know, as far as the answers to two readings may differ in it."""
     first = answer.options[0] if answer.options else None
     return () if first is None else (first.recipe, first.tensorflow, first.python, first.serious)
 
@@ -104,7 +106,7 @@ def _shown(answer: Recommendation) -> str:
 
 
 def _which(compat: Compat, host: Host, outcomes: Sequence[str]) -> UsageError:
-    """The question that cannot be put here: which of several cards it is."""
+    """Return the question that cannot be put here: which of several cards it is."""
     unclear = [card for card in host.cards if card.others]
     names = " and ".join(f"`{clean_line(card.name)}`" for card in unclear)
     parts = []
@@ -126,7 +128,7 @@ def _which(compat: Compat, host: Host, outcomes: Sequence[str]) -> UsageError:
 
 
 def checked_python(text: str | None) -> str | None:
-    """`3.11` or `3.11.7` → `3.11`. Raises UsageError."""
+    """Return `3.11` or `3.11.7` → `3.11`. Raises UsageError."""
     if text is None:
         return None
     if not _PYTHON.fullmatch(text):
@@ -136,7 +138,7 @@ def checked_python(text: str | None) -> str | None:
 
 
 def checked_driver(text: str | None) -> str | None:
-    """`550` (a branch: its newest) or `550.54.14`. Raises UsageError."""
+    """Return `550` (a branch: its newest) or `550.54.14`. Raises UsageError."""
     if text is not None and not _DRIVER.fullmatch(text):
         msg = f"--driver: `{text}` is not a version."
         raise UsageError(
@@ -155,7 +157,9 @@ _SEVERAL = re.compile(r"[,;+&]|\band\b")
 
 
 def named_card(compat: Compat, text: str, option: str = "--gpu") -> Card:
-    """What `option` names: a compute capability, a PCI id or a card; a name of several chips has all of theirs.
+    """Return what `option` names: a compute capability, a PCI id or a card.
+
+    A name of several chips has all of theirs.
 
     Raises UsageError.
     """

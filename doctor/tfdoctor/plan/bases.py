@@ -14,8 +14,10 @@ __all__ = ["with_manifest"]
 
 
 def with_manifest(compat: Compat, option: Option) -> Option:
-    """The option with what is known of its images. FROM gets a digest that a registry told, and none that only others'
-    files tell: those are shown."""
+    """Return the option with what is known of its images.
+
+    FROM gets a digest that a registry told, and none that only others' files tell: those are shown.
+    """
     base, conda = option.base, option.conda
     if base is None:
         return option

@@ -54,8 +54,9 @@ class Overview:
 
 
 def overview(compat: Compat, rows: Iterable[MatrixRow]) -> tuple[Overview, ...]:
-    """The minors of these releases that have GPU code for Linux, in the order of the rows (the newest first), without
-    candidates."""
+    """Return the minors of these releases that have GPU code for Linux, in the order of the rows (the newest first),
+    without candidates.
+    """
     found: list[Overview] = []
     seen: set[str] = set()
     for row in rows:
@@ -89,7 +90,7 @@ def _one(compat: Compat, row: MatrixRow) -> Overview:
 
 
 def _cards(compat: Compat, release: Release) -> tuple[str, str]:
-    """(the generations with machine code, what newer ones do)."""
+    """Return (the generations with machine code, what newer ones do)."""
     every = compat.cards.generation
     codes = [find_code_on_card(compat, release, one.capability) for one in every]
     native = [one.name for one, code in zip(every, codes, strict=True) if code == "native"]
@@ -101,7 +102,7 @@ def _cards(compat: Compat, release: Release) -> tuple[str, str]:
 
 
 def _way(compat: Compat, release: Release) -> str:
-    """The planner's answer for any machine."""
+    """Return the planner's answer for any machine."""
     for method, command in WAYS.items():
         if recommend(compat, Request(release.version, method=method), Host()).options:
             return command

@@ -83,7 +83,7 @@ class Sketch:
 
 
 def predicted_facts(compat: Compat, option: Option, host: Host) -> Facts:
-    """The environment of `option` on a machine with the host's cards and driver."""
+    """Return the environment of `option` on a machine with the host's cards and driver."""
     release, ngc = option.release, option.recipe is Recipe.NGC
     version = release.version
     if ngc and option.base is not None:
@@ -115,7 +115,7 @@ def predicted_facts(compat: Compat, option: Option, host: Host) -> Facts:
 
 
 def sketched_facts(compat: Compat, sketch: Sketch) -> Facts:
-    """What `check` would see in it."""
+    """Return what `check` would see in it."""
     host, tensorflow = sketch.host, _tensorflow(sketch)
     build = build_of(tensorflow, compat)
     code = build.release.cubin if build.release is not None else ()
@@ -262,5 +262,5 @@ def _resolution(sketch: Sketch, soname: str) -> Resolution:
 
 
 def _not_found(soname: str) -> str:
-    """What dlerror() would say."""
+    """Return what dlerror() would say."""
     return f"{soname}: cannot open shared object file: No such file or directory"

@@ -36,7 +36,7 @@ CHANNEL = "conda-forge"
 def tries(
     compat: Compat, release: Release, request: Request, host: Host, recipe: Recipe
 ) -> Option | Rejected:
-    """What this recipe makes of a release for this request and machine."""
+    """Return what this recipe makes of a release for this request and machine."""
     if recipe.own_venv and request.python == PYTHON2:
         text = f"{recipe.value} installs into a virtual environment, and Python {PYTHON2} has no `venv` to make one"
         return _rejected(recipe, release, [Reason(Cause.NO_MATCHING_WHEEL, text, "images.toml: [[python]]")])
@@ -45,8 +45,9 @@ def tries(
 
 
 def for_machine(compat: Compat, option: Option, request: Request, host: Host) -> Option:
-    """The option with a command that builds it anywhere: it names the cards and the driver where its base is chosen
-    for them."""
+    """Return the option with a command that builds it anywhere: it names the cards and the driver where its base is
+    chosen for them.
+    """
     if option.base is None or request.base is not None or not (host.cards or host.driver):
         return option
     elsewhere = tries(compat, option.release, replace(request, recipe=option.recipe), Host(), option.recipe)
@@ -56,7 +57,7 @@ def for_machine(compat: Compat, option: Option, request: Request, host: Host) ->
 
 
 def build_command(release: Release, python: str, recipe: Recipe, request: Request) -> str:
-    """The command that builds the option."""
+    """Return the command that builds the option."""
     words = ["tfdoctor build --tf", release.version]
     if request.python is not None:
         words += ["--python", python]
@@ -65,7 +66,7 @@ def build_command(release: Release, python: str, recipe: Recipe, request: Reques
 
 
 def install_command(release: Release, python: str, request: Request) -> str:
-    """The command that makes the environment."""
+    """Return the command that makes the environment."""
     chosen = f" --python {python}" if request.python is not None else ""
     return f"tfdoctor install --tf {release.version}{chosen}"
 
@@ -91,7 +92,7 @@ def _from_the_index(chosen: CudaSet) -> str:
 
 
 def _what_for(compat: Compat, wheel: CudaWheel) -> str:
-    """The libraries of a wheel that have a name in libraries.toml."""
+    """Return the libraries of a wheel that have a name in libraries.toml."""
     families = [compat.library(library.soname) for library in wheel.libraries if library.soname]
     titles = dict.fromkeys(family.title for family in families if family is not None)
     if titles:
@@ -166,7 +167,7 @@ def _pip_cuda(compat: Compat, release: Release, request: Request, host: Host) ->
 
 
 def _python(found: Judgement, compat: Compat, release: Release, request: Request) -> str | None:
-    """The asked Python, else the newest that has a lock and a slim image, where the base is not the user's."""
+    """Return the asked Python, else the newest that has a lock and a slim image, where the base is not the user's."""
     python = request.python or find_newest_python(
         release,
         lambda one: (
@@ -179,7 +180,10 @@ def _python(found: Judgement, compat: Compat, release: Release, request: Request
 
 
 def _slim(found: Judgement, compat: Compat, request: Request, python: str | None) -> Base | None:
-    """The user's base, else the slim image of this Python; None where there is none, for the reason that is found."""
+    """Return the user's base, else the slim image of this Python.
+
+    None if there is none, for the reason that is found.
+    """
     if request.base is not None:
         return Base(request.base, "", None)
     image = compat.images.of_python(python) if python is not None else None
@@ -242,7 +246,7 @@ def _conda_cuda(compat: Compat, release: Release, request: Request, host: Host) 
 
 
 def from_conda(compat: Compat, release: Release) -> CondaCuda | None:
-    """The packages that have what no wheel has; None where a wheel has it, or conda-forge has not."""
+    """Return the packages that have what no wheel has; None if a wheel has it, or conda-forge has not."""
     if release.cuda is None or compat.cuda_set(release.version) is not None:
         return None
     cuda = versions.major_minor(release.cuda)
@@ -279,7 +283,7 @@ def _on_tags(
     tags: Sequence[ImageTag],
     first: list[Reason],
 ) -> Iterator[Option]:
-    """The tags that serve; why the first one does not goes to `first`."""
+    """Yield the tags that serve; why the first one does not goes to `first`."""
     for tag in tags:
         tried = Judgement()
         option = _on_tag(tried, compat, release, request, host, tag)
@@ -382,7 +386,7 @@ def _system_pythons(compat: Compat, system: str) -> tuple[PythonBuild, ...]:
 
 
 def _older(have: str | None, built: str | None) -> bool:
-    """Whether a cuDNN is known to be older than the one TensorFlow was built with."""
+    """Return whether a cuDNN is known to be older than the one TensorFlow was built with."""
     return have is not None and built is not None and "." in built and not versions.is_at_least(have, built)
 
 
@@ -488,7 +492,7 @@ def _on_ngc(
     images: Sequence[NgcImage],
     first: list[Reason],
 ) -> Iterator[Option]:
-    """The images that serve; why the first one does not goes to `first`."""
+    """Yield the images that serve; why the first one does not goes to `first`."""
     for image in images:
         tried = Judgement()
         judge.check_machine(tried, release, host, container=True)

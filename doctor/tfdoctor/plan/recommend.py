@@ -35,9 +35,11 @@ MOST_OPTIONS = 6
 
 
 def recommend(compat: Compat, request: Request, host: Host, *, nearest: bool = True) -> Recommendation:
-    """Options, best first, or a conflict; `nearest`: with the ways out that are nearest, which take long to look for.
+    """Return options, best first, or a conflict.
 
-    Raises UnknownReleaseError where the specification fits no release, versions.VersionSyntaxError where it is none.
+    `nearest`: with the ways out that are nearest, which take long to look for.
+
+    Raises UnknownReleaseError if the specification fits no release, versions.VersionSyntaxError where it is none.
     """
     processor = without_gpu.of_machine(compat, request, host)
     if without_gpu.is_arm64(host):
@@ -80,7 +82,7 @@ def _on_arm64(compat: Compat, host: Host) -> Conflict:
 
 
 def _search(compat: Compat, request: Request, host: Host) -> tuple[list[Option], list[Rejected]]:
-    """The best option of each recipe, ranked, and what was turned down on the way to it."""
+    """Return the best option of each recipe, ranked, and what was turned down on the way to it."""
     best: list[Option] = []
     rejected: list[Rejected] = []
     for recipe in _recipes(request):
@@ -92,7 +94,9 @@ def _search(compat: Compat, request: Request, host: Host) -> tuple[list[Option],
 
 
 def way(compat: Compat, request: Request, host: Host, recipe: Recipe) -> tuple[Option | None, list[Rejected]]:
-    """The best option of one recipe, and what was turned down on the way to it; `recommend` is all of them, ranked.
+    """Return the best option of one recipe, and what was turned down on the way to it.
+
+    `recommend` is all of them, ranked.
 
     Raises as it does.
     """
@@ -105,7 +109,7 @@ def way(compat: Compat, request: Request, host: Host, recipe: Recipe) -> tuple[O
 
 
 def ranked(request: Request, host: Host, options: Iterable[Option]) -> list[Option]:
-    """The options, one a recipe, best first."""
+    """Return the options, one a recipe, best first."""
     every = list(options)
     newest_first = sorted({option.tensorflow for option in every}, key=versions.sort_key, reverse=True)
     return sorted(every, key=lambda option: _rank(request, host, option, newest_first))
@@ -119,7 +123,10 @@ def _options(
     recipe: Recipe,
     turned_down: list[Rejected],
 ) -> Iterator[Option]:
-    """What a recipe makes of the releases, as far as they are asked for; the others go to `turned_down`."""
+    """Yield what a recipe makes of the releases, as far as they are asked for.
+
+    The others go to `turned_down`.
+    """
     for release in releases:
         answer = tries(compat, release, request, host, recipe)
         if isinstance(answer, Rejected):
@@ -129,7 +136,7 @@ def _options(
 
 
 def _above(rejected: Sequence[Rejected], option: Option) -> list[Rejected]:
-    """Those newer than what was taken: why not the newest?"""
+    """Return those newer than what was taken: why not the newest?"""
     return [
         one for one in rejected if versions.sort_key(one.tensorflow) > versions.sort_key(option.tensorflow)
     ]
@@ -160,7 +167,7 @@ def _rank(request: Request, host: Host, option: Option, newest_first: Sequence[s
 
 
 def together(rejected: Iterable[Rejected]) -> list[Reason]:
-    """The reasons of everything that was turned down, each text once, those of the newest release first."""
+    """Return the reasons of everything that was turned down, each text once, those of the newest release first."""
     seen: dict[str, Reason] = {}
     for one in rejected:
         for reason in one.reasons:
@@ -169,7 +176,7 @@ def together(rejected: Iterable[Rejected]) -> list[Reason]:
 
 
 def _place(reason: Reason) -> float:
-    """What the user's own machine or wish is the reason of is told before what the world lacks."""
+    """Return what the user's own machine or wish is the reason of is told before what the world lacks."""
     place = reason.cause.row.refusal
     return place if place is not None else math.inf
 
@@ -178,7 +185,7 @@ def _place(reason: Reason) -> float:
 
 
 def _nearest(compat: Compat, request: Request, host: Host) -> tuple[Suggestion, ...]:
-    """One wish given up at a time; the first option of each that works, each way out once."""
+    """Return one wish given up at a time; the first option of each that works, each way out once."""
     found: list[Suggestion] = []
     for text, changed_request, changed_host in _relaxed(compat, request, host):
         options, _ = _search(compat, changed_request, changed_host)
@@ -250,7 +257,7 @@ def _relaxed(compat: Compat, request: Request, host: Host) -> Iterator[tuple[str
 
 
 def _wider(compat: Compat, request: Request) -> Iterator[str]:
-    """The same minor, then the same major, of the newest release that was asked for."""
+    """Yield the same minor, then the same major, of the newest release that was asked for."""
     if request.tensorflow is None:
         return
     newest = compat.select(request.tensorflow)[0].version

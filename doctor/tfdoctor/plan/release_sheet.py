@@ -48,10 +48,12 @@ def sheet(
     python: str | None = None,
     system: Platform = "linux",
 ) -> Sheet:
-    """The sheet of the rows of one version; the row with GPU code, of those `tensorflow`, speaks for it.
+    """Return the sheet of the rows of one version.
 
-    `capabilities`: the cards it is to run on; `python`: the Python it is to be installed in; `system`: whose
-    way to install it comes first.
+    The row with GPU code, of those `tensorflow`, speaks for it.
+
+    `capabilities`: the cards it is to run on; `python`: the Python it is to be installed in; `system`: whose way to
+    install it comes first.
     """
     main = next((row for row in rows if row.release.gpu), rows[0])
     others = tuple(row for row in rows if row is not main)
@@ -62,8 +64,9 @@ def sheet(
 
 
 def code_of(problem: Problem) -> str:
-    """The code under which `tfdoctor check` reports a known problem: the rule that sees it on the machine,
-    else TFD313."""
+    """Return the code under which `tfdoctor check` reports a known problem: the rule that sees it on the machine,
+    else TFD313.
+    """
     if problem.told_by_rules:
         for rule in ALL_RULES:
             if rule is not known_problem.RULE and problem.cause in {cause.value for cause in rule.causes}:
@@ -85,7 +88,7 @@ def conditions(problem: Problem) -> str:
 
 
 def pythons(texts: Sequence[str]) -> str:
-    """`3.9, 3.10, 3.11` → `3.9-3.11`, gaps kept."""
+    """Return `3.9, 3.10, 3.11` → `3.9-3.11`, gaps kept."""
     runs: list[list[str]] = []
     for text in texts:
         first, second = (int(number) for number in text.split("."))
@@ -174,7 +177,7 @@ def _steps(compat: Compat, release: Release, capabilities: Sequence[str], python
 
 
 def _in_a_container(compat: Compat, release: Release) -> Remedy | None:
-    """TensorFlow's own image, where it is known to find its libraries."""
+    """Return TensorFlow's own image, where it is known to find its libraries."""
     image = compat.official_image(release.version)
     if image is None or not image.recipe.works:
         return None
@@ -188,7 +191,7 @@ def _in_a_container(compat: Compat, release: Release) -> Remedy | None:
 
 
 def _where_from(compat: Compat, python: str) -> str:
-    """How an old Python is come by; empty where a ready build is a command away."""
+    """Return how an old Python is come by; empty if a ready build is a command away."""
     ways = compat.python_builds(python)
     makers = [way for way in ways if way.command is not None]
     if not makers or makers[0].origin == "python-build-standalone":

@@ -73,7 +73,7 @@ class Drivers:
         return len(self.steps) + 2
 
     def place(self, driver: str) -> int:
-        """Where the answer of a driver stands in a row; "": not known. Raises VersionSyntaxError."""
+        """Return where the answer of a driver stands in a row; "": not known. Raises VersionSyntaxError."""
         if not driver:
             return self.places - 1
         numbers = versions.numbers(driver)
@@ -121,7 +121,7 @@ class Verdicts:
     """
 
     def answer(self, system: str, minor: str, python: str, capability: str, driver: str) -> int:
-        """The number of an answer; "": any. Raises KeyError for what is not in the table."""
+        """Return the number of an answer; "": any. Raises KeyError for what is not in the table."""
         alone = self.cells.get((system, minor, python, ANY_CARD))
         if alone is not None:
             return alone[0]
@@ -136,7 +136,7 @@ class Verdicts:
 
 
 def put(text: str, *, name: str, capability: str, driver: str, glibc: str) -> str:
-    """A text of the table with what was asked for in its places."""
+    """Return a text of the table with what was asked for in its places."""
     values = (name, shlex.quote(name), capability, driver, glibc)
     for place, value in zip(PLACES, values, strict=True):
         text = text.replace(place, value)
@@ -148,7 +148,7 @@ def dotted(numbers: Numbers) -> str:
 
 
 def in_runs(answers: Iterable[int]) -> tuple[int, ...]:
-    """(answer, how often, answer, how often, …)."""
+    """Return (answer, how often, answer, how often, …)."""
     found: list[int] = []
     for one in answers:
         if found and found[-2] == one:
@@ -162,7 +162,7 @@ _QUOTED = shlex.quote(NAME)
 
 
 def placed(text: str, capability: str | None, driver: str | None, glibc: str | None) -> str:
-    """The text with places for what was asked for: `put` makes it as it was."""
+    """Return the text with places for what was asked for: `put` makes it as it was."""
     text = text.replace(_QUOTED, QUOTED)
     if capability is not None:
         text = re.sub(

@@ -63,7 +63,7 @@ def verdicts(
     minors: Sequence[str] | None = None,
     capabilities: Sequence[str] | None = None,
 ) -> Verdicts:
-    """The table; all of it takes seconds, and `tell` hears which minor is next.
+    """Return the table; all of it takes seconds, and `tell` hears which minor is next.
 
     minors, capabilities: only these, in their order; None: all.
     """
@@ -90,7 +90,7 @@ def verdicts(
 
 
 def systems_of(compat: Compat) -> tuple[System, ...]:
-    """Those that `recommend` tells apart: a glibc matters where it is older than what some release needs."""
+    """Return those that `recommend` tells apart: a glibc matters where it is older than what some release needs."""
     oldest, *_, newest = sorted(map(versions.numbers, _glibcs(compat)))
     ubuntu = {row.glibc: f" (Ubuntu {row.name})" for row in compat.pythons.systems}
     older = [f"{oldest[0]}.{minor}" for minor in range(newest[1] - 1, oldest[1] - 1, -1)]
@@ -113,13 +113,13 @@ def systems_of(compat: Compat) -> tuple[System, ...]:
 
 
 def _glibcs(compat: Compat) -> frozenset[str]:
-    """Those that a release or NVIDIA's wheels need."""
+    """Return those that a release or NVIDIA's wheels need."""
     needed = {row.glibc for row in list_candidates(compat)} | {row.glibc for row in compat.cudnn_ranges}
     return frozenset(one for one in needed if one is not None)
 
 
 def _cards(compat: Compat) -> dict[str, tuple[str, ...]]:
-    """The cards that a name alone tells apart, and that are not only in machines with an ARM processor.
+    """Return the cards that a name alone tells apart, and that are not only in machines with an ARM processor.
 
     Of names that the tables take for one card (`GeForce RTX 3060`, `NVIDIA GeForce RTX 3060`) the shortest stands.
     """
@@ -151,7 +151,7 @@ class _Watched(Host):
 
     @classmethod
     def of(cls, host: Host, cards: tuple[Card, ...], driver: str | None) -> _Watched:
-        """The machine with these cards and this driver."""
+        """Return the machine with these cards and this driver."""
         made = cls(
             cards=cards,
             driver=driver,
@@ -239,7 +239,7 @@ _LAST = 10**6
 
 
 def _example(start: Numbers) -> str:
-    """A driver that is a little newer than this one, and that no text names."""
+    """Return a driver that is a little newer than this one, and that no text names."""
     return f"{dotted(start)}.00.001"
 
 
@@ -289,7 +289,7 @@ class _Filling:
         self._wanted.append((minor, python))
 
     def _course(self, minor: str, python: str, capability: str, system: System, recipe: Recipe) -> _Course:
-        """The ways of a recipe for each driver, asked for once for all systems and cards that have the same."""
+        """Return the ways of a recipe for each driver, asked for once for all systems and cards that have the same."""
         of_system = self._system_of(minor, python, capability, system, recipe)
         for of_card in (None, capability):  # None: whatever the card is
             known = self._courses.get((minor, python, of_card, recipe, of_system.word))
@@ -300,8 +300,9 @@ class _Filling:
         return made
 
     def _system_of(self, minor: str, python: str, capability: str, system: System, recipe: Recipe) -> System:
-        """The first system that is the same for this recipe: an image brings its glibc, and of a new glibc there is
-        enough."""
+        """Return the first system that is the same for this recipe: an image brings its glibc, and of a new glibc
+        there is enough.
+        """
         first, wsl = self.table.systems[0], self.table.systems[1]
         if system.host.system == "Darwin":
             return system
@@ -320,7 +321,7 @@ class _Filling:
     def _explored(
         self, minor: str, python: str, capability: str, system: System, recipe: Recipe
     ) -> tuple[_Course, bool]:
-        """The ways of a recipe, and whether they are the same for every card."""
+        """Return the ways of a recipe, and whether they are the same for every card."""
         unknown, seen = self._asked(minor, python, capability, system, recipe, None)
         course, whatever = _Course(unknown, set(seen.glibcs)), not seen.asked_cards
         if not seen.asked_driver:
@@ -344,7 +345,7 @@ class _Filling:
     def _asked(
         self, minor: str, python: str, capability: str, system: System, recipe: Recipe, driver: str | None
     ) -> tuple[int, _Watched]:
-        """What the planner makes of one machine, and the machine."""
+        """Return what the planner makes of one machine, and the machine."""
         cards = (Card(NAME, capability),) if capability else ()
         host = _Watched.of(system.host, cards, driver)
         request = Request(tensorflow=minor or None, python=python or None)
@@ -371,7 +372,7 @@ class _Filling:
         return _number(self._way_numbers, self._ways, key, _Way(number, rejected)), host
 
     def _drives(self, platform: Platform, capability: str) -> _Driven:
-        """Which drivers drive a card."""
+        """Return which drivers drive a card."""
         known = {versions.numbers(one) for one in list_refusal_limits(self.compat, platform)} | {ALL}
         starts: list[Numbers] = []
         texts: list[int] = []
@@ -411,7 +412,7 @@ class _Filling:
                     self.table.cells[system.word, minor, python, capability] = row
 
     def _row(self, minor: str, python: str, capability: str, system: System) -> tuple[int, ...]:
-        """The answers for each driver, and for an unknown one."""
+        """Return the answers for each driver, and for an unknown one."""
         courses = [self._course(minor, python, capability, system, recipe) for recipe in RECIPES]
         key = (system.platform, capability, *map(id, courses))
         if key not in self._rows:
@@ -493,7 +494,7 @@ class _Filling:
         return in_runs(found)
 
     def _best_of(self, answers: list[Answer]) -> int:
-        """The best of the minors' answers, the newest first."""
+        """Return the best of the minors' answers, the newest first."""
         each: dict[Recipe, list[int]] = {}
         for options, _, _ in answers:
             for number in options:
@@ -507,13 +508,13 @@ class _Filling:
         return self._answer((found, () if found else answers[0][1], -1))
 
     def _ranked(self, options: Iterable[int]) -> tuple[int, ...]:
-        """The numbers of options, best first."""
+        """Return the numbers of options, best first."""
         numbers = {id(self._known[number]): number for number in options}
         best = ranked(Request(), Host(), [self._known[number] for number in numbers.values()])
         return tuple(numbers[id(one)] for one in best[:MOST_OPTIONS])
 
     def _answer_of(self, ways: tuple[int, ...]) -> int:
-        """The number of the answer that the recipes' ways are together."""
+        """Return the number of the answer that the recipes' ways are together."""
         if ways not in self._of_ways:
             every = [self._ways[one] for one in ways]
             options = self._ranked(one.option for one in every if one.option >= 0)

@@ -19,7 +19,7 @@ __all__ = ["of_machine", "of_release"]
 
 
 def of_release(target: Target, release: Release, python: str | None) -> Remedy:
-    """This release in an environment, without CUDA."""
+    """Return this release in an environment, without CUDA."""
     chosen = python or release.linux_pythons[-1]
     wanted = (f"{release.package}=={release.version}", *advice.companion_pins(target.compat, release))
     commands = advice.venv_with(target, wanted, f"python{chosen}")[:-1]
@@ -27,8 +27,10 @@ def of_release(target: Target, release: Release, python: str | None) -> Remedy:
 
 
 def of_machine(compat: Compat, request: Request, host: Host) -> Remedy | None:
-    """The wanted TensorFlow, else the newest, for the machine's processor; None where nothing calls for it, or where
-    there is none."""
+    """Return the wanted TensorFlow, else the newest, for the machine's processor.
+
+    None if nothing calls for it, or where there is none.
+    """
     if not (host.no_card or is_arm64(host)):
         return None
     target, python = Target(compat, host), request.python or host.python
@@ -53,12 +55,12 @@ def of_machine(compat: Compat, request: Request, host: Host) -> Remedy | None:
 
 
 def _meant(compat: Compat, spec: str | None) -> Sequence[Release]:
-    """Releases, newest first, also those without GPU code."""
+    """Return releases, newest first, also those without GPU code."""
     if spec is not None:
         return compat.select(spec)
     return [row for row in reversed(compat.releases) if not row.is_prerelease and not row.yanked]
 
 
 def is_arm64(host: Host) -> bool:
-    """Whether it is a Linux machine with a 64-bit ARM processor."""
+    """Return whether it is a Linux machine with a 64-bit ARM processor."""
     return host.system == "Linux" and host.machine.lower() in ("aarch64", "arm64")

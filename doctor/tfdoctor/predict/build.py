@@ -44,7 +44,7 @@ class Build:
     """What it does that other releases do not (compat/traits.toml)."""
 
     def has(self, trait: TraitName) -> bool:
-        """Whether it does this."""
+        """Return whether it does this."""
         return trait in self.traits
 
     @property
@@ -53,7 +53,7 @@ class Build:
 
 
 def build_of(tensorflow: TensorFlowFacts, compat: Compat) -> Build:
-    """The build's own account of itself (build_info.py, cuda_config.h), completed from the table."""
+    """Return the build's own account of itself (build_info.py, cuda_config.h), completed from the table."""
     version = tensorflow.version if tensorflow.version and versions.is_version(tensorflow.version) else None
     nearest = compat.nearest(version, tensorflow.distribution) if version else None
     release = nearest.release if nearest else None
@@ -106,7 +106,7 @@ def build_of(tensorflow: TensorFlowFacts, compat: Compat) -> Build:
 
 
 def _floor(release: Release | None, compat: Compat) -> str:
-    """The registration floor: measured, else (1.x took it from its build) the lowest capability inside."""
+    """Return the registration floor: measured, else (1.x took it from its build) the lowest capability inside."""
     if release is None:
         return DEFAULT_FLOOR
     linked = compat.registration(release.version).linked
@@ -116,14 +116,16 @@ def _floor(release: Release | None, compat: Compat) -> str:
 
 
 def dlopen_caller(build: Build) -> str:
-    """The object that opens the CUDA libraries: "pywrap" (_pywrap_tensorflow_internal.so) or "framework"
-    (libtensorflow_framework)."""
+    """Return the object that opens the CUDA libraries: "pywrap" (_pywrap_tensorflow_internal.so) or "framework"
+    (libtensorflow_framework).
+    """
     return "pywrap" if build.has("opened-by-pywrap") else "framework"
 
 
 def opened_sonames(build: Build) -> tuple[str, ...]:
-    """Everything that this build has the loader open, in its order: the runtime where it opens that first, the
-    driver, then the rest."""
+    """Return everything that this build has the loader open, in its order: the runtime where it opens that first, the
+    driver, then the rest.
+    """
     runtime = tuple(name for name in build.required if name.startswith("libcudart."))
     first = runtime if build.has("runtime-first") else ()
     rest = tuple(name for name in build.required if name not in first)
@@ -144,7 +146,9 @@ def builds_installed(facts: Facts) -> tuple[str, ...]:
 
 
 def closed_package(facts: Facts) -> Denied | None:
-    """What of TensorFlow, or of a package that it imports, this user may not read; None where nothing is known.
+    """Return what of TensorFlow, or of a package that it imports, this user may not read.
+
+    None if nothing is known.
 
     A site-packages folder that may not be listed counts where no TensorFlow is found elsewhere.
     """

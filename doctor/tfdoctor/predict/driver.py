@@ -26,7 +26,7 @@ INIT_CAUSES = {
 
 
 def driver_missing_cause(facts: Facts, failed: Resolution) -> Cause:
-    """Why libcuda.so.1 cannot be opened: never installed, not in this container, or hidden by WSL's layout."""
+    """Return why libcuda.so.1 cannot be opened: never installed, not in this container, or hidden by WSL's layout."""
     if facts.machine.wsl and (
         facts.driver.dxcore or any("/wsl/" in path for path in facts.driver.driver_files)
     ):
@@ -42,19 +42,22 @@ def driver_missing_cause(facts: Facts, failed: Resolution) -> Cause:
 
 
 def own_driver_files(facts: Facts) -> tuple[str, ...]:
-    """The libcuda.so* files that a driver put there: not the toolkit's stubs, not its cuda-compat."""
+    """Return the libcuda.so* files that a driver put there: not the toolkit's stubs, not its cuda-compat."""
     return tuple(
         path for path in facts.driver.driver_files if "/stubs/" not in path and "/compat" not in path
     )
 
 
 def host_has_gpu(facts: Facts) -> bool:
-    """Whether a container's host shows a card or NVIDIA's kernel module: /proc and /sys are the host's."""
+    """Return whether a container's host shows a card or NVIDIA's kernel module: /proc and /sys are the host's."""
     return isinstance(facts.driver.pci, Known) or isinstance(facts.driver.kernel_module, Known)
 
 
 def driver_gate(facts: Facts, driver: CudaDriver) -> tuple[Cause, str] | int | None:
-    """(cause, sentence) where the driver shows no device, else how many it shows; None where it did not say."""
+    """Return (cause, sentence) where the driver shows no device, else how many it shows.
+
+    None if it did not say.
+    """
     if driver.crashed:
         return Cause.DRIVER_INIT_UNKNOWN, f"libcuda.so.1 crashes when it is asked ({driver.crashed})."
     if not driver.loaded:
@@ -80,7 +83,7 @@ def driver_gate(facts: Facts, driver: CudaDriver) -> tuple[Cause, str] | int | N
 
 
 def init_cause(facts: Facts, driver: CudaDriver) -> Cause:
-    """Why cuInit failed: its number, and what else is known where that number has several reasons."""
+    """Return why cuInit failed: its number, and what else is known where that number has several reasons."""
     cause = INIT_CAUSES.get(driver.init or 0, Cause.DRIVER_INIT_UNKNOWN)
     if driver.init in (803, 804):
         # Both say that user space and kernel module do not fit; 804 is what a GeForce says. Whether
@@ -100,7 +103,7 @@ def init_cause(facts: Facts, driver: CudaDriver) -> Cause:
 
 
 def is_compat(facts: Facts, driver: CudaDriver) -> bool:
-    """Whether the libcuda that was loaded is cuda-compat's, also where a container runtime linked it."""
+    """Return whether the libcuda that was loaded is cuda-compat's, also where a container runtime linked it."""
     path = driver.path or ""
     name = path.rpartition("/")[2]
     own = name.rpartition("libcuda.so.")[2].count(".") > 0  # its name tells its version
@@ -110,7 +113,7 @@ def is_compat(facts: Facts, driver: CudaDriver) -> bool:
 
 
 def container_lost_nvml(facts: Facts) -> bool:
-    """Whether a running container lost its devices: NVML's "Unknown Error", which a host does not give."""
+    """Return whether a running container lost its devices: NVML's "Unknown Error", which a host does not give."""
     if not facts.machine.container:
         return False
     smi, nvml = value_of(facts.driver.smi), value_of(facts.driver.nvml)
@@ -119,19 +122,19 @@ def container_lost_nvml(facts: Facts) -> bool:
 
 
 def foreign_to_wsl(facts: Facts, driver: CudaDriver) -> bool:
-    """Whether a Linux driver's libcuda comes before WSL's own, which alone reaches the card there."""
+    """Return whether a Linux driver's libcuda comes before WSL's own, which alone reaches the card there."""
     if not facts.machine.wsl or facts.machine.container or not facts.driver.dxcore:
         return False
     return bool(driver.path) and "/wsl/" not in (driver.path or "")
 
 
 def is_stub(driver: CudaDriver) -> bool:
-    """Whether the libcuda that was loaded is the toolkit's link-time stub."""
+    """Return whether the libcuda that was loaded is the toolkit's link-time stub."""
     return driver.init == 34 or "/stubs/" in (driver.path or "")
 
 
 def hidden_by_environment(facts: Facts) -> bool:
-    """Whether the driver shows devices as soon as CUDA_VISIBLE_DEVICES is taken away."""
+    """Return whether the driver shows devices as soon as CUDA_VISIBLE_DEVICES is taken away."""
     if facts.driver.cuda_unhidden is None:
         return False
     without = value_of(facts.driver.cuda_unhidden)
@@ -146,13 +149,13 @@ def no_device_cause(facts: Facts) -> Cause:
 
 
 def has_gpu_nodes(facts: Facts) -> bool:
-    """Whether /dev has a node of a card (nvidia0 …, or WSL's dxg), not only nvidiactl."""
+    """Return whether /dev has a node of a card (nvidia0 …, or WSL's dxg), not only nvidiactl."""
     nodes = value_of(facts.driver.nodes)
     return nodes is not None and any(name[-1].isdigit() or name.endswith("dxg") for name in nodes.names)
 
 
 def kernel_mismatch(facts: Facts) -> tuple[str, str] | None:
-    """(kernel module's version, user-space version) where both are known and differ."""
+    """Return (kernel module's version, user-space version) where both are known and differ."""
     module, nvml = value_of(facts.driver.kernel_module), value_of(facts.driver.nvml)
     user = nvml.driver_version if nvml is not None and nvml.driver_version else None
     driver = value_of(facts.driver.cuda)

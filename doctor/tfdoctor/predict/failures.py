@@ -60,7 +60,7 @@ class Failure:
 
 
 def failures(facts: Facts, compat: Compat) -> tuple[Failure, ...]:
-    """What stops `import tensorflow` (or, not `fatal`, Keras alone), the first one first."""
+    """Return what stops `import tensorflow` (or, not `fatal`, Keras alone), the first one first."""
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     rehearsal = value_of(facts.rehearsal)
     table = table_of(tensorflow, compat) if tensorflow is not None else None
@@ -129,14 +129,14 @@ def untested_copies(facts: Facts, compat: Compat) -> tuple[Distribution, ...]:
 
 
 def imported(rehearsal: RehearsalFacts | None) -> set[str]:
-    """The distributions whose modules were imported without an error."""
+    """Return the distributions whose modules were imported without an error."""
     modules = rehearsal.modules if rehearsal is not None else ()
     failed = {distribution_of(one.name) for one in modules if not one.ok}
     return {distribution_of(one.name) for one in modules if one.ok} - failed
 
 
 def _led_away(facts: Facts, failure: Failure) -> Failure:
-    """The failure, of a package of a folder that is put first: nothing that is installed changes it."""
+    """Return the failure, of a package of a folder that is put first: nothing that is installed changes it."""
     taken = package_led_away(facts, failure.package) if not failure.shadow and not failure.missing else None
     if taken is None:
         return failure
@@ -181,10 +181,10 @@ def _of_rehearsal(python: PythonFacts, table: Imported, rehearsal: RehearsalFact
 
 
 def _of_keras(python: PythonFacts, rehearsal: RehearsalFacts, *, spared: bool) -> Iterator[Failure]:
-    """What Keras fails with; `spared`: an AttributeError does not stop TensorFlow's import either.
+    """Yield what Keras fails with; `spared`: an AttributeError does not stop TensorFlow's import either.
 
-    Only what is unlike what works is blamed. A Keras that raises something itself may do so because of the stand-in for
-    TensorFlow, but for an import that fails, or a name that the installed TensorFlow does not have.
+    Only what is unlike what works is blamed. A Keras that raises something itself may do so because of the stand-in
+    for TensorFlow, but for an import that fails, or a name that the installed TensorFlow does not have.
     """
     for one in rehearsal.keras:
         last = one is rehearsal.keras[-1]
@@ -205,13 +205,15 @@ def _of_keras(python: PythonFacts, rehearsal: RehearsalFacts, *, spared: bool) -
 
 
 def _sure(one: Rehearsed) -> bool:
-    """Whether what Keras fails with is not about the stand-in for TensorFlow."""
+    """Return whether what Keras fails with is not about the stand-in for TensorFlow."""
     return one.import_error or (one.attribute_error and one.error.startswith("module '"))
 
 
 def _with_file(one: Rehearsed) -> Rehearsed:
-    """A folder that lost its `__init__` is imported, and has no file. Modules in packages are tried to put their
-    folder on TensorFlow's own path, for which their file is asked."""
+    """Return a folder that lost its `__init__` is imported, and has no file.
+
+    Modules in packages are tried to put their folder on TensorFlow's own path, for which their file is asked.
+    """
     if not one.ok or "." not in one.name or not one.file or one.file.endswith((".py", ".pyc", ".so", ".pyd")):
         return one
     error = f"{one.file} has no __init__.py: expected str, bytes or os.PathLike object, not NoneType"
@@ -277,19 +279,19 @@ def _is_in(place: str, taken: str) -> bool:
 
 
 def in_working_folder(python: PythonFacts, package: str) -> Distribution | None:
-    """A package that was installed into the working folder: into none that Python's own path has."""
+    """Return a package that was installed into the working folder: into none that Python's own path has."""
     there = python.distribution(package)
     return there if there is not None and python.sys_path and there.location not in python.sys_path else None
 
 
 def _top_module(package: str) -> str:
-    """The file or folder that a distribution's module is: "protobuf" → "google"."""
+    """Return the file or folder that a distribution's module is: "protobuf" → "google"."""
     named = (module for module, name in MODULE_DISTRIBUTIONS.items() if name == package)
     return next(named, package.replace("-", "_")).partition(".")[0]
 
 
 def cause_of(failure: Failure) -> Cause:
-    """The contract's word for it."""
+    """Return the contract's word for it."""
     if failure.shadow:
         return Cause.SHADOWED_MODULE
     if failure.library:
@@ -319,7 +321,8 @@ def _places(one: Rehearsed) -> tuple[str, ...]:
 
 
 def _raised_by(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed) -> str:
-    """The distribution to blame for an error: of those whose files it came through, the one that is unlike what works.
+    """Return the distribution to blame for an error: of those whose files it came through, the one that is unlike
+    what works.
 
     The one whose version nobody asked for comes first, then one of another version than is known to work, then the
     one whose own file raised it. A module that is compiled for another NumPy raises in NumPy's files, or in none.
@@ -339,17 +342,17 @@ def _raised_by(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed) -
 
 
 def _refused(python: PythonFacts) -> set[str]:
-    """The packages whose version somebody does not want."""
+    """Return the packages whose version somebody does not want."""
     return {missing.package for missing in unmet(python) if missing.have is not None}
 
 
 def _odd(rehearsal: RehearsalFacts) -> set[str]:
-    """What was rehearsed for being unlike what works."""
+    """Return what was rehearsed for being unlike what works."""
     return {oddity.module for oddity in rehearsal.oddities}
 
 
 def _beneath(python: PythonFacts, name: str, suspects: set[str]) -> str:
-    """What a package requires and is unlike what works, where the package itself is not."""
+    """Return what a package requires and is unlike what works, where the package itself is not."""
     there = python.distribution(name)
     if name in suspects or there is None:
         return name
@@ -357,7 +360,7 @@ def _beneath(python: PythonFacts, name: str, suspects: set[str]) -> str:
 
 
 def distribution_at(python: PythonFacts, path: str) -> str | None:
-    """The installed distribution that a file belongs to, by its place on the path."""
+    """Return the installed distribution that a file belongs to, by its place on the path."""
     for folder in python.sys_path:
         root = f"{folder.rstrip('/')}/"
         if len(root) > 1 and path.startswith(root):
@@ -370,7 +373,7 @@ def distribution_at(python: PythonFacts, path: str) -> str | None:
 def own_damage(
     python: PythonFacts, tensorflow: TensorFlowFacts, compat: Compat
 ) -> tuple[FileDifference, ...]:
-    """Files of TensorFlow that its import loads and that are not as they were installed."""
+    """Return files of TensorFlow that its import loads and that are not as they were installed."""
     table = table_of(tensorflow, compat)
     own = python.distribution(tensorflow.distribution or "")
     if own is None:

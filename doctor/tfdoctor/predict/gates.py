@@ -41,7 +41,7 @@ NVML_VERSION_MISMATCH = 18
 
 
 def predict(facts: Facts, compat: Compat) -> Prediction:
-    """TensorFlow's answer, without importing it. Pure: no I/O."""
+    """Return TensorFlow's answer, without importing it. Pure: no I/O."""
     own = _through_the_gates(facts, compat)
     other = better_behind(facts, compat, own, _through_the_gates)
     if other is None:
@@ -138,7 +138,7 @@ def _through_the_gates(facts: Facts, compat: Compat) -> Prediction:
 
 
 def _nothing_to_import(facts: Facts) -> tuple[Cause, str] | None:
-    """Why there is no TensorFlow that this Python could import, or no Python that could."""
+    """Return why there is no TensorFlow that this Python could import, or no Python that could."""
     if isinstance(facts.python, Unusable) and facts.python.trouble is not None:
         trouble = facts.python.trouble
         if trouble.ended and trouble.kind != "rubbish":
@@ -174,7 +174,7 @@ def _cpu_cause(facts: Facts, tensorflow: TensorFlowFacts, build: Build) -> Cause
 
 
 def unknown_flags(build: Build, variables: dict[str, str], compat: Compat) -> str:
-    """Why TF_XLA_FLAGS ends the process when devices are listed; empty where that is not known."""
+    """Return why TF_XLA_FLAGS ends the process when devices are listed; empty if that is not known."""
     value = variables.get("TF_XLA_FLAGS", "").strip()
     if not value.startswith("-") or build.minor < versions.parse(compat.flags.since).release:
         return ""
@@ -190,7 +190,7 @@ def unknown_flags(build: Build, variables: dict[str, str], compat: Compat) -> st
 
 
 def disabled_device_types(build: Build, variables: dict[str, str]) -> str:
-    """Why TF_ENABLED_DEVICE_TYPES keeps the GPU out; empty where it does not.
+    """Return why TF_ENABLED_DEVICE_TYPES keeps the GPU out; empty if it does not.
 
     Entries are compared as they stand, " GPU" and "gpu" are unknown to it, and a list without CPU makes listing
     devices raise an exception.
@@ -211,7 +211,7 @@ def disabled_device_types(build: Build, variables: dict[str, str]) -> str:
 def registered_devices(
     devices: Sequence[CudaDevice], build: Build, env: dict[str, str]
 ) -> tuple[CudaDevice, ...]:
-    """The devices that TensorFlow keeps: new enough, and with enough multiprocessors beside the best card."""
+    """Return the devices that TensorFlow keeps: new enough, and with enough multiprocessors beside the best card."""
     modern = [
         device
         for device in devices

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def import_failure(
     facts: Facts, tensorflow: TensorFlowFacts, build: Build, compat: Compat
 ) -> tuple[Cause, str] | None:
-    """Why `import tensorflow` fails; None where nothing known stands in its way."""
+    """Return why `import tensorflow` fails; None if nothing known stands in its way."""
     python = value_of(facts.python)
     if shadows_tensorflow(tensorflow):
         return Cause.SHADOWED_MODULE, f"{tensorflow.shadowed_by} is imported in its place."
@@ -70,7 +70,7 @@ def import_failure(
 
 
 def import_unknown(facts: Facts, tensorflow: TensorFlowFacts, compat: Compat) -> str:
-    """Why it cannot be known whether the import works; empty where it can."""
+    """Return why it cannot be known whether the import works; empty if it can."""
     python = value_of(facts.python)
     damage = own_damage(python, tensorflow, compat) if python is not None else ()
     if damage:
@@ -87,13 +87,15 @@ def import_unknown(facts: Facts, tensorflow: TensorFlowFacts, compat: Compat) ->
 
 
 def shadows_tensorflow(tensorflow: TensorFlowFacts) -> bool:
-    """Whether programs that are started in the working folder import something else under this name."""
+    """Return whether programs that are started in the working folder import something else under this name."""
     path = tensorflow.shadowed_by
     return bool(path) and path != f"{tensorflow.package_dir}/__init__.py"
 
 
 def _plugin_failure(facts: Facts) -> tuple[Cause, str] | None:
-    """Every import of TensorFlow loads the shared objects in tensorflow-plugins/, and stops where one does not load."""
+    """Return every import of TensorFlow loads the shared objects in tensorflow-plugins/, and stops where one does not
+    load.
+    """
     loader = value_of(facts.loader)
     failed = next((one for one in loader.plugins if not one.ok), None) if loader is not None else None
     if failed is None:
@@ -102,13 +104,13 @@ def _plugin_failure(facts: Facts) -> tuple[Cause, str] | None:
 
 
 def plugin_cause(failed: Resolution) -> Cause:
-    """The contract's word for a plugin that does not load: damaged, or built for another TensorFlow."""
+    """Return the contract's word for a plugin that does not load: damaged, or built for another TensorFlow."""
     lost = [name for name in failed.really_missing if name != failed.soname]
     return Cause.PACKAGE_CONFLICT if lost or "undefined symbol" in failed.error else Cause.DAMAGED_FILE
 
 
 def lacks_avx(facts: Facts, tensorflow: TensorFlowFacts, build: Build) -> bool:
-    """Whether this is one of TensorFlow's own x86 wheels compiled with AVX, on a processor without."""
+    """Return whether this is one of TensorFlow's own x86 wheels compiled with AVX, on a processor without."""
     machine, release = facts.machine, build.release if build.exact else None
     if release is None or machine.machine.lower() not in {"x86_64", "amd64"} or tensorflow.conda_build:
         return False
@@ -121,7 +123,7 @@ BACKEND = "KERAS_BACKEND"
 
 
 def keras_backend(python: PythonFacts | None, build: Build, variables: Mapping[str, str]) -> str:
-    """The backend that Keras 3 is told to take; empty where none is named or this Keras does not ask."""
+    """Return the backend that Keras 3 is told to take; empty if none is named or this Keras does not ask."""
     keras = python.versions_installed().get("keras", "") if python is not None else ""
     third = versions.is_version(keras) and versions.is_at_least(keras, "3")
     return variables.get(BACKEND, "") if third and build.has("keras-3") else ""
@@ -130,7 +132,10 @@ def keras_backend(python: PythonFacts | None, build: Build, variables: Mapping[s
 def stopped_by(
     python: PythonFacts | None, build: Build, variables: Mapping[str, str], compat: Compat
 ) -> tuple[str, str] | None:
-    """(the variable with which Python does not get through this release's import, why); None where none is known."""
+    """Return (the variable with which Python does not get through this release's import, why).
+
+    None if none is known.
+    """
     if build.version is None:
         return None
     optimize, warnings = variables.get("PYTHONOPTIMIZE", ""), variables.get("PYTHONWARNINGS", "")
@@ -154,7 +159,7 @@ def stopped_by(
 def broken_companions(
     facts: Facts, tensorflow: TensorFlowFacts, build: Build, compat: Compat
 ) -> tuple[Companion, ...]:
-    """What of compat/imports.toml applies to this Python: NumPy, protobuf and the like.
+    """Return what of compat/imports.toml applies to this Python: NumPy, protobuf and the like.
 
     Nothing for conda's builds, which differ; nothing about what lies in the working folder: that hides a module,
     whatever its version, and is rehearsed; and nothing is missing that was imported, though nobody registered it.
@@ -176,7 +181,7 @@ def broken_companions(
 def _companion_failure(
     facts: Facts, tensorflow: TensorFlowFacts, build: Build, compat: Compat
 ) -> tuple[Cause, str] | None:
-    """A package with which the import fails: one that is known to, or one that failed in the rehearsal."""
+    """Return a package with which the import fails: one that is known to, or one that failed in the rehearsal."""
     python = value_of(facts.python)
     if python is None or not python.distributions:
         return None
@@ -207,8 +212,9 @@ def _rehearsed_failure(failed: Failure | None) -> tuple[Cause, str] | None:
 
 
 def foreign_libstdcxx(facts: Facts, failed: Resolution) -> Instead | None:
-    """The C++ library that LD_LIBRARY_PATH or LD_PRELOAD puts first, where it lacks what the objects ask of it by
-    name: one without any versions is taken by the loader, and the symbols are missed afterwards."""
+    """Return the C++ library that LD_LIBRARY_PATH or LD_PRELOAD puts first, where it lacks what the objects ask of it
+    by name: one without any versions is taken by the loader, and the symbols are missed afterwards.
+    """
     loader = value_of(facts.loader)
     if loader is None or "undefined symbol" not in failed.error:
         return None
@@ -217,7 +223,7 @@ def foreign_libstdcxx(facts: Facts, failed: Resolution) -> Instead | None:
 
 
 def _load_failure(facts: Facts, build: Build, failed: Resolution) -> tuple[Cause, str]:
-    """Why the loader cannot load TensorFlow's own objects."""
+    """Return why the loader cannot load TensorFlow's own objects."""
     if not_permitted(failed, elsewhere=True):
         return Cause.NOT_PERMITTED, failed.error
     if "version `GLIBC_" in failed.error:
@@ -235,11 +241,13 @@ def _load_failure(facts: Facts, build: Build, failed: Resolution) -> tuple[Cause
 
 
 def own_object_cause(failed: Resolution) -> Cause:
-    """The word for an object of TensorFlow's own that does not load: its file, or one of the system's that it needs."""
+    """Return the word for an object of TensorFlow's own that does not load: its file, or one of the system's that it
+    needs.
+    """
     own = any("tensorflow" in name.rpartition("/")[2] for name in failed.really_missing)
     return Cause.DAMAGED_FILE if failed.crash or own or is_damaged(failed) else Cause.INCONCLUSIVE
 
 
 def is_damaged(failed: Resolution) -> bool:
-    """Whether the loader stops at a file that is no library, or not a whole one."""
+    """Return whether the loader stops at a file that is no library, or not a whole one."""
     return any(tried.problem and failed.error.startswith(f"{tried.path}: ") for tried in failed.tried)

@@ -45,7 +45,7 @@ class MissingLibrary:
 
 
 def explain_missing(facts: Facts, build: Build) -> tuple[MissingLibrary, ...]:
-    """Why each missing CUDA library is missing, in TensorFlow's order. Not the driver's."""
+    """Return why each missing CUDA library is missing, in TensorFlow's order. Not the driver's."""
     loader = value_of(facts.loader)
     if loader is None:
         return ()
@@ -68,12 +68,15 @@ def explain_missing(facts: Facts, build: Build) -> tuple[MissingLibrary, ...]:
 
 
 def stopped_at(resolution: Resolution) -> list[Tried]:
-    """The files that the loader took for the library and could not use; not those that it may not look at."""
+    """Return the files that the loader took for the library and could not use.
+
+    Not those that it may not look at.
+    """
     return [t for t in resolution.tried if t.problem and t.problem not in (CLOSED, DENIED)]
 
 
 def _met_by_others(resolution: Resolution, found: Sequence[FoundElsewhere], bad: frozenset[str]) -> bool:
-    """Whether a library is nowhere but in a file that the loader stops at on its way to another one.
+    """Return whether a library is nowhere but in a file that the loader stops at on its way to another one.
 
     The cache of the loader has no damaged file, where it was made since, and the RUNPATH of a neighbour leads there.
     """
@@ -87,7 +90,7 @@ def _explain(
     foreign: frozenset[str],
     opened: frozenset[str],
 ) -> MissingLibrary:
-    """`opened`: folders of which the loader takes other libraries."""
+    """Return `opened`: folders of which the loader takes other libraries."""
     stopped = stopped_at(resolution)
     name = resolution.soname
     if resolution.path is not None:  # it is there: the loader stopped at something that it needs
@@ -131,7 +134,7 @@ FOLDERS = {"libcudart": "cuda_runtime", "libcupti": "cuda_cupti", "libnvrtc": "c
 
 
 def not_permitted(resolution: Resolution, *, elsewhere: bool = False) -> tuple[Tried, ...]:
-    """The files for whose sake a library cannot be had although they are there: they may not be used.
+    """Return the files for whose sake a library cannot be had although they are there: they may not be used.
 
     Into a closed folder nobody could look: it counts where it is this library's own among NVIDIA's wheels, or where
     there is nothing of the library to be seen `elsewhere`.
@@ -146,7 +149,7 @@ def not_permitted(resolution: Resolution, *, elsewhere: bool = False) -> tuple[T
 
 
 def _holds(path: str, elsewhere: bool) -> bool:
-    """Whether a folder that nobody can look into is where this library would be."""
+    """Return whether a folder that nobody can look into is where this library would be."""
     stem = path.rpartition("/")[2].split(".so")[0]
     wheel = path.partition("/nvidia/")[2].partition("/")[0]
     own = FOLDERS.get(stem, stem.removeprefix("lib").removesuffix("Lt").partition("_")[0].lower())
@@ -154,14 +157,14 @@ def _holds(path: str, elsewhere: bool) -> bool:
 
 
 def installation_of(path: str) -> str:
-    """What comes and goes together with a library: its folder, or all of NVIDIA's wheels."""
+    """Return what comes and goes together with a library: its folder, or all of NVIDIA's wheels."""
     path = posixpath.normpath(path)
     site, inside, _ = path.partition("/nvidia/")
     return f"{site}/nvidia" if inside else path.rpartition("/")[0]
 
 
 def other_installations(found: Sequence[FoundElsewhere], required: Sequence[str]) -> frozenset[str]:
-    """Folders with a CUDA of another version.
+    """Return folders with a CUDA of another version.
 
     cuSOLVER and cuRAND keep their soname from CUDA 11 to 12: the right name there is still the wrong library.
     """
@@ -183,7 +186,10 @@ def _same_major(name: str, soname: str) -> bool:
 
 
 def libraries_cause(facts: Facts, build: Build) -> Cause:
-    """The one cause of several missing libraries: the commonest; cuDNN's own where only it has that."""
+    """Return the one cause of several missing libraries: the commonest.
+
+    CuDNN's own where only it has that.
+    """
     causes = [missing.cause for missing in explain_missing(facts, build)]
     if not causes:
         return Cause.LIBS_NOT_INSTALLED

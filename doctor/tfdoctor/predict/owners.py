@@ -26,7 +26,7 @@ class LibraryVersion:
 
 
 def places(distribution: Distribution, path: str, real: str = "") -> Iterator[str]:
-    """The path below a distribution's folder, once for each way to say it: as found, and with links resolved."""
+    """Yield the path below a distribution's folder, once for each way to say it: as found, and with links resolved."""
     spellings = dict.fromkeys(posixpath.normpath(one) for one in (path, real) if one)
     for folder in dict.fromkeys((distribution.location, distribution.real_location)):
         for spelling in spellings:
@@ -35,7 +35,7 @@ def places(distribution: Distribution, path: str, real: str = "") -> Iterator[st
 
 
 def owners(python: PythonFacts, path: str, real: str = "") -> tuple[Distribution, ...]:
-    """The distributions that own the file at `path`: by their RECORD, else by the name of NVIDIA's folder.
+    """Return the distributions that own the file at `path`: by their RECORD, else by the name of NVIDIA's folder.
 
     `real`: the path with its links resolved, where it is known.
     """
@@ -49,7 +49,7 @@ def owners(python: PythonFacts, path: str, real: str = "") -> tuple[Distribution
 
 
 def in_wheels(python: PythonFacts, path: str, real: str = "") -> bool:
-    """Whether the file at `path` lies where NVIDIA's wheels put theirs, registered or not."""
+    """Return whether the file at `path` lies where NVIDIA's wheels put theirs, registered or not."""
     folders = dict.fromkeys((*python.site_packages, *(d.location for d in python.distributions)))
     spellings = [posixpath.normpath(one) for one in (path, real) if one]
     return bool(owners(python, path, real)) or any(
@@ -61,14 +61,17 @@ def in_wheels(python: PythonFacts, path: str, real: str = "") -> bool:
 
 
 def _folder_is_of(project: str, inside: str) -> bool:
-    """Whether "nvidia/cuda_runtime/lib/…" is where this project's wheel puts its files."""
+    """Return whether "nvidia/cuda_runtime/lib/…" is where this project's wheel puts its files."""
     match = re.match(r"nvidia/([a-z0-9_]{1,60})/", inside)
     folder = match[1].replace("_", "-") if match is not None else ""
     return bool(folder) and re.fullmatch(rf"nvidia-{folder}(-cu\d+)?", project) is not None
 
 
 def owner(python: PythonFacts, path: str, real: str = "") -> Distribution | None:
-    """The one distribution whose file is there now; None where there is none, or where that could not be told."""
+    """Return the one distribution whose file is there now.
+
+    None if there is none, or where that could not be told.
+    """
     found = owners(python, path, real)
     if len(found) == 1:
         return found[0]
@@ -80,7 +83,7 @@ def owner(python: PythonFacts, path: str, real: str = "") -> Distribution | None
 
 
 def library_version(facts: Facts, resolution: Resolution) -> LibraryVersion | None:
-    """The version of the library that the loader gives; None where nothing tells it.
+    """Return the version of the library that the loader gives; None if nothing tells it.
 
     A wheel's own, unless the file is no longer the wheel's; conda's package; what the file itself says: its full name
     (libcudnn.so.9.1.0), the header beside it.
@@ -103,7 +106,9 @@ def library_version(facts: Facts, resolution: Resolution) -> LibraryVersion | No
 
 
 def _beside(facts: Facts, path: str) -> str | None:
-    """The version in the longer name of the same library in its folder: libcudnn.so.8.0.5 beside libcudnn.so.8."""
+    """Return the version in the longer name of the same library in its folder: libcudnn.so.8.0.5 beside
+    libcudnn.so.8.
+    """
     loader = value_of(facts.loader)
     folder, _, name = posixpath.normpath(path).rpartition("/")
     stem, _, wanted = name.partition(".so.")
@@ -115,7 +120,7 @@ def _beside(facts: Facts, path: str) -> str | None:
 
 
 def cudnn_version(facts: Facts) -> LibraryVersion | None:
-    """The version of the cuDNN that the loader gives TensorFlow."""
+    """Return the version of the cuDNN that the loader gives TensorFlow."""
     loader = value_of(facts.loader)
     used = next((r for r in (loader.resolutions if loader else ()) if r.soname.startswith("libcudnn.")), None)
     return library_version(facts, used) if used is not None and used.ok else None

@@ -80,14 +80,17 @@ class Unmet:
 
 
 def table_of(tensorflow: TensorFlowFacts, compat: Compat) -> Imported | None:
-    """What this TensorFlow is known to import."""
+    """Return what this TensorFlow is known to import."""
     return compat.imported_by(tensorflow.version)
 
 
 def wanted(
     python: PythonFacts, tensorflow: TensorFlowFacts, variables: Mapping[str, str], compat: Compat
 ) -> Wanted | None:
-    """What is to be rehearsed; None where all is as it is known to work, or nothing is known of this release."""
+    """Return what is to be rehearsed.
+
+    None if all is as it is known to work, or nothing is known of this release.
+    """
     table = table_of(tensorflow, compat)
     if table is None or not python.distributions:
         return None
@@ -115,7 +118,7 @@ LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
 
 
 def legacy_keras(variables: Mapping[str, str], version: str | None, compat: Compat) -> bool:
-    """Whether this release is told to take tf_keras."""
+    """Return whether this release is told to take tf_keras."""
     told = variables.get(LEGACY_KERAS, "").lower() in ("1", "true")
     return told and version is not None and compat.has(version, "legacy-keras-variable")
 
@@ -127,7 +130,7 @@ def _of_keras(
     variables: Mapping[str, str],
     compat: Compat,
 ) -> tuple[str, ...]:
-    """The modules of Keras that TensorFlow loads, in their order, where something speaks against their import.
+    """Return the modules of Keras that TensorFlow loads, in their order, where something speaks against their import.
 
     Keras is most of the work of a rehearsal, and newer packages than were tried are usual: only what is damaged, in
     the place of another, not what somebody asks for, or older than all that was seen to work is a reason.
@@ -160,14 +163,14 @@ def _of_keras(
 
 
 def _older(version: str, known: Sequence[str]) -> bool:
-    """Whether it is older than all of these; not where there are none."""
+    """Return whether it is older than all of these; not where there are none."""
     if not versions.is_version(version):
         return True
     return bool(known) and not any(versions.is_at_least(version, one) for one in known)
 
 
 def _generated(python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported) -> Iterator[str]:
-    """Generated sources that need nothing but protobuf, each of them like all of its package."""
+    """Yield generated sources that need nothing but protobuf, each of them like all of its package."""
     yield f"{tensorflow.core_dir}/{GENERATED}"
     keras = python.distribution("keras")
     if "keras" in table.family and keras is not None:
@@ -179,7 +182,9 @@ COMPILED = ("zlib", "binascii", "ssl", "ctypes", "bz2", "lzma", "hashlib", "uuid
 
 
 def _needed(python: PythonFacts, table: Imported) -> dict[str, tuple[str, ...]]:
-    """All that the import takes of other packages: packages use one another without a word of it in their metadata."""
+    """Return all that the import takes of other packages: packages use one another without a word of it in their
+    metadata.
+    """
     found: dict[str, tuple[str, ...]] = {}
     if python.carried:  # where libraries of the system are other ones, any module may be hit
         found = dict.fromkeys((m for m in COMPILED if m in table.shadowable), ())
@@ -188,14 +193,16 @@ def _needed(python: PythonFacts, table: Imported) -> dict[str, tuple[str, ...]]:
 
 
 def no_longer_standard(python: PythonFacts, table: Imported) -> tuple[str, ...]:
-    """What the import takes of Python's own library, as it was, and setuptools brings where Python has it no more."""
+    """Return what the import takes of Python's own library, as it was, and setuptools brings where Python has it no
+    more.
+    """
     if not versions.is_at_least(python.version, "3.12"):
         return ()
     return tuple(name for name in table.standard if name.partition(".")[0] == "distutils")
 
 
 def distribution_of(module: str) -> str:
-    """The distribution that a module comes with: "google.protobuf.message" → "protobuf"."""
+    """Return the distribution that a module comes with: "google.protobuf.message" → "protobuf"."""
     for name, distribution in MODULE_DISTRIBUTIONS.items():
         if module == name or module.startswith(f"{name}."):
             return distribution
@@ -205,7 +212,10 @@ def distribution_of(module: str) -> str:
 def _oddities(
     python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported, compat: Compat, beside: set[str]
 ) -> Iterator[Oddity]:
-    """Everything that is unlike what is known to work, each once or more. `beside`: taken, and in no table."""
+    """Yield everything that is unlike what is known to work, each once or more.
+
+    `beside`: taken, and in no table.
+    """
     installed = _first(python)
     taken = {distribution_of(name) for name in (*table.needs, *no_longer_standard(python, table))}
     maybe = {distribution_of(name) for name in (*table.tried, *(m for f in table.family.values() for m in f))}
@@ -241,7 +251,7 @@ def _oddities(
 
 
 def _by_variables(variables: Mapping[str, str]) -> Iterator[Oddity]:
-    """What packages of the import, or Python itself, read as they are imported, and take another way for."""
+    """Yield what packages of the import, or Python itself, read as they are imported, and take another way for."""
     for name, module in READ.items():
         if variables.get(name):
             yield Oddity(module, f"{name} is set to {variables[name]!r}")
@@ -257,7 +267,7 @@ def _first(python: PythonFacts) -> dict[str, Distribution]:
 
 
 def _closure(installed: Mapping[str, Distribution], start: set[str]) -> set[str]:
-    """The installed ones of `start`, and what they require."""
+    """Return the installed ones of `start`, and what they require."""
     found: set[str] = set()
     todo = list(start)
     while todo:
@@ -272,7 +282,7 @@ def _closure(installed: Mapping[str, Distribution], start: set[str]) -> set[str]
 
 @lru_cache(maxsize=4096)
 def required(line: str, *, extras: bool = False) -> str | None:
-    """The name in a requirement; None where only an extra asks for it, and extras are not asked for."""
+    """Return the name in a requirement; None if only an extra asks for it, and extras are not asked for."""
     if not extras and "extra" in line.partition(";")[2]:
         return None
     match = re.match(r"[A-Za-z0-9._-]{1,100}", line.strip())
@@ -280,7 +290,7 @@ def required(line: str, *, extras: bool = False) -> str | None:
 
 
 def _dependents(python: PythonFacts, odd: set[str]) -> set[str]:
-    """`odd`, and every distribution that requires one of them, or one that does."""
+    """Return `odd`, and every distribution that requires one of them, or one that does."""
     found = set(odd)
     while True:
         more = {
@@ -296,7 +306,7 @@ def _dependents(python: PythonFacts, odd: set[str]) -> set[str]:
 def _known_sets(
     python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported, compat: Compat
 ) -> list[Mapping[str, str]]:
-    """The versions of each environment in which this import worked."""
+    """Return the versions of each environment in which this import worked."""
     sets = list(table.sets) if table.exact else []
     version = tensorflow.version or ""
     locked = compat.locks.of(locked_package(version), version, python.version)
@@ -306,7 +316,7 @@ def _known_sets(
 def _nearest_set(
     python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported, relevant: set[str], compat: Compat
 ) -> Mapping[str, str]:
-    """The versions of the environment in which this import worked that is most like this one."""
+    """Return the versions of the environment in which this import worked that is most like this one."""
     installed = _first(python)
     return max(
         _known_sets(python, tensorflow, table, compat),
@@ -320,7 +330,7 @@ def _nearest_set(
 def good_version(
     python: PythonFacts, tensorflow: TensorFlowFacts, package: str, compat: Compat
 ) -> str | None:
-    """The version of a package in the environment in which this import worked that is most like this one."""
+    """Return the version of a package in the environment in which this import worked that is most like this one."""
     table = table_of(tensorflow, compat)
     if table is None:
         return None
@@ -331,7 +341,7 @@ def good_version(
 
 
 def unmet(python: PythonFacts) -> tuple[Unmet, ...]:
-    """What TensorFlow, and everything that it requires, asks for and does not get in this Python."""
+    """Return what TensorFlow, and everything that it requires, asks for and does not get in this Python."""
     installed = _first(python)
     environment = _environment(python)
     found: dict[tuple[str, str], Unmet] = {}

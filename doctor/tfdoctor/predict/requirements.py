@@ -44,13 +44,15 @@ class Asked:
 
 
 def normal(name: str) -> str:
-    """A distribution's name as PEP 503 normalises it."""
+    """Return a distribution's name as PEP 503 normalises it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def asked(line: str, environment: Mapping[str, str]) -> Asked | None:
-    """What a line asks for; None where it cannot be read, or does not apply. `environment`: PEP 508's variables, with
-    an empty `extra`."""
+    """Return what a line asks for; None if it cannot be read, or does not apply.
+
+    `environment`: PEP 508's variables, with an empty `extra`.
+    """
     plain = _plain(line)
     if plain is not None:
         package, specification, conditions = plain
@@ -74,7 +76,7 @@ def asked(line: str, environment: Mapping[str, str]) -> Asked | None:
 
 
 def met(one: Asked, version: str) -> bool:
-    """Whether a version (of PEP 440) is one that is asked for."""
+    """Return whether a version (of PEP 440) is one that is asked for."""
     if one.specification is not None:
         return not one.specification or versions.satisfies(version, one.specification)
     requirement = versions.parse_requirement_or_none(one.line)
@@ -89,7 +91,7 @@ def shown(one: Asked) -> str:
 
 @lru_cache(maxsize=4096)
 def _plain(line: str) -> tuple[str, str, tuple[tuple[_Condition, ...], ...] | None] | None:
-    """(package, conditions on its version, those on the Python, as `_conditions`) of a plain line."""
+    """Return (package, conditions on its version, those on the Python, as `_conditions`) of a plain line."""
     body, semicolon, marker = line.partition(";")
     conditions = _conditions(marker.strip()) if semicolon else ()
     if conditions is None and "@" not in body:
@@ -105,7 +107,10 @@ def _plain(line: str) -> tuple[str, str, tuple[tuple[_Condition, ...], ...] | No
 
 
 def _conditions(marker: str) -> tuple[tuple[_Condition, ...], ...] | None:
-    """What has to hold: of each group one. None where an extra is needed; with an empty group where it is not plain."""
+    """Return what has to hold: of each group one.
+
+    None if an extra is needed; with an empty group where it is not plain.
+    """
     groups: list[tuple[_Condition, ...]] = []
     of_extra = False
     for part in re.split(r" and (?![^(]*\))", marker):  # not those in brackets

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 def without_first(facts: Facts) -> Facts | None:
-    """The same machine, were the folder gone in which Python finds its TensorFlow; None where no other one is there."""
+    """Return the same machine, were the folder gone in which Python finds its TensorFlow.
+
+    None if no other one is there.
+    """
     tensorflow, python = value_of(facts.tensorflow), value_of(facts.python)
     if tensorflow is None or tensorflow.behind is None or python is None:
         return None
@@ -43,7 +46,7 @@ def without_first(facts: Facts) -> Facts | None:
 
 
 def folder_of(taken: str) -> str:
-    """The folder on Python's path that has this package (its folder or its __init__.py) or module."""
+    """Return the folder on Python's path that has this package (its folder or its __init__.py) or module."""
     return taken.removesuffix("/__init__.py").rstrip("/").rpartition("/")[0]
 
 
@@ -58,8 +61,10 @@ class Led:
 
 
 def package_led_away(facts: Facts, package: str) -> Distribution | None:
-    """A package as Python takes it from a folder that is put first, whatever is installed; None where it is found
-    elsewhere, or where TensorFlow lies in that folder, too: then that is the environment."""
+    """Return a package as Python takes it from a folder that is put first, whatever is installed.
+
+    None if it is found elsewhere, or where TensorFlow lies in that folder, too: then that is the environment.
+    """
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     taken = python.distribution(package) if python is not None else None
     if taken is None or tensorflow is None:
@@ -71,7 +76,10 @@ def package_led_away(facts: Facts, package: str) -> Distribution | None:
 
 
 def led_by(facts: Facts, folder: str) -> Led | None:
-    """What puts this folder first; None where it lies there by itself: the working folder, what is installed."""
+    """Return what puts this folder first.
+
+    None if it lies there by itself: the working folder, what is installed.
+    """
     same = posixpath.normpath(folder)
     entries = entries_of("PYTHONPATH", facts.environment.variables.get("PYTHONPATH", ""))
     entry = next((entry for entry in entries if posixpath.normpath(entry) == same), None)
@@ -90,7 +98,7 @@ def led_by(facts: Facts, folder: str) -> Led | None:
 def better_behind(
     facts: Facts, compat: Compat, own: Prediction, judge: Callable[[Facts, Compat], Prediction]
 ) -> Prediction | None:
-    """What the TensorFlow behind would do, where that is more than what the first one does (`own`)."""
+    """Return what the TensorFlow behind would do, where that is more than what the first one does (`own`)."""
     other = without_first(facts)
     first, second = value_of(facts.tensorflow), value_of(other.tensorflow) if other is not None else None
     if other is None or own.gpu_registered is not False or first is None or second is None:

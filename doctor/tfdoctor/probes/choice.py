@@ -35,11 +35,11 @@ _PYTHON = re.compile(r"python(?:\d(?:\.\d{1,2})?t?)?(?:\.exe)?\Z", re.IGNORECASE
 
 
 def choose(system: System, requested: str | None) -> Choice:
-    """The Python to examine, and how it was chosen.
+    """Return the Python to examine, and how it was chosen.
 
     The active virtual or conda environment's, else `python3` on PATH, else `python`. A `requested` path that is a
-    folder is taken as an environment, a Jupyter kernel.json as the Python that it starts. Raises UsageError where
-    there is nothing to run.
+    folder is taken as an environment, a Jupyter kernel.json as the Python that it starts. Raises UsageError if there
+    is nothing to run.
     """
     if requested is not None:
         return _requested(system, requested)
@@ -69,7 +69,7 @@ def choose(system: System, requested: str | None) -> Choice:
 
 
 def state_of(lost: LostEnvironment) -> str:
-    """What is the matter with it, as half a sentence."""
+    """Return what is the matter with it, as half a sentence."""
     return {
         "gone": "which is not there",
         "empty": "in which there is no Python",
@@ -79,7 +79,7 @@ def state_of(lost: LostEnvironment) -> str:
 
 
 def _by_place_on_path(system: System) -> list[str]:
-    """The variables that name an environment, the one first whose Python the shell finds."""
+    """Return the variables that name an environment, the one first whose Python the shell finds."""
     named = [name for name in ACTIVE if system.env.get(name)]
     if len(named) > 1:
         first = system.which("python") or system.which("python3") or ""
@@ -88,7 +88,8 @@ def _by_place_on_path(system: System) -> list[str]:
 
 
 def _another_on_path(system: System, prefix: str) -> str:
-    """The Python that the shell finds, where it is not of this environment: a variable that something left behind.
+    """Return the Python that the shell finds, where it is not of this environment: a variable that something left
+    behind.
 
     Empty also where it is a shim that may lead there: to one of the environments beside it.
     """
@@ -100,7 +101,7 @@ def _another_on_path(system: System, prefix: str) -> str:
 
 
 def _on_path(system: System, name: str) -> str | None:
-    """The command on PATH, without the environments that uv makes for one run of a tool."""
+    """Return the command on PATH, without the environments that uv makes for one run of a tool."""
     found = system.which(name)
     if found is None or not _EPHEMERAL.search(found):
         return found
@@ -109,7 +110,7 @@ def _on_path(system: System, name: str) -> str | None:
 
 
 def _python_in(system: System, prefix: str) -> str | None:
-    """The interpreter of an environment's folder; None where it has none that leads to anything."""
+    """Return the interpreter of an environment's folder; None if it has none that leads to anything."""
     for name in NAMES:
         path = f"{prefix.rstrip('/')}/{name}"
         if system.exists(path):
@@ -171,7 +172,9 @@ def _folder(system: System, requested: str, path: str) -> Choice:
 
 
 def _kernel_at(system: System, path: str) -> str | None:
-    """The kernel.json that an absolute path means: itself, or the one in a folder that has no Python of its own."""
+    """Return the kernel.json that an absolute path means: itself, or the one in a folder that has no Python of its
+    own.
+    """
     if system.is_dir(path):
         inside = f"{path.rstrip('/')}/kernel.json"
         return inside if _python_in(system, path) is None and system.exists(inside) else None
@@ -179,7 +182,7 @@ def _kernel_at(system: System, path: str) -> str | None:
 
 
 def _kernel(system: System, requested: str, path: str) -> Choice:
-    """The Python that a Jupyter kernel starts."""
+    """Return the Python that a Jupyter kernel starts."""
     said = _kernel_said(system, path)
     name = clean_line(requested)
     if said is None:
@@ -206,7 +209,7 @@ def _kernel(system: System, requested: str, path: str) -> Choice:
 
 
 def _kernel_said(system: System, path: str) -> tuple[str, dict[str, Any]] | None:
-    """(program, the variables that it sets, as written) of a kernel.json; None where it is none."""
+    """Return (program, the variables that it sets, as written) of a kernel.json; None if it is none."""
     try:
         value = json.loads(system.read_text(path, limit=1 << 16))
     except (OSError, ValueError, RecursionError):
@@ -219,14 +222,17 @@ def _kernel_said(system: System, path: str) -> tuple[str, dict[str, Any]] | None
 
 
 def kernel_variables(system: System, requested: str) -> dict[str, str]:
-    """The variables that a kernel.json sets for its Python; none where `--python` names something else."""
+    """Return the variables that a kernel.json sets for its Python.
+
+    None if `--python` names something else.
+    """
     path = _kernel_at(system, _absolute(system, requested))
     said = _kernel_said(system, path) if path is not None else None
     return _texts(said[1]) if said is not None else {}
 
 
 def _texts(variables: dict[str, Any]) -> dict[str, str]:
-    """Those that a process can be given."""
+    """Return those that a process can be given."""
     return {
         name: text
         for name, text in variables.items()
@@ -238,7 +244,7 @@ def _texts(variables: dict[str, Any]) -> dict[str, str]:
 
 
 def lost_environment(system: System, variable: str, prefix: str) -> LostEnvironment:
-    """Why there is no Python to be had in `prefix`."""
+    """Return why there is no Python to be had in `prefix`."""
     version = _version_of(system, prefix)
     if _error(system, prefix, listing=True) == errno.EACCES or any(
         _error(system, f"{prefix}/{name}") == errno.EACCES for name in NAMES[:2]
@@ -264,7 +270,7 @@ def _is_environment(system: System, prefix: str) -> bool:
 
 
 def _is_link(system: System, path: str) -> bool:
-    """Whether something of that name is there that leads nowhere."""
+    """Return whether something of that name is there that leads nowhere."""
     try:
         listed = posixpath.basename(path) in system.listdir(posixpath.dirname(path))
     except OSError:
@@ -273,7 +279,7 @@ def _is_link(system: System, path: str) -> bool:
 
 
 def _error(system: System, path: str, *, listing: bool = False) -> int | None:
-    """The number of the error that reading the beginning of a file, or a folder's names, ends with."""
+    """Return the number of the error that reading the beginning of a file, or a folder's names, ends with."""
     try:
         if listing:
             system.listdir(path)
@@ -293,7 +299,7 @@ def _configured(system: System, prefix: str) -> dict[str, str]:
 
 
 def _version_of(system: System, prefix: str) -> str | None:
-    """The version of the Python that an environment was made from, as far as its files say it."""
+    """Return the version of the Python that an environment was made from, as far as its files say it."""
     said = _configured(system, prefix)
     match = re.match(r"\d{1,2}(?:\.\d{1,3}){1,2}", said.get("version") or said.get("version_info") or "")
     if match is not None:
@@ -303,7 +309,7 @@ def _version_of(system: System, prefix: str) -> str | None:
 
 
 def _successor(system: System, version: str | None) -> str | None:
-    """A Python of the same minor version: the one on PATH, or behind a shim that is."""
+    """Return a Python of the same minor version: the one on PATH, or behind a shim that is."""
     if not version:
         return None
     name = f"python{'.'.join(version.split('.')[:2])}"
@@ -316,7 +322,7 @@ def _successor(system: System, version: str | None) -> str | None:
 
 
 def _moved_to(system: System, prefix: str) -> tuple[str, ...]:
-    """Environments near by whose own files say that they were made as `prefix`."""
+    """Return environments near by whose own files say that they were made as `prefix`."""
     above = posixpath.dirname(prefix)
     while above != "/" and not system.is_dir(above):
         above = posixpath.dirname(above)
@@ -345,7 +351,10 @@ def _made_as(system: System, place: str, prefix: str) -> bool:
 
 
 def other_pythons(system: System, choice: Choice, examined: str) -> tuple[OtherPython, ...]:
-    """The other Pythons at hand that have a TensorFlow, from their files. `examined`: the prefix of this one."""
+    """Return the other Pythons at hand that have a TensorFlow, from their files.
+
+    `examined`: the prefix of this one.
+    """
     seen = {system.realpath(examined)} if examined else set()
     found = []
     for number, (path, how) in enumerate(_candidates(system, choice, examined)):
@@ -394,7 +403,7 @@ def _candidates(system: System, choice: Choice, examined: str) -> Iterator[tuple
 
 
 def _tensorflow_in(system: System, prefix: str) -> tuple[bool, str | None]:
-    """Whether there is a TensorFlow in an environment, and which."""
+    """Return whether there is a TensorFlow in an environment, and which."""
     for name in _names(system, f"{prefix}/lib"):
         site = f"{prefix}/lib/{name}/site-packages"
         if name.startswith("python") and system.exists(f"{site}/tensorflow/__init__.py"):

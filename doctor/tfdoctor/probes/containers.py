@@ -92,7 +92,7 @@ def probe(system: System, *, timeout: float) -> Fact[ContainerFacts]:
 
 
 def _tools(system: System, timeout: float, *, versions: bool) -> tuple[ContainerTool, ...]:
-    """Which there are. `versions`: ask for them; without NVIDIA's toolkit nothing depends on them."""
+    """Return which there are. `versions`: ask for them; without NVIDIA's toolkit nothing depends on them."""
     tools: list[ContainerTool] = []
     for name in ("docker", *WITH_VERSION):
         path = system.which(name)
@@ -110,7 +110,7 @@ def _tools(system: System, timeout: float, *, versions: bool) -> tuple[Container
 
 
 def _emulated(system: System, path: str) -> bool:
-    """Whether this `docker` is Podman under another name (the package podman-docker)."""
+    """Return whether this `docker` is Podman under another name (the package podman-docker)."""
     podman = system.which("podman")
     if podman is None:
         return False
@@ -123,7 +123,7 @@ def _emulated(system: System, path: str) -> bool:
 
 
 def _found(system: System, command: str) -> bool | None:
-    """Whether an engine finds this command; None where that cannot be seen."""
+    """Return whether an engine finds this command; None if that cannot be seen."""
     if not command:
         return None
     if command.startswith("/"):
@@ -132,7 +132,7 @@ def _found(system: System, command: str) -> bool | None:
 
 
 def _gone(system: System, path: str) -> bool:
-    """Whether it is certain that nothing is there: a folder on the way can be listed and lacks the next name."""
+    """Return whether it is certain that nothing is there: a folder on the way can be listed and lacks the next name."""
     while path not in ("", "/"):
         parent, name = posixpath.split(path)
         if system.is_dir(parent):
@@ -150,7 +150,7 @@ def _gone(system: System, path: str) -> bool:
 def _docker(
     system: System, docker: ContainerTool | None, endpoint: str, timeout: float
 ) -> tuple[Fact[DockerEngine | EngineSilence], str | None]:
-    """(what the engine said or why it did not, the client's version)."""
+    """Return (what the engine said or why it did not, the client's version)."""
     socket = endpoint.removeprefix("unix://") if endpoint.startswith("unix://") else None
     there = socket is not None and system.exists(socket)
 
@@ -191,7 +191,7 @@ def _first_line(said: str, result: CommandResult) -> str:
 
 
 def _would_start(system: System) -> bool:
-    """Whether only systemd listens, so that asking would start the engine."""
+    """Return whether only systemd listens, so that asking would start the engine."""
     try:
         units = system.listdir(UNITS)
     except OSError:
@@ -200,7 +200,7 @@ def _would_start(system: System) -> bool:
 
 
 def _group(system: System, path: str, timeout: float) -> str | None:
-    """The group that a file belongs to."""
+    """Return the group that a file belongs to."""
     result = system.run(["stat", "-L", "-c", "%G", path], timeout=timeout, key="stat docker.sock")
     return clean_line(result.stdout, limit=64) or None if result.ok else None
 
@@ -227,7 +227,7 @@ def _engine(system: System, info: dict[str, Any]) -> DockerEngine:
 
 
 def _runtimes(system: System, named: Any, *, opaque: bool) -> tuple[Runtime, ...]:
-    """Those of `docker info` or of daemon.json: name → {"path": …}."""
+    """Return those of `docker info` or of daemon.json: name → {"path": …}."""
     result = []
     for name, value in sorted(parse.table(named).items()):
         path = parse.word(parse.table(value).get("path")) or ""
@@ -238,7 +238,7 @@ def _runtimes(system: System, named: Any, *, opaque: bool) -> tuple[Runtime, ...
 def _daemon_config(
     system: System, answer: Fact[DockerEngine | EngineSilence], docker: ContainerTool | None, endpoint: str
 ) -> Fact[DaemonConfig]:
-    """The daemon.json that this engine reads."""
+    """Return the daemon.json that this engine reads."""
     engine = answer.value if isinstance(answer, Known) and isinstance(answer.value, DockerEngine) else None
     path = "/etc/docker/daemon.json"
     if engine is not None and engine.desktop:
@@ -315,7 +315,7 @@ def _toolkit_config(system: System) -> Fact[ToolkitConfig]:
 
 
 def _hooks(system: System) -> tuple[str, ...]:
-    """OCI hook files that call NVIDIA's hook."""
+    """Return OCI hook files that call NVIDIA's hook."""
     found = []
     for folder in HOOK_FOLDERS:
         for path in _files(system, folder, (".json",)):
@@ -337,7 +337,7 @@ def _files(system: System, folder: str, endings: tuple[str, ...]) -> list[str]:
 
 
 def _cdi(system: System, folders: Sequence[str]) -> tuple[CdiSpec, ...]:
-    """Specifications of NVIDIA's devices; a folder that is another's link counts once."""
+    """Return specifications of NVIDIA's devices; a folder that is another's link counts once."""
     once = {system.realpath(folder): folder for folder in reversed(folders)}
     specs: list[CdiSpec] = []
     for folder in reversed(once.values()):

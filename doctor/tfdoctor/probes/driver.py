@@ -99,7 +99,7 @@ DRIVER_FOLDERS = (
 
 
 def probe_pci(system: System) -> Fact[tuple[PciGpu, ...]]:
-    """NVIDIA's display and 3D controllers, from sysfs (`lspci` reads the same)."""
+    """Return NVIDIA's display and 3D controllers, from sysfs (`lspci` reads the same)."""
     base = "/sys/bus/pci/devices"
     try:
         addresses = system.listdir(base)
@@ -124,7 +124,7 @@ def probe_pci(system: System) -> Fact[tuple[PciGpu, ...]]:
 
 
 def probe_kernel_module(system: System) -> Fact[KernelModule]:
-    """/proc/driver/nvidia/version."""
+    """Return /proc/driver/nvidia/version."""
     path = "/proc/driver/nvidia/version"
     try:
         text = system.read_text(path)
@@ -139,7 +139,7 @@ def probe_kernel_module(system: System) -> Fact[KernelModule]:
 
 
 def probe_modules(system: System) -> Fact[tuple[str, ...]]:
-    """The kernel modules that matter, of those loaded."""
+    """Return the kernel modules that matter, of those loaded."""
     path = "/proc/modules"
     try:
         text = system.read_text(path)
@@ -150,7 +150,7 @@ def probe_modules(system: System) -> Fact[tuple[str, ...]]:
 
 
 def probe_nodes(system: System) -> Fact[DeviceNodes]:
-    """NVIDIA's device nodes."""
+    """Return NVIDIA's device nodes."""
     try:
         names = system.listdir("/dev")
     except OSError as error:
@@ -164,7 +164,7 @@ def probe_nodes(system: System) -> Fact[DeviceNodes]:
 
 
 def probe_driver_files(system: System) -> tuple[str, ...]:
-    """Every libcuda.so* in the usual folders, wherever the loader looks."""
+    """Return every libcuda.so* in the usual folders, wherever the loader looks."""
     found: list[str] = []
     for folder in DRIVER_FOLDERS:
         try:
@@ -251,7 +251,10 @@ def _from_xml(xml: Any) -> SmiFacts:
 
 
 def _with_health(system: System, smi: SmiFacts, report: str, machine: MachineFacts | None) -> SmiFacts:
-    """The same with each card's condition, and who is on it. WSL's process numbers are Windows' own."""
+    """Return the same with each card's condition, and who is on it.
+
+    WSL's process numbers are Windows' own.
+    """
     from tfdoctor.parse.smi_health import parse_smi_health
 
     elsewhere = machine is not None and bool(machine.container or machine.wsl)
@@ -290,7 +293,7 @@ def _from_table(table: Any) -> SmiFacts:
 
 
 def normal_bus_id(text: str | None) -> str | None:
-    """ "00000000:0A:00.0" and "0000:0a:00.0" → "0000:0a:00.0"."""
+    """Return "00000000:0A:00.0" and "0000:0a:00.0" → "0000:0a:00.0"."""
     match = re.match(r"(?:([0-9A-Fa-f]{4,8}):)?([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\Z", text or "")
     if match is None:
         return None

@@ -35,7 +35,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{3,60}\Z")
 def probe(
     system: System, python: str | None = None, *, kernel: str | None = None, timeout: float = 5.0
 ) -> EnvironmentFacts:
-    """What of the environment matters, as `python` has it once its own start is over, and who set it.
+    """Return what of the environment matters, as `python` has it once its own start is over, and who set it.
 
     `kernel`: the kernel.json whose variables `system` has, too. Without a Python, and where it does not answer: the
     variables that this process was started with.
@@ -85,7 +85,9 @@ def probe(
 
 
 def _runs(system: System, name: str) -> bool:
-    """Whether a name on PATH is a program: pyenv leaves shims behind which there may be none in the chosen version."""
+    """Return whether a name on PATH is a program: pyenv leaves shims behind which there may be none in the chosen
+    version.
+    """
     path = system.which(name)
     root, shim, _ = (path or "").partition("/shims/")
     if path is None or not shim or not system.is_dir(f"{root}/versions"):
@@ -138,7 +140,7 @@ def _origins(
     given: Mapping[str, str],
     places: Sequence[Mapping[str, Any]],
 ) -> tuple[Origin, ...]:
-    """One for each variable, and one for each entry of those that are lists."""
+    """Return one for each variable, and one for each entry of those that are lists."""
     found = []
     for name, value in variables.items():
         by = "outside"
@@ -166,7 +168,9 @@ def _origins(
 
 
 def _of_module_path(folders: object, places: Sequence[Mapping[str, Any]]) -> Iterator[Origin]:
-    """The folders that Python's own start put on its path, with the line that does it where one names the folder."""
+    """Yield the folders that Python's own start put on its path, with the line that does it where one names the
+    folder.
+    """
     for folder in folders if isinstance(folders, list) else ():
         if isinstance(folder, str) and clean(folder) == folder:
             naming = [place for place in places if place.get("entry") == folder]
@@ -174,7 +178,7 @@ def _of_module_path(folders: object, places: Sequence[Mapping[str, Any]]) -> Ite
 
 
 def _of_kernel(system: System, path: str) -> list[dict[str, Any]]:
-    """The lines of a kernel.json that set variables, as the child answers those of scripts."""
+    """Return the lines of a kernel.json that set variables, as the child answers those of scripts."""
     try:
         lines = system.read_text(path, limit=1 << 16).split("\n")
     except OSError:
@@ -190,7 +194,7 @@ def _of_kernel(system: System, path: str) -> list[dict[str, Any]]:
 
 
 def _entries(name: str, value: str) -> tuple[str, ...]:
-    """The entries of a list, each once; () for a variable that is none, or empty."""
+    """Return the entries of a list, each once; () for a variable that is none, or empty."""
     if name not in PATHS:
         return ()
     separators = r"[:\s]+" if name == "LD_PRELOAD" else "[:;]" if name == "LD_LIBRARY_PATH" else ":"
@@ -206,7 +210,7 @@ def _found(
     entry: str | None = None,
     value: str | None = None,
 ) -> Origin | None:
-    """The line of a file of that kind that sets the variable: in a shell's scripts the last one that can have."""
+    """Return the line of a file of that kind that sets the variable: in shell scripts the last possible one."""
     here = [p for p in places if p.get("name") == name and p.get("kind") == kind]
     if kind == "start":
         doing = [p for p in here if re.search(r"environ|putenv|setdefault|update", str(p.get("text")))]
@@ -228,7 +232,7 @@ def _found(
 
 
 def _sets(name: str, text: str, env: Mapping[str, str], entry: str | None, value: str | None) -> bool:
-    """Whether a line of a shell (or of conda's JSON) can be what gave the variable this value, this entry."""
+    """Return whether a line of a shell (or of conda's JSON) can be what gave the variable this value, this entry."""
     match = re.search(rf'(?<![A-Za-z0-9_]){re.escape(name)}("?\s*:\s*|=)(.*)', text)
     if match is None:
         return False

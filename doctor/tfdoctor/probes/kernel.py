@@ -77,7 +77,7 @@ def probe(
     *,
     timeout: float,
 ) -> KernelFacts:
-    """Everything but `links`. `pci` gives the cards on the bus, when they are known.
+    """Return everything but `links`. `pci` gives the cards on the bus, when they are known.
 
     `timeout` (seconds) is for each way to the log, half of it for any other command.
     """
@@ -132,7 +132,7 @@ def _word(system: System, path: str) -> Fact[str]:
 
 
 def probe_log(system: System, machine: MachineFacts, *, timeout: float) -> Fact[tuple[KernelEvent, ...]]:
-    """What the kernel said since the last start: from dmesg, else the journal, else the log's file."""
+    """Return what the kernel said since the last start: from dmesg, else the journal, else the log's file."""
     if machine.wsl:
         return Absent("dmesg", "under WSL the driver is Windows' own and writes no log here")
     refused = []
@@ -160,7 +160,10 @@ def probe_log(system: System, machine: MachineFacts, *, timeout: float) -> Fact[
 def probe_module_files(
     system: System, machine: MachineFacts, *, timeout: float, signature: bool
 ) -> Fact[ModuleFiles]:
-    """NVIDIA's kernel module below /lib/modules, where it is not loaded. `signature`: look whether it is signed."""
+    """Return NVIDIA's kernel module below /lib/modules, where it is not loaded.
+
+    `signature`: look whether it is signed.
+    """
     if machine.wsl:
         return Absent("/lib/modules", "WSL has no NVIDIA kernel module")
     if machine.container:
@@ -192,7 +195,7 @@ def probe_module_files(
 
 
 def _module_files(system: System, base: str) -> tuple[str, ...] | None:
-    """The files of one kernel, from what depmod wrote; None where it cannot be read."""
+    """Return the files of one kernel, from what depmod wrote; None if it cannot be read."""
     text = _text(system, f"{base}/modules.dep", MODULES_DEP_LIMIT)
     if text is None:
         return None
@@ -226,7 +229,7 @@ def _signed(system: System, path: str, timeout: float) -> bool | None:
 
 
 def _blocked(system: System) -> tuple[tuple[str, str], ...]:
-    """Lines of modprobe's configuration, and of the kernel's, that forbid the module."""
+    """Return lines of modprobe's configuration, and of the kernel's, that forbid the module."""
     found = []
     for folder in dict.fromkeys(system.realpath(folder) for folder in MODPROBE_FOLDERS):
         for name in _names(system, folder):
@@ -241,7 +244,7 @@ def _blocked(system: System) -> tuple[tuple[str, str], ...]:
 
 
 def probe_secure_boot(system: System, machine: MachineFacts) -> Fact[bool]:
-    """Whether Secure Boot is on, as the firmware says."""
+    """Return whether Secure Boot is on, as the firmware says."""
     if machine.wsl:
         return Absent(SECURE_BOOT, "WSL has no firmware of its own")
     try:
@@ -259,7 +262,10 @@ def probe_secure_boot(system: System, machine: MachineFacts) -> Fact[bool]:
 
 
 def probe_packages(system: System, *, timeout: float) -> Fact[tuple[DriverPackage, ...]]:
-    """Installed packages that own a libcuda. No package manager is asked where none of them is there."""
+    """Return installed packages that own a libcuda.
+
+    No package manager is asked where none of them is there.
+    """
     info = "/var/lib/dpkg/info"
     if system.exists(info):
         matches = (DPKG_NAMES.match(name) for name in _names(system, info))
@@ -293,7 +299,10 @@ def _packages(found: list[tuple[str, str]], source: str) -> Fact[tuple[DriverPac
 
 
 def probe_runfile(system: System) -> Fact[str]:
-    """The version that NVIDIA's own installer put here; its uninstaller tells that it is still here."""
+    """Return the version that NVIDIA's own installer put here.
+
+    Its uninstaller tells that it is still here.
+    """
     if not system.exists(INSTALLER):
         return Absent(INSTALLER, "NVIDIA's installer was not used")
     text = _text(system, INSTALLER_LOG, 4096)
@@ -305,7 +314,10 @@ def probe_runfile(system: System) -> Fact[str]:
 
 
 def probe_lost(system: System, cards: tuple[PciGpu, ...]) -> tuple[str, ...]:
-    """The cards whose configuration space reads as all ones. One that sleeps is not read: that would wake it."""
+    """Return the cards whose configuration space reads as all ones.
+
+    One that sleeps is not read: that would wake it.
+    """
     lost = []
     for card in cards:
         folder = f"/sys/bus/pci/devices/{card.address}"
@@ -321,7 +333,7 @@ def probe_lost(system: System, cards: tuple[PciGpu, ...]) -> tuple[str, ...]:
 
 
 def probe_links(system: System, cards: Fact[tuple[PciGpu, ...]], *, timeout: float) -> Fact[dict[str, str]]:
-    """How the cards reach each other, where there are several that NVIDIA's driver holds."""
+    """Return how the cards reach each other, where there are several that NVIDIA's driver holds."""
     if isinstance(cards, Unknown):
         return cards
     held = [card for card in cards.value if card.driver == "nvidia"] if isinstance(cards, Known) else []
@@ -331,7 +343,7 @@ def probe_links(system: System, cards: Fact[tuple[PciGpu, ...]], *, timeout: flo
 
 
 def ask_links(system: System, *, timeout: float, words: tuple[str, ...] = ("-m",)) -> Fact[dict[str, str]]:
-    """ "GPU0-GPU1" → "NV4", "SYS" …, in nvidia-smi's numbers. `words`: which of its matrices."""
+    """Return "GPU0-GPU1" → "NV4", "SYS" …, in nvidia-smi's numbers. `words`: which of its matrices."""
     asked = f"nvidia-smi topo {' '.join(words)}"
     command = system.which("nvidia-smi")
     if command is None:

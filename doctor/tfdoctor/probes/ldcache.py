@@ -30,7 +30,9 @@ class CacheEntry:
 
 
 def parse_ldcache(content: bytes, machine: int = 62) -> tuple[CacheEntry, ...]:
-    """The cache's entries for one kind of ELF object, in the cache's order. Damaged input gives what is left.
+    """Return the cache's entries for one kind of ELF object, in the cache's order.
+
+    Damaged input gives what is left.
 
     Of several entries with one soname the loader takes the first that this CPU can run.
     """

@@ -92,7 +92,7 @@ def split_library_path(value: str | None) -> tuple[str, ...]:
 
 
 def hwcap_folders(cpu_flags: Iterable[str], glibc: str | None) -> tuple[str, ...]:
-    """The subfolders that the loader tries before a folder itself, in its order.
+    """Return the subfolders that the loader tries before a folder itself, in its order.
 
     glibc-hwcaps since 2.33; "tls", "haswell", "avx512_1" and "x86_64" in all combinations up to 2.36.
     """
@@ -197,7 +197,9 @@ class Process:
     def dlopen(
         self, name: str, caller: LinkMap | None, *, bind_now: bool = True, visible: bool = False
     ) -> Resolution:
-        """What `dlopen(name, RTLD_NOW)` in `caller` gives. What it loads stays loaded, as in the real process.
+        """Return what `dlopen(name, RTLD_NOW)` in `caller` gives.
+
+        What it loads stays loaded, as in the real process.
 
         `bind_now` compares symbols, too; without it only files and their versions. `visible` is RTLD_GLOBAL: what is
         loaded later finds symbols in it.
@@ -245,12 +247,12 @@ class Process:
         return found
 
     def find(self, path: str) -> LinkMap | None:
-        """The object in the process that was mapped from this file, through whatever path."""
+        """Return the object in the process that was mapped from this file, through whatever path."""
         wanted = self._system.realpath(path)
         return next((m for m in self.loaded if self._system.realpath(m.path) == wanted), None)
 
     def own_folders(self, link: LinkMap) -> tuple[str, ...]:
-        """The folders on an object's RUNPATH (else RPATH) that exist, each once, without "..": for people."""
+        """Return the folders on an object's RUNPATH (else RPATH) that exist, each once, without "..": for people."""
         folders = (
             posixpath.normpath(f) for f in self._run_folders(link.elf.runpath or link.elf.rpath or "", link)
         )
@@ -302,7 +304,7 @@ class Process:
                 self._check_symbols(current, scope)
 
     def _scope(self, start: LinkMap) -> list[LinkMap]:
-        """Where symbols are looked up for what is loaded with `start`: what everybody sees, and all that it needs."""
+        """Return where symbols of what is loaded with `start` are looked up: what all see, and all it needs."""
         needed, queue = {id(start)}, [start]
         for current in queue:
             for name in current.elf.needed:
@@ -313,7 +315,7 @@ class Process:
         return [link for link in self.loaded if id(link) not in self._local or id(link) in needed]
 
     def _all_missing(self, opened: LinkMap) -> tuple[str, ...]:
-        """Every soname in the closure of `opened` that cannot be had, not only the first that dlerror names."""
+        """Return every soname in the closure of `opened` that cannot be had, not only the first that dlerror names."""
         missing: list[str] = []
         queue, seen = [opened], {id(opened)}
         for current in queue:
@@ -339,7 +341,7 @@ class Process:
             raise _LoadError(current.path, f"undefined symbol: {lost[0]}", needed_by=current.path)
 
     def _check_versions(self, current: LinkMap) -> bool:
-        """Whether only the binding of its symbols tells if it has what it needs."""
+        """Return whether only the binding of its symbols tells if it has what it needs."""
         unknown = False
         for library, versions in current.elf.verneed:
             provider = self._already(library)
@@ -438,7 +440,7 @@ class Process:
         return found
 
     def _candidates(self, name: str, loader: LinkMap | None) -> Iterable[tuple[str, Iterable[str]]]:
-        """The lists of files to try for a soname, in the loader's order, each with where it comes from."""
+        """Yield the lists of files to try for a soname, in the loader's order, each with where it comes from."""
         if loader is None or loader.elf.runpath is None:
             chain: list[LinkMap] = []
             at = loader
@@ -475,7 +477,7 @@ class Process:
             yield f"{folder}/{name}"
 
     def _subfolders(self, folder: str) -> tuple[str, ...]:
-        """The hardware subfolders of a folder that exist; nearly always none."""
+        """Return the hardware subfolders of a folder that exist; nearly always none."""
         if folder not in self._hardware:
             tops = {
                 sub
@@ -499,7 +501,7 @@ class Process:
         return self._run_paths[key]
 
     def _expand(self, path: str, owner: LinkMap | None) -> str | None:
-        """Dynamic string tokens; None where `$ORIGIN` has no meaning. Trailing slashes are dropped."""
+        """Return dynamic string tokens; None if `$ORIGIN` has no meaning. Trailing slashes are dropped."""
         origin = owner.origin if owner is not None else None
         for token, value in (
             ("ORIGIN", origin),
@@ -544,7 +546,7 @@ class Process:
         return self._folders[path]
 
     def _is_closed(self, path: str) -> bool:
-        """Whether what is in a folder cannot be known: this user may not list it, or reach it."""
+        """Return whether what is in a folder cannot be known: this user may not list it, or reach it."""
         if path not in self._denied:
             try:
                 self._system.listdir(path)
@@ -590,7 +592,7 @@ def _folder(path: str) -> str:
 
 
 def _at_fault(failed: _LoadError, opened: LinkMap | None) -> str:
-    """The soname of the other object that an error is about; empty where it is about what was to be opened."""
+    """Return the soname of the other object that an error is about; else empty."""
     return "" if opened is None or failed.name == opened.path else failed.name.rpartition("/")[2]
 
 

@@ -121,7 +121,7 @@ def probe(
 
 
 def _told(system: System, resolution: Resolution) -> Resolution:
-    """The resolution, with what its file itself tells: its real path, the version in its name or in a header."""
+    """Return the resolution, with what its file itself tells: its real path, the version in its name or in a header."""
     if not resolution.ok or resolution.path is None:
         return resolution
     real = system.realpath(resolution.path)
@@ -134,7 +134,7 @@ def _told(system: System, resolution: Resolution) -> Resolution:
 
 
 def _header(system: System, folder: str) -> str | None:
-    """The version in the header that came with a cuDNN in `folder`: cudnn_version.h, cudnn.h up to 7."""
+    """Return the version in the header that came with a cuDNN in `folder`: cudnn_version.h, cudnn.h up to 7."""
     for name in ("cudnn_version.h", "cudnn.h"):
         path = posixpath.normpath(f"{folder}/../include/{name}")
         try:
@@ -196,7 +196,7 @@ def _without(
     done: _Run,
     run: Callable[[Mapping[str, str], _Run, Sequence[str]], _Run],
 ) -> list[Without]:
-    """The same once more without what LD_LIBRARY_PATH and LD_PRELOAD bring, where there is a reason to ask."""
+    """Return the same once more without what LD_LIBRARY_PATH and LD_PRELOAD bring, where there is a reason to ask."""
     tried = [t for r in (*done.failures, *done.resolutions) for t in r.tried]
     through = {link.path for link in done.process.loaded if link.via == LIBRARY_PATH}
     through |= {t.path for t in tried if t.via == LIBRARY_PATH}
@@ -218,7 +218,7 @@ def _without(
 
 
 def _choices(entries: Sequence[str]) -> list[tuple[str, ...]]:
-    """Each alone, then all of them."""
+    """Return each alone, then all of them."""
     single = tuple(dict.fromkeys(entries))
     each: list[tuple[str, ...]] = [(entry,) for entry in single[:MAX_ENTRIES]]
     return [*each, single] if len(single) > 1 else each
@@ -230,7 +230,7 @@ def _less(variable: str, value: str, entries: Sequence[str]) -> str:
 
 
 def _instead(done: _Run, changed: _Run) -> tuple[Instead, ...]:
-    """What is another file then: of the objects that are in the process, and of those at which it stopped."""
+    """Return what is another file then: of the objects that are in the process, and of those at which it stopped."""
     now, then = _names_of(done.process), _names_of(changed.process)
     taken = frozenset(now.values())
     for resolution in (*done.failures, *done.resolutions):
@@ -249,13 +249,13 @@ def _same_file(path: str, other: str | None) -> bool:
 
 
 def _names_of(process: Process) -> dict[str, str]:
-    """Soname → file of everything in a process."""
+    """Return soname → file of everything in a process."""
     found = {name: link.path for link in process.loaded for name in link.names}
     return found | {link.elf.soname: link.path for link in process.loaded if link.elf.soname}
 
 
 def _caller(process: Process, tensorflow: TensorFlowFacts, which: str) -> LinkMap | None:
-    """The object that calls dlopen; taken from its file where the import did not bring it in."""
+    """Return the object that calls dlopen; taken from its file where the import did not bring it in."""
     choices = [tensorflow.framework, tensorflow.pywrap]
     for path in choices if which == "framework" else reversed(choices):
         if path:
@@ -268,7 +268,7 @@ def _caller(process: Process, tensorflow: TensorFlowFacts, which: str) -> LinkMa
 def find_libraries(
     system: System, python: PythonFacts, sonames: Sequence[str], process: Process
 ) -> tuple[FoundElsewhere, ...]:
-    """Libraries of the same families as `sonames`, in any version, wherever machines keep them."""
+    """Return libraries of the same families as `sonames`, in any version, wherever machines keep them."""
     stems = sorted(
         {
             soname.split(".so")[0]

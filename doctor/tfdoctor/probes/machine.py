@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def probe(system: System) -> MachineFacts:
-    """What the machine is."""
+    """Return what the machine is."""
     platform = system.platform
     release = parse_os_release(_read(system, "/etc/os-release") or _read(system, "/usr/lib/os-release") or "")
     kernel = platform.get("release", "")
@@ -44,7 +44,7 @@ def parse_os_release(text: str) -> dict[str, str]:
 
 
 def parse_cpu_flags(text: str) -> frozenset[str]:
-    """The flags (x86, with the vendor_id among them) or Features (arm) of the first processor."""
+    """Return the flags (x86, with the vendor_id among them) or Features (arm) of the first processor."""
     vendor: set[str] = set()
     for line in text.splitlines():
         key, _, value = line.partition(":")
@@ -63,7 +63,7 @@ def _read(system: System, path: str, limit: int = 1 << 16) -> str | None:
 
 
 def _container(system: System) -> str | None:
-    """The kind of container that this runs in, by what each engine leaves inside."""
+    """Return the kind of container that this runs in, by what each engine leaves inside."""
     if system.exists("/.dockerenv"):
         return "kubernetes" if "KUBERNETES_SERVICE_HOST" in system.env else "docker"
     if system.exists("/run/.containerenv"):

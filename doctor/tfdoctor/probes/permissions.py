@@ -20,7 +20,7 @@ ASK = 2.0
 
 
 def with_denied(system: System, loader: Fact[LoaderFacts]) -> Fact[LoaderFacts]:
-    """The same, with what forbids each file that the loader met and may not use."""
+    """Return the same, with what forbids each file that the loader met and may not use."""
     if not isinstance(loader, Known):
         return loader
     facts = loader.value
@@ -39,7 +39,7 @@ def with_denied(system: System, loader: Fact[LoaderFacts]) -> Fact[LoaderFacts]:
 
 
 def denied(system: System, path: str) -> Denied:
-    """What forbids reading `path`: itself, or the folder above it that this user may not search."""
+    """Return what forbids reading `path`: itself, or the folder above it that this user may not search."""
     at, entry = path, _status(system, path)
     while entry is None and at not in ("/", "", "."):
         at = posixpath.dirname(at)
@@ -52,7 +52,7 @@ def denied(system: System, path: str) -> Denied:
 
 
 def _status(system: System, path: str) -> tuple[str, str] | None:
-    """(owner's number, mode) of what a path leads to; None where it cannot be told."""
+    """Return (owner's number, mode) of what a path leads to; None if it cannot be told."""
     result = system.run(("stat", "-L", "-c", "%u %a", "--", path), timeout=ASK, key=f"stat {path}")
     fields = result.stdout.split()
     return (

@@ -34,7 +34,7 @@ ASK = 1.0
 def identify(
     system: System, processes: Iterable[SmiProcess], *, container: bool = False
 ) -> tuple[SmiProcess, ...]:
-    """The same processes, with the user, state, program and container of each, as far as /proc shows them."""
+    """Return the same processes, with the user, state, program and container of each, as far as /proc shows them."""
     found = tuple(processes)
     if container or not found or system.platform.get("system") != "Linux":
         return found
@@ -71,7 +71,10 @@ def _identify(system: System, process: SmiProcess, *, complete: bool) -> SmiProc
 
 
 def _container(system: System, folder: str) -> str:
-    """The engine and the first twelve digits of the container, as the engine lists it; "" outside of any."""
+    """Return the engine and the first twelve digits of the container, as the engine lists it.
+
+    "" outside of any.
+    """
     try:
         match = _CONTAINER.search(system.read_text(f"{folder}/cgroup", limit=4096))
     except OSError:
@@ -83,20 +86,20 @@ def _container(system: System, folder: str) -> str:
 
 
 def _field(status: str, name: str) -> str:
-    """The first word of a line of /proc/PID/status."""
+    """Return the first word of a line of /proc/PID/status."""
     match = re.search(rf"^{name}:[ \t]*(\S{{1,100}})", status, re.MULTILINE)
     return match[1] if match is not None else ""
 
 
 def user_name(system: System, uid: str) -> str:
-    """The name of a user, asked of the system (it may be in LDAP); the number where it has none."""
+    """Return the name of a user, asked of the system (it may be in LDAP); the number where it has none."""
     result = system.run(("id", "-nu", uid), timeout=ASK, key=f"id -nu {uid}") if uid.isdigit() else None
     name = clean_line(result.stdout, limit=64) if result is not None and result.ok else ""
     return name or uid
 
 
 def _command(system: System, folder: str) -> str:
-    """What runs, without its arguments, which can hold secrets: "train.py", "-m pkg.train", a notebook."""
+    """Return what runs, without its arguments, which can hold secrets: "train.py", "-m pkg.train", a notebook."""
     try:
         words = system.read_text(f"{folder}/cmdline", limit=4096).split("\0")
     except OSError:

@@ -83,7 +83,7 @@ def probe(
 def _second_try(
     system: System, python: str, first: CommandResult, left: float
 ) -> tuple[Trouble | None, str, Mapping[str, Any]]:
-    """How the Python behaves, and its answer where patience brings one; both at once."""
+    """Return how the Python behaves, and its answer where patience brings one; both at once."""
     patient: list[tuple[Mapping[str, Any], CommandResult]] = []
 
     def again() -> None:
@@ -102,7 +102,10 @@ def _second_try(
 def _unanswered(
     system: System, choice: Choice, result: CommandResult, trouble: Trouble | None, why: str, *, asked: bool
 ) -> Unknown:
-    """What is known of a Python that gave no answer. Raises UsageError where what was named is no Python."""
+    """Return what is known of a Python that gave no answer.
+
+    Raises UsageError if what was named is no Python.
+    """
     python = choice.path
     if trouble is None:
         return Unknown(f"{python} {why}", python)
@@ -115,7 +118,7 @@ def _unanswered(
 
 
 def _of_environment(system: System, python: str) -> bool:
-    """Whether it is the Python of an environment, however it behaves."""
+    """Return whether it is the Python of an environment, however it behaves."""
     prefix = posixpath.dirname(posixpath.dirname(python))
     return system.exists(f"{prefix}/pyvenv.cfg") or system.is_dir(f"{prefix}/conda-meta")
 
@@ -225,7 +228,7 @@ def _owner(raw: Any) -> tuple[str, str]:
 
 
 def _closed(raw: object) -> tuple[Denied, ...]:
-    """[[path, what forbids it, its owner, whether that is this user, its mode], …]"""
+    """Return [[path, what forbids it, its owner, whether that is this user, its mode], …]"""
     return tuple(
         Denied(
             str(entry[0]),
@@ -275,18 +278,18 @@ def _tensorflow(raw: Mapping[str, Any], python: PythonFacts, shadow: object) -> 
 
 
 def _tuples(raw: object, length: int) -> list[Any]:
-    """The lists of this length in a list; what is neither is passed over."""
+    """Return the lists of this length in a list; what is neither is passed over."""
     entries = raw if isinstance(raw, list) else []
     return [entry for entry in entries if isinstance(entry, list) and len(entry) == length]
 
 
 def normal_name(name: str) -> str:
-    """A distribution's name as PEP 503 normalises it."""
+    """Return a distribution's name as PEP 503 normalises it."""
     return re.sub(r"[-_.]+", "-", clean_line(name)).lower()
 
 
 def same_release(left: str, right: str) -> bool:
-    """Whether two spellings name one release: "2.4.1" and "2.4.1", "2.22.0-rc0" and "2.22.0rc0"."""
+    """Return whether two spellings name one release: "2.4.1" and "2.4.1", "2.22.0-rc0" and "2.22.0rc0"."""
     return _plain(left) == _plain(right)
 
 
@@ -308,12 +311,12 @@ def parse_build_info(text: str) -> dict[str, str]:
 
 
 def parse_cuda_config(text: str) -> dict[str, str]:
-    """The TF_* macros of cuda_config.h, quotes taken off."""
+    """Return the TF_* macros of cuda_config.h, quotes taken off."""
     return {match[1]: clean_line(match[2]).strip('"') for match in _DEFINE.finditer(text)}
 
 
 def parse_version_header(text: str) -> str | None:
-    """ "2.21.0" from version.h or release_version.h; None where it does not say."""
+    """Return "2.21.0" from version.h or release_version.h; None if it does not say."""
     numbers = {match[1]: match[2] for match in _HEADER_NUMBER.finditer(text)}
     if len(numbers) < 3:
         return None

@@ -68,7 +68,7 @@ def probe(
 
 
 def _all(answer: Mapping[str, Any], kind: str, number: int) -> list[Rehearsed]:
-    """What was said of the modules of one kind, as far as the child came."""
+    """Return what was said of the modules of one kind, as far as the child came."""
     keys = (f"{kind}:{at}" for at in range(number))
     return [_rehearsed(answer[key]) for key in keys if isinstance(answer.get(key), dict)]
 

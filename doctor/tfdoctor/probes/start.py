@@ -29,7 +29,7 @@ _LOADER = re.compile(rb"/[\w./+-]{1,200}/ld[\w.-]{0,60}\.so[\w.]{0,10}\0")
 def behaviour(
     system: System, python: str, first: CommandResult, *, timeout: float
 ) -> tuple[Trouble | None, str]:
-    """(what is the matter with `python`, the same as half a sentence), after `first`, which was no answer.
+    """Return (what is the matter with `python`, the same as half a sentence), after `first`, which was no answer.
 
     None: it starts, and too slowly; nothing is known to be wrong with it. `timeout`: for all tries, in seconds.
     """
@@ -78,14 +78,14 @@ def _together(system: System, python: str, timeout: float) -> tuple[CommandResul
 
 
 def _starts_without_home(system: System, python: str, timeout: float) -> bool:
-    """Whether only PYTHONHOME, which tells it where its own library is, keeps it from starting."""
+    """Return whether only PYTHONHOME, which tells it where its own library is, keeps it from starting."""
     env, key = quiet_variables(system), "python:without-home"
     result = system.run([python, "-c", _HELLO], timeout=timeout, env=env, unset=("PYTHONHOME",), key=key)
     return result.stdout.startswith(BARE)
 
 
 def _last_at(account: str) -> tuple[str, ...]:
-    """The file of site's that `python -v` spoke of last."""
+    """Return the file of site's that `python -v` spoke of last."""
     found = [(m.start(), m[1]) for pattern in (_PTH, _CUSTOM) for m in pattern.finditer(account)]
     return (clean_line(max(found)[1]),) if found else ()
 
@@ -98,7 +98,7 @@ def _said(result: CommandResult) -> str:
 
 
 def _not_started(system: System, python: str, result: CommandResult) -> Trouble:
-    """The kernel would not start it: why, as the file's first bytes tell."""
+    """Return the kernel would not start it: why, as the file's first bytes tell."""
     if result.failure is Failure.PERMISSION:
         return Trouble("denied", python, result.why())
     try:

@@ -19,7 +19,7 @@ FIRST = 0.5
 
 
 def limit_of(timeout: float) -> float:
-    """Seconds that a probe may take where all of looking may take `timeout`."""
+    """Return seconds that a probe may take where all of looking may take `timeout`."""
     return max(0.5, timeout * 0.8)
 
 
@@ -31,10 +31,10 @@ def begin(system: LiveSystem, requested: str | None, *, timeout: float) -> None:
 
 
 def base_gone(chosen: Choice) -> bool:
-    """Whether the Python that was named leads to one that is gone: there is nothing to be run."""
+    """Return whether the Python that was named leads to one that is gone: there is nothing to be run."""
     return any(lost.variable == ASKED for lost in chosen.lost)
 
 
 def ask(system: System, python: str, *, timeout: float) -> tuple[Mapping[str, Any], CommandResult]:
-    """What it answers, and how it ended. `timeout` is that of the probe, in seconds."""
+    """Return what it answers, and how it ended. `timeout` is that of the probe, in seconds."""
     return run_payload(system, python, "target", timeout=timeout * FIRST)

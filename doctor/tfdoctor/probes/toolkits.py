@@ -18,7 +18,7 @@ XLA_FOLDER = re.compile(r"--xla_gpu_cuda_data_dir=([^\s'\"]+)")
 
 
 def probe(system: System) -> tuple[CudaToolkit, ...]:
-    """Every toolkit below /usr/local and where CUDA_HOME and XLA_FLAGS point, each once."""
+    """Return every toolkit below /usr/local and where CUDA_HOME and XLA_FLAGS point, each once."""
     folders: list[str] = []
     with contextlib.suppress(OSError):
         folders += [f"/usr/local/{name}" for name in system.listdir("/usr/local") if name.startswith("cuda")]
@@ -55,7 +55,7 @@ def _toolkit(system: System, folder: str) -> CudaToolkit:
 
 
 def probe_nvcc(system: System, *, timeout: float) -> Fact[str]:
-    """The release that the nvcc on PATH says it is. It says nothing of what TensorFlow uses."""
+    """Return the release that the nvcc on PATH says it is. It says nothing of what TensorFlow uses."""
     command = system.which("nvcc")
     if command is None:
         return Absent("nvcc", "no nvcc on PATH")

@@ -20,7 +20,7 @@ LONGEST = 240
 def render_comparison(
     comparison: Comparison, name: str, *, verbose: bool = False, width: int = 80, colour: bool = False
 ) -> str:
-    """The comparison as text. `name`: what was compared with, as the user named it."""
+    """Return the comparison as text. `name`: what was compared with, as the user named it."""
     out = Page(width, coloured=colour)
     out.print()
     hanging(out, Text(""), f"Compared with {clean_line(name)}: {clean_line(comparison.then)}", style="bold")
@@ -72,7 +72,7 @@ def _line(out: Page, difference: Difference, *, whole: bool) -> None:
 
 
 def comparison_json(comparison: Comparison, name: str) -> dict[str, Any]:
-    """What `check --against --json` has beside the report's."""
+    """Return what `check --against --json` has beside the report's."""
     return {
         "against": {
             "bundle": name,

@@ -43,7 +43,7 @@ ROWS = 9
 
 
 def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour: bool = False) -> str:
-    """The answer in a sentence, what is wrong, and a line for each curve."""
+    """Return the answer in a sentence, what is wrong, and a line for each curve."""
     out = Page(width, coloured=colour)
     worst = max((one.severity for one in bench.findings), default=None)
     sign = mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
@@ -113,7 +113,7 @@ def _comparison(out: Page, bench: Bench, *, verbose: bool) -> None:
 
 
 def title_of(one: Timed) -> str:
-    """ "matmul on GPU:0"; of a software GPU "software: matmul on GPU:0"; float32 is not named."""
+    """Return "matmul on GPU:0"; of a software GPU "software: matmul on GPU:0"; float32 is not named."""
     kind = "" if one.dtype == "float32" else one.dtype
     compiler = "XLA" if one.xla else ""
     what = " ".join(part for part in (one.workload, one.model, one.part, kind, compiler) if part)
@@ -131,7 +131,7 @@ def title_of(one: Timed) -> str:
 
 
 def curves(runs: Sequence[Timed]) -> dict[str, list[Timed]]:
-    """Title → what was timed of it, the smallest size first; the parts of steps are no curves."""
+    """Return title → what was timed of it, the smallest size first; the parts of steps are no curves."""
     found: dict[str, list[Timed]] = {}
     for one in runs:
         if one.seconds is not None and one.part is None:
@@ -140,7 +140,7 @@ def curves(runs: Sequence[Timed]) -> dict[str, list[Timed]]:
 
 
 def number_of(value: int) -> str:
-    """A size: "1024", "64 Mi"."""
+    """Return a size: "1024", "64 Mi"."""
     for unit, factor in (("Mi", 1 << 20), ("Ki", 1 << 10)):
         if value >= 1 << 14 and value % factor == 0:
             return f"{value // factor} {unit}"
@@ -195,7 +195,7 @@ def _piece_line(one: Timed) -> str:
 
 
 def _last(one: Timed, bench: Bench) -> str:
-    """ "12.1 ms, 178 GFLOP/s, 60 % of peak"."""
+    """Return "12.1 ms, 178 GFLOP/s, 60 % of peak"."""
     told = [duration(one.seconds.median)] if one.seconds else []
     if one.gflops:
         peak = next((d.peaks.get(one.dtype) for d in bench.devices if d.device == one.devices[0]), None)
@@ -212,7 +212,7 @@ def _last(one: Timed, bench: Bench) -> str:
 
 
 def said_of_link(link: Link) -> str:
-    """ "CPU:0 to GPU:0: PCI Express 4.0 x16, at most 31.5 GB/s; 12.1 GB/s were measured (38 %)"."""
+    """Return "CPU:0 to GPU:0: PCI Express 4.0 x16, at most 31.5 GB/s; 12.1 GB/s were measured (38 %)"."""
     told = f"{link.one} to {link.other}: {clean_line(link.how, limit=40)}"
     if link.gbps is not None:
         told += f", at most {link.gbps:.1f} GB/s"
@@ -239,7 +239,7 @@ def _scaling_line(one: Scaling) -> str:
 
 
 def bench_json(bench: Bench) -> dict[str, Any]:
-    """The contract's document."""
+    """Return the contract's document."""
     return {
         "schema_version": SCHEMA_VERSION,
         "target": bench.target,

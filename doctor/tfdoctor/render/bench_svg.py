@@ -37,7 +37,7 @@ LIMIT_DASHES = ("1 3", "1 6", "1 9", "4 2 1 2", "7 2 1 2")
 
 
 def bench_svg(bench: Bench, style: str = "auto") -> str:
-    """A panel for each kind of work: seconds over size. Everything from outside is text, escaped.
+    """Return a panel for each kind of work: seconds over size. Everything from outside is text, escaped.
 
     `style`: "light", "dark", or "auto": as whoever looks at it prefers.
     """
@@ -70,7 +70,7 @@ def bench_svg(bench: Bench, style: str = "auto") -> str:
 
 
 def _panel(bench: Bench, kind: str, lines: dict[str, list[Timed]], top: int) -> tuple[list[str], int]:
-    """Its parts, and how many rows its legend has."""
+    """Return its parts, and how many rows its legend has."""
     pieces = [one for line in lines.values() for one in line]
     seconds = [value for one in pieces if one.seconds for value in (one.seconds.low, one.seconds.high)]
     x = _Axis([float(one.size) for one in pieces], LEFT, WIDE - RIGHT)
@@ -115,7 +115,7 @@ def _panel(bench: Bench, kind: str, lines: dict[str, list[Timed]], top: int) -> 
 
 
 def _crossings(bench: Bench, kind: str, x: _Axis, top: int) -> list[str]:
-    """A line at each crossover; devices that have the same are named together."""
+    """Return a line at each crossover; devices that have the same are named together."""
     same: dict[tuple[int, str], list[str]] = {}
     for cross in bench.crossover:
         name = " ".join(part for part in (cross.workload, cross.model) if part)
@@ -136,7 +136,7 @@ def _crossings(bench: Bench, kind: str, x: _Axis, top: int) -> list[str]:
 
 
 def _of_type(cross: Crossover, bench: Bench) -> str:
-    """Where there are several types: which one."""
+    """Return where there are several types: which one."""
     return f" in {escape(cross.dtype)}" if len({one.dtype for one in bench.crossover}) > 1 else ""
 
 
@@ -165,7 +165,7 @@ def _line(line: Sequence[Timed], x: _Axis, y: _Axis, colour: str, dash: str) -> 
 
 
 def _limits(bench: Bench, pieces: Sequence[Timed]) -> list[tuple[str, list[tuple[int, float]]]]:
-    """(its name, [(size, seconds)]) of what no curve can be below: the cards' peaks, or what the ways carry."""
+    """Return (its name, [(size, seconds)]) of what no curve can be below: the cards' peaks, or what the ways carry."""
     if pieces[0].workload == "copy":
         return _ways(bench, pieces)
     known: dict[tuple[str, float], list[str]] = {}
@@ -204,7 +204,7 @@ def _ways(bench: Bench, pieces: Sequence[Timed]) -> list[tuple[str, list[tuple[i
 
 
 def _inside(points: Sequence[tuple[int, float]], x: _Axis, y: _Axis) -> list[str]:
-    """The part of a line that is not below the picture, from where it comes in."""
+    """Return the part of a line that is not below the picture, from where it comes in."""
     out: list[str] = []
     before: tuple[float, float] | None = None
     for size, seconds in points:
@@ -234,7 +234,7 @@ class _Axis:
         return self._start + (self._end - self._start) * share
 
     def decades(self) -> list[float]:
-        """1, 10, 100 … within; 2 and 5 of each, too, where they are few."""
+        """Return 1, 10, 100 … within; 2 and 5 of each, too, where they are few."""
         first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
         steps = (1,) if self.high / self.low > 300 else (1, 2, 5)
         ticks = [10.0**power * step for power in range(first, last + 1) for step in steps]
@@ -242,7 +242,7 @@ class _Axis:
 
 
 def _round(value: float, *, down: bool) -> float:
-    """The next of 1, 2, 5, 10 … below or above."""
+    """Return the next of 1, 2, 5, 10 … below or above."""
     power = math.floor(math.log10(value))
     steps = [10.0**power * step for step in (1, 2, 5, 10)]
     return (

@@ -24,7 +24,7 @@ __all__ = ["build_json", "render_built", "render_context", "render_dry_run"]
 
 
 def render_dry_run(made: Made, *, whole: bool = True, width: int = 80, colour: bool = False) -> str:
-    """The plan on one screen; or the `whole` of it, with its Dockerfile."""
+    """Return the plan on one screen; or the `whole` of it, with its Dockerfile."""
     out = Page(width, coloured=colour)
     show_option(out, made.option, whole=whole)
     out.print()
@@ -48,7 +48,10 @@ def render_context(
     kept: Sequence[str],
     dry_run: bool,
 ) -> str:
-    """What is in the folder now (or would be), and how it is built. `kept`: files that were so already."""
+    """Return what is in the folder now (or would be), and how it is built.
+
+    `kept`: files that were so already.
+    """
     new = [name for name in files if name not in replaced and name not in kept]
     parts = [("new", new), ("replaced", replaced), ("unchanged", kept)]
     listed = "; ".join(f"{what}: {', '.join(sorted(names))}" for what, names in parts if names)
@@ -62,7 +65,10 @@ def render_context(
 
 
 def render_built(option: Option, made: InImage, size: int, seconds: float, *, user: str = "") -> str:
-    """What there is now, how it is run and how it is removed. size: in bytes; user: as in `run_line`."""
+    """Return what there is now, how it is run and how it is removed. size: in bytes.
+
+    User: as in `run_line`.
+    """
     name = option.base.image if option.base is not None else ""
     return (
         f"Built {made.name} ({size_text(size)}, {seconds:.0f} s) on {clean_line(name)}: TensorFlow "
@@ -78,7 +84,10 @@ def build_json(
     image: dict[str, Any] | None = None,
     verification: Verification | None = None,
 ) -> dict[str, Any]:
-    """The document that `tfdoctor build --json` prints. `image`: its `id`, `tags`, `size_bytes`, `pushed`."""
+    """Return the document that `tfdoctor build --json` prints.
+
+    `image`: its `id`, `tags`, `size_bytes`, `pushed`.
+    """
     return {
         "schema_version": 1,
         "plan": option_json(option, 1),

@@ -40,7 +40,10 @@ _OURS = re.compile(rf"(?<![\w./'-])(?<!-m ){NAME}(?= (?:{'|'.join(COMMANDS)})\b)
 
 @functools.cache
 def name() -> str:
-    """The words that call tfdoctor, quoted for a shell. The variable that says so is taken out of the environment."""
+    """Return the words that call tfdoctor, quoted for a shell.
+
+    The variable that says so is taken out of the environment.
+    """
     said = os.environ.pop(VARIABLE, "")
     words = [said] if said else _by_python()
     from shlex import quote
@@ -50,7 +53,7 @@ def name() -> str:
 
 
 def _by_python() -> list[str]:
-    """How Python was told to run this; where it was not this that it runs, the plain name."""
+    """Return how Python was told to run this; where it was not this that it runs, the plain name."""
     program = sys.argv[0] if sys.argv else ""
     folder, _, last = program.replace("\\", "/").rpartition("/")
     if last == "__main__.py" and folder.endswith(f"/{NAME}"):
@@ -71,7 +74,10 @@ def _by_python() -> list[str]:
 
 
 def _by_uv(folder: str) -> list[str]:
-    """`uvx tfdoctor`, where uv made the environment for this call alone; `uv run tfdoctor` in a project's."""
+    """Return `uvx tfdoctor`, where uv made the environment for this call alone.
+
+    `uv run tfdoctor` in a project's.
+    """
     if "UV_RUN_RECURSION_DEPTH" in os.environ:
         return ["uv", "run", NAME]
     if "/archive-v" not in folder:
@@ -81,7 +87,7 @@ def _by_uv(folder: str) -> list[str]:
 
 
 def _source() -> str:
-    """The folder or address that it was installed from; "" where that is a package index."""
+    """Return the folder or address that it was installed from; "" if that is a package index."""
     import json
     from importlib.metadata import PackageNotFoundError, distribution
 
@@ -95,7 +101,7 @@ def _source() -> str:
 
 
 def as_called(text: str) -> str:
-    """The text with tfdoctor's commands as they are typed here; one that is so already stays."""
+    """Return the text with tfdoctor's commands as they are typed here; one that is so already stays."""
     if name() == NAME or NAME not in text:
         return text
     return name().join(_OURS.sub(lambda _: name(), part) for part in text.split(name()))

@@ -51,7 +51,7 @@ def captured_json(
 def render_captured(
     manifest: Mapping[str, Any], differences: Sequence[str], target: str, size: int, *, packed: bool
 ) -> str:
-    """What is in the bundle, what was replaced, and what to do with it."""
+    """Return what is in the bundle, what was replaced, and what to do with it."""
     name, looked = clean_line(target), manifest["looked_at"]
     replaced = [
         counted(entry["distinct"], *KINDS.get(kind, (kind, kind)))

@@ -31,7 +31,7 @@ STATES = {
 def render_cluster(
     answers: Sequence[Answer], *, verbose: bool = False, width: int = 80, colour: bool = False
 ) -> str:
-    """The answer in a sentence, what is wrong and how to fix it, and the tasks."""
+    """Return the answer in a sentence, what is wrong and how to fix it, and the tasks."""
     out = Page(width, coloured=colour)
     for number, answer in enumerate(answers):
         if number:
@@ -94,7 +94,10 @@ def _state(member: Member, *, connected: bool) -> str:
 
 
 def cluster_json(answers: Sequence[Answer]) -> dict[str, Any]:
-    """The contract's document, of the first cluster; further ones of a Python file are its `others`."""
+    """Return the contract's document, of the first cluster.
+
+    Further ones of a Python file are its `others`.
+    """
     first, *others = answers
     return {
         "schema_version": SCHEMA_VERSION,

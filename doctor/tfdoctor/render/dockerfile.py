@@ -21,7 +21,7 @@ __all__ = ["judged_json", "render_judged", "render_services", "services_json"]
 
 
 def judged_json(judged: Judged) -> dict[str, Any]:
-    """One JSON document; the stages are all of the file, `counts` says which make the image."""
+    """Return one JSON document; the stages are all of the file, `counts` says which make the image."""
     chain = {stage.index for stage in judged.file.chain}
     tensorflow, base = judged.tensorflow, judged.subject.base
     return {
@@ -64,7 +64,7 @@ def judged_json(judged: Judged) -> dict[str, Any]:
 
 
 def render_judged(judged: Judged, *, width: int = 80, colour: bool = False) -> str:
-    """The answer as text, `width` columns wide. Commands are never wrapped."""
+    """Return the answer as text, `width` columns wide. Commands are never wrapped."""
     out = Page(width, coloured=colour)
     for label, text in _rows(judged):
         hanging(out, Text(f"{label:12}", style="bold"), clean_line(text))
@@ -82,8 +82,9 @@ def render_judged(judged: Judged, *, width: int = 80, colour: bool = False) -> s
 
 
 def services_json(file: str, rows: Sequence[tuple[Start, Judged | None, str]]) -> dict[str, Any]:
-    """One JSON document (docs/schemas/build_check_services.schema.json). rows: how each container is started, what is
-    made of its image, or why nothing can be said of it."""
+    """Return one JSON document (docs/schemas/build_check_services.schema.json). rows: how each container is started,
+    what is made of its image, or why nothing can be said of it.
+    """
     return {
         "schema_version": SCHEMA_VERSION,
         "file": file,

@@ -61,7 +61,7 @@ def _rule_json(rule: RuleEntry) -> dict[str, Any]:
 def render_explanation(
     found: Explanation, *, whole: bool = True, width: int = 80, colour: bool = False
 ) -> str:
-    """The explanation as text, at most `width` columns wide; on one screen, or the `whole` of it."""
+    """Return the explanation as text, at most `width` columns wide; on one screen, or the `whole` of it."""
     text, last = _set(found, width, colour=colour), Page(width, coloured=colour)
     if here := next_command(found):
         more(last, "What to type here", [(here, "")])

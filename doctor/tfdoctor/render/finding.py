@@ -47,7 +47,7 @@ def do(out: Page, remedy: Remedy, *, first: bool) -> None:
 
 
 def alone(text: str) -> str:
-    """A remedy's text where no other one comes before it, or a label does."""
+    """Return a remedy's text where no other one comes before it, or a label does."""
     text = clean_line(text, limit=1000)
     return upper_first(text[3:]) if text.startswith("Or ") else text
 
@@ -65,7 +65,7 @@ def mark(status: Status, label: str = "") -> Text:
 
 
 def finding_json(finding: Finding) -> dict[str, Any]:
-    """One finding, by the contract."""
+    """Return one finding, by the contract."""
     return {
         "code": finding.code,
         "cause": finding.cause.value,

@@ -43,7 +43,7 @@ def render_fix(
     width: int = 80,
     colour: bool = False,
 ) -> str:
-    """`dry`: nothing was changed; `asking`: it may be as soon as somebody says so."""
+    """Return `dry`: nothing was changed; `asking`: it may be as soon as somebody says so."""
     for less in range(1 if verbose or quiet else 4):
         out = Page(width, coloured=colour)
         if not quiet:
@@ -202,7 +202,7 @@ def _command(out: Page, text: str, command: str) -> None:
 
 
 def render_undo(prefix: str, undone: Undone, *, width: int = 80, colour: bool = False) -> str:
-    """What was taken back."""
+    """Return what was taken back."""
     out = Page(width, coloured=colour)
     if not undone.entries:
         hanging(out, Text("– "), clean_line(f"fix has changed nothing in {prefix}."))
@@ -224,7 +224,7 @@ def render_undo(prefix: str, undone: Undone, *, width: int = 80, colour: bool = 
 
 
 def fix_json(result: FixResult) -> dict[str, Any]:
-    """A run of fix, or its plan."""
+    """Return a run of fix, or its plan."""
     return {
         "schema_version": SCHEMA_VERSION,
         "environment": result.environment.prefix,
@@ -250,7 +250,7 @@ def fix_json(result: FixResult) -> dict[str, Any]:
 
 
 def undo_json(prefix: str, undone: Undone) -> dict[str, Any]:
-    """A run of fix --undo."""
+    """Return a run of fix --undo."""
     return {
         "schema_version": SCHEMA_VERSION,
         "environment": prefix,

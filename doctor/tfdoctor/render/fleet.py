@@ -47,7 +47,7 @@ def state_word(one: Group | Host) -> str:
 
 
 def render_fleet(answer: Fleet, *, verbose: bool = False, width: int = 80, colour: bool = False) -> str:
-    """The answer in a sentence, what the odd ones have, and the grid: groups of hosts by areas."""
+    """Return the answer in a sentence, what the odd ones have, and the grid: groups of hosts by areas."""
     out = Page(width, coloured=colour)
     worst = max((one.severity for one in answer.findings), default=None)
     sign = mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
@@ -135,7 +135,10 @@ def _like(group: Group, domain: str) -> str:
 
 
 def _domain(names: Sequence[str]) -> str:
-    """ ".cluster.example.org" where all names end with it, which tells none from another; else nothing."""
+    """Return ".cluster.example.org" where all names end with it, which tells none from another.
+
+    Else nothing.
+    """
     if any(one.replace(".", "").isdecimal() for one in names):  # addresses
         return ""
     shared = {one.partition(".")[1] + one.partition(".")[2] for one in names}
@@ -148,7 +151,7 @@ def cell(group: Group, head: str) -> str:
 
 
 def fleet_json(answer: Fleet) -> dict[str, Any]:
-    """The contract's document."""
+    """Return the contract's document."""
     return {
         "schema_version": SCHEMA_VERSION,
         "engine": answer.engine,

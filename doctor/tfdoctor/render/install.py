@@ -32,7 +32,9 @@ def render_dry_run(
     width: int = 80,
     colour: bool = False,
 ) -> str:
-    """The plan and what it would take, on one screen or `whole`. commands: (what it is for, its words) of each."""
+    """Return the plan and what it would take, on one screen or `whole`. commands: (what it is for, its words) of
+    each.
+    """
     for typed in (True, False):
         out = Page(width, coloured=colour)
         show_option(out, option, whole=whole)
@@ -67,7 +69,7 @@ def _steps(out: Page, commands: Sequence[tuple[str, Sequence[str]]], *, typed: b
 def render_installed(
     folder: str, report: Report, *, right: bool, verbose: bool, width: int = 80, colour: bool = False
 ) -> str:
-    """How the environment is used and removed, and what the look at it found. right: it is as it must be."""
+    """Return how the environment is used and removed, and what the look at it found. right: it is as it must be."""
     quoted, usable = shlex.quote(clean_line(folder)), report.verdict.gpu_usable is True
     text = f"Use it:     . {quoted}/bin/activate\nRemove it:  rm -r {quoted}\n\n"
     if right and not usable and report.observed is None and not verbose:
@@ -83,7 +85,7 @@ def render_installed(
 
 
 def _machine(report: Report) -> str:
-    """What keeps this machine from using it."""
+    """Return what keeps this machine from using it."""
     if report.root is None:
         return clean_line(report.verdict.summary)
     return f"What is wrong on this machine: {clean_line(report.root.title)}."
@@ -102,7 +104,9 @@ def install_json(
     resolution: dict[str, Any] | None,
     room: Sequence[tuple[str, Sequence[str], int, int]] | None,
 ) -> dict[str, Any]:
-    """The document that `tfdoctor install --json` prints. `environment`: None where nothing was made (--dry-run).
+    """Return the document that `tfdoctor install --json` prints.
+
+    `environment`: None if nothing was made (--dry-run).
 
     room: (a folder, what is written to its disk, bytes needed, bytes free).
     """
@@ -124,7 +128,7 @@ def install_json(
 
 
 def environment_json(folder: Path, installer: str, seconds: float, *, resumed: bool) -> dict[str, Any]:
-    """What was made."""
+    """Return what was made."""
     return {
         "path": str(folder),
         "python": str(folder / "bin" / "python"),
@@ -137,6 +141,6 @@ def environment_json(folder: Path, installer: str, seconds: float, *, resumed: b
 def resolution_json(
     changes: Sequence[tuple[str, str | None, str | None]], *, tried: bool, why: str | None
 ) -> dict[str, Any]:
-    """What a user's requirements come to. changes: (name, version in the lock, chosen version)."""
+    """Return what a user's requirements come to. changes: (name, version in the lock, chosen version)."""
     rows = [{"name": name, "locked": locked, "chosen": chosen} for name, locked, chosen in changes]
     return {"tried": tried, "why": why, "changes": rows}

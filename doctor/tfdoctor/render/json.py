@@ -33,7 +33,7 @@ def json_text(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Facts as JSON: a fact is {"known": …, "source": …}, {"absent": …} or {"unknown": why}."""
+    """Return facts as JSON: a fact is {"known": …, "source": …}, {"absent": …} or {"unknown": why}."""
     if isinstance(value, Known):
         return {"known": plain(value.value), "source": value.source}
     if isinstance(value, Absent):

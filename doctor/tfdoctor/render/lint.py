@@ -25,7 +25,7 @@ _STYLES = {Severity.ERROR: "31", Severity.WARNING: "33"}
 
 
 def render_lint(answer: Answer, *, width: int = 80, colour: bool = False) -> str:
-    """A finding: its place and what it means; the line; a caret below the place. Then the count."""
+    """Return a finding: its place and what it means; the line; a caret below the place. Then the count."""
     out: list[str] = []
     for one in answer.problems:
         code = f"\x1b[{_STYLES.get(one.severity, '33')}m{one.code}\x1b[0m" if colour else one.code
@@ -50,7 +50,7 @@ def _place(one: Problem) -> str:
 
 
 def _shown(one: Problem, width: int) -> tuple[str, int]:
-    """The line as it fits the screen, and the columns before the caret."""
+    """Return the line as it fits the screen, and the columns before the caret."""
     source = clean(one.source.replace("\t", " "), limit=10_000).replace("\n", " ")
     left = len(source) - len(source.lstrip())
     at = max(one.column - 1, 0)
@@ -119,7 +119,7 @@ def _json(answer: Answer, **_looks: Any) -> str:
 
 
 def _data(text: str) -> str:
-    """The message of a command of GitHub's."""
+    """Return the message of a command of GitHub's."""
     return clean(text, limit=2000).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

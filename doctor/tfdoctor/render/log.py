@@ -35,7 +35,7 @@ def render_log(
     width: int = 80,
     colour: bool = False,
 ) -> str:
-    """The report as text: one screen of `room` lines, or with `verbose` everything."""
+    """Return the report as text: one screen of `room` lines, or with `verbose` everything."""
     if not (verbose or quiet):
         return render_log_screen(report, heading=heading, room=room, width=width, colour=colour)
     out = Page(width, coloured=colour)
@@ -102,7 +102,7 @@ def _last(out: Page, report: LogReport) -> None:
 
 
 def log_json(report: LogReport) -> dict[str, Any]:
-    """One log's report."""
+    """Return one log's report."""
     return {
         "schema_version": SCHEMA_VERSION,
         "file": report.name,

@@ -27,12 +27,15 @@ _NAMED = re.compile(r"(?=\D*[\d./_-])([A-Za-z][\w.-]{2,80})(?:/([\w.-]{2,80}))?"
 
 
 def log_markdown(report: LogReport, redactor: Redactor | None = None) -> str:
-    """One log's report, redacted. `redactor`: one that knows more than what the report itself tells."""
+    """Return one log's report, redacted.
+
+    `redactor`: one that knows more than what the report itself tells.
+    """
     return _markdown(redacted(report, redactor or Redactor()))
 
 
 def redacted(report: LogReport, redactor: Redactor) -> LogReport:
-    """The report without anything that tells who and where somebody is."""
+    """Return the report without anything that tells who and where somebody is."""
     texts: list[str] = []
 
     def collect(text: str) -> str:
@@ -48,7 +51,10 @@ def redacted(report: LogReport, redactor: Redactor) -> LogReport:
 
 
 def _changed(report: LogReport, change: Callable[[str], str]) -> LogReport:
-    """The report with every text of it changed that Markdown shows; each is made safe to show before."""
+    """Return the report with every text of it changed that Markdown shows.
+
+    Each is made safe to show before.
+    """
 
     def line(text: str) -> str:
         return change(clean_line(text, limit=LONGEST))

@@ -36,7 +36,7 @@ SEARCHED = re.compile(r"[;,] {0,3}(LD_L\w{1,10}_PATH): {0,3}(.*)$")
 def render_log_screen(
     report: LogReport, *, heading: bool, room: int = ROOM, width: int = 80, colour: bool = False
 ) -> str:
-    """One log's report, on one screen of `room` lines. `heading`: its file is named first."""
+    """Return one log's report, on one screen of `room` lines. `heading`: its file is named first."""
     for less in range(6 if width >= NARROW else 3):
         out = Page(width, coloured=colour)
         if heading:
@@ -93,7 +93,7 @@ def log_verdict(out: Page, report: LogReport, *, whole: bool = False) -> None:
 
 
 def device_text(device: Device) -> str:
-    """ "0: Tesla T4, compute capability 7.5, …"."""
+    """Return "0: Tesla T4, compute capability 7.5, …"."""
     parts = [device.name]
     if device.compute_capability:
         parts.append(f"compute capability {device.compute_capability}")
@@ -115,7 +115,7 @@ def process_row(process: Process) -> tuple[str, str, str]:
 
 
 def what_was_read(report: LogReport) -> str:
-    """How long the log is, and whose."""
+    """Return how long the log is, and whose."""
     parts = [f"{counted(report.lines, 'line')} read"]
     if report.tensorflow_version:
         parts.append(f"TensorFlow {report.tensorflow_version}")

@@ -19,18 +19,18 @@ _NAMELY = re.compile(r"([@#])(?=\w)")
 
 
 def words(text: str, limit: int = 1500) -> str:
-    """Prose: no markup of its own, nobody is mentioned, no issue is linked."""
+    """Return prose: no markup of its own, nobody is mentioned, no issue is linked."""
     return _NAMELY.sub(r"\1<!-- -->", clean_line(text, limit=limit).translate(_SPECIAL))
 
 
 def code(text: str, limit: int = 400) -> str:
-    """A code span that ends where it should, in a table, too."""
+    """Return a code span that ends where it should, in a table, too."""
     inside = clean_line(text, limit=limit).replace("`", "'").replace("|", "\\|")
     return f"`{inside}`" if inside else ""
 
 
 def fenced(lines: Iterable[str], language: str = "text") -> list[str]:
-    """Lines in a fence longer than any in them."""
+    """Return lines in a fence longer than any in them."""
     inside = [line for text in lines for line in clean(text, limit=2000).split("\n")]
     longest = max((len(run) for line in inside for run in re.findall(r"`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -46,5 +46,5 @@ def table(columns: Sequence[str]) -> list[str]:
 
 
 def own(text: str) -> str:
-    """Text of our own tables, which may hold Markdown: in a table's cell, too, and no tag."""
+    """Return text of our own tables, which may hold Markdown: in a table's cell, too, and no tag."""
     return clean_line(text, limit=2000).replace("|", r"\|").replace("<", "&lt;")

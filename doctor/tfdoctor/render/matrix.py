@@ -52,7 +52,7 @@ CODES = {
 
 
 def matrix_json(rows: Sequence[MatrixRow], as_of: str, sheet: Sheet | None) -> dict[str, Any]:
-    """`matrix --json`; `install` only where one release was asked for."""
+    """Return `matrix --json`; `install` only where one release was asked for."""
     answer: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "as_of": as_of,
@@ -64,7 +64,7 @@ def matrix_json(rows: Sequence[MatrixRow], as_of: str, sheet: Sheet | None) -> d
 
 
 def gpus_json(gpus: Sequence[Gpu], as_of: str) -> dict[str, Any]:
-    """`matrix --list-gpus --json`."""
+    """Return `matrix --list-gpus --json`."""
     listed = [
         {"name": gpu.name, "compute_capability": gpu.capability, "pci_ids": list(gpu.pci_ids)} for gpu in gpus
     ]
@@ -88,7 +88,9 @@ def render_rows(
     width: int = 80,
     colour: bool = False,
 ) -> str:
-    """The rows for eyes: like neighbours in one line, newest first. `windows`: that system's wheels are meant.
+    """Return the rows for eyes: like neighbours in one line, newest first.
+
+    `windows`: that system's wheels are meant.
 
     newest: those that have room on one screen, and how the older ones are shown.
     """
@@ -127,7 +129,7 @@ def render_rows(
 def render_overview(
     minors: Sequence[Overview], *, releases: int, as_of: str, width: int = 80, colour: bool = False
 ) -> str:
-    """The minors, newest first, on one screen: each with its cards and the command that gives it."""
+    """Return the minors, newest first, on one screen: each with its cards and the command that gives it."""
     out = Page(width, coloured=colour)
     shown = list(minors)
     while True:
@@ -178,7 +180,7 @@ def _minors(
 
 
 def render_nothing(reasons: Sequence[str], *, width: int = 80, colour: bool = False) -> str:
-    """What is said where no release fits."""
+    """Return what is said where no release fits."""
     out = Page(width, coloured=colour)
     out.print(Line("No TensorFlow release fits all of this.", style="bold"))
     for reason in reasons:
@@ -187,7 +189,7 @@ def render_nothing(reasons: Sequence[str], *, width: int = 80, colour: bool = Fa
 
 
 def render_gpus(gpus: Sequence[Gpu], *, width: int = 80, colour: bool = False) -> str:
-    """Every known GPU name by compute capability."""
+    """Return every known GPU name by compute capability."""
     out = page(width, coloured=colour)
     for capability in dict.fromkeys(gpu.capability for gpu in gpus):
         names = dict.fromkeys(gpu.name for gpu in gpus if gpu.capability == capability)
@@ -213,7 +215,7 @@ def _has_gpu(members: MatrixGroup, windows: bool) -> bool:
 
 
 def _system(row: MatrixRow, windows: bool) -> tuple[str, str]:
-    """(Pythons, driver) of the system that is meant."""
+    """Return (Pythons, driver) of the system that is meant."""
     if windows:
         return pythons(row.release.windows_pythons), row.driver_windows or "?"
     return pythons(row.release.linux_pythons), row.driver_linux or "?"
@@ -294,7 +296,7 @@ def _versions(members: MatrixGroup, *, packages: bool) -> str:
 
 
 def _span(members: MatrixGroup) -> str:
-    """`2.10.0 - 2.10.1`: the oldest and the newest."""
+    """Return `2.10.0 - 2.10.1`: the oldest and the newest."""
     names = members.versions
     return names[0] if len(names) == 1 else f"{names[-1]} - {names[0]}"
 
@@ -312,7 +314,7 @@ def _gpus(members: MatrixGroup) -> str:
 
 
 def _gpu_range(members: MatrixGroup) -> str:
-    """`6.0 - 9.0+`: the lowest and the highest."""
+    """Return `6.0 - 9.0+`: the lowest and the highest."""
     words = _gpus(members).split(" ")
     return words[0] if len(words) == 1 else f"{words[0]} - {words[-1]}"
 
@@ -326,7 +328,7 @@ def _faults(row: MatrixRow) -> str:
 
 
 def render_sheet(sheet: Sheet, *, as_of: str, note: str = "", width: int = 80, colour: bool = False) -> str:
-    """The sheet of one release, at most `width` columns wide, its commands never wrapped."""
+    """Return the sheet of one release, at most `width` columns wide, its commands never wrapped."""
     out = page(min(width, PROSE), coloured=colour)
     release = sheet.row.release
     out.print(Text(f"{release.package} {release.version}", style="bold").append(_about(sheet)))
@@ -362,7 +364,7 @@ def render_sheet(sheet: Sheet, *, as_of: str, note: str = "", width: int = 80, c
 def render_sheet_screen(
     sheet: Sheet, *, as_of: str, note: str = "", width: int = 80, colour: bool = False
 ) -> str:
-    """The sheet on one screen: what it needs, the titles of what is known to be wrong, a way to install it.
+    """Return the sheet on one screen: what it needs, the titles of what is known to be wrong, a way to install it.
 
     The way is the first one whose commands have room: a part of them is of no use.
     """
@@ -412,7 +414,10 @@ def _sheet_screen(
 
 
 def _serious(sheet: Sheet) -> list[Problem]:
-    """What is shown of its problems, the most serious first; those of the card that was asked for before all."""
+    """Return what is shown of its problems, the most serious first.
+
+    Those of the card that was asked for before all.
+    """
     found = [one for one in _sorted(sheet.row.problems) if one.severity != "info"]
     return sorted(
         found, key=lambda one: sheet.row.code is None or "compute capability" not in conditions(one)
@@ -504,7 +509,7 @@ def _evidence(sheet: Sheet) -> str:
 
 
 def markdown_rows(rows: Sequence[MatrixRow], *, note: str = "") -> str:
-    """The rows as a Markdown table."""
+    """Return the rows as a Markdown table."""
     head = ("TensorFlow", "package", "Python", "CUDA", "cuDNN", "driver", "GPUs", "PTX", "glibc", "problems")
     lines = markdown.table(head)
     for members in group_rows(rows):
@@ -528,7 +533,7 @@ def markdown_rows(rows: Sequence[MatrixRow], *, note: str = "") -> str:
 
 
 def markdown_sheet(sheet: Sheet, *, as_of: str, note: str = "") -> str:
-    """The sheet as Markdown."""
+    """Return the sheet as Markdown."""
     release = sheet.row.release
     lines = [f"# {release.package} {release.version}", "", _about(sheet).removeprefix(" · ") + "."]
     lines += [_other(sheet.row, other) for other in sheet.others]

@@ -38,7 +38,7 @@ COLUMNS = 100
 
 
 def report_html(report: Report, *, fix: Offer | None = None, notes: Sequence[str] = ()) -> str:
-    """The verdict, why, what is typed, and what was seen. notes: sentences to be said besides."""
+    """Return the verdict, why, what is typed, and what was seen. notes: sentences to be said besides."""
     return "".join(('<div style="line-height:1.4">', *_parts(report, fix, notes), "</div>"))
 
 

@@ -59,7 +59,7 @@ class Text:
         return both
 
     def set(self, start: int, end: int, *, coloured: bool) -> str:
-        """The characters from `start` to `end` as a terminal takes them, without spaces at the end."""
+        """Return the characters from `start` to `end` as a terminal takes them, without spaces at the end."""
         end = start + len(self.plain[start:end].rstrip())
         found = []
         at = 0
@@ -144,7 +144,7 @@ def few(text: str, columns: int, lines: int) -> str:
 
 
 def cut(text: str, columns: int) -> str:
-    """A text on one line; what has no room is left out, at a word's end where one is near."""
+    """Return a text on one line; what has no room is left out, at a word's end where one is near."""
     text = as_called(text)
     if cells(text) <= columns:
         return text
@@ -160,10 +160,10 @@ _WORD = re.compile(r"(?:[^\s'\"\\]|\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\")+")
 
 
 def lines_of(commands: Iterable[str], indent: int = 10, width: int | None = None) -> Iterator[str]:
-    """The lines of commands, each of which has one or several.
+    """Yield the lines of commands, each of which has one or several.
 
-    width: where a shell can go on in the next line, a longer one is broken there with a backslash: what is copied from
-    the terminal is the same command. They stand further to the left where a word of one has no room.
+    width: where a shell can go on in the next line, a longer one is broken there with a backslash: what is copied
+    from the terminal is the same command. They stand further to the left where a word of one has no room.
     """
     texts = [as_called(clean(command, limit=8000)).splitlines() for command in commands]
     if width is None:
@@ -177,7 +177,7 @@ def lines_of(commands: Iterable[str], indent: int = 10, width: int | None = None
 
 
 def _left(line: str, indent: int, width: int) -> int:
-    """How far in a command can stand: where its words have no room, as far as costs the fewest lines."""
+    """Return how far in a command can stand: where its words have no room, as far as costs the fewest lines."""
     ways = []
     for left in range(indent, -1, -1):
         parts = _continued(line, width - left)
@@ -189,7 +189,7 @@ def _left(line: str, indent: int, width: int) -> int:
 
 
 def _continued(line: str, width: int) -> list[str]:
-    """A shell's line in several, none wider than `width` where its words let it."""
+    """Return a shell's line in several, none wider than `width` where its words let it."""
     words = _WORD.findall(line)
     if cells(line) <= width or " ".join(words) != line or "<<" in words or any(w[0] == "#" for w in words):
         return [line]
@@ -215,7 +215,7 @@ def command_lines(
 
 
 def cells(text: str) -> int:
-    """The columns that a text takes in a terminal: two for what is wide in East Asia, none for what combines."""
+    """Return the columns that a text takes in a terminal: two for what is wide in East Asia, none for what combines."""
     if text.isascii():
         return len(text)
     import unicodedata
@@ -225,7 +225,9 @@ def cells(text: str) -> int:
 
 
 def _breaks(text: str, width: int) -> list[int]:
-    """Where a text is broken into lines: before a word that has no room, and within one that no line has room for."""
+    """Return where a text is broken into lines: before a word that has no room, and within one that no line has room
+    for.
+    """
     places: list[int] = []
     at = 0
     for word in re.finditer(r"\s*\S+\s*", text):
@@ -245,7 +247,7 @@ def _breaks(text: str, width: int) -> list[int]:
 
 
 def _folded(word: str, width: int) -> Iterator[int]:
-    """Where a word is folded so that no part of it is wider than `width`."""
+    """Yield where a word is folded so that no part of it is wider than `width`."""
     at = 0
     for place, one in enumerate(word):
         wide = cells(one)

@@ -27,7 +27,7 @@ SCREEN = 24
 def render_placement(
     placement: Placement, *, verbose: bool = False, width: int = 80, colour: bool = False
 ) -> str:
-    """The answer in a sentence, what is wrong, and the operations on each device."""
+    """Return the answer in a sentence, what is wrong, and the operations on each device."""
     out = Page(width, coloured=colour)
     found = placement.found
     worst = max((finding.severity for finding in placement.findings), default=None)
@@ -132,7 +132,7 @@ def _table(out: Page, found: Found, *, verbose: bool) -> None:
 
 
 def _by_operation(found: Found) -> tuple[list[str], dict[str, dict[str, int]]]:
-    """(devices, GPUs first; operation → device → how often, the most frequent operation first)."""
+    """Return (devices, GPUs first; operation → device → how often, the most frequent operation first)."""
     counts: dict[str, dict[str, int]] = {}
     for row in found.ops:
         counts.setdefault(clean_line(row.op, limit=200), {})[row.device] = row.count
@@ -146,7 +146,7 @@ def _short(device: str) -> str:
 
 
 def placement_json(placement: Placement) -> dict[str, Any]:
-    """The contract's document."""
+    """Return the contract's document."""
     found = placement.found
     return {
         "schema_version": SCHEMA_VERSION,
@@ -217,7 +217,10 @@ PICTURED = 30
 
 
 def placement_svg(placement: Placement) -> str:
-    """Bars of operations over devices, for light and dark pages. Everything from the log is text, escaped."""
+    """Return bars of operations over devices, for light and dark pages.
+
+    Everything from the log is text, escaped.
+    """
     found = placement.found
     totals = found.totals
     devices, counts = _by_operation(found)

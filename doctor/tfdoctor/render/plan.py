@@ -23,7 +23,7 @@ __all__ = ["option_json", "recommendation_json", "render_recommendation", "show_
 def render_recommendation(
     answer: Recommendation, *, verbose: bool = False, width: int = 80, colour: bool = False
 ) -> str:
-    """The recommendation as text. Commands are never wrapped."""
+    """Return the recommendation as text. Commands are never wrapped."""
     levels = ((3, 4), (3, 2), (3, 1), (2, 1), (1, 1))
     for shown, lines in levels if width >= NARROW else levels[:1]:
         out = Page(width, coloured=colour)
@@ -67,7 +67,7 @@ WAY = 16
 
 
 def _against(option: Option, *, any_card: bool) -> list[str]:
-    """What speaks against an option. any_card: which cards are too new for it, too."""
+    """Return what speaks against an option. any_card: which cards are too new for it, too."""
     return [
         clean_line(one.text, limit=1000)
         for one in option.caveats
@@ -103,7 +103,7 @@ def _table(out: Page, options: Sequence[Option], lines: int, *, any_card: bool) 
 
 
 def _how(option: Option) -> str:
-    """ "image tensorflow:25.02-tf2-py3": without its registry."""
+    """Return "image tensorflow:25.02-tf2-py3": without its registry."""
     if option.base is None:
         return "virtual environment"
     return f"image {option.base.image.rpartition('/')[2]}"
@@ -144,7 +144,7 @@ def _best_not(out: Page, answer: Recommendation) -> None:
 
 
 def _why_not(one: Rejected) -> str:
-    """The first reasons in one line. Some end as sentences do."""
+    """Return the first reasons in one line. Some end as sentences do."""
     texts = [reason.text for reason in one.reasons[:2]]
     return "; ".join([*(text.removesuffix(".") for text in texts[:-1]), *texts[-1:]])
 
@@ -250,7 +250,7 @@ def _parts(out: Page, parts: Sequence[Part]) -> None:
 
 
 def size_text(count: int) -> str:
-    """Bytes as people read them: `"2.4 GB"`, `"130 MB"`; decimal, as registries count."""
+    """Return bytes as people read them: `"2.4 GB"`, `"130 MB"`; decimal, as registries count."""
     if count >= 1_000_000_000:
         return f"{count / 1_000_000_000:.1f} GB"
     if count >= 1_000_000:
@@ -299,7 +299,10 @@ def _conflict(out: Page, answer: Recommendation, shown: int, lines: int, *, verb
 
 
 def _first(answer: Recommendation) -> list[Reason]:
-    """The reasons that count: where no release was asked for, those of the newest; else one of each cause."""
+    """Return the reasons that count: where no release was asked for, those of the newest.
+
+    Else one of each cause.
+    """
     if answer.request.tensorflow is None and answer.rejected:
         return list(answer.rejected[0].reasons)
     found: dict[Cause, Reason] = {}
@@ -330,7 +333,7 @@ def _rejected(out: Page, answer: Recommendation) -> None:
 
 
 def recommendation_json(answer: Recommendation) -> dict[str, Any]:
-    """The document that `tfdoctor recommend --json` prints."""
+    """Return the document that `tfdoctor recommend --json` prints."""
     return {
         "schema_version": 1,
         "request": _request(answer.request),
@@ -365,7 +368,7 @@ def recommendation_json(answer: Recommendation) -> dict[str, Any]:
 
 
 def option_json(option: Option, rank: int) -> dict[str, Any]:
-    """One option."""
+    """Return one option."""
     return {
         "rank": rank,
         "method": option.method.value,

@@ -35,7 +35,7 @@ ZOOM = 2
 
 
 def painter() -> Callable[[str], bytes]:
-    """What makes a PNG of an SVG. Raises Error where the extra, or a font, is not there."""
+    """Return what makes a PNG of an SVG. Raises Error if the extra, or a font, is not there."""
     try:
         from resvg_py import svg_to_bytes
     except ImportError:

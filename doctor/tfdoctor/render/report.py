@@ -32,10 +32,10 @@ def render_report(
     fix: Offer | None = None,
     typed: str = "tfdoctor check",
 ) -> str:
-    """The report as text, `width` columns wide: one screen, or with `verbose` everything.
+    """Return the report as text, `width` columns wide: one screen, or with `verbose` everything.
 
-    Commands are there to be copied: they are never wrapped, and on the screen continued as a shell takes it. typed: the
-    command that gave the report.
+    Commands are there to be copied: they are never wrapped, and on the screen continued as a shell takes it. typed:
+    the command that gave the report.
     """
     if not (verbose or quiet):
         return render_screen(report, fix=fix, typed=typed, width=width, colour=colour)
@@ -191,7 +191,7 @@ def report_json(report: Report) -> dict[str, Any]:
 
 
 def _values(report: Report) -> list[dict[str, Any]]:
-    """What `fleet` and `check --against` compare of a machine."""
+    """Return what `fleet` and `check --against` compare of a machine."""
     from tfdoctor.report.against.snapshot import snapshot
 
     return [

@@ -47,7 +47,7 @@ class _Section:
 
 
 def report_markdown(report: Report, *, differences: Sequence[str] = ()) -> str:
-    """The whole report, at most `LIMIT` characters."""
+    """Return the whole report, at most `LIMIT` characters."""
     facts = report.facts
     sections = [
         _Section([f"**{words(report.verdict.summary)}**", ""]),

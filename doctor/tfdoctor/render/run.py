@@ -38,9 +38,9 @@ def render_run(
     width: int = 80,
     colour: bool = False,
 ) -> str:
-    """What went wrong with us, then what the program's output meant.
+    """Return what went wrong with us, then what the program's output meant.
 
-    words: the program and its arguments. status: its own, or minus the signal that ended it. report: None where its
+    words: the program and its arguments. status: its own, or minus the signal that ended it. report: None if its
     output could not be judged. known: something of TensorFlow was in it. lost: bytes that were not looked at.
     placement: where operations went, where that was asked; `placed`: what was done for it.
     """

@@ -66,7 +66,7 @@ MOST = 3
 def render_screen(
     report: Report, *, fix: Offer | None, typed: str, width: int = 80, colour: bool = False
 ) -> str:
-    """The report on one screen. typed: the command that gave it; `-v` is added."""
+    """Return the report on one screen. typed: the command that gave it; `-v` is added."""
     typed = typed if len(typed) <= LONGEST else "the same with"
     for less in LEVELS if width >= NARROW else LEVELS[:FEW_COMMANDS]:
         out = Page(width, coloured=colour)
@@ -168,7 +168,7 @@ def todo(out: Page, finding: Finding, fix: Offer | None, typed: str, *, least: b
 
 
 def _whole(commands: list[str] | tuple[str, ...], width: int) -> list[str]:
-    """The first commands that have room in a few lines: a part of one is of no use."""
+    """Return the first commands that have room in a few lines: a part of one is of no use."""
     kept: list[str] = []
     for command in commands:
         if kept and len(list(lines_of([*kept, command], LABEL, width))) > MOST:
@@ -211,7 +211,7 @@ def _areas(out: Page, report: Report, *, one_line: bool) -> None:
 
 
 def _repeats(area: Area, report: Report) -> bool:
-    """Whether another line says what the loader's does, or it says nothing that decides."""
+    """Return whether another line says what the loader's does, or it says nothing that decides."""
     return area.status is Status.GOOD or any(
         one.status is Status.BAD for one in report.areas if one.name in ("CUDA", "cuDNN", "Driver")
     )
@@ -285,7 +285,7 @@ def _said(value: object) -> str:
 
 
 def counted(count: int, word: str, plural: str = "") -> str:
-    """ "1 problem", "2 problems"."""
+    """Return "1 problem", "2 problems"."""
     return f"{count} {word if count == 1 else plural or f'{word}s'}"
 
 
@@ -318,7 +318,7 @@ def _last(out: Page, report: Report, fix: Offer | None, typed: str) -> None:
 
 
 def _codes(report: Report, severity: Severity) -> str:
-    """Which ones, where there are several: the screen tells of one."""
+    """Return which ones, where there are several: the screen tells of one."""
     codes = [one.code for one in report.findings if one.severity is severity]
     if len(codes) < 2:
         return ""

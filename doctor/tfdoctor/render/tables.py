@@ -10,7 +10,7 @@ __all__ = ["page", "text_of"]
 
 
 def page(columns: int, *, coloured: bool) -> Console:
-    """A console that writes to memory, and takes every text as it is: no markup, no emoji, no guessing."""
+    """Return a console that writes to memory, and takes every text as it is: no markup, no emoji, no guessing."""
     return Console(
         file=io.StringIO(),
         width=columns,
@@ -25,6 +25,6 @@ def page(columns: int, *, coloured: bool) -> Console:
 
 
 def text_of(console: Console) -> str:
-    """What was printed on a `page`, without spaces at the ends of lines."""
+    """Return what was printed on a `page`, without spaces at the ends of lines."""
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     return "\n".join(line.rstrip() for line in text.splitlines()).strip("\n") + "\n"

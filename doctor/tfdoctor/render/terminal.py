@@ -96,7 +96,7 @@ class Terminal:
         stream.write(text)
 
     def console(self) -> Console:
-        """Rich's own console on it, for what moves; it takes every text as it is."""
+        """Return rich's own console on it, for what moves; it takes every text as it is."""
         from rich.console import Console
 
         return Console(file=self._stream, highlight=False, markup=False, emoji=False)

@@ -24,7 +24,7 @@ MARKS = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "skipped": (
 
 
 def render_stage(stage: Stage, *, width: int = 80, colour: bool = False) -> str:
-    """One stage's line."""
+    """Return one stage's line."""
     out = Page(width, coloured=colour)
     mark, style = MARKS[stage.status]
     seconds = f" ({stage.seconds:.1f} s)" if stage.seconds >= 0.05 else ""
@@ -37,7 +37,7 @@ def render_stage(stage: Stage, *, width: int = 80, colour: bool = False) -> str:
 
 
 def render_simulation(title: str, *, width: int = 80, colour: bool = False) -> str:
-    """The line above all stages of a simulation."""
+    """Return the line above all stages of a simulation."""
     out = Page(width, coloured=colour)
     hanging(out, Text("Simulated: ", style="bold"), f"{clean_line(title)}. No GPU is used.")
     return out.text
@@ -46,7 +46,7 @@ def render_simulation(title: str, *, width: int = 80, colour: bool = False) -> s
 def render_end(
     done: Verification, *, verbose: bool = False, quiet: bool = False, width: int = 80, colour: bool = False
 ) -> str:
-    """The verdict, why, and what to do; with the lines of its stages above it one screen."""
+    """Return the verdict, why, and what to do; with the lines of its stages above it one screen."""
     for lines in (MOST, 2, 1):
         out = Page(width, coloured=colour)
         _end(out, done, verbose=verbose, quiet=quiet, lines=lines)
@@ -104,7 +104,7 @@ def _simulation(out: Page, one: Simulation, *, verbose: bool) -> None:
 
 
 def simulation_json(one: Simulation | None) -> dict[str, Any] | None:
-    """`simulated` of `verify --json` and of whatever shows TensorFlow a stand-in."""
+    """Return `simulated` of `verify --json` and of whatever shows TensorFlow a stand-in."""
     if one is None:
         return None
     cards = [
@@ -144,7 +144,7 @@ def verification_json(done: Verification) -> dict[str, Any]:
 
 
 def junit(done: Verification) -> str:
-    """One test case a stage, as the servers of continuous integration read it."""
+    """Return one test case a stage, as the servers of continuous integration read it."""
     failed = sum(stage.status == "failed" for stage in done.stages)
     skipped = sum(stage.status == "skipped" for stage in done.stages)
     seconds = sum(stage.seconds for stage in done.stages)

@@ -13,10 +13,10 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def element(text: str) -> str:
-    """What stands between two tags."""
+    """Return what stands between two tags."""
     return escape(_NOT_XML.sub("\ufffd", clean(text, limit=60_000)))
 
 
 def attribute(text: str) -> str:
-    """The value of an attribute, with its quotes."""
+    """Return the value of an attribute, with its quotes."""
     return quoteattr(_NOT_XML.sub("\ufffd", clean(text, limit=2000)))

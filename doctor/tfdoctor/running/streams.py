@@ -367,10 +367,10 @@ def _unpack_by_program(command: list[str], pieces: Iterator[bytes]) -> Iterator[
 
 
 def follow(name: str, stopped: Callable[[], bool]) -> Iterator[bytes]:
-    """The bytes of a growing log until `stopped()`, b"" whenever there is nothing new for a moment.
+    """Yield the bytes of a growing log until `stopped()`, b"" whenever there is nothing new for a moment.
 
-    A file that was made shorter is read again from its beginning, one that was replaced is opened again. A pipe
-    ends where its writers end. Raises UsageError.
+    A file that was made shorter is read again from its beginning, one that was replaced is opened again. A pipe ends
+    where its writers end. Raises UsageError.
     """
     if name == STDIN:
         yield from _follow_pipe(sys.stdin.fileno(), stopped)

@@ -64,29 +64,32 @@ class System(Protocol):
         ...
 
     def read_elf(self, path: str) -> ElfFile:
-        """The dynamic section of an ELF object. Raises OSError, or ElfError with what glibc would object to."""
+        """Return the dynamic section of an ELF object.
+
+        Raises OSError, or ElfError with what glibc would object to.
+        """
         ...
 
     def unresolved_symbols(self, path: str, providers: Sequence[str]) -> tuple[str, ...]:
-        """The symbols that the object at `path` needs and none of the objects at `providers` defines."""
+        """Return the symbols that the object at `path` needs and none of the objects at `providers` defines."""
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether the path leads to something (a dangling symbolic link does not)."""
+        """Return whether the path leads to something (a dangling symbolic link does not)."""
         ...
 
     def is_dir(self, path: str) -> bool: ...
 
     def listdir(self, path: str) -> list[str]:
-        """The names in a directory, sorted. Raises OSError."""
+        """Return the names in a directory, sorted. Raises OSError."""
         ...
 
     def realpath(self, path: str) -> str:
-        """The path with every symbolic link resolved, as far as it leads."""
+        """Return the path with every symbolic link resolved, as far as it leads."""
         ...
 
     def which(self, name: str) -> str | None:
-        """Where the command is on PATH."""
+        """Return where the command is on PATH."""
         ...
 
     def run(

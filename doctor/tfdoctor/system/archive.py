@@ -36,7 +36,7 @@ HINT = "A recording is what `tfdoctor capture` writes: a folder with a host.json
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a name asks for a .tar.gz."""
+    """Return whether a name asks for a .tar.gz."""
     return path.name.lower().endswith(ARCHIVES)
 
 
@@ -44,7 +44,10 @@ def is_archive(path: Path) -> bool:
 
 
 def read(path: Path) -> dict[str, bytes]:
-    """Every file of a recording, by its name below it. Raises UsageError where it is none, or not to be trusted."""
+    """Return every file of a recording, by its name below it.
+
+    Raises UsageError if it is none, or not to be trusted.
+    """
     try:
         if path.is_dir():
             return _read_folder(path)
@@ -86,7 +89,7 @@ def _read_folder(folder: Path) -> dict[str, bytes]:
 
 
 def _walk(folder: Path) -> Iterator[str]:
-    """The names of a recording's files, sorted; links to folders are followed nowhere."""
+    """Yield the names of a recording's files, sorted; links to folders are followed nowhere."""
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         if entry.is_dir(follow_symlinks=False):
             if entry.name in OUR_FOLDERS:
@@ -100,7 +103,7 @@ def _walk(folder: Path) -> Iterator[str]:
 
 
 def read_archive(content: bytes, name: str) -> dict[str, bytes]:
-    """The files of a .tar.gz, in memory. Raises UsageError where it is none, or not to be trusted."""
+    """Return the files of a .tar.gz, in memory. Raises UsageError if it is none, or not to be trusted."""
 
     def refuse(why: str) -> NoReturn:
         raise UsageError(f"{name}: {why}", hint=HINT)  # noqa: EM102 - this is what the name is for
@@ -145,7 +148,7 @@ def read_archive(content: bytes, name: str) -> dict[str, bytes]:
 
 
 def _inside(name: str) -> str | None:
-    """The name without what leads nowhere; None where it leads out."""
+    """Return the name without what leads nowhere; None if it leads out."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or not parts or ".." in parts or "\\" in name or "\0" in name:
         return None
@@ -156,7 +159,7 @@ def _inside(name: str) -> str | None:
 
 
 def archive(files: Mapping[str, bytes]) -> bytes:
-    """A .tar.gz of `files` that tells nothing of who made it when: the same files give the same bytes."""
+    """Return a .tar.gz of `files` that tells nothing of who made it when: the same files give the same bytes."""
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w:", format=tarfile.PAX_FORMAT) as tar:
         for name, content in sorted(files.items()):
@@ -198,7 +201,7 @@ def check_target(target: Path, *, force: bool) -> None:
 
 
 def _is_recording(target: Path) -> bool:
-    """Whether what is there is a bundle that `capture` wrote, and nothing else."""
+    """Return whether what is there is a bundle that `capture` wrote, and nothing else."""
     if target.is_symlink():
         return False
     try:

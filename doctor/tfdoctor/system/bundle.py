@@ -99,7 +99,10 @@ class Recording:
 
 
 def members(recording: Recording) -> dict[str, bytes]:
-    """The files of a recording, by name. Long texts are files of their own, so that a person can read them."""
+    """Return the files of a recording, by name.
+
+    Long texts are files of their own, so that a person can read them.
+    """
     host = copy.deepcopy(recording.manifest_host())
     made: dict[str, bytes] = {}
     inline: dict[str, str] = {}
@@ -144,7 +147,7 @@ def _text_of(content: bytes) -> str | None:
 
 
 def shortened(recording: Recording) -> Recording:
-    """The same without what no judgement needs. What is left out is counted."""
+    """Return the same without what no judgement needs. What is left out is counted."""
     tables = copy.deepcopy(recording.tables)
     left: Counter[str] = Counter(recording.left_out)
     uids = set()
@@ -207,7 +210,7 @@ def _short_file(path: str, content: bytes, uids: set[bytes], left: Counter[str])
 
 
 def _short_process(name: str, content: bytes) -> bytes:
-    """What is needed of somebody's process: what kind of program it is, whose, and in which state."""
+    """Return what is needed of somebody's process: what kind of program it is, whose, and in which state."""
     if name == "environ":
         return b""
     if name == "status":
@@ -241,7 +244,7 @@ def _short_output(command: str, text: str, left: Counter[str]) -> str:
 
 
 def _json_of(text: str) -> Any:
-    """The JSON value that a text is; None where it is none."""
+    """Return the JSON value that a text is; None if it is none."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:
@@ -263,7 +266,7 @@ def _renumber(elf: Mapping[str, Any]) -> None:
 
 
 def redacted(recording: Recording, redactor: Redactor) -> Recording:
-    """The same with everything replaced that tells who and where; `redactor` has counted what."""
+    """Return the same with everything replaced that tells who and where; `redactor` has counted what."""
     current = recording
     redactor.learn_version(recording.platform.get("release", ""))
     for path in (*recording.files, *recording.tables.get("exists", {}), *recording.tables.get("errors", {})):
@@ -329,7 +332,7 @@ def _learn_text(text: str, redactor: Redactor) -> None:
 
 
 def _payload_lines(text: str) -> Iterable[tuple[str, Any]]:
-    """(text, None) and (marker, JSON value): the children's answers, and whole documents, are JSON."""
+    """Yield (text, None) and (marker, JSON value): the children's answers, and whole documents, are JSON."""
     value = _json_of(text)
     if value is not None:
         yield "", value
@@ -402,7 +405,7 @@ def _redacted_text(text: str, redactor: Redactor) -> str:
 
 
 def _cache_names(content: bytes) -> list[tuple[str, str]]:
-    """(soname, path) of /etc/ld.so.cache."""
+    """Return (soname, path) of /etc/ld.so.cache."""
     return [(key, value) for key, value, *_ in _cache_entries(content)]
 
 
@@ -426,7 +429,10 @@ def _cache_entries(content: bytes) -> list[tuple[str, str, int, int, int]]:
 
 
 def _redacted_cache(content: bytes, redactor: Redactor) -> bytes:
-    """The loader's cache written again: its names have other lengths now. The names of hardware kinds are kept."""
+    """Return the loader's cache written again: its names have other lengths now.
+
+    The names of hardware kinds are kept.
+    """
     start = content.find(_CACHE)
     entries = _cache_entries(content)
     size = _CACHE_HEADER.size + len(entries) * _CACHE_ENTRY.size
@@ -456,7 +462,7 @@ def _redacted_cache(content: bytes, redactor: Redactor) -> bytes:
 
 
 def _cache_hardware(content: bytes, start: int) -> list[str]:
-    """The folder names below glibc-hwcaps that the cache counts, in its order."""
+    """Return the folder names below glibc-hwcaps that the cache counts, in its order."""
     names: list[str] = []
     try:
         extension = _CACHE_HEADER.unpack_from(content, start)[4]
@@ -473,7 +479,7 @@ def _cache_hardware(content: bytes, start: int) -> list[str]:
 
 
 def manifest(recording: Recording, redactor: Redactor, tool: Mapping[str, str], day: str) -> dict[str, Any]:
-    """What was looked at, what was replaced and what was left out, for whoever looks into the recording."""
+    """Return what was looked at, what was replaced and what was left out, for whoever looks into the recording."""
     tables = recording.tables
 
     def ended(entry: Mapping[str, Any]) -> str:

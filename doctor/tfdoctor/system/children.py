@@ -196,7 +196,7 @@ def without_working_folder(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def run(argv: Sequence[str], *, timeout: float, env: Mapping[str, str], cwd: str | None = None) -> Ran:
-    """`Children.run` for whoever has no children of his own to end."""
+    """Return `Children.run` for whoever has no children of his own to end."""
     return _OURS.run(argv, timeout=timeout, env=env, cwd=cwd)
 
 
@@ -289,7 +289,7 @@ class _Pipes:
         return True
 
     def _read(self, number: int) -> int:
-        """Bytes that were read; 0 where there are none, now or ever."""
+        """Return bytes that were read; 0 where there are none, now or ever."""
         try:
             data = os.read(number, _PIECE)
         except BlockingIOError:

@@ -17,9 +17,9 @@ DEFAULT_ENDPOINT = "unix:///var/run/docker.sock"
 
 
 def endpoint_of(system: System) -> tuple[str, str | None]:
-    """(where Docker's client would connect, the context that says so), in the client's own order.
+    """Return (where Docker's client would connect, the context that says so), in the client's own order.
 
-    The first is empty where that context is not there, or names nothing.
+    The first is empty if that context is not there, or names nothing.
     """
     host = system.env.get("DOCKER_HOST", "")
     if host:
@@ -44,12 +44,12 @@ def endpoint_of(system: System) -> tuple[str, str | None]:
 
 
 def settings_folder(system: System) -> str:
-    """Where Docker's client has its settings."""
+    """Return where Docker's client has its settings."""
     return system.env.get("DOCKER_CONFIG") or f"{system.env.get('HOME', '')}/.docker"
 
 
 def identity_of(context: str) -> str:
-    """The name of a context's folders."""
+    """Return the name of a context's folders."""
     import hashlib  # loads OpenSSL, for Docker's contexts alone
 
     return hashlib.sha256(context.encode("utf-8", "replace")).hexdigest()

@@ -122,9 +122,9 @@ class ElfFile:
 
 
 def read_elf(path: str, machine: str) -> ElfFile:
-    """The dynamic section of the object at `path`, for a loader on `machine` (as `uname -m` says it).
+    """Return the dynamic section of the object at `path`, for a loader on `machine` (as `uname -m` says it).
 
-    Raises OSError where the file cannot be opened or read, ElfError where the loader would not take it.
+    Raises OSError if the file cannot be opened or read, ElfError where the loader would not take it.
     """
     with Path(path).open("rb") as stream:
         stat = os.fstat(stream.fileno())
@@ -132,7 +132,7 @@ def read_elf(path: str, machine: str) -> ElfFile:
 
 
 def read_elf_stream(stream: BinaryIO, size: int, device_inode: tuple[int, int], machine: str) -> ElfFile:
-    """The same of an open file, wherever it is. Raises OSError, ElfError."""
+    """Return the same of an open file, wherever it is. Raises OSError, ElfError."""
     return _read(stream, size, device_inode, MACHINES.get(machine.lower(), 62))
 
 
@@ -232,7 +232,9 @@ class _Dynamic:
                 break
 
     def reaches(self) -> int:
-        """How far into the file the loader reads whatever it loads the object for: its tables, all relocations."""
+        """Return how far into the file the loader reads whatever it loads the object for: its tables, all
+        relocations.
+        """
         last = 0
         for tag, size_tag in TOUCHED.items():
             address = self._value(tag)
@@ -241,7 +243,7 @@ class _Dynamic:
         return last
 
     def fill(self, elf: ElfFile) -> ElfFile:
-        """`elf` with everything that this segment says."""
+        """Return `elf` with everything that this segment says."""
         soname, rpath, runpath = (self._value(tag) for tag in (DT_SONAME, DT_RPATH, DT_RUNPATH))
         if (self._value(DT_FLAGS_1) or 0) & DF_1_PIE:
             elf = replace(elf, program="position-independent executable")
@@ -282,7 +284,7 @@ class _Dynamic:
             raise ElfError(ElfProblem.MALFORMED, "too many symbol versions")
 
     def _verneed(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Elfxx_Verneed and Elfxx_Vernaux."""
+        """Return Elfxx_Verneed and Elfxx_Vernaux."""
         table = self._value(DT_VERNEED)
         if table is None:
             return ()
@@ -308,7 +310,7 @@ class _Dynamic:
         return tuple(result)
 
     def _verdef(self) -> tuple[str, ...]:
-        """The names of Elfxx_Verdef."""
+        """Return the names of Elfxx_Verdef."""
         table = self._value(DT_VERDEF)
         if table is None:
             return ()

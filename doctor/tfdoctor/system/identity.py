@@ -41,7 +41,9 @@ _LIST = re.compile(r"[\s,;]+")
 
 
 def redactor_for(env: Mapping[str, str], *, local: bool) -> Redactor:
-    """A redactor that knows what the environment says of user, host and secrets; `local`: this machine's, too.
+    """Return a redactor that knows what the environment says of user, host and secrets.
+
+    `local`: this machine's, too.
 
     Variables are looked at here only for what to replace; none of them gets into a recording for it.
     """
@@ -66,7 +68,7 @@ def redactor_for(env: Mapping[str, str], *, local: bool) -> Redactor:
 
 
 def _account() -> list[str]:
-    """The login and the full name of who runs this."""
+    """Return the login and the full name of who runs this."""
     names: list[str] = []
     with contextlib.suppress(ImportError, KeyError, AttributeError, OSError):
         import pwd

@@ -33,7 +33,10 @@ _ADDRESS_SPACE = 512 << 20
 
 
 def _patiently(look: Callable[[], T]) -> T:
-    """What `look` gives. That no more files can be opened says nothing of what was looked for: raises Error."""
+    """Return what `look` gives.
+
+    That no more files can be opened says nothing of what was looked for: raises Error.
+    """
     until = time.monotonic() + _PATIENCE
     while True:
         try:
@@ -58,7 +61,7 @@ def _enough_address_space() -> None:
 
 
 def _at_the_start() -> dict[str, str]:
-    """The variables that this process was started with; none where the system does not tell."""
+    """Return the variables that this process was started with; none if the system does not tell."""
     try:
         raw = Path("/proc/self/environ").read_bytes()
     except OSError:
@@ -68,7 +71,9 @@ def _at_the_start() -> dict[str, str]:
 
 
 def of_this_process() -> dict[str, str]:
-    """The variables that hold in this very process: as they are now, but what the loader has read at the start."""
+    """Return the variables that hold in this very process: as they are now, but what the loader has read at the
+    start.
+    """
     env, before = dict(os.environ), _at_the_start()
     for name in ("LD_LIBRARY_PATH", "LD_PRELOAD") if before else ():
         env.pop(name, None)
@@ -78,7 +83,7 @@ def of_this_process() -> dict[str, str]:
 
 
 def _by_own_start() -> dict[str, tuple[str | None, str | None]]:
-    """What this Python's own start (sitecustomize, .pth files) made of the variables: name → (before, after).
+    """Return what this Python's own start (sitecustomize, .pth files) made of the variables: name → (before, after).
 
     Empty where the system does not tell what a process was started with.
     """
@@ -95,7 +100,7 @@ _OWN_START = _by_own_start()
 
 
 def started_with() -> dict[str, str]:
-    """The variables that this process was started with, without what its own Python's start has made of them.
+    """Return the variables that this process was started with, without what its own Python's start has made of them.
 
     tfdoctor is often installed in the very environment that is examined: what is set there is set for it, too.
     """
@@ -131,7 +136,7 @@ class Begun:
             self._ended.append(error)
 
     def result(self) -> CommandResult:
-        """Its result, or its exception, once it has ended."""
+        """Return its result, or its exception, once it has ended."""
         self._thread.join()
         ended = self._ended[0]
         if isinstance(ended, BaseException):

@@ -111,7 +111,9 @@ def _command(python: str, name: str, args: Sequence[str], flags: Sequence[str]) 
 
 
 def files_of(path: Path) -> list[Path]:
-    """The script of ours that `path` is, and its parts, which must lie beside it; none where it is no script of ours.
+    """Return the script of ours that `path` is, and its parts, which must lie beside it.
+
+    None if it is no script of ours.
 
     The parts of NAME.py are NAME_*.py.
     """
@@ -121,7 +123,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def parse_answer(text: str) -> dict[str, Any]:
-    """The merged JSON objects behind the marker; lines that are not valid are passed over."""
+    """Return the merged JSON objects behind the marker; lines that are not valid are passed over."""
     answer: dict[str, Any] = {}
     for line in text.splitlines():
         if not line.startswith(MARKER):

@@ -31,7 +31,10 @@ MOST_ADDRESSES = 8
 
 
 def reach(host: str, port: int, seconds: float) -> Reached:
-    """Whether a gRPC server answers there, within `seconds` after its name is resolved. Never raises OSError."""
+    """Return whether a gRPC server answers there, within `seconds` after its name is resolved.
+
+    Never raises OSError.
+    """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
@@ -83,7 +86,7 @@ def _not_connected(error: OSError) -> Reached:
 
 
 def _asked(line: socket.socket, until: float) -> Reached:
-    """The answer to HTTP/2's preface."""
+    """Return the answer to HTTP/2's preface."""
     heard = b""
     try:
         line.sendall(PREFACE)
@@ -109,7 +112,7 @@ def _asked(line: socket.socket, until: float) -> Reached:
 
 
 def reach_all(places: Sequence[tuple[str, int]], *, seconds: float, total: float) -> list[Reached]:
-    """`reach` of all of them side by side; what has not ended after `total` seconds is not known."""
+    """Return `reach` of all of them side by side; what has not ended after `total` seconds is not known."""
     done: list[Reached | None] = [None] * len(places)
     left = iter(range(len(places)))
     lock = threading.Lock()

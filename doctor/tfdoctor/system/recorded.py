@@ -197,7 +197,7 @@ class RecordedSystem:
         return self._host.get("python") or None
 
     def _answer(self, table: str, path: str) -> Any:
-        """The exact answer, as it was asked or without ".."; None where there is none."""
+        """Return the exact answer, as it was asked or without ".."; None if there is none."""
         entries = self._table(table)
         return entries.get(path, entries.get(normal(path)))
 
@@ -315,7 +315,7 @@ class RecordedSystem:
         """Nothing runs."""
 
     def _output(self, entry: Mapping[str, Any], stream: str) -> str:
-        """The text itself, JSON to be printed, or the name of a file beside host.json ("stdout_file")."""
+        """Return the text itself, JSON to be printed, or the name of a file beside host.json ("stdout_file")."""
         if f"{stream}_file" in entry:
             name = str(entry[f"{stream}_file"])
             if name not in self._stored:
@@ -326,12 +326,12 @@ class RecordedSystem:
 
 
 def normal(path: str) -> str:
-    """An absolute path without "..", taken as it is written: no link is followed."""
+    """Return an absolute path without "..", taken as it is written: no link is followed."""
     return posixpath.normpath(f"/{path.lstrip('/')}")
 
 
 def _parents(path: str) -> list[str]:
-    """Every folder above a path."""
+    """Return every folder above a path."""
     found = []
     while path not in ("/", ""):
         path = posixpath.dirname(path)

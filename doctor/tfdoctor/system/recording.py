@@ -193,7 +193,10 @@ class RecordingSystem:
         self._inner.stop()
 
     def recording(self, env_names: Callable[[str], bool] = lambda _: False) -> Recording:
-        """Everything up to now. Variables: those that were asked for by name, and those that `env_names` accepts."""
+        """Return everything up to now.
+
+        Variables: those that were asked for by name, and those that `env_names` accepts.
+        """
         with self._lock:
             tables = {name: dict(table) for name, table in self._tables.items()}
             files = dict(self._files)
@@ -220,7 +223,7 @@ class RecordingSystem:
 
 
 def _compact(elf: ElfFile) -> dict[str, Any]:
-    """What of an object differs from one of which nothing is known."""
+    """Return what of an object differs from one of which nothing is known."""
     plain = ElfFile(62)
     return {
         field.name: getattr(elf, field.name)

@@ -39,7 +39,7 @@ class CommandResult:
         return " ".join(self.argv)
 
     def why(self) -> str:
-        """The end as half a sentence: "exited with status 9", "did not answer within 5 s"."""
+        """Return the end as half a sentence: "exited with status 9", "did not answer within 5 s"."""
         if self.failure is Failure.TIMEOUT:
             return f"did not answer within {self.seconds:.0f} s"
         if self.failure is not None:

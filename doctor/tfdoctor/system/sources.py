@@ -24,7 +24,7 @@ _MARKS = {BOM_UTF8: "utf-8", BOM_UTF16_LE: "utf-16-le", BOM_UTF16_BE: "utf-16-be
 
 
 def below(folder: Path, skipped: Sequence[str], left_out: Callable[[Path], bool]) -> Iterator[Path]:
-    """Regular files below a folder, in order; folders whose name fits `skipped` are not entered."""
+    """Yield regular files below a folder, in order; folders whose name fits `skipped` are not entered."""
     for root, folders, files in os.walk(folder, followlinks=False):
         place = Path(root)
         folders[:] = sorted(
@@ -45,7 +45,7 @@ def real_path(path: Path) -> Path:
 
 
 def first_line(path: Path) -> str:
-    """The first line of a file that may be a program; "" where it cannot be read."""
+    """Return the first line of a file that may be a program; "" if it cannot be read."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             return ""

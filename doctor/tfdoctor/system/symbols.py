@@ -75,7 +75,7 @@ class SymbolTable:
         return self._map[start : end if end >= 0 else start]
 
     def undefined(self) -> Iterator[bytes]:
-        """The names of strong undefined symbols."""
+        """Yield the names of strong undefined symbols."""
         if self._symbols is None or self._strings is None:
             return
         if self._gnu is not None:  # everything that is not hashed comes first, the undefined ones among it
@@ -95,7 +95,7 @@ class SymbolTable:
                 yield found
 
     def without(self, names: Iterable[tuple[bytes, int]]) -> list[tuple[bytes, int]]:
-        """Those of (name, its `gnu_hash`) of which there is no global or weak definition here."""
+        """Return those of (name, its `gnu_hash`) of which there is no global or weak definition here."""
         if self._symbols is None or self._strings is None:
             return list(names)
         if self._gnu is None:
@@ -162,7 +162,7 @@ class SymbolTable:
 
 @lru_cache(maxsize=4096)  # libraries ask each other for the same few hundred
 def gnu_hash(name: bytes) -> int:
-    """DT_GNU_HASH's hash of a symbol name."""
+    """Return DT_GNU_HASH's hash of a symbol name."""
     value = 5381
     for byte in name:
         value = (value * 33 + byte) & 0xFFFFFFFF
@@ -170,9 +170,9 @@ def gnu_hash(name: bytes) -> int:
 
 
 def unresolved(path: str, providers: Iterable[str]) -> tuple[str, ...]:
-    """The strong undefined symbols of `path` that none of `providers` (paths) defines.
+    """Return the strong undefined symbols of `path` that none of `providers` (paths) defines.
 
-    Empty, too, where a table cannot be read: nothing is claimed then. Raises OSError where `path` is not there.
+    Empty, too, where a table cannot be read: nothing is claimed then. Raises OSError if `path` is not there.
     """
     try:
         with SymbolTable(path) as asking:

@@ -81,7 +81,7 @@ def write_file(target: Path, content: bytes, *, force: bool, option: str = "-o")
 
 
 def _descriptor(target: Path) -> int | None:
-    """The number of a descriptor of ours that `target` is a name of."""
+    """Return the number of a descriptor of ours that `target` is a name of."""
     text = str(target)
     match = _DESCRIPTOR.fullmatch(text)
     if match:
@@ -90,7 +90,7 @@ def _descriptor(target: Path) -> int | None:
 
 
 def _kind(place: Path, option: str) -> str:
-    """What is there: "nothing", "file", "stream" (takes what is written as it comes) or "other"."""
+    """Return what is there: "nothing", "file", "stream" (takes what is written as it comes) or "other"."""
     try:
         mode = place.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):

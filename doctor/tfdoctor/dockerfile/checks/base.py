@@ -63,7 +63,7 @@ class Context:
         return libraries_of(self.subject, self.tensorflow, self.compat)
 
     def at(self, line: int, text: str, source: str = "") -> Evidence:
-        """Evidence in the Dockerfile, or in a file that it copies."""
+        """Return evidence in the Dockerfile, or in a file that it copies."""
         return Evidence(source or self.file, text, line)
 
     def about(self, seen: Seen) -> Evidence:
@@ -79,7 +79,7 @@ class Context:
         return self.at(one.line, one.text, one.source) if one.installed is not None else self.about_base
 
     def build(self, text: str = "Build an image whose parts fit together.") -> Remedy:
-        """`tfdoctor build`, for the release that is meant."""
+        """Return `tfdoctor build`, for the release that is meant."""
         return built(self.tensorflow.release, text)
 
 

@@ -75,7 +75,7 @@ def check(context: Context) -> Sequence[Finding]:
 
 
 def _started(context: Context, start: Start) -> list[Finding]:
-    """What the file that starts the container keeps away."""
+    """Return what the file that starts the container keeps away."""
     what = f"The service {start.name}" if start.name else "The dev container"
     found = []
     if start.gpu is False:

@@ -47,7 +47,7 @@ def check(context: Context) -> Sequence[Finding]:
 
 
 def unseen_of(context: Context) -> list[Evidence]:
-    """What would have to be known to be sure, each as a piece of evidence."""
+    """Return what would have to be known to be sure, each as a piece of evidence."""
     subject, tensorflow = context.subject, context.tensorflow
     found: list[Evidence] = []
     if subject.base.kind == "unknown":

@@ -52,8 +52,9 @@ def check(context: Context) -> Sequence[Finding]:
 
 
 def _of_long_ago(context: Context) -> bool:
-    """Whether the image's pip may be older than 20.3, which installs what does not go together: what comes of that is
-    judged by the checks of a machine."""
+    """Return whether the image's pip may be older than 20.3, which installs what does not go together: what comes of
+    that is judged by the checks of a machine.
+    """
     subject = context.subject
     if "pip" in subject.packages:
         return False
@@ -64,7 +65,7 @@ def _of_long_ago(context: Context) -> bool:
 
 
 def _known(context: Context, call: Call) -> Iterator[Finding]:
-    """What excludes each other by the words alone, and by what TensorFlow's own wheel requires."""
+    """Yield what excludes each other by the words alone, and by what TensorFlow's own wheel requires."""
     own = next((one for one in call.wants if _is_ours(context, one)), None)
     release = context.tensorflow.release
     required = dict(_required(release, call.python)) if own is not None and release is not None else {}
@@ -92,7 +93,7 @@ def _of_release(required: dict[str, str], one: Wanted, release: Release | None) 
 
 
 def _required(release: Release, python: str | None) -> Iterator[tuple[str, str]]:
-    """Project → the limit that the wheel puts on it, without what belongs to an extra."""
+    """Yield project → the limit that the wheel puts on it, without what belongs to an extra."""
     marks = {
         "python_version": python or "",
         "sys_platform": "linux",
@@ -111,7 +112,7 @@ def _required(release: Release, python: str | None) -> Iterator[tuple[str, str]]
 
 
 def _together(left: str, right: str) -> bool:
-    """Whether any version can meet both: the least one that does is a limit itself, or right above one."""
+    """Return whether any version can meet both: the least one that does is a limit itself, or right above one."""
     try:
         both = SpecifierSet(f"{left},{right}".strip(","))
     except InvalidSpecifier:
@@ -122,7 +123,7 @@ def _together(left: str, right: str) -> bool:
 
 
 def _asked(context: Context, call: Call) -> list[Finding]:
-    """What the package index says, where somebody asks it."""
+    """Return what the package index says, where somebody asks it."""
     told = [one for one in call.wants if one.name not in ("pip", "setuptools", "wheel")]
     if context.foresee is None or len(told) + len(call.limits) < 2:
         return []

@@ -85,7 +85,7 @@ def _python(context: Context, condition: str | None) -> bool:
 
 
 def _told(context: Context) -> bool:
-    """Whether the loader is told of the wheels' folders, as far as can be seen."""
+    """Return whether the loader is told of the wheels' folders, as far as can be seen."""
     path = context.subject.environment.get("LD_LIBRARY_PATH")
     in_path = path is not None and bool(re.search(r"nvidia/|cusolver|site-packages", path.value or path.text))
     return in_path or bool(context.subject.loader)

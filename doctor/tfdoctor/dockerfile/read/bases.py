@@ -67,7 +67,7 @@ class Base:
 
 
 def base_of(reference: str | None, written: str, line: int, compat: Compat) -> Base:
-    """What is known of an image. Never raises."""
+    """Return what is known of an image. Never raises."""
     if reference is None:
         return Base("unknown", written, line, why_unknown=f"`{written}` depends on what the build is given")
     name, _, digest = reference.partition("@")
@@ -230,7 +230,7 @@ def _python(reference: str, line: int, tag: str, *, mirror: bool, pinned: bool) 
 
 
 def deleted(compat: Compat, base: Base) -> str | None:
-    """Why no tag of this CUDA is left, or None. `11.0-…` is gone where 11.0.3 is still there."""
+    """Return why no tag of this CUDA is left, or None. `11.0-…` is gone where 11.0.3 is still there."""
     if base.kind != "cuda" or base.cuda is None:
         return None
     row = compat.images.deleted(base.cuda)
@@ -240,7 +240,10 @@ def deleted(compat: Compat, base: Base) -> str | None:
 
 
 def known_tags(compat: Compat, base: Base) -> bool | None:
-    """Whether a tag of nvidia/cuda is in the table; None: the table does not say (a system it is not about)."""
+    """Return whether a tag of nvidia/cuda is in the table.
+
+    None: the table does not say (a system it is not about).
+    """
     row = next((row for row in compat.images.cuda if row.version == base.cuda), None)
     match = _CUDA_TAG.fullmatch(base.tag)
     if row is None or match is None or (match["system"] not in ("ubuntu", None)):

@@ -163,7 +163,7 @@ class AptCall:
 
 
 def wanted(text: str, line: int, source: str = "", *, known: bool = True, cut: str = "") -> Wanted | None:
-    """A requirement as pip takes it, or a wheel's file name; None where it is neither."""
+    """Return a requirement as pip takes it, or a wheel's file name; None if it is neither."""
     text = text.strip()
     if len(text) > 1000:
         return None
@@ -186,7 +186,7 @@ def wanted(text: str, line: int, source: str = "", *, known: bool = True, cut: s
 
 
 def pip_call(command: Command) -> PipCall | None:
-    """What a pip or uv command does, or None where it is none."""
+    """Return what a pip or uv command does, or None if it is none."""
     words = list(command.words)
     if not words:
         return None
@@ -221,7 +221,7 @@ def pip_call(command: Command) -> PipCall | None:
 
 
 def _run_inside(rest: Sequence[Word]) -> list[Word] | None:
-    """`conda run -n tf pip install …` → `pip install …`."""
+    """Return `conda run -n tf pip install …` → `pip install …`."""
     if not rest or rest[0].text != "run":
         return None
     words = list(rest[1:])
@@ -231,7 +231,7 @@ def _run_inside(rest: Sequence[Word]) -> list[Word] | None:
 
 
 def _module(rest: Sequence[Word]) -> int | None:
-    """The place after `-m pip`."""
+    """Return the place after `-m pip`."""
     for place, word in enumerate(rest):
         if word.text == "-m" and place + 1 < len(rest) and rest[place + 1].text in ("pip", "uv.pip"):
             return place + 2
@@ -301,7 +301,7 @@ def _pip(
 
 
 def conda_call(command: Command) -> CondaCall | None:
-    """What conda installs, or None."""
+    """Return what conda installs, or None."""
     if command.name not in ("conda", "mamba", "micromamba") or len(command.words) < 2:
         return None
     words = [word.text for word in command.words[1:]]
@@ -331,7 +331,7 @@ def conda_call(command: Command) -> CondaCall | None:
 
 
 def apt_call(command: Command) -> AptCall | None:
-    """What apt-get does, or None."""
+    """Return what apt-get does, or None."""
     if command.name not in ("apt-get", "apt", "aptitude"):
         return None
     words = command.words[1:]
@@ -353,7 +353,7 @@ def apt_call(command: Command) -> AptCall | None:
 
 
 def requirement_lines(text: str) -> Iterable[tuple[int, str]]:
-    """(number, line) of a requirements file: continued lines joined, comments and empty lines left out."""
+    """Yield (number, line) of a requirements file: continued lines joined, comments and empty lines left out."""
     begun, kept = 0, list[str]()
     for number, row in enumerate([*text.removeprefix("\ufeff").splitlines(), ""], 1):
         begun = begun or number

@@ -78,7 +78,7 @@ def _pin(specifier: str) -> str:
 
 
 def libraries_of(subject: Subject, tensorflow: TensorFlow, compat: Compat) -> tuple[Library, ...]:
-    """Each library that the release opens; none where the release is not known or has no GPU code."""
+    """Return each library that the release opens; none if the release is not known or has no GPU code."""
     release = tensorflow.release
     if tensorflow.state != "there" or release is None or not release.gpu:
         return ()
@@ -110,7 +110,7 @@ def libraries_of(subject: Subject, tensorflow: TensorFlow, compat: Compat) -> tu
 
 
 def _works(base: Base, compat: Compat) -> bool:
-    """Whether the image's own TensorFlow finds what it opens in it: NVIDIA's images do, official ones mostly."""
+    """Return whether the image's own TensorFlow finds what it opens in it: NVIDIA's images do, official ones mostly."""
     if base.kind == "ngc":
         return True
     image = compat.official_image(base.tensorflow or "")
@@ -133,7 +133,7 @@ def _library(
 
 
 def _offers(soname: str, subject: Subject, compat: Compat) -> Iterator[Offer]:
-    """Everything in the image that has this library, in whatever version."""
+    """Yield everything in the image that has this library, in whatever version."""
     parts = split_soname(soname)
     if parts is None:
         return
@@ -148,7 +148,10 @@ def _offers(soname: str, subject: Subject, compat: Compat) -> Iterator[Offer]:
 
 
 def _toolkits(soname: str, stem: str, subject: Subject, compat: Compat) -> Iterator[tuple[str, str, Seen]]:
-    """(folder, where it is not the toolkit's own; CUDA version; where from) of everything that brings this library."""
+    """Yield (folder, where it is not the toolkit's own; CUDA version.
+
+    Where from) of everything that brings this library.
+    """
     for project in wheels_of(subject):
         match = _NVIDIA_WHEEL.fullmatch(project)
         wheel = compat.wheel_for(soname, int(match[2])) if match is not None else None

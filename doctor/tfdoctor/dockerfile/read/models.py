@@ -102,7 +102,7 @@ class Dockerfile:
         return tuple(reversed(found))
 
     def stage(self, name: str, before: int) -> Stage | None:
-        """The stage that `COPY --from=NAME` of stage `before` means, or None: it is an image."""
+        """Return the stage that `COPY --from=NAME` of stage `before` means, or None: it is an image."""
         for stage in reversed(self.stages[:before]):
             if stage.name and stage.name == name.lower():
                 return stage

@@ -28,7 +28,7 @@ _ALLOWED = frozenset(
 
 
 def _has_plain_pip(base: Base) -> bool:
-    """Whether the system's python3-pip has a `pip` besides `pip3`: Debian's from 11 on."""
+    """Return whether the system's python3-pip has a `pip` besides `pip3`: Debian's from 11 on."""
     return base.kind == "plain" and base.python is not None and versions.is_at_least(base.python, "3.9")
 
 
@@ -54,7 +54,7 @@ class Pythons:
         """Whether plain names mean an environment's Python by now."""
 
     def refuses(self, call: PipCall, command: Command) -> bool:
-        """Whether pip refuses for the Python being the system's (PEP 668)."""
+        """Return whether pip refuses for the Python being the system's (PEP 668)."""
         words = {word.text.partition("=")[0] for word in command.words}
         if not self.managed or words & _ALLOWED:
             return False
@@ -66,7 +66,7 @@ class Pythons:
         return plain and version == self.base.python
 
     def of(self, program: str) -> str | None:
-        """The Python of `pip3`, `python3.8`, `/opt/venv/bin/pip`, `uv`."""
+        """Return the Python of `pip3`, `python3.8`, `/opt/venv/bin/pip`, `uv`."""
         match = _VERSIONED.fullmatch(program)
         if match is not None:
             return match[1]

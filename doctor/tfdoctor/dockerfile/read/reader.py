@@ -83,7 +83,7 @@ class _Making:
 
 
 def read_dockerfile(text: str) -> Dockerfile:
-    """The stages of a Dockerfile; none where it has no FROM."""
+    """Return the stages of a Dockerfile; none if it has no FROM."""
     top: dict[str, str | None] = dict.fromkeys(_BUILD_ARGUMENTS)
     made: list[_Making] = []
     steps, cut = 0, False
@@ -269,7 +269,7 @@ def _line(source: Text, start: int, place: int) -> int:
 
 
 def _foreign(script: str) -> bool:
-    """A heredoc for another interpreter than a shell."""
+    """Return a heredoc for another interpreter than a shell."""
     return script.startswith("#!") and "sh" not in script.partition("\n")[0]
 
 

@@ -102,7 +102,7 @@ class Command:
 def expand(
     text: str, variables: Mapping[str, str | None], *, default: str | None = None, depth: int = 0
 ) -> Expanded:
-    """`$A`, `${A}`, `${A:-x}`, `${A:+x}`, `${A/x/y}`, `${A%x}`… put in; no quotes are taken away.
+    """Return `$A`, `${A}`, `${A:-x}`, `${A:+x}`, `${A/x/y}`, `${A%x}`… put in; no quotes are taken away.
 
     `variables`: None is a variable whose value is not known. A name that is not there is unknown, too, unless
     `default` says what it stands for.
@@ -131,7 +131,7 @@ def expand(
 def _variable(
     text: str, mark: int, variables: Mapping[str, str | None], default: str | None, depth: int
 ) -> tuple[str | None, int]:
-    """The value of what begins with the `$` at `mark`, and the place after it."""
+    """Return the value of what begins with the `$` at `mark`, and the place after it."""
     if text.startswith("${", mark):
         end = _closing(text, mark + 2, "{", "}")
         if end < 0:
@@ -195,7 +195,7 @@ def _braced(inner: str, variables: Mapping[str, str | None], default: str | None
 
 
 def _trimmed(value: str, rest: str) -> str | None:
-    """`${A%.*}` and `${A#v}`, for the two patterns that versions are cut with."""
+    """Return `${A%.*}` and `${A#v}`, for the two patterns that versions are cut with."""
     if rest.startswith("%"):
         pattern = rest.lstrip("%")
         if pattern == ".*":
@@ -227,7 +227,10 @@ def commands(
     exec_form: bool = False,
     depth: int = 0,
 ) -> Iterator[Command]:
-    """The simple commands of a RUN, in order. Assignments (`A=1`, `export A=1`) are written into `variables`."""
+    """Yield the simple commands of a RUN, in order.
+
+    Assignments (`A=1`, `export A=1`) are written into `variables`.
+    """
     if exec_form and (words := _exec_words(text, line_at)):
         yield from _unwrapped(_Making(words, []), variables, depth)
         return
@@ -238,7 +241,7 @@ def commands(
 
 
 def _exec_words(text: str, line_at: Callable[[int], int]) -> list[Word]:
-    """`["pip", "install", …]`: JSON, and no shell that puts variables in."""
+    """Return `["pip", "install", …]`: JSON, and no shell that puts variables in."""
     if not text.lstrip().startswith("["):
         return []
     try:
@@ -251,7 +254,7 @@ def _exec_words(text: str, line_at: Callable[[int], int]) -> list[Word]:
 
 
 def _unwrapped(making: _Making, variables: dict[str, str | None], depth: int) -> Iterator[Command]:
-    """The command without what comes before it; the script of a `sh -c` in its place."""
+    """Yield the command without what comes before it; the script of a `sh -c` in its place."""
     words, shift = list(making.words), 0
     exporting = bool(words) and words[0].text in ("export", "declare", "readonly", "local", "ARG", "ENV")
     if exporting:
@@ -294,7 +297,7 @@ def _assign(variables: dict[str, str | None], name: str, word: Word, value: str,
 
 
 def _script(words: list[Word]) -> Word | None:
-    """The script of `bash -exc '…'`."""
+    """Return the script of `bash -exc '…'`."""
     for place, word in enumerate(words[1:], 1):
         if not word.text.startswith("-"):
             return None
@@ -304,7 +307,7 @@ def _script(words: list[Word]) -> Word | None:
 
 
 def _split(text: str, line_at: Callable[[int], int], variables: dict[str, str | None]) -> Iterator[_Making]:
-    """Words and redirections, command by command."""
+    """Yield words and redirections, command by command."""
     making = _Making([], [])
     at, end = 0, len(text)
     while at < end:
@@ -360,7 +363,7 @@ def _redirection(
 def _word(
     text: str, at: int, line_at: Callable[[int], int], variables: dict[str, str | None]
 ) -> tuple[Word, int]:
-    """The word that begins at `at`, quotes taken away, and the place after it."""
+    """Return the word that begins at `at`, quotes taken away, and the place after it."""
     start, end = at, len(text)
     parts: list[str] = []
     known = True
@@ -402,7 +405,7 @@ _IN_QUOTES = re.compile(r'[^"\\]*')
 
 
 def _quoted(text: str, at: int) -> tuple[str, int]:
-    """The inside of double quotes from `at` on, and the place after the closing one."""
+    """Return the inside of double quotes from `at` on, and the place after the closing one."""
     parts: list[str] = []
     while at < len(text):
         match = _IN_QUOTES.match(text, at)

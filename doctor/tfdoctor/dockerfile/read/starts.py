@@ -75,7 +75,7 @@ def is_devcontainer(name: str, text: str) -> bool:
 
 
 def services(text: str, file: str) -> list[Start]:
-    """The services of a compose file, in order. Raises StartError."""
+    """Return the services of a compose file, in order. Raises StartError."""
     import yaml
 
     try:
@@ -96,7 +96,7 @@ def services(text: str, file: str) -> list[Start]:
 
 
 def _pairs(node: Node | None, depth: int = 0) -> Iterator[tuple[str, Node]]:
-    """The entries of a mapping; its own come before those that it merges (`<<`)."""
+    """Yield the entries of a mapping; its own come before those that it merges (`<<`)."""
     import yaml
 
     if not isinstance(node, yaml.MappingNode) or depth > MOST_DEPTH:
@@ -123,7 +123,10 @@ def _get(node: Node | None, *names: str) -> Node | None:
 
 
 def _text(node: Node | None) -> str | None:
-    """A scalar with its variables put in; None: there is none, or it depends on a variable without a default."""
+    """Return a scalar with its variables put in.
+
+    None: there is none, or it depends on a variable without a default.
+    """
     import yaml
 
     if not isinstance(node, yaml.ScalarNode):
@@ -195,7 +198,10 @@ def _gpu(node: Node) -> bool | None:
 
 
 def devcontainer(text: str, file: str) -> Start | tuple[list[str], str]:
-    """How a dev container is started; or the compose files that say so, and its service. Raises StartError."""
+    """Return how a dev container is started; or the compose files that say so, and its service.
+
+    Raises StartError.
+    """
     try:
         found = json.loads(_without_comments(text))
     except (ValueError, RecursionError) as error:
@@ -241,7 +247,7 @@ def _items(found: Any) -> list[tuple[Any, Any]]:
 
 
 def _without_comments(text: str) -> str:
-    """JSON as editors take it: comments and a comma before a bracket go; a text is kept as it is."""
+    """Return JSON as editors take it: comments and a comma before a bracket go; a text is kept as it is."""
     parts = re.compile(r'"(?:[^"\\\n]|\\.){0,100000}"|//[^\n]*|/\*.*?\*/|,(?=\s*[}\]])', re.DOTALL)
     bare = parts.sub(lambda match: match[0] if match[0].startswith(('"', ",")) else " ", text)
     return parts.sub(lambda match: "" if match[0] == "," else match[0], bare)

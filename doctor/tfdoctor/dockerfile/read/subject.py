@@ -115,7 +115,7 @@ class Subject:
     """Installs into a Python that its system manages: pip refuses them (PEP 668)."""
 
     def all_of(self, name: str) -> tuple[str, ...]:
-        """Every limit on a package: of its own requirement and of the constraints."""
+        """Return every limit on a package: of its own requirement and of the constraints."""
         own = [self.packages[name].want.specifier] if name in self.packages else []
         return tuple(
             text for text in (*own, *(one.specifier for one in self.constraints.get(name, ()))) if text
@@ -123,7 +123,10 @@ class Subject:
 
 
 def subject_of(file: Dockerfile, compat: Compat, read: Reader) -> Subject:
-    """The image of the last stage. `read`: path in the build context → text, None where it cannot be seen."""
+    """Return the image of the last stage.
+
+    `read`: path in the build context → text, None if it cannot be seen.
+    """
     chain = file.chain
     first = chain[0]
     subject = Subject(base_of(first.base, first.written, first.line, compat))
@@ -183,14 +186,14 @@ class _Work:
             self._packages_of(source)
 
     def _chain(self, stage: Stage) -> list[Stage]:
-        """A stage and those that it builds on, the first last."""
+        """Return a stage and those that it builds on, the first last."""
         stages = [stage]
         while (parent := stages[-1].parent) is not None:
             stages.append(self.file.stages[parent])
         return stages
 
     def _has_cuda(self, source: Stage) -> bool:
-        """Whether another stage has a CUDA that is not pip's: its image's, apt's, or conda's."""
+        """Return whether another stage has a CUDA that is not pip's: its image's, apt's, or conda's."""
         return bool(_CUDA_WORD.search(self._chain(source)[-1].base or "")) or any(
             pip_call(command) is None and _CUDA_WORD.search(command.text)
             for command in self._commands(source)
@@ -380,7 +383,7 @@ def _is_tensorflow(name: str) -> bool:
 
 
 def _applies(one: Wanted, python: str | None) -> bool:
-    """Whether its marker lets it through on Linux; True where that is not known."""
+    """Return whether its marker lets it through on Linux; True where that is not known."""
     if not one.marker:
         return True
     environment = {
@@ -400,7 +403,7 @@ def _applies(one: Wanted, python: str | None) -> bool:
 
 
 def _candidates(copy: Copy, where: str) -> list[str]:
-    """The paths in the context that a file of the image can come from."""
+    """Return the paths in the context that a file of the image can come from."""
     target = copy.target
     if target is None:
         return []

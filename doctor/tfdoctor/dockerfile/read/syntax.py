@@ -58,7 +58,7 @@ class Text:
     """The line of each piece, counted from 1."""
 
     def line_at(self, offset: int) -> int:
-        """The line on which a character stood."""
+        """Return the line on which a character stood."""
         return self.lines[max(bisect.bisect_right(self.offsets, offset) - 1, 0)]
 
 
@@ -75,13 +75,13 @@ class Instruction:
 
 
 def instructions(text: str) -> Iterator[Instruction]:
-    """Every instruction, in order. Never raises; what is no instruction is left out."""
+    """Yield every instruction, in order. Never raises; what is no instruction is left out."""
     lines = text[:LARGEST].removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return _read(lines, _escape_of(lines))
 
 
 def _escape_of(lines: list[str]) -> str:
-    """The directive `escape`, which must stand before everything else."""
+    """Return the directive `escape`, which must stand before everything else."""
     for line in lines:
         match = _DIRECTIVE.fullmatch(line)
         if match is None:
@@ -119,7 +119,7 @@ def _read(lines: list[str], escape: str) -> Iterator[Instruction]:
 
 
 def _joined(lines: list[str], index: int, escape: str) -> tuple[Text, int]:
-    """The logical line that begins here, and the index after it."""
+    """Return the logical line that begins here, and the index after it."""
     pieces: list[str] = []
     offsets: list[int] = []
     numbers: list[int] = []
@@ -141,7 +141,7 @@ def _joined(lines: list[str], index: int, escape: str) -> tuple[Text, int]:
 
 
 def _cut(text: Text, start: int) -> Text:
-    """The text from `start` on."""
+    """Return the text from `start` on."""
     kept = [(max(offset - start, 0), line) for offset, line in zip(text.offsets, text.lines, strict=True)]
     while len(kept) > 1 and kept[1][0] == 0:
         kept.pop(0)
@@ -149,7 +149,7 @@ def _cut(text: Text, start: int) -> Text:
 
 
 def _heredoc(lines: list[str], index: int, ends: dict[str, list[int]], name: str) -> tuple[Text | None, int]:
-    """The lines up to `name`; None where it never comes, so that a stray `<<` eats nothing."""
+    """Return the lines up to `name`; None if it never comes, so that a stray `<<` eats nothing."""
     places = ends.get(name, [])
     at = bisect.bisect_left(places, index)
     if at == len(places):

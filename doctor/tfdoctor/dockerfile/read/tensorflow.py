@@ -56,7 +56,7 @@ class TensorFlow:
 
 
 def tensorflow_of(subject: Subject, compat: Compat) -> TensorFlow:
-    """What is installed last, or what the base image brings."""
+    """Return what is installed last, or what the base image brings."""
     if subject.both:
         return tensorflow_from(subject.both[-1], subject, compat)
     base = subject.base
@@ -73,7 +73,7 @@ def tensorflow_of(subject: Subject, compat: Compat) -> TensorFlow:
 
 
 def tensorflow_from(one: Installed, subject: Subject, compat: Compat) -> TensorFlow:
-    """The TensorFlow that a requirement brings."""
+    """Return the TensorFlow that a requirement brings."""
     want = one.want
     specifier = ",".join(
         (want.specifier, *(text for text in subject.all_of(want.name) if text != want.specifier))
@@ -120,7 +120,7 @@ def _is_exact(specifier: str) -> bool:
 
 
 def _matching(specifier: str, rows: list[Release]) -> list[Release]:
-    """The releases that a specifier lets through, newest first."""
+    """Return the releases that a specifier lets through, newest first."""
     wanted = SpecifierSet(specifier)
     names = {row.version for row in rows if not row.yanked or _is_exact(specifier)}
     good = (

@@ -132,7 +132,10 @@ class Journal:
 
     @staticmethod
     def read(prefix: Path) -> tuple[Entry, ...]:
-        """The steps that were done, oldest first; takes no lock and writes nothing. Raises JournalError."""
+        """Return the steps that were done, oldest first; takes no lock and writes nothing.
+
+        Raises JournalError.
+        """
         own = f"{os.path.realpath(prefix)}/{OWN}"
         with _errors(f"{prefix}: the journal of changes cannot be read"):
             if not is_folder(own) or read_undo(own) is not None or os.path.lexists(f"{own}/{GONE}"):
@@ -159,8 +162,10 @@ class Journal:
             self._close()
 
     def fileno(self) -> int:
-        """The lock. Give it to children that change the environment (`pass_fds`): where we are killed and they go on,
-        the journal stays held until they end, and nobody takes back what they are still writing.
+        """Return the lock.
+
+        Give it to children that change the environment (`pass_fds`): where we are killed and they go on, the journal
+        stays held until they end, and nobody takes back what they are still writing.
         """
         return self._lock
 
@@ -197,7 +202,7 @@ class Journal:
             raise JournalError("A step is still under way; it has to be committed or rolled back first.")
 
     def _scope(self, paths: Sequence[Path]) -> Scope:
-        """What a step on these paths looks at: them, the folders above, and what Python compiled of them."""
+        """Return what a step on these paths looks at: them, the folders above, and what Python compiled of them."""
         roots: set[str] = set()
         for given in paths:
             place = os.path.join(self._prefix, given)
@@ -355,7 +360,7 @@ class Journal:
         return f"{self._own}/{STAGE}"
 
     def _restorer(self, left: set[str]) -> Restorer:
-        """What puts everything back but the paths to leave."""
+        """Return what puts everything back but the paths to leave."""
         history = self._history
         changes = [change for path, change in history.changes.items() if path not in left]
         kept = Bytes(self._steps)
@@ -409,7 +414,7 @@ class Journal:
         return sentence + (f" Left as they are, changed by somebody else: {some(left)}." if left else "")
 
     def _half_way(self, change: Change) -> bool:
-        """Whether a path is as an undo that was stopped may have left it."""
+        """Return whether a path is as an undo that was stopped may have left it."""
         info = look(self._prefix, change.path)
         if info is None:
             return True
@@ -492,7 +497,10 @@ class Step:
 
 
 def pending(prefix: Path) -> bool:
-    """Whether a step or an undo is not finished: somebody is at work, or was killed. Writes nothing."""
+    """Return whether a step or an undo is not finished: somebody is at work, or was killed.
+
+    Writes nothing.
+    """
     own = f"{os.path.realpath(prefix)}/{OWN}"
     with _errors(f"{prefix}: the journal of changes cannot be read"):
         if not is_folder(own):

@@ -73,7 +73,7 @@ class History:
 
 
 def changes_of(top: str, steps: str, rows: Mapping[str, Row], found: Mapping[str, State]) -> list[Change]:
-    """What a step has changed, with the hashes of both sides. Raises OSError.
+    """Return what a step has changed, with the hashes of both sides. Raises OSError.
 
     rows: its snapshot; found: a scan after it.
     """
@@ -100,14 +100,17 @@ def changes_of(top: str, steps: str, rows: Mapping[str, Row], found: Mapping[str
 
 
 def _nothing(change: Change) -> bool:
-    """Whether a path is what it was."""
+    """Return whether a path is what it was."""
     before = change.before
     known = before is None or before.type != "file" or before.sha256 is not None
     return known and alike(before, change.after, times=True)
 
 
 def _was(before: State | None, state: State | None) -> bool:
-    """Whether a step began with this state. What it wrote into in place has no hash: its size and mtime had to do."""
+    """Return whether a step began with this state.
+
+    What it wrote into in place has no hash: its size and mtime had to do.
+    """
     if before is not None and state is not None and before.type == "file" and before.sha256 is None:
         before = before._replace(sha256=state.sha256)
         return alike(before, state, times=True)
@@ -115,7 +118,8 @@ def _was(before: State | None, state: State | None) -> bool:
 
 
 def with_step(history: History, entry: Entry, found: Iterable[Change], rows: Mapping[str, Row]) -> History:
-    """The history after another step: what was there before the first one stays, what is there now is the last one's.
+    """Return the history after another step: what was there before the first one stays, what is there now is the last
+    one's.
 
     What somebody changed between two steps is theirs from then on: that is what an undo gives back. found: what this
     step changed; rows: its snapshot.
@@ -145,7 +149,7 @@ def with_step(history: History, entry: Entry, found: Iterable[Change], rows: Map
 
 
 def _source_of(compiled: str) -> str:
-    """The source of a compiled file, by its name."""
+    """Return the source of a compiled file, by its name."""
     folder, _, name = compiled.rpartition("/")
     if folder.rpartition("/")[2] == "__pycache__":
         return f"{folder.rpartition('/')[0]}/{name.split('.', 1)[0]}.py".lstrip("/")
@@ -156,7 +160,10 @@ def _source_of(compiled: str) -> str:
 
 
 def conflicts(top: str, history: History, kept: Bytes) -> tuple[list[str], list[str], set[str]]:
-    """The paths that somebody changed since we did; those whose bytes are lost; those of both that cannot be undone."""
+    """Return the paths that somebody changed since we did; those whose bytes are lost.
+
+    Those of both that cannot be undone.
+    """
     real: set[str] = set()
     hashes = snapshot.digests(_to_hash(top, history, real))
     foreign, lost, left = [], [], set()
@@ -179,7 +186,7 @@ def conflicts(top: str, history: History, kept: Bytes) -> tuple[list[str], list[
 
 
 def _to_hash(top: str, history: History, real: set[str]) -> set[str]:
-    """Files whose size does not tell already whether somebody changed them."""
+    """Return files whose size does not tell already whether somebody changed them."""
     wanted = set()
     for path, change in history.changes.items():
         info = None if is_derived(path) else look(top, path, real)
@@ -193,7 +200,9 @@ def _to_hash(top: str, history: History, real: set[str]) -> set[str]:
 def is_now(
     top: str, path: str, state: State | None, hashes: dict[str, str], real: set[str] | None = None
 ) -> bool:
-    """Whether a path is now in this state: type, size, mode and hash. A file whose hash is not known never is.
+    """Return whether a path is now in this state: type, size, mode and hash.
+
+    A file whose hash is not known never is.
 
     `hashes` remembers the hashes of files from one call to the next.
     """
@@ -230,7 +239,7 @@ def check_conflicts(foreign: list[str], lost: list[str]) -> None:
 
 
 def some(paths: Iterable[str]) -> str:
-    """Up to ten paths, for a sentence."""
+    """Return up to ten paths, for a sentence."""
     names = sorted(paths)
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return ", ".join(clean_line(name) for name in names[:_LISTED]) + more
@@ -240,7 +249,7 @@ def some(paths: Iterable[str]) -> str:
 
 
 def numbers(own: str) -> list[int]:
-    """The steps that have a folder, oldest first. Raises JournalError, OSError."""
+    """Return the steps that have a folder, oldest first. Raises JournalError, OSError."""
     steps = f"{own}/{STEPS}"
     if not is_folder(steps):
         if os.path.lexists(steps):
@@ -272,7 +281,7 @@ def _written(state: State | None) -> dict[str, Any] | None:
 
 
 def read_history(own: str) -> History:
-    """What was done; empty where nothing was. Raises JournalError where it cannot be relied on, OSError."""
+    """Return what was done; empty if nothing was. Raises JournalError if it cannot be relied on, OSError."""
     place = f"{own}/{HISTORY}"
     try:
         value = read_json(place, {"entries", "changes", "compiled"})
@@ -324,7 +333,7 @@ def write_undo(own: str, left: Iterable[str]) -> None:
 
 
 def read_undo(own: str) -> set[str] | None:
-    """The paths that an undo leaves; None where none was begun. Raises JournalError, OSError."""
+    """Return the paths that an undo leaves; None if none was begun. Raises JournalError, OSError."""
     place = f"{own}/{UNDO}"
     try:
         value = read_json(place, {"left"})

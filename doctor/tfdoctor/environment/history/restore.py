@@ -44,7 +44,7 @@ class Bytes:
         self._real: set[str] = set()
 
     def place(self, kept: Kept) -> str:
-        """The path of the file that holds the bytes."""
+        """Return the path of the file that holds the bytes."""
         return f"{self._steps}/{kept.place}"
 
     def info(self, kept: Kept) -> os.stat_result | None:
@@ -53,7 +53,7 @@ class Bytes:
         return info if info is not None and stat.S_ISREG(info.st_mode) else None
 
     def are_whole(self, before: State, kept: Kept | None) -> bool:
-        """Whether they are still what the file was: nobody wrote into the file that a link shares."""
+        """Return whether they are still what the file was: nobody wrote into the file that a link shares."""
         info = self.info(kept) if kept is not None else None
         if kept is None or info is None or info.st_size != before.size:
             return False
@@ -113,7 +113,7 @@ class Restorer:
         fsync(self._stage_folder)
 
     def _stage(self, change: Change) -> str | None:
-        """Where the file is made ready; None where the bytes are lost."""
+        """Return where the file is made ready; None if the bytes are lost."""
         before, kept = change.before, change.kept
         if before is None or kept is None or not self._bytes.are_whole(before, kept):
             return None
@@ -165,7 +165,7 @@ class Restorer:
         return look(self._top, path, self._real)
 
     def _has_folder(self, path: str) -> bool:
-        """Whether the folder a path lies in is there, reached without links."""
+        """Return whether the folder a path lies in is there, reached without links."""
         folder = path.rpartition("/")[0]
         if not folder or folder in self._real:
             return True
@@ -229,7 +229,7 @@ class Restorer:
                     self._real.discard(cache)
 
     def _list(self, folder: str) -> list[tuple[str, os.stat_result]]:
-        """The entries of a folder that is one, with lstat."""
+        """Return the entries of a folder that is one, with lstat."""
         if not is_folder(self._at(folder)) or (folder and self._look(folder) is None):
             return []
         with os.scandir(self._at(folder)) as entries:
@@ -319,5 +319,5 @@ class Restorer:
 
 
 def paths_in_way(top: str, folder: str, known: Collection[str]) -> list[str]:
-    """What is in a folder that nobody of `known` accounts for, compiled files apart."""
+    """Return what is in a folder that nobody of `known` accounts for, compiled files apart."""
     return [path for path in scan(top, Scope((folder,))) if path not in known and not is_derived(path)]

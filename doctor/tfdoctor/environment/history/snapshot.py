@@ -129,9 +129,9 @@ def write_json(path: str, value: dict[str, Any]) -> None:
 
 
 def read_json(path: str, keys: set[str]) -> dict[str, Any]:
-    """What `write_json` wrote: an object of these keys.
+    """Return what `write_json` wrote: an object of these keys.
 
-    Raises JournalError where it is none, or of another version; FileNotFoundError where nothing is.
+    Raises JournalError if it is none, or of another version; FileNotFoundError where nothing is.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") as stream:
@@ -154,14 +154,14 @@ def read_json(path: str, keys: set[str]) -> dict[str, Any]:
 
 
 def damaged(path: str, why: str) -> JournalError:
-    """The error for a history that nobody can rely on."""
+    """Return the error for a history that nobody can rely on."""
     return JournalError(
         f"{path}: the journal is damaged: {why}", hint=f"Nothing was changed. {_WORKS_WITHOUT}"
     )
 
 
 def older(path: str) -> JournalError:
-    """The error for what a tfdoctor of format 1 wrote: it is not read, for its steps are told in another way."""
+    """Return the error for what a tfdoctor of format 1 wrote: it is not read, for its steps are told in another way."""
     message = (
         f"{path}: an earlier tfdoctor fixed this environment, and its journal (format 1) is no longer read"
     )
@@ -192,12 +192,12 @@ def look(top: str, path: str, real: set[str] | None = None) -> os.stat_result | 
 
 
 def is_derived(path: str) -> bool:
-    """Whether Python makes the file again by itself: it then never speaks against anything."""
+    """Return whether Python makes the file again by itself: it then never speaks against anything."""
     return path.endswith(".pyc") or "__pycache__" in path.split("/")
 
 
 def digest(path: str) -> str:
-    """The SHA-256 of a file, which is no link. Raises OSError."""
+    """Return the SHA-256 of a file, which is no link. Raises OSError."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(handle, "rb", buffering=0) as stream:
         total = hashlib.sha256()
@@ -207,7 +207,7 @@ def digest(path: str) -> str:
 
 
 def digests(paths: Iterable[str]) -> dict[str, str]:
-    """path → SHA-256, a few side by side. Files that are gone meanwhile are left out."""
+    """Return path → SHA-256, a few side by side. Files that are gone meanwhile are left out."""
 
     def one(path: str) -> str | None:
         try:
@@ -237,7 +237,7 @@ def _state(info: os.stat_result, place: str) -> State | None:
 
 
 def see(top: str, path: str, real: set[str] | None = None) -> State | None:
-    """One path as `scan` would find it."""
+    """Return one path as `scan` would find it."""
     info = look(top, path, real)
     if info is None:
         return None
@@ -248,7 +248,7 @@ def see(top: str, path: str, real: set[str] | None = None) -> State | None:
 
 
 def scan(top: str, scope: Scope) -> dict[str, State]:
-    """path → what is there, of everything a step may change."""
+    """Return path → what is there, of everything a step may change."""
     found: dict[str, State] = {}
     pending: list[str] = []
     for path in (*scope.folders, *scope.roots):
@@ -284,7 +284,7 @@ def scan(top: str, scope: Scope) -> dict[str, State]:
 
 
 def _rewritten_in_place(path: str, state: State, scope: Scope) -> bool:
-    """Whether the bytes are copied, because programs may write into the file."""
+    """Return whether the bytes are copied, because programs may write into the file."""
     if state.mode & SET_ID:
         return False  # made again it would not be what it was, or would be too much
     if not scope.whole:
@@ -375,7 +375,7 @@ def take(top: str, folder: str, title: str, scope: Scope) -> None:
 
 
 def read_snapshot(folder: str) -> Snapshot:
-    """The snapshot in a step's folder. Raises JournalError where it is not as `take` writes it."""
+    """Return the snapshot in a step's folder. Raises JournalError if it is not as `take` writes it."""
     place = f"{folder}/{MANIFEST}"
     value = read_json(place, {"title", "roots", "folders", "rows"})
     try:
@@ -394,7 +394,7 @@ def read_snapshot(folder: str) -> Snapshot:
 
 
 def checked_path(path: object, *, root: bool = False) -> str:
-    """A path that stays below the environment. Raises ValueError."""
+    """Return a path that stays below the environment. Raises ValueError."""
     if root and path == "":
         return ""
     if not isinstance(path, str) or "\0" in path:
@@ -422,7 +422,7 @@ def checked_kept(value: object) -> Kept | None:
 
 
 def checked_state(state: State) -> State:
-    """The state itself, where it can be one. Raises ValueError."""
+    """Return the state itself, where it can be one. Raises ValueError."""
     mtime_ns: object = state.mtime_ns
     target: object = state.target
     sha256: object = state.sha256
@@ -448,7 +448,10 @@ def checked_state(state: State) -> State:
 
 
 def differences(top: str, rows: Mapping[str, Row], found: Mapping[str, State]) -> list[Change]:
-    """Every path that is not as the snapshot says, in order. Reads copied files, for they may look the same."""
+    """Return every path that is not as the snapshot says, in order.
+
+    Reads copied files, for they may look the same.
+    """
     same_looks = [
         f"{top}/{path}"
         for path, row in rows.items()
@@ -480,7 +483,7 @@ def _unchanged(was: State, now: State, sha256: str | None) -> bool:
 
 
 def alike(one: State | None, other: State | None, *, times: bool = False) -> bool:
-    """Whether two states are the same; mtimes (of files) count with `times` alone."""
+    """Return whether two states are the same; mtimes (of files) count with `times` alone."""
     if one is None or other is None:
         return one is other
     if (one.type, one.size, one.sha256, one.target) != (other.type, other.size, other.sha256, other.target):

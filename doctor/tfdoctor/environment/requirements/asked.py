@@ -44,7 +44,7 @@ class Part:
 
 
 def holds(marker: Marker | None, where: Mapping[str, str]) -> bool:
-    """Whether a marker holds there; one that cannot be asked does."""
+    """Return whether a marker holds there; one that cannot be asked does."""
     if marker is None:
         return True
     try:

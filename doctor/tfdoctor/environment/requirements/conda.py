@@ -36,7 +36,7 @@ _NONE_OF_PYTHONS = re.compile(
 
 
 def read_environment(text: str, path: Path, text_of: Callable[[Path], str]) -> Part:
-    """What an environment lists. Raises UsageError."""
+    """Return what an environment lists. Raises UsageError."""
     shown = clean_line(str(path))
     part = Part()
     cuda: list[str] = []
@@ -175,7 +175,7 @@ class _Entry:
 
 
 def _entries(text: str, shown: str) -> list[_Entry]:
-    """What stands under `dependencies`. Raises UsageError for what is not of this shape."""
+    """Return what stands under `dependencies`. Raises UsageError for what is not of this shape."""
     found: list[_Entry] = []
     key, outer, inner = "", -1, -1
     seen = False
@@ -225,7 +225,7 @@ def _top(word: str, where: str) -> str:
 
 
 def _flow(word: str, where: str) -> Iterator[str]:
-    """`dependencies: [python=3.11, numpy]`."""
+    """Yield `dependencies: [python=3.11, numpy]`."""
     rest = word.partition(":")[2].strip()
     if not rest:
         return
@@ -255,7 +255,7 @@ def _without_comment(row: str) -> str:
 
 
 def _scalar(text: str, where: str) -> str:
-    """A word, with or without quotes."""
+    """Return a word, with or without quotes."""
     if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
         inner = text[1:-1]
         if text[0] in inner or "\\" in inner:

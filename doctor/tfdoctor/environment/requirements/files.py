@@ -23,7 +23,7 @@ _IS_SO_ANYHOW = frozenset({"--require-hashes"})
 
 
 def read_requirements(path: Path, text_of: Callable[[Path], str]) -> Part:
-    """A file and all that it names. Raises UsageError."""
+    """Return a file and all that it names. Raises UsageError."""
     part = Part()
     _take(path, part, text_of, set(), limit=False, quote=True)
     return part

@@ -51,12 +51,15 @@ class Item:
 
 
 def is_tensorflow(name: str) -> bool:
-    """Whether a distribution, by its normalised name, is a TensorFlow: one excludes the others."""
+    """Return whether a distribution, by its normalised name, is a TensorFlow: one excludes the others."""
     return _OURS.fullmatch(name) is not None
 
 
 def parse_requirements(text: str, name: str) -> tuple[str, ...]:
-    """The requirement lines of a file, normalised, in order. Raises UsageError with the line that cannot be used."""
+    """Return the requirement lines of a file, normalised, in order.
+
+    Raises UsageError with the line that cannot be used.
+    """
     rows = joined(text)
     if len(rows) > MOST_LINES:
         msg = f"{name} has more than {MOST_LINES} lines."
@@ -66,12 +69,12 @@ def parse_requirements(text: str, name: str) -> tuple[str, ...]:
 
 
 def parse_packages(packages: Iterable[str]) -> tuple[str, ...]:
-    """What `--package` was given. Raises UsageError."""
+    """Return what `--package` was given. Raises UsageError."""
     return tuple(line for one in packages if (line := _line(one, f"--package {clean_line(one)}")) is not None)
 
 
 def joined(text: str) -> list[tuple[int, str]]:
-    """(number, line) with continued lines joined and comments taken away."""
+    """Return (number, line) with continued lines joined and comments taken away."""
     rows: list[tuple[int, str]] = []
     begun, kept = 0, ""
     for number, row in enumerate(text.lstrip("\ufeff").splitlines(), 1):

@@ -76,7 +76,7 @@ class Graph:
         return found
 
     def items(self, where: Mapping[str, str]) -> Iterator[Item]:
-        """The pins that are wanted there. Raises UsageError."""
+        """Yield the pins that are wanted there. Raises UsageError."""
         chosen = self._from_roots(where) if self.roots is not None else self._not_excluded(where)
         for node in chosen:
             if node.local:
@@ -92,7 +92,7 @@ class Graph:
                 yield node
 
     def _from_roots(self, where: Mapping[str, str]) -> list[Node]:
-        """What can be reached: the lock says what each needs."""
+        """Return what can be reached: the lock says what each needs."""
         found: dict[int, Node] = {}
         done: set[tuple[int, str]] = set()
         waiting = list(self.roots or ())
@@ -109,7 +109,7 @@ class Graph:
         return sorted(found.values(), key=lambda node: node.name)
 
     def _not_excluded(self, where: Mapping[str, str]) -> list[Node]:
-        """All but those which only another system or Python needs."""
+        """Return all but those which only another system or Python needs."""
         kept = {id(node): node for node in self.nodes if _wanted(node, where)}
         of_others = {edge.name for node in self.nodes for edge in node.edges}
         while True:

@@ -24,7 +24,7 @@ _BARE = re.compile(rf"=?\s*({_VERSION})(\.\*)?")
 
 
 def tables(text: str, shown: str) -> dict[str, Any]:
-    """A TOML file. Raises UsageError."""
+    """Return a TOML file. Raises UsageError."""
     try:
         return toml.loads(text)
     except toml.TomlError as error:
@@ -33,7 +33,7 @@ def tables(text: str, shown: str) -> dict[str, Any]:
 
 
 def read_project(text: str, shown: str) -> Part:
-    """The dependencies of a project. Raises UsageError."""
+    """Return the dependencies of a project. Raises UsageError."""
     document = tables(text, shown)
     project, poetry = _table(document.get("project")), _table(_table(document.get("tool")).get("poetry"))
     part = Part()
@@ -110,7 +110,7 @@ def _take_poetry(dependencies: dict[str, Any], where: str, part: Part) -> None:
 
 
 def _requirement(name: str, table: dict[str, Any], here: str) -> str:
-    """One dependency of poetry's as PEP 508 has it. Raises UsageError."""
+    """Return one dependency of poetry's as PEP 508 has it. Raises UsageError."""
     if "path" in table or "file" in table:
         msg = f"{here}: a path of this machine; only what an index has can be taken."
         raise UsageError(msg, hint="Publish it to an index, and name its version.")
@@ -165,7 +165,7 @@ def poetry_specifier(text: str, where: str) -> str:
 
 
 def _clauses(part: str) -> list[str]:
-    """`">=1.0 <2.0"` → both."""
+    """Return `">=1.0 <2.0"` → both."""
     return re.sub(r"(?<=[0-9*a-z])\s+(?=[<>=!~^])", "\n", part.strip()).split("\n")
 
 
@@ -183,7 +183,7 @@ def _one(text: str) -> str:
 
 
 def _above(sign: str, version: str) -> str:
-    """The first version that `^` or `~` does not allow."""
+    """Return the first version that `^` or `~` does not allow."""
     numbers = [int(one) for one in re.match(r"v?([0-9]+(?:\.[0-9]+)*)", version)[1].split(".")]  # type: ignore[index]
     if sign == "~":
         place = min(1, len(numbers) - 1)

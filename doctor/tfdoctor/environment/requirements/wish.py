@@ -68,7 +68,10 @@ class Wish:
         return marked or any(part.graphs for part in self.parts)
 
     def allows(self, python: str) -> bool:
-        """Whether a Python, `"3.11"` or `"3.11.7"`, fulfils the conditions; a minor does where one of it may."""
+        """Return whether a Python, `"3.11"` or `"3.11.7"`, fulfils the conditions.
+
+        A minor does where one of it may.
+        """
         full = python.count(".") > 1
         patches = [python] if full else [f"{python}.{patch}" for patch in range(50)]
         return not self.pythons or any(
@@ -76,7 +79,7 @@ class Wish:
         )
 
     def on(self, python: str) -> Wanted:
-        """What is asked for on a Python, `"3.11"`. Raises UsageError."""
+        """Return what is asked for on a Python, `"3.11"`. Raises UsageError."""
         lines: list[str] = []
         limits: list[str] = []
         tensorflow: list[Asked] = []
@@ -102,7 +105,10 @@ class Wish:
 
 
 def _tensorflow(item: Item, where: Mapping[str, str], notes: list[str]) -> Asked | None:
-    """The condition on TensorFlow's version; None where the line is for another system. Raises UsageError."""
+    """Return the condition on TensorFlow's version; None if the line is for another system.
+
+    Raises UsageError.
+    """
     if not holds(item.requirement.marker, where):
         return None
     if item.requirement.url is not None:
@@ -117,7 +123,7 @@ def _tensorflow(item: Item, where: Mapping[str, str], notes: list[str]) -> Asked
 
 
 def environment(python: str) -> dict[str, str]:
-    """What markers are asked about: CPython on Linux, x86-64. python: `"3.11"` or `"3.11.7"`."""
+    """Return what markers are asked about: CPython on Linux, x86-64. python: `"3.11"` or `"3.11.7"`."""
     return {
         "extra": "",
         "implementation_name": "cpython",
@@ -135,7 +141,8 @@ def environment(python: str) -> dict[str, str]:
 
 
 def without_cuda(lines: Iterable[str], wheels: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(lines without those that name NVIDIA's wheels which the plan brings, a sentence where it was another one).
+    """Return (lines without those that name NVIDIA's wheels which the plan brings, a sentence where it was another
+    one).
 
     wheels: name → version, of the plan.
     """
@@ -157,7 +164,7 @@ def without_cuda(lines: Iterable[str], wheels: Mapping[str, str]) -> tuple[tuple
 
 
 def _stem(name: str) -> str:
-    """`nvidia-cudnn-cu12` → `nvidia-cudnn`."""
+    """Return `nvidia-cudnn-cu12` → `nvidia-cudnn`."""
     match = _CUDA.fullmatch(name)
     return match[1] if match is not None else name
 
@@ -166,7 +173,7 @@ def _stem(name: str) -> str:
 
 
 def read_wish(files: Sequence[Path], text_of: Callable[[Path], str]) -> Wish:
-    """What files ask for. `text_of` gives the text of one, or raises UsageError, as this does."""
+    """Return what files ask for. `text_of` gives the text of one, or raises UsageError, as this does."""
     return Wish(tuple(_read(path, text_of) for path in files))
 
 

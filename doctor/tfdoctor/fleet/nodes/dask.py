@@ -56,7 +56,7 @@ class DaskEngine:
         self._workers = self._one_of_each()
 
     def _one_of_each(self) -> dict[str, str]:
-        """Host → the address of one of its workers."""
+        """Return host → the address of one of its workers."""
         found: dict[str, str] = {}
         for address, worker in sorted(self._seen().items()):
             host = worker.get("host") or address.rpartition("//")[2].rpartition(":")[0]
@@ -115,7 +115,7 @@ class _Running:
             future.add_done_callback(lambda done, host=host: self._ended.put((host, done)))
 
     def _sent(self, workers: Sequence[str]) -> Any:
-        """The file, which every worker gets once. Raises Error."""
+        """Return the file, which every worker gets once. Raises Error."""
         try:
             content = self._job.zipapp.read_bytes()
             return self._client.scatter(content, workers=workers, broadcast=True, hash=False, timeout=SENDING)

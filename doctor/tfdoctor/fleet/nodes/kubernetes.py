@@ -39,7 +39,7 @@ NEVER = (
 
 
 def checked(namespace: str, image: str | None) -> str:
-    """The image. Raises UsageError where it or the namespace is none."""
+    """Return the image. Raises UsageError if it or the namespace is none."""
     if NAMESPACE.fullmatch(namespace) is None:
         msg = f"--kubernetes: {clean_line(namespace, limit=80)!r} is no name of a namespace."
         raise UsageError(msg)
@@ -52,7 +52,10 @@ def checked(namespace: str, image: str | None) -> str:
 
 
 def emitted(namespace: str, image: str, job: Job, *, gpus: int) -> str:
-    """YAML for those who apply it themselves: the file, and a DaemonSet; above it what it asks for and what to type."""
+    """Return YAML for those who apply it themselves: the file, and a DaemonSet.
+
+    Above it what it asks for and what to type.
+    """
     import yaml
 
     run = f"tfdoctor-{uuid4().hex[:8]}"
@@ -101,7 +104,7 @@ class KubernetesEngine:
         return ASKS.format(gpus=self._gpus)
 
     def hosts(self) -> Sequence[str]:
-        """Nodes that take pods. Raises Error."""
+        """Return nodes that take pods. Raises Error."""
         try:
             found = self._core.list_node(_request_timeout=ASKING).items
         except self._failures as error:
@@ -124,7 +127,7 @@ class KubernetesEngine:
             self._removed(run)
 
     def _made(self, run: str, hosts: Sequence[str], job: Job) -> dict[str, str]:
-        """A job's number → its node. Raises Error."""
+        """Return a job's number → its node. Raises Error."""
         maps = file_maps(run, job.zipapp.read_bytes())
         try:
             for one in maps:
@@ -169,7 +172,7 @@ class KubernetesEngine:
                 time.sleep(LOOK)
 
     def _pods(self, run: str) -> dict[str, Any] | None:
-        """A job's number → its pod; None where the API gave no answer this time."""
+        """Return a job's number → its pod; None if the API gave no answer this time."""
         try:
             found = self._core.list_namespaced_pod(
                 self._namespace, label_selector=f"{LABEL}={run}", _request_timeout=ASKING
@@ -179,7 +182,7 @@ class KubernetesEngine:
         return {str((one.metadata.labels or {}).get(f"{LABEL}-node")): one for one in found}
 
     def _answer(self, host: str, pod: Any, job: Job) -> Answer | None:
-        """None: it still runs."""
+        """Return None: it still runs."""
         phase = pod.status.phase
         if phase == "Unknown" or pod.status.reason == "NodeLost":
             return Answer(host, "lost", why="Kubernetes has lost the node")
@@ -210,7 +213,7 @@ class KubernetesEngine:
 
 
 def _waits(pod: Any) -> str:
-    """Why it does not start: the scheduler's reason, or the container's."""
+    """Return why it does not start: the scheduler's reason, or the container's."""
     if pod is None:
         return ""
     for one in pod.status.container_statuses or ():
@@ -224,7 +227,7 @@ def _waits(pod: Any) -> str:
 
 
 def _end(pod: Any) -> tuple[str, float | None]:
-    """(the last words, seconds)."""
+    """Return (the last words, seconds)."""
     for one in pod.status.container_statuses or ():
         ended = one.state.terminated if one.state is not None else None
         if ended is not None:

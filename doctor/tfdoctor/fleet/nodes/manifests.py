@@ -31,7 +31,7 @@ KEPT = 600
 
 
 def file_maps(run: str, content: bytes) -> list[dict[str, Any]]:
-    """The file, in as many ConfigMaps as it takes."""
+    """Return the file, in as many ConfigMaps as it takes."""
     parts = [content[at : at + PART] for at in range(0, len(content), PART)]
     return [
         {
@@ -48,7 +48,7 @@ def file_maps(run: str, content: bytes) -> list[dict[str, Any]]:
 def node_job(
     run: str, number: int, node: str, image: str, job: Job, *, gpus: int, parts: int
 ) -> dict[str, Any]:
-    """A Job that runs once on this node."""
+    """Return a Job that runs once on this node."""
     fields = [{"key": "metadata.name", "operator": "In", "values": [node]}]
     placed = {"nodeSelectorTerms": [{"matchFields": fields}]}
     pod = _pod(run, image, job, gpus=gpus, parts=parts)
@@ -68,7 +68,7 @@ def node_job(
 
 
 def daemon_set(run: str, image: str, job: Job, *, gpus: int, parts: int) -> dict[str, Any]:
-    """A DaemonSet for those who apply it themselves: a pod on every node, which stays until it is deleted."""
+    """Return a DaemonSet for those who apply it themselves: a pod on every node, which stays until it is deleted."""
     pod = _pod(run, image, job, gpus=gpus, parts=parts, stays=True)
     # Ready is what has answered: `kubectl rollout status` waits for that, and then the logs are whole.
     done = {"exec": {"command": ["test", "-s", "/scratch/status"]}, "periodSeconds": 2}
@@ -145,7 +145,7 @@ def _script(largest: int, *, stays: bool) -> str:
 
 
 def collecting(run: str, namespace: str) -> Sequence[str]:
-    """Lines of a shell that apply the manifest, fetch what the pods say, and remove it again."""
+    """Return lines of a shell that apply the manifest, fetch what the pods say, and remove it again."""
     named = "-o jsonpath='{range .items[*]}{.metadata.name} {.spec.nodeName}{\"\\n\"}{end}'"
     return (
         f"kubectl -n {namespace} apply -f FILE",

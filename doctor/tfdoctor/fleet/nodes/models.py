@@ -80,11 +80,11 @@ class Engine(Protocol):
     """As JSON has it: "ssh", "slurm", "dask", "ray", "kubernetes"."""
 
     def hosts(self) -> Sequence[str]:
-        """The nodes' names, sorted, each once."""
+        """Return the nodes' names, sorted, each once."""
         ...
 
     def run(self, hosts: Sequence[str], job: Job) -> Iterator[Answer]:
-        """One answer for every one of `hosts`, in the order in which they end.
+        """Yield one answer for every one of `hosts`, in the order in which they end.
 
         Closing the iterator (or an exception within it, Ctrl-C among them) stops what still runs, here and, as far as
         the engine can, there.

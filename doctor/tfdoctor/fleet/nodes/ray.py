@@ -63,7 +63,7 @@ class RayEngine:
         return [one for one in self._ray.nodes() if one.get("Alive")]
 
     def _named(self) -> dict[str, str]:
-        """Host → the node's identifier. Hosts of one name have their address or identifier behind it."""
+        """Return host → the node's identifier. Hosts of one name have their address or identifier behind it."""
         nodes = sorted(self._alive(), key=lambda one: str(one["NodeID"]))
         names = Counter(one.get("NodeManagerHostname") for one in nodes)
         addresses = Counter(one.get("NodeManagerAddress") for one in nodes)

@@ -136,7 +136,7 @@ def _watch(child: Any, deadline: float, cancelled: Any, late: Any, over: Any) ->
 
 
 def _guard(number: int, folder: str) -> Any:
-    """What a line ends, and the end of this process sets off: see GUARD. None where there is no shell."""
+    """Return what a line ends, and the end of this process sets off: see GUARD. None if there is no shell."""
     try:
         shell = subprocess.Popen(
             ["/bin/sh", "-c", GUARD, "sh", str(number), folder],

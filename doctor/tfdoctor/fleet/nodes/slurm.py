@@ -101,7 +101,7 @@ class SlurmEngine:
                 yield self._explained(one) if one.ended == "lost" else one
 
     def _down(self, *, silent: bool = False) -> dict[str, str]:
-        """Node → its state and the reason, of nodes that take nothing: "down: Not responding".
+        """Return node → its state and the reason, of nodes that take nothing: "down: Not responding".
 
         silent: with those that do not answer Slurm just now, too.
         """
@@ -162,7 +162,7 @@ class SlurmEngine:
 
 
 def _said(argv: Sequence[str]) -> str:
-    """What one of Slurm's commands prints. Raises Error."""
+    """Return what one of Slurm's commands prints. Raises Error."""
     try:
         ran = Children().run(argv, timeout=ANSWERING, env=dict(os.environ))  # after Ctrl-C, too
     except (OSError, ValueError) as error:
@@ -177,5 +177,5 @@ def _said(argv: Sequence[str]) -> str:
 
 
 def _lost(ran: Ran) -> bool:
-    """Where a node goes down in the middle, srun ends with 0."""
+    """Return where a node goes down in the middle, srun ends with 0."""
     return not ran.stdout.strip() and GONE.search(ran.stderr[-20_000:]) is not None

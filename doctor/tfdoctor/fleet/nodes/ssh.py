@@ -26,7 +26,10 @@ NOT_REACHED = 255
 
 
 def host_names(text: str) -> tuple[str, ...]:
-    """Names with commas, spaces or line ends between; `#` begins a comment. Sorted, each once. Raises UsageError."""
+    """Return names with commas, spaces or line ends between; `#` begins a comment. Sorted, each once.
+
+    Raises UsageError.
+    """
     words: list[str] = []
     for line in text.splitlines():
         words += line.partition("#")[0].replace(",", " ").split()
@@ -60,7 +63,9 @@ class SshEngine:
 
 
 def command_of(job: Job) -> str:
-    """What the user's own shell there gets, which may be no POSIX one (csh, fish): one word in quotes, to pass on."""
+    """Return what the user's own shell there gets, which may be no POSIX one (csh, fish): one word in quotes, to pass
+    on.
+    """
     return f"exec sh -c {shlex.quote(script(job))}"
 
 

@@ -37,7 +37,7 @@ class _FloodError(Exception):
 
 
 def script(job: Job) -> str:
-    """What a node's `sh` runs: it takes the file from standard input, runs it, and leaves nothing behind.
+    """Return what a node's `sh` runs: it takes the file from standard input, runs it, and leaves nothing behind.
 
     Standard input stays open as long as we are there. Where it ends before the node has answered we are gone, and so
     is what runs there; `timeout`, where the node has it, ends it at its deadline besides, with all that it started.
@@ -75,8 +75,11 @@ def each(
     parallel: int,
     after: Callable[[], None] = lambda: None,
 ) -> Generator[Answer, None, None]:
-    """One answer a host. command: what reaches it, which is given the file as its standard input; lost: whether it
-    ended because the node was not reached; after: what takes away what our programs may have left, at the end."""
+    """Yield one answer a host. command: what reaches it, which is given the file as its standard input.
+
+    Lost: whether it ended because the node was not reached; after: what takes away what our programs may have left,
+    at the end.
+    """
     children, answers, waiting = Children(), queue.SimpleQueue[Answer](), deque(hosts)
     ending = threading.Event()
 

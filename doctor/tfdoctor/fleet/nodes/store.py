@@ -106,7 +106,7 @@ class Store:
             raise Error(msg, hint="Free some room, then run it again with --resume.") from error
 
     def endings(self) -> dict[str, Ending]:
-        """The last end of each node."""
+        """Return the last end of each node."""
         found: dict[str, Ending] = {}
         try:
             with (self.folder / JOURNAL).open("rb") as journal:
@@ -122,7 +122,7 @@ class Store:
         return found
 
     def results(self, largest: int) -> Iterator[Kept]:
-        """Every node, by name, one at a time. Raises UsageError where there is no such folder."""
+        """Yield every node, by name, one at a time. Raises UsageError if there is no such folder."""
         shown = clean_line(str(self.folder))
         try:
             names = sorted(entry.name for entry in os.scandir(self.folder))
@@ -148,7 +148,7 @@ class Store:
 
 
 def file_of(host: str) -> str:
-    """A file's name that no host's name leads out of the folder with."""
+    """Return a file's name that no host's name leads out of the folder with."""
     return f"{quote(host[:LONGEST_NAME], safe='')}.json"
 
 

@@ -92,7 +92,7 @@ sys.exit(main())
 
 
 def zipapp() -> bytes:
-    """The file. Raises Error where a library is not there as Python source."""
+    """Return the file. Raises Error if a library is not there as Python source."""
     parts = dict(_tfdoctor())
     for name in DATA:
         found = _below(data_dir(name), f"tfdoctor/_data/{name}")

@@ -21,7 +21,7 @@ __all__ = ["benchmark_html"]
 
 
 def benchmark_html(done: Bench, redactor: Redactor) -> bytes:
-    """The page, without anything that tells who and where somebody is."""
+    """Return the page, without anything that tells who and where somebody is."""
     worst = max((one.severity for one in done.findings), default=None)
     status = SEVERITY_STATUS[worst] if worst is not None else Status.GOOD
     values: dict[str, Any] = {

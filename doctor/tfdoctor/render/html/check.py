@@ -40,8 +40,10 @@ FATES = {
 def report_html(
     report: Report, *, typed: str, fix: str | None = None, differences: Sequence[str] = ()
 ) -> bytes:
-    """The page. report: of the redacted machine; typed: the command that gave it; fix: what fixes the main finding, as
-    it is typed; differences: where the redacted machine is judged otherwise."""
+    """Return the page. report: of the redacted machine; typed: the command that gave it.
+
+    Fix: what fixes the main finding, as it is typed; differences: where the redacted machine is judged otherwise.
+    """
     usable = report.verdict.gpu_usable
     status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[usable]
     python, choice = value_of(report.facts.python), report.facts.choice
@@ -95,7 +97,7 @@ def _status(status: Status) -> dict[str, str]:
 
 
 def finding_values(finding: Finding) -> dict[str, Any]:
-    """A finding as the templates take it."""
+    """Return a finding as the templates take it."""
     word = {Severity.ERROR: "problem", Severity.WARNING: "warning", Severity.INFO: "note"}
     return {
         "code": finding.code,
@@ -136,7 +138,7 @@ def _search(search: Search) -> dict[str, Any]:
 
 
 def _rows(value: Any, path: str = "", source: str = "") -> Iterator[tuple[str, str, str]]:
-    """Facts as (name, value, where it was seen): one row a value; what is empty is left out."""
+    """Yield facts as (name, value, where it was seen): one row a value; what is empty is left out."""
     if isinstance(value, dict):
         if "source" in value and set(value) & {"known", "absent", "unknown"}:
             source = str(value["source"] or "")

@@ -29,8 +29,9 @@ _LONGEST = 100_000
 
 
 def document(name: str, *, data: object = None, pictures: bool = False, **values: object) -> bytes:
-    """The page of the template `name` (`"check"`), in UTF-8. data: what its script reads; values: the template's;
-    pictures: whether it holds some, as data: addresses.
+    """Return the page of the template `name` (`"check"`), in UTF-8. data: what its script reads.
+
+    Values: the template's; pictures: whether it holds some, as data: addresses.
 
     Every value is escaped by the template, and control characters in it are replaced.
     """
@@ -59,7 +60,7 @@ def embedded(data: object) -> str:
 
 
 def redacted(values: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
-    """The values with each text as it may be published; their names are the template's, and stay."""
+    """Return the values with each text as it may be published; their names are the template's, and stay."""
     changed: dict[str, Any] = _changed(values, redactor.texts(_texts(values)))
     return changed
 
@@ -118,7 +119,7 @@ def _environment() -> Environment:
 
 
 def _shown(value: Any) -> Any:
-    """What a template prints: a text from outside without control characters."""
+    """Return what a template prints: a text from outside without control characters."""
     if isinstance(value, str) and not hasattr(value, "__html__"):
         return clean(value, limit=_LONGEST)
     return value

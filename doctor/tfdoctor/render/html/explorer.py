@@ -22,15 +22,18 @@ __all__ = ["explorer_html", "packed"]
 def explorer_html(
     verdicts: Verdicts, sheets: Sequence[Sheet], overview: Sequence[Overview], *, as_of: str
 ) -> bytes:
-    """The page. sheets: of each release, newest first; overview: what a reader sees who runs no scripts."""
+    """Return the page. sheets: of each release, newest first.
+
+    Overview: what a reader sees who runs no scripts.
+    """
     return document("explorer", data=packed(verdicts, sheets), as_of=as_of, overview=overview)
 
 
 def packed(verdicts: Verdicts, sheets: Sequence[Sheet]) -> dict[str, Any]:
-    """The table as the page's script reads it.
+    """Return the table as the page's script reads it.
 
-    cells[system][minor]: one of the blocks; block[Python]: a row for each card, or one row for all; 0 is "any" of each.
-    rows: answers over the places of drivers (`plan.verdicts.Drivers`), see `_compact`.
+    cells[system][minor]: one of the blocks; block[Python]: a row for each card, or one row for all; 0 is "any" of
+    each. rows: answers over the places of drivers (`plan.verdicts.Drivers`), see `_compact`.
     """
     texts = list(verdicts.texts)
     known = {text: number for number, text in enumerate(texts)}
@@ -49,7 +52,7 @@ def packed(verdicts: Verdicts, sheets: Sequence[Sheet]) -> dict[str, Any]:
     kept: list[list[Any]] = []
 
     def block(system: str, minor: str) -> int:
-        """The rows of a system and a minor; what systems have in common is kept once."""
+        """Return the rows of a system and a minor; what systems have in common is kept once."""
         made: list[Any] = []
         for python in ("", *verdicts.pythons):
             alone = verdicts.cells.get((system, minor, python, ANY_CARD))
@@ -90,7 +93,10 @@ def packed(verdicts: Verdicts, sheets: Sequence[Sheet]) -> dict[str, Any]:
 
 
 def _compact(runs: Sequence[int]) -> str:
-    """Runs of an answer as `answer.times`, to the base 36, with a blank between; `answer` alone for one time."""
+    """Return runs of an answer as `answer.times`, to the base 36, with a blank between.
+
+    `answer` alone for one time.
+    """
     pairs = zip(runs[::2], runs[1::2], strict=True)
     return " ".join(_base36(answer) + (f".{_base36(times)}" if times > 1 else "") for answer, times in pairs)
 

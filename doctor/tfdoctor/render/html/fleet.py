@@ -28,7 +28,7 @@ STATUS = {"ok": Status.GOOD, "found": SEVERITY_STATUS[Severity.ERROR]}
 
 
 def fleet_html(answer: Fleet) -> bytes:
-    """The page."""
+    """Return the page."""
     worst = max((one.severity for one in answer.findings), default=None)
     status = SEVERITY_STATUS[worst] if worst is not None else Status.GOOD
     odd = [one for one in answer.hosts if one.group != 1]

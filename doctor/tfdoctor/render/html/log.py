@@ -26,7 +26,7 @@ FOLDED = 8
 
 
 def logs_html(logs: Sequence[tuple[LogReport, Excerpt]], redactor: Redactor) -> bytes:
-    """The page of one log or of several, redacted: of each its report and what is shown of it."""
+    """Return the page of one log or of several, redacted: of each its report and what is shown of it."""
     shown = [
         _log(*_published(report, excerpt, redactor), place) for place, (report, excerpt) in enumerate(logs)
     ]
@@ -34,7 +34,7 @@ def logs_html(logs: Sequence[tuple[LogReport, Excerpt]], redactor: Redactor) -> 
 
 
 def _published(report: LogReport, excerpt: Excerpt, redactor: Redactor) -> tuple[LogReport, Excerpt]:
-    """Both without anything that tells who and where somebody is."""
+    """Return both without anything that tells who and where somebody is."""
     made = redactor.texts(
         [report.headline, report.name, *(text for part in excerpt.parts for _, text in part.lines)]
     )

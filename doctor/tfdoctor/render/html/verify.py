@@ -20,7 +20,7 @@ WORDS = {"passed": "passed", "failed": "failed here", "skipped": "not tried"}
 
 
 def verification_html(done: Verification, redactor: Redactor) -> bytes:
-    """The page, without anything that tells who and where somebody is."""
+    """Return the page, without anything that tells who and where somebody is."""
     status = {True: Status.GOOD, False: Status.BAD, None: Status.UNKNOWN}[done.ok]
     values: dict[str, Any] = {
         "target": done.target,
