@@ -167,7 +167,7 @@ def read() -> dict[str, dict[str, dict[str, Types]]]:
     for release in table.releases:
         of_release = known.setdefault(release, {})
         for operation in table.operations:
-            found = table.of(release, operation)
+            found = table.find_kernels(release, operation)
             kinds = {"cpu": found.cpu, "gpu": found.gpu} if found is not None else {}
             there = {kind: types for kind, types in kinds.items() if types is not None}
             if there:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import requests
 
-from tfdoctor.engine.registry import LISTS, SINGLE, Session, anonymous_token, mirrored, parse_reference
+from tfdoctor.engine.registry import LISTS, SINGLE, Session, anonymous_token, apply_mirror, parse_reference
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,7 @@ class Registry:
 
     def image(self, name: str) -> dict[str, Any]:
         """`digest`, `download`, `layers`, `env` and `labels` of an image. Raises ManifestError."""
-        one = parse_reference(mirrored(name, self.mirror))
+        one = parse_reference(apply_mirror(name, self.mirror))
         body = self._get(
             f"{one.address}/manifests/{one.digest or one.tag}", one.repository, (*LISTS, *SINGLE)
         )

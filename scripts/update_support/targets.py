@@ -9,7 +9,7 @@ from packaging.specifiers import SpecifierSet
 
 from tfdoctor import versions
 from tfdoctor.compat import Compat
-from tfdoctor.compat.locks import lock_name, locked_package
+from tfdoctor.compat.locks import choose_locked_package, lock_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ def targets() -> list[Target]:
         and not row.yanked
         and not row.is_prerelease
         and versions.satisfies(row.version, f">={OLDEST}")
-        and row.package == locked_package(row.version)
+        and row.package == choose_locked_package(row.version)
         for python in row.linux_pythons
         if python not in SKIPPED_PYTHONS
     ]

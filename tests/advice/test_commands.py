@@ -28,7 +28,7 @@ from tfdoctor import advice, versions
 from tfdoctor.advice import commands, person
 from tfdoctor.advice.person import Place
 from tfdoctor.causes.steps import Prepend, Remedy
-from tfdoctor.environment.actions import shown
+from tfdoctor.environment.actions import format_steps
 from tfdoctor.environment.models import Environment, Offer
 from tfdoctor.facts import Absent, Known, Resolution, value_of
 from tfdoctor.findings import Finding, Severity
@@ -354,7 +354,7 @@ def test_nothing_is_added_to_another_tensorflow() -> None:
     found = list(diagnose(facts, COMPAT).findings)
     old = next(one for one in found if one.code == "TFD110")
     assert {one.code for one in found} >= {"TFD110", "TFD201"}
-    told = advice.for_person(context(facts).target, old, found)[id(old)]
+    told = advice.adapt_findings(context(facts).target, old, found)[id(old)]
     assert told.remedies[0].commands == old.remedies[0].commands
 
 
@@ -363,7 +363,7 @@ def test_what_the_administrator_types_stands_alone() -> None:
     facts = with_programs(with_machine(hidden_by_a_file(without_cufft(healthy("2.20.0"))), root=False))
     by_root = Remedy("Do it.", ("sudo modprobe x", advice.check_again(context(facts).target)))
     found = [replace(root(facts), remedies=(by_root,)), *diagnose(facts, COMPAT).findings[1:]]
-    told = advice.for_person(context(facts).target, found[0], found)[id(found[0])].remedies
+    told = advice.adapt_findings(context(facts).target, found[0], found)[id(found[0])].remedies
     assert told[0].commands == ("modprobe x", by_root.commands[1])
     assert "nvidia-cufft-cu12" in told[1].commands[0]
 
@@ -436,10 +436,10 @@ def test_steps_of_fix_and_commands_are_of_one_mind() -> None:
                 if not remedy.steps or finding.severity < Severity.WARNING:
                     continue
                 checked += 1
-                typed = commands.typed(context(facts).target, remedy.steps)
+                typed = commands.format_steps(context(facts).target, remedy.steps)
                 assert set(typed) <= set(remedy.commands), (finding.code, remedy)
                 by_fix = " ".join(
-                    shown([s for s in remedy.steps if hasattr(s, "requirements")], environment, None)
+                    format_steps([s for s in remedy.steps if hasattr(s, "requirements")], environment, None)
                 )
                 for word in shlex.split(by_fix)[4:]:
                     assert word in " ".join(remedy.commands), (finding.code, word)
@@ -469,6 +469,6 @@ def test_a_search_path_keeps_what_was_on_it(folders: list[str], name: str) -> No
 def test_a_conda_environment_keeps_every_line() -> None:
     facts = with_python(healthy("2.10.1", python="3.10.1"), conda_prefix="/opt/conda/envs/tf")
     steps = (Prepend("LD_LIBRARY_PATH", ("/a",)), Prepend("PYTHONPATH", ("/b",)))
-    kept = [line for line in commands.typed(context(facts).target, steps) if line.startswith("echo ")]
+    kept = [line for line in commands.format_steps(context(facts).target, steps) if line.startswith("echo ")]
     assert len(kept) == 2
     assert all(">> /opt/conda/envs/tf/etc/conda/activate.d/" in line for line in kept)

@@ -8,7 +8,7 @@ import pytest
 
 from rules.hiding_facts import HIDE, hidden
 from tfdoctor.advice import Target
-from tfdoctor.advice.image import OF_HOST, for_images, new_name, start_of
+from tfdoctor.advice.image import OF_HOST, adapt_image_findings, new_name, start_of
 from tfdoctor.advice.target import InImage
 from tfdoctor.causes.steps import Export, Install, Prepend, Step, Unset
 from tfdoctor.compat import Compat
@@ -84,7 +84,7 @@ def test_the_finding_that_leads_says_what_the_others_need() -> None:
         return Finding(code, cause, Severity.ERROR, "", "", (), (Remedy("Do it.", ("…",), steps=(step,)),))
 
     root, other = error("TFD306", Install(("numpy<2",))), error("TFD601", Unset("TF_XLA_FLAGS"))
-    told = for_images(Target(COMPAT, image=InImage("sha256:0123")), root, [root, other])
+    told = adapt_image_findings(Target(COMPAT, image=InImage("sha256:0123")), root, [root, other])
     lines, variable, *_ = (one.commands for one in told[id(root)].remedies)
     assert lines == (
         "RUN python3 -m pip install 'numpy<2'",
@@ -124,7 +124,7 @@ def fixed(image: InImage, *steps: Step) -> list[tuple[str, ...]]:
     """The commands of each remedy of an error that these steps put right."""
     one = Remedy("Do it. The last line keeps it for each login.", ("…",), steps=steps)
     error = Finding("TFD203", Cause.LIBS_NOT_ON_PATH, Severity.ERROR, "", "", (), (one,))
-    told = for_images(Target(COMPAT, image=image), error, [error])[id(error)].remedies
+    told = adapt_image_findings(Target(COMPAT, image=image), error, [error])[id(error)].remedies
     assert all("The last line" not in remedy.text for remedy in told)
     return [remedy.commands for remedy in told]
 
@@ -143,7 +143,9 @@ def test_a_search_path_gets_no_empty_entry_which_would_be_the_working_folder() -
 def test_what_is_done_to_files_is_done_in_the_image(cause: Cause) -> None:
     remedy = Remedy("As root.", ("sudo chmod -R a+rX /opt/x", "tfdoctor check"), changes_system=True)
     error = Finding("TFD319", cause, Severity.ERROR, "", "", (), (remedy,))
-    told = for_images(Target(COMPAT, image=InImage("app:1", user="1000")), error, [error])[id(error)].remedies
+    told = adapt_image_findings(Target(COMPAT, image=InImage("app:1", user="1000")), error, [error])[
+        id(error)
+    ].remedies
     assert told[0].commands[:3] == ("USER root", "RUN chmod -R a+rX /opt/x", "USER 1000")
     assert not any(line.startswith("sudo") for one in told for line in one.commands)
 
@@ -179,7 +181,7 @@ def test_what_is_said_of_any_image_is_said_of_this_one(said: str, typed: str) ->
     error = Finding(
         "TFD401", Cause.CONTAINER_NO_GPU, Severity.ERROR, "", "", (), (Remedy("Do it.", (said,)),)
     )
-    told = for_images(Target(COMPAT, image=PODMAN), error, [error])[id(error)]
+    told = adapt_image_findings(Target(COMPAT, image=PODMAN), error, [error])[id(error)]
     assert [one.commands for one in told.remedies] == [(typed,)]
 
 
@@ -214,7 +216,7 @@ def test_what_a_shell_would_export_is_given_to_the_container(said: str, typed: l
     """Also where the cause is the host's: no shell of the host comes into a container."""
     remedy = Remedy("Do it, for this shell only.", (said, "tfdoctor check"))
     error = Finding("TFD603", Cause.GPU_BUSY_OTHER_PROCESS, Severity.ERROR, "", "", (), (remedy,))
-    (told,) = for_images(Target(COMPAT, image=PODMAN), error, [error])[id(error)].remedies
+    (told,) = adapt_image_findings(Target(COMPAT, image=PODMAN), error, [error])[id(error)].remedies
     assert [line for line in told.commands if line != "tfdoctor verify localhost/app:1"] == typed
 
 
@@ -234,7 +236,7 @@ def test_a_file_outside_of_any_environment_is_the_images_own() -> None:
 def test_no_tensorflow_is_installed_on_the_host_for_an_image_without_one() -> None:
     remedy = Remedy("Install it.", ("python3 -m venv tf", "tf/bin/pip install tensorflow"), replaces=True)
     error = Finding("TFD101", Cause.NO_DRIVER, Severity.ERROR, "", "", (), (remedy,))
-    assert for_images(Target(COMPAT, image=PODMAN), error, [error])[id(error)].remedies == ()
+    assert adapt_image_findings(Target(COMPAT, image=PODMAN), error, [error])[id(error)].remedies == ()
 
 
 def test_podman_has_its_own_commands() -> None:

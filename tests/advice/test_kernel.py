@@ -9,7 +9,7 @@ import pytest
 
 from rules.make_facts import COMPAT, context, healthy, in_wheel, lost, with_environment, with_loader
 from tfdoctor import advice
-from tfdoctor.advice.kernel import by_kernel
+from tfdoctor.advice.kernel import adapt_to_kernel
 from tfdoctor.causes.steps import Drop, Install, Unset
 from tfdoctor.facts.python import Choice
 from tfdoctor.findings import Remedy
@@ -41,7 +41,9 @@ def target(*names: str, **variables: str) -> Target:
 def test_a_line_of_a_shell_becomes_one_of_the_kernels(
     command: str, names: tuple[str, ...], said: str
 ) -> None:
-    remedy = by_kernel(target(*names, P="/old"), Remedy("Do it.", (command, AGAIN), steps=(Unset("A"),)))
+    remedy = adapt_to_kernel(
+        target(*names, P="/old"), Remedy("Do it.", (command, AGAIN), steps=(Unset("A"),))
+    )
     assert remedy.text == f'Do it. In {KERNEL}, below "env": {said}. Then start the kernel again.'
     assert remedy.commands == (AGAIN,)
     assert remedy.steps == ()
@@ -49,15 +51,15 @@ def test_a_line_of_a_shell_becomes_one_of_the_kernels(
 
 def test_what_the_kernel_does_not_set_comes_from_where_jupyter_was_started() -> None:
     remedy = Remedy("Do it.", ("unset A", AGAIN), steps=(Unset("A"),))
-    assert by_kernel(target("B"), remedy) is remedy
+    assert adapt_to_kernel(target("B"), remedy) is remedy
 
 
 def test_what_is_installed_is_installed_as_ever() -> None:
     steps = (Drop("P", ("/old",)), Install(("x",)))
-    remedy = by_kernel(target("P"), Remedy("Do it.", ("unset P", "pip install x", AGAIN), steps=steps))
+    remedy = adapt_to_kernel(target("P"), Remedy("Do it.", ("unset P", "pip install x", AGAIN), steps=steps))
     assert remedy.commands == ("pip install x", AGAIN)
     plain = Remedy("Do it.", ("pip install x", AGAIN), steps=(Install(("x",)),))
-    assert by_kernel(target("P"), plain) is plain
+    assert adapt_to_kernel(target("P"), plain) is plain
 
 
 def test_no_remedy_of_a_kernels_python_speaks_to_a_shell() -> None:

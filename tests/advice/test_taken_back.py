@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfdoctor.advice.taken_back import LOOKS_ONLY, needs_root, taken_back, without_root
+from tfdoctor.advice.taken_back import LOOKS_ONLY, describe_undo, describe_undo_rights, needs_root
 from tfdoctor.causes.steps import Remedy
 
 
@@ -31,7 +31,7 @@ from tfdoctor.causes.steps import Remedy
     ],
 )
 def test_how_commands_are_taken_back(commands: tuple[str, ...], expected: str) -> None:
-    told = taken_back(Remedy("Do it.", commands))
+    told = describe_undo(Remedy("Do it.", commands))
     assert expected in told
     assert bool(told) == bool(expected)
 
@@ -49,7 +49,7 @@ def test_how_commands_are_taken_back(commands: tuple[str, ...], expected: str) -
 )
 def test_what_somebody_without_root_is_told(command: str, begins: str) -> None:
     remedy = Remedy("Do it.", (command,))
-    assert without_root(remedy).startswith(begins)
-    assert bool(without_root(remedy)) == bool(begins)
+    assert describe_undo_rights(remedy).startswith(begins)
+    assert bool(describe_undo_rights(remedy)) == bool(begins)
     assert needs_root(remedy) == command.startswith("sudo ")
     assert needs_root(Remedy("Update the driver.", changes_system=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.bench import Bench, Link, Watched, judged, read_lines
+from tfdoctor.bench import Bench, Link, Watched, evaluate_bench, read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,7 +51,7 @@ def result(
 ) -> Bench:
     """Read and judged."""
     read = read_lines([{"stage": "import", "tensorflow": "2.20.0"}, *parts])
-    return judged(
+    return evaluate_bench(
         dataclasses.replace(read, watched=tuple(watched), links=tuple(links)),
         "python",
         {name: {"float32": peak} for name, peak in (peaks or {}).items()},

@@ -9,7 +9,7 @@ import pytest
 
 from bench.made import on, piece, result, train
 from cli.planner import validate
-from tfdoctor.bench import compared, earlier, told_of_first
+from tfdoctor.bench import compare_runs, describe_first_calls, earlier
 from tfdoctor.errors import Error
 from tfdoctor.render import png
 from tfdoctor.render.bench import bench_json, render_bench
@@ -71,13 +71,13 @@ def test_first_calls_are_summed_by_what_they_did() -> None:
     parts = [piece(0.01, "GPU:0", size=n, first=4.01) for n in (64, 128)]
     parts += [piece(0.01, "CPU:0", size=64, first=0.51), piece(0.01, "CPU:0", size=64, first=1.01, xla=True)]
     done = result(devices(JIT), *parts)
-    said = told_of_first(done.runs)
+    said = describe_first_calls(done.runs)
     assert said == (
         "First calls took 9.5 s more, apart from the times: the driver compiling PTX (JIT), or finding it in its cache "
         "8 s; XLA compiling 1 s; graphs being optimized, kernels and libraries being loaded 500 ms."
     )
     assert "First calls took 9.5 s more" in render_bench(done)
-    assert told_of_first(result(on("CPU:0"), piece(1.0, first=None)).runs) == ""
+    assert describe_first_calls(result(on("CPU:0"), piece(1.0, first=None)).runs) == ""
 
 
 def test_what_xla_compiles_is_a_curve_of_its_own() -> None:
@@ -108,7 +108,7 @@ def test_a_few_disturbed_pieces_do_not_spoil_a_run() -> None:
     old = earlier(json.dumps(bench_json(done)).encode(), "old.json")
     for factor, verdict in ((1.0, "same"), (1.2, "slower"), (0.8, "faster")):
         now = of_pieces(0, factor)
-        known = compared(now, old, "old.json")
+        known = compare_runs(now, old, "old.json")
         assert known.verdict == verdict
         assert len(known.changes) == 18
         assert known.why.endswith("2 that were disturbed are left out")
@@ -121,7 +121,7 @@ def test_many_do(pieces: int, others: float) -> None:
     assert [finding.code for finding in done.findings] == ["TFD828"]
     old = earlier(json.dumps(bench_json(done)).encode(), "old.json")
     now = of_pieces(0)
-    assert compared(now, old, "old.json").verdict == "disturbed"
+    assert compare_runs(now, old, "old.json").verdict == "disturbed"
 
 
 def test_an_earlier_file_without_the_count_is_believed() -> None:
@@ -129,7 +129,7 @@ def test_an_earlier_file_without_the_count_is_believed() -> None:
     told = bench_json(of_pieces(2))
     del told["disturbance"]
     now = of_pieces(0)
-    assert compared(now, earlier(json.dumps(told).encode(), "x"), "x").verdict == "disturbed"
+    assert compare_runs(now, earlier(json.dumps(told).encode(), "x"), "x").verdict == "disturbed"
 
 
 def test_the_picture_is_png_in_both_styles() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from bench.made import on, piece, result, train
 from cli.planner import validate
-from tfdoctor.bench import Bench, Watched, compared, earlier
+from tfdoctor.bench import Bench, Watched, compare_runs, earlier
 from tfdoctor.bench.spread import interval
 from tfdoctor.render.bench import bench_json, render_bench
 from tfdoctor.render.bench_svg import bench_svg
@@ -195,5 +195,5 @@ def test_a_card_is_not_compared_with_a_software_gpu() -> None:
     parts = [piece(1.0, "GPU:0", size=size) for size in (64, 128, 256, 512)]
     soft, card = (result(on("GPU:0"), *parts, software=software) for software in (True, False))
     old = earlier(json.dumps(bench_json(soft)).encode(), "old.json")
-    assert compared(soft, old, "old.json").verdict == "same"
-    assert compared(card, old, "old.json").verdict == "incomparable"
+    assert compare_runs(soft, old, "old.json").verdict == "same"
+    assert compare_runs(card, old, "old.json").verdict == "incomparable"

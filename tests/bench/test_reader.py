@@ -13,7 +13,7 @@ import pytest
 
 from bench.made import on, piece, result, train
 from cli.planner import validate
-from tfdoctor.bench import Bench, Comparison, compared, earlier, read_lines
+from tfdoctor.bench import Bench, Comparison, compare_runs, earlier, read_lines
 from tfdoctor.errors import UsageError
 from tfdoctor.render.bench import bench_json, render_bench
 from tfdoctor.render.bench_svg import bench_svg
@@ -34,7 +34,7 @@ def run_of(factor: float, seed: int, **facts: object) -> Bench:
 
 def against(now: Bench, then: Bench) -> Comparison:
     old = earlier(json.dumps(bench_json(then)).encode(), "old.json")
-    return compared(now, old, "old.json")
+    return compare_runs(now, old, "old.json")
 
 
 def test_the_same_again_is_the_same_and_a_slower_one_is_slower() -> None:
@@ -166,7 +166,7 @@ def test_an_earlier_result_without_rounds_is_compared() -> None:
     for one in told["runs"]:
         del one["rounds"]
     now = run_of(1.0, 2)
-    assert compared(now, earlier(json.dumps(told).encode(), "x"), "x").verdict == "same"
+    assert compare_runs(now, earlier(json.dumps(told).encode(), "x"), "x").verdict == "same"
 
 
 def of_sizes(short: float, long: float) -> Bench:

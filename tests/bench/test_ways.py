@@ -11,8 +11,8 @@ import pytest
 from bench.made import on, piece, train
 from cli.planner import validate
 from recorded import HOSTS
-from tfdoctor.bench import Bench, judged
-from tfdoctor.bench.ways import LOOKS, without_peer
+from tfdoctor.bench import Bench, evaluate_bench
+from tfdoctor.bench.ways import LOOKS, find_pairs_lacking_peer
 from tfdoctor.compat import Compat
 from tfdoctor.examine import collect_facts
 from tfdoctor.render.bench import bench_json, render_bench
@@ -96,7 +96,7 @@ def measured(
         run=run,
         watched=system,
     )
-    return judged(timing.measured, timing.target, timing.peaks)
+    return evaluate_bench(timing.measured, timing.target, timing.peaks)
 
 
 def copied(one: str, other: str, gbps: float, size: int = 64 * MIB) -> dict[str, Any]:
@@ -195,5 +195,5 @@ def test_the_matrix_of_tensorflow(rows: tuple[str, str], lacking: frozenset[tupl
     start = "2026-11-25 07:23:45.4: I tensorflow/core/common_runtime/gpu/gpu_device.cc:1200] "
     lines = ["Device interconnect StreamExecutor with strength 1 edge matrix:", "     0 1 "]
     lines += [f"{number}:   {row} " for number, row in enumerate(rows)]
-    assert without_peer("\n".join(start + line for line in lines)) == lacking
-    assert without_peer("nothing of the kind") is None
+    assert find_pairs_lacking_peer("\n".join(start + line for line in lines)) == lacking
+    assert find_pairs_lacking_peer("nothing of the kind") is None

@@ -197,7 +197,7 @@ def _main() -> None:
         ]
         found = type(one)(**fields) if changes["python"] else None
         choosing.ask = lambda *_: found
-        choosing.at_hand = lambda _: (found,) if found else ()
+        choosing.find_interpreters = lambda _: (found,) if found else ()
     if (
         "kill_after" in changes
     ):  # a step's name: SIGKILL at the moment when it is done and not yet written down

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 from cli.planner import Tfdoctor, is_clean, validate
-from tfdoctor.cli.build import started_as
+from tfdoctor.cli.build import choose_user
 from tfdoctor.compat import Compat
 from tfdoctor.environment import foreseen
 from tfdoctor.environment.foreseen import Foreseen
@@ -271,4 +271,4 @@ def test_a_bound_folder_can_be_written_to(
 ) -> None:
     """Seen with a rootless Docker 20.10: only root of the container may write into a folder of who runs the engine."""
     monkeypatch.setattr(os, "getuid", lambda: 1000, raising=False)
-    assert started_as(uid, rootless=rootless) == user
+    assert choose_user(uid, rootless=rootless) == user

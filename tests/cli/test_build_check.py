@@ -19,7 +19,7 @@ from cli.dockerfile_cases import CASES as MOST_CASES
 from cli.dockerfile_cases import Case
 from cli.dockerfile_cases_pip import CASES_OF_PIP
 from cli.dockerfile_cases_stages import CASES_OF_STAGES
-from tfdoctor.cli.build_check import LARGEST, beside
+from tfdoctor.cli.build_check import LARGEST, make_file_reader
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile import checks
 from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
@@ -385,7 +385,7 @@ def test_only_files_of_the_folder_are_read(tmp_path: Path) -> None:
     (folder / "in.txt").write_text("a", encoding="utf-8")
     (tmp_path / "out.txt").write_text("b", encoding="utf-8")
     (folder / "link.txt").symlink_to(tmp_path / "out.txt")
-    read = beside(folder)
+    read = make_file_reader(folder)
     assert read("in.txt") == "a"
     for name in ("../out.txt", "link.txt", str(tmp_path / "out.txt"), ".", "nothing", "a\0b", "x" * 5000):
         assert read(name) is None

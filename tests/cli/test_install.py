@@ -256,7 +256,7 @@ def test_what_is_typed_for_a_venv_follows_the_survey(
     machine = dataclasses.replace(
         machine_probe.probe(LiveSystem()), distribution_id=distribution, distribution_like=like, root=root
     )
-    error = choosing._without_venv(Interpreter("/usr/bin/python3", "3.11.2", "/usr", venv=False), machine)
+    error = choosing._make_venv_error(Interpreter("/usr/bin/python3", "3.11.2", "/usr", venv=False), machine)
     assert error.hint.startswith(hint)
 
 

@@ -24,7 +24,7 @@ from cli.installing import (
 )
 from cli.planner import Tfdoctor, validate
 from tfdoctor.cli import install as command
-from tfdoctor.environment.install import Making, locked_lines
+from tfdoctor.environment.install import Making, list_locked_lines
 from tfdoctor.environment.resolution import Resolution
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def untried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether it can be had is asked elsewhere."""
 
     def as_locked(making: Making) -> Resolution:
-        return Resolution(locked_lines(making.locks.tensorflow))
+        return Resolution(list_locked_lines(making.locks.tensorflow))
 
     monkeypatch.setattr(command, "try_requirements", as_locked)
 

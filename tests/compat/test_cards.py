@@ -24,17 +24,17 @@ def test_the_last_driver_of_a_card() -> None:
     assert [row.below for row in rows] == sorted((row.below for row in rows), key=versions.parse_capability)
     assert [versions.compare(row.last, row.first_without) for row in rows] == [-1] * len(rows)
     for capability, last in (("2.1", "390"), ("3.5", "470"), ("5.0", "580"), ("7.0", "580")):
-        found = COMPAT.cards.ended_with(capability)
+        found = COMPAT.cards.find_ended(capability)
         assert found is not None
         assert found.last == last
-    assert COMPAT.cards.ended_with("7.5") is None
-    assert COMPAT.cards.ended_with("12.0") is None
+    assert COMPAT.cards.find_ended("7.5") is None
+    assert COMPAT.cards.find_ended("12.0") is None
 
 
 def test_a_branch_has_the_numbers_that_windows_gives_it() -> None:
     """There release 390 went on to 391.35, 470 to 475.14, and the next branches begin at 396 and 495."""
     for capability, last in (("2.1", "391.35"), ("3.5", "475.14"), ("6.1", "582.28")):
-        found = COMPAT.cards.ended_with(capability)
+        found = COMPAT.cards.find_ended(capability)
         assert found is not None
         assert not versions.is_at_least(last, found.first_without)
 
@@ -53,9 +53,9 @@ def test_generations_are_cards_of_their_capability() -> None:
 
 
 def test_speed_is_of_one_capability_or_of_its_major() -> None:
-    assert COMPAT.cards.per_clock("8.0") == 64
-    assert COMPAT.cards.per_clock("8.6") == 128
-    assert COMPAT.cards.per_clock("99.0") is None
+    assert COMPAT.cards.get_adds_per_clock("8.0") == 64
+    assert COMPAT.cards.get_adds_per_clock("8.6") == 128
+    assert COMPAT.cards.get_adds_per_clock("99.0") is None
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_speed_is_of_one_capability_or_of_its_major() -> None:
     [("6.1", 8000, 500), ("7.5", 8000, 1050), ("8.6", 8000, 1536), ("12.0", 8000, 1800), ("8.6", 2047, 225)],
 )
 def test_what_tensorflow_leaves_of_memory(capability: str, free: int, left: int) -> None:
-    assert COMPAT.cards.reserve.of(capability, free) == left
+    assert COMPAT.cards.reserve.compute_remaining(capability, free) == left
 
 
 def test_where_a_cudnn_drops_a_card() -> None:
@@ -134,15 +134,15 @@ def test_documented_peaks_are_reckoned_again(row: Tensor) -> None:
     """What a multiprocessor does in a clock gives, on the card that the row names, what its maker wrote."""
     reckoned = 2 * row.per_clock * row.multiprocessors * row.clock_mhz * 1e6 / 1e12
     assert reckoned == pytest.approx(row.tflops, rel=0.03)
-    assert COMPAT.cards.per_clock_of(row.capability, row.card)[row.dtype] == row.per_clock
+    assert COMPAT.cards.list_adds_per_clock(row.capability, row.card)[row.dtype] == row.per_clock
 
 
 def test_a_peak_of_other_cards_is_not_guessed() -> None:
     cards = COMPAT.cards
-    assert "tf32" in cards.per_clock_of("8.6", "NVIDIA GeForce RTX 3090")
-    assert set(cards.per_clock_of("8.6", "NVIDIA A40")) == {"float32"}
-    assert set(cards.per_clock_of("8.6", None)) == {"float32"}
-    assert not cards.per_clock_of("99.0", "Tomorrow")
+    assert "tf32" in cards.list_adds_per_clock("8.6", "NVIDIA GeForce RTX 3090")
+    assert set(cards.list_adds_per_clock("8.6", "NVIDIA A40")) == {"float32"}
+    assert set(cards.list_adds_per_clock("8.6", None)) == {"float32"}
+    assert not cards.list_adds_per_clock("99.0", "Tomorrow")
 
 
 def test_how_fast_the_ways_are() -> None:

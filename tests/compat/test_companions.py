@@ -42,12 +42,15 @@ def test_every_row_has_its_run():
 
 def test_local_versions_and_nonsense():
     assert [
-        r.id for r in Compat.load().breaking("1.15.5+nv23.3", {"numpy": "1.18", "protobuf": "4.25.3"}, {})
+        r.id
+        for r in Compat.load().find_breaking("1.15.5+nv23.3", {"numpy": "1.18", "protobuf": "4.25.3"}, {})
     ]
-    assert Compat.load().breaking("no version", {"numpy": "2"}, {}) == ()
-    assert Compat.load().breaking(None, {}, {}) == ()
+    assert Compat.load().find_breaking("no version", {"numpy": "2"}, {}) == ()
+    assert Compat.load().find_breaking(None, {}, {}) == ()
     assert not [
-        r for r in Compat.load().breaking("2.18.0", {"numpy": "strange", "protobuf": "5.29"}, {}) if r.breaks
+        r
+        for r in Compat.load().find_breaking("2.18.0", {"numpy": "strange", "protobuf": "5.29"}, {})
+        if r.breaks
     ]
 
 

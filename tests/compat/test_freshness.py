@@ -33,7 +33,7 @@ def test_a_newer_cuda_is_unknown(cuda: str) -> None:
     assert COMPAT.cuda_series(cuda) is None
     assert COMPAT.cuda_release(cuda) is None
     assert not COMPAT.image_tags(cuda)
-    assert COMPAT.images.deleted(cuda) is None
+    assert COMPAT.images.find_deleted(cuda) is None
     assert all(COMPAT.soname_for(row.stem, cuda) is None for row in COMPAT.libraries)
 
 

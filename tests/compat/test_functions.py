@@ -61,21 +61,21 @@ def test_the_lines_of_functions() -> None:
 def test_a_line_of_a_function(tmp_path: Path) -> None:
     table = load_functions(small(tmp_path, "3-5:0 4-6:1 9:0"))
     path = "/x/dist-packages/tensorflow/a.py"
-    assert table.at(path, 3, "run") == {"1.0.0"}
-    assert table.at(path, 4, "run") == {"1.0.0", "1.1.0"}
-    assert table.at("C:\\x\\site-packages\\tensorflow\\a.py", 6, "run") == {"1.1.0"}
-    assert table.at(path, 7, "run") == frozenset()
-    assert table.at(path, 9, "run") == {"1.0.0"}
-    assert table.at(path, 4, "other") is None
-    assert table.at("/x/tensorflow/a.py", 4, "run") is None
+    assert table.find_releases(path, 3, "run") == {"1.0.0"}
+    assert table.find_releases(path, 4, "run") == {"1.0.0", "1.1.0"}
+    assert table.find_releases("C:\\x\\site-packages\\tensorflow\\a.py", 6, "run") == {"1.1.0"}
+    assert table.find_releases(path, 7, "run") == frozenset()
+    assert table.find_releases(path, 9, "run") == {"1.0.0"}
+    assert table.find_releases(path, 4, "other") is None
+    assert table.find_releases("/x/tensorflow/a.py", 4, "run") is None
 
 
 def test_a_path_from_which_markdown_took_a_backslash_is_read() -> None:
     packages = "C:\\env\\lib\\site-packages\\tensorflow"
-    whole = TABLE.at(f"{packages}\\__init__.py", 41, "<module>")
+    whole = TABLE.find_releases(f"{packages}\\__init__.py", 41, "<module>")
     assert whole
-    assert TABLE.at(f"{packages}_init_.py", 41, "<module>") == whole
-    assert TABLE.at(f"{packages}\\python__init__.py", 40, "<module>") == TABLE.at(
+    assert TABLE.find_releases(f"{packages}_init_.py", 41, "<module>") == whole
+    assert TABLE.find_releases(f"{packages}\\python__init__.py", 40, "<module>") == TABLE.find_releases(
         f"{packages}\\python\\__init__.py", 40, "<module>"
     )
 
@@ -84,13 +84,14 @@ def test_a_path_from_which_markdown_took_a_backslash_is_read() -> None:
 def test_a_damaged_table_is_refused(tmp_path: Path, words: str) -> None:
     table = load_functions(small(tmp_path, words))
     with pytest.raises(DataError, match=r"functions\.json"):
-        table.at("/x/site-packages/tensorflow/a.py", 4, "run")
+        table.find_releases("/x/site-packages/tensorflow/a.py", 4, "run")
 
 
 def test_the_folder_of_a_file_tells_releases_apart() -> None:
     of_core = {
         release
         for line in range(900, 1500, 50)
-        for release in TABLE.at(SESSION.replace("tensorflow", "tensorflow_core"), line, "_do_call") or ()
+        for release in TABLE.find_releases(SESSION.replace("tensorflow", "tensorflow_core"), line, "_do_call")
+        or ()
     }
     assert of_core <= {one for one in TABLE.releases if one.startswith(("1.15", "2.0", "2.1."))}

@@ -43,10 +43,10 @@ def test_tags_without_cudnn_are_not_tags_with_unknown_cudnn() -> None:
 
 
 def test_deleted_and_unknown_differ() -> None:
-    assert IMAGES.deleted("10.0") is not None
-    assert IMAGES.deleted("11.4.1") is not None
-    assert IMAGES.deleted("11.4") is None, "11.4.3 is there"
-    assert IMAGES.deleted("99.0") is None, "nobody knows"
+    assert IMAGES.find_deleted("10.0") is not None
+    assert IMAGES.find_deleted("11.4.1") is not None
+    assert IMAGES.find_deleted("11.4") is None, "11.4.3 is there"
+    assert IMAGES.find_deleted("99.0") is None, "nobody knows"
 
 
 def test_a_release_is_either_there_or_deleted() -> None:
@@ -204,11 +204,11 @@ def test_a_wrong_table_is_refused(tmp_path: Path, name: str, old: str, new: str,
 
 
 def test_slim_images_of_pythons() -> None:
-    image = IMAGES.of_python("3.11")
+    image = IMAGES.find_python("3.11")
     assert image is not None
     assert (image.name, image.system, image.glibc) == ("python:3.11-slim-bookworm", "debian 12", "2.36")
-    assert IMAGES.of_python("3.4") is None
-    assert IMAGES.of_python("3.1") is None
+    assert IMAGES.find_python("3.4") is None
+    assert IMAGES.find_python("3.1") is None
 
 
 def test_a_slim_image_is_what_its_tag_says() -> None:
@@ -228,7 +228,7 @@ def test_a_slim_image_is_what_its_tag_says() -> None:
 def test_every_python_of_a_gpu_release_has_a_slim_image_that_loads_it() -> None:
     for row in COMPAT.releases:
         for python in row.linux_pythons if row.gpu else ():
-            image = IMAGES.of_python(python)
+            image = IMAGES.find_python(python)
             if python in ("3.3", "3.4"):
                 assert image is None
                 continue

@@ -8,10 +8,10 @@ import pytest
 
 from tfdoctor.compat import Compat, DataError
 from tfdoctor.compat.folder import data_dir
-from tfdoctor.compat.imported import load_imported, measured_minors
+from tfdoctor.compat.imported import list_measured_minors, load_imported
 
 COMPAT = Compat.load()
-MINORS = measured_minors(COMPAT.folder)
+MINORS = list_measured_minors(COMPAT.folder)
 
 
 @pytest.mark.parametrize("minor", MINORS)
@@ -39,11 +39,11 @@ def test_every_minor_that_has_a_lock_is_there() -> None:
 
 def test_the_nearest_below() -> None:
     newest = MINORS[-1]
-    assert COMPAT.imported_by(f"{newest}.7").exact
-    assert not COMPAT.imported_by("2.98.0rc1").exact
-    assert COMPAT.imported_by("2.98.0rc1").needs == load_imported(COMPAT.folder, newest).needs
-    assert COMPAT.imported_by("1.2.0") is None
-    assert COMPAT.imported_by(None) is None
+    assert COMPAT.find_imported(f"{newest}.7").exact
+    assert not COMPAT.find_imported("2.98.0rc1").exact
+    assert COMPAT.find_imported("2.98.0rc1").needs == load_imported(COMPAT.folder, newest).needs
+    assert COMPAT.find_imported("1.2.0") is None
+    assert COMPAT.find_imported(None) is None
 
 
 @pytest.mark.parametrize(
@@ -62,4 +62,4 @@ def test_what_is_wrong_is_refused_with_its_place(tmp_path, change, said) -> None
     folder.mkdir()
     (folder / "2.20.json").write_text(json.dumps(raw | change), encoding="utf-8")
     with pytest.raises(DataError, match=said):
-        Compat(tmp_path).imported_by("2.20.0")
+        Compat(tmp_path).find_imported("2.20.0")

@@ -26,13 +26,13 @@ KERNELS = Compat.load().kernels
 @pytest.mark.parametrize("release", KERNELS.releases)
 def test_what_is_known_of_every_release(release: str) -> None:
     """MatMul has been on GPUs ever since, and strings, files and Python functions never."""
-    product = KERNELS.of(release, "MatMul")
+    product = KERNELS.find_kernels(release, "MatMul")
     assert product is not None
     assert product.gpu is not None
     assert {"float16", "float32", "float64"} <= product.gpu["T"]
     assert "string" not in product.gpu["T"]
     for operation in ("StringLength", "ReadFile", "PyFunc", "DecodeJpeg"):
-        found = KERNELS.of(release, operation)
+        found = KERNELS.find_kernels(release, operation)
         assert found is not None
         assert found.cpu is not None
         assert found.gpu is None, operation
@@ -43,7 +43,7 @@ def test_a_type_that_came_later() -> None:
     has = [
         (release, "bfloat16" in found.gpu["T"], "int32" in found.gpu["T"])
         for release in KERNELS.releases
-        if (found := KERNELS.of(release, "MatMul")) is not None and found.gpu is not None
+        if (found := KERNELS.find_kernels(release, "MatMul")) is not None and found.gpu is not None
     ]
     assert next(release for release, brain, _ in has if brain) == "2.12.1"
     assert [brain for _, brain, _ in has] == sorted(brain for _, brain, _ in has)
@@ -52,14 +52,14 @@ def test_a_type_that_came_later() -> None:
 
 def test_kernels_of_any_device_are_a_gpus_too() -> None:
     for release in ("1.15.5", "2.20.0"):
-        found = KERNELS.of(release, "PartitionedCall")
+        found = KERNELS.find_kernels(release, "PartitionedCall")
         assert found is not None
         assert found.gpu == found.cpu == {}
 
 
 def test_what_is_not_known_is_not_answered() -> None:
-    assert KERNELS.of("2.10.1", "MyOwnOperation") is None
-    assert KERNELS.of("1.4.1", "MatMul") is None
+    assert KERNELS.find_kernels("2.10.1", "MyOwnOperation") is None
+    assert KERNELS.find_kernels("1.4.1", "MatMul") is None
 
 
 @pytest.mark.parametrize(
@@ -67,14 +67,14 @@ def test_what_is_not_known_is_not_answered() -> None:
     [("2.10", "2.10.1", "2.10.1"), ("1.14-2.0", "1.14.0", "2.0.4"), ("2.9-2.11", "2.9.3", "2.11.1")],
 )
 def test_the_releases_that_a_log_can_be_of(era: str, first: str, last: str) -> None:
-    found = KERNELS.measured(era)
+    found = KERNELS.list_measured(era)
     assert (found[0], found[-1]) == (first, last)
     assert len(found) == (3 if "-" in era and era != "2.10" else 1)
 
 
 @pytest.mark.parametrize("era", ["1.12", "1.12-2.3", "2.20-9.1", "2.4+", "", "any", "2.10.1"])
 def test_of_what_was_not_measured_there_are_none(era: str) -> None:
-    assert KERNELS.measured(era) == ()
+    assert KERNELS.list_measured(era) == ()
 
 
 @pytest.mark.parametrize(
@@ -102,12 +102,12 @@ def made(tmp_path: Path, **changes: object) -> Path:
 
 def test_places_are_read(tmp_path: Path) -> None:
     table = load_kernels(made(tmp_path))
-    old, new = (table.of(release, "A") for release in table.releases)
+    old, new = (table.find_kernels(release, "A") for release in table.releases)
     assert old is not None
     assert new is not None
     assert (old.cpu, old.gpu) == ({"T": {"float32", "int32"}}, None)
     assert new.gpu == {"T": {"float32"}}
-    assert table.of("2.10.1", "B") is None
+    assert table.find_kernels("2.10.1", "B") is None
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_another_shape_is_refused(tmp_path: Path, changes: dict[str, object]) ->
 def test_a_row_that_cannot_be_read_is_named(tmp_path: Path, row: str) -> None:
     table = load_kernels(made(tmp_path, operations={"A": {"cpu": row}}))
     with pytest.raises(DataError, match=r"kernels\.json: A"):
-        table.of("2.9.3", "A")
+        table.find_kernels("2.9.3", "A")
 
 
 # ---------------------------------------------------------------- what the libraries answer

@@ -14,7 +14,7 @@ from tfdoctor import versions
 from tfdoctor.compat import Compat
 from tfdoctor.compat.decode import DataError
 from tfdoctor.compat.folder import data_dir
-from tfdoctor.compat.locks import Lock, lock_name, locked_package, read_lock
+from tfdoctor.compat.locks import Lock, choose_locked_package, lock_name, read_lock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ RELEASES = [
     and not row.is_prerelease
     and not row.yanked
     and versions.satisfies(row.version, ">=1.4")
-    and row.package == locked_package(row.version)
+    and row.package == choose_locked_package(row.version)
 ]
 PYTHONS = ("2.7", "3.5", "3.6", "3.7", "3.8", "3.9", "3.10", "3.11", "3.12", "3.13")
 NO_IMAGE = ("3.3", "3.4")
@@ -42,7 +42,7 @@ def locks_of(release: Release) -> dict[str, Lock]:
     found = {}
     for python in release.linux_pythons:
         if python not in NO_IMAGE:
-            made = COMPAT.locks.of(release.package, release.version, python)
+            made = COMPAT.locks.get_lock(release.package, release.version, python)
             assert made is not None, f"{release.version}, Python {python}"
             found[python] = made
     return found
@@ -84,7 +84,7 @@ def test_what_tensorflow_requires_is_pinned_in_a_version_that_it_allows(release:
 @by_release
 def test_nothing_that_breaks_it_stands_beside_it(release: Release) -> None:
     for made in locks_of(release).values():
-        assert not COMPAT.breaking(release.version, made.versions, {}), made.name
+        assert not COMPAT.find_breaking(release.version, made.versions, {}), made.name
 
 
 @by_release
@@ -164,12 +164,12 @@ def test_the_last_patch_of_every_minor_was_tried_on_every_python() -> None:
 
 
 def test_asking() -> None:
-    assert locked_package("2.0.4") == "tensorflow-gpu"
-    assert locked_package("2.1.0") == "tensorflow"
+    assert choose_locked_package("2.0.4") == "tensorflow-gpu"
+    assert choose_locked_package("2.1.0") == "tensorflow"
     assert COMPAT.locks.path("tensorflow", "2.10.1", "3.9.18").name == "tensorflow-2.10.1-cp39.txt"
-    assert COMPAT.locks.of("tensorflow", "2.10.1", "3.11") is None
+    assert COMPAT.locks.get_lock("tensorflow", "2.10.1", "3.11") is None
     assert COMPAT.locks.cuda("no-such-set") is None
-    found = COMPAT.locks.of("tensorflow", "2.6.5", "3.9.18")
+    found = COMPAT.locks.get_lock("tensorflow", "2.6.5", "3.9.18")
     assert found is not None
     assert {package.name for package in found.built} == {"clang", "termcolor", "wrapt"}
 

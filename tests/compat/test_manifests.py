@@ -243,7 +243,7 @@ def option(version: str, recipe: Recipe) -> Option:
 
 def test_a_digest_that_others_tell_is_shown_and_not_built_on() -> None:
     made = option("2.17.0", Recipe.NGC)
-    known = COMPAT.manifests.of("nvcr.io/nvidia/tensorflow:25.02-tf2-py3")
+    known = COMPAT.manifests.get_manifest("nvcr.io/nvidia/tensorflow:25.02-tf2-py3")
     assert known is not None
     assert known.evidence == "inferred"
     assert made.base is not None

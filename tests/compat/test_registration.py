@@ -110,7 +110,7 @@ def test_nothing_that_we_install_has_an_older_cudnn() -> None:
         if row.cudnn is None or row.cuda is None or "." not in row.cudnn:
             continue
         chosen = COMPAT.cuda_set(row.version)
-        official = COMPAT.images.of_release(row.version)
+        official = COMPAT.images.find_official(row.version)
         offered = [
             chosen.cudnn if chosen is not None else None,
             COMPAT.conda_cudnn(versions.major_minor(row.cuda), row.cudnn) if chosen is None else None,

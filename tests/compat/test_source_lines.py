@@ -39,7 +39,7 @@ def test_every_row_reads() -> None:
     for path, row in TABLE.files.items():
         lines = [int(word.partition(":")[0]) for word in row.lines.split()]
         assert lines == sorted(set(lines))
-        assert all(TABLE.at(path, line) for line in lines)
+        assert all(TABLE.find_releases(path, line) for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -54,13 +54,13 @@ def test_every_row_reads() -> None:
     ],
 )
 def test_a_file_is_known_however_a_log_writes_it(path: str) -> None:
-    assert TABLE.at(path, 1663, " Cannot dlopen some GPU libraries.") == {"1.14.0", "2.0.0b1"}
+    assert TABLE.find_releases(path, 1663, " Cannot dlopen some GPU libraries.") == {"1.14.0", "2.0.0b1"}
 
 
 def test_a_line_that_no_release_has_and_a_file_that_is_not_there_are_two_answers() -> None:
-    assert TABLE.at(GPU_DEVICE, 1) == frozenset()
-    assert TABLE.at("horovod/common/gloo/gloo_context.cc", 123) is None
-    assert TABLE.at("not_gpu_device.cc", 1663) is None
+    assert TABLE.find_releases(GPU_DEVICE, 1) == frozenset()
+    assert TABLE.find_releases("horovod/common/gloo/gloo_context.cc", 123) is None
+    assert TABLE.find_releases("not_gpu_device.cc", 1663) is None
 
 
 def small(tmp_path: Path, files: dict[str, object]) -> Path:
@@ -72,27 +72,27 @@ def small(tmp_path: Path, files: dict[str, object]) -> Path:
 def test_a_text_tells_releases_apart_that_log_other_things_from_one_line(tmp_path: Path) -> None:
     rows = {"lines": "5:0=0,1=1,2", "texts": ["Found device", "Ignoring"]}
     table = load_source_lines(small(tmp_path, {"a/b.cc": rows}))
-    assert table.at("b.cc", 5) == {"1.0", "1.1", "1.2"}
-    assert table.at("b.cc", 5, " Found device 0") == {"1.0", "1.2"}  # of 1.2 no text is known
-    assert table.at("b.cc", 5, " Something else") == {"1.0", "1.1", "1.2"}
+    assert table.find_releases("b.cc", 5) == {"1.0", "1.1", "1.2"}
+    assert table.find_releases("b.cc", 5, " Found device 0") == {"1.0", "1.2"}  # of 1.2 no text is known
+    assert table.find_releases("b.cc", 5, " Something else") == {"1.0", "1.1", "1.2"}
 
 
 def test_a_release_that_logs_the_message_from_another_line_did_not_write_it(tmp_path: Path) -> None:
     rows = {"lines": "5:0=0,1=1 9:0-1=2", "texts": ["Found device", "Ignoring", "Not built"]}
     table = load_source_lines(small(tmp_path, {"a/b.cc": rows}))
-    assert table.at("b.cc", 5, " Not built with kernels") == frozenset()
-    assert table.at("b.cc", 5, " INTERNAL: Not built") == {
+    assert table.find_releases("b.cc", 5, " Not built with kernels") == frozenset()
+    assert table.find_releases("b.cc", 5, " INTERNAL: Not built") == {
         "1.0",
         "1.1",
     }  # a status that is told, by no text of its own
-    assert table.at("b.cc", 9, " Not built with kernels") == {"1.0", "1.1"}
+    assert table.find_releases("b.cc", 9, " Not built with kernels") == {"1.0", "1.1"}
 
 
 @pytest.mark.parametrize("lines", ["5:x", "x:1", "5:0=3", "5:0=x"])
 def test_a_damaged_row_is_refused_with_its_place(tmp_path: Path, lines: str) -> None:
     table = load_source_lines(small(tmp_path, {"a/b.cc": {"lines": lines}}))
     with pytest.raises(DataError, match=r"source_lines\.json: a/b\.cc"):
-        table.at("b.cc", 5)
+        table.find_releases("b.cc", 5)
 
 
 # --- the script ---

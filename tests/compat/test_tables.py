@@ -54,5 +54,5 @@ def test_what_every_check_asks_is_read_beforehand(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Path, "read_text", None)  # whoever reads now fails
     assert compat.release("2.20.0") is not None
     assert compat.required_libraries_for({"CUDA": "12.5.1", "CUDNN": "9"}, "2.20.0") is None
-    assert compat.breaking("2.20.0", {}, {})
+    assert compat.find_breaking("2.20.0", {}, {})
     assert compat.problems_of("tensorflow", "2.21.0")

@@ -52,7 +52,7 @@ def test_a_minor_that_ends_in_nought(version: str) -> None:
     assert not COMPAT.has(version, "first-api")
     known = COMPAT.distribution("tensorflow")
     assert known is not None
-    said = known.without_gpu_code(versions.numbers(version)[:2])
+    said = known.explain_missing_gpu_code(versions.numbers(version)[:2])
     assert said is not None
     assert "`tensorflow` 2.0 is built for the CPU" in said
 

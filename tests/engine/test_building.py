@@ -17,7 +17,7 @@ import pytest
 from engine.conftest import PREFIX, containers_of
 from tfdoctor.dockerfile.write import check_reference
 from tfdoctor.engine import BuildEvent, BuildFailedError, BuildRequest, EngineError, build
-from tfdoctor.engine.building import context_archive, unfinished_name
+from tfdoctor.engine.building import context_archive, make_unfinished_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -161,7 +161,7 @@ def dangling(engine: Engine) -> set[str]:
 
 @pytest.fixture
 def unfinished(engine: Engine) -> Iterator[str]:
-    name = unfinished_name(TAG)
+    name = make_unfinished_name(TAG)
     engine.remove_image(name, force=True)
     yield name
     engine.remove_image(name, force=True)
@@ -218,8 +218,8 @@ def test_where_no_step_ended_nothing_is_named(engine: Engine, small: str, unfini
 
 @pytest.mark.parametrize("tag", ["a/b:1", "HOST:5000/a_b/c:x", "x" * 300, "...", "-a"])
 def test_the_name_of_what_is_unfinished_is_one(tag: str) -> None:
-    assert check_reference(unfinished_name(tag).rpartition(":")[0])
-    assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", unfinished_name(tag).rpartition(":")[2])
+    assert check_reference(make_unfinished_name(tag).rpartition(":")[0])
+    assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", make_unfinished_name(tag).rpartition(":")[2])
 
 
 def test_two_builds_at_once(engine: Engine, small: str, nothing_left: None) -> None:

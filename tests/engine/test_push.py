@@ -15,7 +15,7 @@ import pytest
 from engine.conftest import PREFIX
 from tfdoctor.compat import Compat
 from tfdoctor.engine import BuildRequest, EngineError, ask_registry, build
-from tfdoctor.engine.image import pinned_base
+from tfdoctor.engine.image import pin_base
 from tfdoctor.engine.push import answer_of, push
 from tfdoctor.fit import Host
 from tfdoctor.plan import Method, Recipe, Request
@@ -94,12 +94,12 @@ def test_the_base_is_named_by_its_digest(engine: Engine, slow_base: str, registr
     wish = Request("2.15.1", "3.11", method=Method.CONTAINER, recipe=Recipe.PIP_CUDA, base=tag)
     option = planned(Compat.load(), wish, Host()).options[0]
     try:
-        assert pinned_base(engine, option) == option, "no registry has it yet"
+        assert pin_base(engine, option) == option, "no registry has it yet"
         digest = push(engine, tag, Progress())
-        pinned = pinned_base(engine, option)
+        pinned = pin_base(engine, option)
         assert pinned.base is not None
         assert pinned.base.reference == f"{tag}@{digest}"
-        assert pinned_base(engine, pinned) == pinned
+        assert pin_base(engine, pinned) == pinned
         made = f"{PREFIX}/on:1"
         list(build(engine, BuildRequest(f"FROM {pinned.base.reference}\nRUN echo 2 >/two\n", {}, made)))
         assert engine.remove_image(made, force=True)

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfdoctor.engine import registry
-from tfdoctor.engine.registry import ask_registry, mirrored, parse_reference
+from tfdoctor.engine.registry import apply_mirror, ask_registry, parse_reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -386,14 +386,14 @@ def test_a_name_taken_apart(text: str, parts: tuple[str, str, str, str | None]) 
     ],
 )
 def test_the_name_on_a_mirror(text: str, mirror: str | None, name: str) -> None:
-    assert mirrored(text, mirror) == name
+    assert apply_mirror(text, mirror) == name
 
 
 @given(st.text(max_size=200))
 def test_any_text_can_be_taken_apart(text: str) -> None:
     one = parse_reference(text)
     assert isinstance(one.name, str)
-    mirrored(text, "corp:5000/x")
+    apply_mirror(text, "corp:5000/x")
 
 
 # ---------------------------------------------------------------- the real thing

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfdoctor.cli.simulating import asked_for
+from tfdoctor.cli.simulating import parse_simulation
 from tfdoctor.compat import Compat
 from tfdoctor.engine.running import FOLDER, RunRequest, run
 from tfdoctor.findings import Cause
@@ -35,7 +35,7 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def verified(
     engine: Engine, image: str, stand_in: Path, *names: str, driver: str | None = None
 ) -> Verification:
-    asked = asked_for(COMPAT, names, driver=driver)
+    asked = parse_simulation(COMPAT, names, driver=driver)
     wish = Wish(stages=("runtime", "driver"), simulated=asked)
     return verify_image(engine, COMPAT, image, wish, stand_in=stand_in)
 

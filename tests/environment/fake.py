@@ -394,7 +394,7 @@ def __getattr__(name):
 
 def can_be_imported(env: Fake, version: str) -> None:
     """What TensorFlow imports of others, as modules that have every attribute."""
-    table = Compat.load().imported_by(version)
+    table = Compat.load().find_imported(version)
     assert table is not None
     for module in (*table.needs, *KERAS_MODULES):
         folder = env.site

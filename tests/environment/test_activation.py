@@ -17,8 +17,8 @@ from tfdoctor.causes.steps import Drop, Export, Prepend, Rename, ShellStep, Unse
 from tfdoctor.environment.activation import (
     BEGIN,
     END,
-    activated,
-    edited,
+    activate,
+    edit_script,
     kind_of,
     needs_block,
     new_scripts,
@@ -220,8 +220,8 @@ def test_a_line_of_a_script(line: str, step: ShellStep, expected: str | None) ->
     if expected is None:
         text = line.lstrip()
         expected = line[: len(line) - len(text)] + TAKEN.format(text)
-    assert edited(f"first\n{line}\nlast", "activate", (step,)) == f"first\n{expected}\nlast"
-    assert edited(expected, "activate", (step,)) == expected
+    assert edit_script(f"first\n{line}\nlast", "activate", (step,)) == f"first\n{expected}\nlast"
+    assert edit_script(expected, "activate", (step,)) == expected
 
 
 @pytest.mark.parametrize(
@@ -234,9 +234,9 @@ def test_a_line_of_a_script(line: str, step: ShellStep, expected: str | None) ->
     ],
 )
 def test_lines_for_other_shells(name: str, line: str) -> None:
-    assert edited(line, name, (OUT,)) == TAKEN.format(line)
-    assert edited(f"{line}; echo", name, (OUT,)) == f"{line}; echo"
-    assert edited(line.replace("VISIBLE", "VISIBLE_TOO"), name, (OUT,)) == line.replace(
+    assert edit_script(line, name, (OUT,)) == TAKEN.format(line)
+    assert edit_script(f"{line}; echo", name, (OUT,)) == f"{line}; echo"
+    assert edit_script(line.replace("VISIBLE", "VISIBLE_TOO"), name, (OUT,)) == line.replace(
         "VISIBLE", "VISIBLE_TOO"
     )
 
@@ -246,7 +246,7 @@ def test_what_is_taken_out_may_be_all_that_a_condition_has(shell: str, tmp_path:
     text = (
         "if [ -n \"$HOME\" ]; then\n    export VISIBLE='it is'\nfi\nf() {\n  VISIBLE=2\n}\nf\nexport LAST=1\n"
     )
-    after = sourced(shell, edited(text, "activate", (OUT,)), tmp_path)
+    after = sourced(shell, edit_script(text, "activate", (OUT,)), tmp_path)
     assert ("VISIBLE" in after, after["LAST"]) == (False, "1")
 
 
@@ -260,13 +260,13 @@ def test_what_is_taken_out_may_be_all_that_a_condition_has(shell: str, tmp_path:
 def test_conditions_of_other_shells(shell: str, text: str, tmp_path: Path) -> None:
     if shell not in there():
         pytest.skip(f"no {shell}")
-    after = sourced(shell, edited(text, SHELLS[shell], (OUT,)), tmp_path)
+    after = sourced(shell, edit_script(text, SHELLS[shell], (OUT,)), tmp_path)
     assert ("VISIBLE" in after, after["LAST"]) == (False, "1")
 
 
 def test_our_own_block_is_no_line_of_others() -> None:
     text = with_block("", "activate", (Export("VISIBLE", "0"),))
-    assert edited(text, "activate", (OUT,)) == text
+    assert edit_script(text, "activate", (OUT,)) == text
 
 
 @settings(max_examples=150, deadline=None)
@@ -285,7 +285,7 @@ def test_no_text_is_edited_into_one_that_a_shell_cannot_read(tail: str) -> None:
         return done.returncode == 0 and not done.stderr
 
     if reads(text):
-        assert reads(edited(text, "activate", (OUT, DROP)))
+        assert reads(edit_script(text, "activate", (OUT, DROP)))
 
 
 # ---------------------------------------------------------------- what activating does
@@ -300,7 +300,7 @@ def test_activating_is_measured(tmp_path: Path) -> None:
     system = LiveSystem(env={"PATH": os.environ["PATH"], "B": "1", "C": "2"})
     assert kind_of(str(tmp_path)) == "venv"
     assert new_scripts(str(tmp_path)) == (tmp_path / "bin/activate",)
-    after = activated(system, str(tmp_path))
+    after = activate(system, str(tmp_path))
     assert after is not None
     assert (after["A"], after.get("B"), after["C"]) == ("it's\nnew", None, "2")
     assert after["PATH"].startswith("/own:")
@@ -311,11 +311,11 @@ def test_activating_is_measured(tmp_path: Path) -> None:
 def test_activating_that_cannot_be_told(text: str, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/activate").write_text(text, encoding="utf-8")
-    found = activated(LiveSystem(env={"PATH": os.environ["PATH"]}), str(tmp_path))
+    found = activate(LiveSystem(env={"PATH": os.environ["PATH"]}), str(tmp_path))
     if found is not None:  # a shell may go on after what it cannot read
         assert found["PATH"] == os.environ["PATH"]
 
 
 def test_nothing_is_activated_where_there_is_no_script(tmp_path: Path) -> None:
     assert kind_of(str(tmp_path)) is None
-    assert activated(LiveSystem(env=dict(os.environ)), str(tmp_path)) is None
+    assert activate(LiveSystem(env=dict(os.environ)), str(tmp_path)) is None

@@ -21,7 +21,14 @@ from tfdoctor.causes.steps import (
     Unset,
 )
 from tfdoctor.compat import Compat
-from tfdoctor.environment.candidates import better, candidates, environment_of, unfixed, why_not, worse
+from tfdoctor.environment.candidates import (
+    better,
+    candidates,
+    environment_of,
+    explain_impossible,
+    list_unfixed,
+    worse,
+)
 from tfdoctor.environment.models import Environment
 from tfdoctor.examine.survey import survey
 from tfdoctor.facts import Known, PythonFacts, TensorFlowFacts, value_of
@@ -100,7 +107,7 @@ def test_remedies_without_steps_are_no_ways_and_are_left(report: Report) -> None
         finding("TFD203", (LINK,), (LINK,)),
     )
     assert len(candidates(seen, ENV)) == 2
-    whys = {left.finding.code: left.why for left in unfixed(seen, ENV)}
+    whys = {left.finding.code: left.why for left in list_unfixed(seen, ENV)}
     assert whys["TFD101"] == "This needs a change to the system; run it yourself:"
     assert whys["TFD110"] == "This cannot be fixed by software."
     assert whys["TFD203"] == "What was tried did not fix it."
@@ -127,7 +134,7 @@ def test_remedies_without_steps_are_no_ways_and_are_left(report: Report) -> None
 )
 def test_steps_stay_in_the_environment(step: Step, inside: bool, report: Report) -> None:
     assert bool(candidates(of(report, finding("TFD203", (step,))), ENV)) is inside
-    assert bool(why_not((step,), ENV, of(report))) is not inside
+    assert bool(explain_impossible((step,), ENV, of(report))) is not inside
     # one bad step spoils a way
     assert bool(candidates(of(report, finding("TFD203", (LINK, step))), ENV)) is inside
 
@@ -159,7 +166,7 @@ def test_variables_of_a_python_that_nobody_activates_are_left(report: Report) ->
     bare = replace(ENV, kind=None)
     seen = of(report, finding("TFD602", (Unset("A"),)), finding("TFD203", (LINK,)))
     assert [way.finding.code for way in candidates(seen, bare)] == ["TFD203"]
-    (left, _) = unfixed(seen, bare)
+    (left, _) = list_unfixed(seen, bare)
     assert "its variables come from elsewhere" in left.why
 
 
@@ -170,7 +177,7 @@ def test_a_tensorflow_outside_keeps_installers_away(report: Report) -> None:
     outside = Known(replace(tensorflow, package_dir="/usr/lib/python3/dist-packages/tensorflow"), "test")
     seen = replace(seen, facts=replace(seen.facts, tensorflow=outside))
     assert candidates(seen, ENV) == ()
-    assert "outside the environment" in unfixed(seen, ENV)[0].why
+    assert "outside the environment" in list_unfixed(seen, ENV)[0].why
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from environment.fake import Fake, difference, listing, make, needs_compiler, ne
 from tfdoctor.causes.steps import SHELL_STEPS
 from tfdoctor.compat import Compat
 from tfdoctor.environment.fix import FixRequest, plan
-from tfdoctor.environment.folder import leading_out
+from tfdoctor.environment.folder import find_outward_links
 from tfdoctor.system import LiveSystem
 
 if TYPE_CHECKING:
@@ -82,13 +82,13 @@ def test_links_that_lead_out_are_found_wherever_they_are(tmp_path: Path) -> None
     (env / "lib64").symlink_to("lib")
     (site / "inside").symlink_to("nvidia")
     (site / "file").symlink_to(out / "none")
-    assert leading_out(str(env), [str(site), str(env / "lib64/python3.11/site-packages")]) == ()
+    assert find_outward_links(str(env), [str(site), str(env / "lib64/python3.11/site-packages")]) == ()
     (site / "nvidia/cudnn/lib").symlink_to(out)
-    assert leading_out(str(env), [str(site)]) == ((str(site / "nvidia/cudnn/lib"), str(out)),)
+    assert find_outward_links(str(env), [str(site)]) == ((str(site / "nvidia/cudnn/lib"), str(out)),)
     (env / "lib").rename(out / "lib")
     (env / "lib").symlink_to(out / "lib")
-    assert leading_out(str(env), [str(site)]) == ((str(env / "lib"), str(out / "lib")),)
-    assert leading_out(str(env), [str(tmp_path / "elsewhere")]) == ()
+    assert find_outward_links(str(env), [str(site)]) == ((str(env / "lib"), str(out / "lib")),)
+    assert find_outward_links(str(env), [str(tmp_path / "elsewhere")]) == ()
 
 
 def test_what_a_kernel_sets_is_changed_in_its_kernel_json(new: Callable[..., Fake]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfdoctor.environment import foreseen
-from tfdoctor.environment.foreseen import Foreseen, against_pins, foresee
+from tfdoctor.environment.foreseen import Foreseen, find_unmet_pin, foresee
 from tfdoctor.environment.installers import InstallFailedError, find_uv
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def test_what_a_pin_does_not_meet_is_told_without_asking(
     says: Callable[..., list[Sequence[str]]], wanted: str, told: str
 ) -> None:
     pins = ("numpy==1.26.4", "typing_extensions==4.5.0", "tensorflow==2.15.0.post1", "six", "x-y<2")
-    said = against_pins(["six", wanted], pins, "3.11")
+    said = find_unmet_pin(["six", wanted], pins, "3.11")
     assert said.startswith(told)
     assert bool(said) is bool(told)
     commands = says()

@@ -16,7 +16,7 @@ import pytest
 
 from cli.installing import UV, needs_uv, wheel
 from tfdoctor.causes.steps import Install
-from tfdoctor.environment.actions import shown
+from tfdoctor.environment.actions import format_steps
 from tfdoctor.environment.installers import (
     Installer,
     InstallFailedError,
@@ -70,7 +70,7 @@ def test_a_pip_is_made_where_there_is_none(tmp_path: Path) -> None:
     assert found.before == (str(python), "-m", "ensurepip")
     assert found.install(["a"]) == (str(python), "-m", "pip", "install", "a")
     environment = Environment("/env", str(python), "venv", "")
-    assert shown((Install(("a",)),), environment, found) == (
+    assert format_steps((Install(("a",)),), environment, found) == (
         f"{python} -m ensurepip",
         f"{python} -m pip install a",
     )

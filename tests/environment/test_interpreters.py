@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tfdoctor.environment.interpreters import Interpreter, ask, at_hand
+from tfdoctor.environment.interpreters import Interpreter, ask, find_interpreters
 from tfdoctor.system import LiveSystem
 
 MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -95,11 +95,11 @@ def test_where_they_are_looked_for(tmp_path: Path) -> None:
     fake(tmp_path / ".pyenv/shims/python3.8", "3.8.1")
     fake(tmp_path / ".pyenv/versions/3.9.18/bin/python3", "3.9.18")
     fake(tmp_path / ".local/share/uv/python/cpython-3.8.2/bin/python3", "3.8.2")
-    found = at_hand(LiveSystem(env=env))
+    found = find_interpreters(LiveSystem(env=env))
     assert [one.version for one in found] == ["3.10.1", "3.11.1", "3.12.1", "3.9.18", "3.8.2"]
     assert [one.venv for one in found] == [True, True, False, True, True]
     assert found[1] == Interpreter(str(first), "3.11.1", f"{tmp_path}/usr", True)
 
 
 def test_none_at_all(tmp_path: Path) -> None:
-    assert at_hand(LiveSystem(env={"HOME": str(tmp_path), "PATH": str(tmp_path)})) == ()
+    assert find_interpreters(LiveSystem(env={"HOME": str(tmp_path), "PATH": str(tmp_path)})) == ()

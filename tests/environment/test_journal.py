@@ -19,7 +19,7 @@ from environment import killer
 from environment.killer import SITE, change, change_again, change_named, write
 from environment.trees import changes_in, commit, differing, kind, listing, same
 from tfdoctor.environment.history import snapshot
-from tfdoctor.environment.history.journal import Journal, JournalError, pending
+from tfdoctor.environment.history.journal import Journal, JournalError, has_pending
 from tfdoctor.errors import ExitCode
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="environments are changed on POSIX alone")
@@ -105,7 +105,7 @@ def test_nothing_done_leaves_nothing(prefix: Path) -> None:
         assert journal.undo().entries == ()
     assert not (prefix / ".tfdoctor").exists()
     assert Journal.read(prefix) == ()
-    assert not pending(prefix)
+    assert not has_pending(prefix)
     same(prefix, before)
 
 
@@ -116,7 +116,7 @@ def test_an_exception_takes_the_step_back(prefix: Path, error: type[BaseExceptio
     def fail() -> None:
         with Journal.open(prefix) as journal, journal.step(title="change"):
             change(prefix)
-            assert pending(prefix)
+            assert has_pending(prefix)
             raise error
 
     with pytest.raises(error):
@@ -342,7 +342,7 @@ def test_a_conflict_changes_nothing(prefix: Path) -> None:
         assert name in caught.value.message
     assert "--force" in caught.value.hint
     assert caught.value.exit_code is ExitCode.IMPOSSIBLE
-    assert not pending(prefix)
+    assert not has_pending(prefix)
     same(prefix, now)
 
 

@@ -17,7 +17,7 @@ import pytest
 from environment.killer import SITE, change, change_again, plant, write
 from environment.trees import DOCTOR, commit, fresh, listing, same
 from tfdoctor.environment.history import snapshot
-from tfdoctor.environment.history.journal import Journal, JournalError, pending
+from tfdoctor.environment.history.journal import Journal, JournalError, has_pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +69,7 @@ def test_a_full_disk_in_a_step(fast: Path, name: str, when: str) -> None:
                 if not full.hit:
                     break
                 same(prefix, before)
-                assert not pending(prefix)
+                assert not has_pending(prefix)
             else:
                 with journal.step(title="change") as step:
                     change(prefix)
@@ -115,7 +115,7 @@ def test_a_full_disk_in_an_undo(fast: Path, name: str) -> None:
                 told = error.message
             patch.undo()
             ended = not full.hit
-        half_way = pending(prefix)
+        half_way = has_pending(prefix)
         assert not half_way or "was interrupted" in told
         if not half_way:
             same(prefix, after if Journal.read(prefix) else before)
@@ -137,7 +137,7 @@ def test_a_full_disk_shows_before_an_undo_changes_anything(prefix: Path, name: s
             Full(patch, name, 2 if name == "link" else 1, again=True)
             with pytest.raises(JournalError, match="nothing was taken back: No space left"):
                 journal.undo()
-        assert not pending(prefix)
+        assert not has_pending(prefix)
         assert len(journal.entries) == 2
         same(prefix, after)
         assert journal.undo().kept == ()

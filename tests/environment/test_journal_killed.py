@@ -18,7 +18,7 @@ import pytest
 
 from environment.killer import change, change_again, change_named, write
 from environment.trees import DOCTOR, commit, differing, fresh, listing, same
-from tfdoctor.environment.history.journal import Journal, JournalError, pending
+from tfdoctor.environment.history.journal import Journal, JournalError, has_pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -170,12 +170,12 @@ def recovered_undo(prefix: Path, before: dict[str, Any], after: dict[str, Any]) 
 def test_what_a_killed_step_left_is_told(prefix: Path, victim: Callable[[str, Path, int], str]) -> None:
     before = listing(prefix)
     assert victim("step", prefix, 60) == "killed"
-    assert pending(prefix)
+    assert has_pending(prefix)
     assert Journal.read(prefix) == ()
     with Journal.open(prefix) as journal:
         (sentence,) = journal.recovered
     assert "“change” had been interrupted" in sentence
-    assert not pending(prefix)
+    assert not has_pending(prefix)
     same(prefix, before)
 
 
@@ -187,7 +187,7 @@ def test_what_somebody_changed_after_a_killed_undo_is_left(
     number = next(
         number
         for number in itertools.count(20)
-        if victim("undo", prefix, number) == "killed" and pending(prefix)
+        if victim("undo", prefix, number) == "killed" and has_pending(prefix)
     )
     assert number < 80
     tool = prefix / "bin" / "tool"

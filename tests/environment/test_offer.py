@@ -9,7 +9,7 @@ import pytest
 from tfdoctor.compat import Compat
 from tfdoctor.environment import offer as module
 from tfdoctor.environment.candidates import environment_of
-from tfdoctor.environment.offer import offer, offered
+from tfdoctor.environment.offer import make_offer, offer
 from tfdoctor.examine.survey import survey
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import RecordedSystem
@@ -25,8 +25,8 @@ def made(
     system = RecordedSystem(HOSTS / host)
     report = diagnose(survey(system, COMPAT), COMPAT)
     monkeypatch.setattr(module, "kind_of", lambda _: "venv")
-    monkeypatch.setattr(module, "inherited", lambda *_: frozenset())
-    monkeypatch.setattr(module, "leading_out", lambda *_: links)
+    monkeypatch.setattr(module, "list_inherited", lambda *_: frozenset())
+    monkeypatch.setattr(module, "find_outward_links", lambda *_: links)
     monkeypatch.setattr(module.os, "access", lambda *_: writable)
     found = offer(report, system)
     return found.command if found is not None else ""
@@ -56,6 +56,6 @@ def test_an_offer_says_what_it_is_for() -> None:
     report = diagnose(survey(RecordedSystem(HOSTS / "two-other-cudas"), COMPAT), COMPAT)
     environment = environment_of(report, "venv")
     assert environment is not None
-    found = offered(report, environment)
+    found = make_offer(report, environment)
     assert found is not None
     assert report.root in found.findings

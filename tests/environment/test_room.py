@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from tfdoctor.environment import room
-from tfdoctor.environment.room import NoRoomError, Writing, gathered, needs, refuse, room_for_pips_cache
+from tfdoctor.environment.room import NoRoomError, Writing, group_by_disk, needs, refuse, room_for_pips_cache
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,7 +111,7 @@ def test_uv_takes_room_in_its_cache(
             name = stream.read().partition("==")[0]
         return "Would install 1 package" if name in cached else None
 
-    monkeypatch.setattr(room, "said", said)
+    monkeypatch.setattr(room, "capture_output", said)
     found = needs(writing(tmp_path, uv="/bin/uv"))
     assert [(need.folder.name, need.size // GB) for need in found] == expected
     copied = needs(writing(tmp_path, uv="/bin/uv", UV_LINK_MODE="copy"))
@@ -125,4 +125,4 @@ def test_a_disk_that_cannot_be_asked_refuses_nothing(tmp_path: Path, monkeypatch
         raise OSError
 
     monkeypatch.setattr(shutil, "disk_usage", unable)
-    assert gathered([("the environment", tmp_path / "not" / "there", GB)]) == ()
+    assert group_by_disk([("the environment", tmp_path / "not" / "there", GB)]) == ()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 
-from tfdoctor.environment.requirements import read_wish, without_cuda
+from tfdoctor.environment.requirements import drop_cuda_lines, read_wish
 from tfdoctor.environment.requirements.conda import conda_specifier, read_environment
 from tfdoctor.environment.requirements.locked import read_poetry, read_uv
 from tfdoctor.environment.requirements.project import poetry_specifier, read_project
@@ -545,7 +545,7 @@ def test_locks_that_are_none(tmp_path: Path, name: str, text: str) -> None:
 
 def test_the_plans_cuda_wins_over_a_files() -> None:
     plan = {"nvidia-cudnn-cu12": "8.9.4.25", "nvidia-cuda-runtime-cu12": "12.2.140"}
-    lines, notes = without_cuda(
+    lines, notes = drop_cuda_lines(
         [
             "numpy",
             "nvidia-cudnn-cu12==8.9.7.29",
@@ -559,7 +559,7 @@ def test_the_plans_cuda_wins_over_a_files() -> None:
     )
     assert lines == ("numpy", "nvidia-cuda-runtime", "nvidia-dali-cuda120==1.0", "nvidia-ml-py")
     assert "nvidia-cudnn-cu12==8.9.7.29, nvidia-cudnn-cu11==8.6." in notes[0]
-    assert without_cuda(["nvidia-cudnn-cu12"], plan) == ((), ())
+    assert drop_cuda_lines(["nvidia-cudnn-cu12"], plan) == ((), ())
 
 
 # ---------------------------------------------------------------- whatever comes

@@ -75,7 +75,7 @@ def test_nothing_that_was_begun_outlives_a_failure(monkeypatch, tmp_path):
             time.sleep(0.01)
         raise UsageError("something else is wrong")
 
-    monkeypatch.setattr("tfdoctor.cli.check._seen", fail)
+    monkeypatch.setattr("tfdoctor.cli.check._examine_machine", fail)
     with pytest.raises(UsageError):
         check(python=str(python), **OPTIONS)
     state = Path("/proc", alive.read_text().strip(), "stat")

@@ -111,7 +111,7 @@ facts = SimpleNamespace(python=Known(one, "x"), tensorflow=Known(tensorflow, "x"
 run = verifying.Verifying("x", verifying.Wish(device="CPU"), print)
 calls = {
     "examine": lambda: room.examine(system, None),
-    "look": lambda: room.look(system, None),
+    "look": lambda: room.collect_facts(system, None),
     "run_tensorflow": lambda: room.run_tensorflow(system, None, facts),
     "ask_python": lambda: room.ask_python(system, None, named=False),
     "verify": lambda: inside._compute(run, system, "python", facts),

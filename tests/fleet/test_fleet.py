@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fleet.made import answer, gathered, with_value
 from tfdoctor.causes.codes import FLEET
 from tfdoctor.findings import Severity
-from tfdoctor.fleet import Gathered, UnusableError, judged, read_result
+from tfdoctor.fleet import Gathered, UnusableError, evaluate_fleet, read_result
 from tfdoctor.fleet.kinds import KINDS
 from tfdoctor.render.fleet import fleet_json, render_fleet
 from tfdoctor.render.html.fleet import fleet_html
@@ -30,11 +30,11 @@ def healthy(count: int) -> dict[str, dict[str, Any]]:
 
 
 def found(answers: dict[str, dict[str, Any]], name: str) -> list[Any]:
-    return [one for one in judged("folder", gathered(answers)).findings if one.name == name]
+    return [one for one in evaluate_fleet("folder", gathered(answers)).findings if one.name == name]
 
 
 def test_hosts_that_are_alike_are_one_group_and_nothing_is_found() -> None:
-    told = judged("folder", gathered(healthy(5)))
+    told = evaluate_fleet("folder", gathered(healthy(5)))
     assert [len(one.hosts) for one in told.groups] == [5]
     assert told.findings == ()
     assert (
@@ -44,7 +44,7 @@ def test_hosts_that_are_alike_are_one_group_and_nothing_is_found() -> None:
 
 def test_the_one_with_another_driver_is_named() -> None:
     answers = {**healthy(4), "odd": answer("driver-too-old-for-libcuda", 99)}
-    told = judged("folder", gathered(answers))
+    told = evaluate_fleet("folder", gathered(answers))
     assert told.groups[1].hosts == ("odd",)
     assert told.groups[1].differs["driver", "NVIDIA driver"] == ("450.80.02", "550.54.14")
     unused = next(one for one in told.findings if one.name == "gpu-unused")
@@ -56,7 +56,7 @@ def test_the_one_with_another_driver_is_named() -> None:
 def test_what_follows_from_another_difference_is_not_told() -> None:
     odd = with_value(answer(HEALTHY, 9), "driver", "NVIDIA driver", "560.1")
     odd = with_value(odd, "driver", "kernel module", "560.1")
-    told = judged("folder", gathered({**healthy(3), "odd": odd}))
+    told = evaluate_fleet("folder", gathered({**healthy(3), "odd": odd}))
     assert list(told.groups[1].differs) == [("driver", "NVIDIA driver")]
 
 
@@ -65,19 +65,19 @@ def test_a_hosts_own_name_in_its_paths_is_no_difference() -> None:
         name: with_value(one, "paths", "preloaded", f"/scratch/{name}/lib/libx.so")
         for name, one in healthy(4).items()
     }
-    assert len(judged("folder", gathered(answers)).groups) == 1
+    assert len(evaluate_fleet("folder", gathered(answers)).groups) == 1
 
 
 def test_what_seldom_matters_makes_no_group() -> None:
     odd = answer(HEALTHY, 9)
     odd["values"].append({"area": "paths", "name": "nvcc", "value": "12.9", "little": True})
-    assert len(judged("folder", gathered({**healthy(3), "odd": odd})).groups) == 1
+    assert len(evaluate_fleet("folder", gathered({**healthy(3), "odd": odd})).groups) == 1
 
 
 def test_what_is_not_known_makes_no_group() -> None:
     odd = answer(HEALTHY, 9)
     odd["values"].append({"area": "kernel", "name": "log", "value": None, "unknown": "not permitted"})
-    assert len(judged("folder", gathered({**healthy(3), "odd": odd})).groups) == 1
+    assert len(evaluate_fleet("folder", gathered({**healthy(3), "odd": odd})).groups) == 1
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_a_clock_is_wrong_where_it_was_outside_of_the_question(at: float | None,
     made = Gathered()
     one = answer(HEALTHY, at=at)
     made.add("a", read_result(json.dumps(one).encode()), asked=999.0, came=1010.0)
-    told = [one for one in judged("ssh", made).findings if one.name == "clock-skew"]
+    told = [one for one in evaluate_fleet("ssh", made).findings if one.name == "clock-skew"]
     assert bool(told) is skewed
 
 
@@ -177,7 +177,7 @@ def test_hosts_without_an_answer_are_told_first_and_by_kind() -> None:
     made.silent("gone", "lost", "no route")
     made.silent("slow", "timeout", "")
     made.silent("odd", "failed", "what it wrote is no JSON")
-    told = judged("ssh", made)
+    told = evaluate_fleet("ssh", made)
     assert [(one.name, one.hosts) for one in told.findings] == [
         ("host-silent", ("gone",)),
         ("host-silent", ("slow",)),
@@ -210,7 +210,7 @@ def test_one_verdict_in_text_table_and_page(
 ) -> None:
     one = answer(HEALTHY)
     one["verdict"] = {**one["verdict"], "gpu_usable": usable, "cause": cause}
-    told = judged("ssh", gathered({"a": one}))
+    told = evaluate_fleet("ssh", gathered({"a": one}))
     screen, page = render_fleet(told), fleet_html(told).decode()
     assert message in screen
     assert message in page
@@ -280,7 +280,7 @@ def test_control_characters_of_a_host_reach_no_terminal() -> None:
     odd = with_value(answer(HEALTHY, 9), "driver", "NVIDIA driver", "\x1b[31m5\x07\u202e")
     made = gathered({**healthy(3), "odd": odd})
     made.silent("bad\x1b[2J", "failed", "why\x07")
-    told = judged("folder", made)
+    told = evaluate_fleet("folder", made)
     for text in (render_fleet(told, verbose=True), fleet_html(told).decode()):
         assert "\x1b" not in text
         assert "\x07" not in text
@@ -302,7 +302,7 @@ def test_no_answer_makes_the_reader_stumble(key: str, value: object) -> None:
         made.add("a", read_result(json.dumps(answer(HEALTHY, **{key: value})).encode()))
     except UnusableError:
         return
-    told = judged("folder", made)
+    told = evaluate_fleet("folder", made)
     render_fleet(told)
     jsonschema.validate(fleet_json(told), SCHEMA)
 
@@ -312,7 +312,7 @@ def test_the_screen_stays_one_screen_however_many_kinds_there_are() -> None:
         f"odd{number}": with_value(answer(HEALTHY, number + 50), "system", "distribution", f"Linux {number}")
         for number in range(60)
     }
-    told = judged("folder", gathered(answers))
+    told = evaluate_fleet("folder", gathered(answers))
     assert len(told.groups) == 61
     screen = render_fleet(told)
     assert len(screen.splitlines()) <= 24
@@ -336,7 +336,7 @@ def test_the_screen_stays_one_screen_however_many_kinds_there_are() -> None:
 def test_the_grid_names_what_tells_hosts_apart(names: list[str], shown: list[str]) -> None:
     usual, odd = names
     answers = {usual: answer(HEALTHY, 1), odd: answer("kernel-updated", 2)}
-    screen = render_fleet(judged("folder", gathered(answers)))
+    screen = render_fleet(evaluate_fleet("folder", gathered(answers)))
     assert all(f"  {one}  " in screen for one in shown)
     assert len({line.index("=") for line in screen.splitlines() if " used " in line and " = " in line}) <= 2
 

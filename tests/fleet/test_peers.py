@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fleet.made import answer, gathered
 from tfdoctor.findings import Severity
-from tfdoctor.fleet import UnusableError, judged, read_peers
+from tfdoctor.fleet import UnusableError, evaluate_fleet, read_peers
 from tfdoctor.fleet.peers import Peers, machine, peer_findings
 
 NAMES = ["node1", "node2", "node3", "node4"]
@@ -98,7 +98,7 @@ def test_it_is_among_the_findings_and_those_without_an_answer_are_named() -> Non
     made.peers = {name: Peers(frozenset({"node1:1", "node4:1"}), {}) for name in NAMES[:3]}
     made.peers["node2"] = Peers(frozenset({"node4:1"}), {"node1:1": "timeout"})
     made.mute = {"node4": "exit status 3"}
-    found = [one for one in judged("ssh", made).findings if one.name == "peers-apart"]
+    found = [one for one in evaluate_fleet("ssh", made).findings if one.name == "peers-apart"]
     assert [(one.hosts, one.severity) for one in found] == [
         (("node2",), Severity.ERROR),
         (("node4",), Severity.WARNING),

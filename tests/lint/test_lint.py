@@ -16,7 +16,7 @@ from tfdoctor.explain import LOG_NOTES
 from tfdoctor.lint import Asked, Problem, kind_of_file, lint_text
 from tfdoctor.lint.fixes import plan_edits
 from tfdoctor.lint.kinds import KINDS
-from tfdoctor.lint.words import READ, meant_variable
+from tfdoctor.lint.words import READ, guess_variable
 from tfdoctor.parse.edits import Source, apply_edits
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "lint"
@@ -190,7 +190,7 @@ def test_every_kind_is_found_here_and_explained() -> None:
 
 
 def test_no_name_that_programs_read_is_taken_for_a_slip() -> None:
-    assert [name for name in READ if meant_variable(name) is not None] == []
+    assert [name for name in READ if guess_variable(name) is not None] == []
 
 
 @pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus is not here")

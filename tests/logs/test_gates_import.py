@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfdoctor.compat import Compat
-from tfdoctor.compat.imported import load_imported, measured_minors
+from tfdoctor.compat.imported import list_measured_minors, load_imported
 from tfdoctor.logs import gates_import
 from tfdoctor.logs.report import LogReport, diagnose_log
 
@@ -206,7 +206,7 @@ def test_an_error_of_something_else_is_no_cause(text: str) -> None:
 
 
 def test_every_module_that_an_import_takes_can_be_hidden() -> None:
-    for minor in measured_minors(COMPAT.folder):
+    for minor in list_measured_minors(COMPAT.folder):
         table = load_imported(COMPAT.folder, minor)
         of_family = [module for taken in table.family.values() for module in taken]
         taken = {name.partition(".")[0] for name in (*table.needs, *table.family, *of_family)}

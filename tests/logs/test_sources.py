@@ -285,7 +285,7 @@ def test_every_line_that_a_release_printed_in_the_lab_is_in_the_table() -> None:
         log = scan([(LAB / name).read_bytes()], catalogue)
         for event in log.of("source-line"):
             message = event.text.partition("]")[2]
-            found = COMPAT.source_lines.at(event.get("path"), int(event.get("number")), message)
+            found = COMPAT.source_lines.find_releases(event.get("path"), int(event.get("number")), message)
             if found is not None:
                 seen[release] = seen.get(release, 0) + 1
                 if release not in found:
@@ -429,10 +429,12 @@ def test_no_command_names_a_release_that_the_lines_exclude(seed: int) -> None:
         (file, int(word.partition(":")[0]))
         for file in files
         for word in table.files[file].lines.split()
-        if release in (table.at(file, int(word.partition(":")[0])) or ())
+        if release in (table.find_releases(file, int(word.partition(":")[0])) or ())
     ]
     chosen = choice.sample(lines, min(len(lines), 4))
-    fitting = frozenset(table.releases).intersection(*(table.at(file, line) or () for file, line in chosen))
+    fitting = frozenset(table.releases).intersection(
+        *(table.find_releases(file, line) or () for file, line in chosen)
+    )
     messages = [f"W {file}:{line}] what is said there" for file, line in chosen]
     messages.append("W Cannot dlopen some GPU libraries.")
     report = diagnosed(said("2026-09-11", *messages))
@@ -487,7 +489,8 @@ def lines_of(release: str, *files: str, without: str = "", count: int = 3) -> li
         own = [
             number
             for number in numbers
-            if release in (at := table.at(file, number) or ()) and (without not in at or not without)
+            if release in (at := table.find_releases(file, number) or ())
+            and (without not in at or not without)
         ]
         found += [f"W {file}:{number}] " for number in own[:count]]
     return found

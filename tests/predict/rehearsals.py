@@ -29,7 +29,7 @@ REQUIRES = {
 
 def installed(changes=(), *, version: str = VERSION, python: str = "3.11", **fields):
     """TensorFlow's lock as distributions, with the requirements that matter here; `changes`: name → version or None."""
-    locked = COMPAT.locks.of("tensorflow", version, python)
+    locked = COMPAT.locks.get_lock("tensorflow", version, python)
     assert locked is not None
     versions = {**locked.versions, **dict(changes)}
     distributions = tuple(

@@ -113,8 +113,8 @@ def test_an_unmeasured_release_is_rehearsed_by_its_modules_alone():
     found = wanted(newer.python.value, newer.tensorflow.value, {}, COMPAT)
     assert found is not None
     assert dict(found.modules)["numpy"] == ()
-    assert COMPAT.imported_by("1.4.0") is None
-    assert COMPAT.imported_by("not a version") is None
+    assert COMPAT.find_imported("1.4.0") is None
+    assert COMPAT.find_imported("not a version") is None
 
 
 # ---------------------------------------------------------------- requirements
@@ -296,7 +296,7 @@ def test_a_source_of_tensorflow(what, cause, registered):
 
 
 def test_a_source_that_the_import_does_not_load():
-    idle = next(path for path in sorted(COMPAT.imported_by(VERSION).idle) if path.endswith(".py"))
+    idle = next(path for path in sorted(COMPAT.find_imported(VERSION).idle) if path.endswith(".py"))
     facts = own_file(idle, "missing")
     assert context(facts).prediction.gpu_registered is True
     assert run(damaged_installation.RULE, facts).kind is OutcomeKind.CLEAN

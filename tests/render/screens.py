@@ -16,10 +16,10 @@ from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.emit import Made, default_tag
 from tfdoctor.dockerfile.write import Extras
 from tfdoctor.engine.image import context_of
-from tfdoctor.environment.actions import shown
-from tfdoctor.environment.candidates import candidates, environment_of, unfixed
+from tfdoctor.environment.actions import format_steps
+from tfdoctor.environment.candidates import candidates, environment_of, list_unfixed
 from tfdoctor.environment.models import Attempt, Candidate, FixResult, Status
-from tfdoctor.environment.offer import offered
+from tfdoctor.environment.offer import make_offer
 from tfdoctor.examine.survey import survey
 from tfdoctor.explain import catalogue, lookup
 from tfdoctor.findings import Severity, Stage, Verification
@@ -68,7 +68,7 @@ def check_screen(folder: Path, width: int = 80, *, here: bool = True, colour: bo
     fix = None
     if here:
         environment = environment_of(report, "venv")
-        fix = offered(report, environment) if environment is not None else None
+        fix = make_offer(report, environment) if environment is not None else None
     typed = "tfdoctor check" if here else f"tfdoctor check --facts /srv/recorded/{folder.name}.tar.gz"
     return render_report(report, width=width, colour=colour, fix=fix, typed=typed)
 
@@ -86,8 +86,10 @@ def fix_screen(folder: Path, width: int = 80) -> str | None:
     first: dict[str, Candidate] = {}
     for one in candidates(report, environment):
         first.setdefault(one.finding.code, one)
-    planned = [Attempt(one, Status.PLANNED, shown(one.steps, environment, None)) for one in first.values()]
-    left = [one for one in unfixed(report, environment) if one.finding.code not in first]
+    planned = [
+        Attempt(one, Status.PLANNED, format_steps(one.steps, environment, None)) for one in first.values()
+    ]
+    left = [one for one in list_unfixed(report, environment) if one.finding.code not in first]
     result = FixResult(environment, tuple(planned), tuple(left), report, report, activated=True)
     return render_fix(result, dry=True, width=width)
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 
 from rules.make_facts import COMPAT
-from tfdoctor.cli.simulating import asked_for
+from tfdoctor.cli.simulating import parse_simulation
 from tfdoctor.errors import UsageError
 from tfdoctor.fit import Card, find_driver_refusal, find_newest_driver
 from tfdoctor.simulate.asked import MEMORY_MIB, Simulated, add_stand_in, parse_memory
 
 
 def asked(*names: str, driver: str | None = None, gpus: str | None = None) -> Simulated:
-    found = asked_for(COMPAT, names, driver=driver, gpus=gpus)
+    found = parse_simulation(COMPAT, names, driver=driver, gpus=gpus)
     assert found is not None
     return found
 
 
 def test_nothing_is_simulated_where_nobody_asks() -> None:
-    assert asked_for(COMPAT, (), driver="550") is None
+    assert parse_simulation(COMPAT, (), driver="550") is None
 
 
 def test_a_card_behind_a_branch() -> None:

@@ -12,7 +12,7 @@ from rules.make_facts import COMPAT
 from tfdoctor.advice.target import InImage
 from tfdoctor.cli.verify import _gpus
 from tfdoctor.engine import GpuAccess
-from tfdoctor.engine.system import ContainerEndedError, _no_such_command
+from tfdoctor.engine.system import ContainerEndedError, _is_missing_command
 from tfdoctor.errors import UsageError
 from tfdoctor.examine.observe import Said, make_observation
 from tfdoctor.findings import Cause, Remedy, Verification
@@ -218,7 +218,7 @@ def test_no_python_is_a_cause_with_a_way() -> None:
     ],
 )
 def test_a_command_that_an_image_does_not_have(said: str, missing: bool) -> None:
-    assert _no_such_command(said, "sh") is missing
+    assert _is_missing_command(said, "sh") is missing
 
 
 # ---------------------------------------------------------------- what is typed

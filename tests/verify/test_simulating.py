@@ -15,7 +15,7 @@ import jsonschema
 import pytest
 
 from rules.make_facts import COMPAT, healthy
-from tfdoctor.cli.simulating import asked_for
+from tfdoctor.cli.simulating import parse_simulation
 from tfdoctor.facts import Known, Unknown, value_of
 from tfdoctor.findings import Cause, Verification
 from tfdoctor.plan.predicted import Sketch, sketched_facts
@@ -41,7 +41,7 @@ def verified(
     counts: dict[str, int] | None = None,
 ) -> Verification:
     """TensorFlow 2.20 that has passed the stages before `compute`, with such fat binaries."""
-    asked = asked_for(COMPAT, [card], driver=driver)
+    asked = parse_simulation(COMPAT, [card], driver=driver)
     assert asked is not None
     found = Binaries(OF_220 if counts is None else counts, "" if counts != {} else "they could not be read")
     monkeypatch.setattr(simulating, "read_kernels", lambda *_: found)
@@ -311,7 +311,7 @@ def test_what_has_cuda_linked_into_it_is_run_by_software_alone(monkeypatch: pyte
     tensorflow = value_of(facts.tensorflow)
     assert tensorflow is not None
     run = Verifying(
-        "/opt/bin/python", complete_request(Wish(simulated=asked_for(COMPAT, ["T4"]))), ignore_stage
+        "/opt/bin/python", complete_request(Wish(simulated=parse_simulation(COMPAT, ["T4"]))), ignore_stage
     )
     assert not simulating.can_list_gpus(run, tensorflow, COMPAT)
     assert {one.name: one.status for one in run.stages} == {"import": "skipped", "visible": "skipped"}

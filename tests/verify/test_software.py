@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from rules.make_facts import COMPAT, healthy
-from tfdoctor.cli.simulating import asked_for
+from tfdoctor.cli.simulating import parse_simulation
 from tfdoctor.errors import Error
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause
@@ -59,7 +59,7 @@ class _System:
 def computed(
     system: _System, *, counts: dict[str, int] | None = None, why: str = "", stages: tuple[str, ...] = ()
 ) -> tuple[Verifying, list[Wanted]]:
-    asked = asked_for(COMPAT, ["RTX 4090"], gpus="2")
+    asked = parse_simulation(COMPAT, ["RTX 4090"], gpus="2")
     wish = Wish(simulated=asked, **({"stages": stages} if stages else {}))
     run = Verifying("/opt/bin/python", complete_request(wish), ignore_stage)
     built: list[Wanted] = []

@@ -4,7 +4,7 @@ Below the rules, whose remedies it makes: a function takes a `Target`, which an 
 which can as well be made for no machine at all.
 """
 
-from tfdoctor.advice.commands import for_person
+from tfdoctor.advice.commands import adapt_findings
 from tfdoctor.advice.libraries import bring_libraries
 from tfdoctor.advice.links import link_commands, link_to, links_for
 from tfdoctor.advice.person import needs_another, sudo, uv
@@ -19,26 +19,26 @@ from tfdoctor.advice.pip import (
     venv_with,
 )
 from tfdoctor.advice.releases import (
-    another_release,
     ask_recommend,
     best_release,
     companion_pins,
-    connecting,
     extra_installs,
     gpu_requirement,
-    in_place_of,
     install_for_cpu,
     install_release,
+    make_link_commands,
+    make_replacement,
+    suggest_release,
 )
 from tfdoctor.advice.search_path import (
     drop_folders,
+    drop_folders_named,
+    drop_from_path,
     export_path,
     keep_line,
     ldconfig,
     link_into_runpath,
     name_folders,
-    off_the_path,
-    without_folder,
 )
 from tfdoctor.advice.system import APT, DNF, PACMAN, ZYPPER, driver_install, manager_of, package_manager
 from tfdoctor.advice.target import Target, target_of
@@ -46,9 +46,9 @@ from tfdoctor.advice.wheels import (
     bring_wheels,
     cuda_requirements,
     cudnn_requirement,
-    in_another_version,
-    registered_wheel,
+    find_registered_wheel,
     site_packages,
+    strip_versions,
     wheel_project,
     wheels_for,
 )
@@ -60,24 +60,23 @@ __all__ = [
     "PACMAN",
     "ZYPPER",
     "Target",
-    "another_release",
+    "adapt_findings",
     "ask_recommend",
     "best_release",
     "bring_libraries",
     "bring_wheels",
     "check_again",
     "companion_pins",
-    "connecting",
     "cuda_requirements",
     "cudnn_requirement",
     "driver_install",
     "drop_folders",
+    "drop_folders_named",
+    "drop_from_path",
     "export_path",
     "extra_installs",
-    "for_person",
+    "find_registered_wheel",
     "gpu_requirement",
-    "in_another_version",
-    "in_place_of",
     "install_commands",
     "install_for_cpu",
     "install_release",
@@ -88,21 +87,22 @@ __all__ = [
     "link_into_runpath",
     "link_to",
     "links_for",
+    "make_link_commands",
+    "make_replacement",
     "manager_of",
     "name_folders",
     "needs_another",
-    "off_the_path",
     "package_manager",
     "pip_install",
     "pip_uninstall",
     "quote",
-    "registered_wheel",
     "site_packages",
+    "strip_versions",
     "sudo",
+    "suggest_release",
     "target_of",
     "uv",
     "venv_with",
     "wheel_project",
     "wheels_for",
-    "without_folder",
 ]

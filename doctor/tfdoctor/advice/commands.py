@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.advice import person
-from tfdoctor.advice.kernel import by_kernel
+from tfdoctor.advice.kernel import adapt_to_kernel
 from tfdoctor.advice.links import link_commands
 from tfdoctor.advice.person import Place
 from tfdoctor.advice.pip import check_again, pip_install, pip_uninstall, quote
@@ -55,7 +55,7 @@ ORDER = (TakeOut, Drop, Unset, Export, Rename, Remove, Uninstall, Install, Link,
 """How steps follow each other where several remedies are made one."""
 
 
-def for_person(
+def adapt_findings(
     target: Target, root: Finding | None, findings: Sequence[Finding], beside: Iterable[str] = ()
 ) -> dict[int, Finding]:
     """Return `id` of a finding → the finding with the remedies that this person can type.
@@ -67,16 +67,16 @@ def for_person(
     for finding in findings:
         if finding is root:
             others = [f for f in findings if f is not root and f.code not in skipped]
-            if root.cause is Cause.SHADOWED_MODULE and _not_the_one_meant(target):
+            if root.cause is Cause.SHADOWED_MODULE and _is_other_tensorflow(target):
                 others = [f for f in others if f.cause is Cause.SHADOWED_MODULE]
-            adapted = _after_hand(target, root, others, _of_root(target, root, others))
+            adapted = _add_manual_steps(target, root, others, _adapt_root(target, root, others))
         else:
-            adapted = [new for remedy in finding.remedies for new in _adapted(target, remedy)]
-        told[id(finding)] = replace(finding, remedies=tuple(_each_once(adapted)))
+            adapted = [new for remedy in finding.remedies for new in _adapt_remedy(target, remedy)]
+        told[id(finding)] = replace(finding, remedies=tuple(_deduplicate_remedies(adapted)))
     return told
 
 
-def _each_once(remedies: Sequence[Remedy]) -> list[Remedy]:
+def _deduplicate_remedies(remedies: Sequence[Remedy]) -> list[Remedy]:
     """Return what this person can do himself comes first; the same commands stand there once."""
     kept: dict[object, Remedy] = {}
     for remedy in remedies:
@@ -87,28 +87,28 @@ def _each_once(remedies: Sequence[Remedy]) -> list[Remedy]:
 # ---------------------------------------------------------------- all at once
 
 
-def _of_root(target: Target, root: Finding, others: Sequence[Finding]) -> list[Remedy]:
+def _adapt_root(target: Target, root: Finding, others: Sequence[Finding]) -> list[Remedy]:
     """Return the adapted remedies of the finding that leads, the first one with what the other errors need besides."""
     if not root.remedies:
         return []
-    first, rest = root.remedies[0], [new for one in root.remedies[1:] for new in _adapted(target, one)]
+    first, rest = root.remedies[0], [new for one in root.remedies[1:] for new in _adapt_remedy(target, one)]
     joined = with_others(target, root, others)
     if joined is None:
-        return [*_adapted(target, first), *rest]
+        return [*_adapt_remedy(target, first), *rest]
     # `fix` takes one finding after the other by itself, and may have been asked for one alone.
     adapted = [
-        by_kernel(target, replace(new, steps=first.steps) if new.steps == joined.steps else new)
-        for new in _placed(target, joined)
+        adapt_to_kernel(target, replace(new, steps=first.steps) if new.steps == joined.steps else new)
+        for new in _place_remedy(target, joined)
     ]
     if first.steps:
         return [*adapted, *rest]
-    own = _adapted(target, first)[0]
+    own = _adapt_remedy(target, first)[0]
     if own.text != first.text:  # it is left to somebody else, and the rest is not
         return [own, *adapted, *rest]
     return [
         *(
             replace(
-                _one_after_another([own], new),
+                _chain_remedies([own], new),
                 changes_system=own.changes_system or new.changes_system,
                 steps=own.steps,
                 replaces=own.replaces,
@@ -119,7 +119,7 @@ def _of_root(target: Target, root: Finding, others: Sequence[Finding]) -> list[R
     ]
 
 
-def _after_hand(
+def _add_manual_steps(
     target: Target, root: Finding, others: Sequence[Finding], remedies: list[Remedy]
 ) -> list[Remedy]:
     """Return the remedies of the finding that leads, the first one after what other errors have this person do by
@@ -131,22 +131,22 @@ def _after_hand(
     own = [
         one
         for one in firsts
-        if not one.steps and not one.changes_system and _by_hand(target, one) and one != root.remedies[0]
+        if not one.steps and not one.changes_system and _is_manual(target, one) and one != root.remedies[0]
     ]
-    joined = _one_after_another(own, remedies[0])
+    joined = _chain_remedies(own, remedies[0])
     return [joined, *remedies[1:]] if joined.commands != remedies[0].commands else remedies
 
 
-def _one_after_another(earlier: Sequence[Remedy], last: Remedy) -> Remedy:
+def _chain_remedies(earlier: Sequence[Remedy], last: Remedy) -> Remedy:
     """Return `last` after the commands of the others; TensorFlow is looked at again once, at the end."""
     lines = dict.fromkeys(line for one in earlier for line in one.commands[:-1] if line not in last.commands)
     commands = (*lines, *last.commands)
     if lines and last.steps:
-        return replace(last, by_hand=_in_turn(earlier), commands=commands)
-    return replace(last, text=_in_turn([*earlier, last]), commands=commands)
+        return replace(last, by_hand=_join_texts(earlier), commands=commands)
+    return replace(last, text=_join_texts([*earlier, last]), commands=commands)
 
 
-def _in_turn(remedies: Sequence[Remedy]) -> str:
+def _join_texts(remedies: Sequence[Remedy]) -> str:
     """Return what they say, one after the other, each once."""
     return " Then: ".join(dict.fromkeys(one.text for one in remedies))
 
@@ -156,7 +156,7 @@ def _joins(target: Target, root: Finding) -> bool:
     first = root.remedies[0]
     if root.severity is not Severity.ERROR:
         return False
-    return bool(first.steps) or _by_hand(target, first)
+    return bool(first.steps) or _is_manual(target, first)
 
 
 def with_others(target: Target, root: Finding, others: Sequence[Finding]) -> Remedy | None:
@@ -170,18 +170,18 @@ def with_others(target: Target, root: Finding, others: Sequence[Finding]) -> Rem
     for finding in others:
         if finding.severity is not Severity.ERROR or not finding.remedies or not finding.remedies[0].steps:
             continue
-        more = _missing(finding.remedies[0].steps, steps)
+        more = _list_missing_steps(finding.remedies[0].steps, steps)
         if more:
             steps += more
             parts.append(finding.remedies[0])
     if len(steps) == len(first.steps):
         return None
     steps.sort(key=lambda step: ORDER.index(type(step)))
-    commands = (*typed(target, steps), check_again(target))
-    return Remedy(_in_turn(parts), commands, first.changes_system and bool(first.steps), tuple(steps))
+    commands = (*format_steps(target, steps), check_again(target))
+    return Remedy(_join_texts(parts), commands, first.changes_system and bool(first.steps), tuple(steps))
 
 
-def _by_hand(target: Target, remedy: Remedy) -> bool:
+def _is_manual(target: Target, remedy: Remedy) -> bool:
     """Return whether its commands are no steps of `fix`, and after them the same TensorFlow is looked at again: what
     else it lacks is still to be done.
     """
@@ -189,12 +189,12 @@ def _by_hand(target: Target, remedy: Remedy) -> bool:
     return alike and remedy.commands[-1:] == (check_again(target),)
 
 
-def _not_the_one_meant(target: Target) -> bool:
+def _is_other_tensorflow(target: Target) -> bool:
     """Return whether what was found is wrong with another TensorFlow than the one that will be taken."""
     return target.tensorflow is not None and target.tensorflow.behind is not None
 
 
-def _missing(steps: Iterable[Step], there: Sequence[Step]) -> list[Step]:
+def _list_missing_steps(steps: Iterable[Step], there: Sequence[Step]) -> list[Step]:
     """Return what of `steps` is not among those that are there: a project that is installed anyway is not installed
     twice.
     """
@@ -215,7 +215,7 @@ def _missing(steps: Iterable[Step], there: Sequence[Step]) -> list[Step]:
     return found
 
 
-def typed(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
+def format_steps(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
     """Return steps as the owner of the environment types them, each in its place, the lines that keep a variable
     last.
     """
@@ -241,12 +241,12 @@ def typed(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
 
 
 def _install(target: Target, step: Install) -> str:
-    wanted = wanted_of(target, step)
+    wanted = list_wanted(target, step)
     options = ("--force-reinstall " if step.again else "") + ("" if step.dependencies else "--no-deps")
     return pip_install(target, wanted, options=options.strip() if wanted == step.requirements else "")
 
 
-def wanted_of(target: Target, step: Install) -> tuple[str, ...]:
+def list_wanted(target: Target, step: Install) -> tuple[str, ...]:
     """Return what a step has pip install: its requirements, or the extra where that is the same."""
     build = target.build
     release = build.release if build is not None and build.exact else None
@@ -273,16 +273,16 @@ def _line(target: Target, step: Drop | Unset | Export | Rename | TakeOut) -> str
 # ---------------------------------------------------------------- for who is not the owner
 
 
-def _adapted(target: Target, remedy: Remedy) -> list[Remedy]:
-    return [by_kernel(target, new) for new in _placed(target, remedy)]
+def _adapt_remedy(target: Target, remedy: Remedy) -> list[Remedy]:
+    return [adapt_to_kernel(target, new) for new in _place_remedy(target, remedy)]
 
 
-def _placed(target: Target, remedy: Remedy) -> list[Remedy]:
+def _place_remedy(target: Target, remedy: Remedy) -> list[Remedy]:
     """Return where this person may change things, and with the programs that are there."""
-    remedy = _by_conda(target, _for_root(target, remedy))
+    remedy = _use_conda(target, _drop_sudo(target, remedy))
     where = person.place(target)
     if where is Place.ELSEWHERE and _changes_tensorflow(remedy):
-        off = _off_pythonpath(target)
+        off = _leave_pythonpath(target)
         return [off if off is not None else remedy]
     if where in (Place.OWN, Place.USER) or not remedy.steps:
         return [remedy]
@@ -291,11 +291,11 @@ def _placed(target: Target, remedy: Remedy) -> list[Remedy]:
     if where is Place.ELSEWHERE and not any(isinstance(step, Install) for step in remedy.steps):
         return [remedy]
     found, why = [], WHY[where].format(owner=_owner(target))
-    apart = _apart(target, remedy.steps)
+    apart = _make_separate_commands(target, remedy.steps)
     if apart:
         text = "Put it into your own folder, and add it to the search path before Python starts."
         found.append(Remedy(f"{why} {text}", apart))
-    release = _same_release(target)
+    release = _find_same_release(target)
     if not apart and where in OTHERS and release is not None:
         text = f"Make your own environment with TensorFlow {release.version}."
         found.append(install_release(target, release, f"{why} {text}"))
@@ -306,7 +306,7 @@ def _placed(target: Target, remedy: Remedy) -> list[Remedy]:
     return found or [remedy]
 
 
-def _same_release(target: Target) -> Release | None:
+def _find_same_release(target: Target) -> Release | None:
     """Return the installed release, or the best one where that is not known or is of no use on a GPU."""
     build = target.build
     own = build.release if build is not None and build.exact else None
@@ -330,12 +330,12 @@ def _owner(target: Target) -> str:
     return person.owner(target) or "its owner"
 
 
-def _for_root(target: Target, remedy: Remedy) -> Remedy:
+def _drop_sudo(target: Target, remedy: Remedy) -> Remedy:
     """Without sudo where there is none: root needs none, and who cannot become root asks."""
     if not any("sudo " in command for command in remedy.commands):
         return remedy
     root = target.root
-    if root is not True and not person.without_sudo(target):
+    if root is not True and not person.lacks_sudo(target):
         return remedy
     commands = tuple(command.replace("sudo ", "") for command in remedy.commands)
     text = (
@@ -346,7 +346,7 @@ def _for_root(target: Target, remedy: Remedy) -> Remedy:
     return replace(remedy, text=text, commands=commands)
 
 
-def _by_conda(target: Target, remedy: Remedy) -> Remedy:
+def _use_conda(target: Target, remedy: Remedy) -> Remedy:
     word = person.conda(target)
     if word == "conda":
         return remedy
@@ -359,7 +359,7 @@ def _changes_tensorflow(remedy: Remedy) -> bool:
     return any(versions.project_of(one) in TENSORFLOW_DISTRIBUTIONS for one in wanted)
 
 
-def _off_pythonpath(target: Target) -> Remedy | None:
+def _leave_pythonpath(target: Target) -> Remedy | None:
     """Return where PYTHONPATH leads to another TensorFlow than this Python's own: its own is good, and is not
     replaced.
     """
@@ -382,7 +382,7 @@ def _off_pythonpath(target: Target) -> Remedy | None:
     )
 
 
-def _apart(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
+def _make_separate_commands(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
     """Return what brings the same to a TensorFlow whose folder cannot be written to.
 
     Empty if that is not the way.

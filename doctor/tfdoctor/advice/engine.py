@@ -205,7 +205,7 @@ def unreachable(containers: ContainerFacts, sudo: str = "sudo ") -> list[Trouble
 # ---------------------------------------------------------------- nothing to give GPUs with
 
 
-def without_gpus(containers: ContainerFacts, sudo: str = "sudo ") -> list[Trouble]:
+def find_engines_lacking_gpus(containers: ContainerFacts, sudo: str = "sudo ") -> list[Trouble]:
     """Return the engines that have no way to give GPUs to a container."""
     docker, toolkit = engine(containers), value_of(containers.toolkit)
     found = []
@@ -221,15 +221,15 @@ def without_gpus(containers: ContainerFacts, sudo: str = "sudo ") -> list[Troubl
     if not lacking:
         return found
     if toolkit is None:
-        return [*found, _no_toolkit(containers, lacking, sudo)]
+        return [*found, _report_missing_toolkit(containers, lacking, sudo)]
     if "Docker" in lacking and docker is not None:
-        found.append(_not_known_to_docker(containers, docker, toolkit, sudo))
+        found.append(_report_unregistered_runtime(containers, docker, toolkit, sudo))
     if "Podman" in lacking:
-        found.append(_no_spec(containers, sudo))
+        found.append(_report_missing_spec(containers, sudo))
     return found
 
 
-def no_runtime(
+def make_runtime_trouble(
     kind: str,
     title: str,
     explanation: str,
@@ -243,7 +243,7 @@ def no_runtime(
     )
 
 
-def _no_toolkit(containers: ContainerFacts, lacking: list[str], sudo: str) -> Trouble:
+def _report_missing_toolkit(containers: ContainerFacts, lacking: list[str], sudo: str) -> Trouble:
     docker = engine(containers)
     evidence = [Evidence("PATH", "nvidia-ctk, nvidia-container-runtime and its hook are all missing")]
     if docker is not None:
@@ -268,7 +268,7 @@ def _no_toolkit(containers: ContainerFacts, lacking: list[str], sudo: str) -> Tr
                 (f"{apptainer.name} exec --nv IMAGE.sif python3 SCRIPT.py",),
             )
         )
-    return no_runtime(
+    return make_runtime_trouble(
         "no-toolkit",
         f"{' and '.join(lacking)} cannot give GPUs to containers: NVIDIA's container toolkit is not here",
         "The driver works, but containers cannot use it: an engine gives them its device nodes and libraries "
@@ -289,7 +289,7 @@ def configure(docker: DockerEngine, sudo: str) -> list[str]:
     return [f"{sudo}nvidia-ctk runtime configure --runtime=docker", f"{sudo}systemctl restart docker"]
 
 
-def _not_known_to_docker(
+def _report_unregistered_runtime(
     containers: ContainerFacts, docker: DockerEngine, toolkit: ContainerToolkit, sudo: str
 ) -> Trouble:
     evidence = [
@@ -308,7 +308,7 @@ def _not_known_to_docker(
             tuple(configure(docker, sudo)),
             changes_system=True,
         )
-    return no_runtime(
+    return make_runtime_trouble(
         "not-registered",
         "Docker is not configured for NVIDIA's container toolkit",
         f"The toolkit is only partly installed. `--gpus` needs {HOOK} in the engine's PATH, "
@@ -331,10 +331,10 @@ def write_spec(sudo: str = "sudo ") -> Remedy:
     )
 
 
-def _no_spec(containers: ContainerFacts, sudo: str) -> Trouble:
+def _report_missing_spec(containers: ContainerFacts, sudo: str) -> Trouble:
     podman = containers.tool("podman")
     version = podman.version if podman is not None else None
-    return no_runtime(
+    return make_runtime_trouble(
         "podman-no-cdi",
         "Podman cannot give GPUs to containers: there is no CDI specification",
         f"Podman from {PODMAN_CDI_FROM} on is given GPUs through a CDI specification in /etc/cdi or /var/run/cdi; "
@@ -348,7 +348,7 @@ def _no_spec(containers: ContainerFacts, sudo: str) -> Trouble:
 
 
 def _desktop(containers: ContainerFacts) -> Trouble:
-    return no_runtime(
+    return make_runtime_trouble(
         "docker-desktop",
         "Docker Desktop for Linux gives no GPU to containers",
         "Its engine runs in a virtual machine, which has neither the card nor NVIDIA's toolkit. Docker "
@@ -367,7 +367,7 @@ def _desktop(containers: ContainerFacts) -> Trouble:
 
 
 def _snap(sudo: str) -> Trouble:
-    return no_runtime(
+    return make_runtime_trouble(
         "snap",
         "Docker's snap has not set up its NVIDIA support",
         "It does not see the toolkit installed on this machine, has its own, and registers the runtime "

@@ -14,12 +14,12 @@ from tfdoctor.advice.engine import (
     STOCK_RUNTIMES,
     Trouble,
     engine,
+    find_engines_lacking_gpus,
     gpu_specs,
+    make_runtime_trouble,
     names,
-    no_runtime,
     toolkit_config,
     unreachable,
-    without_gpus,
 )
 from tfdoctor.advice.pip import quote
 from tfdoctor.facts import Unknown, value_of
@@ -35,10 +35,10 @@ def troubles(
     """Return everything at once, the gravest first: for commands that run containers."""
     found = [
         *unreachable(containers, sudo),
-        *misconfigured(containers, sudo),
-        *without_gpus(containers, sudo),
+        *find_misconfigurations(containers, sudo),
+        *find_engines_lacking_gpus(containers, sudo),
         *stale(containers, driver, sudo),
-        *losing(containers, sudo),
+        *find_loss_conditions(containers, sudo),
     ]
     return tuple(sorted(found, key=lambda trouble: -trouble.severity))
 
@@ -46,14 +46,14 @@ def troubles(
 # ---------------------------------------------------------------- set up wrongly
 
 
-def misconfigured(containers: ContainerFacts, sudo: str = "sudo ") -> list[Trouble]:
+def find_misconfigurations(containers: ContainerFacts, sudo: str = "sudo ") -> list[Trouble]:
     """Return what is configured, and cannot work as it is."""
-    found = [*_daemon_json(containers, sudo), *_missing_runtimes(containers, sudo)]
+    found = [*_daemon_json(containers, sudo), *_find_missing_runtimes(containers, sudo)]
     docker, toolkit, config = engine(containers), value_of(containers.toolkit), toolkit_config(containers)
     own = docker is not None and not docker.snap and not docker.desktop
     if config is not None and config.problem:
         found.append(
-            no_runtime(
+            make_runtime_trouble(
                 "toolkit-config",
                 "The configuration of NVIDIA's container toolkit is not TOML",
                 "Its hook and its runtime stop with an error, and no container with GPUs starts.",
@@ -73,14 +73,16 @@ def misconfigured(containers: ContainerFacts, sudo: str = "sudo ") -> list[Troub
     readable = not isinstance(toolkit.config, Unknown)
     if docker.rootless and readable and not (config is not None and config.no_cgroups):
         found.append(
-            no_runtime(
+            make_runtime_trouble(
                 "rootless-cgroups",
                 "Rootless Docker is refused when it gives GPUs: the toolkit wants to change cgroups",
                 "A rootless engine may not change device cgroups; NVIDIA's hook does so unless no-cgroups is true, "
                 "and then the container does not start (bpf_prog_query or devices.allow: not permitted).",
                 [
                     Evidence("docker info", "Security Options: rootless"),
-                    Evidence(getattr(toolkit.config, "source", "") or "", f"no-cgroups = {_said(config)}"),
+                    Evidence(
+                        getattr(toolkit.config, "source", "") or "", f"no-cgroups = {_format_cgroups(config)}"
+                    ),
                 ],
                 [
                     Remedy(
@@ -96,7 +98,7 @@ def misconfigured(containers: ContainerFacts, sudo: str = "sudo ") -> list[Troub
     mode = (config.mode or "") if config is not None else ""
     if config is not None and mode not in LEGACY_MODES and not config.skip_mode_detection:
         found.append(
-            no_runtime(
+            make_runtime_trouble(
                 "hook-refuses",
                 f"`docker run --gpus` is refused: the toolkit's mode is {mode!r}",
                 "`--gpus` calls NVIDIA's hook directly, which serves the modes auto and legacy alone.",
@@ -117,7 +119,7 @@ def misconfigured(containers: ContainerFacts, sudo: str = "sudo ") -> list[Troub
     return found
 
 
-def _said(config: ToolkitConfig | None) -> str:
+def _format_cgroups(config: ToolkitConfig | None) -> str:
     value = config.no_cgroups if config is not None else None
     return "not set" if value is None else str(value).lower()
 
@@ -132,7 +134,7 @@ def _daemon_json(containers: ContainerFacts, sudo: str) -> list[Trouble]:
     )
     if config.problem:
         return [
-            no_runtime(
+            make_runtime_trouble(
                 "daemon-json",
                 "Docker's configuration is not valid JSON",
                 "The engine refuses to start with it; one that runs has not read it yet and will fail at its next "
@@ -154,7 +156,7 @@ def _daemon_json(containers: ContainerFacts, sudo: str) -> list[Trouble]:
     if default in STOCK_RUNTIMES or default in known:
         return []
     return [
-        no_runtime(
+        make_runtime_trouble(
             "default-runtime",
             f"Docker's default runtime {default!r} is not defined",
             "The engine refuses to start with such a configuration.",
@@ -178,7 +180,7 @@ def _daemon_json(containers: ContainerFacts, sudo: str) -> list[Trouble]:
     ]
 
 
-def _missing_runtimes(containers: ContainerFacts, sudo: str) -> list[Trouble]:
+def _find_missing_runtimes(containers: ContainerFacts, sudo: str) -> list[Trouble]:
     docker, config = engine(containers), value_of(containers.daemon_config)
     named = {r.name: r for r in (docker.runtimes if docker is not None else ())}
     named |= {r.name: r for r in (config.runtimes if config is not None else ())}
@@ -191,7 +193,7 @@ def _missing_runtimes(containers: ContainerFacts, sudo: str) -> list[Trouble]:
             continue
         every = " It is the default runtime: no container starts at all." if runtime.name == default else ""
         found.append(
-            no_runtime(
+            make_runtime_trouble(
                 "runtime-missing",
                 f"Docker's runtime {runtime.name!r} points to a program that is not there",
                 f"Docker is told to start containers with {runtime.path}, which does not exist on this "
@@ -235,14 +237,14 @@ def stale(containers: ContainerFacts, driver: str | None, sudo: str = "sudo ") -
     specs = gpu_specs(containers)
     found = []
     for at, spec in enumerate(specs):
-        what = _what_is_wrong(spec, driver)
+        what = _describe_spec_fault(spec, driver)
         if not what:
             continue
         # Of the same devices, CDI takes those of the later folder.
         later = [
             s
             for s in specs[at + 1 :]
-            if not _what_is_wrong(s, driver) and set(spec.devices) <= set(s.devices)
+            if not _describe_spec_fault(s, driver) and set(spec.devices) <= set(s.devices)
         ]
         hidden = bool(later and not spec.problem and _folder(later[0].path) != _folder(spec.path))
         grave = used and not hidden
@@ -285,18 +287,22 @@ def _folder(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def _what_is_wrong(spec: CdiSpec, driver: str | None) -> str:
+def _describe_spec_fault(spec: CdiSpec, driver: str | None) -> str:
     if spec.problem:
         return f"{spec.path}: {spec.problem.rstrip('.')}."
     if spec.missing:
         more = f" and {len(spec.missing) - 1} more that are" if len(spec.missing) > 1 else ", which is"
         return f"It names {spec.missing[0]}{more} not there."
-    if driver is not None and spec.driver_version is not None and not _same(spec.driver_version, driver):
+    if (
+        driver is not None
+        and spec.driver_version is not None
+        and not _is_same_version(spec.driver_version, driver)
+    ):
         return f"It names the libraries of driver {spec.driver_version}, but {driver} is loaded."
     return ""
 
 
-def _same(one: str, other: str) -> bool:
+def _is_same_version(one: str, other: str) -> bool:
     return one == other or versions.compare(one, other) == 0
 
 
@@ -314,7 +320,7 @@ def _spec_evidence(spec: CdiSpec, driver: str | None) -> list[Evidence]:
 # ---------------------------------------------------------------- GPUs that get lost
 
 
-def losing(containers: ContainerFacts, sudo: str = "sudo ") -> list[Trouble]:
+def find_loss_conditions(containers: ContainerFacts, sudo: str = "sudo ") -> list[Trouble]:
     """Return conditions under which a running container loses its GPUs, or starts without the right to use them."""
     docker, toolkit, config = engine(containers), value_of(containers.toolkit), toolkit_config(containers)
     if (

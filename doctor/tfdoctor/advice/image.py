@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.advice.commands import typed, wanted_of, with_others
+from tfdoctor.advice.commands import format_steps, list_wanted, with_others
 from tfdoctor.advice.engine import DEVICE, GPUS
 from tfdoctor.advice.pip import quote
 from tfdoctor.causes.steps import (
@@ -71,27 +71,27 @@ ANY_GPU = (GPUS, DEVICE)
 """The options of `run` that remedies for any engine name."""
 
 
-def for_images(
+def adapt_image_findings(
     target: Target, root: Finding | None, findings: Sequence[Finding], beside: Iterable[str] = ()
 ) -> dict[int, Finding]:
-    """As `for_person`, for an image: the finding that leads says what the other errors need, too."""
+    """Adapt the findings for an image: the leading finding also says what the other errors need."""
     skipped = frozenset(beside)
-    told = {id(finding): for_image(target, finding) for finding in findings}
+    told = {id(finding): adapt_image_finding(target, finding) for finding in findings}
     if root is not None and root.remedies:
         others = [finding for finding in findings if finding is not root and finding.code not in skipped]
         joined = with_others(target, root, others)
         if joined is not None:
-            told[id(root)] = for_image(target, replace(root, remedies=(joined, *root.remedies[1:])))
+            told[id(root)] = adapt_image_finding(target, replace(root, remedies=(joined, *root.remedies[1:])))
     return told
 
 
-def for_image(target: Target, finding: Finding) -> Finding:
+def adapt_image_finding(target: Target, finding: Finding) -> Finding:
     """Return the finding with the remedies that an image has (`Target.image`).
 
     The host's are left as they are.
     """
     if finding.cause in OF_HOST:
-        kept = [new for one in finding.remedies for new in _beside_host(target, one)]
+        kept = [new for one in finding.remedies for new in _adapt_host_remedy(target, one)]
         return replace(finding, remedies=tuple(kept))
     build = target.build
     release = build.release if build is not None and build.exact else None
@@ -101,28 +101,28 @@ def for_image(target: Target, finding: Finding) -> Finding:
     if of_base and release is not None:
         remedies += on_another_base(target.compat, release, _python(target))
     if finding.cause is not Cause.HIDDEN_BY_ENV and not any(one.replaces for one in remedies):
-        whole = _for_cards(target) if finding.cause in OF_RELEASE else built(release)
-        remedies.append(_under_new_name(target, whole))
+        whole = _make_card_build_remedy(target) if finding.cause in OF_RELEASE else make_build_remedy(release)
+        remedies.append(_rename_result(target, whole))
     return replace(finding, remedies=tuple(remedies))
 
 
-def _beside_host(target: Target, remedy: Remedy) -> list[Remedy]:
+def _adapt_host_remedy(target: Target, remedy: Remedy) -> list[Remedy]:
     """Return a remedy of what is the host's: as it is, but for what it does to a Python, to files or to variables."""
     if remedy.replaces:  # another TensorFlow
         return _lines(target, remedy, whole=False)
-    image, steps = target.image, remedy.steps or _exported(remedy)
-    if image is not None and image.name and not remedy.steps and steps and all(map(_given, steps)):
+    image, steps = target.image, remedy.steps or _list_exports(remedy)
+    if image is not None and image.name and not remedy.steps and steps and all(map(_format_variable, steps)):
         # A card of this machine, or how it is shared, is nothing for an image.
-        return [replace(remedy, commands=(start_of(image, *map(_given, steps)),))]
+        return [replace(remedy, commands=(start_of(image, *map(_format_variable, steps)),))]
     if steps or _on_files(remedy):
         return _lines(target, replace(remedy, steps=steps), whole=False)
-    return [_again(target, remedy)]
+    return [_end_with_check(target, remedy)]
 
 
 _EXPORT = re.compile(r"export (?P<name>[A-Z][A-Z0-9_]{0,80})=(?P<value>.{1,4000})")
 
 
-def _exported(remedy: Remedy) -> tuple[Step, ...]:
+def _list_exports(remedy: Remedy) -> tuple[Step, ...]:
     """Return the steps of a remedy whose commands only set variables of a shell.
 
     None if they do anything else.
@@ -150,14 +150,16 @@ def on_another_base(compat: Compat, release: Release, python: str | None) -> lis
     return [Remedy(text, (f"FROM {tag.name}",)) for tag in list_fitting_tags(compat, release, python)[:1]]
 
 
-def built(release: Release | None, text: str = "Build an image whose parts fit together.") -> Remedy:
+def make_build_remedy(
+    release: Release | None, text: str = "Build an image whose parts fit together."
+) -> Remedy:
     """Return `tfdoctor build`, for the release that is meant."""
     return Remedy(
         text, (f"tfdoctor build --tf {release.version}" if release is not None else "tfdoctor build",)
     )
 
 
-def _for_cards(target: Target) -> Remedy:
+def _make_card_build_remedy(target: Target) -> Remedy:
     """Return `tfdoctor build` for the release that serves these cards best: an image may have another Python."""
     text = "Build an image of a TensorFlow that has code for this card."
     return Remedy(text, (" ".join(["tfdoctor build", *target.host.options]),))
@@ -191,17 +193,17 @@ def start_of(image: InImage, *options: str) -> str:
     return " ".join(word for word in words if word)
 
 
-def _again(target: Target, remedy: Remedy) -> Remedy:
+def _end_with_check(target: Target, remedy: Remedy) -> Remedy:
     """It ends with looking again: at an image, that is another command; and what is said of any image is said of it."""
     name = _name(target)
     again = f"tfdoctor verify {quote(name)}" if name else "tfdoctor build --check Dockerfile"
     lines = [again if line.startswith("tfdoctor check") else line for line in remedy.commands]
     if target.image is not None and name:
-        lines = [_of_this(target.image, line) for line in lines]
+        lines = [_format_run_command(target.image, line) for line in lines]
     return replace(remedy, commands=tuple(lines))
 
 
-def _of_this(image: InImage, line: str) -> str:
+def _format_run_command(image: InImage, line: str) -> str:
     """Return `docker run --gpus all IMAGE` as it is typed for this image, in its engine's words.
 
     Other lines as they are.
@@ -216,7 +218,7 @@ def _of_this(image: InImage, line: str) -> str:
     return " ".join((image.program, *told))
 
 
-def _under_new_name(target: Target, remedy: Remedy) -> Remedy:
+def _rename_result(target: Target, remedy: Remedy) -> Remedy:
     """Return what is built in place of an image gets a name of its own, and is verified under that."""
     name = _name(target)
     if not name or len(remedy.commands) != 1 or not remedy.commands[0].startswith("tfdoctor build"):
@@ -230,13 +232,13 @@ def _lines(target: Target, remedy: Remedy, *, whole: bool) -> list[Remedy]:
     if remedy.commands and all(
         line.startswith(("tfdoctor build", "tfdoctor recommend")) for line in remedy.commands
     ):
-        return [_under_new_name(target, _again(target, remedy))]
+        return [_rename_result(target, _end_with_check(target, remedy))]
     image, files = target.image, _on_files(remedy)
     if not remedy.steps and not (image is not None and image.name and files):
         return [] if remedy.commands else [remedy]
     if image is None or not image.name:
-        return _of_dockerfile(target, remedy, whole=whole)
-    return _of_image(target, image, remedy, files)
+        return _make_dockerfile_remedies(target, remedy, whole=whole)
+    return _make_image_remedies(target, image, remedy, files)
 
 
 _FILES = re.compile(r"(?:sudo )?(?:chmod|mv|rm) ")
@@ -253,7 +255,9 @@ def _on_files(remedy: Remedy) -> tuple[str, ...]:
     return tuple(f"RUN {line.removeprefix('sudo ')}" for line in done)
 
 
-def _of_image(target: Target, image: InImage, remedy: Remedy, files: tuple[str, ...]) -> list[Remedy]:
+def _make_image_remedies(
+    target: Target, image: InImage, remedy: Remedy, files: tuple[str, ...]
+) -> list[Remedy]:
     """Of an image that is there: lines for the Dockerfile that made it, or for one that goes on from it; variables
     that are to go, for `run`."""
     found = []
@@ -276,7 +280,7 @@ def _of_image(target: Target, image: InImage, remedy: Remedy, files: tuple[str, 
                 ),
             )
         )
-    given = [_given(step) for step in remedy.steps]
+    given = [_format_variable(step) for step in remedy.steps]
     if given and all(given):
         found.append(Remedy("For one container this does.", (start_of(image, *given),)))
     lost = [step.name for step in remedy.steps if isinstance(step, Unset)]
@@ -295,7 +299,7 @@ def _of_image(target: Target, image: InImage, remedy: Remedy, files: tuple[str, 
     return found
 
 
-def _given(step: Step) -> str:
+def _format_variable(step: Step) -> str:
     """Return a variable as `run` gives it to one container."""
     return f"-e {step.name}={quote(step.value)}" if isinstance(step, Export) else ""
 
@@ -320,10 +324,10 @@ def _line(target: Target, step: Step) -> list[str]:
     if isinstance(step, Drop):
         kept = remove_entries(step, target.variables.get(step.name, ""))
         return [f"ENV {step.name}={quote(':'.join(kept))}"]
-    return [f"RUN {line}" for line in typed(target, (step,))]
+    return [f"RUN {line}" for line in format_steps(target, (step,))]
 
 
-def _of_dockerfile(target: Target, remedy: Remedy, *, whole: bool) -> list[Remedy]:
+def _make_dockerfile_remedies(target: Target, remedy: Remedy, *, whole: bool) -> list[Remedy]:
     """Of an image that is still to be made: its own lines are changed, and where things will lie is not known.
 
     `whole`: CUDA comes with TensorFlow, or not from pip: its wheels do not go with libraries of another CUDA.
@@ -335,7 +339,7 @@ def _of_dockerfile(target: Target, remedy: Remedy, *, whole: bool) -> list[Remed
         return []
     lines = [f"ENV {step.name}={quote(step.value)}" for step in steps if isinstance(step, Export)]
     if installs:
-        wanted = [one for step in installs for one in wanted_of(target, step)]
+        wanted = [one for step in installs for one in list_wanted(target, step)]
         # where the loader has to be told of them, another base has them in their place
         kept = [quote(one) for one in wanted if not (linked and one.startswith("nvidia-"))]
         if not kept:

@@ -22,7 +22,7 @@ _KEEP = re.compile(r"echo .*>> |mkdir -p .*/etc/conda/activate\.d$")
 """What keeps a line for the next shell: Jupyter runs no activation."""
 
 
-def by_kernel(target: Target, remedy: Remedy) -> Remedy:
+def adapt_to_kernel(target: Target, remedy: Remedy) -> Remedy:
     """Return the remedy where it can have an effect: a kernel's own `env` counts for more than the shell's variables.
 
     It has no steps then: kernel.json is its owner's to change.

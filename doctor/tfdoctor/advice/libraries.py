@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.advice.conda import conda_folder, conda_packages
-from tfdoctor.advice.links import connecting_steps, link_commands
+from tfdoctor.advice.links import link_commands, make_link_steps
 from tfdoctor.advice.pip import check_again, pip_install, quote
-from tfdoctor.advice.releases import another_release, extra_installs, gpu_requirement
+from tfdoctor.advice.releases import extra_installs, gpu_requirement, suggest_release
 from tfdoctor.advice.search_path import name_folders
 from tfdoctor.advice.wheels import bring_wheels, cuda_requirements, site_packages, wheel_places
 from tfdoctor.causes.steps import Install
@@ -31,7 +31,7 @@ def bring_libraries(target: Target, sonames: Sequence[str]) -> list[Remedy]:
     if not requirements:
         return [
             *_conda_libraries(target),
-            *another_release(target, "Use {release}, whose CUDA libraries come as wheels."),
+            *suggest_release(target, "Use {release}, whose CUDA libraries come as wheels."),
         ]
     release = build.release if build.exact else None
     steps, install = bring_wheels(target, requirements)
@@ -43,7 +43,7 @@ def bring_libraries(target: Target, sonames: Sequence[str]) -> list[Remedy]:
             steps = (Install(chosen.pins, dependencies=False, lock=chosen.id),)
     places = wheel_places(target, build.cuda or "", sonames)
     site = site_packages(target)
-    links = connecting_steps(target.compat, release, site, places) if release is not None and site else ()
+    links = make_link_steps(target.compat, release, site, places) if release is not None and site else ()
     remedies = [
         Remedy(
             "Install NVIDIA's wheels; this TensorFlow finds them by itself."

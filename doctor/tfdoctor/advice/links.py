@@ -57,7 +57,7 @@ def links_of(name: str, own: str, folder: str) -> Step:
     return link_to(f"{own}/{name}", folder)
 
 
-def connecting_steps(
+def make_link_steps(
     compat: Compat, release: Release, site: str, places: Mapping[str, str]
 ) -> tuple[Step, ...]:
     """Return what an installation in `site` needs so that it finds these libraries.
@@ -104,7 +104,7 @@ def links_for(compat: Compat, release: Release, cuda_set: CudaSet, site: str) ->
     files = [library for library in cuda_set.files.values() if library.folder.endswith("/lib")]
     links: dict[Link, None] = {}
     places = {library.file: library.folder for library in files}
-    for step in connecting_steps(compat, release, site, places):
+    for step in make_link_steps(compat, release, site, places):
         if isinstance(step, Link):
             links[step] = None
         elif isinstance(step, LinkParts):

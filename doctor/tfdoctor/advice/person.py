@@ -70,7 +70,7 @@ def sudo(target: Target) -> str:
     return "" if target.root else "sudo "
 
 
-def without_sudo(target: Target) -> bool:
+def lacks_sudo(target: Target) -> bool:
     """Return whether this person is known to have no way to become root."""
     return target.root is False and has(target, "sudo") is False
 
@@ -90,10 +90,10 @@ def uninstall(target: Target, names: Iterable[str]) -> str:
 
 def install_to(target: Target, folder: str, requirements: Iterable[str]) -> str:
     """Return the command that puts wheels alone into a new folder of this person's (it may begin with "$HOME/")."""
-    return _command(target, "install", f"--no-deps --target {in_home(folder)}", requirements)
+    return _command(target, "install", f"--no-deps --target {quote_home_path(folder)}", requirements)
 
 
-def in_home(path: str) -> str:
+def quote_home_path(path: str) -> str:
     """Return a path as a word of a command, with "$HOME" left to the shell."""
     return f'"{path}"' if path.startswith("$HOME/") else shlex.quote(path)
 
@@ -132,7 +132,7 @@ def _program(target: Target, python: PythonFacts, *, apart: bool) -> tuple[str, 
     uv, own = has(target, "uv"), f"{shlex.quote(python.executable)} -m pip"
     installers = {distribution.installer for distribution in python.distributions}
     by_uv = "uv" in installers and "pip" not in installers
-    uv_serves = apart or not _only_pip(target)
+    uv_serves = apart or not _needs_pip(target)
     if uv_serves and uv is not False and by_uv and (uv or not python.pip):
         return "", "uv pip"
     if python.pip is not False:
@@ -189,7 +189,7 @@ def new_environment(target: Target, python: str, folder: str, wanted: str) -> tu
             f"{name} -m venv --without-pip {folder}",
             f"{name} -m pip --python {inside} install {wanted}",
         )
-    if has(target, "apt-get") and not without_sudo(target):
+    if has(target, "apt-get") and not lacks_sudo(target):
         package = f"python{'.'.join(own.version.split('.')[:2])}-venv"
         return (f"{sudo(target)}apt-get install {package}", *usual)
     return usual
@@ -209,7 +209,7 @@ def conda(target: Target) -> str:
     return next((name for name in ("mamba", "micromamba") if has(target, name)), "conda")
 
 
-def _only_pip(target: Target) -> bool:
+def _needs_pip(target: Target) -> bool:
     """Return whether this cannot be done with uv, which knows no `--user`."""
     python = target.python
     return place(target) is Place.USER or (

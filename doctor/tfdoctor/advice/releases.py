@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import fit, versions
 from tfdoctor.advice import person
 from tfdoctor.advice.conda import conda_folder
-from tfdoctor.advice.links import connecting_steps, link_commands
+from tfdoctor.advice.links import link_commands, make_link_steps
 from tfdoctor.advice.pip import (
     check_again,
     install_commands,
@@ -98,7 +98,7 @@ def install_release(target: Target, release: Release, text: str, python: str | N
         site = f"$PWD/tf-env/lib/python{version}/site-packages"
         interpreter = own.executable if python is None and own is not None else f"python{version}"
         commands = venv_with(target, requirements, interpreter)
-    commands = (*commands[:-1], *connecting(target, release, site), commands[-1])
+    commands = (*commands[:-1], *make_link_commands(target, release, site), commands[-1])
     return Remedy(text, commands, replaces=True)
 
 
@@ -108,20 +108,20 @@ def install_for_cpu(target: Target, release: Release, text: str) -> Remedy:
     return Remedy(text, install_commands(target, wanted), replaces=True)
 
 
-def in_place_of(target: Target, names: tuple[str, ...], release: Release, text: str) -> Remedy:
+def make_replacement(target: Target, names: tuple[str, ...], release: Release, text: str) -> Remedy:
     """These distributions removed, and a release installed into the examined Python with all that it needs."""
     requirements, site = gpu_requirement(target, release), site_packages(target)
     commands = (
         pip_uninstall(target, names),
         pip_install(target, requirements),
-        *connecting(target, release, site),
+        *make_link_commands(target, release, site),
         check_again(target),
     )
     links = _links(target, release, site) if site else ()
     return Remedy(text, commands, steps=(Uninstall(names), Install(requirements), *links))
 
 
-def connecting(target: Target, release: Release, site: str) -> tuple[str, ...]:
+def make_link_commands(target: Target, release: Release, site: str) -> tuple[str, ...]:
     """Return what a fresh installation of this release in `site` still needs so that the loader finds its CUDA.
 
     Links where it does not look into NVIDIA's wheels, conda's libraries below 2.5; `site` may start with "$PWD".
@@ -139,10 +139,10 @@ def _links(target: Target, release: Release, site: str) -> tuple[Step, ...]:
     if release.cuda is None:
         return ()
     places = wheel_places(target, release.cuda, release.required_libraries)
-    return connecting_steps(target.compat, release, site, places)
+    return make_link_steps(target.compat, release, site, places)
 
 
-def another_release(target: Target, text: str) -> list[Remedy]:
+def suggest_release(target: Target, text: str) -> list[Remedy]:
     """Return the best release for this machine and Python, where it is another one than the installed."""
     release, build = best_release(target), target.build
     if release is None or (build is not None and build.version == release.version):

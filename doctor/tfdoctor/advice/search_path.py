@@ -88,10 +88,12 @@ def drop_folders(
     """LD_LIBRARY_PATH without the folders through which these files are reached; None where that is not the way."""
     if not bad or not all(tried.via.startswith("LD_LIBRARY_PATH") for tried in bad):
         return None
-    return off_the_path(target, tuple(dict.fromkeys(posixpath.dirname(tried.path) for tried in bad)), behind)
+    return drop_from_path(
+        target, tuple(dict.fromkeys(posixpath.dirname(tried.path) for tried in bad)), behind
+    )
 
 
-def off_the_path(
+def drop_from_path(
     target: Target, folders: Sequence[str], behind: Sequence[FoundElsewhere] = ()
 ) -> Remedy | None:
     """Return LD_LIBRARY_PATH without these folders, nor entries that are empty.
@@ -100,7 +102,7 @@ def off_the_path(
 
     `behind`: the libraries that are to be found then, and would not be: they are linked where TensorFlow looks.
     """
-    off = _off(target, folders)
+    off = _make_drop(target, folders)
     link = link_into_runpath(target, behind)
     if off is None or link is None:
         return off
@@ -108,16 +110,16 @@ def off_the_path(
     return Remedy(text, (*off.commands[:-1], *link.commands), steps=(*off.steps, *link.steps))
 
 
-def _off(target: Target, folders: Sequence[str]) -> Remedy | None:
+def _make_drop(target: Target, folders: Sequence[str]) -> Remedy | None:
     entries = _entries(target) or list(target.library_path)
     text = f"Remove {', '.join(folders)} from LD_LIBRARY_PATH where TensorFlow runs."
-    return _without(target, entries, [e for e in entries if (e.rstrip("/") or "/") in folders], text)
+    return _drop_entries(target, entries, [e for e in entries if (e.rstrip("/") or "/") in folders], text)
 
 
-def without_folder(target: Target, word: str, text: str) -> Remedy | None:
+def drop_folders_named(target: Target, word: str, text: str) -> Remedy | None:
     """LD_LIBRARY_PATH without the folders whose path has `word` in it; None without any."""
     entries = _entries(target)
-    return _without(target, entries, [entry for entry in entries if word in f"{entry}/"], text)
+    return _drop_entries(target, entries, [entry for entry in entries if word in f"{entry}/"], text)
 
 
 def _entries(target: Target) -> list[str]:
@@ -125,7 +127,7 @@ def _entries(target: Target) -> list[str]:
     return entries_of("LD_LIBRARY_PATH", target.variables.get("LD_LIBRARY_PATH", ""))
 
 
-def _without(target: Target, entries: Sequence[str], wrong: Sequence[str], text: str) -> Remedy | None:
+def _drop_entries(target: Target, entries: Sequence[str], wrong: Sequence[str], text: str) -> Remedy | None:
     if not wrong:
         return None
     kept = [entry for entry in entries if entry not in wrong]

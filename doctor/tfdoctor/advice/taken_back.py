@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tfdoctor.causes.steps import Remedy
 
-__all__ = ["LOOKS_ONLY", "needs_root", "taken_back", "without_root"]
+__all__ = ["LOOKS_ONLY", "describe_undo", "describe_undo_rights", "needs_root"]
 
 LOOKS_ONLY = "This only looks; it changes nothing."
 
@@ -70,7 +70,7 @@ _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _COMMAND = re.compile(r"(?:^|\||&&|;)\s*(?:sudo (?:-\S+ )*)?")
 
 
-def taken_back(remedy: Remedy) -> str:
+def describe_undo(remedy: Remedy) -> str:
     """Return a sentence; "" if it has no commands, or commands of which nothing is known."""
     if not remedy.commands:
         return ""
@@ -87,9 +87,9 @@ def needs_root(remedy: Remedy) -> bool:
     return remedy.changes_system or any("sudo " in command for command in remedy.commands)
 
 
-def without_root(remedy: Remedy) -> str:
-    """Return how it is taken back, after whether somebody without root can do it; "" as `taken_back`."""
-    told = taken_back(remedy)
+def describe_undo_rights(remedy: Remedy) -> str:
+    """Return how it is taken back, after whether somebody without root can do it; "" as `describe_undo`."""
+    told = describe_undo(remedy)
     if not told or needs_root(remedy):
         return told
     docker = any(_DOCKER.match(command) for command in remedy.commands)

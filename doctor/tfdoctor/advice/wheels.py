@@ -103,12 +103,12 @@ def cudnn_requirement(target: Target, project: str, pinned: str, built: str | No
     return pinned
 
 
-def in_another_version(target: Target, requirements: Sequence[str]) -> tuple[str, ...]:
+def strip_versions(target: Target, requirements: Sequence[str]) -> tuple[str, ...]:
     """Return the requirements without the versions that are installed: pip keeps what a range allows."""
-    return tuple(_without_installed(target, text) for text in requirements)
+    return tuple(_strip_installed(target, text) for text in requirements)
 
 
-def _without_installed(target: Target, text: str) -> str:
+def _strip_installed(target: Target, text: str) -> str:
     name = versions.project_of(text)
     ranged = text[len(name) :]
     there = target.python.distribution(name) if target.python is not None else None
@@ -136,7 +136,7 @@ def wheel_places(target: Target, cuda: str, sonames: Sequence[str]) -> dict[str,
     return {name: wheel[1] for name, wheel in wheels.items() if wheel is not None}
 
 
-def registered_wheel(target: Target, requirement: str) -> str | None:
+def find_registered_wheel(target: Target, requirement: str) -> str | None:
     """`"name==version"` of a wheel that is registered beside TensorFlow and is what the requirement asks for."""
     project = versions.project_of(requirement)
     own = target.python.distribution(project) if target.python is not None else None
@@ -151,8 +151,8 @@ def bring_wheels(target: Target, requirements: Sequence[str]) -> tuple[tuple[Ins
     """Return (steps, commands) that bring wheels whose libraries are missed, also those that are registered all the
     same: pip takes these for installed.
     """
-    again = tuple(pin for one in requirements if (pin := registered_wheel(target, one)) is not None)
-    fresh = tuple(one for one in requirements if registered_wheel(target, one) is None)
+    again = tuple(pin for one in requirements if (pin := find_registered_wheel(target, one)) is not None)
+    fresh = tuple(one for one in requirements if find_registered_wheel(target, one) is None)
     steps: list[Install] = []
     commands: list[str] = []
     if fresh:

@@ -1,8 +1,8 @@
 """Is the GPU worth it, and why are two slower than one? What was timed, and what it means."""
 
-from tfdoctor.bench.compare import compared
-from tfdoctor.bench.first import told_of_first
-from tfdoctor.bench.judge import judged
+from tfdoctor.bench.compare import compare_runs
+from tfdoctor.bench.first import describe_first_calls
+from tfdoctor.bench.judge import evaluate_bench
 from tfdoctor.bench.models import (
     Bench,
     Change,
@@ -34,10 +34,10 @@ __all__ = [
     "Timed",
     "Watched",
     "Yardstick",
-    "compared",
+    "compare_runs",
+    "describe_first_calls",
     "duration",
     "earlier",
-    "judged",
+    "evaluate_bench",
     "read_lines",
-    "told_of_first",
 ]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tfdoctor.bench.models import Bench, Timed, Yardstick
     from tfdoctor.bench.reader import Measured
 
-__all__ = ["compared"]
+__all__ = ["compare_runs"]
 
 FLOOR = 0.07
 """The noise that two runs of one program on one machine have at least: addresses, clocks, and the order of things. Of
@@ -33,7 +33,7 @@ ALIKE = 0.05
 """Less than this the processor's own change is not told."""
 
 
-def compared(now: Bench, then: Measured, name: str) -> Comparison:
+def compare_runs(now: Bench, then: Measured, name: str) -> Comparison:
     """Piece by piece, and as a whole by the median of the longer pieces' ratios: one alone makes no run slower.
 
     Of a run that was much disturbed nothing follows; else the pieces that were disturbed, then or now, are left out. A
@@ -70,14 +70,14 @@ def compared(now: Bench, then: Measured, name: str) -> Comparison:
             ", for this machine's own speed changes from moment to moment (a longer --time makes that less)"
         )
     if abs(math.log(machine)) >= ALIKE:
-        why += f"; {_told(machine)}"
+        why += f"; {_describe_machine(machine)}"
     if left:
         why += f"; {left} that were disturbed {'are' if left > 1 else 'is'} left out"
     if disturbed or then.disturbed:
         which = "this run" if disturbed else "the earlier run"
         verdict, why = "disturbed", f"{which} was disturbed: {disturbed or then.disturbed}"
     elif abs(math.log(machine)) > math.log(ANOTHER) and not all(change.now.on_gpu for change in long):
-        verdict, why = "disturbed", _told(machine)
+        verdict, why = "disturbed", _describe_machine(machine)
     return Comparison(name, verdict, math.exp(clock), noise, tuple(changes), why, then.tensorflow)
 
 
@@ -106,7 +106,7 @@ def _pieces(count: int) -> str:
     return "1 piece of work was" if count == 1 else f"{count} pieces of work were"
 
 
-def _told(machine: float) -> str:
+def _describe_machine(machine: float) -> str:
     return f"the processor itself took {machine:.2f} times as long as then for what is not TensorFlow's"
 
 

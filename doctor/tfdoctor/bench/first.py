@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tfdoctor.bench.models import Device, Timed
     from tfdoctor.bench.reader import Measured
 
-__all__ = ["NAMES", "named", "told_of_first"]
+__all__ = ["NAMES", "describe_first_calls", "split_first_call"]
 
 NAMES = {
     "ptx-jit": "the driver compiling PTX (JIT), or finding it in its cache",
@@ -27,7 +27,7 @@ NAMES = {
 _CAPABILITY = re.compile(r"CUDA kernel binaries compatible with compute capability\s{0,3}(\d{1,2}\.\d)")
 
 
-def named(one: Timed, devices: Mapping[str, Device], measured: Measured) -> Timed:
+def split_first_call(one: Timed, devices: Mapping[str, Device], measured: Measured) -> Timed:
     """With what its first call did beside the work. What only may have been is not told apart: all of it is named."""
     if one.compiled or one.first is None:
         return dataclasses.replace(one, heard="")
@@ -52,7 +52,7 @@ def _compiles_ptx(gpus: Sequence[str], devices: Mapping[str, Device], log: str) 
     return any(name in devices and devices[name].capability in named_ones for name in gpus)
 
 
-def told_of_first(runs: Sequence[Timed]) -> str:
+def describe_first_calls(runs: Sequence[Timed]) -> str:
     """Return what all first calls took more, the longest first, as a sentence; "" if they took nothing."""
     sums: dict[tuple[str, ...], float] = {}
     for one in runs:

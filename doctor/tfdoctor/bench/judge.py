@@ -6,11 +6,11 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING
 
-from tfdoctor.bench.first import named
+from tfdoctor.bench.first import split_first_call
 from tfdoctor.bench.models import Bench, Crossover, Disturbance, is_gpu
 from tfdoctor.bench.scaling import THERMAL, scalings
 from tfdoctor.bench.spread import unsteadiness
-from tfdoctor.bench.ways import judged_links, narrow
+from tfdoctor.bench.ways import evaluate_links, narrow
 from tfdoctor.causes.codes import BELOW_PEAK, BENCH_DISTURBED, NOT_TIMED, SLOWER_THAN_ONE
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.rules.compute_fails import cause_of_words
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tfdoctor.bench.models import Device, Scaling, Timed, Watched
     from tfdoctor.bench.reader import Measured
 
-__all__ = ["judged"]
+__all__ = ["evaluate_bench"]
 
 MUCH = 0.25
 """Where a larger part of the pieces of work was disturbed, the run is; else these pieces alone."""
@@ -30,7 +30,7 @@ FAR = 0.3
 """Below this part of a card's peak in float32 its largest product is far off; cuBLAS reaches 0.6 and more."""
 
 
-def judged(
+def evaluate_bench(
     measured: Measured,
     target: str,
     peaks: Mapping[str, Mapping[str, float]],
@@ -47,19 +47,19 @@ def judged(
     devices = tuple(_device(one, peaks, software=software) for one in measured.devices)
     by_name = {one.device: one for one in devices}
     runs = tuple(
-        dataclasses.replace(named(one, by_name, measured), software=software and one.on_gpu)
+        dataclasses.replace(split_first_call(one, by_name, measured), software=software and one.on_gpu)
         for one in measured.runs
     )
-    links = () if software else judged_links(measured.links, runs, measured.log)
+    links = () if software else evaluate_links(measured.links, runs, measured.log)
     crossover = () if software else _crossovers(runs, devices)
     scaling = scalings(runs, measured.watched, links)
-    disturbed, disturbance = _disturbed(runs, measured.watched)
+    disturbed, disturbance = _measure_disturbance(runs, measured.watched)
     findings = [
-        *_not_timed(measured, look),
+        *_report_untimed(measured, look),
         *_is_disturbed(disturbed, disturbance, gpus=any(is_gpu(one.device) for one in devices)),
         *_slower_than_one(scaling),
         *([] if software else narrow(measured.watched, links)),
-        *_below_peak(runs, devices, measured.watched),
+        *_report_below_peak(runs, devices, measured.watched),
     ]
     return Bench(
         target=target,
@@ -168,7 +168,7 @@ def _fed(one: Scaling) -> float:
 # ---------------------------------------------------------------- what disturbed, and what is far off
 
 
-def _disturbed(runs: Sequence[Timed], watched: Sequence[Watched]) -> tuple[str, Disturbance]:
+def _measure_disturbance(runs: Sequence[Timed], watched: Sequence[Watched]) -> tuple[str, Disturbance]:
     """By what, and how much: each piece is judged by itself."""
     told = []
     known = [one for one in runs if one.others is not None and one.seconds]
@@ -210,7 +210,7 @@ def _is_disturbed(disturbed: str, disturbance: Disturbance, *, gpus: bool) -> li
     ]
 
 
-def _not_timed(measured: Measured, look: str) -> list[Finding]:
+def _report_untimed(measured: Measured, look: str) -> list[Finding]:
     if measured.any_timed:
         return []
     memory = [one for one in measured.runs if cause_of_words(one.left_out) is Cause.OOM]
@@ -234,7 +234,7 @@ def _not_timed(measured: Measured, look: str) -> list[Finding]:
     ]
 
 
-def _below_peak(
+def _report_below_peak(
     runs: Sequence[Timed], devices: Sequence[Device], watched: Sequence[Watched]
 ) -> list[Finding]:
     """In float32, and only where large products were timed: small ones never reach a peak."""
@@ -327,11 +327,11 @@ def _summary(
         sure = f"{worst.low:.2f} to {worst.high:.2f}"
         told.append(f"{how} ({sure}; {worst.model}, {worst.strategy}).")
         told.extend(worst.why[:1])
-    told.extend(_by_xla(runs))
+    told.extend(_describe_xla(runs))
     return " ".join(told) or "All of it was timed."
 
 
-def _by_xla(runs: Sequence[Timed]) -> list[str]:
+def _describe_xla(runs: Sequence[Timed]) -> list[str]:
     """Return what XLA changes at the largest size of each work, what it changes most first."""
     by_key = {one.key: one for one in runs}
     largest: dict[tuple[object, ...], tuple[float, Timed]] = {}

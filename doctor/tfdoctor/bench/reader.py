@@ -91,7 +91,7 @@ def read_lines(parts: Iterable[object]) -> Measured:
         ]
         yardstick = _yardstick(part.get("yardstick")) or yardstick
         one = part.get("run")
-        timed = _timed(one) if isinstance(one, dict) else None
+        timed = _parse_timed(one) if isinstance(one, dict) else None
         if timed is not None and (timed.key in runs or len(runs) < MOST):
             runs[timed.key] = timed
     return Measured(
@@ -113,7 +113,7 @@ def _yardstick(raw: object) -> Yardstick | None:
     return Yardstick(what, seconds) if what and seconds else None
 
 
-def _timed(raw: Mapping[str, Any]) -> Timed | None:
+def _parse_timed(raw: Mapping[str, Any]) -> Timed | None:
     samples = raw.get("samples")
     times = [one for one in map(_positive, samples[:MOST]) if one] if isinstance(samples, list) else []
     rounds = (
@@ -172,11 +172,11 @@ def _piece(
         way=_text(raw.get("way")),
         rounds=rounds,
         heard=clean(raw["heard"]) if isinstance(raw.get("heard"), str) else "",
-        compiled=_compiled(raw.get("compile")),
+        compiled=_parse_compiled(raw.get("compile")),
     )
 
 
-def _compiled(told: object) -> tuple[str, ...]:
+def _parse_compiled(told: object) -> tuple[str, ...]:
     what = told.get("what") if isinstance(told, dict) else None
     return tuple(word for word in what[:8] if word in NAMES) if isinstance(what, list) else ()
 

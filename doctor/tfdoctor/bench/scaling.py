@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.bench.models import Scaling, duration
-from tfdoctor.bench.ways import between
+from tfdoctor.bench.ways import describe_transfer
 from tfdoctor.records import dataclass
 from tfdoctor.text import join_words
 
@@ -89,7 +89,7 @@ def scalings(runs: Sequence[Timed], watched: Sequence[Watched], links: Sequence[
         key = one.strategy, one.model, one.devices
         if key not in best or _worth(best[key]) < _worth(step):
             best[key] = step
-    return tuple(_scaling(step, runs, watched, links) for step in best.values())
+    return tuple(_make_scaling(step, runs, watched, links) for step in best.values())
 
 
 def _worth(step: _Step) -> tuple[bool, int]:
@@ -145,7 +145,7 @@ def _step(one: Timed, alone: Mapping[str, Timed], runs: Sequence[Timed]) -> _Ste
     )
 
 
-def _scaling(
+def _make_scaling(
     step: _Step, runs: Sequence[Timed], watched: Sequence[Watched], links: Sequence[Link]
 ) -> Scaling:
     one = step.one
@@ -184,8 +184,8 @@ def _reasons(
     """Return sentences, what matters most first; each rests on something that was measured."""
     found: list[tuple[float, str]] = []
     if slow:
-        found += _of_devices(step, watched)
-        found += _of_parts(step, runs, links)
+        found += _find_device_losses(step, watched)
+        found += _find_step_losses(step, runs, links)
     found += _input(step)
     found.sort(key=lambda pair: -pair[0])
     return [sentence for _, sentence in found] or [
@@ -195,7 +195,7 @@ def _reasons(
     ]
 
 
-def _of_devices(step: _Step, watched: Sequence[Watched]) -> list[tuple[float, str]]:
+def _find_device_losses(step: _Step, watched: Sequence[Watched]) -> list[tuple[float, str]]:
     """Return what is wrong with the devices themselves."""
     one, found = step.one, []
     if step.parts:
@@ -217,7 +217,7 @@ def _of_devices(step: _Step, watched: Sequence[Watched]) -> list[tuple[float, st
     return found
 
 
-def _of_parts(step: _Step, runs: Sequence[Timed], links: Sequence[Link]) -> list[tuple[float, str]]:
+def _find_step_losses(step: _Step, runs: Sequence[Timed], links: Sequence[Link]) -> list[tuple[float, str]]:
     """Return what takes the time of a step."""
     found: list[tuple[float, str]] = []
     compute, allreduce, idle, total = step.compute, step.allreduce, step.idle, step.now
@@ -232,7 +232,7 @@ def _of_parts(step: _Step, runs: Sequence[Timed], links: Sequence[Link]) -> list
             )
             said = (
                 f"Averaging the gradients and changing the weights{how} takes {100 * allreduce / total:.0f} % of each "
-                f"step ({duration(allreduce)}){more}{between(step.one.devices, runs, links)}."
+                f"step ({duration(allreduce)}){more}{describe_transfer(step.one.devices, runs, links)}."
             )
             found.append((allreduce / total, said))
     if idle is not None and idle > SHARE * total:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.bench.models import Link, Timed, Watched
 
-__all__ = ["between", "judged_links", "narrow", "without_peer"]
+__all__ = ["describe_transfer", "evaluate_links", "find_pairs_lacking_peer", "narrow"]
 
 LOOKS = 3
 """Looks at a card that computes before its generation of PCI Express counts: an idle card lowers it."""
@@ -25,7 +25,7 @@ FAR = {
 _ROW = re.compile(r"\] +(\d+): +([NY](?: [NY])*)\s*$")
 
 
-def without_peer(log: str) -> frozenset[tuple[str, str]] | None:
+def find_pairs_lacking_peer(log: str) -> frozenset[tuple[str, str]] | None:
     """Return pairs of GPUs of which one cannot reach the other's memory, by TensorFlow's matrix.
 
     None: it printed none.
@@ -42,9 +42,9 @@ def without_peer(log: str) -> frozenset[tuple[str, str]] | None:
     return frozenset(found)
 
 
-def judged_links(links: Sequence[Link], runs: Sequence[Timed], log: str) -> tuple[Link, ...]:
+def evaluate_links(links: Sequence[Link], runs: Sequence[Timed], log: str) -> tuple[Link, ...]:
     """With the best that was timed over each, and whether cards reach each other's memory."""
-    lacking = without_peer(log)
+    lacking = find_pairs_lacking_peer(log)
     done = []
     for link in links:
         pair = {link.one, link.other}
@@ -58,7 +58,7 @@ def judged_links(links: Sequence[Link], runs: Sequence[Timed], log: str) -> tupl
     return tuple(done)
 
 
-def between(devices: Sequence[str], runs: Sequence[Timed], links: Sequence[Link]) -> str:
+def describe_transfer(devices: Sequence[str], runs: Sequence[Timed], links: Sequence[Link]) -> str:
     """Return how data goes between these devices, as the end of a sentence; "" if nothing is known."""
     told = ""
     speeds = [

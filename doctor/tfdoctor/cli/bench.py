@@ -121,16 +121,16 @@ def bench(
     calls compile is told apart. Ctrl-C keeps what was measured; with IMAGE, in a container with the GPUs, it comes at
     the end alone.
     """
-    from tfdoctor.bench import compared, earlier, judged
+    from tfdoctor.bench import compare_runs, earlier, evaluate_bench
     from tfdoctor.examine import live_machine
     from tfdoctor.verify.benching import BenchWish, bench_python
 
-    names = _listed(workload, WORKLOADS, "--workload")
+    names = _parse_list(workload, WORKLOADS, "--workload")
     wish = BenchWish(
         time,
         _devices(devices),
         names,
-        _listed(dtype, DTYPES, "--dtype"),
+        _parse_list(dtype, DTYPES, "--dtype"),
         _sizes(sizes, names),
         xla,
     )
@@ -145,18 +145,20 @@ def bench(
     compat = Compat.load()
     progress = _Progress(time, quiet=as_json or not ERR.watched)
     if image is not None:
-        timing = _in_image(compat, check_reference(image), python, wish, progress)
+        timing = _time_in_image(compat, check_reference(image), python, wish, progress)
     else:
-        timing = bench_python(live_machine(python), compat, python, wish, told=progress.told)
+        timing = bench_python(live_machine(python), compat, python, wish, told=progress.show)
     progress.close()
     if timing.measured.unserved:
         message = f"nothing is timed: {timing.measured.unserved}."
         raise UsageError(message)
-    done = judged(timing.measured, timing.target, timing.peaks, software=timing.software, look=timing.look)
+    done = evaluate_bench(
+        timing.measured, timing.target, timing.peaks, software=timing.software, look=timing.look
+    )
     if old is not None:
-        done = dataclasses.replace(done, comparison=compared(done, old, clean_line(str(compare))))
+        done = dataclasses.replace(done, comparison=compare_runs(done, old, clean_line(str(compare))))
     if output is not None and done.any_timed:  # an earlier result is worth more than none
-        done = _written(output, done, paint)
+        done = _write_results(output, done, paint)
     if html is not None:
         _write_page(html, done, force=force)
     if as_json:
@@ -176,7 +178,7 @@ def bench(
     return ExitCode.FOUND if any(one.severity >= least for one in done.findings) else ExitCode.OK
 
 
-def _written(output: Path, done: Bench, paint: Callable[[str], bytes] | None) -> Bench:
+def _write_results(output: Path, done: Bench, paint: Callable[[str], bytes] | None) -> Bench:
     """Return its pictures and its JSON, which names them."""
     pictures = {BENCH_SVG: bench_svg(done).encode("utf-8")}
     if paint is not None:
@@ -201,7 +203,9 @@ def _write_page(target: Path, done: Bench, *, force: bool) -> None:
     write_page(target, benchmark_html(done, redactor_for(os.environ, local=True)), force=force, quiet=False)
 
 
-def _in_image(compat: Compat, image: str, python: str | None, wish: BenchWish, progress: _Progress) -> Timing:
+def _time_in_image(
+    compat: Compat, image: str, python: str | None, wish: BenchWish, progress: _Progress
+) -> Timing:
     """With the engine that is to be found."""
     from tfdoctor.engine import connect
     from tfdoctor.system import LiveSystem
@@ -210,7 +214,7 @@ def _in_image(compat: Compat, image: str, python: str | None, wish: BenchWish, p
     engine = connect()
     machine = LiveSystem() if engine.url.startswith("unix://") else None
     progress.silent(image)
-    return bench_image(engine, compat, image, python, wish, told=progress.told, machine=machine)
+    return bench_image(engine, compat, image, python, wish, told=progress.show, machine=machine)
 
 
 class _Progress:
@@ -219,7 +223,7 @@ class _Progress:
     def __init__(self, seconds: float, *, quiet: bool) -> None:
         self._seconds, self._quiet, self._began, self._shown = seconds, quiet, 0.0, False
 
-    def told(self, part: dict[str, object]) -> None:
+    def show(self, part: dict[str, object]) -> None:
         """A line of the payload."""
         if self._quiet:
             return
@@ -258,7 +262,7 @@ class _Progress:
             ERR.flush()
 
 
-def _listed(text: str | None, known: tuple[str, ...], name: str) -> tuple[str, ...]:
+def _parse_list(text: str | None, known: tuple[str, ...], name: str) -> tuple[str, ...]:
     words = tuple(dict.fromkeys(word.strip() for word in text.split(","))) if text is not None else ()
     wrong = next((word for word in words if word not in known), None)
     if wrong is not None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli import values
-from tfdoctor.cli.build_emit import typed, write_context
+from tfdoctor.cli.build_emit import format_command, write_context
 from tfdoctor.cli.files import requirement_lines, text_of
 from tfdoctor.cli.machine import host_for
 from tfdoctor.cli.options import (
@@ -29,7 +29,7 @@ from tfdoctor.cli.options import (
     option,
     verbose_option,
 )
-from tfdoctor.cli.simulating import asked_for, simulated_image
+from tfdoctor.cli.simulating import parse_simulation, verify_simulated_image
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.emit import Form, Made, default_tag
 from tfdoctor.dockerfile.emit import emit as emitted
@@ -168,7 +168,7 @@ def build(
     _check_push(tag, push=push, builds=not (dry_run or text_alone))
     _check_network(platform, proxy)
     compat, gpu = Compat.load(), gpu or simulate
-    asked = _simulated(compat, simulate or (), driver=driver, no_verify=no_verify)
+    asked = _make_stand_in(compat, simulate or (), driver=driver, no_verify=no_verify)
     extras = Extras(
         requirements=requirement_lines(requirements or (), package or ()),
         ca_certificate=_certificate(ca_cert) if ca_cert is not None else None,
@@ -187,19 +187,19 @@ def build(
     host = _host(compat, gpus=gpu or (), driver=driver, look=not (anywhere or text_alone))
     answer = planned(compat, request, host)
     if answer.conflict is not None:
-        _no_plan(answer, as_json=as_json, text_alone=text_alone, for_this_one=not gpu)
+        _report_no_plan(answer, as_json=as_json, text_alone=text_alone, for_this_one=not gpu)
         return ExitCode.FOUND
     option = with_mirror(answer.options[0], registry if base is None else None)
-    name = _checked_tag(tag) if tag is not None else default_tag(option)
+    name = _check_tag(tag) if tag is not None else default_tag(option)
     if extras.requirements:
         _foresee(
             option, extras, ca_cert=ca_cert, proxy=proxy, quiet=quiet or as_json, without_index=text_alone
         )
     if text_alone or dry_run:
         if base is not None:
-            option = _looked_into(option)
+            option = _inspect_base(option)
         if pin:
-            option = _pinned(option, ca_file=str(ca_cert) if ca_cert is not None else None, proxy=proxy)
+            option = _pin_base(option, ca_file=str(ca_cert) if ca_cert is not None else None, proxy=proxy)
         if emit is Form.apptainer:  # whoever starts a container is its user
             extras = dataclasses.replace(extras, uid=0)
         alone = anywhere or (text_alone and not (gpu or driver))
@@ -210,8 +210,15 @@ def build(
             *(("--uid", uid if uid != UID else None), ("--tag", tag)),
         )
         made = Made(
-            *(option, context_of(option, extras), name, typed(option, given), uid, extras.requirements),
-            build=_for_engine(("--platform", platform), ("--network", network)),
+            *(
+                option,
+                context_of(option, extras),
+                name,
+                format_command(option, given),
+                uid,
+                extras.requirements,
+            ),
+            build=_list_engine_options(("--platform", platform), ("--network", network)),
         )
         if folder is not None:
             OUT.write(write_context(folder, made, force=force, dry_run=dry_run, quiet=quiet))
@@ -239,7 +246,7 @@ def build(
     if not no_verify:
         done = _verify(engine, compat, image.id, name, asked, as_json=as_json, verbose=verbose, quiet=quiet)
     wrong = done is not None and done.ok is False
-    digest = _pushed(engine, name, wrong=wrong, quiet=quiet or as_json, verbose=verbose) if push else None
+    digest = _push_image(engine, name, wrong=wrong, quiet=quiet or as_json, verbose=verbose) if push else None
     if as_json:
         there = {"id": image.id, "tags": list(image.tags), "size_bytes": image.size, "pushed": digest}
         write_json(build_json(option, context.dockerfile, there, done))
@@ -264,7 +271,7 @@ def _print(
         OUT.write(render_dry_run(made, whole=whole, **OUT.looks))
 
 
-def _for_engine(*given: tuple[str, str | None]) -> tuple[str, ...]:
+def _list_engine_options(*given: tuple[str, str | None]) -> tuple[str, ...]:
     """Options as `docker build` takes them, and as a shell reads them."""
     return tuple(f"{name} {shlex.quote(clean_line(value))}" for name, value in given if value)
 
@@ -275,11 +282,11 @@ def _tell(engine: Engine, option: Option, name: str, size: int, seconds: float, 
     from tfdoctor.verify.image import usual_option
 
     made = InImage(name, engine.name, usual_option(engine))
-    user = started_as(uid, rootless=engine.rootless)
+    user = choose_user(uid, rootless=engine.rootless)
     OUT.write(render_built(option, made, size, seconds, user=user))
 
 
-def started_as(uid: int, *, rootless: bool) -> str:
+def choose_user(uid: int, *, rootless: bool) -> str:
     """Return what `run --user` has to be where a folder of this user is bound.
 
     Empty if the image's user is it.
@@ -316,7 +323,7 @@ def _check_form(
         raise UsageError("--print and --emit are two forms of the plan; give one of them.", hint="")
 
 
-def _looked_into(option: Option) -> Option:
+def _inspect_base(option: Option) -> Option:
     """Return a base that the user brought, as the engine's image of that name shows it.
 
     Else as it is, and that is said.
@@ -343,7 +350,7 @@ def _looked_into(option: Option) -> Option:
     return option
 
 
-def _pinned(option: Option, *, ca_file: str | None, proxy: str | None) -> Option:
+def _pin_base(option: Option, *, ca_file: str | None, proxy: str | None) -> Option:
     """Return the option with the digest that the registry has now for its base.
 
     Raises Error if it tells none.
@@ -362,7 +369,7 @@ def _pinned(option: Option, *, ca_file: str | None, proxy: str | None) -> Option
     return dataclasses.replace(option, base=dataclasses.replace(option.base, digest=answer.digest))
 
 
-def _pushed(engine: Engine, tag: str, *, wrong: bool, quiet: bool, verbose: bool) -> str | None:
+def _push_image(engine: Engine, tag: str, *, wrong: bool, quiet: bool, verbose: bool) -> str | None:
     """Push the image. Returns its digest in the registry; None: it is not right, and was not pushed."""
     from tfdoctor.engine.push import push
 
@@ -376,13 +383,13 @@ def _pushed(engine: Engine, tag: str, *, wrong: bool, quiet: bool, verbose: bool
     return digest
 
 
-def _simulated(
+def _make_stand_in(
     compat: Compat, names: Sequence[str], *, driver: str | None, no_verify: bool
 ) -> Simulated | None:
     """Return the stand-in that the image is verified with. Raises UsageError."""
     if names and no_verify:
         raise UsageError("--simulate is for verifying, which --no-verify leaves out; give one of them.")
-    return asked_for(compat, names, driver=driver)
+    return parse_simulation(compat, names, driver=driver)
 
 
 def _check_network(platform: str | None, proxy: str | None) -> None:
@@ -418,12 +425,12 @@ def _foresee(
     without_index: only what is plain from the pinned versions, where a text is written and the network is not used.
     """
     from tfdoctor.engine.image import context_of
-    from tfdoctor.environment.foreseen import Foreseen, against_pins, foresee
+    from tfdoctor.environment.foreseen import Foreseen, find_unmet_pin, foresee
 
     files = context_of(option, extras).files
     limits = files.get("constraints.txt", b"").decode().splitlines()
     if without_index:
-        said = Foreseen(conflict=against_pins(extras.requirements, limits, option.python))
+        said = Foreseen(conflict=find_unmet_pin(extras.requirements, limits, option.python))
     else:
         said = foresee(
             extras.requirements,
@@ -447,7 +454,7 @@ def _foresee(
         )
 
 
-def _checked_tag(tag: str) -> str:
+def _check_tag(tag: str) -> str:
     """Raises UsageError."""
     if "@" in check_reference(tag):
         msg = f"--tag: `{tag}` has a digest, which is not known before it is built."
@@ -480,7 +487,7 @@ def _certificate(path: Path) -> bytes:
     return certificate
 
 
-def _no_plan(answer: Recommendation, *, as_json: bool, text_alone: bool, for_this_one: bool) -> None:
+def _report_no_plan(answer: Recommendation, *, as_json: bool, text_alone: bool, for_this_one: bool) -> None:
     if as_json:
         write_json(recommendation_json(answer))
     elif text_alone:  # standard output is a file for something else
@@ -508,13 +515,15 @@ def _verify(
 ) -> Verification:
     """Verify what was built: on the GPUs of this machine, or, where it has none, as far as that goes; with `asked`
     beside a stand-in."""
-    from tfdoctor.cli.telling import telling
+    from tfdoctor.cli.telling import make_stage_printer
     from tfdoctor.cli.verify import host_of_engine, tell
     from tfdoctor.verify.image import verify_image
     from tfdoctor.verify.verifying import Wish, count_expected_gpus
 
     if asked is not None:
-        done = simulated_image(engine, compat, image, Wish(simulated=asked), asked, quiet=quiet or as_json)
+        done = verify_simulated_image(
+            engine, compat, image, Wish(simulated=asked), asked, quiet=quiet or as_json
+        )
         done = dataclasses.replace(done, target=tag)
         if not as_json:
             tell(done, as_json=False, verbose=verbose, quiet=quiet)
@@ -522,7 +531,7 @@ def _verify(
     host = host_of_engine(compat, engine)
     shown = count_expected_gpus(host, None) if host is not None else None
     wish = Wish() if shown or host is None else Wish(stages=WITHOUT_GPU, gpus="none")
-    on_stage = telling(quiet=quiet or as_json)
+    on_stage = make_stage_printer(quiet=quiet or as_json)
     done = dataclasses.replace(
         verify_image(engine, compat, image, wish, host=host, on_stage=on_stage), target=tag
     )

@@ -62,13 +62,17 @@ def check(path: Path, *, as_json: bool) -> int:
         except StartError as why:
             msg = f"--check: {shown}: {clean_line(str(why))}."
             raise UsageError(msg) from why
-        return _started(starts, shown, path.parent, as_json=as_json)
+        return _show_starts(starts, shown, path.parent, as_json=as_json)
     return _dockerfile(text, shown, path.parent, as_json)
 
 
 def _dockerfile(text: str, shown: str, folder: Path, as_json: bool) -> int:
     judged = judge_dockerfile(
-        text, Compat.load(), name=shown, read=beside(folder), foresee=partial(foresee, env=os.environ)
+        text,
+        Compat.load(),
+        name=shown,
+        read=make_file_reader(folder),
+        foresee=partial(foresee, env=os.environ),
     )
     if judged is None:
         msg = f"--check: {shown} has no FROM: it is not a Dockerfile."
@@ -112,7 +116,7 @@ def _starts(text: str, path: Path, shown: str) -> list[Start]:
     if isinstance(found, Start):
         return [found]
     files, name = found
-    read = beside(path.parent, above=1)
+    read = make_file_reader(path.parent, above=1)
     starts = []
     for file in files:
         content = read(file)
@@ -126,8 +130,8 @@ def _starts(text: str, path: Path, shown: str) -> list[Start]:
     return starts
 
 
-def _started(starts: list[Start], shown: str, folder: Path, *, as_json: bool) -> int:
-    rows = [(start, *_judged(start, folder)) for start in starts]
+def _show_starts(starts: list[Start], shown: str, folder: Path, *, as_json: bool) -> int:
+    rows = [(start, *_evaluate_start(start, folder)) for start in starts]
     if as_json:
         write_json(services_json(shown, rows))
     else:
@@ -135,13 +139,13 @@ def _started(starts: list[Start], shown: str, folder: Path, *, as_json: bool) ->
     return _status([judged for _, judged, _ in rows])
 
 
-def _judged(start: Start, folder: Path) -> tuple[Judged | None, str]:
+def _evaluate_start(start: Start, folder: Path) -> tuple[Judged | None, str]:
     """Return what is made of its image, or why nothing can be said of it."""
     above = 1 if start.name == "" else 0  # .devcontainer/devcontainer.json builds what is above it
     name, text = start.file, start.inline
     if text is None and start.dockerfile is not None:
         name = str(PurePosixPath(start.dockerfile))
-        text = beside(folder, above=above)(start.dockerfile)
+        text = make_file_reader(folder, above=above)(start.dockerfile)
         if text is None:
             return None, f"its Dockerfile {clean_line(name)} cannot be read"
     if text is None:
@@ -157,7 +161,7 @@ def _judged(start: Start, folder: Path) -> tuple[Judged | None, str]:
         _as_built(text, start),
         Compat.load(),
         name=clean_line(name),
-        read=beside(folder / start.context) if above == 0 else beside(folder, above=1),
+        read=make_file_reader(folder / start.context) if above == 0 else make_file_reader(folder, above=1),
         start=start,
         foresee=partial(foresee, env=os.environ),
     )
@@ -180,7 +184,7 @@ def _as_built(text: str, start: Start) -> str:
     return text
 
 
-def beside(folder: Path, *, above: int = 0) -> Callable[[str], str | None]:
+def make_file_reader(folder: Path, *, above: int = 0) -> Callable[[str], str | None]:
     """Reads the files of a folder and those below it, and no other: a Dockerfile comes from anybody.
 
     above: how many folders higher the files may lie.

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from tfdoctor.dockerfile.emit import Made
     from tfdoctor.plan import Option
 
-__all__ = ["typed", "write_context"]
+__all__ = ["format_command", "write_context"]
 
 
-def typed(option: Option, given: Iterable[tuple[str, Sequence[object] | object]]) -> str:
+def format_command(option: Option, given: Iterable[tuple[str, Sequence[object] | object]]) -> str:
     """Return `tfdoctor build` for this plan with the options that were given, as a shell reads it, on one line.
 
     given: (name, its values, or one, or a flag); None, False and nothing are left out.
@@ -54,9 +54,9 @@ def write_context(folder: Path, made: Made, *, force: bool, dry_run: bool, quiet
     """
     shown = clean_line(str(folder))
     files = folder_of(made)
-    changed = _changed(folder, files, shown)
+    changed = _find_changed(folder, files, shown)
     if changed and not force and not dry_run:
-        msg = f"--emit context: {shown} has {_some(changed)} already, with different content."
+        msg = f"--emit context: {shown} has {_join_names(changed)} already, with different content."
         raise UsageError(
             msg, hint="Nothing was written. Name another folder, or use --force to replace them."
         )
@@ -66,7 +66,7 @@ def write_context(folder: Path, made: Made, *, force: bool, dry_run: bool, quiet
         return told
     try:
         if folder.is_dir() and any(folder.iterdir()):
-            _into(folder, {name: files[name] for name in files if name not in kept})
+            _write_into(folder, {name: files[name] for name in files if name not in kept})
         else:
             _new(folder, files, made.context.epoch)
     except OSError as error:
@@ -75,7 +75,7 @@ def write_context(folder: Path, made: Made, *, force: bool, dry_run: bool, quiet
     return told
 
 
-def _changed(folder: Path, files: Mapping[str, bytes], shown: str) -> list[str]:
+def _find_changed(folder: Path, files: Mapping[str, bytes], shown: str) -> list[str]:
     """Return the names under which something else is there.
 
     Raises UsageError for what no file can be put into.
@@ -108,7 +108,7 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _some(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"{', '.join(names[:3])}{more}"
 
@@ -137,7 +137,7 @@ def _umask() -> int:
     return before
 
 
-def _into(folder: Path, files: Mapping[str, bytes]) -> None:
+def _write_into(folder: Path, files: Mapping[str, bytes]) -> None:
     """Into a folder with other things in it; what was written goes again where one file cannot be."""
     before = {name: (folder / name).read_bytes() if _is_file(folder / name) else None for name in files}
     done: list[str] = []

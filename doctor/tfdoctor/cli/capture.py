@@ -47,14 +47,14 @@ def look(system: System, compat: Compat, *, python: str | None, timeout: float, 
     """Look at everything that `check` looks at, redact it, and judge both. `local`: `system` is this machine."""
     recording = RecordingSystem(system)
     machine = examine(recording, compat, python=python, timeout=timeout)
-    whole = recording.recording(_asked(machine.facts))
+    whole = recording.recording(_list_variables(machine.facts))
     whole.python = python
     redactor = redactor_for(system.env, local=local)
     redacted = bundle.redacted(bundle.shortened(whole), redactor)
     files = bundle.members(redacted)
     replayed = RecordedSystem(files)
     report = examine(replayed, compat, python=replayed.python)
-    differences = compared(machine, report)
+    differences = describe_differences(machine, report)
     day = datetime.now(timezone.utc).date().isoformat()
     manifest = bundle.manifest(redacted, redactor, {"name": "tfdoctor", "version": __version__}, day)
     manifest["judged"] = {
@@ -66,12 +66,12 @@ def look(system: System, compat: Compat, *, python: str | None, timeout: float, 
     return Captured(files, manifest, report, machine, redactor, differences)
 
 
-def _asked(facts: Facts) -> Any:
+def _list_variables(facts: Facts) -> Any:
     """Return the variables that the environment's probe keeps: their values are facts."""
     return facts.environment.variables.__contains__
 
 
-def compared(machine: Report, recording: Report) -> tuple[str, ...]:
+def describe_differences(machine: Report, recording: Report) -> tuple[str, ...]:
     """In what the judgement of a recording is another than that of its machine, in words."""
     found = []
     if machine.verdict.cause != recording.verdict.cause:

@@ -96,7 +96,7 @@ def check(
         check_file(html, force=force, option="--html")
     if simulate or driver is not None:
         alone = not (folder or facts or against or then_fix or html) and fail_on is FailOn.error
-        return _simulated(
+        return _check_simulated(
             simulate or [],
             driver,
             python,
@@ -108,7 +108,7 @@ def check(
             quiet=quiet,
         )
     if folder is not None:
-        python = _named(folder, python, facts)
+        python = _describe_folder(folder, python, facts)
     asked = python
     if then_fix and as_json:
         return _fix(asked, timeout, yes=yes, as_json=True, verbose=verbose, quiet=quiet)
@@ -127,19 +127,19 @@ def check(
     try:
         alike = (then is not None and facts is None) or html is not None
         local = facts is None
-        report, captured, compat = _seen(
+        report, captured, compat = _examine_machine(
             system, python, timeout, deep=deep, alike=alike, local=local, quiet=quiet
         )
         comparison = None
         if then is not None:
             published = captured.report if captured is not None and local else report
-            comparison = _compared(then, published, compat, timeout)
+            comparison = _compare_reports(then, published, compat, timeout)
         fix = None
         if facts is None and (html is not None or not (quiet or as_json)):
             from tfdoctor.environment.offer import offer
 
             fix = offer(report, system)
-        typed = _typed(python=asked, facts=facts)
+        typed = _format_own_command(python=asked, facts=facts)
         if html is not None and captured is not None:
             _write_page(html, report, captured, compat, fix=fix, typed=typed, force=force, quiet=quiet)
         if as_json:
@@ -157,7 +157,7 @@ def check(
     return exit_status(report, fail_on.value)
 
 
-def _simulated(
+def _check_simulated(
     names: list[str],
     driver: str | None,
     python: str | None,
@@ -175,7 +175,7 @@ def _simulated(
             "--simulate shows TensorFlow a stand-in: it goes with --deep, --python and how things are shown, no more.",
             hint='tfdoctor check --deep --simulate "RTX 4090"',
         )
-    from tfdoctor.cli.simulating import asked_for, label, live_with_stand_in, told_of_end
+    from tfdoctor.cli.simulating import label, live_with_stand_in, parse_simulation, show_simulation_note
     from tfdoctor.compat import Compat
     from tfdoctor.render.json import write_json
     from tfdoctor.render.report import report_json
@@ -184,7 +184,7 @@ def _simulated(
     from tfdoctor.verify.verifying import PROVES
 
     compat = Compat.load()
-    asked = asked_for(compat, names, driver=driver)
+    asked = parse_simulation(compat, names, driver=driver)
     if asked is None:
         raise UsageError("--driver belongs to --simulate: a real driver is what it is.")
     system, as_if = live_with_stand_in(python, asked), AsSimulated()
@@ -202,7 +202,7 @@ def _simulated(
     else:
         label(asked, quiet=quiet)
         _write(report, None, None, verbose=verbose, quiet=quiet, fix=None, typed="tfdoctor check")
-        told_of_end(quiet=quiet)
+        show_simulation_note(quiet=quiet)
     return exit_status(report, FailOn.error.value)
 
 
@@ -222,7 +222,7 @@ def _agree(
         raise UsageError("--yes needs --fix.")
 
 
-def _named(folder: str, python: str | None, facts: Path | None) -> str:
+def _describe_folder(folder: str, python: str | None, facts: Path | None) -> str:
     """Return what `check FOLDER` means: `--python FOLDER`.
 
     Raises UsageError if it is something else; no file is run.
@@ -257,7 +257,7 @@ def _fix(python: str | None, timeout: float, *, yes: bool, as_json: bool, verbos
     return fix(python=python, yes=yes, timeout=timeout, as_json=as_json, verbose=verbose, quiet=quiet)
 
 
-def _seen(
+def _examine_machine(
     system: System, python: str | None, timeout: float, *, deep: bool, alike: bool, local: bool, quiet: bool
 ) -> tuple[Report, Captured | None, Compat]:
     """Return (the judgement, the machine redacted where that is needed (`alike`), the tables). local: it is this
@@ -302,7 +302,7 @@ def _load(compat: Compat) -> None:
         importlib.import_module(f"tfdoctor.{name}")
 
 
-def _compared(then: RecordedSystem, report: Report, compat: Compat, timeout: float) -> Comparison:
+def _compare_reports(then: RecordedSystem, report: Report, compat: Compat, timeout: float) -> Comparison:
     from tfdoctor.report.against import compare
 
     return compare(examine(then, compat, python=then.python, timeout=timeout), report)
@@ -379,7 +379,7 @@ def _write(
         OUT.write(render_comparison(comparison, str(against), verbose=verbose, **OUT.looks))
 
 
-def _typed(**options: object) -> str:
+def _format_own_command(**options: object) -> str:
     """Return this command as it was typed, without how it is to be shown."""
     named = (f" --{name} {shlex.quote(clean_line(str(value)))}" for name, value in options.items() if value)
     return "tfdoctor check" + "".join(named)
@@ -397,10 +397,10 @@ def exit_status(report: Report, fail_on: str) -> ExitCode:
     least = Severity[fail_on.upper()]
     if any(finding.severity >= least for finding in report.findings):
         return ExitCode.FOUND
-    return ExitCode.IMPOSSIBLE if _not_known(report) else ExitCode.OK
+    return ExitCode.IMPOSSIBLE if _has_unknown(report) else ExitCode.OK
 
 
-def _not_known(report: Report) -> bool:
+def _has_unknown(report: Report) -> bool:
     """Return whether something on the way could not be judged: then no finding says nothing.
 
     That there is no TensorFlow is known; so is a verdict that lacks a smaller thing, which a finding names.

@@ -67,7 +67,7 @@ def cluster(
 
     system = LiveSystem()
     specs = _specs(files or [], tf_config, dict(system.env))
-    installed = _installed(peer or [])
+    installed = _list_installed(peer or [])
     answers = _answers(specs, system, installed, timeout=timeout, connecting=connect)
     if as_json:
         from tfdoctor.render.json import write_json
@@ -82,7 +82,7 @@ def cluster(
     return ExitCode.FOUND if found else ExitCode.OK
 
 
-def _installed(peers: list[Path]) -> list[Installed]:
+def _list_installed(peers: list[Path]) -> list[Installed]:
     """This machine's TensorFlow and that of each recorded one. Raises UsageError where it is no recording."""
     if not peers:
         return []
@@ -133,9 +133,9 @@ def _specs(files: list[str], tf_config: str | None, env: dict[str, str]) -> list
     if files and tf_config is not None:
         raise UsageError("FILE and --tf-config both name a specification; give one of them.")
     if tf_config is not None:
-        return [given(tf_config)]
+        return [parse_specification(tf_config)]
     if files:
-        return [_of_file(name) for name in files]
+        return [_load_file(name) for name in files]
     if VARIABLE not in env:
         msg = f"{VARIABLE} is not set here, and no file is named."
         raise UsageError(
@@ -145,15 +145,15 @@ def _specs(files: list[str], tf_config: str | None, env: dict[str, str]) -> list
     return [read_cluster(env[VARIABLE], "env")]
 
 
-def given(value: str) -> Spec:
+def parse_specification(value: str) -> Spec:
     """Return a specification on the command line: a file where there is one of that name, else the text."""
     if value == "-" or _is_file(value):
-        return _of_file(value)
+        return _load_file(value)
     if value.strip() and not any(sign in value for sign in "{}[]\"'\n"):
         try:
             json.loads(value)
         except (ValueError, RecursionError):
-            return _of_file(value)  # which says why it cannot be read
+            return _load_file(value)  # which says why it cannot be read
     return read_cluster(value, "text")
 
 
@@ -164,7 +164,7 @@ def _is_file(value: str) -> bool:
         return False
 
 
-def _of_file(name: str) -> Spec:
+def _load_file(name: str) -> Spec:
     shown = clean(name, limit=300)
     if name == "-":
         if sys.stdin is None:

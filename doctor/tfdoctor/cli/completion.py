@@ -90,13 +90,13 @@ def completion(
         OUT.document(SCRIPTS[shell])
         return ExitCode.OK
     words = [*words[:-1], words[-1].removeprefix('"').removeprefix("'")]  # a quote that is still open
-    words, left_out = _joined(words) if shell is Shell.bash else (words, "")
+    words, left_out = _join_words(words) if shell is Shell.bash else (words, "")
     for value, text in candidates(words):
-        OUT.document(f"{_shown(shell, value.removeprefix(left_out), clean_line(text, limit=100))}\n")
+        OUT.document(f"{_format_value(shell, value.removeprefix(left_out), clean_line(text, limit=100))}\n")
     return ExitCode.OK
 
 
-def _shown(shell: Shell, value: str, text: str) -> str:
+def _format_value(shell: Shell, value: str, text: str) -> str:
     if shell is Shell.bash or value == FILES or not text:
         return value
     if shell is Shell.fish:
@@ -104,7 +104,7 @@ def _shown(shell: Shell, value: str, text: str) -> str:
     return f"{value.replace(':', chr(92) + ':')}:{text}"
 
 
-def _joined(words: Sequence[str]) -> tuple[list[str], str]:
+def _join_words(words: Sequence[str]) -> tuple[list[str], str]:
     """Bash takes `--tf=2.1` for three words, and wants to hear of the last alone: (the words, what it has already)."""
     *before, last = words
     if last == "=" and before:
@@ -127,18 +127,18 @@ def candidates(words: Sequence[str]) -> Words:
     *before, last = words
     group = command_line()
     if before[:1] == ["help"]:
-        return _beginning(last, COMMANDS.items())
+        return _filter_words(last, COMMANDS.items())
     name = next((word for word in before if not word.startswith("-")), None)
     if name is None:
         if not last.startswith("-"):
-            return _beginning(last, COMMANDS.items())
-        return _beginning(last, _options(group.make_context("tfdoctor", [], resilient_parsing=True)))
+            return _filter_words(last, COMMANDS.items())
+        return _filter_words(last, _options(group.make_context("tfdoctor", [], resilient_parsing=True)))
     if name not in COMMANDS:
         return []
-    return _in_command(group.commands[name], before[before.index(name) + 1 :], last)
+    return _complete_in_command(group.commands[name], before[before.index(name) + 1 :], last)
 
 
-def _in_command(command: Any, before: Sequence[str], last: str) -> Words:
+def _complete_in_command(command: Any, before: Sequence[str], last: str) -> Words:
     """After a command's name. `command` is Click's."""
     context = command.make_context(command.name, [], resilient_parsing=True)
     named = {word: param for param in command.params for word in (*param.opts, *param.secondary_opts)}
@@ -164,7 +164,7 @@ def _in_command(command: Any, before: Sequence[str], last: str) -> Words:
             for text, told in _values(context, named[option], value)
         ]
     if last.startswith("-") and not ended:
-        return _beginning(last, _options(context))
+        return _filter_words(last, _options(context))
     for place in places:
         if place.nargs == -1 or taken == 0:
             return _values(context, place, last)
@@ -194,5 +194,5 @@ def _values(context: Any, param: Any, typed: str) -> Words:
     return [(item.value, item.help or "") for item in found if item.type == "plain"]
 
 
-def _beginning(typed: str, known: Any) -> Words:
+def _filter_words(typed: str, known: Any) -> Words:
     return [(word, text) for word, text in known if word.startswith(typed)]

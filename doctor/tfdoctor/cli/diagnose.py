@@ -21,7 +21,7 @@ from tfdoctor.cli.options import (
     option,
     verbose_option,
 )
-from tfdoctor.cli.reading import asked_logs, note
+from tfdoctor.cli.reading import list_logs, note
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.findings import Severity
@@ -72,7 +72,7 @@ def diagnose(
     Reads any log, or an excerpt of one, and names the one root cause. Sends nothing.
     """
     as_github = output is Format.github
-    names = asked_logs(files or (), "diagnose")
+    names = list_logs(files or (), "diagnose")
     if names.count(STDIN) > 1:
         raise UsageError("standard input (-) can be read only once.")
     if follow and len(names) > 1:
@@ -86,10 +86,10 @@ def diagnose(
     compat = Compat.load()
     copy = _Copy() if html is not None else None
     if follow:
-        reports = [_followed(names[0], compat, aloud=not (as_json or as_github))]
+        reports = [_follow_log(names[0], compat, aloud=not (as_json or as_github))]
     else:
         shown = ERR.watched and not (as_json or quiet)
-        reports = [_judged(name, compat, progress=shown, copy=copy) for name in names]
+        reports = [_diagnose_whole(name, compat, progress=shown, copy=copy) for name in names]
     if host:
         reports = _on_this_machine(reports, compat)
     if html is not None and copy is not None:
@@ -133,12 +133,12 @@ def exit_status(reports: Sequence[LogReport], fail_on: str) -> ExitCode:
 # ---------------------------------------------------------------- reading
 
 
-def _judged(name: str, compat: Compat, *, progress: bool, copy: _Copy | None) -> LogReport:
+def _diagnose_whole(name: str, compat: Compat, *, progress: bool, copy: _Copy | None) -> LogReport:
     """Return one whole log; `copy` keeps what cannot be read again."""
     shown = clean(name, limit=300)
     with meter(shown) if progress else contextlib.nullcontext() as told:
         chunks = read_log(name, note=note, meter=told)
-        return diagnose_log(copy.passing(chunks) if copy and name == STDIN else chunks, compat, shown)
+        return diagnose_log(copy.keep(chunks) if copy and name == STDIN else chunks, compat, shown)
 
 
 class _Copy:
@@ -151,7 +151,7 @@ class _Copy:
         self._chunks: list[bytes] = []
         self._size = 0
 
-    def passing(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    def keep(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the same chunks, kept."""
         for chunk in chunks:
             if self._size < self.LARGEST:
@@ -159,7 +159,7 @@ class _Copy:
                 self._size += len(chunk)
             yield chunk
 
-    def of(self, name: str) -> Iterable[bytes]:
+    def replay(self, name: str) -> Iterable[bytes]:
         """Yield a log once more; what was said of a damaged one is not said again."""
         return self._chunks if name == STDIN else read_log(name, note=lambda _: None)
 
@@ -173,12 +173,14 @@ def _write_page(
     from tfdoctor.render.html.log import logs_html
     from tfdoctor.system.identity import redactor_for
 
-    shown = [(report, excerpt(copy.of(name), report)) for name, report in zip(names, reports, strict=True)]
+    shown = [
+        (report, excerpt(copy.replay(name), report)) for name, report in zip(names, reports, strict=True)
+    ]
     page = logs_html(shown, redactor_for(os.environ, local=True))
     write_page(target, page, force=force, quiet=quiet)
 
 
-def _followed(name: str, compat: Compat, *, aloud: bool) -> LogReport:
+def _follow_log(name: str, compat: Compat, *, aloud: bool) -> LogReport:
     """Return a growing log until Ctrl-C, or until its pipe ends.
 
     `aloud`: tell the verdict whenever it changes.
@@ -194,12 +196,12 @@ def _followed(name: str, compat: Compat, *, aloud: bool) -> LogReport:
         OUT.flush()
 
     watch = Watch(compat, shown, tell if aloud else lambda _: None)
-    with _until_interrupted() as interrupted:
+    with _stop_at_interrupt() as interrupted:
         return diagnose_log(watch.watch(streams.follow(name, interrupted)), compat, shown)
 
 
 @contextlib.contextmanager
-def _until_interrupted() -> Iterator[Callable[[], bool]]:
+def _stop_at_interrupt() -> Iterator[Callable[[], bool]]:
     """The first Ctrl-C is an answer and no exception; the second one ends everything, as ever."""
     seen: list[int] = []
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["by_the_loader", "give_up", "standard_streams"]
+__all__ = ["give_up", "may_be_loader", "standard_streams"]
 
 
 class _Aside:
@@ -73,7 +73,7 @@ def give_up(stream: TextIO) -> None:
         stream.flush()
 
 
-def by_the_loader() -> bool:
+def may_be_loader() -> bool:
     """Return whether LD_LIBRARY_PATH or LD_PRELOAD may be why a module does not load.
 
     No start without them was tried.

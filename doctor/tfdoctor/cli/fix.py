@@ -124,7 +124,7 @@ def fix(
                     hint="--yes makes the changes, --dry-run only shows them.",
                 )
             show(planned, dry=True, asking=True)
-            if not _agreed():
+            if not _ask_agreement():
                 return ExitCode.FOUND
         result = fix_environment(machines, compat, request, env, told)
     show(result, dry=False)
@@ -142,7 +142,7 @@ def _check(codes: Sequence[str], *, dry_run: bool, undo: bool, force: bool) -> N
         raise UsageError("--force needs --undo.")
 
 
-def _agreed() -> bool:
+def _ask_agreement() -> bool:
     """A person at a terminal is asked."""
     OUT.flush()
     ERR.write("Do this? [y/N] ")

@@ -149,22 +149,22 @@ def fleet(
         if kubernetes is not None and emit:
             if connect is not None:
                 raise UsageError("--connect asks the hosts, and --emit asks nobody.")
-            return _emitted(kubernetes, image, words, runner, deadline, gpus)
+            return _emit_manifest(kubernetes, image, words, runner, deadline, gpus)
 
         def engine() -> Engine:
             return _engine(asked[0], named[asked[0]] or "", pass_on or [], image=image, gpus=gpus)
 
         first = engine()
         peers = None if connect is None else _peers(connect, first, deadline)
-        if not _asked(first, folder, words, runner, deadline, resume=resume, dry_run=dry_run):
+        if not _ask_hosts(first, folder, words, runner, deadline, resume=resume, dry_run=dry_run):
             return ExitCode.OK
         if peers is not None:
             from tfdoctor.fleet.nodes.store import PEERS, Store
 
             there = {host for host, end in Store(folder).endings().items() if end.ended == "answered"}
             if there:
-                _asked(engine(), folder / PEERS, peers, runner, deadline, resume=resume, only=there)
-    answer = told(folder, asked[0] if asked else "folder")
+                _ask_hosts(engine(), folder / PEERS, peers, runner, deadline, resume=resume, only=there)
+    answer = load_results(folder, asked[0] if asked else "folder")
     published = redact_fleet(answer, Redactor()) if html is not None or as_json else answer
     if html is not None:
         from tfdoctor.cli.page import write_page
@@ -187,7 +187,7 @@ def _peers(connect: str, engine: Engine, deadline: float) -> tuple[str, ...]:
     """Return what each host runs to see whom it reaches. Raises UsageError."""
     import json
 
-    from tfdoctor.cli.cluster import given
+    from tfdoctor.cli.cluster import parse_specification
     from tfdoctor.cli.plain import CONNECTING
     from tfdoctor.fleet.peers import machine
 
@@ -200,7 +200,7 @@ def _peers(connect: str, engine: Engine, deadline: float) -> tuple[str, ...]:
         addresses = [f"[{host}]:{connect}" if ":" in host else f"{host}:{connect}" for host in hosts]
         cluster: object = {"worker": addresses}
     else:
-        written = given(connect).written[0]
+        written = parse_specification(connect).written[0]
         cluster = written.shown
         if written.jobs is None or not cluster:
             why = written.faults[0].message if written.faults else "it has no cluster."
@@ -213,20 +213,22 @@ def _peers(connect: str, engine: Engine, deadline: float) -> tuple[str, ...]:
     return (*CONNECTING, "--timeout", f"{min(999.0, deadline * SHARE):.0f}", "--tf-config", text)
 
 
-def _emitted(
+def _emit_manifest(
     namespace: str, image: str | None, words: tuple[str, ...], runner: str, deadline: float, gpus: int
 ) -> int:
     """Print the manifest. Raises UsageError."""
     from tfdoctor.fleet.nodes import Job
-    from tfdoctor.fleet.nodes.kubernetes import checked, emitted
+    from tfdoctor.fleet.nodes.kubernetes import check_image, format_manifest
     from tfdoctor.fleet.nodes.zipapp import zipapp
     from tfdoctor.render.terminal import OUT
 
-    image = checked(namespace, image)
+    image = check_image(namespace, image)
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as beside:
         path = Path(beside, "tfdoctor.pyz")
         path.write_bytes(zipapp())
-        OUT.document(emitted(namespace, image, Job(path, words, python=runner, deadline=deadline), gpus=gpus))
+        OUT.document(
+            format_manifest(namespace, image, Job(path, words, python=runner, deadline=deadline), gpus=gpus)
+        )
     return ExitCode.OK
 
 
@@ -263,7 +265,7 @@ def _engine(name: str, value: str, options: list[str], *, image: str | None, gpu
     return SshEngine(hosts, options=options)
 
 
-def _asked(
+def _ask_hosts(
     engine: Engine,
     folder: Path,
     words: tuple[str, ...],
@@ -308,11 +310,11 @@ def _asked(
     with scratch_folder() as beside:
         path = beside / "tfdoctor.pyz"
         path.write_bytes(zipapp())
-        _kept(engine, left, Job(path, words, python=runner, deadline=deadline), store)
+        _keep_answers(engine, left, Job(path, words, python=runner, deadline=deadline), store)
     return True
 
 
-def _kept(engine: Engine, hosts: list[str], job: Job, store: Store) -> None:
+def _keep_answers(engine: Engine, hosts: list[str], job: Job, store: Store) -> None:
     from tfdoctor.cli.reading import note
 
     began, count = time.time(), 0
@@ -331,9 +333,9 @@ def _kept(engine: Engine, hosts: list[str], job: Job, store: Store) -> None:
             raise
 
 
-def told(folder: Path, engine: str) -> Fleet:
+def load_results(folder: Path, engine: str) -> Fleet:
     """Return the results of a folder, judged. Raises UsageError if there are none."""
-    from tfdoctor.fleet import LARGEST, Gathered, judged
+    from tfdoctor.fleet import LARGEST, Gathered, evaluate_fleet
     from tfdoctor.fleet.nodes.store import PEERS, Store
 
     store, found = Store(folder), Gathered()
@@ -345,7 +347,7 @@ def told(folder: Path, engine: str) -> Fleet:
     if (folder / PEERS).is_dir():
         for one in Store(folder / PEERS).results(LARGEST):
             _take_peers(found, one)
-    return judged(engine, found, aside=store.aside)
+    return evaluate_fleet(engine, found, aside=store.aside)
 
 
 def _take_peers(found: Gathered, one: Kept) -> None:

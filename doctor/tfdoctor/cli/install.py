@@ -29,16 +29,16 @@ from tfdoctor.cli.options import (
     option,
     verbose_option,
 )
-from tfdoctor.cli.simulating import asked_for, simulated_python
+from tfdoctor.cli.simulating import parse_simulation, verify_simulated_python
 from tfdoctor.compat import Compat
-from tfdoctor.environment.choosing import Choice, Wishes, choose, making_of
+from tfdoctor.environment.choosing import Choice, Wishes, choose, choose_making
 from tfdoctor.environment.install import (
     commands_of,
-    in_words,
-    locked_lines,
+    describe_changes,
+    list_locked_lines,
+    list_writing,
     make,
     try_requirements,
-    writing,
 )
 from tfdoctor.environment.installers import InstallFailedError, find_uv
 from tfdoctor.environment.proof import gpu_is_missing, is_right, prove
@@ -151,11 +151,11 @@ def install(
     if installer is Installer.uv and uv is None:
         raise InstallFailedError("uv is not on PATH, or does not run.", hint="--installer pip, or get uv.")
     compat, gpu = Compat.load(), gpu or simulate
-    asked = asked_for(compat, simulate or (), driver=driver)
+    asked = parse_simulation(compat, simulate or (), driver=driver)
     system, wishes = LiveSystem(), Wishes(compat, tf, packages, wish)
     with stopping(system):
         host, machine = _host(compat, system, gpus=gpu or (), driver=driver, anywhere=anywhere, facts=facts)
-        host = _one(compat, host, tf, python)
+        host = _choose_host(compat, host, tf, python)
         choice = choose(wishes, python, host, folder, uv=uv, system=system, machine=machine)
     if not isinstance(choice, Choice):
         if as_json:
@@ -163,7 +163,7 @@ def install(
         else:
             OUT.write(render_recommendation(choice, verbose=verbose, **OUT.looks))
         return ExitCode.FOUND
-    making, notes = making_of(choice, wishes, folder, uv=uv, index=index, env=env)
+    making, notes = choose_making(choice, wishes, folder, uv=uv, index=index, env=env)
     if dry_run:
         return _dry_run(making, notes, as_json=as_json, verbose=verbose)
     made = _make(making, notes, quiet=quiet or as_json, verbose=verbose)
@@ -177,19 +177,19 @@ def install(
     elif not as_json and not right:
         OUT.write(render_report(report, quiet=True, **OUT.looks))
     if asked is not None and right:
-        done = _verified(compat, making, asked, quiet=quiet, as_json=as_json, verbose=verbose)
+        done = _verify_installation(compat, making, asked, quiet=quiet, as_json=as_json, verbose=verbose)
         right, document["verification"] = done.ok is not False, verification_json(done)
     if as_json:
         write_json(document)
     return ExitCode.OK if right else ExitCode.FOUND
 
 
-def _verified(
+def _verify_installation(
     compat: Compat, making: Making, asked: Simulated, *, quiet: bool, as_json: bool, verbose: bool
 ) -> Verification:
     """Return what was made, verified beside a stand-in."""
     python = str(making.folder / "bin" / "python")
-    done = simulated_python(compat, python, Wish(simulated=asked), asked, quiet=quiet or as_json)
+    done = verify_simulated_python(compat, python, Wish(simulated=asked), asked, quiet=quiet or as_json)
     if not as_json:
         OUT.write(render_end(done, verbose=verbose, quiet=quiet, **OUT.looks))
     return done
@@ -244,7 +244,7 @@ def _host(
     return host, seen.machine
 
 
-def _one(compat: Compat, host: Host, tf: str | None, python: str | None) -> Host:
+def _choose_host(compat: Compat, host: Host, tf: str | None, python: str | None) -> Host:
     """Return the machine, where a card's name can mean several that all have the same answer.
 
     Raises UsageError.
@@ -268,15 +268,15 @@ def _dry_run(making: Making, notes: Sequence[str], *, as_json: bool, verbose: bo
 
     Raises NoRoomError, NoSolutionError.
     """
-    room = needs(writing(making), exact=True)
+    room = needs(list_writing(making), exact=True)
     refuse(room, clean_line(str(making.folder)))
     untried = ""
     if making.asks:
-        making, untried = _tried(making)
+        making, untried = _try_resolution(making)
     if as_json:
         write_json(_document(making, notes, room=room, untried=untried))
     else:
-        lines = [*notes, *(f"Room: {need.text}." for need in room), *in_words(making)]
+        lines = [*notes, *(f"Room: {need.text}." for need in room), *describe_changes(making)]
         if untried:
             lines.append(f"Could not check whether your requirements are compatible with it: {untried}")
         folder, steps = str(making.folder), commands_of(making)
@@ -284,7 +284,7 @@ def _dry_run(making: Making, notes: Sequence[str], *, as_json: bool, verbose: bo
     return ExitCode.IMPOSSIBLE if untried else ExitCode.OK
 
 
-def _tried(making: Making) -> tuple[Making, str]:
+def _try_resolution(making: Making) -> tuple[Making, str]:
     """(with what the requirements come to, ""), or (as it was, why that could not be found out)."""
     if not making.can_try:
         return making, f"the pip of Python {making.option.python} cannot say; uv can."
@@ -342,7 +342,7 @@ def _document(
     resolution = None
     if making.asks:
         chosen = making.resolution
-        changes = chosen.changes(locked_lines(making.locks.tensorflow)) if chosen is not None else ()
+        changes = chosen.changes(list_locked_lines(making.locks.tensorflow)) if chosen is not None else ()
         resolution = resolution_json(
             [(one.name, one.locked, one.chosen) for one in changes],
             tried=chosen is not None,

@@ -82,12 +82,12 @@ def lint(
         if not path.exists():
             msg = f"there is no file or folder {clean_line(str(path))}."
             raise UsageError(msg)
-    answer, editable, refused = _judged(paths, release, gpus)
+    answer, editable, refused = _lint_files(paths, release, gpus)
     if diff or fix:
         (OUT if form is Format.text else ERR).write(clean(_show_changes(editable), limit=4_000_000))
         if fix:
             refused |= _fix(editable)
-            answer = _judged(paths, release, gpus)[0] if editable else answer
+            answer = _lint_files(paths, release, gpus)[0] if editable else answer
         for name, reason in refused.items():
             ERR.write(f"{clean_line(name)}: left unchanged: {clean_line(reason)}.\n")
     if not (diff and form is Format.text):
@@ -95,7 +95,7 @@ def lint(
     return ExitCode.FOUND if answer.problems else ExitCode.OK
 
 
-def _judged(
+def _lint_files(
     paths: Sequence[Path], release: tuple[int, int] | None, gpus: int | None
 ) -> tuple[Answer, dict[str, _Editable], dict[str, str]]:
     """Return the answer, the files that --fix corrects by path, and why it cannot correct others."""
@@ -147,11 +147,11 @@ def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, str, Settings, str, bo
             except ValueError:
                 return one.name
 
-        def left_out(one: Path, settings: Settings = settings, inner: object = inner) -> bool:
-            return bool(settings.exclude) and settings.left_out(inner(one))  # type: ignore[operator]
+        def is_excluded(one: Path, settings: Settings = settings, inner: object = inner) -> bool:
+            return bool(settings.exclude) and settings.is_excluded(inner(one))  # type: ignore[operator]
 
         named = not path.is_dir()
-        for one in [path] if named else below(path, SKIPPED, left_out):
+        for one in [path] if named else below(path, SKIPPED, is_excluded):
             kind = kind_of_file(one.name) or kind_of_file(
                 one.name, first_line(one) if "." not in one.name else ""
             )

@@ -67,7 +67,7 @@ class _Commands(Mapping[str, Any]):
         if name not in COMMANDS:
             raise KeyError(name)
         if name not in self._made:
-            function = _typed(getattr(import_module(f"tfdoctor.cli.{name}"), name))
+            function = _adapt_to_typer(getattr(import_module(f"tfdoctor.cli.{name}"), name))
             details = inspect.cleandoc(function.__doc__).partition("\n\n")[2]
             alone = typer.Typer(add_completion=False, rich_markup_mode=None)
             alone.command(
@@ -86,12 +86,12 @@ class _Commands(Mapping[str, Any]):
         return len(COMMANDS)
 
 
-def _typed(function: Any) -> Any:
+def _adapt_to_typer(function: Any) -> Any:
     """Return the function as Typer reads it: a `Spec` in its signature is the option or argument that it describes."""
     hints = inspect.get_annotations(function, eval_str=True)  # get_type_hints of Python 3.10 adds `Optional`
     signature = inspect.signature(function)
     parameters = [
-        one.replace(annotation=_annotated(hints[one.name])) for one in signature.parameters.values()
+        one.replace(annotation=_make_annotation(hints[one.name])) for one in signature.parameters.values()
     ]
 
     @functools.wraps(function)
@@ -104,7 +104,7 @@ def _typed(function: Any) -> Any:
     return read
 
 
-def _annotated(hint: Any) -> Any:
+def _make_annotation(hint: Any) -> Any:
     kind, spec = get_args(hint)
     make: Any = typer.Option if spec.kind == "option" else typer.Argument
     return Annotated[kind, make(*spec.names, **spec.settings)]
@@ -131,7 +131,7 @@ class _Group(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         words = _as_options(args)
-        _in_order(words)
+        _check_order(words)
         return super().parse_args(ctx, words)
 
 
@@ -144,7 +144,7 @@ def _as_options(words: list[str]) -> list[str]:
     return words
 
 
-def _in_order(words: list[str]) -> None:
+def _check_order(words: list[str]) -> None:
     """Raises UsageError for an option of a command before that command."""
     first = words[0] if words else ""
     if not first.startswith("-") or first in OWN_OPTIONS:

@@ -114,9 +114,9 @@ def matrix(
     try:
         rows = fulfilling(compat, query)
     except UnknownReleaseError as error:
-        _no_release(compat, error.version, query.package)
+        _fail_unknown_release(compat, error.version, query.package)
     except versions.VersionSyntaxError as error:
-        _no_version(compat, "--tf", query.tf or "", str(error))
+        _fail_unknown_version(compat, "--tf", query.tf or "", str(error))
     one = query.tf is not None and len({row.release.version for row in rows}) == 1
     newest = OUT.watched and not whole and query == MatrixQuery(os=query.os)
     _print(
@@ -232,7 +232,7 @@ def _check(compat: Compat, query: MatrixQuery) -> None:
             else:
                 versions.has_prefix("0", value)
         except versions.VersionSyntaxError as error:
-            hint = f"A number such as {OPTIONS[field]} {example}. {_known(compat, field)}".rstrip()
+            hint = f"A number such as {OPTIONS[field]} {example}. {_list_known(compat, field)}".rstrip()
             msg = f"{OPTIONS[field]}: {error}."
             raise UsageError(msg, hint=hint) from error
     packages = sorted({row.package for row in compat.releases})
@@ -246,7 +246,7 @@ def _check(compat: Compat, query: MatrixQuery) -> None:
         raise UsageError(msg, hint=f"There is {' and '.join(packages)}.")
 
 
-def _known(compat: Compat, field: str) -> str:
+def _list_known(compat: Compat, field: str) -> str:
     """Return the values of a condition that some release has, newest first."""
     if field == "python":
         values = {text for row in compat.releases for text in (*row.linux_pythons, *row.windows_pythons)}
@@ -290,7 +290,7 @@ def _with_gpu(compat: Compat, query: MatrixQuery, gpu: str) -> tuple[MatrixQuery
     return dataclasses.replace(query, capability=",".join(texts)), note
 
 
-def _no_release(compat: Compat, spec: str, package: str | None) -> NoReturn:
+def _fail_unknown_release(compat: Compat, spec: str, package: str | None) -> NoReturn:
     nearest = ", ".join(compat.nearest_versions(spec))
     newest = compat.newest.version
     which = f"{package} {spec}" if package else f"TensorFlow {spec}"
@@ -298,7 +298,7 @@ def _no_release(compat: Compat, spec: str, package: str | None) -> NoReturn:
     raise UsageError(msg, hint=f"The nearest: {nearest}. The newest: {newest}. {LISTS_ALL}")
 
 
-def _no_version(compat: Compat, option: str, text: str, why: str) -> NoReturn:
+def _fail_unknown_version(compat: Compat, option: str, text: str, why: str) -> NoReturn:
     nearest = ", ".join(compat.nearest_versions(text))
     msg = f"{option}: {why}."
     raise UsageError(
@@ -308,7 +308,7 @@ def _no_version(compat: Compat, option: str, text: str, why: str) -> NoReturn:
     )
 
 
-def _without(query: MatrixQuery, field: str) -> MatrixQuery:
+def _drop_condition(query: MatrixQuery, field: str) -> MatrixQuery:
     given = dataclasses.asdict(query) | {"gpu": True if query.capability else query.gpu}
     return MatrixQuery(**{**given, field: None})
 
@@ -326,9 +326,9 @@ def _reasons(compat: Compat, query: MatrixQuery, gpu: str | None) -> list[str]:
             f"--gpu {shlex.quote(clean_line(gpu))}" if gpu and field == "capability" else f"{named} {value}"
         )
         if not fulfilling(compat, MatrixQuery(os=query.os, **{field: value})):
-            reasons.append(f"No release has {asked}. {_known(compat, field)}".rstrip())
+            reasons.append(f"No release has {asked}. {_list_known(compat, field)}".rstrip())
             continue
-        rows = fulfilling(compat, _without(query, field))
+        rows = fulfilling(compat, _drop_condition(query, field))
         if rows:
             newest = f"{rows[0].release.package} {rows[0].release.version}"
             why = (

@@ -45,7 +45,7 @@ def parse(
         hint = f"Did you mean {' or '.join(near)}?" if near else f"One of: auto {' '.join(PARSERS)}"
         message = f"`{clean_line(kind)}` is not a known kind of output."
         raise UsageError(message, hint=hint)
-    text = _read(file)
+    text = _load_input(file)
     chosen = detect(text) if kind == "auto" else kind
     if chosen is None:
         raise UsageError("This output is not recognised.", hint=f"Name its kind, one of: {' '.join(PARSERS)}")
@@ -70,7 +70,7 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, "none" if value in (None, []) else value
 
 
-def _read(file: str) -> str:
+def _load_input(file: str) -> str:
     try:
         if file == "-":
             content = sys.stdin.buffer.read(LIMIT)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from tfdoctor.cli.options import FailOn, Force, Json, Severe, argument, command, option, verbose_option
-from tfdoctor.cli.reading import asked_logs, note
+from tfdoctor.cli.reading import list_logs, note
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode
 from tfdoctor.findings import Severity
@@ -39,7 +39,7 @@ def placement(
     TensorFlow prints where operations go after tf.debugging.set_log_device_placement(True), in TensorFlow 1 with
     ConfigProto(log_device_placement=True). Sends nothing.
     """
-    (name,) = asked_logs([file] if file else [], "placement")
+    (name,) = list_logs([file] if file else [], "placement")
     if svg is not None:
         check_file(svg, force=force, option="--svg")
     shown = clean(name, limit=300)

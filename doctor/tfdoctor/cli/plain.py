@@ -18,7 +18,7 @@ from tfdoctor.cli.options import FailOn
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["CONNECTING", "Options", "connecting", "plain"]
+__all__ = ["CONNECTING", "Options", "parse_connect", "plain"]
 
 
 class Options(TypedDict):
@@ -69,7 +69,7 @@ CONNECTING = ("cluster", "--connect", "--json", "--fail-on", "never")
 """What is typed on a host, before --timeout SECONDS --tf-config JSON."""
 
 
-def connecting(words: Sequence[str]) -> dict[str, Any] | None:
+def parse_connect(words: Sequence[str]) -> dict[str, Any] | None:
     """Return what `cli.cluster.cluster` is called with, where it is what is typed on a host.
 
     None for all else.

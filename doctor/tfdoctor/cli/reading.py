@@ -11,10 +11,10 @@ from tfdoctor.running.streams import STDIN
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["asked_logs", "note"]
+__all__ = ["list_logs", "note"]
 
 
-def asked_logs(files: Sequence[str], command: str) -> list[str]:
+def list_logs(files: Sequence[str], command: str) -> list[str]:
     """Return the logs that were named, else standard input.
 
     Raises UsageError if nothing can come from there.

@@ -85,13 +85,13 @@ def run(
             analyst.kill()
             return _cannot_start(words[0], error)
 
-        def heard() -> bool:
+        def receive_message() -> bool:
             message = analyst.receive()
             if isinstance(message, str) and not quiet:
                 program.write_line(message)
             return message is not None
 
-        status = program.wait({analyst.says: heard}, analyst.flush)
+        status = program.wait({analyst.says: receive_message}, analyst.flush)
     found = False
     try:
         found = _conclude(

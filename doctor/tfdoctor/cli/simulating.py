@@ -19,14 +19,21 @@ if TYPE_CHECKING:
     from tfdoctor.system import LiveSystem
     from tfdoctor.verify.verifying import Wish
 
-__all__ = ["asked_for", "label", "live_with_stand_in", "simulated_image", "simulated_python", "told_of_end"]
+__all__ = [
+    "label",
+    "live_with_stand_in",
+    "parse_simulation",
+    "show_simulation_note",
+    "verify_simulated_image",
+    "verify_simulated_python",
+]
 
 MOST = 32
 """Cards that the stand-in can show."""
 _NUMBER = re.compile(r"[0-9]{1,3}")
 
 
-def asked_for(
+def parse_simulation(
     compat: Compat, names: Sequence[str], *, driver: str | None = None, gpus: str | None = None
 ) -> Simulated | None:
     """Return what --simulate, --driver and --gpus mean together; None: nothing is simulated.
@@ -76,7 +83,7 @@ def label(asked: Simulated, *, quiet: bool) -> None:
         OUT.write(render_simulation(asked.title, **OUT.looks))
 
 
-def told_of_end(*, quiet: bool) -> None:
+def show_simulation_note(*, quiet: bool) -> None:
     """Say below a page that is a real card's otherwise what it does not mean."""
     from tfdoctor.render.terminal import OUT
 
@@ -86,25 +93,27 @@ def told_of_end(*, quiet: bool) -> None:
         )
 
 
-def simulated_python(
+def verify_simulated_python(
     compat: Compat, python: str | None, wish: Wish, asked: Simulated, *, quiet: bool
 ) -> Verification:
     """Verify a Python of this machine beside the stand-in. Raises as `verify_python` does, CompilerError."""
-    from tfdoctor.cli.telling import telling
+    from tfdoctor.cli.telling import make_stage_printer
     from tfdoctor.render.progress import progress
     from tfdoctor.verify.python import verify_python
 
     system = live_with_stand_in(python, asked)
     label(asked, quiet=quiet)
     with progress(quiet=quiet, moving=False) as shown:
-        return verify_python(system, compat, python, wish, on_stage=telling(quiet=quiet), progress=shown)
+        return verify_python(
+            system, compat, python, wish, on_stage=make_stage_printer(quiet=quiet), progress=shown
+        )
 
 
-def simulated_image(
+def verify_simulated_image(
     engine: Engine, compat: Compat, image: str, wish: Wish, asked: Simulated, *, quiet: bool
 ) -> Verification:
     """Verify an image beside the stand-in. Raises as `verify_image` does, CompilerError."""
-    from tfdoctor.cli.telling import telling
+    from tfdoctor.cli.telling import make_stage_printer
     from tfdoctor.render.progress import progress
     from tfdoctor.simulate.build import build_stand_in
     from tfdoctor.verify.image import verify_image
@@ -112,5 +121,5 @@ def simulated_image(
     stand_in = build_stand_in()
     label(asked, quiet=quiet)
     with progress(quiet=quiet, moving=False) as shown:
-        tell = telling(quiet=quiet)
+        tell = make_stage_printer(quiet=quiet)
         return verify_image(engine, compat, image, wish, on_stage=tell, stand_in=stand_in, progress=shown)

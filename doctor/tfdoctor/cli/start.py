@@ -11,7 +11,7 @@ import threading
 from typing import TYPE_CHECKING, NoReturn
 
 from tfdoctor.cli import ending
-from tfdoctor.cli.plain import connecting, plain
+from tfdoctor.cli.plain import parse_connect, plain
 from tfdoctor.errors import Error, ExitCode
 from tfdoctor.system import signals
 
@@ -32,9 +32,9 @@ def run() -> NoReturn:
     with ending.standard_streams():
         try:
             with signals.heard() as came:
-                status = _written(_ended(ours, came))
+                status = _flush_output(_run_to_end(ours, came))
         except KeyboardInterrupt:  # while something else was told
-            _interrupted(came)
+            _make_interrupt_code(came)
     by_signal = [number for number in came if number != signal.SIGINT]
     if by_signal:
         signals.die(by_signal[0])
@@ -45,7 +45,7 @@ def run() -> NoReturn:
     sys.exit(int(status))
 
 
-def _ended(ours: list[str], came: list[int]) -> int:
+def _run_to_end(ours: list[str], came: list[int]) -> int:
     """Run the command; ours: the words that are not another program's. Returns the exit status."""
     wants_json = "--json" in ours
     try:
@@ -54,9 +54,9 @@ def _ended(ours: list[str], came: list[int]) -> int:
 
             called.name()  # now: what we start has no use for the variable that says it
         options = plain(sys.argv[1:])
-        status = _by_typer() if options is None else _check(options)
+        status = _run_typer() if options is None else _check(options)
     except KeyboardInterrupt:
-        return _interrupted(came)
+        return _make_interrupt_code(came)
     except BrokenPipeError:  # `tfdoctor check | head`: nobody is left to tell
         ending.give_up(sys.stdout)
         return ExitCode.OK
@@ -72,24 +72,24 @@ def _ended(ours: list[str], came: list[int]) -> int:
     except MemoryError:
         return _fail(ExitCode.IMPOSSIBLE, "memory", "there is not enough memory.", "", wants_json)
     except ImportError as error:
-        if ending.by_the_loader():
+        if ending.may_be_loader():
             raise
         msg = f"a part of tfdoctor could not be loaded: {error}."
         return _fail(ExitCode.IMPOSSIBLE, "import", msg, "", wants_json)
     except Exception as error:
-        if came and _while_interrupted(error):
-            return _interrupted(came)
+        if came and _is_interruption(error):
+            return _make_interrupt_code(came)
         if hasattr(error, "format_message"):  # Typer's own usage errors have it
             asked = {"--version", "-V"} & set(ours)
             hint = f"`tfdoctor {asked.pop()}` takes no other arguments." if asked else "Try --help."
             return _fail(ExitCode.USAGE, "usage", error.format_message(), hint, wants_json)
         return _defect(error, wants_json)
     if status == ExitCode.INTERRUPTED and came:  # Typer turns a KeyboardInterrupt into this status
-        return _interrupted(came)
+        return _make_interrupt_code(came)
     return status
 
 
-def _while_interrupted(error: BaseException | None) -> bool:
+def _is_interruption(error: BaseException | None) -> bool:
     """Return whether a signal's exception led to this one: CPython's locks fail where it comes between two steps."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
@@ -102,9 +102,9 @@ def _check(options: Options) -> int:
     return check(**options)
 
 
-def _by_typer() -> int:
+def _run_typer() -> int:
     """Whatever else was asked for."""
-    on_host = connecting(sys.argv[1:])
+    on_host = parse_connect(sys.argv[1:])
     if on_host is not None:
         from tfdoctor.cli.cluster import cluster
 
@@ -126,7 +126,7 @@ def _by_typer() -> int:
     return code if isinstance(code, int) else ExitCode.OK
 
 
-def _written(status: int) -> int:
+def _flush_output(status: int) -> int:
     """Return the exit status, once everything is written."""
     try:
         sys.stdout.flush()
@@ -140,7 +140,7 @@ def _written(status: int) -> int:
     return status
 
 
-def _interrupted(came: list[int]) -> ExitCode:
+def _make_interrupt_code(came: list[int]) -> ExitCode:
     if all(number == signal.SIGINT for number in came):
         _say("Interrupted.")
     return ExitCode.INTERRUPTED
@@ -148,7 +148,7 @@ def _interrupted(came: list[int]) -> ExitCode:
 
 def _system_failed(error: OSError, wants_json: bool) -> ExitCode:
     """Return what the system refused, maybe the answer itself."""
-    if _written(ExitCode.OK) is not ExitCode.OK:
+    if _flush_output(ExitCode.OK) is not ExitCode.OK:
         return ExitCode.IMPOSSIBLE
     message = f"{error.strerror or error}"
     return _fail(ExitCode.IMPOSSIBLE, "system", message, str(error.filename or ""), wants_json)

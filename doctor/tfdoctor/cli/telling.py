@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     from tfdoctor.findings import Stage
 
-__all__ = ["telling"]
+__all__ = ["make_stage_printer"]
 
 
-def telling(*, quiet: bool) -> Callable[[Stage], None]:
+def make_stage_printer(*, quiet: bool) -> Callable[[Stage], None]:
     """Return who prints each stage's line as it ends."""
 
     def tell_stage(stage: Stage) -> None:

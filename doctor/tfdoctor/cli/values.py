@@ -23,7 +23,7 @@ def releases(incomplete: str) -> Values:
     from tfdoctor.compat import Compat
 
     rows = reversed(Compat.load().releases)
-    return _beginning(incomplete, {row.version: row.released for row in rows}.items())
+    return _filter_values(incomplete, {row.version: row.released for row in rows}.items())
 
 
 def gpus(incomplete: str) -> Values:
@@ -34,14 +34,14 @@ def gpus(incomplete: str) -> Values:
         _SPACE.sub("-", gpu.name.removeprefix("GeForce ")).strip("-"): f"compute capability {gpu.capability}"
         for gpu in Compat.load().gpus
     }
-    return _beginning(_SPACE.sub("-", incomplete), names.items(), incomplete)
+    return _filter_values(_SPACE.sub("-", incomplete), names.items(), incomplete)
 
 
 def codes(incomplete: str) -> Values:
     """Return the findings of `check`."""
     from tfdoctor.rules import ALL_RULES
 
-    return _beginning(incomplete, ((rule.code, rule.title) for rule in ALL_RULES))
+    return _filter_values(incomplete, ((rule.code, rule.title) for rule in ALL_RULES))
 
 
 def causes_and_codes(incomplete: str) -> Values:
@@ -50,17 +50,17 @@ def causes_and_codes(incomplete: str) -> Values:
 
     known = catalogue()
     causes = ((entry.cause.value, entry.meaning) for entry in known.causes)
-    return _beginning(incomplete, [*((rule.code, rule.title) for rule in known.rules), *causes])
+    return _filter_values(incomplete, [*((rule.code, rule.title) for rule in known.rules), *causes])
 
 
 def kinds(incomplete: str) -> Values:
     """Of output, that `parse` knows."""
     from tfdoctor.parse.kinds import PARSERS
 
-    return _beginning(incomplete, [("auto", "Find out."), *((kind, "") for kind in PARSERS)])
+    return _filter_values(incomplete, [("auto", "Find out."), *((kind, "") for kind in PARSERS)])
 
 
-def _beginning(typed: str, known: Iterable[tuple[str, str]], kept: str | None = None) -> Values:
+def _filter_values(typed: str, known: Iterable[tuple[str, str]], kept: str | None = None) -> Values:
     """Return those that begin with `typed`.
 
     What stands there already stays as it is: some shells ask for that.

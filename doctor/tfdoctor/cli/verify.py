@@ -20,8 +20,8 @@ from tfdoctor.cli.options import (
     option,
     verbose_option,
 )
-from tfdoctor.cli.simulating import asked_for, simulated_image, simulated_python
-from tfdoctor.cli.telling import telling
+from tfdoctor.cli.simulating import parse_simulation, verify_simulated_image, verify_simulated_python
+from tfdoctor.cli.telling import make_stage_printer
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.write import check_reference
 from tfdoctor.errors import ExitCode, UsageError
@@ -121,7 +121,7 @@ def verify(
             hint="tfdoctor verify IMAGE, or tfdoctor verify --python PATH.",
         )
     compat = Compat.load()
-    asked = asked_for(compat, simulate or (), driver=driver, gpus=gpus)
+    asked = parse_simulation(compat, simulate or (), driver=driver, gpus=gpus)
     if asked is None and driver is not None:
         raise UsageError("--driver belongs to --simulate: a real driver is what it is.")
     if asked is not None and device is not Device.GPU:
@@ -169,9 +169,9 @@ def _image(compat: Compat, image: str, wish: Wish, *, quiet: bool) -> Verificati
 
     engine = connect()
     if wish.simulated is not None:
-        return simulated_image(engine, compat, image, wish, wish.simulated, quiet=quiet)
+        return verify_simulated_image(engine, compat, image, wish, wish.simulated, quiet=quiet)
     host = host_of_engine(compat, engine)
-    return verify_image(engine, compat, image, wish, host=host, on_stage=telling(quiet=quiet))
+    return verify_image(engine, compat, image, wish, host=host, on_stage=make_stage_printer(quiet=quiet))
 
 
 def host_of_engine(compat: Compat, engine: Engine) -> Facts | None:
@@ -189,8 +189,8 @@ def _python(compat: Compat, python: str | None, wish: Wish, *, quiet: bool) -> V
     from tfdoctor.verify.python import verify_python
 
     if wish.simulated is not None:
-        return simulated_python(compat, python, wish, wish.simulated, quiet=quiet)
-    return verify_python(live_machine(python), compat, python, wish, on_stage=telling(quiet=quiet))
+        return verify_simulated_python(compat, python, wish, wish.simulated, quiet=quiet)
+    return verify_python(live_machine(python), compat, python, wish, on_stage=make_stage_printer(quiet=quiet))
 
 
 def tell(done: Verification, *, as_json: bool, verbose: bool, quiet: bool) -> None:

@@ -131,7 +131,7 @@ class Reserve:
     above: int
     sources: Sources
 
-    def of(self, capability: str, free: int) -> int:
+    def compute_remaining(self, capability: str, free: int) -> int:
         """Return what is left of `free` MiB on a card of this capability."""
         if free < self.small_below:
             return self.small
@@ -155,18 +155,18 @@ class Cards:
     pcie: tuple[PciExpress, ...]
     nvlink: tuple[NvLink, ...]
 
-    def ended_with(self, capability: str) -> EndedCards | None:
+    def find_ended(self, capability: str) -> EndedCards | None:
         """Return the row of a capability that new drivers do not drive any more; None for all others."""
         return next((row for row in self.ended if not versions.is_at_least(capability, row.below)), None)
 
-    def per_clock(self, capability: str) -> int | None:
+    def get_adds_per_clock(self, capability: str) -> int | None:
         """Return multiply-adds in float32 of one multiprocessor in a clock, or None if it is not known."""
         known = {row.capability: row.per_clock for row in self.float32}
         return known.get(capability, known.get(capability.partition(".")[0]))
 
-    def per_clock_of(self, capability: str, name: str | None) -> dict[str, int]:
+    def list_adds_per_clock(self, capability: str, name: str | None) -> dict[str, int]:
         """Type of the factors → multiply-adds of one multiprocessor in a clock; those that are known of this card."""
-        found = {"float32": each} if (each := self.per_clock(capability)) else {}
+        found = {"float32": each} if (each := self.get_adds_per_clock(capability)) else {}
         for row in self.tensor:
             if row.capability == capability and (row.named is None or row.named in (name or "").split()):
                 found[row.dtype] = row.per_clock

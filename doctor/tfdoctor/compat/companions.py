@@ -110,7 +110,7 @@ class CompanionTable:
                 found[row.package] = row.requirement
         return found
 
-    def breaking(
+    def find_breaking(
         self,
         tensorflow: str | None,
         distributions: Mapping[str, str],

@@ -118,7 +118,7 @@ class CudaTable:
         wanted = versions.major_minor(cuda)
         return next((row for row in self.all_series if row.version == wanted), None)
 
-    def of_ptx(self, isa: str) -> str | None:
+    def find_by_ptx(self, isa: str) -> str | None:
         """Return the first minor whose driver compiles PTX of this version (`"8.5"`: `"12.5"`), or None."""
         able = [
             row.version for row in self.all_series if row.ptx_isa and versions.is_at_least(row.ptx_isa, isa)

@@ -77,7 +77,7 @@ class CudnnTable:
         """The major of the newest cuDNN that is known."""
         return versions.major(self.ranges[-1].first)
 
-    def of_conda(self, cuda: str, built: str | None) -> str | None:
+    def find_conda_version(self, cuda: str, built: str | None) -> str | None:
         """Return the cuDNN that goes with conda's toolkit (`"10.1"`) and a TensorFlow built with cuDNN `built`, or
         None.
         """

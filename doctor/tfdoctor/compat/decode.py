@@ -169,7 +169,7 @@ def _plan(kind: Any) -> tuple[tuple[str | None, Reader, Callable[[], Any] | None
         if field.default_factory is not MISSING:
             default = field.default_factory
         elif field.default is not MISSING:
-            default = partial(_same, field.default)
+            default = partial(_keep_value, field.default)
         needed = default is None
         reader = (
             _reader(field.type, field.metadata.get("noun", key), needed=needed) if key is not None else None
@@ -178,7 +178,7 @@ def _plan(kind: Any) -> tuple[tuple[str | None, Reader, Callable[[], Any] | None
     return tuple(plan)
 
 
-def _same(value: Any) -> Any:
+def _keep_value(value: Any) -> Any:
     return value
 
 
@@ -272,11 +272,11 @@ def _reader(kind: Any, noun: str = "", *, needed: bool = False) -> Reader:
     if kind in _SIMPLE:
         return _SIMPLE[kind]
     if is_dataclass(kind):
-        return partial(_one, kind)
+        return partial(_decode_table, kind)
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
         made = next(extra for extra in inner[1:] if isinstance(extra, Made))
-        return partial(_made, _reader(made.kind), made.by)
+        return partial(_convert_value, _reader(made.kind), made.by)
     if origin is Literal:
         return partial(_choice, inner)
     if origin in (Union, types.UnionType) and len(inner) == 2 and inner[1] is type(None):
@@ -293,11 +293,11 @@ def _reader(kind: Any, noun: str = "", *, needed: bool = False) -> Reader:
     raise TypeError(msg)
 
 
-def _one(kind: Any, value: Any, key: str, where: str) -> Any:
+def _decode_table(kind: Any, value: Any, key: str, where: str) -> Any:
     return decode(kind, value, f"{where}: {key}")
 
 
-def _made(reader: Reader, by: Callable[[Any], Any], value: Any, key: str, where: str) -> Any:
+def _convert_value(reader: Reader, by: Callable[[Any], Any], value: Any, key: str, where: str) -> Any:
     found = reader(value, key, where)
     try:
         return by(found)

@@ -107,7 +107,7 @@ class FatBinaries:
     sources: Sources
     releases: tuple[Counted, ...]
 
-    def of(self, version: str) -> Mapping[str, int] | None:
+    def get_counts(self, version: str) -> Mapping[str, int] | None:
         """Return those of a release (`"2.20.0"`), or None if it was not read."""
         return next((row.counts for row in self.releases if row.version == version), None)
 
@@ -135,7 +135,7 @@ def coverage(counts: Mapping[str, int], capability: str) -> Coverage:
     for kinds, count in counts.items():
         if linked and kinds.startswith("|"):
             continue
-        what, isa = _of_one(kinds, wanted)
+        what, isa = _classify_binary(kinds, wanted)
         found[what] += count
         if isa is not None:
             needed.append(isa)
@@ -149,7 +149,7 @@ def newest_text(counts: Mapping[str, int]) -> tuple[int, int] | None:
     )
 
 
-def _of_one(kinds: str, wanted: tuple[int, int]) -> tuple[str, str | None]:
+def _classify_binary(kinds: str, wanted: tuple[int, int]) -> tuple[str, str | None]:
     code, _, texts = kinds.partition("|")
     cubins = [have for have, _, _ in _architectures(code)]
     ptx = list(_architectures(texts))

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tfdoctor.compat.decode import DataError, Sources, read
-from tfdoctor.compat.source_lines import spanned
+from tfdoctor.compat.source_lines import expand_span
 from tfdoctor.records import dataclass
 
 __all__ = ["Functions", "load_functions"]
@@ -43,7 +43,7 @@ class Functions:
     files: Mapping[str, PythonFile]
     """By path in the wheel."""
 
-    def at(self, path: str, line: int, function: str) -> frozenset[str] | None:
+    def find_releases(self, path: str, line: int, function: str) -> frozenset[str] | None:
         """Return the releases whose function has this line; none if no release's has.
 
         None: it is not in the table.
@@ -63,7 +63,7 @@ class Functions:
                 first, _, last = where.partition("-")
                 if int(first) <= line <= int(last or first):
                     for part in places.split(","):
-                        releases.update(spanned(self.releases, part))
+                        releases.update(expand_span(self.releases, part))
         except ValueError as error:
             msg = f"compat/functions.json: {path}: {error}"
             raise DataError(msg) from error

@@ -70,7 +70,7 @@ class GpuTable:
     """By capability, then name."""
 
     @cached_property
-    def _by_id(self) -> dict[str, Gpu]:
+    def _map_ids(self) -> dict[str, Gpu]:
         # Of several names of one id the first one in the file is kept: they never differ in capability.
         table: dict[str, Gpu] = {}
         for gpu in self.gpus:
@@ -80,15 +80,15 @@ class GpuTable:
                     table[pci_id] = gpu
         return table
 
-    def by_pci_id(self, pci_id: str) -> Gpu | None:
+    def find_by_pci_id(self, pci_id: str) -> Gpu | None:
         """Return the GPU with this PCI device id, or None: `"2684"`, `"0x2684"`, `"10de:2684"`, `"0x268410DE"`."""
         text = pci_id.strip().lower().removeprefix("0x")
         if re.fullmatch(r"[0-9a-f]{4}10de", text):  # as nvidia-smi and NVML write it: device, then vendor
             text = text[:4]
         text = text.removeprefix("10de:")
-        return self._by_id.get(text)
+        return self._map_ids.get(text)
 
-    def named(self, name: str) -> GpuMatch | None:
+    def find_by_name(self, name: str) -> GpuMatch | None:
         """Return what a GPU's name can mean (`"Tesla V100-SXM2-16GB"`, `"RTX 3060"`, `"h100"`), or None.
 
         Case, punctuation and the words NVIDIA, GeForce, Tesla, Quadro do not matter. A full match wins; else every
@@ -103,21 +103,21 @@ class GpuTable:
             (lambda have: core <= have, False),
         )
         for test, exact in tests:
-            found = tuple(gpu for gpu, have in self._by_words if test(have))
+            found = tuple(gpu for gpu, have in self._list_words if test(have))
             if found:
                 order = sorted({gpu.capability for gpu in found}, key=versions.parse_capability)
                 return GpuMatch(name, found, tuple(order), exact)
         return None
 
     @cached_property
-    def _by_words(self) -> tuple[tuple[Gpu, frozenset[str]], ...]:
+    def _list_words(self) -> tuple[tuple[Gpu, frozenset[str]], ...]:
         return tuple((gpu, _words(gpu.name)) for gpu in self.gpus)
 
     def nearest_names(self, name: str, count: int = 3) -> tuple[str, ...]:
         """Return known names that look like `name`, best first."""
         import difflib
 
-        short = {" ".join(sorted(have - _BRANDS)): gpu.name for gpu, have in self._by_words}
+        short = {" ".join(sorted(have - _BRANDS)): gpu.name for gpu, have in self._list_words}
         wanted = " ".join(sorted(core_words(name)))
         return tuple(short[key] for key in difflib.get_close_matches(wanted, short, n=count, cutoff=0.5))
 

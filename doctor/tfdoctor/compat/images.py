@@ -202,11 +202,11 @@ class Images:
     """The one to take first comes first."""
     tool: tuple[ToolImage, ...]
 
-    def of_program(self, program: str) -> ToolImage | None:
+    def find_tool(self, program: str) -> ToolImage | None:
         """Return the image that has a program, or None."""
         return next((row for row in self.tool if row.program == program), None)
 
-    def of_python(self, python: str) -> PythonImage | None:
+    def find_python(self, python: str) -> PythonImage | None:
         """Return the slim image of a Python (`"3.9"`), or None."""
         return next((row for row in self.python if row.python == python), None)
 
@@ -241,7 +241,7 @@ class Images:
                 ]
         return tuple(found)
 
-    def deleted(self, cuda: str) -> DeletedImages | None:
+    def find_deleted(self, cuda: str) -> DeletedImages | None:
         """Return why nvidia/cuda has no tags of this CUDA release (`"10.0"`, `"11.4.0"`) any more.
 
         None: it has some, or nothing is known.
@@ -250,7 +250,7 @@ class Images:
             return None
         return next((row for row in self.gone if versions.satisfies(cuda, row.versions)), None)
 
-    def of_release(self, version: str) -> OfficialImage | None:
+    def find_official(self, version: str) -> OfficialImage | None:
         """Return the official GPU image of a TensorFlow release, or None if none is known."""
         for row in self.official:
             if versions.satisfies(version, row.versions):
@@ -268,7 +268,7 @@ class Images:
         told = [row.lowest for row in self.ngc if row.lowest is not None]
         return min(told, key=versions.parse_capability, default=None)
 
-    def of_ngc(self, tensorflow: str | None = None, *, cuda: str | None = None) -> tuple[NgcImage, ...]:
+    def list_ngc(self, tensorflow: str | None = None, *, cuda: str | None = None) -> tuple[NgcImage, ...]:
         """Return NVIDIA's images, newest first: of a TensorFlow (prefix), of a CUDA (prefix).
 
         Those whose TensorFlow is not known are left out where one is asked for, but a first number that the tag

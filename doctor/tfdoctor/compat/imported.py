@@ -14,7 +14,7 @@ from tfdoctor import versions
 from tfdoctor.compat.decode import DataError, read
 from tfdoctor.records import dataclass
 
-__all__ = ["Imported", "imported_by", "load_imported", "measured_minors"]
+__all__ = ["Imported", "find_imported", "list_measured_minors", "load_imported"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,14 @@ class Imported:
     """False: this is the nearest minor that was measured, and attributes say nothing."""
 
 
-def measured_minors(folder: Path) -> tuple[str, ...]:
+def list_measured_minors(folder: Path) -> tuple[str, ...]:
     """Return the minors that were measured, oldest first: `"2.20"`."""
     found = (path.stem for path in (folder / "imports").glob("*.json"))
     return tuple(sorted(found, key=versions.numbers))
 
 
 @lru_cache(maxsize=4)
-def imported_by(folder: Path, version: str | None) -> Imported | None:
+def find_imported(folder: Path, version: str | None) -> Imported | None:
     """Return what a TensorFlow takes at its import: its minor's table, else that of the newest one below it.
 
     None if the version is not known, or is older than all that were measured. Raises DataError.
@@ -59,7 +59,7 @@ def imported_by(folder: Path, version: str | None) -> Imported | None:
     if version is None or not versions.is_version(version):
         return None
     minor = versions.major_minor(version)
-    below = [one for one in measured_minors(folder) if versions.numbers(one) <= versions.numbers(minor)]
+    below = [one for one in list_measured_minors(folder) if versions.numbers(one) <= versions.numbers(minor)]
     if not below:
         return None
     found = load_imported(folder, below[-1])

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tfdoctor import versions
 from tfdoctor.compat.decode import DataError, Sources, read
-from tfdoctor.compat.source_lines import spanned
+from tfdoctor.compat.source_lines import expand_span
 from tfdoctor.records import dataclass
 
 __all__ = ["Kernels", "OfOperation", "Types", "load_kernels", "type_named"]
@@ -62,7 +62,7 @@ class Kernels:
     """Types, by name: `"float16,float32"`."""
     operations: Mapping[str, Row]
 
-    def measured(self, era: str) -> tuple[str, ...]:
+    def list_measured(self, era: str) -> tuple[str, ...]:
         """Return those of the minors that a log can be of, `"2.10"` or `"2.4-2.11"`.
 
         None if the first or last was not.
@@ -76,7 +76,7 @@ class Kernels:
             return ()
         return self.releases[minors.index(first) : minors.index(last) + 1]
 
-    def of(self, release: str, operation: str) -> OfOperation | None:
+    def find_kernels(self, release: str, operation: str) -> OfOperation | None:
         """Return its kernels in one of `releases`; None: that release has none for CPUs and GPUs.
 
         Raises DataError.
@@ -94,7 +94,7 @@ class Kernels:
     def _types(self, text: str, release: str) -> Types | None:
         for word in text.split():
             limits, _, places = word.partition(":")
-            if any(release in spanned(self.releases, part) for part in places.split(",")):
+            if any(release in expand_span(self.releases, part) for part in places.split(",")):
                 pairs = (limit.partition("=") for limit in limits.split(";") if limit)
                 return {name: frozenset(self.sets[int(at)].split(",")) for name, _, at in pairs}
         return None

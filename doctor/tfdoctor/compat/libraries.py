@@ -112,7 +112,7 @@ class Distribution:
     """Minors of a distribution with and without GPU code."""
     sources: Sources
 
-    def without_gpu_code(self, minor: tuple[int, ...]) -> str | None:
+    def explain_missing_gpu_code(self, minor: tuple[int, ...]) -> str | None:
         """Return why its builds of this minor have no GPU code; None if that is not known."""
         return next((row.text for row in self.for_cpu if row.holds(minor)), None)
 
@@ -149,7 +149,7 @@ class LibraryTable:
         rows = [row for row in self.registrations if versions.numbers(row.since) <= minor]
         return rows[-1] if rows else self.registrations[0]
 
-    def required(self, cuda_config: Mapping[str, str], version: str) -> tuple[str, ...] | None:
+    def find_required(self, cuda_config: Mapping[str, str], version: str) -> tuple[str, ...] | None:
         """Return the sonames that a build of this version needs for GPU registration (see tables.Compat)."""
         defines = normalize_defines(cuda_config)
         if "CUDA" not in defines:
@@ -187,7 +187,7 @@ class LibraryTable:
         None for cuDNN and NCCL, whose version does not follow CUDA's, and where unknown.
         """
         family = self.library(stem)
-        version = None if family is None else _by_cuda(family.sonames, cuda)
+        version = None if family is None else _find_by_cuda(family.sonames, cuda)
         if version is None:
             return None
         return f"lib{stem}.so.{version.replace('x', versions.major_minor(cuda).split('.')[1])}"
@@ -219,7 +219,7 @@ class LibraryTable:
         if parts is not None and parts[1] is not None:
             name = family.debian.get(f"so.{parts[1].split('.')[0]}")
         if name is None and cuda is not None:
-            name = _by_cuda(family.debian, cuda)
+            name = _find_by_cuda(family.debian, cuda)
         if name is None or "{" not in name:
             return name
         if cuda is None:
@@ -262,7 +262,7 @@ def normalize_defines(defines: Mapping[str, str]) -> dict[str, str]:
     return result
 
 
-def _by_cuda(table: Mapping[str, str], cuda: str) -> str | None:
+def _find_by_cuda(table: Mapping[str, str], cuda: str) -> str | None:
     """Return the entry of a CUDA version in a table by minor or major."""
     minor = versions.major_minor(cuda)
     return table.get(minor, table.get(str(versions.major(cuda))))

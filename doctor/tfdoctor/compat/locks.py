@@ -21,8 +21,8 @@ __all__ = [
     "LockedPackage",
     "Locks",
     "Trial",
+    "choose_locked_package",
     "lock_name",
-    "locked_package",
     "read_lock",
     "tools_name",
 ]
@@ -101,7 +101,7 @@ class _Tried:
     locks: Mapping[str, Trial]
 
 
-def locked_package(version: str) -> str:
+def choose_locked_package(version: str) -> str:
     """Return the package that has GPU code and is locked: `tensorflow-gpu` below 2.1, `tensorflow` from there on."""
     return "tensorflow-gpu" if versions.satisfies(version, "<2.1.dev0") else "tensorflow"
 
@@ -139,7 +139,7 @@ class Locks:
         """Return where the lock of a set of compat/cuda_wheels.toml would be."""
         return self.folder / "cuda" / f"{name}.txt"
 
-    def of(self, package: str, version: str, python: str) -> Lock | None:
+    def get_lock(self, package: str, version: str, python: str) -> Lock | None:
         """Return the lock of a release for a Python, or None if there is none."""
         return _lock(self.path(package, version, python))
 

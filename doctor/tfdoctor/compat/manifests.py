@@ -52,7 +52,7 @@ class Manifests:
     images: tuple[Manifest, ...] = field(metadata={"noun": "image"})
     """By name."""
 
-    def of(self, image: str) -> Manifest | None:
+    def get_manifest(self, image: str) -> Manifest | None:
         """Return what is known of an image (`NAME:TAG`), or None."""
         return next((row for row in self.images if row.image == image), None)
 

@@ -133,7 +133,7 @@ class Pythons:
         """Return the Ubuntu release of this number or code name, or None."""
         return next((row for row in self.systems if name in (row.name, row.codename)), None)
 
-    def managed(self, system: str, release: str) -> bool:
+    def is_managed(self, system: str, release: str) -> bool:
         """Return whether pip refuses to install into the python3 of that system (PEP 668).
 
         False where it is not known.

@@ -179,7 +179,7 @@ class Releases:
     """By version, then package; oldest first."""
 
     @cached_property
-    def by_version(self) -> dict[str, tuple[Release, ...]]:
+    def map_versions(self) -> dict[str, tuple[Release, ...]]:
         """The rows of each version."""
         table: dict[str, list[Release]] = {}
         for row in self.releases:
@@ -191,9 +191,9 @@ class Releases:
         """The newest final release."""
         return next(row for row in reversed(self.releases) if not row.is_prerelease)
 
-    def of(self, version: str, package: str | None = None) -> Release | None:
+    def find_release(self, version: str, package: str | None = None) -> Release | None:
         """Return the row of this version, or None: one with GPU code is preferred, of those `tensorflow`."""
-        rows = self.by_version.get(version) or self.by_version.get(_canonical(version), ())
+        rows = self.map_versions.get(version) or self.map_versions.get(_canonical(version), ())
         rows = tuple(row for row in rows if package in (None, row.package))
         for row in rows:
             if row.gpu:
@@ -208,18 +208,18 @@ class Releases:
         below; a version below all gets the oldest row. With `package` only its rows, if it has any. Raises
         versions.VersionSyntaxError.
         """
-        exact = self.of(version, package)
+        exact = self.find_release(version, package)
         if exact is not None:
             return Nearest(exact, exact=True, extrapolated=False, reason="")
         wanted = versions.parse(version)
-        base = self.of(wanted.base_version, package) if wanted.local else None
+        base = self.find_release(wanted.base_version, package) if wanted.local else None
         if base is not None:
             reason = f"{version} is a build of {base.version} by somebody else: its own files decide"
             return Nearest(base, exact=False, extrapolated=False, reason=reason)
         rows = self.releases
         if package is not None:
             rows = tuple(row for row in rows if row.package == package) or rows
-        rows = _one_per_version(rows)
+        rows = _choose_per_version(rows)
         minor = wanted.release[:2]
         same = [row for row in rows if row.parsed.release[:2] == minor]
         below = [row for row in same or rows if row.parsed <= wanted]
@@ -249,7 +249,7 @@ class Releases:
         """Return known final versions close to `text`, for "did you mean", newest first: those of its minor, then its
         neighbours in order. Where it is no number: the newest.
         """
-        known = [version for version in self.by_version if not versions.parse(version).is_prerelease]
+        known = [version for version in self.map_versions if not versions.parse(version).is_prerelease]
         try:
             wanted = versions.numbers(text.lstrip("<>=!~ "))
         except versions.VersionSyntaxError:
@@ -263,7 +263,7 @@ class Releases:
         near = sorted(range(len(known)), key=distance)[:count]
         return tuple(known[index] for index in sorted(near, reverse=True))
 
-    def for_python(
+    def list_for_python(
         self, python: str, platform: Platform = "linux", *, gpu: bool | None = True
     ) -> tuple[Release, ...]:
         """Return final releases with a wheel for this Python (`"3.10"`, `"3.10.13"`), newest first.
@@ -304,7 +304,7 @@ def _canonical(version: str) -> str:
         return version
 
 
-def _one_per_version(rows: Iterable[Release]) -> tuple[Release, ...]:
+def _choose_per_version(rows: Iterable[Release]) -> tuple[Release, ...]:
     """Return the GPU row of each version, else its only row."""
     best: dict[str, Release] = {}
     for row in rows:

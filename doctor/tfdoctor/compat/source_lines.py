@@ -17,7 +17,7 @@ from typing import ClassVar
 from tfdoctor.compat.decode import DataError, Sources, read
 from tfdoctor.records import dataclass
 
-__all__ = ["SourceLines", "load_source_lines", "spanned"]
+__all__ = ["SourceLines", "expand_span", "load_source_lines"]
 
 _ASKED = 1024
 """Answers that are remembered."""
@@ -76,7 +76,7 @@ class SourceLines:
     """Candidates, and packages for AMD's cards."""
 
     @cached_property
-    def _by_name(self) -> dict[str, list[str]]:
+    def _map_names(self) -> dict[str, list[str]]:
         """A file's name → the paths that it has had."""
         found: dict[str, list[str]] = {}
         for path in self.files:
@@ -93,7 +93,7 @@ class SourceLines:
         """What was read of a file, as far as it was asked for."""
         return {}
 
-    def at(self, path: str, line: int, message: str = "") -> frozenset[str] | None:
+    def find_releases(self, path: str, line: int, message: str = "") -> frozenset[str] | None:
         """Return the releases that log from this line; none if no release does.
 
         None: the file is not in the table.
@@ -106,18 +106,18 @@ class SourceLines:
         if asked not in self._answers:
             if len(self._answers) >= _ASKED:
                 self._answers.clear()
-            self._answers[asked] = self._at(path, line, message)
+            self._answers[asked] = self._search_releases(path, line, message)
         return self._answers[asked]
 
-    def _at(self, path: str, line: int, message: str) -> frozenset[str] | None:
+    def _search_releases(self, path: str, line: int, message: str) -> frozenset[str] | None:
         shown = path.replace("\\", "/")
-        known = self._by_name.get(shown.rpartition("/")[2], [])
+        known = self._map_names.get(shown.rpartition("/")[2], [])
         paths = [one for one in known if shown.endswith(one) or one.endswith(f"/{shown}")]
         if not paths:
             return None
         found: dict[str, bool | None] = {}
         for one in paths:
-            found.update(self._of(one, line, message))
+            found.update(self._match_releases(one, line, message))
         said = True in found.values()
         fitting = {release for release, fits in found.items() if fits is not False or not said}
         for build in self.unpublished:
@@ -126,7 +126,7 @@ class SourceLines:
                 fitting.add(build.version)
         return frozenset(fitting)
 
-    def _of(self, path: str, line: int, message: str) -> dict[str, bool | None]:
+    def _match_releases(self, path: str, line: int, message: str) -> dict[str, bool | None]:
         """Release → whether its text is in the message; None where its text is not known."""
         row = self.files[path]
         found: dict[str, bool | None] = {}
@@ -137,9 +137,9 @@ class SourceLines:
             for part in read_.lines.get(line, "").split(","):
                 places, _, text = part.partition("=")
                 fits = row.texts[int(text)].strip() in message if text else None
-                releases = set(spanned(self.releases, places) if places else ())
+                releases = set(expand_span(self.releases, places) if places else ())
                 if message and fits is False:
-                    releases.difference_update(read_.saying(message, self.releases))
+                    releases.difference_update(read_.find_by_message(message, self.releases))
                 found.update(dict.fromkeys(releases, fits))
         except (ValueError, IndexError) as error:
             msg = f"compat/source_lines.json: {path}: {error}"
@@ -169,7 +169,7 @@ class _Read:
                     found.setdefault(int(text), set()).add(places)
         return found
 
-    def saying(self, message: str, releases: tuple[str, ...]) -> set[str]:
+    def find_by_message(self, message: str, releases: tuple[str, ...]) -> set[str]:
         """Return the releases that log a message that begins like this one, from whatever line: what stands in its
         middle can be another one's, which it tells.
         """
@@ -178,11 +178,11 @@ class _Read:
             for number, text in enumerate(self.texts)
             if message.lstrip().startswith(text.strip())
             for places in self._having.get(number, ())
-            for release in spanned(releases, places)
+            for release in expand_span(releases, places)
         }
 
 
-def spanned(releases: tuple[str, ...], places: str) -> tuple[str, ...]:
+def expand_span(releases: tuple[str, ...], places: str) -> tuple[str, ...]:
     """Return those at "37", or from "52" to "54": "52-54". Raises ValueError."""
     first, _, last = places.partition("-")
     return releases[int(first) : int(last or first) + 1]

@@ -238,10 +238,10 @@ class Compat:
     def _applying(self) -> Callable[[str, str], tuple[Problem, ...]]:
         """Package and version → its problems."""
 
-        def found(name: str, version: str) -> tuple[Problem, ...]:
+        def find_applying(name: str, version: str) -> tuple[Problem, ...]:
             return tuple(row for row in self.problems if row.applies(name, version))
 
-        return lru_cache(maxsize=1024)(found)
+        return lru_cache(maxsize=1024)(find_applying)
 
     # --- TensorFlow releases ---
 
@@ -271,7 +271,7 @@ class Compat:
         `package` may be any distribution of libraries.toml that another speaks for (`tf-nightly`). Without it the row
         with GPU code is preferred, of those `tensorflow`. Local parts (`+nv23.03`) do not match.
         """
-        return self._releases.of(version, self._canonical_package(package))
+        return self._releases.find_release(version, self._canonical_package(package))
 
     def _canonical_package(self, package: str | None) -> str | None:
         if package is None:
@@ -298,7 +298,7 @@ class Compat:
         self, python: str, platform: Platform = "linux", *, gpu: bool | None = True
     ) -> tuple[Release, ...]:
         """Return final releases with a wheel for this Python, newest first (see releases.Releases.for_python)."""
-        return self._releases.for_python(python, platform, gpu=gpu)
+        return self._releases.list_for_python(python, platform, gpu=gpu)
 
     def code_for(self, release: Release, capability: str) -> Code:
         """Return what the wheel has for a compute capability (see releases.code_for)."""
@@ -308,13 +308,13 @@ class Compat:
         """Return what of its fat binaries a card can run; None if not read."""
         from tfdoctor.compat.fat_binaries import coverage
 
-        counts = self._fat_binaries.of(release.version)
+        counts = self._fat_binaries.get_counts(release.version)
         if counts is None:
-            row = self._same_code(release)
-            counts = self._fat_binaries.of(row.version) if row is not None else None
+            row = self._find_same_code(release)
+            counts = self._fat_binaries.get_counts(row.version) if row is not None else None
         return coverage(counts, capability) if counts is not None else None
 
-    def _same_code(self, release: Release) -> Release | None:
+    def _find_same_code(self, release: Release) -> Release | None:
         """Return a patch of the same minor that was read, for the same architectures and of the same CUDA."""
         for version in self._fat_binaries.versions:
             row = self.release(version) if versions.major_minor(version) == release.minor else None
@@ -336,12 +336,12 @@ class Compat:
             share, isa = ("all" if code_for(release, capability) == "jit" else ""), None
         else:
             share, isa = (found.share if found.compiled else ""), found.isa
-        cuda = (self._cuda.of_ptx(isa) if isa is not None else None) or release.cuda
+        cuda = (self._cuda.find_by_ptx(isa) if isa is not None else None) or release.cuda
         return (cuda, share) if share and cuda is not None else None
 
     def cuda_of_ptx(self, isa: str) -> str | None:
         """Return the first CUDA minor whose driver compiles PTX of this version (see cuda.CudaTable.of_ptx)."""
-        return self._cuda.of_ptx(isa)
+        return self._cuda.find_by_ptx(isa)
 
     def distribution(self, name: str) -> Distribution | None:
         """Return what is known of a distribution called so (`tensorflow-intel`), or None."""
@@ -349,7 +349,7 @@ class Compat:
 
     def trait(self, name: TraitName) -> Trait:
         """Return what some releases do, and which."""
-        return self._traits.of(name)
+        return self._traits.get_trait(name)
 
     def traits_of(self, version: str | None) -> frozenset[TraitName]:
         """Return what TensorFlow of this version does (None: not known which)."""
@@ -381,7 +381,7 @@ class Compat:
         the header does not say enough.
         """
         version = release if isinstance(release, str) else release.version
-        return self._libraries.required(cuda_config, version)
+        return self._libraries.find_required(cuda_config, version)
 
     def driver_libraries_for(self, version: str) -> tuple[str, ...]:
         """Return the driver's sonames that TF of this version needs for a GPU."""
@@ -465,7 +465,7 @@ class Compat:
 
     def conda_cudnn(self, cuda: str, built: str | None) -> str | None:
         """Return the cuDNN that goes with conda's `cudatoolkit` (see cudnn.CudnnTable.of_conda)."""
-        return self._cudnn.of_conda(cuda, built)
+        return self._cudnn.find_conda_version(cuda, built)
 
     @property
     def cudnn_ranges(self) -> tuple[CudnnRange, ...]:
@@ -494,11 +494,11 @@ class Compat:
 
     def gpu_by_pci_id(self, pci_id: str) -> Gpu | None:
         """Return the GPU with this PCI device id, or None."""
-        return self._gpus.by_pci_id(pci_id)
+        return self._gpus.find_by_pci_id(pci_id)
 
     def gpus_named(self, name: str) -> GpuMatch | None:
         """Return what a GPU's name can mean, or None."""
-        return self._gpus.named(name)
+        return self._gpus.find_by_name(name)
 
     def nearest_gpu_names(self, name: str, count: int = 3) -> tuple[str, ...]:
         """Return known names that look like `name`, best first."""
@@ -514,11 +514,11 @@ class Compat:
 
     def official_image(self, tf: str) -> OfficialImage | None:
         """Return the tensorflow/tensorflow image of a release, whether it works or not; None: not known."""
-        return self.images.of_release(tf)
+        return self.images.find_official(tf)
 
     def ngc_images(self, tf: str | None = None, *, cuda: str | None = None) -> tuple[NgcImage, ...]:
         """Return NVIDIA's own TensorFlow images, newest first (see images.Images.of_ngc)."""
-        return self.images.of_ngc(tf, cuda=cuda)
+        return self.images.list_ngc(tf, cuda=cuda)
 
     def python_builds(self, python: str, *, system: str | None = None) -> tuple[PythonBuild, ...]:
         """Return every known way to a Python (see pythons.Pythons.ways)."""
@@ -526,7 +526,7 @@ class Compat:
 
     def cuda_set(self, tensorflow: str) -> CudaSet | None:
         """Return NVIDIA's wheels for a TensorFlow release, or None: none carry what it needs, or nobody looked."""
-        return self.cuda_sets.of_release(tensorflow)
+        return self.cuda_sets.find_for_release(tensorflow)
 
     @property
     def companions(self) -> tuple[Companion, ...]:
@@ -542,7 +542,7 @@ class Compat:
         """Return package → the upper limit that this release needs (see companions.CompanionTable.limits)."""
         return self._companions.limits(tensorflow, requires)
 
-    def breaking(
+    def find_breaking(
         self,
         tensorflow: str | None,
         distributions: Mapping[str, str],
@@ -550,13 +550,13 @@ class Compat:
         absent: Collection[str] = (),
     ) -> tuple[Companion, ...]:
         """Return the companions that apply (see companions.CompanionTable.breaking)."""
-        return self._companions.breaking(tensorflow, distributions, environment, absent)
+        return self._companions.find_breaking(tensorflow, distributions, environment, absent)
 
-    def imported_by(self, version: str | None) -> Imported | None:
+    def find_imported(self, version: str | None) -> Imported | None:
         """Return what a TensorFlow takes at its import, or None if nobody looked (see imported.imported_by)."""
-        from tfdoctor.compat.imported import imported_by
+        from tfdoctor.compat.imported import find_imported
 
-        return imported_by(self.folder, version)
+        return find_imported(self.folder, version)
 
     # --- problems ---
 

@@ -75,7 +75,7 @@ class Traits:
             msg = f"no row for {', '.join(sorted(lost))}"
             raise ValueError(msg)
 
-    def of(self, name: TraitName) -> Trait:
+    def get_trait(self, name: TraitName) -> Trait:
         """Return the row of this name."""
         return next(row for row in self.traits if row.name == name)
 

@@ -140,7 +140,7 @@ class CudaSets:
     sets: tuple[CudaSet, ...] = field(metadata={"key": "set"})
     """Oldest first; no release is in two."""
 
-    def of_release(self, tensorflow: str) -> CudaSet | None:
+    def find_for_release(self, tensorflow: str) -> CudaSet | None:
         """Return the set of a TensorFlow release, or None: no wheels carry what it needs, or nobody looked."""
         return next((row for row in self.sets if versions.satisfies(tensorflow, row.tensorflow)), None)
 
@@ -148,7 +148,7 @@ class CudaSets:
 def load_cuda_wheels(folder: Path) -> CudaSets:
     """compat/cuda_wheels.toml with compat/locks/cuda/wheels.json. Raises DataError."""
     table = read_sets(folder)
-    measured = {wheel.pin: wheel for wheel in _measured(folder / "locks" / "cuda" / "wheels.json")}
+    measured = {wheel.pin: wheel for wheel in _load_measured(folder / "locks" / "cuda" / "wheels.json")}
     for row in table.sets:
         for pin in row.pins:
             if pin not in measured:
@@ -174,7 +174,7 @@ class _Measured:
     wheels: tuple[CudaWheel, ...] = field(metadata={"noun": "wheel"})
 
 
-def _measured(path: Path) -> tuple[CudaWheel, ...]:
+def _load_measured(path: Path) -> tuple[CudaWheel, ...]:
     return read(_Measured, path, _as_rows, within="locks/cuda/").wheels
 
 

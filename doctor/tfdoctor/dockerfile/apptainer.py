@@ -39,9 +39,9 @@ def definition(option: Option, context: Context, command: str) -> str:
     )
     return (
         head
-        + "\n".join(_begun(stage, named=named) for stage in stages)
-        + f"\n%environment\n{_indented(last.environment)}\n"
-        f"%labels\n{_indented(last.labels)}\n"
+        + "\n".join(_format_stage_header(stage, named=named) for stage in stages)
+        + f"\n%environment\n{_indent_lines(last.environment)}\n"
+        f"%labels\n{_indent_lines(last.labels)}\n"
         "%runscript\n"
         f'    exec {last.start} "$@"\n'
     )
@@ -89,10 +89,12 @@ def _stages(context: Context) -> list[_Stage]:
     return stages
 
 
-def _begun(stage: _Stage, *, named: bool) -> str:
+def _format_stage_header(stage: _Stage, *, named: bool) -> str:
     """Return a stage's header, what it takes out of others, and its steps."""
     head = f"Bootstrap: docker\nFrom: {stage.base}\n" + (f"Stage: {stage.name}\n" if named else "")
-    files = "".join(f"%files from {origin}\n{_indented(lines)}\n" for origin, lines in stage.files.items())
+    files = "".join(
+        f"%files from {origin}\n{_indent_lines(lines)}\n" for origin, lines in stage.files.items()
+    )
     steps = "\n".join(stage.post)
     return f"{head}\n{files}%post\nset -e\n{steps}\n"
 
@@ -116,5 +118,5 @@ def _file(name: str, target: str, files: Mapping[str, bytes]) -> str:
     return f"mkdir -p {path.rpartition('/')[0]}\nsed 's/^|//' >{path} <<'{END}'\n{body}{END}"
 
 
-def _indented(lines: list[str]) -> str:
+def _indent_lines(lines: list[str]) -> str:
     return "".join(f"    {line}\n" for line in lines)

@@ -55,7 +55,7 @@ class Made:
     build: tuple[str, ...] = ()
     """What `docker build` is given besides: `("--network host",)`."""
 
-    def built_by(self, program: str, folder: str, *more: str) -> str:
+    def format_build_command(self, program: str, folder: str, *more: str) -> str:
         """Return the command line that builds the folder; `program`: `"docker build"`.
 
         Folder: as a shell reads it.

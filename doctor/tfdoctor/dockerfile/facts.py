@@ -62,7 +62,7 @@ def findings_of(context: Context) -> list[Finding]:
     facts = sketched_facts(context.compat, _sketch(context, places))
     judging = RuleContext(facts, context.compat, predict(facts, context.compat), image=InImage(""))
     return [
-        _told(context, places, image.for_image(judging.target, finding))
+        _add_lines(context, places, image.adapt_image_finding(judging.target, finding))
         for rule in ALL_RULES
         if rule.shown_in is not None  # the others are about the report
         for finding in rule.run(judging).findings
@@ -76,18 +76,18 @@ def _sketch(context: Context, places: _Places) -> Sketch:
     subject, tensorflow, release = context.subject, context.tensorflow, context.tensorflow.release
     own = [tensorflow_from(one, subject, context.compat) for one in subject.both] or [tensorflow]
     distributions = {one.package: one.version for one in own}
-    seen = [context.about(one.want.seen) for one in subject.both] or [context.about_tensorflow]
+    seen = [context.cite(one.want.seen) for one in subject.both] or [context.cite_tensorflow]
     places.of = {f"{one.package} {one.version}": at for one, at in zip(own, seen, strict=True)}
-    places.of["the loader"] = context.about_tensorflow
+    places.of["the loader"] = context.cite_tensorflow
     for name, version, evidence in _companions(context, places):
         distributions[name] = version
         places.of[f"{name} {version}"] = evidence
     others = [one.offer for one in context.libraries if one.found is False and one.offer is not None]
     for library in context.libraries:
         if library.offer is not None:
-            places.of[library.offer.path] = _about_offer(context, library.offer, others)
+            places.of[library.offer.path] = _cite_offer(context, library.offer, others)
     for name, setting in subject.environment.items():
-        places.of[name] = context.at(setting.line, f"ENV {name}={setting.text}")
+        places.of[name] = context.make_evidence(setting.line, f"ENV {name}={setting.text}")
     settings = subject.environment.items()
     known = [(one.soname, one.offer, one.found) for one in context.libraries if one.offer is not None]
     return Sketch(
@@ -111,9 +111,9 @@ def _sketch(context: Context, places: _Places) -> Sketch:
     )
 
 
-def _about_offer(context: Context, offer: Offer, others: list[Offer]) -> Evidence:
+def _cite_offer(context: Context, offer: Offer, others: list[Offer]) -> Evidence:
     """Return the line that brings a library, with what else it brings in another version than is wanted."""
-    at = context.about(offer.by)
+    at = context.cite(offer.by)
     names = [other.name for other in others if other.by == offer.by] if offer in others else []
     more = f" and {len(names) - 4} more" if len(names) > 4 else ""
     return replace(at, text=f"{at.text} has {', '.join(names[:4])}{more}") if names else at
@@ -133,10 +133,12 @@ def _companions(context: Context, places: _Places) -> Iterator[tuple[str, str, E
         return
     for ladder in context.compat.ladders:
         name = ladder.package
-        at = context.about_tensorflow
+        at = context.cite_tensorflow
         if name in subject.packages:
-            at = context.about(subject.packages[name].want.seen)
-        version = next(iter(_exact(subject.all_of(name))), None) or _replaced(context, ladder)
+            at = context.cite(subject.packages[name].want.seen)
+        version = next(iter(_exact(subject.list_limits(name))), None) or _describe_replacement(
+            context, ladder
+        )
         if version is None and tensorflow.installed is not None:
             version = _today(context, ladder)
             text = (
@@ -159,7 +161,7 @@ def _exact(limits: tuple[str, ...]) -> Iterator[str]:
                 yield one.version
 
 
-def _replaced(context: Context, ladder: Ladder) -> str | None:
+def _describe_replacement(context: Context, ladder: Ladder) -> str | None:
     """Return what a `pip install` after TensorFlow's puts in the place of the version that it asks for: pip only
     tells so.
 
@@ -171,7 +173,7 @@ def _replaced(context: Context, ladder: Ladder) -> str | None:
     last = {one.name: place for place, call in enumerate(subject.calls) for one in call.wants}
     if name not in subject.packages or last.get(name, -1) <= last.get(ours, -1):
         return None
-    return _newest(context, ladder, subject.all_of(name)) if _today(context, ladder) is None else None
+    return _newest(context, ladder, subject.list_limits(name)) if _today(context, ladder) is None else None
 
 
 def _today(context: Context, ladder: Ladder) -> str | None:
@@ -189,7 +191,7 @@ def _today(context: Context, ladder: Ladder) -> str | None:
         for one in own
         if one.name.lower() == ladder.package and (one.marker is None or one.marker.evaluate(marks))
     ]
-    return _newest(context, ladder, (*context.subject.all_of(ladder.package), *limits))
+    return _newest(context, ladder, (*context.subject.list_limits(ladder.package), *limits))
 
 
 def _newest(context: Context, ladder: Ladder, limits: tuple[str, ...]) -> str | None:
@@ -212,12 +214,12 @@ def _newest(context: Context, ladder: Ladder, limits: tuple[str, ...]) -> str | 
 # ---------------------------------------------------------------- findings
 
 
-def _told(context: Context, places: _Places, finding: Finding) -> Finding:
+def _add_lines(context: Context, places: _Places, finding: Finding) -> Finding:
     """Return the finding with lines of the Dockerfile for what of a machine it names."""
     lines = [places.of.get(one.source) or places.of.get(one.text) for one in finding.evidence]
-    evidence = list(dict.fromkeys(one for one in lines if one is not None)) or [context.about_tensorflow]
+    evidence = list(dict.fromkeys(one for one in lines if one is not None)) or [context.cite_tensorflow]
     if finding.cause in image.OF_BASE:
-        evidence = _of_libraries(context, evidence)
+        evidence = _cite_libraries(context, evidence)
     severity = Severity.WARNING if places.unsure.intersection(evidence) else finding.severity
     remedies = finding.remedies
     if context.tensorflow.installed is None and context.tensorflow.state == "cpu":
@@ -226,11 +228,11 @@ def _told(context: Context, places: _Places, finding: Finding) -> Finding:
     return replace(finding, severity=severity, evidence=tuple(evidence), remedies=remedies)
 
 
-def _of_libraries(context: Context, evidence: list[Evidence]) -> list[Evidence]:
+def _cite_libraries(context: Context, evidence: list[Evidence]) -> list[Evidence]:
     """With the base image, and why neither that nor an extra brings what one thinks."""
-    base, notes = context.about_base, {}
+    base, notes = context.cite_base, {}
     if "and-cuda" in context.tensorflow.extras:
-        notes[context.about_tensorflow] = ": this release has no such extra, and pip only warns about it"
+        notes[context.cite_tensorflow] = ": this release has no such extra, and pip only warns about it"
     if context.subject.base.flavour == "base":
         notes[base] = ": a `base` image has the CUDA runtime and none of its libraries"
     if not any((one.source, one.line) == (base.source, base.line) for one in evidence):

@@ -41,7 +41,7 @@ def folder_of(made: Made) -> dict[str, bytes]:
     return {**files, "README.md": _readme(made, tuple(files)).encode()}
 
 
-def _same_layers(made: Made) -> tuple[str, str]:
+def _make_reproducible_options(made: Made) -> tuple[str, str]:
     return (
         f"--build-arg SOURCE_DATE_EPOCH={made.context.epoch}",
         f"--output type=docker,name={made.tag},rewrite-timestamp=true",
@@ -63,7 +63,7 @@ def _readme(made: Made, names: tuple[str, ...]) -> str:
         f"Python {option.python}, CUDA {option.cuda}. Made by tfdoctor {__version__}:\n\n"
         f"```sh\n{clean_line(made.command, limit=4000)}\n```\n\n"
         "## Build it\n\n"
-        f"```sh\n{made.built_by('docker build', '.')}\n```\n\n"
+        f"```sh\n{made.format_build_command('docker build', '.')}\n```\n\n"
         "## Run it\n\n"
         f"```sh\n{run_line(InImage(tag))}\n```\n\n"
         "`/workspace` is this folder; the volume keeps what CUDA compiles for your card. The user in the container is "
@@ -78,8 +78,9 @@ def _readme(made: Made, names: tuple[str, ...]) -> str:
         "also carry when folders were made, and the image when it was built; with these commands, "
         "everything is identical:\n\n"
         "```sh\n"
-        f"{made.built_by('podman build', '.', f'--timestamp {made.context.epoch}')}\n"
-        f"{made.built_by('docker buildx build', '.', *_same_layers(made))}   # BuildKit 0.13 or newer\n"
+        f"{made.format_build_command('podman build', '.', f'--timestamp {made.context.epoch}')}\n"
+        f"{made.format_build_command('docker buildx build', '.', *_make_reproducible_options(made))}  "
+        " # BuildKit 0.13 or newer\n"
         "```\n\n"
         f"{loose}"
         "A base named by its tag may change: `tfdoctor build --pin` names it by its digest.\n\n"

@@ -39,7 +39,7 @@ __all__ = [
     "VENV",
     "Context",
     "Extras",
-    "in_venv",
+    "has_venv",
     "interpreter",
     "render",
 ]
@@ -180,7 +180,7 @@ def _files(option: Option, extras: Extras, lock: Lock | None, tools: Lock | None
     own = [_line(one) for one in locked if one.name == option.release.package]
     rest = [_line(one) for one in locked if one.name != option.release.package]
     cuda = [f"{wheel.pin} --hash=sha256:{wheel.sha256}" for wheel in option.wheels]
-    if tools is not None and locked and in_venv(option):
+    if tools is not None and locked and has_venv(option):
         files[TOOLS] = _text(_line(one) for one in tools.packages)
     if option.recipe is Recipe.OFFICIAL:
         files["release.txt"], files["tensorflow.txt"] = _text(own), _text(rest)
@@ -194,7 +194,7 @@ def _files(option: Option, extras: Extras, lock: Lock | None, tools: Lock | None
             files["constraints.txt"] = _text(held)
         files["requirements.txt"] = _text(extras.requirements)
     found = {name: text.encode() for name, text in files.items()}
-    if in_venv(option):
+    if has_venv(option):
         found["strip.py"] = _payload("strip.py")
     found["settle.sh"] = (data_dir("dockerfiles") / "settle.sh").read_bytes()
     if extras.ca_certificate is not None:
@@ -202,14 +202,14 @@ def _files(option: Option, extras: Extras, lock: Lock | None, tools: Lock | None
     return found
 
 
-def in_venv(option: Option) -> bool:
+def has_venv(option: Option) -> bool:
     """Return whether its Python is a virtual environment's (`VENV`), not the image's own."""
     return option.recipe.own_venv
 
 
 def interpreter(option: Option) -> str:
     """Return the command of the Python that TensorFlow is in, in a container of the image."""
-    if in_venv(option):
+    if has_venv(option):
         return f"{VENV}/bin/python"
     return (option.base.python if option.base is not None else None) or f"python{option.python}"
 
@@ -239,7 +239,7 @@ def _values(
 ) -> dict[str, object]:
     base = option.base
     assert base is not None  # noqa: S101 - render has looked
-    venv = in_venv(option)
+    venv = has_venv(option)
     site = f"{VENV}/lib/python{option.python}/site-packages"
     own = base.python or f"python{option.python}"
     folders = _library_folders(option, site)
@@ -307,7 +307,7 @@ def _library_folders(option: Option, site: str) -> list[str]:
 
 
 def _variables(option: Option) -> list[tuple[str, str]]:
-    path = f"{VENV}/bin:$PATH" if in_venv(option) else f"{HOME}/.local/bin:$PATH"
+    path = f"{VENV}/bin:$PATH" if has_venv(option) else f"{HOME}/.local/bin:$PATH"
     variables = [
         ("PATH", path),
         ("HOME", HOME),
@@ -342,14 +342,14 @@ def _labels(option: Option) -> list[tuple[str, str]]:
         "io.tfdoctor.plan": json.dumps(plan, sort_keys=True),
         "io.tfdoctor.version": __version__,
     }
-    return [(name, _quoted(value)) for name, value in pairs.items() if value]
+    return [(name, _quote_label(value)) for name, value in pairs.items() if value]
 
 
 def _digest(base: Base | None) -> str:
     return base.reference.partition("@")[2] if base is not None else ""
 
 
-def _quoted(value: str) -> str:
+def _quote_label(value: str) -> str:
     """As one word of a LABEL instruction."""
     text = value.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$")
     return f'"{text}"'

@@ -31,7 +31,7 @@ __all__ = [
     "build",
     "context_archive",
     "forget_unfinished",
-    "unfinished_name",
+    "make_unfinished_name",
 ]
 
 _STEP = re.compile(r"^STEP (\d{1,4})/(\d{1,4}): |^Step (\d{1,4})/(\d{1,4}) : ", re.IGNORECASE)
@@ -105,7 +105,7 @@ def build(engine: Engine, request: BuildRequest) -> Generator[BuildEvent, None, 
     """Build, and tell what happens; the last event is the "image".
 
     Closing the iterator (Ctrl-C does) makes the engine stop the running step and remove its container; finished
-    steps stay in the engine under `unfinished_name`, so that the next build goes on from there. Raises
+    steps stay in the engine under `make_unfinished_name`, so that the next build goes on from there. Raises
     BuildFailedError, EngineError.
     """
     made: list[str] = []
@@ -138,7 +138,7 @@ def build(engine: Engine, request: BuildRequest) -> Generator[BuildEvent, None, 
             _name_unfinished(engine, made[-1], request.tag)
 
 
-def unfinished_name(tag: str) -> str:
+def make_unfinished_name(tag: str) -> str:
     """Return what the finished steps of the build of this image are called, where it does not end."""
     name = re.sub(r"[^A-Za-z0-9_.-]", "-", tag)[-120:].lstrip(".-")
     return f"{UNFINISHED}:{name or 'image'}"
@@ -146,9 +146,9 @@ def unfinished_name(tag: str) -> str:
 
 def _name_unfinished(engine: Engine, image: str, tag: str) -> None:
     """Name the image of the last step that ended; never raises: another failure is on its way."""
-    repository, _, name = unfinished_name(tag).rpartition(":")
+    repository, _, name = make_unfinished_name(tag).rpartition(":")
     with contextlib.suppress(EngineError, APIError, DockerException, RequestException, HTTPError, OSError):
-        last, before = engine.image(image), engine.image(unfinished_name(tag))
+        last, before = engine.image(image), engine.image(make_unfinished_name(tag))
         if last is None or last.tags or last.digests:  # the base, or another's
             return
         engine.client.api.tag(last.id, repository, name)
@@ -159,7 +159,7 @@ def _name_unfinished(engine: Engine, image: str, tag: str) -> None:
 def forget_unfinished(engine: Engine, tag: str) -> None:
     """The build has ended: what is left of one that had not is of the image, or of nothing."""
     with contextlib.suppress(EngineError):
-        engine.remove_image(unfinished_name(tag))
+        engine.remove_image(make_unfinished_name(tag))
 
 
 def _events(stream: Iterator[dict[str, Any]], made: list[str]) -> Iterator[BuildEvent]:
@@ -169,7 +169,7 @@ def _events(stream: Iterator[dict[str, Any]], made: list[str]) -> Iterator[Build
     try:
         for message in stream:
             if "error" in message:
-                raise _failed(step, recent, message)
+                raise _make_build_error(step, recent, message)
             aux = message.get("aux")
             if isinstance(aux, dict) and str(aux.get("ID", "")).startswith("sha256:"):
                 image = str(aux["ID"])
@@ -219,7 +219,7 @@ def layer_event(message: dict[str, Any], number: int = 0, total: int = 0) -> Bui
     )
 
 
-def _failed(step: str, recent: list[str], message: dict[str, Any]) -> BuildFailedError:
+def _make_build_error(step: str, recent: list[str], message: dict[str, Any]) -> BuildFailedError:
     said = clean_line(str(message.get("error", "")), limit=600)
     plain = explain_api(RuntimeError(said), "x")
     hint = plain.hint or _hint_of("\n".join(recent))

@@ -111,7 +111,7 @@ def connect(url: str | None = None) -> Engine:
     system = LiveSystem()
     address, context = (url, None) if url is not None else endpoint_of(system)
     if context is not None:
-        return _of_context(system, context, address)
+        return _connect_context(system, context, address)
     asked = url or system.env.get("DOCKER_HOST") or None
     if asked is not None and not asked.startswith(SCHEMES):
         msg = f"`{clean_line(asked)}` is not the address of an engine."
@@ -127,7 +127,7 @@ def connect(url: str | None = None) -> Engine:
     raise _most_telling(failures)
 
 
-def _of_context(system: System, context: str, address: str) -> Engine:
+def _connect_context(system: System, context: str, address: str) -> Engine:
     """Return the engine of the context that `docker context use` or DOCKER_CONTEXT chose, as Docker's own client
     takes it.
     """
@@ -204,7 +204,7 @@ def _most_telling(failures: list[EngineError]) -> EngineError:
 
 def _open(url: str, tls: TLSConfig | None = None) -> Engine:
     if url.startswith("ssh://"):
-        raise _by_ssh(url)
+        raise _make_ssh_error(url)
     try:
         client = docker.DockerClient(base_url=url, timeout=CONNECT_TIMEOUT, version="auto", tls=tls or False)
     except (DockerException, RequestException, OSError, ValueError) as error:
@@ -213,7 +213,7 @@ def _open(url: str, tls: TLSConfig | None = None) -> Engine:
         # What docker makes of JSON that is not an engine's.
         raise _unreachable(url, ValueError("what answers there is not a container engine")) from error
     try:
-        engine = _described(client, url)
+        engine = _describe_engine(client, url)
     except (DockerException, RequestException, OSError, ValueError) as error:
         client.close()
         raise _unreachable(url, error) from error
@@ -224,7 +224,7 @@ def _open(url: str, tls: TLSConfig | None = None) -> Engine:
     return engine
 
 
-def _described(client: DockerClient, url: str) -> Engine:
+def _describe_engine(client: DockerClient, url: str) -> Engine:
     version: dict[str, Any] = client.version()
     info: dict[str, Any] = client.info()
     components = [str(part.get("Name", "")) for part in version.get("Components") or ()]
@@ -299,7 +299,7 @@ def _start_hint(path: str) -> str:
 _SSH = re.compile(r"(?P<host>.*?)(?::(?P<port>\d{1,5}))?")
 
 
-def _by_ssh(url: str) -> EngineError:
+def _make_ssh_error(url: str) -> EngineError:
     """Return docker's own client starts a program there; what is spoken with here is a socket."""
     host = clean_line(url.removeprefix("ssh://").partition("/")[0], limit=200)
     named = _SSH.fullmatch(host)

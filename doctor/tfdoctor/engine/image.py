@@ -18,9 +18,9 @@ from tfdoctor import versions
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.write import Context, Extras, check_reference, render
 from tfdoctor.engine import BuildFailedError, BuildRequest, EngineError, RunRequest, ask_registry, build, run
-from tfdoctor.engine.building import forget_unfinished, layer_event, unfinished_name
+from tfdoctor.engine.building import forget_unfinished, layer_event, make_unfinished_name
 from tfdoctor.engine.connection import explain_api
-from tfdoctor.engine.registry import mirrored, parse_reference
+from tfdoctor.engine.registry import apply_mirror, parse_reference
 from tfdoctor.errors import Error
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ __all__ = [
     "build_image",
     "context_of",
     "look_into",
-    "pinned_base",
+    "pin_base",
     "with_mirror",
 ]
 
@@ -78,10 +78,10 @@ def with_mirror(option: Option, registry: str | None) -> Option:
     """Return the option with its base on the mirror."""
     if registry is None or option.base is None:
         return option
-    name = check_reference(mirrored(option.base.reference, registry))
+    name = check_reference(apply_mirror(option.base.reference, registry))
     conda = option.conda
     if conda is not None:
-        conda = replace(conda, image=check_reference(mirrored(conda.image, registry)))
+        conda = replace(conda, image=check_reference(apply_mirror(conda.image, registry)))
     return replace(option, base=replace(option.base, image=name, digest=None), conda=conda)
 
 
@@ -92,7 +92,7 @@ def context_of(option: Option, extras: Extras) -> Context:
     return render(
         option,
         extras,
-        lock=compat.locks.of(package, release, option.python),
+        lock=compat.locks.get_lock(package, release, option.python),
         tools=compat.locks.tools(option.python),
         leftovers=compat.leftovers,
     )
@@ -118,7 +118,7 @@ def build_image(
     if custom_base:
         progress.stage(f"Looking into {reference}")
         option = look_into(engine, option)
-    option = pinned_base(engine, option)
+    option = pin_base(engine, option)
     context = context_of(option, extras)
     progress.stage(f"Building {settings.tag}")
     request = BuildRequest(
@@ -153,16 +153,16 @@ def build_image(
 def _tell_unfinished(engine: Engine, tag: str, progress: Progress) -> None:
     """What a build that did not end has left, and how it goes."""
     with contextlib.suppress(EngineError):
-        kept = engine.image(unfinished_name(tag))
+        kept = engine.image(make_unfinished_name(tag))
         if kept is not None:
-            name = kept.tags[0] if kept.tags else unfinished_name(tag)
+            name = kept.tags[0] if kept.tags else make_unfinished_name(tag)
             progress.stage(
                 f"The steps that ended are kept as {name} ({kept.size / 1e9:.1f} GB): the next build goes on from "
                 f"there. Remove them: {engine.name} rmi {name}"
             )
 
 
-def pinned_base(engine: Engine, option: Option) -> Option:
+def pin_base(engine: Engine, option: Option) -> Option:
     """Return the option with the digest of its base, where the engine has that from a registry."""
     base = option.base
     assert base is not None  # noqa: S101 - every container option has one

@@ -26,8 +26,8 @@ __all__ = [
     "RegistryAnswer",
     "Session",
     "anonymous_token",
+    "apply_mirror",
     "ask_registry",
-    "mirrored",
     "parse_reference",
 ]
 
@@ -106,7 +106,7 @@ def parse_reference(text: str) -> Reference:
     return Reference(registry, repository, tag, digest or None)
 
 
-def mirrored(text: str, mirror: str | None) -> str:
+def apply_mirror(text: str, mirror: str | None) -> str:
     """Return the name of an image on a mirror: ("python:3.12", "corp:5000/hub") →
     "corp:5000/hub/library/python:3.12".
 
@@ -136,7 +136,7 @@ def ask_registry(
             return _ask(session, one, text)
     except (requests.RequestException, OSError, ValueError) as error:
         # ValueError: what requests lets through of headers that are none, such as a Location that is not UTF-8.
-        why = _why(error)
+        why = _describe_error(error)
         return RegistryAnswer(
             text, "unreachable", None, f"the registry {one.registry} does not answer: {why}"
         )
@@ -149,7 +149,7 @@ class Session(requests.Session):
 
     def __init__(self) -> None:
         super().__init__()
-        self.auth = _no_password
+        self.auth = _skip_password
 
     def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
         """Take the token away where a redirection leaves the host; put nothing in its place."""
@@ -162,7 +162,7 @@ class Session(requests.Session):
         return super().merge_environment_settings(url, proxies, stream, self.ca_file or verify, cert)
 
 
-def _no_password(request: requests.PreparedRequest) -> requests.PreparedRequest:
+def _skip_password(request: requests.PreparedRequest) -> requests.PreparedRequest:
     return request
 
 
@@ -237,7 +237,7 @@ def anonymous_token(session: requests.Session, challenge: str) -> str | None:
     return token if isinstance(token, str) and token.isascii() and "\n" not in token else None
 
 
-def _why(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     text = str(error)
     if isinstance(error, requests.exceptions.SSLError):
         return "its certificate is not trusted here (--ca-cert FILE names your network's authority)"

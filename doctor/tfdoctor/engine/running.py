@@ -135,14 +135,14 @@ def run(engine: Engine, request: RunRequest, on_line: Callable[[str], None] | No
             raise EngineError(msg, hint=f"docker pull {request.image}") from error
         except APIError as error:
             container = ""
-            return _not_started(error, began)
+            return _make_start_failure(error, began)
         for path, content in request.files.items():
             put_file(engine, container, path, content)
         try:  # Podman prepares the container, its GPUs too, when it is attached to
             attached = Attached(engine, container, stdin=bool(request.stdin))
             api.start(container)
         except APIError as error:
-            return _not_started(error, began)
+            return _make_start_failure(error, began)
         return _wait(engine, request, container, attached, _Output(on_line), began)
     except (APIError, DockerException, RequestException, OSError) as error:
         if isinstance(error, EngineError):
@@ -393,7 +393,7 @@ def _wait(
     )
 
 
-def _not_started(error: APIError, began: float) -> RunResult:
+def _make_start_failure(error: APIError, began: float) -> RunResult:
     said = str(error.explanation or error)[:8000]
     return RunResult(None, "", "", False, False, False, said, time.monotonic() - began)
 

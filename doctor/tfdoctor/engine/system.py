@@ -135,7 +135,7 @@ class ContainerSystem:
                 except (
                     ContainerEndedError
                 ) as error:  # the engine's own first process says it, where there is one
-                    if not _no_such_command(error.said, command[0]):
+                    if not _is_missing_command(error.said, command[0]):
                         raise
             self._remove()
             self._closed.clear()
@@ -168,7 +168,7 @@ class ContainerSystem:
             engine.client.api.start(self._container)
         except APIError as error:
             said = str(error.explanation or error)
-            if _no_such_command(said, command[0]):
+            if _is_missing_command(said, command[0]):
                 return False
             raise StartError(said) from error
         threading.Thread(target=self._listen, args=(self._attached,), daemon=True).start()
@@ -249,11 +249,11 @@ class ContainerSystem:
             self._replies[number] = waiting
             line = json.dumps({**request, "id": number}).encode() + b"\n"
             if self._attached is None:
-                raise self._gone()
+                raise self._make_gone_error()
             try:
                 self._attached.send(line)
             except OSError as error:
-                raise self._gone() from error
+                raise self._make_gone_error() from error
         deadline = time.monotonic() + timeout
         while True:
             try:
@@ -261,7 +261,7 @@ class ContainerSystem:
                 break
             except queue.Empty:
                 if self._closed.is_set() and waiting.empty():
-                    raise self._gone() from None
+                    raise self._make_gone_error() from None
                 if time.monotonic() > deadline:
                     self._replies.pop(number, None)
                     raise TimeoutError(110, "the container did not answer in time") from None
@@ -272,7 +272,7 @@ class ContainerSystem:
             raise _nonsense()
         return reply
 
-    def _gone(self) -> EngineError:
+    def _make_gone_error(self) -> EngineError:
         said = self.errors.decode("utf-8", "replace").strip().splitlines()
         state = self.state() if self._container else {}
         last = said[-1] if said else ""
@@ -350,7 +350,7 @@ class ContainerSystem:
             "unset": list(unset),
         }
         try:
-            return self._ended(tuple(argv), self._ask(request, timeout + 10), timeout)
+            return self._make_result(tuple(argv), self._ask(request, timeout + 10), timeout)
         except TimeoutError:
             return CommandResult(tuple(argv), None, failure=Failure.TIMEOUT, seconds=timeout)
         except (OSError, EngineError) as error:
@@ -358,7 +358,7 @@ class ContainerSystem:
         except (KeyError, TypeError, ValueError):
             return CommandResult(tuple(argv), None, failure=Failure.OS_ERROR, detail=str(_nonsense()))
 
-    def _ended(self, argv: tuple[str, ...], reply: Mapping[str, Any], timeout: float) -> CommandResult:
+    def _make_result(self, argv: tuple[str, ...], reply: Mapping[str, Any], timeout: float) -> CommandResult:
         """Raises OSError, KeyError, TypeError and ValueError where the answer makes no sense."""
         seconds = float(reply.get("seconds", 0.0))
         if "failure" in reply:
@@ -394,7 +394,7 @@ class ContainerSystem:
             self._attached.close()
 
 
-def _no_such_command(said: str, command: str) -> bool:
+def _is_missing_command(said: str, command: str) -> bool:
     """Return whether the engine refused for want of this program, by the words of runc and crun."""
     plain = said.replace("\\", "")
     named = f"exec {command} failed" in plain or any(f"{m}{command}{m}" in plain for m in "\"'`")

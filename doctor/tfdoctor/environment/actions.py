@@ -25,8 +25,8 @@ from tfdoctor.causes.steps import (
 from tfdoctor.compat import Compat
 from tfdoctor.environment.activation import (
     NOTHING,
-    activated,
-    edited,
+    activate,
+    edit_script,
     needs_block,
     new_scripts,
     scripts_of,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from tfdoctor.environment.models import Environment
     from tfdoctor.system import System
 
-__all__ = ["ActionError", "StepRunner", "make_link", "shown", "touched"]
+__all__ = ["ActionError", "StepRunner", "format_steps", "list_touched", "make_link"]
 
 
 class ActionError(Error):
@@ -96,7 +96,7 @@ class StepRunner:
                 for link in _parts(step):
                     make_link(link)
             elif isinstance(step, Remove):
-                for path in _matching(step.path):
+                for path in _find_matching(step.path):
                     _remove(path)
             elif isinstance(step, TakeOut):
                 _take_out(step)
@@ -107,22 +107,22 @@ class StepRunner:
     def _shell(self, steps: Sequence[ShellStep]) -> None:
         """First the lines of the environment's own scripts that do the harm; what is left gets lines of its own."""
         prefix = self.environment.prefix
-        before = {script: _read(script) for script in scripts_of(prefix)}
-        changed = {script: edited(text, script.name, steps) for script, text in before.items()}
+        before = {script: _read_text(script) for script in scripts_of(prefix)}
+        changed = {script: edit_script(text, script.name, steps) for script, text in before.items()}
         changed = {script: new for script, new in changed.items() if new != before[script]}
         for script, new in changed.items():
             _write(script, new)
-        now = activated(self.system(), prefix)
+        now = activate(self.system(), prefix)
         if now is None and changed:  # a script that no longer runs: only lines of our own, then
             for script in changed:
                 _write(script, before[script])
-            now = activated(self.system(), prefix)
+            now = activate(self.system(), prefix)
         rest = needs_block(steps, now) if now is not None else tuple(steps)
         if not rest:
             return
         for script in new_scripts(prefix):
             script.parent.mkdir(parents=True, exist_ok=True)
-            _write(script, with_block(_read(script) if script.exists() else "", script.name, rest))
+            _write(script, with_block(_read_text(script) if script.exists() else "", script.name, rest))
 
 
 def _less(env: Mapping[str, str], steps: Sequence[Step]) -> dict[str, str]:
@@ -136,7 +136,7 @@ def _less(env: Mapping[str, str], steps: Sequence[Step]) -> dict[str, str]:
     return left
 
 
-def touched(steps: Sequence[Step], environment: Environment) -> tuple[Path, ...] | None:
+def list_touched(steps: Sequence[Step], environment: Environment) -> tuple[Path, ...] | None:
     """Return the paths that the steps may change; None if an installer may change anything."""
     if changes_packages(steps):
         return None
@@ -147,7 +147,7 @@ def touched(steps: Sequence[Step], environment: Environment) -> tuple[Path, ...]
         elif isinstance(step, LinkParts):
             paths |= dict.fromkeys(Path(link.path) for link in _parts(step))
         elif isinstance(step, Remove):
-            for path in _matching(step.path):
+            for path in _find_matching(step.path):
                 if path.is_dir() and not path.is_symlink():
                     return None
                 paths[path] = None
@@ -158,7 +158,9 @@ def touched(steps: Sequence[Step], environment: Environment) -> tuple[Path, ...]
     return (*paths, *(Path(unwritten(path)) for path in paths))  # which a kill may leave
 
 
-def shown(steps: Sequence[Step], environment: Environment, installer: Installer | None) -> tuple[str, ...]:
+def format_steps(
+    steps: Sequence[Step], environment: Environment, installer: Installer | None
+) -> tuple[str, ...]:
     """Return what the steps are as a person would type it, or would see it in a script."""
     lines = [shlex.join(installer.before)] if installer is not None and installer.before else []
     for step in steps:
@@ -172,18 +174,20 @@ def shown(steps: Sequence[Step], environment: Environment, installer: Installer 
         elif isinstance(step, TakeOut):
             lines.append(f"- {step.text.strip()}  # in {step.path}, line {step.line}")
         else:
-            lines += _shown_lines(step, environment.prefix)
+            lines += _format_lines(step, environment.prefix)
     return tuple(lines)
 
 
-def _shown_lines(step: ShellStep, prefix: str) -> list[str]:
+def _format_lines(step: ShellStep, prefix: str) -> list[str]:
     """Return what becomes of the scripts for sh: the lines that go or change, else those that are added."""
     lines = []
     for script in scripts_of(prefix):
-        text = _read(script)
+        text = _read_text(script)
         if script.suffix in (".fish", ".csh"):
             continue
-        for old, new in zip(text.split("\n"), edited(text, script.name, (step,)).split("\n"), strict=True):
+        for old, new in zip(
+            text.split("\n"), edit_script(text, script.name, (step,)).split("\n"), strict=True
+        ):
             if old != new:
                 lines.append(f"- {old.strip()}  # in {script}")
             if old != new and not new.lstrip().startswith(NOTHING):
@@ -220,7 +224,7 @@ def _parts(step: LinkParts) -> Iterable[Link]:
             yield Link(str(place), os.path.relpath(path, step.folder))
 
 
-def _matching(pattern: str) -> list[Path]:
+def _find_matching(pattern: str) -> list[Path]:
     folder, _, name = pattern.rpartition("/")
     if "*" not in name:
         path = Path(pattern)
@@ -243,7 +247,7 @@ def make_link(link: Link) -> None:
         spare.symlink_to(link.target)
         spare.replace(place)
     except OSError as error:
-        raise _refused(place, error) from error
+        raise _make_refusal(place, error) from error
 
 
 def _take_out(step: TakeOut) -> None:
@@ -251,7 +255,7 @@ def _take_out(step: TakeOut) -> None:
     if path.is_symlink() or not path.is_file():
         msg = f"{clean_line(step.path)} is not a separate file: it is left unchanged."
         raise ActionError(msg)
-    changed = comment_out_line(step, _read(path))
+    changed = comment_out_line(step, _read_text(path))
     if changed is None:
         msg = f"{clean_line(step.path)} has changed in line {step.line}: it is left unchanged."
         raise ActionError(msg)
@@ -262,14 +266,14 @@ def _remove(path: Path) -> None:
     try:
         remove(path)
     except OSError as error:
-        raise _refused(path, error) from error
+        raise _make_refusal(path, error) from error
 
 
-def _read(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8", "surrogateescape")
     except OSError as error:
-        raise _refused(path, error) from error
+        raise _make_refusal(path, error) from error
 
 
 def _write(path: Path, text: str) -> None:
@@ -277,8 +281,8 @@ def _write(path: Path, text: str) -> None:
     try:
         write(path, text.encode("utf-8", "surrogateescape"))
     except OSError as error:
-        raise _refused(path, error) from error
+        raise _make_refusal(path, error) from error
 
 
-def _refused(path: Path, error: OSError) -> ActionError:
+def _make_refusal(path: Path, error: OSError) -> ActionError:
     return ActionError(f"{clean_line(str(path))} cannot be changed: {error.strerror or error}.")

@@ -26,10 +26,10 @@ __all__ = [
     "BEGIN",
     "END",
     "NOTHING",
-    "activated",
-    "edited",
-    "inherited",
+    "activate",
+    "edit_script",
     "kind_of",
+    "list_inherited",
     "new_scripts",
     "scripts_of",
 ]
@@ -69,7 +69,7 @@ def new_scripts(prefix: str) -> tuple[Path, ...]:
     return tuple(path for path in scripts_of(prefix) if path.parent == Path(prefix, "bin"))
 
 
-def activated(system: System, prefix: str) -> dict[str, str] | None:
+def activate(system: System, prefix: str) -> dict[str, str] | None:
     """Return the environment variables after activation in sh.
 
     None if nothing is activated, or it cannot be told.
@@ -96,7 +96,7 @@ def activated(system: System, prefix: str) -> dict[str, str] | None:
     return {str(name): value for name, value in found.items() if name not in own} | kept
 
 
-def inherited(system: System, prefix: str) -> frozenset[str]:
+def list_inherited(system: System, prefix: str) -> frozenset[str]:
     """Return the variables that this process has and that no script of the activation names."""
     texts = [script.read_text("utf-8", "replace") for script in scripts_of(prefix)]
     words = {word for text in texts for word in re.findall(r"\w+", text)}
@@ -106,7 +106,7 @@ def inherited(system: System, prefix: str) -> frozenset[str]:
 # ---------------------------------------------------------------- changing a script's text
 
 
-def edited(text: str, name: str, steps: Sequence[ShellStep]) -> str:
+def edit_script(text: str, name: str, steps: Sequence[ShellStep]) -> str:
     """Return a script's text without what the steps speak against: lines that set it become comments, entries go.
 
     name: the script's file name, whose ending tells the shell. Lines of a block of our own are left alone.
@@ -119,7 +119,7 @@ def edited(text: str, name: str, steps: Sequence[ShellStep]) -> str:
         if inside or line.lstrip().startswith("#"):
             continue
         for step in steps:
-            lines[index] = _without(lines[index], name, step)
+            lines[index] = _neutralize_line(lines[index], name, step)
     return "\n".join(lines)
 
 
@@ -138,7 +138,7 @@ def _assignment(name: str, variable: str) -> re.Pattern[str]:
     return re.compile(rf"\s*(export\s+)?{re.escape(variable)}=(?P<value>.*)$")
 
 
-def _without(line: str, name: str, step: ShellStep) -> str:
+def _neutralize_line(line: str, name: str, step: ShellStep) -> str:
     """Return a line that does more than give the variable a value, or goes on in the next one, is left as it is."""
     if isinstance(step, Prepend):
         return line
@@ -152,24 +152,24 @@ def _without(line: str, name: str, step: ShellStep) -> str:
     if not (_VALUES if name.endswith((".fish", ".csh")) else _ONE_VALUE).fullmatch(value):
         return line
     if isinstance(step, (Unset, Export)):
-        return _taken_out(line)
+        return _comment_out(line)
     for entry in step.entries:
-        value = _without_entry(value, entry)
+        value = _drop_entry(value, entry)
     if value == match["value"]:
         return line
     own = rf"\$\{{?{re.escape(variable)}\b(?::?[+-][^}}]*)?\}}?"
     if not re.sub(rf"{own}|[\"':\s]", "", value):
-        return _taken_out(line)
+        return _comment_out(line)
     return line[: match.start("value")] + value
 
 
-def _taken_out(line: str) -> str:
+def _comment_out(line: str) -> str:
     """Return the line as a comment behind a command that does nothing: it may be all that an `if` has."""
     text = line.lstrip()
     return f"{line[: len(line) - len(text)]}{NOTHING}{text.rstrip()}  # taken out by tfdoctor fix"
 
 
-def _without_entry(value: str, entry: str) -> str:
+def _drop_entry(value: str, entry: str) -> str:
     """Return the value of a search path without one entry, with or without the colon beside it."""
     whole = rf"(?<![^\s\"':=]){re.escape(entry.rstrip('/'))}/?(?![^\s\"':$;])"
     value = re.sub(rf"{whole}:", "", value)
@@ -182,24 +182,24 @@ def _without_entry(value: str, entry: str) -> str:
 
 def with_block(text: str, name: str, steps: Sequence[ShellStep]) -> str:
     """Return a script's text with a block that does the steps, after what a block before it did."""
-    lines = list(_own_lines(text))
+    lines = list(_list_own_lines(text))
     for step in steps:
         wanted = list(_lines(name, step))
         if not any(lines[at : at + len(wanted)] == wanted for at in range(len(lines))):
             lines += wanted
-    rest = _without_block(text)
+    rest = _drop_block(text)
     block = "\n".join([BEGIN, *lines, END])
     return f"{rest.rstrip(chr(10))}\n{block}\n" if rest.strip() else f"{block}\n"
 
 
-def _own_lines(text: str) -> list[str]:
+def _list_own_lines(text: str) -> list[str]:
     lines = text.split("\n")
     if BEGIN not in lines or END not in lines:
         return []
     return lines[lines.index(BEGIN) + 1 : lines.index(END)]
 
 
-def _without_block(text: str) -> str:
+def _drop_block(text: str) -> str:
     lines = text.split("\n")
     if BEGIN not in lines or END not in lines:
         return text
@@ -326,10 +326,10 @@ def _csh(step: ShellStep) -> tuple[str, ...]:
 
 def needs_block(steps: Sequence[ShellStep], env: Mapping[str, str]) -> tuple[ShellStep, ...]:
     """Return the steps that the variables, as activation leaves them, do not satisfy yet."""
-    return tuple(step for step in steps if not _satisfied(step, env))
+    return tuple(step for step in steps if not _is_satisfied(step, env))
 
 
-def _satisfied(step: ShellStep, env: Mapping[str, str]) -> bool:
+def _is_satisfied(step: ShellStep, env: Mapping[str, str]) -> bool:
     if isinstance(step, Export):
         return env.get(step.name) == step.value
     if isinstance(step, Unset):

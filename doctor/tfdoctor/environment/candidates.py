@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tfdoctor.causes.steps import ShellStep, Step
     from tfdoctor.findings import Finding, Prediction, Report
 
-__all__ = ["better", "candidates", "changes_packages", "environment_of", "unfixed", "worse"]
+__all__ = ["better", "candidates", "changes_packages", "environment_of", "list_unfixed", "worse"]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 SYSTEM_PREFIXES = ("/usr", "/")
@@ -76,7 +76,7 @@ def candidates(
         Candidate(finding, remedy)
         for finding in found
         for remedy in finding.remedies
-        if remedy.steps and not why_not(remedy.steps, environment, report)
+        if remedy.steps and not explain_impossible(remedy.steps, environment, report)
     )
 
 
@@ -86,7 +86,7 @@ def _turn(finding: Finding) -> float:
     return rule.first if rule is not None and rule.first is not None else math.inf
 
 
-def why_not(steps: Sequence[Step], environment: Environment, report: Report) -> str:
+def explain_impossible(steps: Sequence[Step], environment: Environment, report: Report) -> str:
     """Return why these steps cannot be done in this environment, as a sentence; empty if they can."""
     if environment.refusal:
         return environment.refusal
@@ -96,7 +96,7 @@ def why_not(steps: Sequence[Step], environment: Environment, report: Report) -> 
                 f"{step.name} comes from the shell that tfdoctor was started in, and must be changed there."
             )
         place = _place(step)
-        if place is not None and not _inside(place, environment.prefix):
+        if place is not None and not _is_inside(place, environment.prefix):
             return f"{place} lies outside the environment {environment.prefix}."
         if place is None and not isinstance(step, (Install, Uninstall)) and environment.kind is None:
             return "This Python is in no environment that is activated: its variables come from elsewhere."
@@ -104,7 +104,7 @@ def why_not(steps: Sequence[Step], environment: Environment, report: Report) -> 
             return "A name or a path in it has characters that do not belong in a shell script."
     places = [place for step in steps if (place := _place(step)) is not None]
     for link, target in environment.leading_out:
-        if changes_packages(steps) or any(_inside(place, link) for place in places):
+        if changes_packages(steps) or any(_is_inside(place, link) for place in places):
             return (
                 f"{link} is a link to {target}, outside the environment: changes there could not be undone."
             )
@@ -112,7 +112,7 @@ def why_not(steps: Sequence[Step], environment: Environment, report: Report) -> 
     if (
         changes_packages(steps)
         and tensorflow is not None
-        and not _inside(tensorflow.package_dir, environment.prefix)
+        and not _is_inside(tensorflow.package_dir, environment.prefix)
     ):
         return f"TensorFlow is in {tensorflow.package_dir}, outside the environment {environment.prefix}."
     return ""
@@ -140,7 +140,7 @@ def _place(step: Step) -> str | None:
     return step.folder if isinstance(step, LinkParts) else None
 
 
-def _inside(path: str, prefix: str) -> bool:
+def _is_inside(path: str, prefix: str) -> bool:
     return posixpath.normpath(path).startswith(f"{prefix.rstrip('/')}/")
 
 
@@ -167,13 +167,19 @@ def _rank(prediction: Prediction) -> tuple[int, int, int]:
     return order[prediction.import_ok], order[prediction.gpu_registered], prediction.gpu_count or 0
 
 
-def unfixed(report: Report, environment: Environment, codes: Collection[str] = ()) -> tuple[Unfixed, ...]:
+def list_unfixed(
+    report: Report, environment: Environment, codes: Collection[str] = ()
+) -> tuple[Unfixed, ...]:
     """Return what remains, each with the reason why it is not done here."""
     result = []
     for finding in report.findings:
         if finding.code not in codes if codes else finding.severity < Severity.WARNING:
             continue
-        whys = [why_not(remedy.steps, environment, report) for remedy in finding.remedies if remedy.steps]
+        whys = [
+            explain_impossible(remedy.steps, environment, report)
+            for remedy in finding.remedies
+            if remedy.steps
+        ]
         if whys:
             why = next((why for why in whys if why), "What was tried did not fix it.")
         elif any(remedy.changes_system for remedy in finding.remedies):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor import versions
 from tfdoctor.environment.install import Making, NoLockError, locks_of
 from tfdoctor.environment.installers import InstallFailedError
-from tfdoctor.environment.interpreters import ask, at_hand
-from tfdoctor.environment.requirements import without_cuda
+from tfdoctor.environment.interpreters import ask, find_interpreters
+from tfdoctor.environment.requirements import drop_cuda_lines
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.plan import Method, Request
 from tfdoctor.plan.asked import checked_python, planned
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tfdoctor.plan import Option, Recommendation
     from tfdoctor.system import System
 
-__all__ = ["Choice", "Wishes", "choose", "making_of"]
+__all__ = ["Choice", "Wishes", "choose", "choose_making"]
 
 _VERSION = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}(?:\.[0-9]{1,3})?")
 
@@ -134,7 +134,11 @@ def choose(
     whole = _whole(wishes, minor, host)
     if not whole.options:
         return whole
-    have = [named] if named is not None else [one for one in at_hand(system) if not _is_in(one.path, folder)]
+    have = (
+        [named]
+        if named is not None
+        else [one for one in find_interpreters(system) if not _is_in(one.path, folder)]
+    )
     have = [one for one in have if wishes.wish.allows(one.version)]
     if version is not None:
         have = [one for one in have if _is_version(one.version, version)]
@@ -147,22 +151,22 @@ def choose(
     locks_of(option)  # raises where nobody pinned it: no other Python would help
     unable = _best(wishes, host, have)
     if unable is not None:
-        raise _without_venv(unable[1], machine)
+        raise _make_venv_error(unable[1], machine)
     if uv is not None and named is None:
         wanted = version or option.python
         note = f"No Python {wanted} is here: uv fetches one."
         return Choice(option, wanted, wanted, (note,))
-    raise _no_python(option, version, machine)
+    raise _make_python_error(option, version, machine)
 
 
-def making_of(
+def choose_making(
     choice: Choice, wishes: Wishes, folder: Path, *, uv: str | None, index: str | None, env: dict[str, str]
 ) -> tuple[Making, tuple[str, ...]]:
     """Return (what is to be made, what is to be said of it)."""
     wanted = wishes.wish.on(choice.version)
     wheels = {wheel.name: wheel.version for wheel in choice.option.wheels}
-    lines, left = without_cuda(wanted.lines, wheels)
-    limits, _ = without_cuda(wanted.constraints, wheels)
+    lines, left = drop_cuda_lines(wanted.lines, wheels)
+    limits, _ = drop_cuda_lines(wanted.constraints, wheels)
     making = Making(
         option=choice.option,
         folder=folder,
@@ -278,7 +282,7 @@ def _newer(whole: Recommendation, option: Option) -> tuple[str, ...]:
     return (f"TensorFlow {best.tensorflow} is newer; it needs another Python ({have}) than those here.",)
 
 
-def _without_venv(interpreter: Interpreter, machine: MachineFacts) -> Error:
+def _make_venv_error(interpreter: Interpreter, machine: MachineFacts) -> Error:
     minor = interpreter.minor
     msg = f"{clean_line(interpreter.path)} (Python {interpreter.version}) cannot make environments: it lacks ensurepip."
     if _manager(machine) == "apt":
@@ -288,7 +292,7 @@ def _without_venv(interpreter: Interpreter, machine: MachineFacts) -> Error:
     return InstallFailedError(msg, hint="Install its venv package, or get uv (pipx install uv).")
 
 
-def _no_python(option: Option, version: str | None, machine: MachineFacts) -> Error:
+def _make_python_error(option: Option, version: str | None, machine: MachineFacts) -> Error:
     fits = [version] if version is not None else list(reversed(option.release.linux_pythons))
     msg = (
         f"TensorFlow {option.tensorflow} needs Python {' or '.join(fits[:4])}, and none is here."

@@ -6,17 +6,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdoctor.environment.actions import StepRunner, shown, touched
-from tfdoctor.environment.activation import activated, inherited, kind_of
+from tfdoctor.environment.actions import StepRunner, format_steps, list_touched
+from tfdoctor.environment.activation import activate, kind_of, list_inherited
 from tfdoctor.environment.candidates import (
     better,
     candidates,
     changes_packages,
-    unfixed,
+    list_unfixed,
     worse,
 )
 from tfdoctor.environment.folder import OWN
-from tfdoctor.environment.history.journal import Journal, Undone, pending
+from tfdoctor.environment.history.journal import Journal, Undone, has_pending
 from tfdoctor.environment.models import Attempt, FixResult, Status
 from tfdoctor.environment.offer import environment_at
 from tfdoctor.errors import Error, UsageError
@@ -76,21 +76,21 @@ def look(
     system = new_system(None)
     chosen, python = _python(system, request)
     kind = kind_of(python.prefix) if chosen.kernel is None else None  # Jupyter activates nothing
-    variables = activated(system, python.prefix) if kind is not None else None
-    from_outside = inherited(system, python.prefix)
+    variables = activate(system, python.prefix) if kind is not None else None
+    from_outside = list_inherited(system, python.prefix)
     asked = request.python
     if chosen.kernel is not None:
-        system = _by_kernel(new_system, chosen.kernel)
+        system = _apply_kernel_variables(new_system, chosen.kernel)
     if variables is not None:
         system, asked = new_system(variables), python.executable
     report = examine(system, compat, python=asked, timeout=request.timeout)
     environment = environment_at(report, kind, from_outside)
     if environment is None:
-        raise _unexamined(report.facts.python)
+        raise _make_unexamined_error(report.facts.python)
     return Look(report, environment, activated=variables is not None)
 
 
-def _by_kernel(new_system: Callable[[Mapping[str, str] | None], System], path: str) -> System:
+def _apply_kernel_variables(new_system: Callable[[Mapping[str, str] | None], System], path: str) -> System:
     """Return the machine as a Jupyter kernel sets the variables."""
     system = new_system(None)
     return new_system({**system.env, **kernel_variables(system, path)})
@@ -107,11 +107,11 @@ def _python(system: System, request: FixRequest) -> tuple[Choice, PythonFacts]:
     fact = ask_python(system, choice, named=request.python is not None, timeout=request.timeout)
     python = value_of(fact)
     if python is None:
-        raise _unexamined(fact)
+        raise _make_unexamined_error(fact)
     return choice, python
 
 
-def _unexamined(fact: Fact[PythonFacts]) -> UsageError:
+def _make_unexamined_error(fact: Fact[PythonFacts]) -> UsageError:
     why = getattr(fact, "why", "") or "it did not answer"
     return UsageError(f"The Python to fix could not be examined: {why}.")
 
@@ -133,7 +133,9 @@ def plan(
         for candidate in first.values()
     )
     left = tuple(
-        one for one in unfixed(seen.report, seen.environment, request.codes) if one.finding.code not in first
+        one
+        for one in list_unfixed(seen.report, seen.environment, request.codes)
+        if one.finding.code not in first
     )
     return FixResult(
         environment=seen.environment,
@@ -141,7 +143,7 @@ def plan(
         unfixed=left,
         before=seen.report,
         after=seen.report,
-        recovered=(UNFINISHED,) if pending(Path(seen.environment.prefix)) else (),
+        recovered=(UNFINISHED,) if has_pending(Path(seen.environment.prefix)) else (),
         activated=seen.activated,
     )
 
@@ -153,7 +155,7 @@ def _commands(candidate: Candidate, environment: Environment, runner: StepRunner
             installer = runner.installer()
         except Error:  # told when it is needed
             installer = None
-    return shown(candidate.steps, environment, installer)
+    return format_steps(candidate.steps, environment, installer)
 
 
 def fix_environment(
@@ -166,9 +168,9 @@ def fix_environment(
     """Fix what can be fixed. Raises UsageError, JournalError; what one candidate fails with is in its `Attempt`."""
     known = Journal.read(Path(prefix_of(new_system, request)))
     first = look(new_system, compat, request)
-    unfinished = pending(Path(first.environment.prefix))
+    unfinished = has_pending(Path(first.environment.prefix))
     if not unfinished and not candidates(first.report, first.environment, request.codes):
-        left = unfixed(first.report, first.environment, request.codes)
+        left = list_unfixed(first.report, first.environment, request.codes)
         return FixResult(first.environment, (), left, first.report, first.report, activated=first.activated)
     with Journal.open(Path(first.environment.prefix), on_wait=tell.stage) as journal:
         # Somebody else may have changed it since; then what was seen is of no use.
@@ -206,12 +208,12 @@ def fix_environment(
         recovered = journal.recovered
     observed = None
     if request.deep and fixed and seen.report.prediction.gpu_registered:
-        inside = _inside(new_system, seen)
+        inside = _apply_activation(new_system, seen)
         observed = run_tensorflow(inside, compat, seen.report.facts, timeout=request.timeout, tell=tell.stage)
     return FixResult(
         environment=seen.environment,
         attempts=tuple(done),
-        unfixed=unfixed(seen.report, seen.environment, request.codes),
+        unfixed=list_unfixed(seen.report, seen.environment, request.codes),
         before=before,
         after=replace(seen.report, observed=observed) if observed is not None else seen.report,
         recovered=recovered,
@@ -225,7 +227,7 @@ def _attempt(
 ) -> tuple[Attempt, Look]:
     """Try one candidate. What makes nothing better is rolled back; so is what fails or is interrupted."""
     commands = _commands(candidate, seen.environment, runner)
-    paths = touched(candidate.steps, seen.environment)
+    paths = list_touched(candidate.steps, seen.environment)
     with journal.step(title=candidate.remedy.text, codes=(candidate.finding.code,), paths=paths) as step:
         try:
             runner.run(candidate.steps)
@@ -241,13 +243,13 @@ def _attempt(
     return Attempt(candidate, Status.FIXED, commands, changes=entry.changes), now
 
 
-def _inside(new_system: Callable[[Mapping[str, str] | None], System], seen: Look) -> System:
+def _apply_activation(new_system: Callable[[Mapping[str, str] | None], System], seen: Look) -> System:
     """Return the machine as the environment's activation, or the kernel that was asked for, sets the variables."""
     choice = seen.report.facts.choice
     if choice is not None and choice.kernel is not None:
-        return _by_kernel(new_system, choice.kernel)
+        return _apply_kernel_variables(new_system, choice.kernel)
     system = new_system(None)
-    variables = activated(system, seen.environment.prefix) if seen.activated else None
+    variables = activate(system, seen.environment.prefix) if seen.activated else None
     return new_system(variables) if variables is not None else system
 
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 __all__ = [
     "OWN",
     "UNWRITTEN",
+    "find_outward_links",
     "fsync",
     "is_folder",
-    "leading_out",
     "lock",
     "remove",
     "sync",
@@ -49,7 +49,7 @@ def is_folder(path: str) -> bool:
         return False
 
 
-def leading_out(prefix: str, sites: Collection[str]) -> tuple[tuple[str, str], ...]:
+def find_outward_links(prefix: str, sites: Collection[str]) -> tuple[tuple[str, str], ...]:
     """(link, where it leads) of links to folders outside of an environment, below its folders for packages and above
     these: what is changed behind them is none of its history. Folders that cannot be read are passed over."""
     home = os.path.realpath(prefix)

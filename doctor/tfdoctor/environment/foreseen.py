@@ -30,7 +30,7 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Foreseen", "against_pins", "foresee"]
+__all__ = ["Foreseen", "find_unmet_pin", "foresee"]
 
 _HASHES = re.compile(r"\s--hash=\S{1,300}")
 _NO_WHEELS = re.compile(r"no (?:usable |compatible )?wheels?\b|from source is disabled|only-binary|no-build")
@@ -52,7 +52,7 @@ class Foreseen:
     """Why that could not be asked."""
 
 
-def against_pins(wanted: Sequence[str], pins: Sequence[str], python: str) -> str:
+def find_unmet_pin(wanted: Sequence[str], pins: Sequence[str], python: str) -> str:
     """Return the first requirement that a pinned version does not meet, as a clause; empty if each does.
 
     Asks nobody.
@@ -94,7 +94,7 @@ def foresee(
     proxy: str | None = None,
 ) -> Foreseen:
     """Ask. `wanted`: requirement lines; `limits`: constraint lines; `python`: "3.11", on Linux with glibc."""
-    known = against_pins(wanted, limits, python)
+    known = find_unmet_pin(wanted, limits, python)
     if known:
         return Foreseen(conflict=known)
     uv = find_uv(env)
@@ -124,7 +124,7 @@ def foresee(
         try:
             run_installer(command(question, folder), env=child, on_line=None)
         except InstallFailedError as error:
-            return _read(error, uv=uv is not None)
+            return _parse_failure(error, uv=uv is not None)
         except OSError as error:
             return Foreseen(unknown=clean_line(str(error), limit=200))
     return Foreseen()
@@ -134,7 +134,7 @@ def _platforms() -> tuple[str, ...]:
     return tuple(word for name in (*PLATFORMS, "manylinux2014_x86_64") for word in ("--platform", name))
 
 
-def _read(error: InstallFailedError, *, uv: bool) -> Foreseen:
+def _parse_failure(error: InstallFailedError, *, uv: bool) -> Foreseen:
     said = "\n".join(error.output)
     if _NO_NETWORK.search(said):
         return Foreseen(unknown="the package index was not reached")

@@ -31,7 +31,7 @@ from tfdoctor.environment.installers import (
     uv_options,
 )
 from tfdoctor.environment.resolution import NoSolutionError, Question, Resolution, command, resolve
-from tfdoctor.environment.room import Writing, needs, refuse, room_for_pips_cache, said, used
+from tfdoctor.environment.room import Writing, capture_output, needs, refuse, room_for_pips_cache, used
 from tfdoctor.environment.workplace import INSTALLING, Record, Workplace
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.text import clean_line
@@ -50,12 +50,12 @@ __all__ = [
     "Making",
     "NoLockError",
     "commands_of",
-    "in_words",
-    "locked_lines",
+    "describe_changes",
+    "list_locked_lines",
+    "list_writing",
     "locks_of",
     "make",
     "try_requirements",
-    "writing",
 ]
 
 NO_LOCK = "it is not among the combinations that were pinned and tested"
@@ -159,7 +159,7 @@ def locks_of(option: Option) -> Locks:
     release, python, chosen = option.release, option.python, option.cuda_set
     known = Compat.load().locks
     tools = known.tools(python)
-    main = known.of(release.package, release.version, python)
+    main = known.get_lock(release.package, release.version, python)
     cuda = known.cuda(chosen.id) if chosen is not None else None
     if tools is None or main is None or cuda is None or chosen is None:
         msg = f"TensorFlow {release.version} on Python {python} cannot be installed: {NO_LOCK}."
@@ -306,12 +306,12 @@ def _question(making: Making, base: str | None = None) -> Question:
     """base: a Python, or a version of one, where the environment is not there yet."""
     python = making.installer.python if base is None else base
     told = "--python" if "/" in python else "--python-version"
-    lock = locked_lines(making.locks.tensorflow)
+    lock = list_locked_lines(making.locks.tensorflow)
     return Question(
         package=making.option.release.package,
         requires=requires_of(making.option),
         lock=lock,
-        cuda=tuple(line.split(" ", 1)[0] for line in locked_lines(making.locks.cuda)),
+        cuda=tuple(line.split(" ", 1)[0] for line in list_locked_lines(making.locks.cuda)),
         lines=making.requirements,
         constraints=making.constraints,
         program=(making.uv, "pip") if making.uv is not None else (python, "-m", "pip"),
@@ -320,7 +320,7 @@ def _question(making: Making, base: str | None = None) -> Question:
     )
 
 
-def locked_lines(path: Path) -> tuple[str, ...]:
+def list_locked_lines(path: Path) -> tuple[str, ...]:
     """`name==version --hash=…` of every package of a lock."""
     rows = path.read_text(encoding="utf-8").splitlines()
     return tuple(row.removesuffix("  # sdist") for row in rows if row and not row.startswith("#"))
@@ -348,7 +348,7 @@ def try_requirements(making: Making, on_line: Callable[[str], None] | None = Non
         return resolve(_question(inner), folder, run)
 
 
-def _resolved(making: Making, place: Workplace, run: Callable[[Sequence[str]], None]) -> Making:
+def _resolve_request(making: Making, place: Workplace, run: Callable[[Sequence[str]], None]) -> Making:
     """Return the request with its resolution, which is also written down for a run that goes on."""
     found = resolve(_question(making), place.space, run)
     for name, lines in ((_LOCKED, found.kept), (_HASHED, found.hashed), (_OTHERS, found.others)):
@@ -356,7 +356,7 @@ def _resolved(making: Making, place: Workplace, run: Callable[[Sequence[str]], N
     return dataclasses.replace(making, resolution=found)
 
 
-def _known(making: Making, place: Workplace) -> Making | None:
+def _load_resolution(making: Making, place: Workplace) -> Making | None:
     """Return the request with the resolution that an earlier run wrote down; None if that is gone."""
     try:
         kept, hashed, others = (
@@ -380,10 +380,10 @@ def make(making: Making, watcher: Progress) -> Installed:
     began = time.monotonic()
     shown = clean_line(str(making.folder))
 
-    def waiting() -> None:
+    def show_wait() -> None:
         watcher.stage(f"Another tfdoctor is at work in {shown}: waiting for it …")
 
-    place = Workplace.take(making.folder, making.option.python, on_wait=waiting)
+    place = Workplace.take(making.folder, making.option.python, on_wait=show_wait)
     try:
         return _make(making, place, watcher, began)
     except InstallFailedError as error:
@@ -399,23 +399,23 @@ def _make(making: Making, place: Workplace, watcher: Progress, began: float) -> 
     same = known is not None and dict(known.plan) == making.plan
     if known is not None and known.finished:
         if not same:
-            msg = f"--into: in {shown} is an environment of another plan: {_in_words(known)}."
+            msg = f"--into: in {shown} is an environment of another plan: {_describe_record(known)}."
             raise UsageError(msg, hint="Name another folder with --into DIR, or remove this one.")
         if place.blocked:  # a run was killed in its last moment
             place.finish(known)
-        again = _known(making, place) if making.asks else None
+        again = _load_resolution(making, place) if making.asks else None
         return Installed(time.monotonic() - began, resumed=False, already=True, making=again)
-    done = _done(making, known) if known is not None and same else ()
+    done = _list_done(making, known) if known is not None and same else ()
     if known is not None:
         watcher.stage(
             f"{shown} is unfinished: going on with it."
             if same
-            else f"{shown} is unfinished, and of another plan ({_in_words(known)}): it is rebuilt."
+            else f"{shown} is unfinished, and of another plan ({_describe_record(known)}): it is rebuilt."
         )
     if "venv" in done and not _starts(making, place):
         done = ()
     if _RESOLVE in done:
-        again = _known(making, place)
+        again = _load_resolution(making, place)
         making, done = (again, done) if again is not None else (making, done[: done.index(_RESOLVE)])
     record = Record(making.plan, "unfinished", done)
     try:
@@ -423,8 +423,8 @@ def _make(making: Making, place: Workplace, watcher: Progress, began: float) -> 
         if not done:
             place.clear()
         if _PACKAGES not in done:
-            refuse(needs(writing(making), there=used(place.folder) if done else 0), shown)
-        record, making = _all_steps(making, place, record, watcher)
+            refuse(needs(list_writing(making), there=used(place.folder) if done else 0), shown)
+        record, making = _run_all_steps(making, place, record, watcher)
     except BaseException as error:
         # Nothing of worth is there yet; a folder with an environment that cannot start helps nobody, nor does one
         # for requirements that cannot be had.
@@ -437,7 +437,7 @@ def _make(making: Making, place: Workplace, watcher: Progress, began: float) -> 
     return Installed(time.monotonic() - began, resumed=bool(done), already=False, making=making)
 
 
-def _done(making: Making, known: Record) -> tuple[str, ...]:
+def _list_done(making: Making, known: Record) -> tuple[str, ...]:
     """Return the steps that are done, up to the first that is not: what comes after it is done once more."""
     found = []
     for step in _steps(making):
@@ -447,11 +447,13 @@ def _done(making: Making, known: Record) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _all_steps(making: Making, place: Workplace, record: Record, watcher: Progress) -> tuple[Record, Making]:
+def _run_all_steps(
+    making: Making, place: Workplace, record: Record, watcher: Progress
+) -> tuple[Record, Making]:
     steps = _steps(making)
     env = {**child_environment(making.env), INSTALLING: "1"}
     env.setdefault("TMPDIR", str(place.space))
-    if making.uv is None and not room_for_pips_cache(writing(making)):
+    if making.uv is None and not room_for_pips_cache(list_writing(making)):
         env["PIP_NO_CACHE_DIR"] = "1"
 
     def run(*commands: Sequence[str]) -> None:
@@ -469,9 +471,9 @@ def _all_steps(making: Making, place: Workplace, record: Record, watcher: Progre
         if step.work is not None:
             step.work()
         if step.name == _RESOLVE:
-            making = _resolved(making, place, run)
+            making = _resolve_request(making, place, run)
             steps = _steps(making)
-            for text in in_words(making):
+            for text in describe_changes(making):
                 watcher.stage(text)
         elif step.commands:
             run(*step.commands)
@@ -482,12 +484,12 @@ def _all_steps(making: Making, place: Workplace, record: Record, watcher: Progre
     return record, making
 
 
-def in_words(making: Making) -> tuple[str, ...]:
+def describe_changes(making: Making) -> tuple[str, ...]:
     """Return what the requirements change, a line each; of a known resolution."""
     if making.resolution is None:
         return ()
     found, added = [], []
-    for one in making.resolution.changes(locked_lines(making.locks.tensorflow)):
+    for one in making.resolution.changes(list_locked_lines(making.locks.tensorflow)):
         if one.locked is None:
             added.append(f"{one.name} {one.chosen}")
         elif one.chosen is None:
@@ -501,7 +503,7 @@ def in_words(making: Making) -> tuple[str, ...]:
     )
 
 
-def _in_words(record: Record) -> str:
+def _describe_record(record: Record) -> str:
     def said(name: str) -> str:
         return clean_line(str(record.plan.get(name, "?")), limit=40)
 
@@ -512,14 +514,14 @@ def _starts(making: Making, place: Workplace) -> bool:
     """Return whether the Python of an environment that was begun still runs, and is of the version that is wanted."""
     wanted = making.option.python
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
-    told = said((str(place.python), "-I", "-c", code), {**making.env, INSTALLING: "1"})
+    told = capture_output((str(place.python), "-I", "-c", code), {**making.env, INSTALLING: "1"})
     return told is not None and told.strip() == wanted
 
 
 # ---------------------------------------------------------------- room, and what a killed installer left
 
 
-def writing(making: Making) -> Writing:
+def list_writing(making: Making) -> Writing:
     """Return what is written where, as far as the plan tells."""
     option, chosen = making.option, making.option.cuda_set
     wheels = {option.release.package: option.release.unpacked}

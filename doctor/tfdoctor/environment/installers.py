@@ -98,15 +98,15 @@ class Installer:
 
     def install(self, words: Sequence[str]) -> tuple[str, ...]:
         """Return the command that installs; `words` are options and requirements that both programs know."""
-        return (*self.program, "install", *self._where, *self.options, *words)
+        return (*self.program, "install", *self._list_target_options, *self.options, *words)
 
     def uninstall(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the command that removes projects."""
         yes = () if self.name == "uv" else ("-y",)
-        return (*self.program, "uninstall", *self._where, *yes, *names)
+        return (*self.program, "uninstall", *self._list_target_options, *yes, *names)
 
     @property
-    def _where(self) -> tuple[str, ...]:
+    def _list_target_options(self) -> tuple[str, ...]:
         return ("--python", self.python) if self.name == "uv" else ()
 
 
@@ -190,7 +190,7 @@ def child_environment(env: Mapping[str, str]) -> dict[str, str]:
         child.get("PIP_RETRIES") == "0"
     ):  # with none pip says of a network that fails that a package is not there
         child["PIP_RETRIES"] = "1"
-    for name, text in _for_uv(child).items():
+    for name, text in _make_uv_variables(child).items():
         child.setdefault(name, text)
     return child
 
@@ -212,7 +212,7 @@ _INDEX_OF_UV = (
 )
 
 
-def _for_uv(env: Mapping[str, str]) -> dict[str, str]:
+def _make_uv_variables(env: Mapping[str, str]) -> dict[str, str]:
     """pip's settings as uv's variables; of its indexes nothing where uv has its own."""
     said = _settings_of_pip(env)
     found: dict[str, str] = {}
@@ -329,7 +329,7 @@ def run_installers(
         for command in commands:
             with undisturbed():  # a Ctrl-C within Popen would leave a child that nobody knows
                 running.append(_Running.start(command, env, inherit=inherit, pass_fds=pass_fds))
-        for one in _until_ended(running, on_line):
+        for one in _wait_for_all(running, on_line):
             one.check()
     except BaseException as error:
         _stop(running)
@@ -404,7 +404,7 @@ _PATIENCE = 1.0
 """Seconds that a program's output is read on after its end: a process that it left behind may hold it open."""
 
 
-def _until_ended(running: Sequence[_Running], on_line: Callable[[str], None] | None) -> Iterator[_Running]:
+def _wait_for_all(running: Sequence[_Running], on_line: Callable[[str], None] | None) -> Iterator[_Running]:
     """Yield each as it ends; all are read meanwhile."""
     left = list(running)
     while left:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.system import System
 
-__all__ = ["Interpreter", "ask", "at_hand"]
+__all__ = ["Interpreter", "ask", "find_interpreters"]
 
 ASKING = 15.0
 """Seconds that a Python may take to start and answer."""
@@ -81,7 +81,7 @@ def ask(path: str, system: System) -> Interpreter | None:
     return Interpreter(str(texts["path"]), version, str(texts["base"]), said.get("venv") is True)
 
 
-def at_hand(system: System) -> tuple[Interpreter, ...]:
+def find_interpreters(system: System) -> tuple[Interpreter, ...]:
     """Return the Pythons of this machine, the one that `python3` means first, each installation once."""
     paths: dict[str, str] = {}
     for path in _places(system):

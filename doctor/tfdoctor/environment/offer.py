@@ -7,9 +7,9 @@ import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfdoctor.environment.activation import inherited, kind_of
+from tfdoctor.environment.activation import kind_of, list_inherited
 from tfdoctor.environment.candidates import candidates, environment_of
-from tfdoctor.environment.folder import leading_out
+from tfdoctor.environment.folder import find_outward_links
 from tfdoctor.environment.models import Offer
 from tfdoctor.facts import value_of
 from tfdoctor.facts.python import ASKED
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Report
     from tfdoctor.system import System
 
-__all__ = ["environment_at", "offer", "offered"]
+__all__ = ["environment_at", "make_offer", "offer"]
 
 
 def offer(report: Report, system: System) -> Offer | None:
@@ -28,10 +28,10 @@ def offer(report: Report, system: System) -> Offer | None:
     python, choice = value_of(report.facts.python), report.facts.choice
     if python is None or (choice is not None and any(one.variable != ASKED for one in choice.lost)):
         return None  # nothing to fix, or a Python that nobody meant
-    environment = environment_at(report, kind_of(python.prefix), inherited(system, python.prefix))
+    environment = environment_at(report, kind_of(python.prefix), list_inherited(system, python.prefix))
     if environment is None or not candidates(report, environment) or not os.access(python.prefix, os.W_OK):
         return None
-    return offered(report, environment)
+    return make_offer(report, environment)
 
 
 def environment_at(report: Report, kind: str | None, inherited: frozenset[str]) -> Environment | None:
@@ -44,10 +44,10 @@ def environment_at(report: Report, kind: str | None, inherited: frozenset[str]) 
     environment, python = environment_of(report, kind, inherited), value_of(report.facts.python)
     if environment is None or environment.refusal or python is None:
         return environment
-    return replace(environment, leading_out=leading_out(python.prefix, python.site_packages))
+    return replace(environment, leading_out=find_outward_links(python.prefix, python.site_packages))
 
 
-def offered(report: Report, environment: Environment) -> Offer | None:
+def make_offer(report: Report, environment: Environment) -> Offer | None:
     """Return the same for an environment that is known. Pure."""
     python, choice = value_of(report.facts.python), report.facts.choice
     found = candidates(report, environment)

@@ -42,7 +42,7 @@ def prove(making: Making, compat: Compat, told: Progress, *, deep: bool) -> Repo
     return examine(system, compat, python=python, timeout=LOOKING, deep=with_a_card, tell=told.stage)
 
 
-def _own_errors(report: Report) -> list[Finding]:
+def _list_own_errors(report: Report) -> list[Finding]:
     """Return what is wrong with the environment itself: its libraries and its packages."""
     return [
         finding
@@ -54,7 +54,7 @@ def _own_errors(report: Report) -> list[Finding]:
 def is_right(report: Report) -> bool:
     """Return whether all that is in the environment is as it must be, as far as that can be told here."""
     tensorflow, prediction = value_of(report.facts.tensorflow), report.prediction
-    if tensorflow is None or _own_errors(report) or prediction.import_ok is False:
+    if tensorflow is None or _list_own_errors(report) or prediction.import_ok is False:
         return False
     drivers = build_of(tensorflow, Compat.load()).driver_libraries
     if set(prediction.missing_libraries) - set(drivers):

@@ -156,15 +156,19 @@ def resolve(question: Question, folder: Path, run: Callable[[Sequence[str]], Non
     Raises NoSolutionError with the resolver's reason, and InstallFailedError where it could not be tried.
     """
     try:
-        found = _by_uv(question, folder, run) if question.uv else _by_pip(question, folder, run)
+        found = (
+            _resolve_by_uv(question, folder, run) if question.uv else _resolve_by_pip(question, folder, run)
+        )
     except InstallFailedError as error:
         if not error.unsolved:
             raise
-        raise _no_solution(question, reason_of(error.output) or str(error), error.output) from error
-    return _compared(question, found)
+        raise _make_no_solution_error(
+            question, reason_of(error.output) or str(error), error.output
+        ) from error
+    return _compare_with_lock(question, found)
 
 
-def _no_solution(
+def _make_no_solution_error(
     question: Question,
     reason: str,
     output: Iterable[str] = (),
@@ -179,7 +183,7 @@ def _no_solution(
     )
 
 
-def _by_uv(question: Question, folder: Path, run: Callable[[Sequence[str]], None]) -> list[str]:
+def _resolve_by_uv(question: Question, folder: Path, run: Callable[[Sequence[str]], None]) -> list[str]:
     """Return all pins of the lock first; then without those that the requirements exclude.
 
     Then none, the lock being what uv prefers, for it stands in its output file already.
@@ -188,16 +192,16 @@ def _by_uv(question: Question, folder: Path, run: Callable[[Sequence[str]], None
     """
     own = f"{question.package}=={question.pins[question.package]}"
     pins = {name: f"{name}=={version}" for name, version in question.pins.items() if name != question.package}
-    write_lines(folder / WANTED, [own, *_without_hashes(question.lines)])
+    write_lines(folder / WANTED, [own, *_strip_hashes(question.lines)])
 
     def ask(limits: Mapping[str, str]) -> None:
-        always = [*question.cuda, *_without_hashes(question.constraints)]
+        always = [*question.cuda, *_strip_hashes(question.constraints)]
         write_lines(folder / LIMITS, [*always, *limits.values()])
         write_lines(folder / FOUND, () if limits else question.lock)
         run(command(question, folder))
 
-    _first(ask, [pins, _without(pins, _excluded(question)), {}])
-    return list(_rows(_read(folder / FOUND)))
+    _first(ask, [pins, _drop_pins(pins, _list_excluded(question)), {}])
+    return list(_rows(_read_output(folder / FOUND)))
 
 
 def _first(ask: Callable[[_T], None], attempts: Sequence[_T]) -> None:
@@ -214,7 +218,7 @@ def _first(ask: Callable[[_T], None], attempts: Sequence[_T]) -> None:
     ask(different[-1])
 
 
-def _by_pip(question: Question, folder: Path, run: Callable[[Sequence[str]], None]) -> list[str]:
+def _resolve_by_pip(question: Question, folder: Path, run: Callable[[Sequence[str]], None]) -> list[str]:
     """pip has no preferences, and fetches all that it resolves: it is asked step by step, with TensorFlow stood in
     for as long as what that requires is known.
 
@@ -226,33 +230,33 @@ def _by_pip(question: Question, folder: Path, run: Callable[[Sequence[str]], Non
     known: dict[str, str] = {canonicalize_name(Requirement(one).name): one for one in question.requires}
     stub = _stub(folder, own, [known.get(name, name) for name in pins])
     cuda = [_stub(folder, pin, ()) for pin in question.cuda]
-    excluded = set(_excluded(question))
+    excluded = set(_list_excluded(question))
     attempts = [
         (stub, pins),
-        (stub, _without(pins, excluded & {*known})),
-        (stub, _without(pins, known)),
-        (own, _without(pins, excluded)),
+        (stub, _drop_pins(pins, excluded & {*known})),
+        (stub, _drop_pins(pins, known)),
+        (own, _drop_pins(pins, excluded)),
         (own, {}),
     ]
 
     def ask(attempt: tuple[str, dict[str, str]]) -> None:
-        write_lines(folder / WANTED, [attempt[0], *_without_hashes(question.lines)])
-        write_lines(folder / LIMITS, [*cuda, *_without_hashes(question.constraints), *attempt[1].values()])
+        write_lines(folder / WANTED, [attempt[0], *_strip_hashes(question.lines)])
+        write_lines(folder / LIMITS, [*cuda, *_strip_hashes(question.constraints), *attempt[1].values()])
         run(command(question, folder))
 
     _first(ask, attempts)
-    return list(_reported(_read(folder / REPORT)))
+    return list(_parse_report(_read_output(folder / REPORT)))
 
 
-def _without(pins: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+def _drop_pins(pins: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
     left = {*names}
     return {name: pin for name, pin in pins.items() if name not in left}
 
 
-def _excluded(question: Question) -> Iterator[str]:
+def _list_excluded(question: Question) -> Iterator[str]:
     """Yield names whose pin in the lock the user's own lines do not allow."""
     pins = question.pins
-    for line in _without_hashes((*question.lines, *question.constraints)):
+    for line in _strip_hashes((*question.lines, *question.constraints)):
         try:
             wanted = Requirement(line)
         except InvalidRequirement:
@@ -281,7 +285,7 @@ def _stub(folder: Path, pin: str, requires: Sequence[str]) -> str:
     return f"{name} @ {path.absolute().as_uri()}"
 
 
-def _without_hashes(lines: Iterable[str]) -> list[str]:
+def _strip_hashes(lines: Iterable[str]) -> list[str]:
     """With a single hash in it an installer would ask for one of everything."""
     return [_HASH.sub("", line).strip() for line in lines]
 
@@ -291,7 +295,7 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def _read(path: Path) -> str:
+def _read_output(path: Path) -> str:
     try:
         with path.open("rb") as stream:
             return stream.read(_LARGEST).decode("utf-8", "replace")
@@ -311,17 +315,17 @@ def _rows(text: str) -> Iterator[str]:
             yield line
 
 
-def _reported(text: str) -> Iterator[str]:
+def _parse_report(text: str) -> Iterator[str]:
     """Yield the requirements of pip's report. Raises InstallFailedError if it is none."""
     try:
         rows = json.loads(text)["install"]
         for row in rows:
-            yield _installed(row)
+            yield _format_installed(row)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InstallFailedError("pip's report of what it would install cannot be read.") from error
 
 
-def _installed(row: dict[str, Any]) -> str:
+def _format_installed(row: dict[str, Any]) -> str:
     name, version = canonicalize_name(row["metadata"]["name"]), row["metadata"]["version"]
     info = row["download_info"]
     digest = info.get("archive_info", {}).get("hashes", {}).get("sha256")
@@ -332,7 +336,7 @@ def _installed(row: dict[str, Any]) -> str:
     return f"{name} @ {info['url']}" + (f" --hash=sha256:{digest}" if digest else "")
 
 
-def _compared(question: Question, found: Sequence[str]) -> Resolution:
+def _compare_with_lock(question: Question, found: Sequence[str]) -> Resolution:
     """Return what was found, beside the lock.
 
     Raises NoSolutionError if it would lay itself over what is planned.
@@ -341,7 +345,7 @@ def _compared(question: Question, found: Sequence[str]) -> Resolution:
     pins = question.pins
     cuda = {_name_version(pin)[0] for pin in question.cuda}
     owners = {_CUDA_SUFFIX.sub("", name): name for name in cuda if _CUDA_SUFFIX.search(name)}
-    asked = dict(_asked_hashes(question))
+    asked = dict(_list_own_hashes(question))
     kept: list[str] = []
     hashed: list[str] = []
     others: list[str] = []
@@ -355,7 +359,7 @@ def _compared(question: Question, found: Sequence[str]) -> Resolution:
         owner = owners.get(_CUDA_SUFFIX.sub("", name)) if _CUDA_SUFFIX.search(name) else None
         owner = owner or (question.package if name in _OTHER_TENSORFLOWS else None)
         if owner is not None:
-            raise _no_solution(
+            raise _make_no_solution_error(
                 question,
                 f"{name} {version} comes with them, and overwrites the files of {owner}.",
                 hint="Put the package that needs it into its own environment.",
@@ -371,7 +375,7 @@ def _compared(question: Question, found: Sequence[str]) -> Resolution:
     return Resolution(tuple(kept), tuple(hashed), tuple(others))
 
 
-def _asked_hashes(question: Question) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _list_own_hashes(question: Question) -> Iterator[tuple[str, tuple[str, ...]]]:
     """name → the hashes that the user's own lines give."""
     for line in (*question.lines, *question.constraints):
         hashes = tuple(_HASH.findall(line))

@@ -19,7 +19,16 @@ from tfdoctor.text import clean_line, upper_first
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["Need", "NoRoomError", "Writing", "needs", "refuse", "room_for_pips_cache", "said", "used"]
+__all__ = [
+    "Need",
+    "NoRoomError",
+    "Writing",
+    "capture_output",
+    "needs",
+    "refuse",
+    "room_for_pips_cache",
+    "used",
+]
 
 _CHECKING = 120.0
 """Seconds that a fresh Python, or uv, may take to answer."""
@@ -87,7 +96,7 @@ def nearest(path: Path) -> Path:
     return Path("/")
 
 
-def gathered(wishes: Iterable[tuple[str, Path, int]]) -> tuple[Need, ...]:
+def group_by_disk(wishes: Iterable[tuple[str, Path, int]]) -> tuple[Need, ...]:
     """Return (what, where, bytes) of everything that is written → one need a file system, in their order.
 
     A file system that cannot be asked is left out: nothing is concluded from it.
@@ -138,7 +147,7 @@ def needs(writing: Writing, *, there: int = 0, exact: bool = False) -> tuple[Nee
         return ()
     if writing.uv is None:  # pip keeps all that it downloads until it has unpacked it
         space = Path(writing.env.get("TMPDIR") or writing.folder)
-        return gathered(
+        return group_by_disk(
             [
                 ("the environment", writing.folder, max(size - there, 0)),
                 ("temporary files", space, writing.download),
@@ -146,14 +155,14 @@ def needs(writing: Writing, *, there: int = 0, exact: bool = False) -> tuple[Nee
         )
     cache = _cache(writing)
     if cache is None:
-        return gathered([("the environment", writing.folder, max(size - there, 0))])
-    linked = writing.env.get("UV_LINK_MODE") != "copy" and _one_disk(cache, writing.folder)
+        return group_by_disk([("the environment", writing.folder, max(size - there, 0))])
+    linked = writing.env.get("UV_LINK_MODE") != "copy" and _is_same_disk(cache, writing.folder)
     environment = 0 if linked else max(size - there, 0)
-    found = gathered([("the environment", writing.folder, environment), ("uv's cache", cache, size)])
+    found = group_by_disk([("the environment", writing.folder, environment), ("uv's cache", cache, size)])
     if not exact and all(need.enough for need in found):
         return found
-    left = max(size - _cached(writing), 0)
-    return gathered([("the environment", writing.folder, environment), ("uv's cache", cache, left)])
+    left = max(size - _measure_cached(writing), 0)
+    return group_by_disk([("the environment", writing.folder, environment), ("uv's cache", cache, left)])
 
 
 def room_for_pips_cache(writing: Writing) -> bool:
@@ -164,10 +173,10 @@ def room_for_pips_cache(writing: Writing) -> bool:
     size = writing.size or 0
     space = Path(env.get("TMPDIR") or writing.folder)
     wishes = [("", writing.folder, size), ("", space, writing.download), ("", cache, writing.download)]
-    return all(need.enough for need in gathered(wishes))
+    return all(need.enough for need in group_by_disk(wishes))
 
 
-def _one_disk(one: Path, other: Path) -> bool:
+def _is_same_disk(one: Path, other: Path) -> bool:
     try:
         return os.stat(nearest(one)).st_dev == os.stat(nearest(other)).st_dev  # noqa: PTH116
     except OSError:
@@ -175,11 +184,11 @@ def _one_disk(one: Path, other: Path) -> bool:
 
 
 def _cache(writing: Writing) -> Path | None:
-    told = said((str(writing.uv), "cache", "dir"), writing.env)
+    told = capture_output((str(writing.uv), "cache", "dir"), writing.env)
     return Path(told.strip()) if told is not None and told.strip().startswith("/") else None
 
 
-def _cached(writing: Writing) -> int:
+def _measure_cached(writing: Writing) -> int:
     """Return bytes of the plan that uv has unpacked already: all, or those of the large wheels that it has."""
     if _has(writing, writing.locks):
         return writing.size or 0
@@ -201,11 +210,11 @@ def _has(writing: Writing, files: Iterable[Path]) -> bool:
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as name:
         option = "--python" if "/" in writing.base else "--python-version"  # one that is not here yet
         target = (option, writing.base, "--target", name)
-        told = said((str(writing.uv), "pip", "install", *words, *target, *named), writing.env)
+        told = capture_output((str(writing.uv), "pip", "install", *words, *target, *named), writing.env)
     return told is not None and "Would download" not in told and "Would install" in told
 
 
-def said(command: Sequence[str], env: Mapping[str, str]) -> str | None:
+def capture_output(command: Sequence[str], env: Mapping[str, str]) -> str | None:
     """Return what a command prints; None if it fails."""
     try:
         ran = children.run(command, env=child_environment(env), timeout=_CHECKING)

@@ -48,7 +48,7 @@ def _find_ended_branch(compat: Compat, driver: str, card: Card) -> tuple[Cause, 
 
     None if the branch has not ended for the card.
     """
-    branch = compat.cards.ended_with(card.capability)
+    branch = compat.cards.find_ended(card.capability)
     if branch is None or not versions.is_at_least(driver, branch.first_without):
         return None
     last = f"the last branch for compute capability {card.capability} is {branch.last}"

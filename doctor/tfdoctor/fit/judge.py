@@ -388,7 +388,7 @@ def _branch_of_cards(found: Judgement, compat: Compat, cuda: str, host: Host) ->
     if minimum is None:
         return
     for card in _different(host.cards):
-        branch = compat.cards.ended_with(card.capability)
+        branch = compat.cards.find_ended(card.capability)
         if branch is not None and versions.major(minimum) > versions.major(branch.last):
             found.refuse(
                 Cause.GPU_TOO_OLD,

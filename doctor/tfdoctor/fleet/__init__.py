@@ -7,7 +7,7 @@ is `nodes`'.
 from __future__ import annotations
 
 from tfdoctor.fleet.gather import Gathered
-from tfdoctor.fleet.judge import judged, some_hosts
+from tfdoctor.fleet.judge import evaluate_fleet, join_hosts
 from tfdoctor.fleet.models import Finding, Fleet, Group, Host, Result
 from tfdoctor.fleet.peers import read_peers
 from tfdoctor.fleet.results import LARGEST, UnusableError, read_result
@@ -21,8 +21,8 @@ __all__ = [
     "Host",
     "Result",
     "UnusableError",
-    "judged",
+    "evaluate_fleet",
+    "join_hosts",
     "read_peers",
     "read_result",
-    "some_hosts",
 ]

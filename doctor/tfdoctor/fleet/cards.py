@@ -36,7 +36,7 @@ _NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,6})?")
 
 def card_findings(profiles: Sequence[Profile]) -> Iterator[Finding]:
     """In the order of their weight."""
-    yield from _missing(profiles)
+    yield from _find_missing(profiles)
     yield from _faulty(profiles)
     yield from _slower(profiles)
     yield from _models(profiles)
@@ -54,7 +54,7 @@ def _model(one: Profile) -> str | None:
     return Counter(one.cards).most_common(1)[0][0] if one.cards else None
 
 
-def _missing(profiles: Sequence[Profile]) -> Iterator[Finding]:
+def _find_missing(profiles: Sequence[Profile]) -> Iterator[Finding]:
     hosts: dict[str, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
     for one in profiles:
         model = _model(one)

@@ -61,7 +61,7 @@ class Gathered:
     ) -> None:
         """asked, came: by the clock of here, when the host was asked and when its answer was there."""
         values = {
-            _kept(key): _kept_text(value, name)
+            _intern_pair(key): _strip_host_name(value, name)
             for key, value in result.values.items()
             if key not in result.little
         }
@@ -74,7 +74,7 @@ class Gathered:
         for card in result.cards:
             if card.uuid is not None and card.uuid.strip("GPU-0"):
                 self.owners[card.uuid].append(name)
-        skew = _outside(result.at, asked, came)
+        skew = _compute_skew(result.at, asked, came)
         if skew:
             self.skews[name] = skew
         state: State = "ok" if result.usable else "found"
@@ -85,11 +85,11 @@ class Gathered:
         self.hosts[name] = Host(name, state, None, seconds, why=why)
 
 
-def _kept(key: Value) -> Value:
+def _intern_pair(key: Value) -> Value:
     return intern(key[0]), intern(key[1])
 
 
-def _kept_text(value: str | None, name: str) -> str | None:
+def _strip_host_name(value: str | None, name: str) -> str | None:
     """Return the value without the host's own name, which differs from host to host and means nothing."""
     if value is None:
         return None
@@ -100,7 +100,7 @@ def _kept_text(value: str | None, name: str) -> str | None:
     return intern(value)
 
 
-def _outside(at: float | None, asked: float | None, came: float | None) -> float:
+def _compute_skew(at: float | None, asked: float | None, came: float | None) -> float:
     """Return seconds before `asked` (negative) or after `came`.
 
     0 where it lies between them, or one is not known.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tfdoctor.fleet.gather import Gathered, Profile
     from tfdoctor.fleet.models import State, Value
 
-__all__ = ["judged", "some_hosts"]
+__all__ = ["evaluate_fleet", "join_hosts"]
 
 SAME_EVERYWHERE = {
     ("TensorFlow", "TensorFlow"): "TensorFlow",
@@ -52,7 +52,7 @@ SILENT = {
 }
 
 
-def judged(engine: str, found: Gathered, *, aside: int = 0) -> Fleet:
+def evaluate_fleet(engine: str, found: Gathered, *, aside: int = 0) -> Fleet:
     """Return the answer. aside: files of the folder that are no results."""
     profiles = sorted(found.profiles.values(), key=lambda one: (-len(one.hosts), min(one.hosts)))
     groups = tuple(_groups(profiles))
@@ -64,12 +64,12 @@ def judged(engine: str, found: Gathered, *, aside: int = 0) -> Fleet:
     cards = list(card_findings(profiles))
     findings = [
         *_silent(hosts),
-        *_unused(groups),
+        *_report_unused_gpus(groups),
         *peer_findings(found.peers, found.mute),
         *cards,
         *_versions(profiles),
-        *_others(groups, {name for one in cards for name in one.hosts}),
-        *_twice(found),
+        *_report_differences(groups, {name for one in cards for name in one.hosts}),
+        *_report_duplicates(found),
         *_clocks(found),
     ]
     findings.sort(key=lambda one: -one.severity)
@@ -84,7 +84,7 @@ def judged(engine: str, found: Gathered, *, aside: int = 0) -> Fleet:
     )
 
 
-def some_hosts(names: Sequence[str]) -> str:
+def join_hosts(names: Sequence[str]) -> str:
     """Return "node001, node002 and 7 more"."""
     shown = list(names[:NAMED])
     more = len(names) - len(shown)
@@ -150,7 +150,7 @@ def _silent(hosts: Sequence[Host]) -> Iterator[Finding]:
         )
 
 
-def _unused(groups: Sequence[Group]) -> Iterator[Finding]:
+def _report_unused_gpus(groups: Sequence[Group]) -> Iterator[Finding]:
     """Hosts on which TensorFlow will not use its GPUs, by cause."""
     causes: dict[tuple[str | None, bool], list[str]] = {}
     used = sum(len(group.hosts) for group in groups if group.state == "ok")
@@ -195,7 +195,7 @@ def _versions(profiles: Sequence[Profile]) -> Iterator[Finding]:
         )
 
 
-def _others(groups: Sequence[Group], named: set[str]) -> Iterator[Finding]:
+def _report_differences(groups: Sequence[Group], named: set[str]) -> Iterator[Finding]:
     """Yield what else few have otherwise than group 1; what the same hosts have, together.
 
     named: hosts of whose cards something was told already.
@@ -216,7 +216,7 @@ def _others(groups: Sequence[Group], named: set[str]) -> Iterator[Finding]:
     kinds = sorted(together.items(), key=lambda item: (-_weight(item[1]), -len(item[0])))
     for names, whats in kinds[:KINDS]:
         whats.sort(key=lambda what: AREAS.index(what[0][0]) if what[0][0] in AREAS else len(AREAS))
-        told = [_beside(name, here, there) for (_, name), here, there in whats[:TOLD]]
+        told = [_describe_difference(name, here, there) for (_, name), here, there in whats[:TOLD]]
         more = f"; and {len(whats) - TOLD} more" if len(whats) > TOLD else ""
         yield Finding(
             "host-differs",
@@ -234,7 +234,7 @@ def _weight(whats: Sequence[tuple[Value, str, str]]) -> Severity:
     return Severity.WARNING if any(key[0] in WEIGHTY for key, _, _ in whats) else Severity.INFO
 
 
-def _beside(name: str, here: str, there: str) -> str:
+def _describe_difference(name: str, here: str, there: str) -> str:
     """Return one difference; of two lists, what is in one of them alone."""
     mine, theirs = here.split(", "), there.split(", ")
     if len(mine) > 1 and len(theirs) > 1:
@@ -249,7 +249,7 @@ def _short(value: str) -> str:
     return value if len(value) <= LONG else f"{value[:LONG].rstrip()} …"
 
 
-def _twice(found: Gathered) -> Iterator[Finding]:
+def _report_duplicates(found: Gathered) -> Iterator[Finding]:
     """Yield results that show the same card come from one machine."""
     shared: dict[tuple[str, ...], int] = {}
     for owners in found.owners.values():

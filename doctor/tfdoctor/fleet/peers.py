@@ -68,7 +68,7 @@ def machine(name: str) -> str:
 
 def peer_findings(found: Mapping[str, Peers], silent: Mapping[str, str]) -> Iterator[Finding]:
     """silent: host → why it gave no answer to this question."""
-    asking = {host: _of_others(host, one) for host, one in found.items()}
+    asking = {host: _drop_self(host, one) for host, one in found.items()}
     askers: dict[str, list[str]] = defaultdict(list)
     for host, one in asking.items():
         for address in (*one.reached, *one.cut):
@@ -78,7 +78,7 @@ def peer_findings(found: Mapping[str, Peers], silent: Mapping[str, str]) -> Iter
         for address, hosts in askers.items()
         if len(hosts) > 1 and all(address in asking[host].cut for host in hosts)
     }
-    yield from _closed(closed, askers, asking)
+    yield from _report_unreachable(closed, askers, asking)
     alone = [host for host, one in asking.items() if not one.reached and len(set(one.cut) - closed) > 1]
     if alone:
         whys = _whys([asking[host] for host in alone])
@@ -90,14 +90,14 @@ def peer_findings(found: Mapping[str, Peers], silent: Mapping[str, str]) -> Iter
             apart[left].append(host)
     for addresses, hosts in sorted(apart.items(), key=lambda item: -len(item[1])):
         whys = _whys([asking[host] for host in hosts], addresses)
-        yield _finding(sorted(hosts), f"{_they(hosts)} {_some(addresses)}: {whys}; others do.")
+        yield _finding(sorted(hosts), f"{_they(hosts)} {_join_addresses(addresses)}: {whys}; others do.")
     if silent:
         why = Counter(silent.values()).most_common(1)[0][0]
         message = f"no answer to the question which peers they reach{f': {why}' if why else ''}."
         yield Finding("peers-apart", Severity.WARNING, tuple(sorted(silent)), message)
 
 
-def _of_others(host: str, one: Peers) -> Peers:
+def _drop_self(host: str, one: Peers) -> Peers:
     """Without the host itself."""
     mine = {machine(host), machine(host).partition(".")[0]}
     return Peers(
@@ -106,7 +106,7 @@ def _of_others(host: str, one: Peers) -> Peers:
     )
 
 
-def _closed(
+def _report_unreachable(
     closed: set[str], askers: Mapping[str, Sequence[str]], asking: Mapping[str, Peers]
 ) -> Iterator[Finding]:
     """Yield peers that nobody reaches: the hosts themselves are named, where they are among those that were asked."""
@@ -119,12 +119,12 @@ def _closed(
     if known:
         hosts = sorted({str(own[address]) for address in known})
         whys = _whys([asking[host] for address in known for host in askers[address]], known)
-        yield _finding(hosts, f"nobody reaches {_some(known)}: {whys}.")
+        yield _finding(hosts, f"nobody reaches {_join_addresses(known)}: {whys}.")
     others = sorted(closed.difference(known))
     if others:
         hosts = sorted({host for address in others for host in askers[address]})
         whys = _whys([asking[host] for host in hosts], others)
-        yield _finding(hosts, f"{_they(hosts)} {_some(others)}, and nobody else does: {whys}.")
+        yield _finding(hosts, f"{_they(hosts)} {_join_addresses(others)}, and nobody else does: {whys}.")
 
 
 def _finding(hosts: Sequence[str], message: str) -> Finding:
@@ -135,7 +135,7 @@ def _they(hosts: Sequence[str]) -> str:
     return "do not reach" if len(hosts) > 1 else "does not reach"
 
 
-def _some(addresses: Sequence[str]) -> str:
+def _join_addresses(addresses: Sequence[str]) -> str:
     shown = list(addresses[:SHOWN])
     more = len(addresses) - len(shown)
     return join_words([*shown, f"{more:,} more"] if more else shown)

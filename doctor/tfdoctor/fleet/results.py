@@ -35,10 +35,10 @@ def document(content: bytes) -> dict[str, Any]:
         raise UnusableError(msg)
     if not content.strip():
         raise UnusableError("it wrote nothing")
-    data = _read(content)
+    data = _parse_json(content)
     if data is None:  # a shell's start-up file may greet before the answer
         at = content.find(b"\n{\n")
-        data = _read(content[at:]) if at >= 0 else None
+        data = _parse_json(content[at:]) if at >= 0 else None
     if data is None:
         raise UnusableError("what it wrote is no JSON")
     if not isinstance(data, dict):
@@ -50,7 +50,7 @@ def document(content: bytes) -> dict[str, Any]:
     return data
 
 
-def _read(content: bytes) -> Any:
+def _parse_json(content: bytes) -> Any:
     """None where it is no JSON."""
     try:
         return json.loads(content, parse_constant=_constant)
@@ -151,11 +151,11 @@ def _values(entries: list[Any]) -> tuple[dict[Value, str | None], frozenset[Valu
 def _cards(facts: dict[str, Any]) -> tuple[Card, ...]:
     """Return the cards, by the tool that shows most of them."""
     found = [
-        _shown(_known(facts, "driver", "nvml", "devices")),
-        _shown(_known(facts, "driver", "smi", "gpus")),
-        _shown(_known(facts, "driver", "cuda_unhidden", "devices")),
-        _shown(_known(facts, "driver", "cuda", "devices")),
-        _shown(_known(facts, "driver", "pci", "")),
+        _list_cards(_list_known(facts, "driver", "nvml", "devices")),
+        _list_cards(_list_known(facts, "driver", "smi", "gpus")),
+        _list_cards(_list_known(facts, "driver", "cuda_unhidden", "devices")),
+        _list_cards(_list_known(facts, "driver", "cuda", "devices")),
+        _list_cards(_list_known(facts, "driver", "pci", "")),
     ]
     return max(found, key=len)
 
@@ -167,7 +167,7 @@ def _text(facts: dict[str, Any], *path: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _known(facts: dict[str, Any], *path: str) -> list[Any]:
+def _list_known(facts: dict[str, Any], *path: str) -> list[Any]:
     """Return the list at facts.A.B.known.C; empty if there is none."""
     value: Any = facts
     for key in (*path[:-1], "known", *filter(None, path[-1:])):
@@ -175,7 +175,7 @@ def _known(facts: dict[str, Any], *path: str) -> list[Any]:
     return value[:MOST_CARDS] if isinstance(value, list) else []
 
 
-def _shown(devices: list[Any]) -> tuple[Card, ...]:
+def _list_cards(devices: list[Any]) -> tuple[Card, ...]:
     cards = []
     for one in devices:
         if isinstance(one, dict):

@@ -11,7 +11,7 @@ from tfdoctor.lint.configs import CONFIGS, Configs
 from tfdoctor.lint.devices import Devices
 from tfdoctor.lint.telling import MAX_TEXT_CHARS
 from tfdoctor.lint.values import Const, Many, Map, Module, Obj, Path, Seq, constant
-from tfdoctor.lint.words import meant_function
+from tfdoctor.lint.words import guess_function
 
 if TYPE_CHECKING:
     from tfdoctor.lint.models import Asked
@@ -159,10 +159,10 @@ class Checks(Configs, Devices, Clusters):
         name = path[11:]
         if name.startswith(("python", "core", "compat", "keras", "examples", "tools", "_api", "lite")):
             if name.startswith(("compat.v1.config.", "compat.v1.distribute.")) and not self.guarded:
-                self.misnamed(name.removeprefix("compat.v1."), node)
+                self.check_function_name(name.removeprefix("compat.v1."), node)
             return
         if not self.guarded:
-            self.misnamed(name, node)
+            self.check_function_name(name, node)
         if self.guarded or not sure or self.versioned or (self.asked.tf is None and self.python_2):
             return
         names = self.names
@@ -171,7 +171,7 @@ class Checks(Configs, Devices, Clusters):
                 self.tell(
                     "removed-api",
                     node,
-                    f"tf.{name} is of TensorFlow 2; {self.release} has no such name.{self.instead(name)}",
+                    f"tf.{name} is of TensorFlow 2; {self.release} has no such name.{self.suggest_replacement(name)}",
                 )
             return
         if name == "contrib" or (whole and name.startswith("contrib.")):
@@ -189,7 +189,7 @@ class Checks(Configs, Devices, Clusters):
     def release(self) -> str:
         return ".".join(map(str, self.asked.tf)) if self.asked.tf else "TensorFlow 1"
 
-    def instead(self, name: str) -> str:
+    def suggest_replacement(self, name: str) -> str:
         if name in (
             "config.list_physical_devices",
             "config.list_logical_devices",
@@ -198,8 +198,8 @@ class Checks(Configs, Devices, Clusters):
             return f" TensorFlow 1.14 and 1.15 have tf.config.experimental.{name.rpartition('.')[2]}."
         return ""
 
-    def misnamed(self, name: str, node: Any) -> None:
-        meant = meant_function(name)
+    def check_function_name(self, name: str, node: Any) -> None:
+        meant = guess_function(name)
         if meant is None or not isinstance(node, ast.Attribute):
             return
         at = node.end_col_offset - len(node.attr.encode()) if node.end_col_offset else 0
@@ -207,7 +207,7 @@ class Checks(Configs, Devices, Clusters):
             "misspelt-option",
             node,
             f"TensorFlow has no tf.{name}; {meant} is meant.",
-            fix=self.replacing(node.end_lineno, at, node.end_col_offset, node.attr, meant),
+            fix=self.make_fix(node.end_lineno, at, node.end_col_offset, node.attr, meant),
             at=(node.end_lineno, at),
         )
 
@@ -246,14 +246,14 @@ class Checks(Configs, Devices, Clusters):
 
     # ---------------------------------------------------------------- calls
 
-    def called(self, func: Any, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
+    def evaluate_call(self, func: Any, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
         """Return a call of what is not a function of the file; gives what it returns."""
         if isinstance(func, Obj):
-            return self.called_method(func, node, args, keywords)
+            return self.evaluate_method_call(func, node, args, keywords)
         if not isinstance(func, Path):
-            self.called_unknown(node, args, keywords)
+            self.check_unknown_call(node, args, keywords)
             return None
-        made = self.called_environ(func.name, node, args, keywords)
+        made = self.evaluate_environ_call(func.name, node, args, keywords)
         if made is not NotImplemented:
             return made
         name = self.tf(func)
@@ -307,7 +307,7 @@ class Checks(Configs, Devices, Clusters):
             kind = args[0] if args else keywords.get("device_type")
             return Obj("gpus") if constant(kind) == "GPU" else None
         if name in _CONFIGURES:
-            self.configured(name, node, args, keywords)
+            self.check_configuration(name, node, args, keywords)
             return None
         if name.endswith(_STRATEGIES) and name.startswith(("distribute.", "contrib.distribute.")):
             self.strategy(name, node, args, keywords)
@@ -315,7 +315,7 @@ class Checks(Configs, Devices, Clusters):
                 self.use(node)
             return Obj("strategy")
         if name == "keras.utils.multi_gpu_model":
-            self.counted(node, args, keywords)
+            self.check_gpu_count(node, args, keywords)
             return None
         if name == "train.ClusterSpec":
             return self.cluster_spec(node, args, keywords)
@@ -326,7 +326,7 @@ class Checks(Configs, Devices, Clusters):
             return Obj("device", args[0] if args else keywords.get("device_name"))
         if name.startswith("keras."):
             return self.keras_call(name, node, args)
-        self.pinned(name, node, args, keywords)
+        self.check_pinned_operation(name, node, args, keywords)
         if not self.graph and (name in _OPERATIONS or name.startswith(_OPERATION_MODULES) or name in _RANDOM):
             self.use(node)
         return None
@@ -336,7 +336,7 @@ class Checks(Configs, Devices, Clusters):
             self.use(node)
             return Obj("model")
         if name.endswith("multi_gpu_model"):
-            self.counted(node, _args, {one.arg: None for one in node.keywords})
+            self.check_gpu_count(node, _args, {one.arg: None for one in node.keywords})
         if _MODELS.search(name):
             shapes = any(
                 isinstance(one, ast.keyword) and one.arg in ("input_shape", "batch_input_shape", "input_dim")
@@ -347,7 +347,7 @@ class Checks(Configs, Devices, Clusters):
             return Obj("model")
         return None
 
-    def called_method(self, func: Obj, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
+    def evaluate_method_call(self, func: Obj, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
         base, name = func.data if func.kind == "method" else (None, "")
         if isinstance(base, Obj) and base.kind == "model" and name in _MODEL_USES and not self.graph:
             self.use(node)
@@ -364,7 +364,7 @@ class Checks(Configs, Devices, Clusters):
             base.items.clear()
             base.nodes.clear()
         if isinstance(base, Const) and isinstance(base.value, str) and name == "format":
-            return self.formatted(base.value, args, keywords)
+            return self.evaluate_format(base.value, args, keywords)
         if isinstance(base, Const) and isinstance(base.value, str) and name == "join":
             given = args[0] if args else None
             if (
@@ -391,7 +391,7 @@ class Checks(Configs, Devices, Clusters):
             self.use(node)
         return None
 
-    def formatted(self, text: str, args: list[Any], keywords: dict[Any, Any]) -> Any:
+    def evaluate_format(self, text: str, args: list[Any], keywords: dict[Any, Any]) -> Any:
         if len(args) != 1 or keywords or not re.fullmatch(r"[^{}]*\{0?\}[^{}]*", text):
             return Obj("text")
         values = (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.lint.environ import Environ
 from tfdoctor.lint.values import Const, Map, Module, Obj, Path, Seq, constant
-from tfdoctor.lint.words import FIELDS, meant_option, relevant
+from tfdoctor.lint.words import FIELDS, guess_option, relevant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,10 +30,10 @@ class Configs(Environ):
         if name not in FIELDS:
             return
         for one in node.keywords:
-            meant = meant_option(name, one.arg) if one.arg else None
+            meant = guess_option(name, one.arg) if one.arg else None
             if meant is not None:
                 end = one.col_offset + len(one.arg)
-                fix = self.replacing(one.lineno, one.col_offset, end, one.arg, meant)
+                fix = self.make_fix(one.lineno, one.col_offset, end, one.arg, meant)
                 self.tell(
                     "misspelt-option", one, f"{name} has no option {one.arg}; {meant} is meant.", fix=fix
                 )
@@ -68,11 +68,11 @@ class Configs(Environ):
         return None
 
     def option_of(self, owner: str | None, node: ast.Attribute) -> None:
-        meant = meant_option(owner, node.attr) if owner else None
+        meant = guess_option(owner, node.attr) if owner else None
         if meant is None:
             return
         at = (node.end_col_offset or 0) - len(node.attr.encode())
-        fix = self.replacing(node.end_lineno, at, node.end_col_offset, node.attr, meant)
+        fix = self.make_fix(node.end_lineno, at, node.end_col_offset, node.attr, meant)
         self.tell(
             "misspelt-option",
             node,
@@ -81,7 +81,7 @@ class Configs(Environ):
             at=(node.end_lineno, at),
         )
 
-    def assigned_attribute(self, base: Any, target: ast.Attribute, value: Any) -> None:
+    def check_attribute_assignment(self, base: Any, target: ast.Attribute, value: Any) -> None:
         if isinstance(base, Path):
             if (
                 base.name == "os"
@@ -109,14 +109,14 @@ class Configs(Environ):
                 base.data["soft"] = bool(soft)
                 base.data["known"] = base.data["known"] and soft is not None
 
-    def unused_configs(self, body: Any) -> None:
+    def check_unused_configs(self, body: Any) -> None:
         """A ConfigProto or GPUOptions that a scope makes and gives to nobody."""
         if not self.names_configs:
             return
         made: dict[str, Any] = {}
         used: set[str] = set()
         plain: list[Any] = []
-        for one in _of_scope(body):
+        for one in _iter_scope(body):
             if (
                 isinstance(one, ast.Assign)
                 and len(one.targets) == 1
@@ -129,7 +129,7 @@ class Configs(Environ):
         if not made and not plain:
             return
         bare: set[int] = set()
-        for one in _everything(body):
+        for one in _iter_nodes(body):
             if isinstance(one, ast.Attribute):
                 inner: Any = one
                 while isinstance(inner, ast.Attribute):
@@ -146,7 +146,7 @@ class Configs(Environ):
                     inner = inner.value
                 if isinstance(inner, ast.Name):
                     bare.add(id(inner))
-        for one in _everything(body):
+        for one in _iter_nodes(body):
             if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load) and id(one) not in bare:
                 used.add(one.id)
             elif isinstance(one, (ast.Global, ast.Nonlocal)):
@@ -183,7 +183,7 @@ class Configs(Environ):
         return isinstance(node.func, ast.Name) and node.func.id in CONFIGS and node.func.id in self.tf_names
 
 
-def _of_scope(body: Any) -> Iterator[Any]:
+def _iter_scope(body: Any) -> Iterator[Any]:
     """Yield the statements of a scope, not those of functions and classes in it."""
     todo = list(reversed(body))
     while todo:
@@ -196,6 +196,6 @@ def _of_scope(body: Any) -> Iterator[Any]:
         ]
 
 
-def _everything(body: Any) -> Iterator[Any]:
+def _iter_nodes(body: Any) -> Iterator[Any]:
     for one in body:
         yield from ast.walk(one)

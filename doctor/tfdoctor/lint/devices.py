@@ -108,13 +108,13 @@ class Devices(Telling):
 
     # ---------------------------------------------------------------- tf.device
 
-    def entered(self, node: Any, value: Any) -> None:
+    def enter_context(self, node: Any, value: Any) -> None:
         """`with …:`."""
         if isinstance(value, Obj) and value.kind == "device":
             given = node.args[0] if getattr(node, "args", None) else node
             self.device_named(value.data, given)
             self.devices.append(value.data)
-            self.same_for_all(value.data, node)
+            self.check_towers(value.data, node)
         elif (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
@@ -127,9 +127,9 @@ class Devices(Telling):
         self.spend(8 * len(texts))
         for text in texts:
             if isinstance(text, str):
-                self.one_device(text, node)
+                self.check_device(text, node)
 
-    def one_device(self, text: str, node: Any) -> None:
+    def check_device(self, text: str, node: Any) -> None:
         found = device_of(text)
         if found is None:
             self.tell(
@@ -156,7 +156,7 @@ class Devices(Telling):
                     f"{text} is not there: this machine has {gpus} GPU{'s' if gpus != 1 else ''}, counted from 0.",
                 )
 
-    def same_for_all(self, device: Any, node: Any) -> None:
+    def check_towers(self, device: Any, node: Any) -> None:
         """A loop over towers, each of which goes to the same card."""
         text = constant(device)
         found = device_of(text) if isinstance(text, str) else None
@@ -179,7 +179,7 @@ class Devices(Telling):
     def _tower_loop(self, loop: Any) -> tuple[frozenset[str], frozenset[int]]:
         """Return the names that a loop over towers sets, none for any other loop, and its calls of `device`, by id."""
         names = frozenset(one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name))
-        if any(_STEPS.search(name) for name in names) or not self._over_towers(loop):
+        if any(_STEPS.search(name) for name in names) or not self._loops_over_towers(loop):
             return frozenset(), frozenset()
         calls = (one for one in ast.walk(loop) if isinstance(one, ast.Call))
         return names, frozenset(
@@ -187,7 +187,7 @@ class Devices(Telling):
         )
 
     @staticmethod
-    def _over_towers(loop: Any) -> bool:
+    def _loops_over_towers(loop: Any) -> bool:
         over = loop.iter
         said = " ".join(
             [one.id for one in ast.walk(over) if isinstance(one, ast.Name)]
@@ -219,7 +219,7 @@ class Devices(Telling):
 
     # ---------------------------------------------------------------- what is configured
 
-    def configured(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
+    def check_configuration(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
         if self.state.used:
             what = (
                 "Memory growth"
@@ -290,7 +290,7 @@ class Devices(Telling):
         if not texts or not all(isinstance(one, str) for one in texts):
             return
         for text, at in zip(texts, given.nodes, strict=False):
-            self.one_device(text, at)
+            self.check_device(text, at)
         kinds = [device_of(text) for text in texts]
         if any(one is not None and one[0] == "GPU" for one in kinds):
             self.tell(
@@ -299,7 +299,7 @@ class Devices(Telling):
                 "The devices are written out. Without them, the strategy takes the GPUs that are there.",
             )
 
-    def counted(self, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
+    def check_gpu_count(self, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
         """multi_gpu_model(model, gpus=4)."""
         given = args[1] if len(args) > 1 else keywords.get("gpus")
         if isinstance(constant(given), int) or any(
@@ -314,7 +314,7 @@ class Devices(Telling):
 
     # ---------------------------------------------------------------- soft placement
 
-    def pinned(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
+    def check_pinned_operation(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
         """An operation of a graph inside `with tf.device("/gpu:0")`."""
         device = constant(self.devices[-1]) if self.devices else None
         found = device_of(device) if isinstance(device, str) else None

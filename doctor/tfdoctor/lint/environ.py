@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor.lint.models import Fix
 from tfdoctor.lint.telling import Telling
 from tfdoctor.lint.values import Const, Many, Map, Obj, Path, Seq, constant
-from tfdoctor.lint.words import AT_IMPORT, AT_START, AT_USE, meant_variable, relevant
+from tfdoctor.lint.words import AT_IMPORT, AT_START, AT_USE, guess_variable, relevant
 
 if TYPE_CHECKING:
     from tfdoctor.lint.models import Asked
 
-__all__ = ["EXPORTS", "Environ", "only_sets"]
+__all__ = ["EXPORTS", "Environ", "find_lone_assignment"]
 
 _SPAWN = re.compile(
     r"\bsubprocess\b|\bPopen\b|\bos\.(?:system|popen|exec[lv]\w*|spawn\w+|posix_spawn|fork)\b|\bmultiprocessing\b|\bmp\.(?:Process|Pool|spawn)|"
@@ -30,7 +30,7 @@ _SHELLS = frozenset(
 _RUNS = frozenset(f"subprocess.{name}" for name in ("run", "call", "check_call", "check_output", "Popen"))
 
 
-def only_sets(command: str) -> str | None:
+def find_lone_assignment(command: str) -> str | None:
     """Return the variable that a shell command sets and that ends with it, where the command does nothing else."""
     name = None
     for part in re.split(r"&&|\|\||;|\n|&", command[:4000]):
@@ -77,9 +77,9 @@ class Environ(Telling):
         self.spend(16 * (len(names) - 1))
         for name in names:
             if isinstance(name, str):
-                self.one_set(name, node, value, value_node, copy=copy)
+                self.set_variable(name, node, value, value_node, copy=copy)
 
-    def one_set(self, name: str, node: Any, value: Any, value_node: Any, *, copy: bool) -> None:
+    def set_variable(self, name: str, node: Any, value: Any, value_node: Any, *, copy: bool) -> None:
         if self.misspelt(name, node):
             return
         if name == "TF_CONFIG":
@@ -113,18 +113,18 @@ class Environ(Telling):
         self.late(name, node)
 
     def misspelt(self, name: str, node: Any) -> bool:
-        meant = meant_variable(name)
+        meant = guess_variable(name)
         if meant is None:
             return False
         fix = None
         if isinstance(node, ast.Constant) and node.value == name:
-            fix = self.in_quotes(node, name, meant)
+            fix = self.fix_in_quotes(node, name, meant)
         elif isinstance(node, ast.keyword):
-            fix = self.replacing(node.lineno, node.col_offset, node.col_offset + len(name), name, meant)
+            fix = self.make_fix(node.lineno, node.col_offset, node.col_offset + len(name), name, meant)
         self.tell("misspelt-variable", node, f"Nothing reads {name}; {meant} is meant.", fix=fix)
         return True
 
-    def in_quotes(self, node: ast.Constant, name: str, meant: str) -> Fix | None:
+    def fix_in_quotes(self, node: ast.Constant, name: str, meant: str) -> Fix | None:
         if not node.lineno or node.lineno != node.end_lineno or not 0 < node.lineno <= len(self.lines):
             return None
         start = self.column(node.lineno, node.col_offset) - 1
@@ -133,18 +133,18 @@ class Environ(Telling):
         if text.count(name) != 1:
             return None
         begin = node.col_offset + len(text[: text.index(name)].encode())
-        return self.replacing(node.lineno, begin, begin + len(name.encode()), name, meant)
+        return self.make_fix(node.lineno, begin, begin + len(name.encode()), name, meant)
 
     def as_string(self, node: Any, held: Any) -> Fix | None:
         if not isinstance(node, ast.Constant) or isinstance(held, (bool, float)):
             return None
-        return self.replacing(node.lineno, node.col_offset, node.end_col_offset, str(held), f'"{held}"')
+        return self.make_fix(node.lineno, node.col_offset, node.end_col_offset, str(held), f'"{held}"')
 
     def late(self, name: str, node: Any) -> None:
         """Whether what reads it has run already."""
         later = bool(self.spawns) and self.spawns[-1] > self.offset_of(node)
         if name in AT_START:
-            if not later and not self.spawns and self.about_tensorflow:
+            if not later and not self.spawns and self.mentions_tensorflow:
                 self.tell(
                     "variable-set-too-late",
                     node,
@@ -166,7 +166,7 @@ class Environ(Telling):
             )
 
     @cached_property
-    def about_tensorflow(self) -> bool:
+    def mentions_tensorflow(self) -> bool:
         return "tensorflow" in self.text or "keras" in self.text
 
     def offset_of(self, node: Any) -> int:
@@ -180,7 +180,7 @@ class Environ(Telling):
 
     # ---------------------------------------------------------------- forms
 
-    def assigned_item(self, base: Any, key: Any, target: Any, value: Any, value_node: Any) -> None:
+    def check_item_assignment(self, base: Any, key: Any, target: Any, value: Any, value_node: Any) -> None:
         """`base[key] = value`."""
         if isinstance(base, Path) and base.name == "os.environ":
             self.variable_set(key, target.slice, value, value_node)
@@ -198,7 +198,7 @@ class Environ(Telling):
             if isinstance(name, str):
                 self.misspelt(name, target.slice)
 
-    def assigned_call(self, func: Any, target: ast.Call) -> None:
+    def check_call_assignment(self, func: Any, target: ast.Call) -> None:
         """`os.environ("X") = …`, which no Python reads."""
         name = func.name if isinstance(func, Path) else ""
         if (
@@ -225,14 +225,14 @@ class Environ(Telling):
         return Fix(line, start + 1, line, end + 1, f"[{match[1]}]", old) if match is not None else None
 
     def set_as_attribute(self, target: ast.Attribute) -> None:
-        if relevant(target.attr) or meant_variable(target.attr):
+        if relevant(target.attr) or guess_variable(target.attr):
             self.tell(
                 "variable-set-wrongly",
                 target,
                 f"An attribute of os.environ is no variable: write os.environ[{target.attr!r}].",
             )
 
-    def compared(self, node: ast.Compare) -> None:
+    def check_comparison(self, node: ast.Compare) -> None:
         """`os.environ["X"] == "0"` as a statement."""
         if isinstance(node.left, ast.Subscript):
             base, key = self.value(node.left.value), self.value(node.left.slice)
@@ -257,7 +257,7 @@ class Environ(Telling):
         if isinstance(base, Obj) and base.kind == "gpus":
             index = constant(key)
             if isinstance(node.slice, ast.Slice):
-                return Obj("gpus", self.sliced(node.slice))
+                return Obj("gpus", self.evaluate_slice(node.slice))
             return Obj("gpu", index if isinstance(index, int) and not isinstance(index, bool) else None)
         if isinstance(base, Seq):
             index = constant(key)
@@ -284,7 +284,7 @@ class Environ(Telling):
                     return value
         return None
 
-    def sliced(self, node: ast.Slice) -> Any:
+    def evaluate_slice(self, node: ast.Slice) -> Any:
         """Return which GPUs of all a slice takes: None: all, "some", or its first where it is one."""
         low = constant(self.value(node.lower)) if node.lower is not None else 0
         high = constant(self.value(node.upper)) if node.upper is not None else None
@@ -336,7 +336,7 @@ class Environ(Telling):
             (Const(one.arg), keywords.get(one.arg), one, one.value) for one in node.keywords if one.arg
         ]
 
-    def called_environ(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
+    def evaluate_environ_call(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
         """Calls that have to do with the environment; NotImplemented for others."""
         if name in ("os.environ.copy", "copy.copy", "copy.deepcopy"):
             own = name == "os.environ.copy" or (
@@ -429,8 +429,8 @@ class Environ(Telling):
             return
         command = command[:4000]
         self.spend(len(command))
-        name = only_sets(command)
-        if name is not None and (relevant(name) or meant_variable(name) or name == "LD_LIBRARY_PATH"):
+        name = find_lone_assignment(command)
+        if name is not None and (relevant(name) or guess_variable(name) or name == "LD_LIBRARY_PATH"):
             how = "%env" if self.cell_number is not None else "os.environ"
             self.tell(
                 "variable-set-wrongly",
@@ -441,7 +441,7 @@ class Environ(Telling):
         for found in re.finditer(r"(?:^|[;&|]\s*|export\s+|\s)([A-Za-z_]\w{4,59})=", command):
             self.misspelt(found[1], node)
 
-    def called_unknown(self, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
+    def check_unknown_call(self, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
         """A call of something that comes from elsewhere: Popen(env=…), monkeypatch.setenv(…)."""
         env = keywords.get("env")
         if isinstance(env, Map):

@@ -66,7 +66,7 @@ class Expressions(Environ):
         for one in ones:
             for two in twos:
                 try:
-                    made.append(_computed(node.op, one, two))
+                    made.append(_compute(node.op, one, two))
                 except (TypeError, ValueError, OverflowError, ZeroDivisionError, KeyError):
                     return None
         if any(one is None for one in made):
@@ -104,7 +104,7 @@ class Expressions(Environ):
         return None
 
 
-def _computed(op: ast.operator, one: Any, two: Any) -> Any:
+def _compute(op: ast.operator, one: Any, two: Any) -> Any:
     small = (
         isinstance(one, (str, int))
         and isinstance(two, (str, int))

@@ -71,7 +71,7 @@ def drop_ambiguous_renames(
         return list(problems)
     words: Counter[str] = Counter()
     for text in parts.values():
-        words.update(_WORD.findall(_without_comments(text, kind)))
+        words.update(_WORD.findall(_strip_comments(text, kind)))
     fixed = Counter(one.fix.old for one in renames if one.fix)
     old_names = defaultdict(set)
     for one in renames:
@@ -97,7 +97,7 @@ _COMMENT_LINE = re.compile(r"(?m)^[ \t]*#.*$")
 _COMMENT_AFTER_CODE = re.compile(r"(?m)[ \t]#[^\n'\"]*$")
 
 
-def _without_comments(text: str, kind: str) -> str:
+def _strip_comments(text: str, kind: str) -> str:
     """Return a text without comments that certainly are comments."""
     text = _COMMENT_LINE.sub("", text)
     return _COMMENT_AFTER_CODE.sub("", text) if kind in ("python", "notebook") else text

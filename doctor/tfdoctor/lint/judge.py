@@ -86,11 +86,11 @@ def lint_text(text: str, kind: str, asked: Asked) -> tuple[list[Problem], str | 
     if _OTHERS.search(text) is None:
         return [], None
     try:
-        found = _other(text, kind)
+        found = _lint_other(text, kind)
     except ValueError as error:
         return [], f"{error}"
     lines = text.split("\n")
-    return drop_ambiguous_renames(_finished(found, {None: lines}), {None: text}, kind), None
+    return drop_ambiguous_renames(_finish_problems(found, {None: lines}), {None: text}, kind), None
 
 
 def _with_line_feeds(text: str) -> str:
@@ -104,7 +104,7 @@ def _may_matter(text: str) -> bool:
     return any(word in text for word in _ENVIRON) and _VARIABLES.search(text) is not None
 
 
-def _other(text: str, kind: str) -> list[Problem]:
+def _lint_other(text: str, kind: str) -> list[Problem]:
     if kind == "dockerfile":
         return texts.dockerfile(text)
     if kind == "yaml":
@@ -163,7 +163,7 @@ def _python(parts: Sequence[tuple[int | None, str]], asked: Asked) -> tuple[list
         broken = broken or f"it has {MAX_FINDINGS:,} findings or more; only these are shown"
     lines = {number: source.split("\n") for number, source in parts}
     kind = "notebook" if parts and parts[0][0] is not None else "python"
-    found = _finished(walk.problems.values(), lines)
+    found = _finish_problems(walk.problems.values(), lines)
     return drop_ambiguous_renames(found, dict(parts), kind), broken or None
 
 
@@ -185,7 +185,7 @@ def _tf_names(text: str) -> set[str]:
     return names
 
 
-def _finished(found: Iterable[Problem], lines: dict[int | None, list[str]]) -> list[Problem]:
+def _finish_problems(found: Iterable[Problem], lines: dict[int | None, list[str]]) -> list[Problem]:
     """With codes and lines, without those that a comment turns off, in order."""
     out = []
     names_turned_off: dict[tuple[int | None, int], frozenset[str] | None] = {}

@@ -56,17 +56,17 @@ class Cell:
 def code_cells(text: str) -> list[Cell]:
     """Return the code cells of a notebook, of format 3 or 4. Raises ValueError if it is none."""
     try:
-        root = _read(text, _skip(text, 0))
+        root = _read_node(text, _skip(text, 0))
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
     if _skip(text, root.end) != len(text):
         raise json.JSONDecodeError("Extra data", text, root.end)
     if not isinstance(root.value, dict):
         raise ValueError(_NO_NOTEBOOK)  # noqa: TRY004 - a file, not an argument
-    cells = _required_items(text, root, "cells")
+    cells = _get_items(text, root, "cells")
     if not cells:
-        sheets = _required_items(text, root, "worksheets")
-        cells = [cell for sheet in sheets for cell in _required_items(text, sheet, "cells")]
+        sheets = _get_items(text, root, "worksheets")
+        cells = [cell for sheet in sheets for cell in _get_items(text, sheet, "cells")]
     out = []
     for number, cell in enumerate(cells, 1):
         if not isinstance(cell.value, dict) or cell.value.get("cell_type") != "code":
@@ -96,7 +96,7 @@ def _skip(text: str, position: int) -> int:
     return match.end() if match is not None else position
 
 
-def _read(text: str, position: int) -> _Node:
+def _read_node(text: str, position: int) -> _Node:
     value, end = _DECODER.raw_decode(text, position)
     return _Node(value, position, end)
 
@@ -108,14 +108,14 @@ def _members(text: str, node: _Node | None) -> dict[str, _Node]:
         return out
     position = node.start
     while text[position] != "}":
-        key = _read(text, _skip(text, position + 1))
-        value = _read(text, _skip(text, _skip(text, key.end) + 1))
+        key = _read_node(text, _skip(text, position + 1))
+        value = _read_node(text, _skip(text, _skip(text, key.end) + 1))
         out[str(key.value)] = value
         position = _skip(text, value.end)
     return out
 
 
-def _required_items(text: str, node: _Node, name: str) -> list[_Node]:
+def _get_items(text: str, node: _Node, name: str) -> list[_Node]:
     """Return the items of a member that is an array, null, or not there. Raises ValueError for another type."""
     member = _members(text, node).get(name)
     if member is not None and member.value is not None and not isinstance(member.value, list):
@@ -130,7 +130,7 @@ def _items(text: str, node: _Node | None) -> list[_Node]:
         return out
     position = node.start
     while text[position] != "]":
-        item = _read(text, _skip(text, position + 1))
+        item = _read_node(text, _skip(text, position + 1))
         out.append(item)
         position = _skip(text, item.end)
     return out

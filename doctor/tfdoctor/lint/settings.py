@@ -56,7 +56,7 @@ class Settings:
     """Patterns of paths below the pyproject.toml, or of a file's or folder's own name."""
     per_file: tuple[tuple[str, frozenset[str]], ...] = ()
 
-    def left_out(self, path: str) -> bool:
+    def is_excluded(self, path: str) -> bool:
         """Return whether a path (with /, from the pyproject.toml on) is excluded."""
         return any(_fits(path, pattern) for pattern in self.exclude)
 

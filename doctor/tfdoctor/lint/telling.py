@@ -29,7 +29,7 @@ _CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
 
 
 @lru_cache(maxsize=4)
-def _encoded(text: str) -> tuple[bytes, list[int]]:
+def _encode_line(text: str) -> tuple[bytes, list[int]]:
     """Return a line as UTF-8, and how many characters begin before each block of it."""
     data = text.encode("utf-8", "replace")
     blocks = (data[at : at + _BLOCK_BYTES] for at in range(0, len(data), _BLOCK_BYTES))
@@ -89,7 +89,7 @@ class Telling:
         text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
         if text.isascii():
             return offset + 1
-        data, characters_before = _encoded(text)
+        data, characters_before = _encode_line(text)
         block = min(offset, len(data)) // _BLOCK_BYTES
         rest = data[block * _BLOCK_BYTES : offset].translate(None, _CONTINUATION_BYTES)
         return characters_before[block] + len(rest) + 1
@@ -98,7 +98,7 @@ class Telling:
         cell = f"cell {self.cell_number}, " if self.cell_number is not None else ""
         return f"{cell}line {node.lineno}"
 
-    def replacing(self, line: Any, start: int, end: Any, old: str, new: str) -> Fix | None:
+    def make_fix(self, line: Any, start: int, end: Any, old: str, new: str) -> Fix | None:
         """Return the fix that replaces `old` between two offsets of a line; None if it does not stand there."""
         if not line or end is None or not 0 < line <= len(self.lines):
             return None

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.dockerfile.read.syntax import instructions
 from tfdoctor.lint.clusters import bad_address, bad_task, problems_of
-from tfdoctor.lint.environ import only_sets
+from tfdoctor.lint.environ import find_lone_assignment
 from tfdoctor.lint.models import Fix, Problem
-from tfdoctor.lint.words import AT_IMPORT, AT_USE, meant_variable, relevant
+from tfdoctor.lint.words import AT_IMPORT, AT_USE, guess_variable, relevant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,7 +115,7 @@ class _Told:
 
     def variable(self, name: str, line: int, column: int) -> bool:
         """Return whether it is misspelt."""
-        meant = meant_variable(name)
+        meant = guess_variable(name)
         if meant is None:
             return False
         text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
@@ -176,7 +176,7 @@ class _Branches:
         self.made += 1
         return self.made
 
-    def other(self) -> None:
+    def start_other(self) -> None:
         """From here on runs what may run without what stood before."""
         self.open[-1] = (self.open[-1][0], self.new())
 
@@ -184,14 +184,14 @@ class _Branches:
         if self.open[-1][0] == word:
             self.open.pop()
 
-    def of(self, words: list[tuple[str, int, int]], before: str, after: str) -> _Where:
+    def locate(self, words: list[tuple[str, int, int]], before: str, after: str) -> _Where:
         """Return where a command stands; before, after: the signs between it and its neighbours."""
         ends = False
         for word, _, _ in words:
             if word in ("if", "case"):
                 self.open.append((_CLOSES[word], self.new()))
             elif word in ("elif", "else"):
-                self.other()
+                self.start_other()
             elif word == "{":
                 inside = self.open[-1][1]
                 group = self.new() if "()" in before else self.groups.setdefault(inside, self.new())
@@ -205,10 +205,10 @@ class _Branches:
         if "||" in before or ("&&" in before and not self.sure):
             where = self.new()
         elif ends:
-            self.other()
+            self.start_other()
         self.sure = words[0][0] in _SURE and "||" not in before and ("&&" not in before or self.sure)
         if ";;" in after or ";&" in after:
-            self.other()
+            self.start_other()
         return where
 
     sure = False
@@ -226,17 +226,17 @@ def _commands(text: str) -> Iterator[tuple[list[tuple[str, int, int]], _Where]]:
             words.append((match["word"], line, match.start() - start + 1))
         elif match["end"] is not None:
             if words:
-                yield words, branches.of(words, before, match["end"])
+                yield words, branches.locate(words, before, match["end"])
                 words, before = [], ""
             elif ";;" in match["end"]:
-                branches.other()
+                branches.start_other()
             before += match["end"].strip()
         piece = match[0]
         if "\n" in piece:
             line += piece.count("\n")
             start = match.start() + piece.rindex("\n") + 1
     if words:
-        yield words, branches.of(words, before, "")
+        yield words, branches.locate(words, before, "")
 
 
 def _script(text: str, first: int, told: _Told, *, job: bool = False) -> None:
@@ -281,7 +281,7 @@ def _script(text: str, first: int, told: _Told, *, job: bool = False) -> None:
                 and not text.startswith("#!/bin/tcsh")
             ):
                 name = _SET.match(following)[1]  # type: ignore[index]
-                if relevant(name) or meant_variable(name):
+                if relevant(name) or guess_variable(name):
                     told.tell(
                         "variable-set-wrongly",
                         f"In this shell, `set` does not set variables: export {name}=VALUE.",
@@ -308,12 +308,12 @@ def _script(text: str, first: int, told: _Told, *, job: bool = False) -> None:
                 and not job
             ):
                 alone.append((name, line, column))
-        _given(rest, first, told)
+        _check_given(rest, first, told)
         _hosts(rest, first, told)
-    _not_exported(text, alone, told)
+    _check_exports(text, alone, told)
 
 
-def _not_exported(text: str, alone: list[tuple[str, int, int]], told: _Told) -> None:
+def _check_exports(text: str, alone: list[tuple[str, int, int]], told: _Told) -> None:
     """Variables that a script sets for itself, and not for the programs that it starts."""
     if (
         not alone
@@ -333,7 +333,7 @@ def _not_exported(text: str, alone: list[tuple[str, int, int]], told: _Told) -> 
             )
 
 
-def _given(words: list[tuple[str, int, int]], first: int, told: _Told) -> None:
+def _check_given(words: list[tuple[str, int, int]], first: int, told: _Told) -> None:
     """`docker run -e NAME=VALUE`, `mpirun -x NAME=VALUE`, `srun --export=ALL,NAME=VALUE`."""
     for number, (word, line, column) in enumerate(words):
         if word in _GIVES and number + 1 < len(words):
@@ -404,8 +404,8 @@ def dockerfile(text: str) -> list[Problem]:
                     told.config(value.replace('\\"', '"'), line, 1)
         elif one.word == "RUN":
             stripped = re.sub(r"^(?:\s*--\w+=\S+)+", "", body)
-            name = only_sets(stripped) if not one.heredocs else None
-            if name is not None and (relevant(name) or meant_variable(name)):
+            name = find_lone_assignment(stripped) if not one.heredocs else None
+            if name is not None and (relevant(name) or guess_variable(name)):
                 told.tell(
                     "variable-set-wrongly",
                     f"{name} is set for this RUN alone and gone after it. Use ENV.",

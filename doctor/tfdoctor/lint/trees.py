@@ -71,7 +71,7 @@ class _Maker:
     def text(self, node: Any) -> str:
         return self.data[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
-    def at(self, made: Any, node: Any) -> Any:
+    def set_position(self, made: Any, node: Any) -> Any:
         made.lineno, made.col_offset = node.start_point[0] + 1, node.start_point[1]
         made.end_lineno, made.end_col_offset = node.end_point[0] + 1, node.end_point[1]
         return made
@@ -86,7 +86,7 @@ class _Maker:
                 continue
             if waiting is not None and node.type == "expression_statement":
                 value = self.several(node.named_children, node, depth)
-                body.append(self.at(ast.Assign(targets=[waiting], value=value), node))
+                body.append(self.set_position(ast.Assign(targets=[waiting], value=value), node))
                 body[-1].lineno, body[-1].col_offset = waiting.lineno, waiting.col_offset
                 waiting = None
                 continue
@@ -110,7 +110,7 @@ class _Maker:
             body += self.statement(one, depth + 1)
         return None
 
-    def of(self, node: Any, field: str, depth: int) -> list[ast.stmt]:
+    def make_block(self, node: Any, field: str, depth: int) -> list[ast.stmt]:
         inner = node.child_by_field_name(field)
         return self.block(inner.children, depth) if inner is not None else []
 
@@ -120,8 +120,8 @@ class _Maker:
         make = getattr(self, f"s_{node.type}", None)
         if make is not None:
             made = make(node, depth)
-            return [self.at(one, node) if not hasattr(one, "lineno") else one for one in made]
-        return [self.at(ast.Expr(value=self.expr(node, depth)), node)]
+            return [self.set_position(one, node) if not hasattr(one, "lineno") else one for one in made]
+        return [self.set_position(ast.Expr(value=self.expr(node, depth)), node)]
 
     def s_expression_statement(self, node: Any, depth: int) -> list[ast.stmt]:
         out: list[ast.stmt] = []
@@ -153,32 +153,37 @@ class _Maker:
         orelse: list[ast.stmt] = []
         for one in reversed(node.children_by_field_name("alternative")):
             if one.type == "else_clause":
-                orelse = self.of(one, "body", depth)
+                orelse = self.make_block(one, "body", depth)
             else:
                 inner = ast.If(
                     test=self.expr(one.child_by_field_name("condition"), depth),
-                    body=self.of(one, "consequence", depth),
+                    body=self.make_block(one, "consequence", depth),
                     orelse=orelse,
                 )
-                orelse = [self.at(inner, one)]
-        return [ast.If(test=test, body=self.of(node, "consequence", depth), orelse=orelse)]
+                orelse = [self.set_position(inner, one)]
+        return [ast.If(test=test, body=self.make_block(node, "consequence", depth), orelse=orelse)]
 
     def orelse(self, node: Any, depth: int) -> list[ast.stmt]:
         other = node.child_by_field_name("alternative")
-        return self.of(other, "body", depth) if other is not None else []
+        return self.make_block(other, "body", depth) if other is not None else []
 
     def s_for_statement(self, node: Any, depth: int) -> list[ast.stmt]:
         target = self.store(node.child_by_field_name("left"), depth)
         over = self.expr(node.child_by_field_name("right"), depth)
         return [
             ast.For(
-                target=target, iter=over, body=self.of(node, "body", depth), orelse=self.orelse(node, depth)
+                target=target,
+                iter=over,
+                body=self.make_block(node, "body", depth),
+                orelse=self.orelse(node, depth),
             )
         ]
 
     def s_while_statement(self, node: Any, depth: int) -> list[ast.stmt]:
         test = self.expr(node.child_by_field_name("condition"), depth)
-        return [ast.While(test=test, body=self.of(node, "body", depth), orelse=self.orelse(node, depth))]
+        return [
+            ast.While(test=test, body=self.make_block(node, "body", depth), orelse=self.orelse(node, depth))
+        ]
 
     def s_try_statement(self, node: Any, depth: int) -> list[ast.stmt]:
         handlers, orelse, final = [], [], []
@@ -188,13 +193,17 @@ class _Maker:
                 block = next((child for child in one.named_children if child.type == "block"), None)
                 kind = self.expr(inner[0], depth) if inner else None
                 body = self.block(block.children, depth) if block is not None else []
-                handlers.append(self.at(ast.ExceptHandler(type=kind, name=None, body=body), one))
+                handlers.append(self.set_position(ast.ExceptHandler(type=kind, name=None, body=body), one))
             elif one.type == "else_clause":
-                orelse = self.of(one, "body", depth)
+                orelse = self.make_block(one, "body", depth)
             elif one.type == "finally_clause":
                 block = next((child for child in one.named_children if child.type == "block"), None)
                 final = self.block(block.children, depth) if block is not None else []
-        return [ast.Try(body=self.of(node, "body", depth), handlers=handlers, orelse=orelse, finalbody=final)]
+        return [
+            ast.Try(
+                body=self.make_block(node, "body", depth), handlers=handlers, orelse=orelse, finalbody=final
+            )
+        ]
 
     def s_with_statement(self, node: Any, depth: int) -> list[ast.stmt]:
         items = []
@@ -208,19 +217,19 @@ class _Maker:
                     target = self.store(alias.named_children[0], depth)
                 value = value.named_children[0]
             items.append(ast.withitem(context_expr=self.expr(value, depth), optional_vars=target))
-        return [ast.With(items=items, body=self.of(node, "body", depth))]
+        return [ast.With(items=items, body=self.make_block(node, "body", depth))]
 
     def s_function_definition(self, node: Any, depth: int) -> list[ast.stmt]:
         name = self.text(node.child_by_field_name("name"))
         args = self.parameters(node.child_by_field_name("parameters"), depth)
-        body = self.of(node, "body", depth)
+        body = self.make_block(node, "body", depth)
         return [ast.FunctionDef(name=name, args=args, body=body, decorator_list=[], returns=None)]
 
     def s_class_definition(self, node: Any, depth: int) -> list[ast.stmt]:
         name = self.text(node.child_by_field_name("name"))
         over = node.child_by_field_name("superclasses")
         bases = [self.expr(one, depth) for one in over.named_children] if over is not None else []
-        body = self.of(node, "body", depth)
+        body = self.make_block(node, "body", depth)
         return [ast.ClassDef(name=name, bases=bases, keywords=[], body=body, decorator_list=[])]
 
     def s_decorated_definition(self, node: Any, depth: int) -> list[ast.stmt]:
@@ -241,13 +250,13 @@ class _Maker:
         for one in node.named_children if node is not None else ():
             inner = one.child_by_field_name("name") or (one.named_children[0] if one.named_children else one)
             if one.type == "identifier":
-                names.append(self.at(ast.arg(arg=self.text(one)), one))
+                names.append(self.set_position(ast.arg(arg=self.text(one)), one))
             elif "default" in one.type:
-                names.append(self.at(ast.arg(arg=self.text(inner)), one))
+                names.append(self.set_position(ast.arg(arg=self.text(inner)), one))
                 value = one.child_by_field_name("value")
                 defaults.append(self.expr(value, depth))
             elif one.type == "typed_parameter":
-                names.append(self.at(ast.arg(arg=self.text(inner)), one))
+                names.append(self.set_position(ast.arg(arg=self.text(inner)), one))
         return ast.arguments(posonlyargs=[], args=names, kwonlyargs=[], kw_defaults=[], defaults=defaults)
 
     def s_return_statement(self, node: Any, depth: int) -> list[ast.stmt]:
@@ -262,8 +271,8 @@ class _Maker:
 
     def s_print_statement(self, node: Any, depth: int) -> list[ast.stmt]:
         args = [self.expr(one, depth) for one in node.named_children if one.type != "comment"]
-        called = self.at(ast.Name(id="print", ctx=ast.Load()), node)
-        return [ast.Expr(value=self.at(ast.Call(func=called, args=args, keywords=[]), node))]
+        called = self.set_position(ast.Name(id="print", ctx=ast.Load()), node)
+        return [ast.Expr(value=self.set_position(ast.Call(func=called, args=args, keywords=[]), node))]
 
     def s_import_statement(self, node: Any, _depth: int) -> list[ast.stmt]:
         return [ast.Import(names=self.names(node.children_by_field_name("name")))]
@@ -279,9 +288,9 @@ class _Maker:
         for one in nodes:
             if one.type == "aliased_import":
                 name, alias = one.child_by_field_name("name"), one.child_by_field_name("alias")
-                out.append(self.at(ast.alias(name=self.text(name), asname=self.text(alias)), one))
+                out.append(self.set_position(ast.alias(name=self.text(name), asname=self.text(alias)), one))
             else:
-                out.append(self.at(ast.alias(name=self.text(one)), one))
+                out.append(self.set_position(ast.alias(name=self.text(one)), one))
         return out
 
     def s_future_import_statement(self, _node: Any, _depth: int) -> list[ast.stmt]:
@@ -309,7 +318,7 @@ class _Maker:
 
     def several(self, nodes: Iterable[Any], node: Any, depth: int) -> Any:
         made = [self.expr(one, depth + 1) for one in nodes if one.type != "comment"]
-        return made[0] if len(made) == 1 else self.at(ast.Tuple(elts=made, ctx=ast.Load()), node)
+        return made[0] if len(made) == 1 else self.set_position(ast.Tuple(elts=made, ctx=ast.Load()), node)
 
     def expr(self, node: Any, depth: int) -> Any:
         if node is None or depth > DEEPEST:
@@ -319,7 +328,7 @@ class _Maker:
         if made is None:
             parts = [self.expr(one, depth + 1) for one in node.named_children if one.type != "comment"]
             made = ast.Tuple(elts=parts, ctx=ast.Load())
-        return self.at(made, node) if not hasattr(made, "lineno") else made
+        return self.set_position(made, node) if not hasattr(made, "lineno") else made
 
     def e_identifier(self, node: Any, _depth: int) -> Any:
         return ast.Name(id=self.text(node), ctx=ast.Load())
@@ -345,10 +354,14 @@ class _Maker:
         for one in given.named_children if given is not None and given.type == "argument_list" else ():
             if one.type == "keyword_argument":
                 name, value = one.child_by_field_name("name"), one.child_by_field_name("value")
-                keywords.append(self.at(ast.keyword(arg=self.text(name), value=self.expr(value, depth)), one))
+                keywords.append(
+                    self.set_position(ast.keyword(arg=self.text(name), value=self.expr(value, depth)), one)
+                )
             elif one.type == "dictionary_splat":
                 keywords.append(
-                    self.at(ast.keyword(arg=None, value=self.several(one.named_children, one, depth)), one)
+                    self.set_position(
+                        ast.keyword(arg=None, value=self.several(one.named_children, one, depth)), one
+                    )
                 )
             elif one.type != "comment":
                 args.append(self.expr(one, depth))

@@ -5,7 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Const", "Func", "Many", "Map", "Module", "Obj", "Path", "Seq", "State", "constant", "merged"]
+__all__ = [
+    "Const",
+    "Func",
+    "Many",
+    "Map",
+    "Module",
+    "Obj",
+    "Path",
+    "Seq",
+    "State",
+    "constant",
+    "merge_states",
+]
 
 
 @dataclass(slots=True)
@@ -97,11 +109,11 @@ def constant(value: Any) -> Any:
     return value.value if isinstance(value, Const) else None
 
 
-def same(left: Any, right: Any) -> bool:
+def is_same(left: Any, right: Any) -> bool:
     return left is right or (type(left) is type(right) and isinstance(left, (Path, Const)) and left == right)
 
 
-def merged(one: State, two: State) -> State:
+def merge_states(one: State, two: State) -> State:
     """Return what has happened whichever way was taken."""
     if one.dead:
         return two.copy()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor.lint.checks import Checks
 from tfdoctor.lint.expressions import Expressions
 from tfdoctor.lint.telling import MAX_STEPS
-from tfdoctor.lint.values import Const, Func, Many, Map, Module, Obj, Path, Seq, State, merged, same
+from tfdoctor.lint.values import Const, Func, Many, Map, Module, Obj, Path, Seq, State, is_same, merge_states
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +58,7 @@ class Walk(Checks, Expressions):
     def cell(self, body: Sequence[ast.stmt], number: int | None, lines: list[str]) -> None:
         """A file's body, or that of a notebook's cell."""
         self.cell_number, self.lines = number, lines
-        self.unused_configs(body)
+        self.check_unused_configs(body)
         self.body(body)
         self.state.dead = False
 
@@ -101,7 +101,7 @@ class Walk(Checks, Expressions):
             and len(node.value.ops) == 1
             and isinstance(node.value.ops[0], ast.Eq)
         ):
-            self.compared(node.value)
+            self.check_comparison(node.value)
 
     def s_import(self, node: ast.Import) -> None:
         for alias in node.names:
@@ -166,12 +166,12 @@ class Walk(Checks, Expressions):
             self.assign(target.value, None, value_node)
         elif isinstance(target, ast.Subscript):
             base, key = self.value(target.value), self.value(target.slice)
-            self.assigned_item(base, key, target, value, value_node)
+            self.check_item_assignment(base, key, target, value, value_node)
         elif isinstance(target, ast.Attribute):
             base = self.value(target.value)
-            self.assigned_attribute(base, target, value)
+            self.check_attribute_assignment(base, target, value)
         elif isinstance(target, ast.Call):
-            self.assigned_call(self.value(target.func), target)
+            self.check_call_assignment(self.value(target.func), target)
 
     def s_delete(self, _node: ast.Delete) -> None:
         return
@@ -194,9 +194,9 @@ class Walk(Checks, Expressions):
         self.maybe -= 1
         self.guarded -= version
         two = self.state
-        self.state = one.copy() if sure and not node.orelse and not one.dead else merged(one, two)
+        self.state = one.copy() if sure and not node.orelse and not one.dead else merge_states(one, two)
         self.state.dead = one.dead and two.dead
-        self.bind_all(left if one.dead is False and two.dead else self.joined(left, right))
+        self.bind_all(left if one.dead is False and two.dead else self.join_names(left, right))
 
     def branch(self, *bodies: Sequence[ast.stmt], error: str | None = None) -> dict[str, Any]:
         """Go through statements that may not run; return the names that they bind, which then are as before.
@@ -219,7 +219,7 @@ class Walk(Checks, Expressions):
                 scope[name] = value
         return bound
 
-    def joined(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
+    def join_names(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
         """Return the names that one of two branches binds, as both leave them; what differs is not known."""
         scope = self.scopes[-1]
         names = {}
@@ -229,7 +229,7 @@ class Walk(Checks, Expressions):
             if one is _UNBOUND or two is _UNBOUND:
                 names[name] = two if one is _UNBOUND else one
             else:
-                names[name] = two if same(one, two) else self.either(one, two)
+                names[name] = two if is_same(one, two) else self.merge_values(one, two)
         return names
 
     def bind_all(self, names: dict[str, Any]) -> None:
@@ -237,7 +237,7 @@ class Walk(Checks, Expressions):
         for name, value in names.items():
             self.bind(name, value)
 
-    def either(self, one: Any, two: Any) -> Any:
+    def merge_values(self, one: Any, two: Any) -> Any:
         """Return one of two values, as much of it as holds for both."""
         for left, right in ((one, two), (two, one)):
             if isinstance(left, Path) and left.name.startswith("tensorflow") and isinstance(right, Path):
@@ -283,7 +283,7 @@ class Walk(Checks, Expressions):
             self.state = before.copy()
             names = self.branch(handler.body, error=handler.name)
             if not self.state.dead:
-                after |= self.joined(names, after)
+                after |= self.join_names(names, after)
         self.bind_all(after)
         self.guarded -= guards
         self.state = done
@@ -299,7 +299,7 @@ class Walk(Checks, Expressions):
         devices, graphs = len(self.devices), self.graph
         for item in node.items:
             value = self.value(item.context_expr)
-            self.entered(item.context_expr, value)
+            self.enter_context(item.context_expr, value)
             if item.optional_vars is not None:
                 self.assign(item.optional_vars, value, item.context_expr)
         self.body(node.body)
@@ -353,7 +353,7 @@ class Walk(Checks, Expressions):
         self.functions.append(made)
         if id(node) not in self.defined:
             self.defined.add(id(node))
-            self.unused_configs(node.body)
+            self.check_unused_configs(node.body)
         return made
 
     def s_classdef(self, node: ast.ClassDef) -> None:
@@ -477,7 +477,7 @@ class Walk(Checks, Expressions):
         self.guarded += version
         one, two = self.value(node.body), self.value(node.orelse)
         self.guarded -= version
-        return one if same(one, two) else self.either(one, two)
+        return one if is_same(one, two) else self.merge_values(one, two)
 
     def e_boolop(self, node: ast.BoolOp) -> Any:
         version = any(self.asks_version(one) for one in node.values)
@@ -570,4 +570,4 @@ class Walk(Checks, Expressions):
             if start is not None:
                 self.run(start, args, {k: v for k, v in keywords.items() if k})
             return Obj("instance", func)
-        return self.called(func, node, args, keywords)
+        return self.evaluate_call(func, node, args, keywords)

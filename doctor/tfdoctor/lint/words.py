@@ -13,9 +13,9 @@ __all__ = [
     "AT_USE",
     "FIELDS",
     "READ",
-    "meant_function",
-    "meant_option",
-    "meant_variable",
+    "guess_function",
+    "guess_option",
+    "guess_variable",
     "relevant",
 ]
 
@@ -253,7 +253,7 @@ def relevant(name: str) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def meant_variable(name: str) -> str | None:
+def guess_variable(name: str) -> str | None:
     """Return the variable that a misspelt one is meant for: one or two letters off, words changed about, one left
     out.
     """
@@ -269,17 +269,17 @@ def meant_variable(name: str) -> str | None:
         if abs(len(known) - len(plain)) <= 2 and len(set(known) ^ set(plain)) <= 4:
             away = count_edits(plain, known)
             allowed = 2 if len(known) >= 12 else 1
-            if away <= allowed and not _other(words, right) and (best is None or away < best[0]):
+            if away <= allowed and not _is_other_name(words, right) and (best is None or away < best[0]):
                 best = away, known
         if best is None and (
             (len(right) >= 3 and sorted(words) == sorted(right))
-            or (len(right) >= 5 and len(words) == len(right) - 1 and _within(words, right))
+            or (len(right) >= 5 and len(words) == len(right) - 1 and _is_within(words, right))
         ):
             best = 3, known
     return best[1] if best is not None else None
 
 
-def _other(words: list[str], right: list[str]) -> bool:
+def _is_other_name(words: list[str], right: list[str]) -> bool:
     """Return a number or a whole further word makes another name: NCCL_DEBUG_2, TF_CONFIG_X."""
     more = words[len(right) :] if words[: len(right)] == right else []
     if more and (more[0].isdigit() or len(more[0]) <= 2):
@@ -304,7 +304,7 @@ _FORMS = {
 """Words as near to each other as slips, that are names of their own."""
 
 
-def _within(words: list[str], right: list[str]) -> bool:
+def _is_within(words: list[str], right: list[str]) -> bool:
     left = list(right)
     for word in words:
         if word not in left:
@@ -463,7 +463,7 @@ _MODULES = {
 }
 
 
-def _near(name: str, known: tuple[str, ...]) -> str | None:
+def _find_near(name: str, known: tuple[str, ...]) -> str | None:
     if name in known or len(name) < 6:
         return None
     lower = name.lower()
@@ -478,13 +478,13 @@ def _near(name: str, known: tuple[str, ...]) -> str | None:
 
 
 @functools.lru_cache(maxsize=4096)
-def meant_option(owner: str, name: str) -> str | None:
+def guess_option(owner: str, name: str) -> str | None:
     """Return the field that a misspelt one of ConfigProto, GPUOptions … is meant for.
 
     `owner`: one of `FIELDS`.
     """
     known = FIELDS.get(owner, ())
-    near = _near(name, known)
+    near = _find_near(name, known)
     if near is None and name not in known and owner in ("ConfigProto", "GPUOptions"):
         plain = name.lower().replace("_", "")
         near = next(
@@ -507,10 +507,10 @@ def meant_option(owner: str, name: str) -> str | None:
 
 
 @functools.lru_cache(maxsize=4096)
-def meant_function(path: str) -> str | None:
+def guess_function(path: str) -> str | None:
     """Return the last part that a misspelt function of tf.config or tf.distribute is meant to have."""
     module, _, name = path.rpartition(".")
     known = _MODULES.get(module)
     if known is None or (module == "debugging" and "placement" not in name):
         return None
-    return _near(name, known)
+    return _find_near(name, known)

@@ -125,7 +125,7 @@ def _said(log: Log, compat: Compat) -> tuple[list[tuple[Event, frozenset[str]]],
             continue
         seen.add(key)
         shared = _SHARED.search(path) is not None or "tensorflow" not in path
-        releases = compat.source_lines.at(path, int(number), message)
+        releases = compat.source_lines.find_releases(path, int(number), message)
         if releases is None or (shared and (others or not releases)):
             continue
         if releases:
@@ -158,7 +158,7 @@ def _with_frames(parts: list[_Lines], log: Log, compat: Compat) -> list[_Lines]:
     unpublished = compat.source_lines.unpublished
     frames = []
     for event, path, line, function in _frames(log):
-        releases = compat.functions.at(path, line, function)
+        releases = compat.functions.find_releases(path, line, function)
         if releases:
             frames.append((event, releases | {one.version for one in unpublished if one.like in releases}))
     everything = frozenset([*compat.source_lines.releases, *(one.version for one in unpublished)])

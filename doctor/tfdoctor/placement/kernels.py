@@ -33,7 +33,7 @@ def find_cpu_operations(found: Found, kernels: Kernels, era: str | None) -> OnCp
 
     None: the release is not known or was not measured, or there is no GPU that it is known of.
     """
-    releases = kernels.measured(era) if era else ()
+    releases = kernels.list_measured(era) if era else ()
     if not releases or not _has_only_nvidia(found):
         return None
     with_gpu = {one.task for one in found.devices if one.kind == "GPU"}
@@ -55,7 +55,7 @@ def find_cpu_operations(found: Found, kernels: Kernels, era: str | None) -> OnCp
 
 def with_reasons(found: Found, kernels: Kernels, era: str | None) -> Found:
     """Return the same; a refusal whose message lists no kernels is explained by those of the release."""
-    releases = kernels.measured(era) if era else ()
+    releases = kernels.list_measured(era) if era else ()
     if not releases:
         return found
     refused = tuple(_explain(one, found, kernels, releases, era or "") for one in found.refused)
@@ -94,7 +94,7 @@ def _has_only_nvidia(found: Found) -> bool:
 
 def _find_in_all(kernels: Kernels, releases: Sequence[str], op: str) -> list[OfOperation]:
     """Return its kernels in each of the releases; none if one of them does not have it."""
-    found = [kernels.of(release, op) for release in releases]
+    found = [kernels.find_kernels(release, op) for release in releases]
     every = [one for one in found if one is not None]
     return every if len(every) == len(found) else []
 

@@ -21,7 +21,7 @@ def with_manifest(compat: Compat, option: Option) -> Option:
     base, conda = option.base, option.conda
     if base is None:
         return option
-    known = compat.manifests.of(base.image)
+    known = compat.manifests.get_manifest(base.image)
     if known is not None:
         parts = tuple(
             replace(
@@ -35,7 +35,7 @@ def with_manifest(compat: Compat, option: Option) -> Option:
             for part in option.parts
         )
         option = replace(option, base=replace(base, digest=base.digest or _sure(known)), parts=parts)
-    tool = compat.manifests.of(conda.image) if conda is not None else None
+    tool = compat.manifests.get_manifest(conda.image) if conda is not None else None
     if conda is not None and tool is not None and _sure(tool) is not None:
         option = replace(option, conda=replace(conda, image=f"{conda.image}@{tool.digest}"))
     return option

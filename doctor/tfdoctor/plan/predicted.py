@@ -88,7 +88,7 @@ def predicted_facts(compat: Compat, option: Option, host: Host) -> Facts:
     version = release.version
     if ngc and option.base is not None:
         version += f"+nv{option.base.image.rpartition(':')[2].split('-')[0]}"
-    pinned = compat.locks.of(release.package, release.version, option.python)
+    pinned = compat.locks.get_lock(release.package, release.version, option.python)
     locked = pinned.packages if pinned is not None and not ngc else ()
     wheels = option.cuda_set.wheels if option.cuda_set is not None else ()
     site = SITE.format(option.python)

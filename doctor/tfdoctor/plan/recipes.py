@@ -171,7 +171,7 @@ def _python(found: Judgement, compat: Compat, release: Release, request: Request
     python = request.python or find_newest_python(
         release,
         lambda one: (
-            (request.base is not None or compat.images.of_python(one) is not None)
+            (request.base is not None or compat.images.find_python(one) is not None)
             and is_locked(compat, release, one)
         ),
     )
@@ -186,7 +186,7 @@ def _slim(found: Judgement, compat: Compat, request: Request, python: str | None
     """
     if request.base is not None:
         return Base(request.base, "", None)
-    image = compat.images.of_python(python) if python is not None else None
+    image = compat.images.find_python(python) if python is not None else None
     if python is not None and image is None:
         found.refuse(
             Cause.NO_MATCHING_WHEEL, f"there is no slim image of Python {python}", "images.toml: [[python]]"
@@ -253,7 +253,7 @@ def from_conda(compat: Compat, release: Release) -> CondaCuda | None:
     if compat.conda_cudnn(cuda, release.cudnn) is None:
         return None
     channel, packages = conda_packages(compat, cuda, release.cudnn)
-    tool = compat.images.of_program("micromamba")
+    tool = compat.images.find_tool("micromamba")
     if channel != CHANNEL or tool is None:
         return None
     return CondaCuda(tool.image, channel, tuple(packages.split()))
@@ -294,7 +294,7 @@ def _on_tags(
 
 
 def _no_tag(found: Judgement, compat: Compat, release: Release) -> None:
-    gone = compat.images.deleted(versions.major_minor(release.cuda)) if release.cuda else None
+    gone = compat.images.find_deleted(versions.major_minor(release.cuda)) if release.cuda else None
     said = gone.note if gone is not None else "None of the remaining images has its libraries."
     found.refuse(
         Cause.LIBS_NOT_INSTALLED,

@@ -238,7 +238,7 @@ def _relaxed(compat: Compat, request: Request, host: Host) -> Iterator[tuple[str
             host,
         )
     if host.driver is not None:
-        ended = (compat.cards.ended_with(card.capability) for card in host.cards)
+        ended = (compat.cards.find_ended(card.capability) for card in host.cards)
         last = min((versions.major(row.last) for row in ended if row is not None), default=None)
         which = "a newer driver"
         if last is not None and versions.major(host.driver) > last:

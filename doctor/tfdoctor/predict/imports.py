@@ -149,7 +149,7 @@ def stopped_by(
     if backend and backend not in compat.flags.keras_backends:
         return BACKEND, f"{BACKEND} names {backend!r}, which Keras does not have: it raises a ValueError."
     if python is not None and variables.get("SETUPTOOLS_USE_DISTUTILS") == "stdlib":
-        table = compat.imported_by(build.version)
+        table = compat.find_imported(build.version)
         if table is not None and no_longer_standard(python, table):
             why = "SETUPTOOLS_USE_DISTUTILS=stdlib asks for Python's own distutils, and this Python has none."
             return "SETUPTOOLS_USE_DISTUTILS", why
@@ -167,7 +167,7 @@ def broken_companions(
     python = value_of(facts.python)
     if python is None or not python.distributions or tensorflow.conda_build:
         return ()
-    rows = compat.breaking(
+    rows = compat.find_breaking(
         build.version, python.versions_installed(), facts.environment.variables, absent=python.absent
     )
     there = imported(value_of(facts.rehearsal))

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.compat.locks import locked_package
+from tfdoctor.compat.locks import choose_locked_package
 from tfdoctor.facts import MODULE_DISTRIBUTIONS, TENSORFLOW_DISTRIBUTIONS
 from tfdoctor.facts.imports import Oddity
 from tfdoctor.predict.requirements import asked, met, normal, shown
@@ -81,7 +81,7 @@ class Unmet:
 
 def table_of(tensorflow: TensorFlowFacts, compat: Compat) -> Imported | None:
     """Return what this TensorFlow is known to import."""
-    return compat.imported_by(tensorflow.version)
+    return compat.find_imported(tensorflow.version)
 
 
 def wanted(
@@ -309,7 +309,7 @@ def _known_sets(
     """Return the versions of each environment in which this import worked."""
     sets = list(table.sets) if table.exact else []
     version = tensorflow.version or ""
-    locked = compat.locks.of(locked_package(version), version, python.version)
+    locked = compat.locks.get_lock(choose_locked_package(version), version, python.version)
     return [*sets, locked.versions] if locked is not None else sets
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.bench import duration, told_of_first
+from tfdoctor.bench import describe_first_calls, duration
 from tfdoctor.findings import Remedy, Severity
 from tfdoctor.render.finding import SEVERITY_STATUS, do, finding_json, mark
 from tfdoctor.render.json import SCHEMA_VERSION
@@ -84,7 +84,7 @@ def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour
     if not timed:
         return out.text
     out.print()
-    first = told_of_first(bench.runs)
+    first = describe_first_calls(bench.runs)
     if first:
         hanging(out, Text(""), first)
     hanging(
@@ -256,7 +256,7 @@ def bench_json(bench: Bench) -> dict[str, Any]:
         "yardstick": None
         if bench.yardstick is None
         else {"what": bench.yardstick.what, "seconds": bench.yardstick.seconds},
-        "first_calls": told_of_first(bench.runs) or None,
+        "first_calls": describe_first_calls(bench.runs) or None,
         "devices": [
             {
                 "device": one.device,

@@ -59,7 +59,7 @@ def render_context(
     return (
         f"{head} all that makes {made.tag}.\n"
         f"Files:     {listed}\n"
-        f"Build it:  {made.built_by('docker build', shlex.quote(folder))}\n"
+        f"Build it:  {made.format_build_command('docker build', shlex.quote(folder))}\n"
         "Run it:    see README.md there\n"
     )
 

@@ -6,7 +6,7 @@ import shlex
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.advice.taken_back import needs_root, without_root
+from tfdoctor.advice.taken_back import describe_undo_rights, needs_root
 from tfdoctor.causes.steps import SHELL_STEPS
 from tfdoctor.environment.models import Status
 from tfdoctor.findings import Severity
@@ -112,7 +112,7 @@ def _left(out: Page, left: Unfixed, *, tried: bool, verbose: bool, most: int | N
     for remedy in remedies[: None if verbose else 1]:
         _text(out, remedy.text, most)
         _commands(out, remedy.commands, most)
-        told = [without_root(remedy), f"No root? {ASK}" if needs_root(remedy) else ""]
+        told = [describe_undo_rights(remedy), f"No root? {ASK}" if needs_root(remedy) else ""]
         for text in filter(None, told):
             hanging(out, Text("          "), text)
 

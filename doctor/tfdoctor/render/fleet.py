@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.causes.codes import FLEET
 from tfdoctor.findings import Severity
-from tfdoctor.fleet import some_hosts
+from tfdoctor.fleet import join_hosts
 from tfdoctor.render.finding import SEVERITY_STATUS, mark
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.page import Page, Text, cells, cut, hanging
@@ -101,7 +101,7 @@ def redact_fleet(answer: Fleet, redactor: Redactor) -> Fleet:
 
 
 def _finding(out: Page, one: Finding, *, whole: bool) -> None:
-    names = ", ".join(one.hosts) if whole else some_hosts(one.hosts)
+    names = ", ".join(one.hosts) if whole else join_hosts(one.hosts)
     sign = Text("  ") + mark(SEVERITY_STATUS[one.severity])
     told = f"{clean_line(names, limit=4000)}: {clean_line(one.message, limit=600)} [{FLEET[one.name]}]"
     hanging(out, sign, told)

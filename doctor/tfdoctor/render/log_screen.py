@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor.advice.taken_back import needs_root, without_root
+from tfdoctor.advice.taken_back import describe_undo_rights, needs_root
 from tfdoctor.causes.codes import HARMLESS, MISREAD
 from tfdoctor.findings import Cause, Severity
 from tfdoctor.render.finding import alone
@@ -182,7 +182,7 @@ def _remedy(out: Page, remedy: Remedy, label: str, *, first: bool) -> None:
     """first: the first with anything to type, which is what most people do."""
     labelled(out, label, few(alone(remedy.text), out.width - LABEL, 2))
     command_lines(out, remedy.commands, LABEL, style="bold" if first else "", broken=True)
-    if first and (told := without_root(remedy)):
+    if first and (told := describe_undo_rights(remedy)):
         labelled(out, "", told)
     if first and needs_root(remedy):
         labelled(out, "No root?", ASK)

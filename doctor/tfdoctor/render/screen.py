@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import __version__
-from tfdoctor.advice.taken_back import needs_root, without_root
+from tfdoctor.advice.taken_back import describe_undo_rights, needs_root
 from tfdoctor.facts import value_of
 from tfdoctor.findings import OutcomeKind, Severity, Status
 from tfdoctor.render.finding import SEVERITY_STATUS, alone, mark
@@ -161,7 +161,7 @@ def todo(out: Page, finding: Finding, fix: Offer | None, typed: str, *, least: b
         labelled(out, "", f"The rest: {typed} -v")
     else:
         command_lines(out, commands, LABEL, style="bold", broken=True)
-    if told := without_root(first):
+    if told := describe_undo_rights(first):
         labelled(out, "", told)
     if needs_root(first):
         _other_way(out, finding, typed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfdoctor.advice import for_person
+from tfdoctor.advice import adapt_findings
 from tfdoctor.facts import Absent, value_of
 from tfdoctor.findings import Cause, Finding, OutcomeKind, Prediction, Report, Severity, Verdict
 from tfdoctor.predict import predict
@@ -45,11 +45,11 @@ def diagnose(
     findings = [finding for outcome in outcomes for finding in outcome.findings]
     root = _find_root(findings, prediction)
     if image is None:
-        told = for_person(context.target, root, findings, BESIDE)
+        told = adapt_findings(context.target, root, findings, BESIDE)
     else:
-        from tfdoctor.advice.image import for_images
+        from tfdoctor.advice.image import adapt_image_findings
 
-        told = for_images(context.target, root, findings, BESIDE)
+        told = adapt_image_findings(context.target, root, findings, BESIDE)
     outcomes = tuple(replace(o, findings=tuple(told[id(f)] for f in o.findings)) for o in outcomes)
     findings = [told[id(finding)] for finding in findings]
     root = told[id(root)] if root is not None else None

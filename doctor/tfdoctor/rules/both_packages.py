@@ -83,7 +83,7 @@ def _clean(context: RuleContext, names: list[str], *, harmless: bool) -> list[Re
     best = advice.best_release(context.target) if release is None else None
     if best is not None:
         text = f"Remove all of them, then install TensorFlow {best.version}, the best for this machine and Python."
-        return [advice.in_place_of(context.target, tuple(names), best, text)]
+        return [advice.make_replacement(context.target, tuple(names), best, text)]
     if release is None:
         return [
             Remedy("Remove all of them, then install one.", (advice.pip_uninstall(context.target, names),))

@@ -79,7 +79,7 @@ def _remedies(context: RuleContext, path: str, *, found: bool) -> list[Remedy]:
         ]
     remedies = []
     text = "Remove the compat folder from LD_LIBRARY_PATH; the driver's own libcuda is found without it."
-    off = advice.without_folder(context.target, "/compat/", text)
+    off = advice.drop_folders_named(context.target, "/compat/", text)
     hiding = hiders.find_driver_shadowing(context, path)
     if hiding is not None:
         off = hiders.removal_remedy(context, hiding)

@@ -30,7 +30,9 @@ def check(context: RuleContext) -> Result:
     containers = engines.get_container_facts(context)
     if engine.engine(containers) is None:
         return NotApplicable("no engine of Docker that answers")
-    return engines.convert_problems(RULE, engine_state.losing(containers, advice.sudo(context.target)))
+    return engines.convert_problems(
+        RULE, engine_state.find_loss_conditions(containers, advice.sudo(context.target))
+    )
 
 
 RULE = Rule(

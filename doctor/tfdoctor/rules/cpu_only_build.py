@@ -74,7 +74,11 @@ def _explain_cpu_build(context: RuleContext, build: Build, tensorflow: TensorFlo
     if machine.machine.lower() in {"aarch64", "arm64"}:
         return "The wheels for 64-bit ARM are built for the CPU."
     known = context.compat.distribution(name) if name else None
-    said = known.without_gpu_code(build.minor) if known is not None and build.version is not None else None
+    said = (
+        known.explain_missing_gpu_code(build.minor)
+        if known is not None and build.version is not None
+        else None
+    )
     if said is not None:
         return said
     return known.note if known is not None and known.gpu is False else "This build was made without CUDA."
@@ -129,7 +133,7 @@ def _remedies(context: RuleContext, build: Build, tensorflow: TensorFlowFacts) -
     same = _find_same_version(context, build)
     if same is not None:
         text = f"Install {same.package} {same.version}, which has GPU code, in its place."
-        return [advice.in_place_of(context.target, (own,), same, text)]
+        return [advice.make_replacement(context.target, (own,), same, text)]
     best = advice.best_release(context.target)
     if best is None:
         return [advice.ask_recommend()]
@@ -138,7 +142,7 @@ def _remedies(context: RuleContext, build: Build, tensorflow: TensorFlowFacts) -
         text = f"Make your own environment with {name}, the best for this machine and Python."
         return [advice.install_release(context.target, best, text)]
     text = f"Install {name} in its place, the best with GPU code for this machine and Python."
-    return [replace(advice.in_place_of(context.target, (own,), best, text), steps=())]
+    return [replace(advice.make_replacement(context.target, (own,), best, text), steps=())]
 
 
 def _find_same_version(context: RuleContext, build: Build) -> Release | None:

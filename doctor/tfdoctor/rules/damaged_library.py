@@ -86,7 +86,7 @@ def _remedies(context: RuleContext, lost: list[MissingLibrary], bad: list[Tried]
     ]
     requirements = advice.cuda_requirements(context.target, names)
     if len(wheels) == len(paths) and requirements:
-        wanted = tuple(advice.registered_wheel(context.target, one) or one for one in requirements)
+        wanted = tuple(advice.find_registered_wheel(context.target, one) or one for one in requirements)
         command = advice.pip_install(context.target, wanted, options="--force-reinstall --no-deps")
         return [
             Remedy(

@@ -88,7 +88,7 @@ def _lacks_newer_driver(context: RuleContext, minimum: DriverMinimum) -> bool:
     if not devices or minimum.minimum is None:
         return False
     for device in devices:
-        branch = context.compat.cards.ended_with(device.compute_capability or "99")
+        branch = context.compat.cards.find_ended(device.compute_capability or "99")
         if branch is None or versions.major(minimum.minimum) <= versions.major(branch.last):
             return False
         if drivers.code_for(context, device.compute_capability or "99") != "none":
@@ -227,7 +227,7 @@ def _older_release_remedies(context: RuleContext) -> list[Remedy]:
         return []
     if answer is not None and answer.init in (35, 36):
         return []
-    return advice.another_release(context.target, "Use {release}, which this driver can run.")
+    return advice.suggest_release(context.target, "Use {release}, which this driver can run.")
 
 
 RULE = Rule(

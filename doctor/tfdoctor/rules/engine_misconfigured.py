@@ -30,7 +30,9 @@ def check(context: RuleContext) -> Result:
     containers = engines.get_container_facts(context)
     if containers.tool("docker") is None and engine.engine(containers) is None:
         return NotApplicable("there is no Docker")
-    return engines.convert_problems(RULE, engine_state.misconfigured(containers, advice.sudo(context.target)))
+    return engines.convert_problems(
+        RULE, engine_state.find_misconfigurations(containers, advice.sudo(context.target))
+    )
 
 
 RULE = Rule(

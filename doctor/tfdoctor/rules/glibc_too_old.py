@@ -36,7 +36,7 @@ def check(context: RuleContext) -> Result:
     resolution, wanted = failed[0]
     python, build = context.python, context.build
     have = python.glibc if python is not None and python.glibc else "an older one"
-    remedies = advice.another_release(
+    remedies = advice.suggest_release(
         context.target, "Install {release}, the best that this system and this Python can load."
     )
     remedies.append(Remedy(f"Run it in a container, or on a system, with glibc {wanted} or newer."))

@@ -191,7 +191,7 @@ def _describe_memory_use(context: RuleContext, busy: list[CardMemory]) -> str:
     device = next((d for d in answer.devices if d.pci_bus_id == busy[0].pci_bus_id), None)
     if device is None or device.compute_capability is None or len(busy) > 1:
         return "TensorFlow takes nearly all that is left."
-    spared = reserve.of(device.compute_capability, left)
+    spared = reserve.compute_remaining(device.compute_capability, left)
     return f"TensorFlow would take nearly all that is left, about {max(left - spared, 0)} MiB."
 
 

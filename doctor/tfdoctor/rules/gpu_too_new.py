@@ -228,7 +228,7 @@ def _cudnn(context: RuleContext, build: Build, capability: str, devices: list[Cu
 
 
 def _newer(context: RuleContext) -> list[Remedy]:
-    return advice.another_release(context.target, "Install {release}, which has code that this card can run.")
+    return advice.suggest_release(context.target, "Install {release}, which has code that this card can run.")
 
 
 def _native_release_remedies(context: RuleContext, capability: str) -> list[Remedy]:
@@ -236,7 +236,7 @@ def _native_release_remedies(context: RuleContext, capability: str) -> list[Reme
     best = advice.best_release(context.target)
     if best is None or context.compat.code_for(best, capability) != "native":
         return []
-    return advice.another_release(context.target, "Install {release}, which has machine code for the card.")
+    return advice.suggest_release(context.target, "Install {release}, which has machine code for the card.")
 
 
 RULE = Rule(

@@ -121,7 +121,7 @@ def _remedies(
         return [through]
     wheels = advice.cuda_requirements(context.target, [path.rpartition("/")[2] for path in stale])
     if wheels and all("/nvidia/" in path for path in stale):
-        wheels = advice.in_another_version(context.target, wheels)
+        wheels = advice.strip_versions(context.target, wheels)
         command = advice.pip_install(context.target, wheels)
         again = advice.check_again(context.target)
         text = "Install it in the version that goes with the other libraries."
@@ -205,7 +205,7 @@ def _skip_folders_remedy(context: RuleContext, lost: tuple[MissingLibrary, ...])
     now = {r.soname for r in loader.resolutions if r.ok}
     if any(now - {r.soname for r in one.resolutions if r.ok} for one in loader.without):
         return None  # what works would not
-    return advice.off_the_path(
+    return advice.drop_from_path(
         context.target, tuple(dict.fromkeys(folders)), behind if loader.without else ()
     )
 

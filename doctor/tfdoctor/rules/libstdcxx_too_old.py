@@ -60,7 +60,7 @@ def check(context: RuleContext) -> Result:
 
 def _remedies(context: RuleContext, path: str) -> list[Remedy]:
     python = context.python
-    off = advice.off_the_path(context.target, (path.rpartition("/")[0],))
+    off = advice.drop_from_path(context.target, (path.rpartition("/")[0],))
     if off is not None:
         return [off]
     if python is not None and python.conda_prefix is not None:

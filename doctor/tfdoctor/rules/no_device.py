@@ -317,7 +317,7 @@ def _explain_unsupported_card(context: RuleContext) -> ProblemText | None:
         gpu = drivers.find_gpu(context, card)
         if gpu is None:
             continue
-        branch = context.compat.cards.ended_with(gpu.capability)
+        branch = context.compat.cards.find_ended(gpu.capability)
         if branch is not None and versions.is_at_least(module.version, branch.first_without):
             return (
                 f"Driver {module.version} no longer drives the {gpu.name}",

@@ -250,7 +250,7 @@ def _legacy_driver_remedies(context: RuleContext) -> list[Remedy]:
     said = []
     ubuntu, root = context.target.distribution == "ubuntu", advice.sudo(context.target)
     for device in drivers.list_known_devices(context):
-        branch = context.compat.cards.ended_with(device.compute_capability or "99")
+        branch = context.compat.cards.find_ended(device.compute_capability or "99")
         if branch is not None:
             said.append(
                 Remedy(

@@ -133,7 +133,9 @@ def _remedies(context: RuleContext) -> list[Remedy]:
                 *before,
                 f"{uv} venv --python {other} tf-env",
                 f"{uv} pip install --python tf-env/bin/python {requirements}",
-                *advice.connecting(context.target, release, f"$PWD/tf-env/lib/python{other}/site-packages"),
+                *advice.make_link_commands(
+                    context.target, release, f"$PWD/tf-env/lib/python{other}/site-packages"
+                ),
                 "tfdoctor check --python tf-env",
             ),
         )

@@ -34,7 +34,9 @@ def check(context: RuleContext) -> Result:
         return NotApplicable("no engine that could be asked; TFD402 says why")
     if docker is not None and docker.desktop and context.facts.machine.wsl:
         return NotApplicable("Docker Desktop under WSL brings NVIDIA's toolkit itself")
-    return engines.convert_problems(RULE, engine.without_gpus(containers, advice.sudo(context.target)))
+    return engines.convert_problems(
+        RULE, engine.find_engines_lacking_gpus(containers, advice.sudo(context.target))
+    )
 
 
 RULE = Rule(

@@ -50,7 +50,7 @@ def check(context: RuleContext) -> Result:
     value = context.facts.environment.variables.get("LD_LIBRARY_PATH", "")
     entries = entries_of("LD_LIBRARY_PATH", value)
     wrong = [entry for entry in entries if (entry.rstrip("/") or "/") in folders]
-    remedy = advice.off_the_path(context.target, folders)
+    remedy = advice.drop_from_path(context.target, folders)
     if wrong:
         kept = [entry for entry in entries if entry not in wrong]
         text = f"Remove {', '.join(wrong)} from LD_LIBRARY_PATH where TensorFlow runs."

@@ -76,7 +76,9 @@ def _remedies(
     context: RuleContext, path: str, via: str, hiding: hiders.Shadowing | None, *, installed: bool
 ) -> list[Remedy]:
     root, remedies = advice.sudo(context.target), []
-    off = advice.without_folder(context.target, "/stubs/", "Remove the stubs folder from LD_LIBRARY_PATH.")
+    off = advice.drop_folders_named(
+        context.target, "/stubs/", "Remove the stubs folder from LD_LIBRARY_PATH."
+    )
     if hiding is not None:
         off = hiders.removal_remedy(context, hiding)
     if off is not None:

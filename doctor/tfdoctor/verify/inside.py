@@ -156,7 +156,7 @@ def find_expected_speeds(facts: Facts, cards: Cards) -> dict[str, dict[str, floa
         if device.compute_capability and device.multiprocessors and device.clock_mhz:
             found[str(device.ordinal)] = {
                 dtype: 2.0 * each * device.multiprocessors * device.clock_mhz / 1000
-                for dtype, each in cards.per_clock_of(device.compute_capability, device.name).items()
+                for dtype, each in cards.list_adds_per_clock(device.compute_capability, device.name).items()
             }
     return found
 

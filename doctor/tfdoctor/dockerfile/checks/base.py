@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from tfdoctor.advice.image import built
+from tfdoctor.advice.image import make_build_remedy
 from tfdoctor.dockerfile.read.libraries import Library, libraries_of
 from tfdoctor.dockerfile.read.tensorflow import TensorFlow, tensorflow_of
 from tfdoctor.findings import Check, Evidence
@@ -62,25 +62,29 @@ class Context:
     def libraries(self) -> tuple[Library, ...]:
         return libraries_of(self.subject, self.tensorflow, self.compat)
 
-    def at(self, line: int, text: str, source: str = "") -> Evidence:
+    def make_evidence(self, line: int, text: str, source: str = "") -> Evidence:
         """Return evidence in the Dockerfile, or in a file that it copies."""
         return Evidence(source or self.file, text, line)
 
-    def about(self, seen: Seen) -> Evidence:
-        return self.at(seen.line, seen.text, seen.source)
+    def cite(self, seen: Seen) -> Evidence:
+        return self.make_evidence(seen.line, seen.text, seen.source)
 
     @cached_property
-    def about_base(self) -> Evidence:
-        return self.about(self.subject.base.seen)
+    def cite_base(self) -> Evidence:
+        return self.cite(self.subject.base.seen)
 
     @cached_property
-    def about_tensorflow(self) -> Evidence:
+    def cite_tensorflow(self) -> Evidence:
         one = self.tensorflow
-        return self.at(one.line, one.text, one.source) if one.installed is not None else self.about_base
+        return (
+            self.make_evidence(one.line, one.text, one.source)
+            if one.installed is not None
+            else self.cite_base
+        )
 
     def build(self, text: str = "Build an image whose parts fit together.") -> Remedy:
         """Return `tfdoctor build`, for the release that is meant."""
-        return built(self.tensorflow.release, text)
+        return make_build_remedy(self.tensorflow.release, text)
 
 
 @dataclass(frozen=True, slots=True)

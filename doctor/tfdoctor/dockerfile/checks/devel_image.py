@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.dockerfile.checks.base import DockerfileRule
-from tfdoctor.dockerfile.read.bases import deleted
+from tfdoctor.dockerfile.read.bases import explain_deleted_tag
 from tfdoctor.findings import Cause, Remedy, Severity
 
 if TYPE_CHECKING:
@@ -32,9 +32,13 @@ if TYPE_CHECKING:
 def check(context: Context) -> Sequence[Finding]:
     base = context.subject.base
     # Of a release that is gone every tag is: the check `image-deleted` says what to build on.
-    if base.kind != "cuda" or base.flavour != "devel" or deleted(context.compat, base) is not None:
+    if (
+        base.kind != "cuda"
+        or base.flavour != "devel"
+        or explain_deleted_tag(context.compat, base) is not None
+    ):
         return ()
-    if deleted(context.compat, base) is not None:
+    if explain_deleted_tag(context.compat, base) is not None:
         return ()  # its runtime tag is gone, too
     smaller = base.reference.partition("@")[0].replace("-devel", "-runtime")
     return [
@@ -42,7 +46,7 @@ def check(context: Context) -> Sequence[Finding]:
             Cause.HEALTHY,
             Severity.INFO,
             "It has compilers, headers and static libraries, several gigabytes that TensorFlow does not use.",
-            evidence=[context.about_base],
+            evidence=[context.cite_base],
             remedies=[Remedy(f"Where nothing is compiled against CUDA: FROM {smaller}")],
         )
     ]

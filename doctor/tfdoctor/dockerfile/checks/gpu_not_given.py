@@ -70,11 +70,11 @@ def check(context: Context) -> Sequence[Finding]:
     if capabilities is not None and capabilities.value:
         found += _capabilities(context, capabilities)
     if context.start is not None and context.tensorflow.state != "none":
-        found += _started(context, context.start)
+        found += _check_start(context, context.start)
     return found
 
 
-def _started(context: Context, start: Start) -> list[Finding]:
+def _check_start(context: Context, start: Start) -> list[Finding]:
     """Return what the file that starts the container keeps away."""
     what = f"The service {start.name}" if start.name else "The dev container"
     found = []
@@ -85,7 +85,7 @@ def _started(context: Context, start: Start) -> list[Finding]:
                 Severity.ERROR,
                 f"{what} is started without a GPU: nothing in {start.file} asks for one.",
                 title=f"{what} is given no GPU",
-                evidence=[context.at(start.line, start.name or "devcontainer.json", start.file)],
+                evidence=[context.make_evidence(start.line, start.name or "devcontainer.json", start.file)],
                 remedies=[Remedy(start.instead)],
             )
         )
@@ -97,7 +97,7 @@ def _started(context: Context, start: Start) -> list[Finding]:
                 Severity.ERROR,
                 "It hides every GPU from CUDA.",
                 title=f"CUDA_VISIBLE_DEVICES={hidden or '(empty)'} keeps the GPU away",
-                evidence=[context.at(start.line, f"CUDA_VISIBLE_DEVICES={hidden}", start.file)],
+                evidence=[context.make_evidence(start.line, f"CUDA_VISIBLE_DEVICES={hidden}", start.file)],
                 remedies=[Remedy("Remove the line.")],
             )
         )
@@ -132,7 +132,7 @@ def _finding(
         severity,
         why,
         title=f"{setting.name}={setting.text or '(empty)'} keeps the GPU away",
-        evidence=[context.at(setting.line, f"ENV {setting.name}={setting.text}")],
+        evidence=[context.make_evidence(setting.line, f"ENV {setting.name}={setting.text}")],
         remedies=[Remedy(instead)],
     )
 

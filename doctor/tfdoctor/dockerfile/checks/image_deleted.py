@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.advice.image import on_another_base
 from tfdoctor.dockerfile.checks.base import DockerfileRule
-from tfdoctor.dockerfile.read.bases import deleted
+from tfdoctor.dockerfile.read.bases import explain_deleted_tag
 from tfdoctor.findings import Cause, Remedy, Severity
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def check(context: Context) -> Sequence[Finding]:
         return ()
     if base.tag == "latest":
         why = "NVIDIA removed the tag `latest` of nvidia/cuda in January 2021; without a tag, `latest` is meant."
-    elif (note := deleted(context.compat, base)) is not None:
+    elif (note := explain_deleted_tag(context.compat, base)) is not None:
         why = f"No tag of CUDA {base.cuda} is left: {note}"
     else:
         return ()
@@ -51,13 +51,13 @@ def check(context: Context) -> Sequence[Finding]:
             Severity.WARNING if base.mirror else Severity.ERROR,
             why,
             title=f"{base.reference} no longer exists",
-            evidence=[context.about_base],
-            remedies=_instead(context),
+            evidence=[context.cite_base],
+            remedies=_make_replacements(context),
         )
     ]
 
 
-def _instead(context: Context) -> list[Remedy]:
+def _make_replacements(context: Context) -> list[Remedy]:
     base, tensorflow = context.subject.base, context.tensorflow
     if tensorflow.release is not None:
         other = on_another_base(context.compat, tensorflow.release, tensorflow.python)

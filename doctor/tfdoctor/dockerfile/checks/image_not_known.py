@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.dockerfile.checks.base import DockerfileRule
-from tfdoctor.dockerfile.read.bases import deleted, known_tags
+from tfdoctor.dockerfile.read.bases import explain_deleted_tag, is_known_tag
 from tfdoctor.findings import Cause, Remedy, Severity
 
 if TYPE_CHECKING:
@@ -53,11 +53,11 @@ def check(context: Context) -> Sequence[Finding]:
 
 def _cuda(context: Context) -> Sequence[Finding]:
     base, images = context.subject.base, context.compat.images
-    if base.tag == "latest" or deleted(context.compat, base) is not None:
+    if base.tag == "latest" or explain_deleted_tag(context.compat, base) is not None:
         return ()  # image-deleted says it
     if base.cuda is None:
         return [_finding(context, Severity.INFO, "The tag has no CUDA version that could be read.")]
-    known = known_tags(context.compat, base)
+    known = is_known_tag(context.compat, base)
     if known:
         return ()
     if known is None and any(row.version == base.cuda for row in images.cuda):
@@ -89,7 +89,7 @@ def _finding(context: Context, severity: Severity, why: str, remedies: Sequence[
         severity,
         why,
         title=f"{context.subject.base.reference} is not in tfdoctor's tables",
-        evidence=[context.about_base],
+        evidence=[context.cite_base],
         remedies=remedies,
     )
 

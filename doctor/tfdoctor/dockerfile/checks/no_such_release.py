@@ -50,7 +50,7 @@ def check(context: Context) -> Sequence[Finding]:
                 Severity.WARNING,
                 f"The newest release that this tfdoctor knows is {context.compat.newest.version}.",
                 title=f"{tensorflow.text} is newer than tfdoctor's table",
-                evidence=[context.about_tensorflow],
+                evidence=[context.cite_tensorflow],
             )
         ]
     if tensorflow.state != "no-such":
@@ -72,7 +72,7 @@ def _finding(context: Context, title: str, why: str, instead: str) -> Finding:
         Severity.ERROR,
         why,
         title=title,
-        evidence=[context.about_tensorflow],
+        evidence=[context.cite_tensorflow],
         remedies=[Remedy(instead), context.build()],
     )
 

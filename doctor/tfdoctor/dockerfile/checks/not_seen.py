@@ -51,27 +51,33 @@ def unseen_of(context: Context) -> list[Evidence]:
     subject, tensorflow = context.subject, context.tensorflow
     found: list[Evidence] = []
     if subject.base.kind == "unknown":
-        found.append(context.at(subject.base.line, subject.base.why_unknown))
-    found += [context.at(one.line, one.text) for one in subject.unseen]
+        found.append(context.make_evidence(subject.base.line, subject.base.why_unknown))
+    found += [context.make_evidence(one.line, one.text) for one in subject.unseen]
     if tensorflow.state == "unknown" and tensorflow.installed is not None:
-        found.append(context.at(tensorflow.line, f"which release `{tensorflow.text}` is", tensorflow.source))
+        found.append(
+            context.make_evidence(tensorflow.line, f"which release `{tensorflow.text}` is", tensorflow.source)
+        )
     elif tensorflow.state == "unknown":
-        found.append(context.at(subject.base.line, f"which TensorFlow is in {subject.base.reference}"))
+        found.append(
+            context.make_evidence(subject.base.line, f"which TensorFlow is in {subject.base.reference}")
+        )
     if tensorflow.state == "none" and subject.base.kind != "unknown":
         names = [name for name in subject.conda if name.startswith("tensorflow")]
         if names:
             line = subject.conda[names[0]][1]
-            found.append(context.at(line, f"conda's {names[0]} brings what conda chooses"))
+            found.append(context.make_evidence(line, f"conda's {names[0]} brings what conda chooses"))
         elif not subject.unseen:
             found.append(
-                context.at(subject.base.line, "no TensorFlow is installed in it, as far as can be seen")
+                context.make_evidence(
+                    subject.base.line, "no TensorFlow is installed in it, as far as can be seen"
+                )
             )
     unsure = [one.soname for one in context.libraries if one.found is None]
     if unsure and subject.base.kind != "unknown":
         for one in subject.cuda_elsewhere[:2]:
-            found.append(context.at(one.line, f"whether `{one.text[:80]}` brings {unsure[0]}"))
+            found.append(context.make_evidence(one.line, f"whether `{one.text[:80]}` brings {unsure[0]}"))
     if tensorflow.state == "there" and tensorflow.python is None and tensorflow.installed is not None:
-        found.append(context.at(tensorflow.line, "which Python pip installs for"))
+        found.append(context.make_evidence(tensorflow.line, "which Python pip installs for"))
     return found
 
 

@@ -52,7 +52,7 @@ def check(context: Context) -> Sequence[Finding]:
             Severity.ERROR,
             image.recipe.why + today,
             title=f"{base.reference} does not find its own CUDA libraries",
-            evidence=[context.about_base],
+            evidence=[context.cite_base],
             remedies=[
                 context.build("Build this release on a base that fits."),
                 *([Remedy(problem.remedy)] if problem is not None else []),

@@ -39,7 +39,7 @@ def check(context: Context) -> Sequence[Finding]:
             Severity.ERROR,
             f"The Python of {context.subject.base.reference} is its system's own, and pip ends with "
             "`error: externally-managed-environment`.",
-            evidence=[context.about(one) for one in refused],
+            evidence=[context.cite(one) for one in refused],
             remedies=[
                 Remedy(
                     "Before that line, make a virtual environment and put it first.",

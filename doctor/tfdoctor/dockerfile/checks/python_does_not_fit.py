@@ -40,7 +40,7 @@ def check(context: Context) -> Sequence[Finding]:
                 Severity.ERROR,
                 "Alpine has musl, TensorFlow's wheels need glibc: pip finds none.",
                 title="There is no TensorFlow for Alpine",
-                evidence=[context.about_base, context.about_tensorflow],
+                evidence=[context.cite_base, context.cite_tensorflow],
                 remedies=[
                     Remedy("Build on a slim image of Debian, such as python:3.11-slim-bookworm."),
                     context.build(),
@@ -67,7 +67,7 @@ def check(context: Context) -> Sequence[Finding]:
             Severity.ERROR,
             f"{tensorflow.name} has wheels for Python {have}; pip installs for {tensorflow.python} and finds none.",
             title=f"{tensorflow.name} has no wheel for Python {tensorflow.python}",
-            evidence=[context.about_tensorflow, context.about_base],
+            evidence=[context.cite_tensorflow, context.cite_base],
             remedies=[*instead, context.build()],
         )
     ]

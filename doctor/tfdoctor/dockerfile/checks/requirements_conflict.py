@@ -42,16 +42,16 @@ ABOVE = ".0.0.0.1"
 
 
 def check(context: Context) -> Sequence[Finding]:
-    if _of_long_ago(context):
+    if _has_old_pip(context):
         return ()
     found = []
     for call in context.subject.calls:
-        conflict = next(_known(context, call), None)
-        found += [conflict] if conflict is not None else _asked(context, call)
+        conflict = next(_find_known_conflicts(context, call), None)
+        found += [conflict] if conflict is not None else _ask_index(context, call)
     return found
 
 
-def _of_long_ago(context: Context) -> bool:
+def _has_old_pip(context: Context) -> bool:
     """Return whether the image's pip may be older than 20.3, which installs what does not go together: what comes of
     that is judged by the checks of a machine.
     """
@@ -64,18 +64,18 @@ def _of_long_ago(context: Context) -> bool:
     return subject.base.kind == "plain" and python is not None and not versions.is_at_least(python, "3.9")
 
 
-def _known(context: Context, call: Call) -> Iterator[Finding]:
+def _find_known_conflicts(context: Context, call: Call) -> Iterator[Finding]:
     """Yield what excludes each other by the words alone, and by what TensorFlow's own wheel requires."""
     own = next((one for one in call.wants if _is_ours(context, one)), None)
     release = context.tensorflow.release
-    required = dict(_required(release, call.python)) if own is not None and release is not None else {}
+    required = dict(_list_limits(release, call.python)) if own is not None and release is not None else {}
     for one in call.wants:
         limits = [text for other in call.limits if other.name == one.name and (text := other.specifier)]
         for text, who in (
             *((text, "the constraints ask") for text in limits),
-            *_of_release(required, one, release),
+            *_find_release_conflicts(required, one, release),
         ):
-            if one.known and not _together(one.specifier, text):
+            if one.known and not _can_both_hold(one.specifier, text):
                 yield _finding(
                     context, one, f"{one.name}{one.specifier} is asked for, and {who} for {one.name}{text}."
                 )
@@ -86,13 +86,15 @@ def _is_ours(context: Context, one: Wanted) -> bool:
     return installed is not None and one.name == installed.want.name and context.tensorflow.state == "there"
 
 
-def _of_release(required: dict[str, str], one: Wanted, release: Release | None) -> Iterator[tuple[str, str]]:
+def _find_release_conflicts(
+    required: dict[str, str], one: Wanted, release: Release | None
+) -> Iterator[tuple[str, str]]:
     text = required.get(one.name, "")
     if text and release is not None:
         yield text, f"TensorFlow {release.version} asks"
 
 
-def _required(release: Release, python: str | None) -> Iterator[tuple[str, str]]:
+def _list_limits(release: Release, python: str | None) -> Iterator[tuple[str, str]]:
     """Yield project → the limit that the wheel puts on it, without what belongs to an extra."""
     marks = {
         "python_version": python or "",
@@ -111,7 +113,7 @@ def _required(release: Release, python: str | None) -> Iterator[tuple[str, str]]
             yield canonicalize_name(one.name), str(one.specifier)
 
 
-def _together(left: str, right: str) -> bool:
+def _can_both_hold(left: str, right: str) -> bool:
     """Return whether any version can meet both: the least one that does is a limit itself, or right above one."""
     try:
         both = SpecifierSet(f"{left},{right}".strip(","))
@@ -122,7 +124,7 @@ def _together(left: str, right: str) -> bool:
     return any(both.contains(edge, prereleases=True) for edge in ["0", *edges, *(e + ABOVE for e in edges)])
 
 
-def _asked(context: Context, call: Call) -> list[Finding]:
+def _ask_index(context: Context, call: Call) -> list[Finding]:
     """Return what the package index says, where somebody asks it."""
     told = [one for one in call.wants if one.name not in ("pip", "setuptools", "wheel")]
     if context.foresee is None or len(told) + len(call.limits) < 2:
@@ -140,7 +142,7 @@ def _asked(context: Context, call: Call) -> list[Finding]:
                 Severity.INFO,
                 why,
                 title="Whether the requirements go together could not be asked",
-                evidence=[context.about(one.seen) for one in told[:4]],
+                evidence=[context.cite(one.seen) for one in told[:4]],
             )
         ]
     return []
@@ -156,7 +158,7 @@ def _finding(context: Context, one: Wanted, why: str) -> Finding:
         Cause.PACKAGE_CONFLICT,
         Severity.ERROR,
         why,
-        evidence=[context.about(one.seen), context.about_tensorflow],
+        evidence=[context.cite(one.seen), context.cite_tensorflow],
         remedies=[
             Remedy("Loosen the requirement named here, or use the TensorFlow that matches it."),
             context.build(),

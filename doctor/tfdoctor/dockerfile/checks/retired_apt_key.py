@@ -45,7 +45,7 @@ def check(context: Context) -> Sequence[Finding]:
             Severity.WARNING,
             f"{base.reference} is from before 2022-04-27 and carries NVIDIA's retired repository key: apt-get update "
             "fails, unless the image was rebuilt since.",
-            evidence=[context.about_base, context.at(update.line, update.text)],
+            evidence=[context.cite_base, context.make_evidence(update.line, update.text)],
             remedies=[
                 Remedy(
                     "Take NVIDIA's lists away before.",

@@ -47,8 +47,8 @@ def check(context: Context) -> Sequence[Finding]:
             Severity.ERROR if links else Severity.WARNING,
             why,
             evidence=[
-                context.at(path.line, f"ENV LD_LIBRARY_PATH={path.text}"),
-                *(context.at(one.line, one.text) for one in links[:1]),
+                context.make_evidence(path.line, f"ENV LD_LIBRARY_PATH={path.text}"),
+                *(context.make_evidence(one.line, one.text) for one in links[:1]),
             ],
             remedies=[Remedy("Remove the folder from LD_LIBRARY_PATH; for linking there is LIBRARY_PATH.")],
         )

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 def check(context: Context) -> Sequence[Finding]:
-    return [*_lost(context), *_tensorflow(context)]
+    return [*_report_lost_limits(context), *_tensorflow(context)]
 
 
-def _lost(context: Context) -> list[Finding]:
+def _report_lost_limits(context: Context) -> list[Finding]:
     """Limits that the shell takes for redirections."""
     found = []
     for one in context.subject.packages.values():
@@ -50,7 +50,7 @@ def _lost(context: Context) -> list[Finding]:
                 f"The shell takes `{want.cut[0]}` for a redirection: pip gets `{want.text}` alone, and the shell "
                 f"{what if reads else f'writes a file called {name}'}.",
                 title=f"The limit of {want.text} is lost in the shell",
-                evidence=[context.at(want.line, f"{want.text}{want.cut}", want.source)],
+                evidence=[context.make_evidence(want.line, f"{want.text}{want.cut}", want.source)],
                 remedies=[Remedy(f"Put it in quotes: '{want.text}{want.cut}'")],
             )
         )
@@ -88,7 +88,7 @@ def _finding(context: Context, why: str, title: str, instead: str = "") -> Findi
         Severity.WARNING,
         why,
         title=title,
-        evidence=[context.about_tensorflow],
+        evidence=[context.cite_tensorflow],
         remedies=[Remedy(f"Write it as {instead}." if instead else "Name the version."), context.build()],
     )
 

@@ -44,7 +44,7 @@ def check(context: Context) -> Sequence[Finding]:
             if problem.when.get("extra") != "and-cuda" or not _python(context, problem.when.get("python")):
                 continue
             path = problem.cause == Cause.LIBS_NOT_ON_PATH.value
-            if path and _told(context):
+            if path and _has_search_path(context):
                 continue
             if "capability" in problem.when and "nvidia-cudnn-cu12" in context.subject.packages:
                 continue
@@ -59,7 +59,7 @@ def check(context: Context) -> Sequence[Finding]:
         served
         and not extra
         and not context.compat.has(release.version, "wheels-on-runpath")
-        and not _told(context)
+        and not _has_search_path(context)
     ):
         names = ", ".join(served[:3])
         found.append(
@@ -84,7 +84,7 @@ def _python(context: Context, condition: str | None) -> bool:
     return python is not None and versions.satisfies(python, condition)
 
 
-def _told(context: Context) -> bool:
+def _has_search_path(context: Context) -> bool:
     """Return whether the loader is told of the wheels' folders, as far as can be seen."""
     path = context.subject.environment.get("LD_LIBRARY_PATH")
     in_path = path is not None and bool(re.search(r"nvidia/|cusolver|site-packages", path.value or path.text))
@@ -99,7 +99,7 @@ def _finding(
         severity,
         why,
         title=title,
-        evidence=[context.about_tensorflow],
+        evidence=[context.cite_tensorflow],
         remedies=[Remedy(remedy), context.build()],
     )
 

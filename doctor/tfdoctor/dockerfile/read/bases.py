@@ -13,7 +13,7 @@ from tfdoctor.dockerfile.read.models import Seen
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
 
-__all__ = ["Base", "base_of", "deleted", "known_tags"]
+__all__ = ["Base", "base_of", "explain_deleted_tag", "is_known_tag"]
 
 Kind = Literal["cuda", "official", "ngc", "python", "plain", "unknown"]
 _CUDA_TAG = re.compile(
@@ -78,13 +78,13 @@ def base_of(reference: str | None, written: str, line: int, compat: Compat) -> B
     if not colon:
         path, tag = tag, "latest"
     known = {"host": host, "path": path, "tag": tag, "digest": digest}
-    found = _recognised(reference, line, compat, **known)
+    found = _recognize_base(reference, line, compat, **known)
     return found or Base(
         "unknown", reference, line, tag, why_unknown=f"what is in {reference} is not known to tfdoctor"
     )
 
 
-def _recognised(
+def _recognize_base(
     reference: str, line: int, compat: Compat, *, host: str, path: str, tag: str, digest: str
 ) -> Base | None:
     hub = host in ("", "docker.io", "index.docker.io", "registry-1.docker.io")
@@ -113,7 +113,7 @@ def _recognised(
         release = tag.partition("-")[0].split(".")[0]
         return plain(
             python=compat.pythons.default_of("debian", release),
-            managed=compat.pythons.managed("debian", release),
+            managed=compat.pythons.is_managed("debian", release),
         )
     if short == "alpine":
         return plain(musl=True)
@@ -165,7 +165,7 @@ def _official(reference: str, line: int, tag: str, compat: Compat, *, mirror: bo
         compat.newest.version if version == "latest" else str(versions.parse(version.replace("-rc", "rc")))
     )
     gpu = "gpu" in match["rest"]
-    found = compat.images.of_release(version)
+    found = compat.images.find_official(version)
     recipe = found.recipe if found is not None else None
     python = recipe.python if recipe is not None else None
     old = compat.has(version, "images-of-two-pythons")
@@ -229,17 +229,17 @@ def _python(reference: str, line: int, tag: str, *, mirror: bool, pinned: bool) 
 # ---------------------------------------------------------------- tags of nvidia/cuda
 
 
-def deleted(compat: Compat, base: Base) -> str | None:
+def explain_deleted_tag(compat: Compat, base: Base) -> str | None:
     """Return why no tag of this CUDA is left, or None. `11.0-…` is gone where 11.0.3 is still there."""
     if base.kind != "cuda" or base.cuda is None:
         return None
-    row = compat.images.deleted(base.cuda)
+    row = compat.images.find_deleted(base.cuda)
     if row is None and base.cuda.count(".") == 1:
         row = next((row for row in compat.images.gone if versions.satisfies(base.cuda, row.versions)), None)
     return row.note if row is not None else None
 
 
-def known_tags(compat: Compat, base: Base) -> bool | None:
+def is_known_tag(compat: Compat, base: Base) -> bool | None:
     """Return whether a tag of nvidia/cuda is in the table.
 
     None: the table does not say (a system it is not about).

@@ -23,9 +23,9 @@ __all__ = [
     "Wanted",
     "apt_call",
     "conda_call",
+    "parse_wanted",
     "pip_call",
     "requirement_lines",
-    "wanted",
 ]
 
 MOST_WORDS = 5000
@@ -162,7 +162,9 @@ class AptCall:
     line: int
 
 
-def wanted(text: str, line: int, source: str = "", *, known: bool = True, cut: str = "") -> Wanted | None:
+def parse_wanted(
+    text: str, line: int, source: str = "", *, known: bool = True, cut: str = ""
+) -> Wanted | None:
     """Return a requirement as pip takes it, or a wheel's file name; None if it is neither."""
     text = text.strip()
     if len(text) > 1000:
@@ -276,12 +278,12 @@ def _pip(
         elif text.startswith("-"):
             skip = text in _VALUED
         elif (cut := cuts.get(offset + place + 1, "")) and (
-            found := wanted(text, word.line, cut=cut)
+            found := parse_wanted(text, word.line, cut=cut)
         ) is not None:
             packages.append(found)
         elif action == "sync":
             files.append(text)
-        elif (found := wanted(text, word.line, known=word.known)) is not None and not text.startswith(
+        elif (found := parse_wanted(text, word.line, known=word.known)) is not None and not text.startswith(
             (".", "/")
         ):
             packages.append(found)

@@ -58,14 +58,14 @@ class Pythons:
         words = {word.text.partition("=")[0] for word in command.words}
         if not self.managed or words & _ALLOWED:
             return False
-        version = call.python or self.of(call.program)
+        version = call.python or self.find_python(call.program)
         if call.program == "uv":
             return version == self.base.python and "--system" in words
         folder = call.program.rpartition("/bin/")[0]
         plain = folder in ("/usr", "") and (not self.inside or _VERSIONED.fullmatch(call.program) is not None)
         return plain and version == self.base.python
 
-    def of(self, program: str) -> str | None:
+    def find_python(self, program: str) -> str | None:
         """Return the Python of `pip3`, `python3.8`, `/opt/venv/bin/pip`, `uv`."""
         match = _VERSIONED.fullmatch(program)
         if match is not None:
@@ -97,11 +97,11 @@ class Pythons:
         if version is None and "VIRTUAL_ENV" in text and len(self.environments) == 1:
             version = next(iter(self.environments.values()))
         if folder in self.environments or version is not None:
-            self._all(version)
+            self._set_all(version)
         elif "conda" in folder or "pyenv" in folder or "forge" in folder:
-            self._all(None)
+            self._set_all(None)
 
-    def _all(self, version: str | None) -> None:
+    def _set_all(self, version: str | None) -> None:
         self.inside = True
         for name in ("python", "python3", "pip", "pip3"):
             self.names[name] = version
@@ -119,7 +119,7 @@ class Pythons:
         for name, version in call.packages:
             if name == "python":
                 match = re.fullmatch(r"[=~]{0,2}(\d\.\d{1,2})(?:\.\S*)?", version)
-                self._all(match[1] if match is not None else None)
+                self._set_all(match[1] if match is not None else None)
 
     def command(self, command: Command) -> None:
         """Links, alternatives, virtual environments, get-pip."""
@@ -133,11 +133,11 @@ class Pythons:
         elif name == "uv" and words[1:2] == ["venv"]:
             self._uv_venv(words[2:])
         elif name in _SWITCHES or (name == "uv" and words[1:2] == ["python"]):
-            self._all(None)
+            self._set_all(None)
         elif name in ("virtualenv",):
             self._environment(words[1:], self._option(words, ("-p", "--python")) or self.names.get("python3"))
         elif re.fullmatch(r"python(?:\d(?:\.\d{1,2})?)?", name):
-            version = self.of(words[0])
+            version = self.find_python(words[0])
             if (
                 "-m" in words
                 and (place := words.index("-m")) + 2 < len(words)
@@ -157,7 +157,7 @@ class Pythons:
         made = _PLAIN.fullmatch(target.rstrip("/") if not target.endswith("/bin/") else "")
         if made is None:
             return
-        version = self.of(source)
+        version = self.find_python(source)
         self._set(made[1], version)
 
     def _set(self, name: str, version: str | None) -> None:
@@ -176,13 +176,13 @@ class Pythons:
             return
         made = _PLAIN.fullmatch(link)
         if made is not None:
-            self._set(made[1], self.of(path))
+            self._set(made[1], self.find_python(path))
 
     def _uv_venv(self, words: list[str]) -> None:
         asked = self._option(words, ("-p", "--python"))
         version = asked if asked is not None else self.names.get("python3")
         self._environment(words, version)
-        self._all(version)
+        self._set_all(version)
 
     @staticmethod
     def _option(words: list[str], names: tuple[str, ...]) -> str | None:

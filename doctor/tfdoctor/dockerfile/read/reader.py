@@ -69,7 +69,7 @@ class _Making:
         """What `$NAME` means: ENV comes before ARG."""
         return {**self.arguments, **self.environment}
 
-    def done(self) -> Stage:
+    def finish(self) -> Stage:
         return Stage(
             self.index,
             self.name,
@@ -100,7 +100,7 @@ def read_dockerfile(text: str) -> Dockerfile:
             before = len(made[-1].steps)
             _step(one, made[-1], top)
             steps += len(made[-1].steps) - before
-    return Dockerfile(tuple(making.done() for making in made), cut)
+    return Dockerfile(tuple(making.finish() for making in made), cut)
 
 
 def _from(one: Instruction, top: dict[str, str | None], made: list[_Making]) -> _Making:
@@ -146,7 +146,7 @@ def _step(one: Instruction, stage: _Making, top: dict[str, str | None]) -> None:
         _environment(one, stage)
     elif one.word == "WORKDIR":
         found = expand(one.body.text.strip().strip("\"'"), stage.variables)
-        stage.folder = _below(stage.folder, found.text) if found.known else None
+        stage.folder = _resolve_path(stage.folder, found.text) if found.known else None
     elif one.word in ("COPY", "ADD"):
         stage.steps += _copies(one, stage)
     elif one.word == "SHELL":
@@ -164,7 +164,7 @@ def _argument(
         match = _PAIR.match(text, at)
         if match is not None:
             found = expand(
-                _unquoted(match[2]), {**top, **variables, **into} if into is top else {**variables, **into}
+                _unquote(match[2]), {**top, **variables, **into} if into is top else {**variables, **into}
             )
             into[match[1]] = found.text if found.known else None
         else:
@@ -175,7 +175,7 @@ def _argument(
         at = match.end()
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
         text = text[1:-1]
     return re.sub(r"\\([\"'\\ ])", r"\1", text)
@@ -187,12 +187,12 @@ def _environment(one: Instruction, stage: _Making) -> None:
     known = stage.variables
     found: list[Setting] = []
     while (match := _PAIR.match(text, at)) is not None:
-        found.append(_setting(match[1], _unquoted(match[2]), one.body.line_at(match.start(1)), known))
+        found.append(_setting(match[1], _unquote(match[2]), one.body.line_at(match.start(1)), known))
         at = match.end()
     if not found:
         name, _, value = text.strip().partition(" ")
         if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            found.append(_setting(name, _unquoted(value.strip()), one.line, known))
+            found.append(_setting(name, _unquote(value.strip()), one.line, known))
     for setting in found:
         stage.environment[setting.name] = setting.value
         stage.steps.append(setting)
@@ -203,7 +203,7 @@ def _setting(name: str, value: str, line: int, variables: dict[str, str | None])
     return Setting(name, found.text if found.known else None, line, value)
 
 
-def _below(folder: str | None, path: str) -> str | None:
+def _resolve_path(folder: str | None, path: str) -> str | None:
     if path.startswith("/"):
         return posixpath.normpath(path)
     return None if folder is None else posixpath.normpath(posixpath.join(folder, path))
@@ -224,7 +224,7 @@ def _copies(one: Instruction, stage: _Making) -> Iterator[Copy]:
     if len(expanded) < 2:
         return
     last = expanded[-1]
-    target = _below(stage.folder, last.text) if last.known else None
+    target = _resolve_path(stage.folder, last.text) if last.known else None
     if target is not None and last.text.endswith(("/", "/.")) and target != "/":
         target += "/"
     origin = expand(flags["from"], stage.variables) if "from" in flags else None
@@ -241,7 +241,7 @@ def _run(one: Instruction, stage: _Making) -> None:
     at = 0
     while (match := _FLAG.match(text, at)) is not None:
         if match[1] == "mount":
-            stage.steps += _mounted(match[2] or "", stage, one.line)
+            stage.steps += _parse_mounts(match[2] or "", stage, one.line)
         at = match.end()
     variables = stage.variables
     folder = stage.folder
@@ -259,7 +259,7 @@ def _run(one: Instruction, stage: _Making) -> None:
         )
         for command in itertools.islice(found, MOST_STEPS):
             if command.name == "cd" and len(command.words) > 1:
-                folder = _below(folder, command.words[1].text) if command.words[1].known else None
+                folder = _resolve_path(folder, command.words[1].text) if command.words[1].known else None
                 continue
             stage.steps.append(Run(command, folder))
 
@@ -273,7 +273,7 @@ def _foreign(script: str) -> bool:
     return script.startswith("#!") and "sh" not in script.partition("\n")[0]
 
 
-def _mounted(text: str, stage: _Making, line: int) -> Iterator[Copy]:
+def _parse_mounts(text: str, stage: _Making, line: int) -> Iterator[Copy]:
     """`type=bind,source=requirements.txt,target=/tmp/requirements.txt`."""
     values = dict(part.partition("=")[::2] for part in text.split(","))
     if values.get("type", "bind") != "bind":
@@ -281,4 +281,4 @@ def _mounted(text: str, stage: _Making, line: int) -> Iterator[Copy]:
     source = values.get("source", values.get("src", "."))
     target = values.get("target", values.get("dst", values.get("destination", "")))
     if target:
-        yield Copy((source,), _below(stage.folder, target), values.get("from"), line)
+        yield Copy((source,), _resolve_path(stage.folder, target), values.get("from"), line)

@@ -133,12 +133,12 @@ def _variable(
 ) -> tuple[str | None, int]:
     """Return the value of what begins with the `$` at `mark`, and the place after it."""
     if text.startswith("${", mark):
-        end = _closing(text, mark + 2, "{", "}")
+        end = _find_closing(text, mark + 2, "{", "}")
         if end < 0:
             return text[mark:], len(text)
-        return _braced(text[mark + 2 : end], variables, default, depth), end + 1
+        return _expand_braced(text[mark + 2 : end], variables, default, depth), end + 1
     if text.startswith("$(", mark):
-        end = _closing(text, mark + 2, "(", ")")
+        end = _find_closing(text, mark + 2, "(", ")")
         return None, (end + 1 if end >= 0 else len(text))
     match = _NAME.match(text, mark + 1)
     if match is None:
@@ -146,7 +146,7 @@ def _variable(
     return variables.get(match[0], default), match.end()
 
 
-def _closing(text: str, at: int, opening: str, closing: str) -> int:
+def _find_closing(text: str, at: int, opening: str, closing: str) -> int:
     depth = 1
     # What is longer than this is no parameter; the bound keeps hostile text linear.
     for place in range(at, min(len(text), at + LONGEST_VALUE)):
@@ -159,7 +159,9 @@ def _closing(text: str, at: int, opening: str, closing: str) -> int:
     return -1
 
 
-def _braced(inner: str, variables: Mapping[str, str | None], default: str | None, depth: int) -> str | None:
+def _expand_braced(
+    inner: str, variables: Mapping[str, str | None], default: str | None, depth: int
+) -> str | None:
     match = _NAME.match(inner)
     if match is None or depth > 4:
         return None
@@ -191,10 +193,10 @@ def _braced(inner: str, variables: Mapping[str, str | None], default: str | None
         return value.replace(old, new, -1 if every else 1) if old and plain else None
     if rest.startswith((":?", "?")):
         return value
-    return _trimmed(value, rest)
+    return _trim_pattern(value, rest)
 
 
-def _trimmed(value: str, rest: str) -> str | None:
+def _trim_pattern(value: str, rest: str) -> str | None:
     """Return `${A%.*}` and `${A#v}`, for the two patterns that versions are cut with."""
     if rest.startswith("%"):
         pattern = rest.lstrip("%")
@@ -232,12 +234,12 @@ def commands(
     Assignments (`A=1`, `export A=1`) are written into `variables`.
     """
     if exec_form and (words := _exec_words(text, line_at)):
-        yield from _unwrapped(_Making(words, []), variables, depth)
+        yield from _unwrap_command(_Making(words, []), variables, depth)
         return
     for number, making in enumerate(_split(text, line_at, variables)):
         if number >= MOST_COMMANDS:
             return
-        yield from _unwrapped(making, variables, depth)
+        yield from _unwrap_command(making, variables, depth)
 
 
 def _exec_words(text: str, line_at: Callable[[int], int]) -> list[Word]:
@@ -253,7 +255,7 @@ def _exec_words(text: str, line_at: Callable[[int], int]) -> list[Word]:
     return [Word(one, True, line_at(0)) for one in value]
 
 
-def _unwrapped(making: _Making, variables: dict[str, str | None], depth: int) -> Iterator[Command]:
+def _unwrap_command(making: _Making, variables: dict[str, str | None], depth: int) -> Iterator[Command]:
     """Yield the command without what comes before it; the script of a `sh -c` in its place."""
     words, shift = list(making.words), 0
     exporting = bool(words) and words[0].text in ("export", "declare", "readonly", "local", "ARG", "ENV")
@@ -377,7 +379,7 @@ def _word(
             parts.append(text[at + 1 : close])
             at = close + 1
         elif char == '"':
-            inner, at = _quoted(text, at + 1)
+            inner, at = _read_quoted(text, at + 1)
             found = expand(inner, variables)
             parts.append(found.text)
             known = known and found.known and "`" not in inner
@@ -404,7 +406,7 @@ _PLAIN = re.compile(r"[^ \t\n;|&()<>'\"\\$`]+")
 _IN_QUOTES = re.compile(r'[^"\\]*')
 
 
-def _quoted(text: str, at: int) -> tuple[str, int]:
+def _read_quoted(text: str, at: int) -> tuple[str, int]:
     """Return the inside of double quotes from `at` on, and the place after the closing one."""
     parts: list[str] = []
     while at < len(text):

@@ -144,7 +144,7 @@ def _texts(node: Node | None) -> list[str]:
     return [text] if text is not None else []
 
 
-def _named(node: Node | None) -> dict[str, str]:
+def _parse_environment(node: Node | None) -> dict[str, str]:
     """`NAME=value` in a list, or a mapping; names whose value comes from elsewhere are left out."""
     import yaml
 
@@ -170,9 +170,9 @@ def _service(name: str, node: Node, file: str) -> Start:
         inline=inline,
         context=context,
         target=_text(_get(build, "target")),
-        arguments=_named(_get(build, "args")),
+        arguments=_parse_environment(_get(build, "args")),
         gpu=_gpu(node),
-        environment=_named(_get(node, "environment")),
+        environment=_parse_environment(_get(node, "environment")),
         instead="deploy: {resources: {reservations: {devices: [{driver: nvidia, count: all, capabilities: [gpu]}]}}}",
     )
 
@@ -188,7 +188,11 @@ def _gpu(node: Node) -> bool | None:
     if _get(node, "gpus") is not None:
         return True
     if _text(_get(node, "runtime")) == "nvidia":
-        return _named(_get(node, "environment")).get("NVIDIA_VISIBLE_DEVICES") not in ("", "none", "void")
+        return _parse_environment(_get(node, "environment")).get("NVIDIA_VISIBLE_DEVICES") not in (
+            "",
+            "none",
+            "void",
+        )
     if any("nvidia.com/gpu=" in one for one in _texts(_get(node, "devices"))):
         return True
     return None if _get(node, "extends") is not None else False
@@ -203,7 +207,7 @@ def devcontainer(text: str, file: str) -> Start | tuple[list[str], str]:
     Raises StartError.
     """
     try:
-        found = json.loads(_without_comments(text))
+        found = json.loads(_strip_comments(text))
     except (ValueError, RecursionError) as error:
         message = "it is not JSON"
         raise StartError(message) from error
@@ -246,7 +250,7 @@ def _items(found: Any) -> list[tuple[Any, Any]]:
     return [(name, value) for name, value in found.items() if isinstance(value, str)] if found else []
 
 
-def _without_comments(text: str) -> str:
+def _strip_comments(text: str) -> str:
     """Return JSON as editors take it: comments and a comma before a bracket go; a text is kept as it is."""
     parts = re.compile(r'"(?:[^"\\\n]|\\.){0,100000}"|//[^\n]*|/\*.*?\*/|,(?=\s*[}\]])', re.DOTALL)
     bare = parts.sub(lambda match: match[0] if match[0].startswith(('"', ",")) else " ", text)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
 
 from tfdoctor.dockerfile.read.bases import Base, base_of
-from tfdoctor.dockerfile.read.installs import apt_call, conda_call, pip_call, requirement_lines, wanted
+from tfdoctor.dockerfile.read.installs import apt_call, conda_call, parse_wanted, pip_call, requirement_lines
 from tfdoctor.dockerfile.read.models import Copy, Run, Seen, Setting
 from tfdoctor.dockerfile.read.pythons import Pythons
 
@@ -114,7 +114,7 @@ class Subject:
     refused: list[Seen] = field(default_factory=list)
     """Installs into a Python that its system manages: pip refuses them (PEP 668)."""
 
-    def all_of(self, name: str) -> tuple[str, ...]:
+    def list_limits(self, name: str) -> tuple[str, ...]:
         """Return every limit on a package: of its own requirement and of the constraints."""
         own = [self.packages[name].want.specifier] if name in self.packages else []
         return tuple(
@@ -269,9 +269,9 @@ class _Work:
             self.pythons.conda(conda)
             return
         self.pythons.command(command)
-        self._other(command.name, text, command.line, " ".join(one.target for one in command.redirects))
+        self._add_other(command.name, text, command.line, " ".join(one.target for one in command.redirects))
 
-    def _other(self, name: str, text: str, line: int, targets: str) -> None:
+    def _add_other(self, name: str, text: str, line: int, targets: str) -> None:
         subject = self.subject
         if "sources.list.d" in text and name in ("rm", "mv", "sed", "find", "unlink"):
             self.list_gone = True
@@ -295,7 +295,7 @@ class _Work:
 
     def _pip(self, call: PipCall, step: Run) -> None:
         subject = self.subject
-        python = call.python or self.pythons.of(call.program)
+        python = call.python or self.pythons.find_python(call.program)
         if call.action == "uninstall":
             for one in call.packages:
                 subject.packages.pop(one.name, None)
@@ -350,7 +350,7 @@ class _Work:
             elif row.startswith("-r") and not row.startswith("--"):
                 inner = posixpath.join(posixpath.dirname(path), row[2:].strip())
                 self._requirements(inner, step, python, depth=depth + 1, constraint=constraint)
-            elif not row.startswith("-") and (one := wanted(row, number, name)) is not None:
+            elif not row.startswith("-") and (one := parse_wanted(row, number, name)) is not None:
                 if constraint:
                     self.limits.append(one)
                     self.subject.constraints.setdefault(one.name, []).append(one)

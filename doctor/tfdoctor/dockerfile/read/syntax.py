@@ -77,7 +77,7 @@ class Instruction:
 def instructions(text: str) -> Iterator[Instruction]:
     """Yield every instruction, in order. Never raises; what is no instruction is left out."""
     lines = text[:LARGEST].removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    return _read(lines, _escape_of(lines))
+    return _parse_lines(lines, _escape_of(lines))
 
 
 def _escape_of(lines: list[str]) -> str:
@@ -91,7 +91,7 @@ def _escape_of(lines: list[str]) -> str:
     return "\\"
 
 
-def _read(lines: list[str], escape: str) -> Iterator[Instruction]:
+def _parse_lines(lines: list[str], escape: str) -> Iterator[Instruction]:
     ends: dict[str, list[int]] = {}
     for index, line in enumerate(lines):
         if len(line) < 200:
@@ -103,7 +103,7 @@ def _read(lines: list[str], escape: str) -> Iterator[Instruction]:
             index += 1
             continue
         first = index
-        joined, index = _joined(lines, index, escape)
+        joined, index = _join_logical_line(lines, index, escape)
         match = _WORD.match(joined.text)
         word = match[1].upper() if match is not None else ""
         if match is None or word not in _KNOWN:
@@ -118,7 +118,7 @@ def _read(lines: list[str], escape: str) -> Iterator[Instruction]:
         yield Instruction(word, _cut(joined, match.end()), first + 1, tuple(heredocs))
 
 
-def _joined(lines: list[str], index: int, escape: str) -> tuple[Text, int]:
+def _join_logical_line(lines: list[str], index: int, escape: str) -> tuple[Text, int]:
     """Return the logical line that begins here, and the index after it."""
     pieces: list[str] = []
     offsets: list[int] = []

@@ -76,39 +76,39 @@ def tensorflow_from(one: Installed, subject: Subject, compat: Compat) -> TensorF
     """Return the TensorFlow that a requirement brings."""
     want = one.want
     specifier = ",".join(
-        (want.specifier, *(text for text in subject.all_of(want.name) if text != want.specifier))
+        (want.specifier, *(text for text in subject.list_limits(want.name) if text != want.specifier))
     )
     specifier = specifier.strip(",") if not want.cut else ""
     pinned = want.known and _is_exact(specifier)
 
-    def found(state: State, release: Release | None = None) -> TensorFlow:
+    def make_tensorflow(state: State, release: Release | None = None) -> TensorFlow:
         return TensorFlow(
             state, want.name, release, one.python, one, pinned, want.text + want.cut, want.line, want.source
         )
 
     distribution = compat.distribution(want.name)
     if distribution is not None and distribution.gpu is False:
-        return found("cpu")
+        return make_tensorflow("cpu")
     if want.name not in ("tensorflow", "tensorflow-gpu") or not want.known:
-        return found("unknown")
+        return make_tensorflow("unknown")
     rows = [row for row in compat.releases if row.package == want.name]
     try:
-        chosen = _matching(specifier, rows)
+        chosen = _list_matching(specifier, rows)
     except (InvalidSpecifier, versions.VersionSyntaxError, ValueError):
-        return found("unknown")
+        return make_tensorflow("unknown")
     if distribution is not None and distribution.retired and _takes(specifier, distribution.retired):
-        return found("retired")
+        return make_tensorflow("retired")
     if not chosen:
         beyond = not specifier or any(
             spec.operator in ("==", "===", ">=", ">", "~=") and _newer(spec.version, rows, compat)
             for spec in SpecifierSet(specifier)
         )
         below = any(_older(spec.version, rows) for spec in SpecifierSet(specifier))
-        return found("newer" if beyond else "unknown" if below else "no-such")
+        return make_tensorflow("newer" if beyond else "unknown" if below else "no-such")
     fitting = [row for row in chosen if one.python is None or one.python in row.linux_pythons]
     if not fitting:
-        return found("no-wheel", chosen[0])
-    return found("there", fitting[0])
+        return make_tensorflow("no-wheel", chosen[0])
+    return make_tensorflow("there", fitting[0])
 
 
 def _is_exact(specifier: str) -> bool:
@@ -119,7 +119,7 @@ def _is_exact(specifier: str) -> bool:
     return any(one.operator in ("==", "===") and not one.version.endswith(".*") for one in found)
 
 
-def _matching(specifier: str, rows: list[Release]) -> list[Release]:
+def _list_matching(specifier: str, rows: list[Release]) -> list[Release]:
     """Return the releases that a specifier lets through, newest first."""
     wanted = SpecifierSet(specifier)
     names = {row.version for row in rows if not row.yanked or _is_exact(specifier)}

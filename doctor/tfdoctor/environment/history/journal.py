@@ -51,10 +51,10 @@ from tfdoctor.environment.history.record import (
     check_conflicts,
     conflicts,
     is_now,
+    join_paths,
     numbers,
     read_history,
     read_undo,
-    some,
     with_step,
     write_history,
     write_undo,
@@ -68,10 +68,10 @@ from tfdoctor.environment.history.snapshot import (
     Row,
     Scope,
     State,
-    checked_path,
-    damaged,
+    check_path,
     is_derived,
     look,
+    make_damage_error,
 )
 from tfdoctor.text import clean_line
 
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-__all__ = ["Change", "Entry", "Journal", "JournalError", "State", "Step", "Undone", "pending"]
+__all__ = ["Change", "Entry", "Journal", "JournalError", "State", "Step", "Undone", "has_pending"]
 
 LOCK, GONE, STAGE, DONE = "lock", "steps.gone", "stage", "done"
 _AGAIN = (
@@ -209,7 +209,7 @@ class Journal:
             real = os.path.join(os.path.realpath(os.path.dirname(place)), os.path.basename(place))
             below = os.path.relpath(real, self._prefix)
             try:
-                roots.add(checked_path(below))
+                roots.add(check_path(below))
             except ValueError as error:
                 message = f"{clean_line(str(given))}: not a path in the environment {self._prefix}"
                 raise JournalError(message) from error
@@ -294,7 +294,7 @@ class Journal:
         with _errors(f"{self._prefix}: the changes could not be taken back", hint=_AGAIN):
             _, _, lost = self._roll_back(entry.number)
         if lost:
-            message = f"“{clean_line(entry.title)}” was undone, but not completely.{_lost(lost)}"
+            message = f"“{clean_line(entry.title)}” was undone, but not completely.{_describe_lost(lost)}"
             raise JournalError(message)
 
     def _roll_back(self, number: int) -> tuple[str, int, list[str]]:
@@ -395,7 +395,7 @@ class Journal:
                 title, count, lost = self._roll_back(number)
                 told.append(
                     f"“{clean_line(title)}” had been interrupted: what it had done was taken back "
-                    f"({_count(count)})." + _lost(lost)
+                    f"({_count(count)})." + _describe_lost(lost)
                 )
             else:
                 remove(f"{self._steps}/{number}")  # never begun: nothing was changed
@@ -411,7 +411,9 @@ class Journal:
         left |= {*restorer.left, *(change.path for change in changes if change.foreign)}
         count = sum(change.path not in left for change in changes)
         sentence = f"Undoing the changes had been interrupted and was finished ({_count(count)})."
-        return sentence + (f" Left as they are, changed by somebody else: {some(left)}." if left else "")
+        return sentence + (
+            f" Left as they are, changed by somebody else: {join_paths(left)}." if left else ""
+        )
 
     def _half_way(self, change: Change) -> bool:
         """Return whether a path is as an undo that was stopped may have left it."""
@@ -436,13 +438,13 @@ class Journal:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(self._own, 0o700)
             if not is_folder(self._own) and os.path.lexists(self._own):
-                raise damaged(self._own, "not a folder")
+                raise make_damage_error(self._own, "not a folder")
 
-        def waiting(handle: int) -> None:
+        def report_wait(handle: int) -> None:
             if on_wait is not None:
-                on_wait(_waiting(handle))
+                on_wait(_describe_wait(handle))
 
-        self._lock = lock(f"{self._own}/{LOCK}", make, waiting)
+        self._lock = lock(f"{self._own}/{LOCK}", make, report_wait)
         with contextlib.suppress(OSError):  # a full disk: the number is a courtesy
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
@@ -496,7 +498,7 @@ class Step:
         self._over = True
 
 
-def pending(prefix: Path) -> bool:
+def has_pending(prefix: Path) -> bool:
     """Return whether a step or an undo is not finished: somebody is at work, or was killed.
 
     Writes nothing.
@@ -520,15 +522,13 @@ def _count(count: int) -> str:
     return "1 path" if count == 1 else f"{count} paths"
 
 
-def _lost(paths: list[str]) -> str:
+def _describe_lost(paths: list[str]) -> str:
     if not paths:
         return ""
-    return (
-        f" Not as before, for a program wrote into the files themselves or made others there: {some(paths)}."
-    )
+    return f" Not as before, for a program wrote into the files themselves or made others there: {join_paths(paths)}."
 
 
-def _waiting(handle: int) -> str:
+def _describe_wait(handle: int) -> str:
     with contextlib.suppress(OSError):
         number = os.pread(handle, 20, 0).strip()
         if number.isdigit():
@@ -563,4 +563,4 @@ def _check_complete(own: str, history: History) -> None:
         done = os.path.lexists(f"{step}/{DONE}") and not os.path.lexists(f"{step}/{MANIFEST}")
         if done and number not in history:
             place, reason = f"{own}/{HISTORY}", f"step {number} is missing"
-            raise damaged(place, reason)
+            raise make_damage_error(place, reason)

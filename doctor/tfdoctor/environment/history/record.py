@@ -20,12 +20,12 @@ from tfdoctor.environment.history.snapshot import (
     JournalError,
     State,
     alike,
-    checked_kept,
-    checked_path,
-    checked_state,
-    damaged,
+    check_kept,
+    check_path,
+    check_state,
     is_derived,
     look,
+    make_damage_error,
     older,
     read_json,
     write_json,
@@ -94,12 +94,12 @@ def changes_of(top: str, steps: str, rows: Mapping[str, Row], found: Mapping[str
         if after is not None and after.type == "file":
             after = after._replace(sha256=hashes.get(f"{top}/{path}"))
         complete = Change(path, before, after, bytes_of)
-        if not _nothing(complete):  # replaced by the same
+        if not _is_unchanged(complete):  # replaced by the same
             result.append(complete)
     return result
 
 
-def _nothing(change: Change) -> bool:
+def _is_unchanged(change: Change) -> bool:
     """Return whether a path is what it was."""
     before = change.before
     known = before is None or before.type != "file" or before.sha256 is not None
@@ -227,10 +227,10 @@ def check_conflicts(foreign: list[str], lost: list[str]) -> None:
         return
     parts = []
     if foreign:
-        parts.append(f"changed by somebody since tfdoctor changed them: {some(foreign)}")
+        parts.append(f"changed by somebody since tfdoctor changed them: {join_paths(foreign)}")
     if lost:
         parts.append(
-            f"what they were is no longer kept, for a program wrote into the files themselves: {some(lost)}"
+            f"what they were is no longer kept, for a program wrote into the files themselves: {join_paths(lost)}"
         )
     message = "Nothing was taken back: " + "; ".join(parts) + "."
     raise JournalError(
@@ -238,7 +238,7 @@ def check_conflicts(foreign: list[str], lost: list[str]) -> None:
     )
 
 
-def some(paths: Iterable[str]) -> str:
+def join_paths(paths: Iterable[str]) -> str:
     """Return up to ten paths, for a sentence."""
     names = sorted(paths)
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
@@ -253,7 +253,7 @@ def numbers(own: str) -> list[int]:
     steps = f"{own}/{STEPS}"
     if not is_folder(steps):
         if os.path.lexists(steps):
-            raise damaged(steps, "not a folder")
+            raise make_damage_error(steps, "not a folder")
         return []
     found = os.listdir(steps)  # noqa: PTH208 - as in snapshot.py
     return sorted(int(name) for name in found if _NUMBER.fullmatch(name) and is_folder(f"{steps}/{name}"))
@@ -264,7 +264,11 @@ def write_history(own: str, history: History) -> None:
     value = {
         "entries": [{name: getattr(entry, name) for name in Entry.__slots__} for entry in history.entries],
         "changes": [
-            {**change._asdict(), "before": _written(change.before), "after": _written(change.after)}
+            {
+                **change._asdict(),
+                "before": _state_to_json(change.before),
+                "after": _state_to_json(change.after),
+            }
             for change in history.changes.values()
         ],
         "compiled": [[path, *size_mtime] for path, size_mtime in sorted(history.compiled.items())],
@@ -272,7 +276,7 @@ def write_history(own: str, history: History) -> None:
     write_json(f"{own}/{HISTORY}", value)
 
 
-def _written(state: State | None) -> dict[str, Any] | None:
+def _state_to_json(state: State | None) -> dict[str, Any] | None:
     if state is None:
         return None
     value = state._asdict()
@@ -294,10 +298,10 @@ def read_history(own: str) -> History:
         entries = tuple(_read_entry(item) for item in value["entries"])
         changes = {change.path: change for change in map(_read_change, value["changes"])}
         if len(changes) != len(value["changes"]):
-            raise damaged(place, "a path twice")
-        compiled = {checked_path(path): (int(size), int(mtime)) for path, size, mtime in value["compiled"]}
+            raise make_damage_error(place, "a path twice")
+        compiled = {check_path(path): (int(size), int(mtime)) for path, size, mtime in value["compiled"]}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise damaged(place, "not what tfdoctor writes") from error
+        raise make_damage_error(place, "not what tfdoctor writes") from error
     return History(entries, changes, compiled)
 
 
@@ -319,12 +323,12 @@ def _read_change(item: dict[str, Any]) -> Change:
     if set(item) != set(Change._fields) or type(item["foreign"]) is not bool:
         raise ValueError("not a change")
     before, after = (
-        None if side is None else checked_state(State(**side)) for side in (item["before"], item["after"])
+        None if side is None else check_state(State(**side)) for side in (item["before"], item["after"])
     )
-    kept = checked_kept(item["kept"])
+    kept = check_kept(item["kept"])
     if kept is not None and (before is None or before.type != "file"):
         raise ValueError("bytes of what is no file")
-    return Change(checked_path(item["path"]), before, after, kept, item["foreign"])
+    return Change(check_path(item["path"]), before, after, kept, item["foreign"])
 
 
 def write_undo(own: str, left: Iterable[str]) -> None:
@@ -340,6 +344,6 @@ def read_undo(own: str) -> set[str] | None:
     except FileNotFoundError:
         return None
     try:
-        return {checked_path(path) for path in value["left"]}
+        return {check_path(path) for path in value["left"]}
     except (TypeError, ValueError) as error:
-        raise damaged(place, "not what tfdoctor writes") from error
+        raise make_damage_error(place, "not what tfdoctor writes") from error

@@ -26,8 +26,8 @@ from tfdoctor.environment.history.snapshot import (
     copy,
     digest,
     is_derived,
-    linked,
     look,
+    make_hard_link,
     scan,
 )
 
@@ -119,7 +119,7 @@ class Restorer:
             return None
         place = f"{self._stage_folder}/{len(self._staged)}"
         remove(place)
-        if not linked(self._bytes.place(kept), place):
+        if not make_hard_link(self._bytes.place(kept), place):
             copy(self._bytes.place(kept), place)
             fsync(place)
         self._staged[change.path] = place
@@ -146,7 +146,7 @@ class Restorer:
                 self._make_folder(change.path, change.before.mode)
         for change in self._changes:
             if change.before is not None and change.before.type != "dir" and change.path not in self.left:
-                self._put(change, change.before)
+                self._restore_path(change, change.before)
         for path in sorted(self._modes, reverse=True):
             info = self._look(path)
             if (
@@ -155,10 +155,10 @@ class Restorer:
                 and stat.S_IMODE(info.st_mode) != self._modes[path]
             ):
                 self._chmod(path, self._modes[path])
-        sync([place for place in map(self._at, sorted(self._touched)) if is_folder(place)])
+        sync([place for place in map(self._resolve, sorted(self._touched)) if is_folder(place)])
         remove(self._stage_folder)
 
-    def _at(self, path: str) -> str:
+    def _resolve(self, path: str) -> str:
         return f"{self._top}/{path}" if path else self._top
 
     def _look(self, path: str) -> os.stat_result | None:
@@ -180,7 +180,7 @@ class Restorer:
             self.left.append(path)
 
     def _chmod(self, path: str, mode: int) -> None:
-        os.chmod(self._at(path), mode)
+        os.chmod(self._resolve(path), mode)
         self._touched.add(path)
 
     def _open_folders(self) -> None:
@@ -201,7 +201,7 @@ class Restorer:
         if not (stat.S_ISREG(info.st_mode) or stat.S_ISLNK(info.st_mode)):
             self._leave(path)
             return
-        os.unlink(self._at(path))
+        os.unlink(self._resolve(path))
         self._touch(path)
 
     def _purge_compiled(self) -> None:
@@ -225,14 +225,14 @@ class Restorer:
                         purged = purged or below == cache
             if purged and cache not in ours:
                 with contextlib.suppress(OSError):
-                    os.rmdir(self._at(cache))
+                    os.rmdir(self._resolve(cache))
                     self._real.discard(cache)
 
     def _list(self, folder: str) -> list[tuple[str, os.stat_result]]:
         """Return the entries of a folder that is one, with lstat."""
-        if not is_folder(self._at(folder)) or (folder and self._look(folder) is None):
+        if not is_folder(self._resolve(folder)) or (folder and self._look(folder) is None):
             return []
-        with os.scandir(self._at(folder)) as entries:
+        with os.scandir(self._resolve(folder)) as entries:
             return [
                 (f"{folder}/{entry.name}".lstrip("/"), entry.stat(follow_symlinks=False)) for entry in entries
             ]
@@ -242,12 +242,12 @@ class Restorer:
         info = self._look(path)
         if info is None or not stat.S_ISDIR(info.st_mode):
             return
-        below = os.walk(self._at(path))
+        below = os.walk(self._resolve(path))
         names = [f"{folder[len(self._top) :]}/{name}" for folder, *both in below for name in chain(*both)]
         if not all(map(is_derived, names)):
             self._leave(path)
             return
-        remove(self._at(path))
+        remove(self._resolve(path))
         self._real = {one for one in self._real if one != path and not one.startswith(f"{path}/")}
         self._modes.pop(path, None)
         self._touch(path)
@@ -259,25 +259,29 @@ class Restorer:
                 self._leave(path)
                 return
             self._remove(path)
-            os.mkdir(self._at(path), 0o700)
-            give_to_owner_of_folder(self._at(path))
+            os.mkdir(self._resolve(path), 0o700)
+            give_to_owner_of_folder(self._resolve(path))
             self._touch(path)
         self._modes[path] = mode
 
-    def _put(self, change: Change, before: State) -> None:
+    def _restore_path(self, change: Change, before: State) -> None:
         path = change.path
         if not self._has_folder(path):
             self._leave(path)
             return
         now = self._look(path)
         if before.type == "link":
-            if now is not None and stat.S_ISLNK(now.st_mode) and os.readlink(self._at(path)) == before.target:
+            if (
+                now is not None
+                and stat.S_ISLNK(now.st_mode)
+                and os.readlink(self._resolve(path)) == before.target
+            ):
                 return
             place = f"{self._stage_folder}/link"
             remove(place)
             os.symlink(before.target or "", place)
             self._rename(place, path)
-            give_to_owner_of_folder(self._at(path))
+            give_to_owner_of_folder(self._resolve(path))
             return
         kept = change.kept
         ready = self._staged.get(path)
@@ -289,7 +293,7 @@ class Restorer:
         info = self._bytes.info(kept)
         if now is not None and info is not None and os.path.samestat(now, info):
             # The very file: renaming a link onto another of the same file does nothing.
-            self._set(self._at(path), now, before)
+            self._set(self._resolve(path), now, before)
             return
         ready = ready or self._stage(change) or ""
         self._set(ready, os.lstat(ready), before)
@@ -305,15 +309,15 @@ class Restorer:
 
     def _rename(self, place: str, path: str) -> None:
         try:
-            os.replace(place, self._at(path))
+            os.replace(place, self._resolve(path))
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
             # A folder of the environment on another file system: by way of a second copy beside it.
-            part = unwritten(self._at(path))
+            part = unwritten(self._resolve(path))
             remove(part)
             shutil.copy2(place, part, follow_symlinks=False)
-            os.replace(part, self._at(path))
+            os.replace(part, self._resolve(path))
             os.unlink(place)
         self._touch(path)
 

@@ -137,11 +137,11 @@ def read_json(path: str, keys: set[str]) -> dict[str, Any]:
     with os.fdopen(handle, "rb") as stream:
         info = os.fstat(handle)
         if not stat.S_ISREG(info.st_mode) or info.st_size > MAX_JSON:
-            raise damaged(path, "not a file, or far too large")
+            raise make_damage_error(path, "not a file, or far too large")
         try:
             value = json.loads(stream.read(MAX_JSON + 1))
         except (ValueError, RecursionError) as error:
-            raise damaged(path, "not JSON") from error
+            raise make_damage_error(path, "not JSON") from error
     version = value.get("schema_version") if isinstance(value, dict) else None
     if type(version) is int and version > FORMAT:
         message = f"{path}: written by a newer tfdoctor"
@@ -149,11 +149,11 @@ def read_json(path: str, keys: set[str]) -> dict[str, Any]:
     if version == 1:
         raise older(path)
     if version != FORMAT or set(value) != {"schema_version", *keys}:
-        raise damaged(path, "not what tfdoctor writes")
+        raise make_damage_error(path, "not what tfdoctor writes")
     return dict(value)
 
 
-def damaged(path: str, why: str) -> JournalError:
+def make_damage_error(path: str, why: str) -> JournalError:
     """Return the error for a history that nobody can rely on."""
     return JournalError(
         f"{path}: the journal is damaged: {why}", hint=f"Nothing was changed. {_WORKS_WITHOUT}"
@@ -209,7 +209,7 @@ def digest(path: str) -> str:
 def digests(paths: Iterable[str]) -> dict[str, str]:
     """Return path → SHA-256, a few side by side. Files that are gone meanwhile are left out."""
 
-    def one(path: str) -> str | None:
+    def compute_digest(path: str) -> str | None:
         try:
             return digest(path)
         except FileNotFoundError:
@@ -217,7 +217,7 @@ def digests(paths: Iterable[str]) -> dict[str, str]:
 
     wanted = sorted(paths)
     with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-        found = dict(zip(wanted, pool.map(one, wanted), strict=True))
+        found = dict(zip(wanted, pool.map(compute_digest, wanted), strict=True))
     return {path: sha256 for path, sha256 in found.items() if sha256 is not None}
 
 
@@ -324,7 +324,7 @@ def copy(source: str, target: str) -> State:
     return State("file", mode, size, info.st_mtime_ns, sha256=total.hexdigest(), inode=info.st_ino)
 
 
-def linked(source: str, target: str) -> bool:
+def make_hard_link(source: str, target: str) -> bool:
     """Make a hard link; False where the file system makes none of this file. Raises OSError."""
     try:
         os.link(source, target, follow_symlinks=False)
@@ -353,8 +353,8 @@ def take(top: str, folder: str, title: str, scope: Scope) -> None:
         kept = Kept(int(step), count)
         source, target = f"{top}/{path}", f"{steps}/{kept.place}"
         with contextlib.suppress(FileNotFoundError):  # gone while we were looking
-            if _rewritten_in_place(path, state, scope) or not linked(source, target):
-                if state.inode in first and linked(first[state.inode][1], target):
+            if _rewritten_in_place(path, state, scope) or not make_hard_link(source, target):
+                if state.inode in first and make_hard_link(first[state.inode][1], target):
                     rows[path] = Row(first[state.inode][0], kept)
                 else:
                     copied = copy(source, target)  # as it was when it was read, later than the scan
@@ -380,20 +380,20 @@ def read_snapshot(folder: str) -> Snapshot:
     value = read_json(place, {"title", "roots", "folders", "rows"})
     try:
         scope = Scope(
-            *(tuple(checked_path(path, root=True) for path in value[key]) for key in ("roots", "folders"))
+            *(tuple(check_path(path, root=True) for path in value[key]) for key in ("roots", "folders"))
         )
         rows = {}
         for path, state, kept in value["rows"]:
-            row = Row(checked_state(State(*state)), checked_kept(kept))
+            row = Row(check_state(State(*state)), check_kept(kept))
             if (row.kept is None) != (row.state.type != "file"):
-                raise damaged(place, "a file without bytes")
-            rows[checked_path(path)] = row
+                raise make_damage_error(place, "a file without bytes")
+            rows[check_path(path)] = row
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise damaged(place, "not what tfdoctor writes") from error
+        raise make_damage_error(place, "not what tfdoctor writes") from error
     return Snapshot(str(value["title"]), scope, rows)
 
 
-def checked_path(path: object, *, root: bool = False) -> str:
+def check_path(path: object, *, root: bool = False) -> str:
     """Return a path that stays below the environment. Raises ValueError."""
     if root and path == "":
         return ""
@@ -409,7 +409,7 @@ def _whole(*numbers: object) -> bool:
     return all(type(number) is int and 0 <= number < 1 << 63 for number in numbers)
 
 
-def checked_kept(value: object) -> Kept | None:
+def check_kept(value: object) -> Kept | None:
     """Raises ValueError, TypeError."""
     if value is None:
         return None
@@ -421,7 +421,7 @@ def checked_kept(value: object) -> Kept | None:
     return kept
 
 
-def checked_state(state: State) -> State:
+def check_state(state: State) -> State:
     """Return the state itself, where it can be one. Raises ValueError."""
     mtime_ns: object = state.mtime_ns
     target: object = state.target
@@ -463,12 +463,12 @@ def differences(top: str, rows: Mapping[str, Row], found: Mapping[str, State]) -
     changed = []
     for path in sorted(rows.keys() | found.keys()):
         row, now = rows.get(path), found.get(path)
-        if row is None or now is None or not _unchanged(row.state, now, hashes.get(f"{top}/{path}")):
+        if row is None or now is None or not _is_same_state(row.state, now, hashes.get(f"{top}/{path}")):
             changed.append(Change(path, row and row.state, now, row and row.kept))
     return changed
 
 
-def _unchanged(was: State, now: State, sha256: str | None) -> bool:
+def _is_same_state(was: State, now: State, sha256: str | None) -> bool:
     if was.type != now.type:
         return False
     if was.type == "link":

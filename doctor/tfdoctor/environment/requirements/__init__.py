@@ -2,15 +2,15 @@
 
 from tfdoctor.environment.requirements.asked import Asked
 from tfdoctor.environment.requirements.lines import MOST_LINES, parse_packages, parse_requirements
-from tfdoctor.environment.requirements.wish import Wanted, Wish, read_wish, without_cuda
+from tfdoctor.environment.requirements.wish import Wanted, Wish, drop_cuda_lines, read_wish
 
 __all__ = [
     "MOST_LINES",
     "Asked",
     "Wanted",
     "Wish",
+    "drop_cuda_lines",
     "parse_packages",
     "parse_requirements",
     "read_wish",
-    "without_cuda",
 ]

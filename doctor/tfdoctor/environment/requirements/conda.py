@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 from tfdoctor.compat import Compat
 from tfdoctor.environment.requirements.asked import Asked, Part
 from tfdoctor.environment.requirements.files import take_rows
-from tfdoctor.environment.requirements.lines import MOST_LINES, checked
+from tfdoctor.environment.requirements.lines import MOST_LINES, parse_line
 from tfdoctor.errors import UsageError
 from tfdoctor.text import clean_line
 
@@ -86,7 +86,7 @@ def _fourth(name: str, specifier: str) -> str:
 
 
 def _add(part: Part, line: str, where: str) -> None:
-    item = checked(line, where)
+    item = parse_line(line, where)
     if item is not None:
         part.items.append(item)
 
@@ -111,7 +111,7 @@ _CLAUSE = re.compile(r"(==|!=|>=|<=|~=|=|<|>)?\s*([0-9][0-9A-Za-z.!+*]*)")
 def _spec(text: str, where: str, names: CondaNames) -> tuple[str, str]:
     match = _SPEC.fullmatch(text)
     if match is None or len(text) > 300:
-        raise _not_understood(text, where)
+        raise _make_syntax_error(text, where)
     name = match[1].lower()
     known = {name, canonicalize_name(name)} & (names.same | {*names.other})
     name = name if name in known or not known else known.pop()
@@ -138,7 +138,7 @@ def conda_specifier(text: str, where: str) -> str:
     try:
         SpecifierSet(joined)
     except InvalidSpecifier as error:
-        raise _not_understood(text, where) from error
+        raise _make_syntax_error(text, where) from error
     return joined
 
 
@@ -147,11 +147,11 @@ def _clause(one: str, text: str, where: str) -> str:
         return ""
     match = _CLAUSE.fullmatch(one)
     if match is None:
-        raise _not_understood(text, where)
+        raise _make_syntax_error(text, where)
     sign, version = match[1] or "==", match[2]
     plain = version.removesuffix("*").removesuffix(".")
     if not plain or "*" in plain:
-        raise _not_understood(text, where)
+        raise _make_syntax_error(text, where)
     if sign == "=":
         return f"=={plain}.*"
     if plain != version:
@@ -159,7 +159,7 @@ def _clause(one: str, text: str, where: str) -> str:
     return f"{sign}{version}"
 
 
-def _not_understood(text: str, where: str) -> UsageError:
+def _make_syntax_error(text: str, where: str) -> UsageError:
     return UsageError(f"{where}: `{clean_line(text, limit=120)}` is not understood as a package of conda.")
 
 
@@ -184,7 +184,7 @@ def _entries(text: str, shown: str) -> list[_Entry]:
         if "\t" in row or not row.isprintable():
             msg = f"{where}: a tab or control character, which is not read here."
             raise UsageError(msg)
-        line = _without_comment(row).rstrip()
+        line = _strip_comment(row).rstrip()
         if not line.strip() or (line == "---" and not key):
             continue
         indent, word = len(line) - len(line.lstrip()), line.strip()
@@ -242,7 +242,7 @@ def _shape(word: str, where: str) -> UsageError:
     )
 
 
-def _without_comment(row: str) -> str:
+def _strip_comment(row: str) -> str:
     quote = ""
     for place, sign in enumerate(row):
         if quote:

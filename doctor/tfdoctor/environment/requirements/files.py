@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tfdoctor.environment.requirements.asked import MOST_FILES, Part
-from tfdoctor.environment.requirements.lines import MOST_LINES, checked, joined
+from tfdoctor.environment.requirements.lines import MOST_LINES, join_lines, parse_line
 from tfdoctor.errors import UsageError
 from tfdoctor.text import clean_line
 
@@ -57,7 +57,7 @@ def _take(
     if len(seen) > MOST_FILES:
         msg = f"{shown}: more than {MOST_FILES} files include each other."
         raise UsageError(msg)
-    rows = joined(text_of(path))
+    rows = join_lines(text_of(path))
     if len(rows) > MOST_LINES:
         msg = f"{shown} has more than {MOST_LINES} lines."
         raise UsageError(msg)
@@ -80,7 +80,7 @@ def _take_rows(
         if match is not None:
             _include(match, where, beside, part, text_of, seen, limit=limit, quote=quote)
         elif row not in _IS_SO_ANYHOW:
-            item = checked(row, where, quote=quote)
+            item = parse_line(row, where, quote=quote)
             if item is not None:
                 (part.limits if limit else part.items).append(item)
 

@@ -19,7 +19,15 @@ from tfdoctor.text import clean_line, strip_credentials
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["MOST_LINES", "Item", "checked", "is_tensorflow", "joined", "parse_packages", "parse_requirements"]
+__all__ = [
+    "MOST_LINES",
+    "Item",
+    "is_tensorflow",
+    "join_lines",
+    "parse_line",
+    "parse_packages",
+    "parse_requirements",
+]
 
 MOST_LINES = 2000
 _LONGEST = 2000
@@ -60,7 +68,7 @@ def parse_requirements(text: str, name: str) -> tuple[str, ...]:
 
     Raises UsageError with the line that cannot be used.
     """
-    rows = joined(text)
+    rows = join_lines(text)
     if len(rows) > MOST_LINES:
         msg = f"{name} has more than {MOST_LINES} lines."
         raise UsageError(msg)
@@ -73,7 +81,7 @@ def parse_packages(packages: Iterable[str]) -> tuple[str, ...]:
     return tuple(line for one in packages if (line := _line(one, f"--package {clean_line(one)}")) is not None)
 
 
-def joined(text: str) -> list[tuple[int, str]]:
+def join_lines(text: str) -> list[tuple[int, str]]:
     """Return (number, line) with continued lines joined and comments taken away."""
     rows: list[tuple[int, str]] = []
     begun, kept = 0, ""
@@ -90,14 +98,14 @@ def joined(text: str) -> list[tuple[int, str]]:
 
 
 def _line(row: str, where: str) -> str | None:
-    item = checked(row, where)
+    item = parse_line(row, where)
     if item is not None and is_tensorflow(item.name):
         msg = f"{where}: TensorFlow itself is chosen with --tf."
         raise UsageError(msg)
     return item.line if item is not None else None
 
 
-def checked(row: str, where: str, *, quote: bool = True) -> Item | None:
+def parse_line(row: str, where: str, *, quote: bool = True) -> Item | None:
     """Read one line of a requirements file; None if nothing stands on it. Raises UsageError.
 
     `quote`: whether a line that is refused may be shown, without its passwords.
@@ -113,7 +121,7 @@ def checked(row: str, where: str, *, quote: bool = True) -> Item | None:
     shown = f"`{strip_credentials(clean_line(row, limit=120))}`" if quote else "it"
     if wanted.startswith("-"):
         msg = f"{where}: {shown} is an option of pip, which these lines cannot have here."
-        raise UsageError(msg, hint=_instead(wanted))
+        raise UsageError(msg, hint=_suggest_option(wanted))
     if wanted.startswith((".", "/", "~")) or (
         wanted.endswith((".whl", ".tar.gz", ".zip")) and "@" not in wanted
     ):
@@ -141,7 +149,7 @@ def _check_url(url: str, where: str) -> None:
         raise UsageError(msg)
 
 
-def _instead(option: str) -> str:
+def _suggest_option(option: str) -> str:
     word = option.split("=", 1)[0].split(maxsplit=1)[0]
     return {
         "-i": "Use --index URL.",

@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 from tfdoctor import versions
 from tfdoctor.environment.requirements.asked import Asked, Part, holds
-from tfdoctor.environment.requirements.lines import checked
+from tfdoctor.environment.requirements.lines import parse_line
 from tfdoctor.environment.requirements.project import poetry_specifier, tables
 from tfdoctor.errors import UsageError
 from tfdoctor.text import clean_line
@@ -77,18 +77,18 @@ class Graph:
 
     def items(self, where: Mapping[str, str]) -> Iterator[Item]:
         """Yield the pins that are wanted there. Raises UsageError."""
-        chosen = self._from_roots(where) if self.roots is not None else self._not_excluded(where)
+        chosen = self._from_roots(where) if self.roots is not None else self._list_included(where)
         for node in chosen:
             if node.local:
                 continue
             wanted = f"{node.name} @ {node.address}" if node.address else f"{node.name}=={node.version}"
-            item = checked(wanted, f"{self.shown}, {node.name}")
+            item = parse_line(wanted, f"{self.shown}, {node.name}")
             if item is not None:
                 yield replace(item, hashes=node.hashes)
 
     def _met(self, edge: Edge, where: Mapping[str, str]) -> Iterator[Node]:
         for node in self._named.get(edge.name, ()):
-            if edge.version in (None, node.version) and _wanted(node, where):
+            if edge.version in (None, node.version) and _is_wanted(node, where):
                 yield node
 
     def _from_roots(self, where: Mapping[str, str]) -> list[Node]:
@@ -108,9 +108,9 @@ class Graph:
                         waiting += node.of_extras.get(extra, ()) if extra else node.edges
         return sorted(found.values(), key=lambda node: node.name)
 
-    def _not_excluded(self, where: Mapping[str, str]) -> list[Node]:
+    def _list_included(self, where: Mapping[str, str]) -> list[Node]:
         """Return all but those which only another system or Python needs."""
-        kept = {id(node): node for node in self.nodes if _wanted(node, where)}
+        kept = {id(node): node for node in self.nodes if _is_wanted(node, where)}
         of_others = {edge.name for node in self.nodes for edge in node.edges}
         while True:
             needed: dict[str, bool] = {}
@@ -128,7 +128,7 @@ class Graph:
             kept = left
 
 
-def _wanted(node: Node, where: Mapping[str, str]) -> bool:
+def _is_wanted(node: Node, where: Mapping[str, str]) -> bool:
     return not node.markers or any(holds(marker, where) for marker in node.markers)
 
 
@@ -174,7 +174,7 @@ def _hashes(files: Iterable[Any]) -> tuple[str, ...]:
     return tuple(sorted({*found}))
 
 
-def _of(value: Any) -> dict[str, Any]:
+def _as_mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
@@ -202,12 +202,12 @@ def read_uv(text: str, shown: str) -> Part:
     roots: list[Edge] = []
     for row in _packages(document, shown):
         where = f"{shown}, {clean_line(row['name'], limit=80)}"
-        source = _of(row.get("source"))
+        source = _as_mapping(row.get("source"))
         local = any(key in source for key in ("virtual", "editable", "directory", "path"))
         edges = tuple(_uv_edges(row.get("dependencies"), where))
         extras = {
             str(extra): tuple(_uv_edges(rows, where))
-            for extra, rows in _of(row.get("optional-dependencies")).items()
+            for extra, rows in _as_mapping(row.get("optional-dependencies")).items()
         }
         files = [*_list(row.get("wheels")), *([row["sdist"]] if isinstance(row.get("sdist"), dict) else [])]
         marks = [_marker(one, where) for one in _list(row.get("resolution-markers"))]
@@ -259,7 +259,7 @@ def _uv_address(source: Mapping[str, Any]) -> str | None:
 def read_poetry(text: str, shown: str) -> Part:
     """poetry.lock, of any version of it. Raises UsageError."""
     document = tables(text, shown)
-    metadata = _of(document.get("metadata"))
+    metadata = _as_mapping(document.get("metadata"))
     part = Part(notes=[f"{shown}: as it is pinned there, without its groups for development and its extras."])
     nodes = []
     for row in _packages(document, shown):
@@ -269,11 +269,11 @@ def read_poetry(text: str, shown: str) -> Part:
             continue
         if isinstance(groups, list) and "main" not in groups:
             continue
-        source = _of(row.get("source"))
+        source = _as_mapping(row.get("source"))
         local = source.get("type") in ("directory", "file")
         if local:
             part.notes.append(f"{where}: a path of this machine, which is left out.")
-        files = _list(row.get("files")) or _list(_of(metadata.get("files")).get(row["name"]))
+        files = _list(row.get("files")) or _list(_as_mapping(metadata.get("files")).get(row["name"]))
         said = row.get("markers")
         marker = _marker(said.get("main") if isinstance(said, dict) else said, where)
         nodes.append(
@@ -294,9 +294,9 @@ def read_poetry(text: str, shown: str) -> Part:
 
 
 def _poetry_edges(rows: Any, where: str) -> Iterator[Edge]:
-    for name, said in list(_of(rows).items())[:_MOST]:
+    for name, said in list(_as_mapping(rows).items())[:_MOST]:
         for one in said if isinstance(said, list) else [said]:
-            marker = _marker(_of(one).get("markers"), where)
+            marker = _marker(_as_mapping(one).get("markers"), where)
             yield Edge(canonicalize_name(name), None, marker, ())
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from tfdoctor.environment.requirements.asked import Asked, Part
-from tfdoctor.environment.requirements.lines import MOST_LINES, checked
+from tfdoctor.environment.requirements.lines import MOST_LINES, parse_line
 from tfdoctor.errors import UsageError
 from tfdoctor.parse import toml
 from tfdoctor.text import clean_line
@@ -73,7 +73,7 @@ def _take(rows: list[Any], where: str, part: Part) -> None:
         if not isinstance(row, str):
             msg = f"{where}: an entry is not a text file."
             raise UsageError(msg)
-        item = checked(row, where)
+        item = parse_line(row, where)
         if item is not None:
             part.items.append(item)
 
@@ -104,7 +104,7 @@ def _take_poetry(dependencies: dict[str, Any], where: str, part: Part) -> None:
             if table.get("optional") is True:
                 part.notes.append(f"{here}: it is optional and left out.")
                 continue
-            item = checked(_requirement(name, table, here), here)
+            item = parse_line(_requirement(name, table, here), here)
             if item is not None:
                 part.items.append(item)
 
@@ -155,7 +155,7 @@ def poetry_specifier(text: str, where: str) -> str:
         msg = f"{where}: `{clean_line(text)}` allows one of several; name one of them."
         raise UsageError(msg)
     clauses = [one for part in text.split(",") for one in _clauses(part)]
-    found = [specifier for one in clauses if (specifier := _one(one))]
+    found = [specifier for one in clauses if (specifier := _parse_constraint(one))]
     try:
         SpecifierSet(",".join(found))
     except InvalidSpecifier as error:
@@ -169,20 +169,20 @@ def _clauses(part: str) -> list[str]:
     return re.sub(r"(?<=[0-9*a-z])\s+(?=[<>=!~^])", "\n", part.strip()).split("\n")
 
 
-def _one(text: str) -> str:
+def _parse_constraint(text: str) -> str:
     text = text.strip()
     if text in ("", "*", "==*", "=*"):
         return ""
     match = _CARET.fullmatch(text)
     if match is not None:
-        return f">={match[2]},<{_above(match[1], match[2])}"
+        return f">={match[2]},<{_compute_upper_bound(match[1], match[2])}"
     match = _BARE.fullmatch(text)
     if match is not None:
         return f"=={match[1]}{match[2] or ''}"
     return text
 
 
-def _above(sign: str, version: str) -> str:
+def _compute_upper_bound(sign: str, version: str) -> str:
     """Return the first version that `^` or `~` does not allow."""
     numbers = [int(one) for one in re.match(r"v?([0-9]+(?:\.[0-9]+)*)", version)[1].split(".")]  # type: ignore[index]
     if sign == "~":

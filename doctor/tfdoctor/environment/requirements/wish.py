@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-__all__ = ["Wanted", "Wish", "environment", "read_wish", "without_cuda"]
+__all__ = ["Wanted", "Wish", "drop_cuda_lines", "environment", "read_wish"]
 
 _SAME = {
     "tensorflow-gpu": "tensorflow-gpu is taken as tensorflow, which has had the same code since 2.1.",
@@ -140,7 +140,9 @@ def environment(python: str) -> dict[str, str]:
     }
 
 
-def without_cuda(lines: Iterable[str], wheels: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def drop_cuda_lines(
+    lines: Iterable[str], wheels: Mapping[str, str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return (lines without those that name NVIDIA's wheels which the plan brings, a sentence where it was another
     one).
 
@@ -174,7 +176,7 @@ def _stem(name: str) -> str:
 
 def read_wish(files: Sequence[Path], text_of: Callable[[Path], str]) -> Wish:
     """Return what files ask for. `text_of` gives the text of one, or raises UsageError, as this does."""
-    return Wish(tuple(_read(path, text_of) for path in files))
+    return Wish(tuple(_read_part(path, text_of) for path in files))
 
 
 _UNREAD = {
@@ -187,7 +189,7 @@ _UNREAD = {
 }
 
 
-def _read(path: Path, text_of: Callable[[Path], str]) -> Part:
+def _read_part(path: Path, text_of: Callable[[Path], str]) -> Part:
     from tfdoctor.environment.requirements import conda, files, locked, project
 
     shown, name = clean_line(str(path)), path.name.lower()

@@ -53,17 +53,17 @@ class DaskEngine:
         except (OSError, ValueError, TypeError) as error:
             msg = f"no Dask scheduler answers at {clean_line(address, limit=200)}: {clean_line(str(error), limit=200)}."
             raise Error(msg, hint="tcp://HOST:8786 is the usual form.") from None
-        self._workers = self._one_of_each()
+        self._workers = self._choose_workers()
 
-    def _one_of_each(self) -> dict[str, str]:
+    def _choose_workers(self) -> dict[str, str]:
         """Return host → the address of one of its workers."""
         found: dict[str, str] = {}
-        for address, worker in sorted(self._seen().items()):
+        for address, worker in sorted(self._ask_scheduler().items()):
             host = worker.get("host") or address.rpartition("//")[2].rpartition(":")[0]
             found.setdefault(clean_line(str(host), limit=200), address)
         return found
 
-    def _seen(self) -> dict[str, Any]:
+    def _ask_scheduler(self) -> dict[str, Any]:
         try:
             info = self._client.scheduler_info(n_workers=-1)  # the newer ones show five, unless asked for all
         except TypeError:
@@ -76,7 +76,7 @@ class DaskEngine:
 
     def run(self, hosts: Sequence[str], job: Job) -> Iterator[Answer]:
         try:
-            yield from _Running(self._client, self._workers, hosts, job, self._seen)
+            yield from _Running(self._client, self._workers, hosts, job, self._ask_scheduler)
         finally:
             self._client.close(timeout=5)
 
@@ -137,7 +137,7 @@ class _Running:
                 except queue.Empty:
                     pass
                 if time.monotonic() - looked >= LOOK:
-                    yield from self._missing()
+                    yield from self._list_missing()
                     looked = time.monotonic()
         finally:
             left = [task for tasks in self._waiting.values() for task in tasks.values()]
@@ -154,14 +154,14 @@ class _Running:
             why = clean_line(
                 str(future.exception()) if future.status == "error" else future.status, limit=300
             )
-            return Answer(host, "lost" if _killed(future) else "failed", why=why)
+            return Answer(host, "lost" if _is_killed(future) else "failed", why=why)
         try:
             got = future.result(timeout=GRACE)
         except Exception as error:
             return Answer(host, "lost", why=clean_line(str(error) or type(error).__name__, limit=300))
         return read_answer(host, got, self._job.largest)
 
-    def _missing(self) -> Iterator[Answer]:
+    def _list_missing(self) -> Iterator[Answer]:
         """Hosts whose worker is gone, or gave no answer for too long."""
         there = self._seen()
         late = time.monotonic() - self._job.deadline - GRACE
@@ -178,5 +178,5 @@ class _Running:
                     yield Answer(host, "timeout", why=f"no answer within {self._job.deadline:g} s")
 
 
-def _killed(future: Any) -> bool:
+def _is_killed(future: Any) -> bool:
     return future.status in ("lost", "cancelled") or type(future.exception()).__name__ == "KilledWorker"

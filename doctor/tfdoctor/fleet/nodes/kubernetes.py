@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from tfdoctor.errors import Error, UsageError, install_hint
-from tfdoctor.fleet.nodes.manifests import ASKS, LABEL, collecting, daemon_set, file_maps, node_job
+from tfdoctor.fleet.nodes.manifests import ASKS, LABEL, daemon_set, file_maps, make_collect_script, node_job
 from tfdoctor.fleet.nodes.models import Answer
 from tfdoctor.text import clean_line
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.fleet.nodes.models import Job
 
-__all__ = ["KubernetesEngine", "emitted"]
+__all__ = ["KubernetesEngine", "format_manifest"]
 
 NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 IMAGE = re.compile(r"[A-Za-z0-9][\w./:@+-]{0,500}")
@@ -38,7 +38,7 @@ NEVER = (
 """Reasons for which a container waits and will not start."""
 
 
-def checked(namespace: str, image: str | None) -> str:
+def check_image(namespace: str, image: str | None) -> str:
     """Return the image. Raises UsageError if it or the namespace is none."""
     if NAMESPACE.fullmatch(namespace) is None:
         msg = f"--kubernetes: {clean_line(namespace, limit=80)!r} is no name of a namespace."
@@ -51,7 +51,7 @@ def checked(namespace: str, image: str | None) -> str:
     return image
 
 
-def emitted(namespace: str, image: str, job: Job, *, gpus: int) -> str:
+def format_manifest(namespace: str, image: str, job: Job, *, gpus: int) -> str:
     """Return YAML for those who apply it themselves: the file, and a DaemonSet.
 
     Above it what it asks for and what to type.
@@ -61,7 +61,7 @@ def emitted(namespace: str, image: str, job: Job, *, gpus: int) -> str:
     run = f"tfdoctor-{uuid4().hex[:8]}"
     maps = file_maps(run, job.zipapp.read_bytes())
     parts = [*maps, daemon_set(run, image, job, gpus=gpus, parts=len(maps))]
-    lines = [ASKS.format(gpus=gpus), "", *collecting(run, namespace)]
+    lines = [ASKS.format(gpus=gpus), "", *make_collect_script(run, namespace)]
     head = "".join(f"# {line}".rstrip() + "\n" for line in lines)
     return head + yaml.safe_dump_all(parts, sort_keys=False, width=10_000)
 
@@ -73,7 +73,7 @@ class KubernetesEngine:
 
     def __init__(self, namespace: str, image: str | None, *, gpus: int = 1) -> None:
         """Raises UsageError, and Error where the client is not installed or finds no cluster."""
-        self._image = checked(namespace, image)
+        self._image = check_image(namespace, image)
         self._namespace, self._gpus = namespace, gpus
         try:
             client: Any = importlib.import_module("kubernetes.client")
@@ -108,10 +108,10 @@ class KubernetesEngine:
         try:
             found = self._core.list_node(_request_timeout=ASKING).items
         except self._failures as error:
-            raise self._told("the nodes cannot be listed", error) from None
+            raise self._make_error("the nodes cannot be listed", error) from None
         return tuple(sorted(str(one.metadata.name) for one in found if not one.spec.unschedulable))
 
-    def _told(self, what: str, error: Exception) -> Error:
+    def _make_error(self, what: str, error: Exception) -> Error:
         reason = getattr(error, "reason", None)
         status = getattr(error, "status", None)
         why = f"{status} {reason}" if status else str(reason or error)
@@ -121,12 +121,12 @@ class KubernetesEngine:
     def run(self, hosts: Sequence[str], job: Job) -> Iterator[Answer]:
         run = f"tfdoctor-{uuid4().hex[:8]}"
         try:
-            numbers = self._made(run, hosts, job)
-            yield from self._ended(run, numbers, job)
+            numbers = self._create_jobs(run, hosts, job)
+            yield from self._collect_ended(run, numbers, job)
         finally:
-            self._removed(run)
+            self._remove_jobs(run)
 
-    def _made(self, run: str, hosts: Sequence[str], job: Job) -> dict[str, str]:
+    def _create_jobs(self, run: str, hosts: Sequence[str], job: Job) -> dict[str, str]:
         """Return a job's number → its node. Raises Error."""
         maps = file_maps(run, job.zipapp.read_bytes())
         try:
@@ -137,10 +137,10 @@ class KubernetesEngine:
                 self._batch.create_namespaced_job(self._namespace, body, _request_timeout=ASKING)
         except self._failures as error:
             what = f"the jobs cannot be made in {self._namespace}"
-            raise self._told(what, error) from None
+            raise self._make_error(what, error) from None
         return {str(number): host for number, host in enumerate(hosts)}
 
-    def _removed(self, run: str) -> None:
+    def _remove_jobs(self, run: str) -> None:
         where = {"label_selector": f"{LABEL}={run}", "_request_timeout": ASKING}
         with contextlib.suppress(*self._failures):
             self._batch.delete_collection_namespaced_job(
@@ -149,7 +149,7 @@ class KubernetesEngine:
         with contextlib.suppress(*self._failures):
             self._core.delete_collection_namespaced_config_map(self._namespace, **where)
 
-    def _ended(self, run: str, waiting: dict[str, str], job: Job) -> Iterator[Answer]:
+    def _collect_ended(self, run: str, waiting: dict[str, str], job: Job) -> Iterator[Answer]:
         began = time.monotonic()
         seen: dict[str, Any] = {}
         while waiting:
@@ -204,7 +204,7 @@ class KubernetesEngine:
             )
             output = bytes(log.data)
         except self._failures as error:
-            return Answer(host, "lost", why=self._told("its log cannot be read", error).message)
+            return Answer(host, "lost", why=self._make_error("its log cannot be read", error).message)
         if len(output) > job.largest:
             return Answer(host, "flooded", why=f"it wrote more than {job.largest >> 20} MiB", seconds=seconds)
         if output.strip():

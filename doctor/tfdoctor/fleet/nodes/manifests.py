@@ -144,7 +144,7 @@ def _script(largest: int, *, stays: bool) -> str:
     )
 
 
-def collecting(run: str, namespace: str) -> Sequence[str]:
+def make_collect_script(run: str, namespace: str) -> Sequence[str]:
     """Return lines of a shell that apply the manifest, fetch what the pods say, and remove it again."""
     named = "-o jsonpath='{range .items[*]}{.metadata.name} {.spec.nodeName}{\"\\n\"}{end}'"
     return (

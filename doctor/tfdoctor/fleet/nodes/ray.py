@@ -57,12 +57,12 @@ class RayEngine:
             raise Error(
                 msg, hint="HOST:6379 is the usual form; `ray status` shows whether it runs."
             ) from None
-        self._nodes = self._named()
+        self._nodes = self._name_nodes()
 
     def _alive(self) -> list[dict[str, Any]]:
         return [one for one in self._ray.nodes() if one.get("Alive")]
 
-    def _named(self) -> dict[str, str]:
+    def _name_nodes(self) -> dict[str, str]:
         """Return host → the node's identifier. Hosts of one name have their address or identifier behind it."""
         nodes = sorted(self._alive(), key=lambda one: str(one["NodeID"]))
         names = Counter(one.get("NodeManagerHostname") for one in nodes)
@@ -100,14 +100,14 @@ class RayEngine:
                 strategy = self._pinned.NodeAffinitySchedulingStrategy(self._nodes[host], soft=False)
                 pinned = task.options(scheduling_strategy=strategy)
                 waiting[pinned.remote(content, job.python, job.arguments, job.deadline, job.largest)] = host
-            yield from self._ended(waiting, job)
+            yield from self._collect_ended(waiting, job)
         finally:
             for one in waiting:
                 with contextlib.suppress(Exception):
                     self._ray.cancel(one, force=True)
             self._ray.shutdown()
 
-    def _ended(self, waiting: dict[Any, str], job: Job) -> Iterator[Answer]:
+    def _collect_ended(self, waiting: dict[Any, str], job: Job) -> Iterator[Answer]:
         until = time.monotonic() + job.deadline + GRACE
         while waiting:
             done, _ = self._ray.wait(list(waiting), num_returns=1, timeout=LOOK)

@@ -36,13 +36,13 @@ def run_on_dask(
     except Exception:
         return run_here(content, python, arguments, deadline, largest)
 
-    def cancelled() -> bool:
+    def is_cancelled() -> bool:
         with contextlib.suppress(Exception):
             task = worker.state.tasks.get(key)
             return task is None or task.state in ("cancelled", "released", "forgotten")
         return False
 
-    return run_here(content, python, arguments, deadline, largest, cancelled)
+    return run_here(content, python, arguments, deadline, largest, is_cancelled)
 
 
 def run_here(

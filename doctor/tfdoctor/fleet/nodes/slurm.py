@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.fleet.nodes.models import Answer
-from tfdoctor.fleet.nodes.started import each, script
+from tfdoctor.fleet.nodes.started import ask_each, script
 from tfdoctor.system.children import Children
 from tfdoctor.text import clean_line
 
@@ -71,7 +71,7 @@ class SlurmEngine:
         argv = ["sinfo", "-N", "-h", "-p", self._partition, "-o", "%N"]
         if self._inside:
             argv = ["scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]]
-        return tuple(sorted(name for name in set(_said(argv).split()) if NAME.fullmatch(name)))
+        return tuple(sorted(name for name in set(_run_slurm(argv).split()) if NAME.fullmatch(name)))
 
     def run(self, hosts: Sequence[str], job: Job) -> Iterator[Answer]:
         """Nodes that Slurm itself has as down are told at once: srun would wait for them."""
@@ -84,29 +84,29 @@ class SlurmEngine:
             words.append(f"--time={-(-round(job.deadline) // 60) + 1}")
         words += self._options
         inside = ["/bin/sh", "-c", script(job)]
-        down = self._down()
+        down = self._find_down()
         for host in hosts:
             if host in down:
                 yield Answer(host, "lost", why=f"Slurm has it as {down[host]}")
-        answers = each(
+        answers = ask_each(
             [host for host in hosts if host not in down],
             job,
             lambda host: [*words, f"--nodelist={host}", *inside],
-            _lost,
+            _is_lost,
             parallel=self._parallel,
-            after=lambda: self._cancelled(name),
+            after=lambda: self._cancel_job(name),
         )
         with contextlib.closing(answers):
             for one in answers:
-                yield self._explained(one) if one.ended == "lost" else one
+                yield self._explain_answer(one) if one.ended == "lost" else one
 
-    def _down(self, *, silent: bool = False) -> dict[str, str]:
+    def _find_down(self, *, silent: bool = False) -> dict[str, str]:
         """Return node → its state and the reason, of nodes that take nothing: "down: Not responding".
 
         silent: with those that do not answer Slurm just now, too.
         """
         try:
-            said = _said(["sinfo", "-N", "-h", "-o", "%N|%T|%E"])
+            said = _run_slurm(["sinfo", "-N", "-h", "-o", "%N|%T|%E"])
         except Error:
             return {}
         found = {}
@@ -121,9 +121,9 @@ class SlurmEngine:
                 found[name] = f"{told}: {clean_line(reason, limit=200)}" if known else told
         return found
 
-    def _explained(self, one: Answer) -> Answer:
+    def _explain_answer(self, one: Answer) -> Answer:
         """srun says of a node that is down that it is busy."""
-        state = self._down(silent=True).get(one.host)
+        state = self._find_down(silent=True).get(one.host)
         if state is not None:
             return Answer(one.host, "lost", why=f"Slurm has it as {state}", seconds=one.seconds)
         if BUSY.search(one.why):
@@ -131,7 +131,7 @@ class SlurmEngine:
             return Answer(one.host, "timeout", why=why, seconds=one.seconds)
         return one
 
-    def _cancelled(self, name: str) -> None:
+    def _cancel_job(self, name: str) -> None:
         """Cancel what is left of ours: a job outlives an srun that was killed."""
         user = str(os.getuid())
         for wait in (0.0, 0.3, 1.0, 2.0):  # one that was being submitted comes a moment later
@@ -147,21 +147,21 @@ class SlurmEngine:
                         "-o",
                         "%i %j",
                     ]
-                    steps = [line.split() for line in _said(asked).splitlines()]
+                    steps = [line.split() for line in _run_slurm(asked).splitlines()]
                     left = [step[0] for step in steps if step[1:] == [name]]
                 else:
                     states = "PENDING,RUNNING,SUSPENDED,CONFIGURING"
-                    left = _said(
+                    left = _run_slurm(
                         ["squeue", "-h", f"--name={name}", "-u", user, "-t", states, "-o", "%A"]
                     ).split()
                 if not left:
                     return
-                _said(["scancel", "--quiet", *left])
+                _run_slurm(["scancel", "--quiet", *left])
             except Error:
                 continue
 
 
-def _said(argv: Sequence[str]) -> str:
+def _run_slurm(argv: Sequence[str]) -> str:
     """Return what one of Slurm's commands prints. Raises Error."""
     try:
         ran = Children().run(argv, timeout=ANSWERING, env=dict(os.environ))  # after Ctrl-C, too
@@ -176,6 +176,6 @@ def _said(argv: Sequence[str]) -> str:
     return ran.stdout.decode("utf-8", "replace")
 
 
-def _lost(ran: Ran) -> bool:
+def _is_lost(ran: Ran) -> bool:
     """Return where a node goes down in the middle, srun ends with 0."""
     return not ran.stdout.strip() and GONE.search(ran.stderr[-20_000:]) is not None

@@ -8,7 +8,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from tfdoctor.errors import Error, UsageError
-from tfdoctor.fleet.nodes.started import each, script
+from tfdoctor.fleet.nodes.started import ask_each, script
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class SshEngine:
     def run(self, hosts: Sequence[str], job: Job) -> Iterator[Answer]:
         words = ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", *self._options, "--"]
         inside = command_of(job)
-        return each(hosts, job, lambda host: [*words, host, inside], _lost, parallel=self._parallel)
+        return ask_each(hosts, job, lambda host: [*words, host, inside], _is_lost, parallel=self._parallel)
 
 
 def command_of(job: Job) -> str:
@@ -69,5 +69,5 @@ def command_of(job: Job) -> str:
     return f"exec sh -c {shlex.quote(script(job))}"
 
 
-def _lost(ran: Ran) -> bool:
+def _is_lost(ran: Ran) -> bool:
     return ran.returncode == NOT_REACHED

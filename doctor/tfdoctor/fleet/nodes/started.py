@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.system.children import Ran
 
-__all__ = ["each", "script"]
+__all__ = ["ask_each", "script"]
 
 GRACE = 15.0
 """Seconds that reaching a node and leaving it may take beside what runs there."""
@@ -66,7 +66,7 @@ def script(job: Job) -> str:
     )
 
 
-def each(
+def ask_each(
     hosts: Sequence[str],
     job: Job,
     command: Callable[[str], Sequence[str]],
@@ -89,7 +89,7 @@ def each(
                 host = waiting.popleft()
             except IndexError:
                 return
-            answers.put(_one(children, host, job, command(host), lost))
+            answers.put(_ask_host(children, host, job, command(host), lost))
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(min(parallel, len(hosts)))]
     try:
@@ -106,7 +106,9 @@ def each(
         after()
 
 
-def _one(children: Children, host: str, job: Job, argv: Sequence[str], lost: Callable[[Ran], bool]) -> Answer:
+def _ask_host(
+    children: Children, host: str, job: Job, argv: Sequence[str], lost: Callable[[Ran], bool]
+) -> Answer:
     began, taken = time.monotonic(), 0
 
     def heard(piece: bytes) -> None:
@@ -116,7 +118,7 @@ def _one(children: Children, host: str, job: Job, argv: Sequence[str], lost: Cal
             raise _FloodError
 
     try:
-        with _given(job.zipapp) as given:
+        with _open_pipe(job.zipapp) as given:
             ran = children.run(
                 argv, timeout=job.deadline + GRACE, env=dict(os.environ), heard=heard, given=given
             )
@@ -129,7 +131,7 @@ def _one(children: Children, host: str, job: Job, argv: Sequence[str], lost: Cal
 
 
 @contextlib.contextmanager
-def _given(file: Path) -> Iterator[IO[bytes]]:
+def _open_pipe(file: Path) -> Iterator[IO[bytes]]:
     """A pipe that has the file, and does not end before the block does."""
     content = file.read_bytes()
     ends = os.pipe()

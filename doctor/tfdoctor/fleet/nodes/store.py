@@ -114,7 +114,7 @@ class Store:
                     line = journal.readline(LONGEST_LINE)
                     if not line:
                         break
-                    ending = _ending(line)
+                    ending = _parse_ending(line)
                     if ending is not None:
                         found[ending.host] = ending
         except OSError:
@@ -141,7 +141,7 @@ class Store:
                 self.aside += 1
                 continue
             host = clean_line(unquote(name.removesuffix(".json"), errors="replace"), limit=LONGEST_NAME)
-            content, why = _read(self.folder / name, largest)
+            content, why = _read_content(self.folder / name, largest)
             yield Kept(host, content, endings.pop(host, None), why)
         for ending in endings.values():
             yield Kept(ending.host, None, ending)
@@ -152,7 +152,7 @@ def file_of(host: str) -> str:
     return f"{quote(host[:LONGEST_NAME], safe='')}.json"
 
 
-def _read(path: Path, largest: int) -> tuple[bytes | None, str]:
+def _read_content(path: Path, largest: int) -> tuple[bytes | None, str]:
     try:
         if not path.is_file():
             return None, "it is no regular file"
@@ -162,7 +162,7 @@ def _read(path: Path, largest: int) -> tuple[bytes | None, str]:
         return None, f"its file cannot be read: {error.strerror}"
 
 
-def _ending(line: bytes) -> Ending | None:
+def _parse_ending(line: bytes) -> Ending | None:
     try:
         data = json.loads(line)
     except (ValueError, RecursionError):

@@ -95,7 +95,7 @@ def zipapp() -> bytes:
     """Return the file. Raises Error if a library is not there as Python source."""
     parts = dict(_tfdoctor())
     for name in DATA:
-        found = _below(data_dir(name), f"tfdoctor/_data/{name}")
+        found = _list_modules(data_dir(name), f"tfdoctor/_data/{name}")
         parts.update((path, content) for path, content in found if not path.endswith(OF_LOGS))
     for name in LIBRARIES:
         parts.update(_sources(name, name))
@@ -113,7 +113,7 @@ def zipapp() -> bytes:
 
 def _tfdoctor() -> Iterator[tuple[str, bytes]]:
     home = Path(tfdoctor.__file__).parent
-    for name, content in _below(home, "tfdoctor"):
+    for name, content in _list_modules(home, "tfdoctor"):
         inside = name.removeprefix("tfdoctor/")
         if not inside.startswith(("_data/", *(f"{one}/" for one in NOT_NEEDED))):
             yield name, content
@@ -124,12 +124,12 @@ def _sources(name: str, called: str) -> Iterator[tuple[str, bytes]]:
     if found is None or found.origin is None or not found.origin.endswith("__init__.py"):
         msg = f"the Python library {name} is not there as source."
         raise Error(msg, hint="Install tfdoctor again.")
-    for path, content in _below(Path(found.origin).parent, called):
+    for path, content in _list_modules(Path(found.origin).parent, called):
         if path.endswith(".py"):
             yield path, content
 
 
-def _below(folder: Path, called: str) -> Iterator[tuple[str, bytes]]:
+def _list_modules(folder: Path, called: str) -> Iterator[tuple[str, bytes]]:
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder)
         if path.is_file() and "__pycache__" not in inside.parts and not path.name.startswith("."):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.bench import duration, told_of_first
+from tfdoctor.bench import describe_first_calls, duration
 from tfdoctor.findings import Status
 from tfdoctor.render.bench import number_of, said_of_link, title_of
 from tfdoctor.render.bench_svg import bench_svg
@@ -38,7 +38,7 @@ def benchmark_html(done: Bench, redactor: Redactor) -> bytes:
                 done.stopped,
                 done.disturbed and f"Disturbed: {done.disturbed}.",
                 *(f"{said_of_link(link)}." for link in done.links),
-                told_of_first(done.runs),
+                describe_first_calls(done.runs),
             )
             if one
         ],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.causes.codes import FLEET
 from tfdoctor.findings import Severity, Status
-from tfdoctor.fleet import some_hosts
+from tfdoctor.fleet import join_hosts
 from tfdoctor.render.finding import MARKS, SEVERITY_STATUS
 from tfdoctor.render.fleet import COLUMNS, cell, state_word
 from tfdoctor.render.html.document import document
@@ -43,7 +43,7 @@ def fleet_html(answer: Fleet) -> bytes:
             {
                 "status": _sign(SEVERITY_STATUS[one.severity]),
                 "code": FLEET[one.name],
-                "hosts": some_hosts(one.hosts),
+                "hosts": join_hosts(one.hosts),
                 "all": list(one.hosts[:MOST_HOSTS]),
                 "message": one.message,
                 "fix": one.fix,
