@@ -50,7 +50,7 @@ from tfdoctor.running.streams import CHUNK, read_log
 from tfdoctor.system import RecordedSystem, archive, bundle
 from tfdoctor.system.elf import ElfError, read_elf
 from tfdoctor.system.payloads import parse_answer
-from tfdoctor.system.symbols import unresolved
+from tfdoctor.system.symbols import find_unresolved
 from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def run_elf(data: bytes) -> None:
         words = (*elf.needed, *elf.verdef, *(v for _, versions in elf.verneed for v in versions))
         total = sum(map(len, words))
         require(total <= 1 << 22, f"{total} characters of names from {len(data)} bytes")
-    unresolved(str(path), [str(path)])
+    find_unresolved(str(path), [str(path)])
 
 
 def run_ldcache(data: bytes) -> None:
@@ -337,7 +337,7 @@ def run_capture(data: bytes) -> None:
         platform={},
     )
     redactor = Redactor(users=["someone"], hosts=["some-host"])
-    made = bundle.members(bundle.redacted(bundle.shortened(whole), redactor))
+    made = bundle.members(bundle.redact(bundle.shorten(whole), redactor))
     total = sum(map(len, made.values()))
     require(total <= 8 * GROWTH * len(data) + 100_000, f"{total} bytes from {len(data)}")
     RecordedSystem(made)

@@ -86,7 +86,7 @@ def read(release: Release) -> dict[str, int] | None:
             LiveSystem(), sys.executable, "fatbins", [f"{folder}/wheel"], timeout=READING, flags=("-S",)
         )
     if answer.get("failed") or not answer.get("binaries"):
-        why = answer.get("failed") or ("no GPU code" if result.ok else result.why())
+        why = answer.get("failed") or ("no GPU code" if result.ok else result.describe_end())
         print(f"{release.version}: {why}", file=sys.stderr)
         return None
     return dict(sorted(answer["binaries"].items()))

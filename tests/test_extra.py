@@ -15,7 +15,7 @@ from tfdoctor.advice.releases import companion_pins
 from tfdoctor.compat import Compat, Release
 from tfdoctor.findings import Severity
 from tfdoctor.parse.toml import loads
-from tfdoctor.plan.predicted import SITE, Sketch, sketched_facts
+from tfdoctor.plan.predicted import SITE, Sketch, make_sketched_facts
 from tfdoctor.report.diagnose import diagnose
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -86,7 +86,7 @@ def found_in(python: str, distributions: dict[str, str]) -> list[str]:
         paths={name: f"{site}/{wheel.folder}/{name}" for name, wheel in places.items() if wheel is not None},
         container=False,
     )
-    report = diagnose(sketched_facts(COMPAT, sketch), COMPAT)
+    report = diagnose(make_sketched_facts(COMPAT, sketch), COMPAT)
     assert report.verdict.gpu_usable
     return [finding.code for finding in report.findings if finding.severity is not Severity.INFO]
 

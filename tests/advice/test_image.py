@@ -15,7 +15,7 @@ from tfdoctor.compat import Compat
 from tfdoctor.examine import examine
 from tfdoctor.facts import Origin
 from tfdoctor.findings import Cause, Finding, Remedy, Severity
-from tfdoctor.plan.predicted import Sketch, sketched_facts
+from tfdoctor.plan.predicted import Sketch, make_sketched_facts
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system.recorded import RecordedSystem
 
@@ -63,7 +63,9 @@ def test_a_variable_goes_with_its_line_or_for_one_container() -> None:
 def test_what_is_installed_is_a_line_and_then_the_image_is_built_and_verified_anew() -> None:
     distributions = (("tensorflow", "2.16.2"), ("numpy", "2.0.2"))
     modules = tuple(row.package for row in COMPAT.companions)
-    facts = sketched_facts(COMPAT, Sketch("2.16.2", "tensorflow", "3.11", distributions, modules=modules))
+    facts = make_sketched_facts(
+        COMPAT, Sketch("2.16.2", "tensorflow", "3.11", distributions, modules=modules)
+    )
     root = diagnose(facts, COMPAT, image=InImage("team/app:1")).root
     assert root is not None
     first, *_, last = root.remedies

@@ -21,7 +21,7 @@ from tfdoctor.compat import Compat
 from tfdoctor.logs.excerpt import excerpt
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.plan import Request, recommend
-from tfdoctor.plan.asked import addressed, named_card
+from tfdoctor.plan.asked import address_commands, find_named_card
 from tfdoctor.plan.verdicts import systems_of
 from tfdoctor.privacy.redactor import Redactor
 from tfdoctor.render.html.log import logs_html
@@ -321,13 +321,15 @@ def test_the_explorer_says_what_recommend_says(opened: Opened, explorer: bytes) 
             system = systems[choice.get("os", "linux")]
             host = dataclasses.replace(
                 system.host,
-                cards=(named_card(compat, choice["gpu"]),) if "gpu" in choice else (),
+                cards=(find_named_card(compat, choice["gpu"]),) if "gpu" in choice else (),
                 driver=choice.get("driver"),
             )
             request = Request(tensorflow=choice.get("tf"), python=choice.get("python"))
             answer = recommend(compat, request, host, nearest=False)
             if system.addressed:
-                answer = addressed(answer, [choice["gpu"]] if "gpu" in choice else [], choice.get("driver"))
+                answer = address_commands(
+                    answer, [choice["gpu"]] if "gpu" in choice else [], choice.get("driver")
+                )
             said = recommendation_json(answer)
             assert [one["recipe"] for one in shown["options"]] == [
                 one["recipe"] for one in said["options"]

@@ -31,8 +31,8 @@ from tfdoctor.explain import EXPLAINED, HEADINGS, lookup, rule_entry
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.fit import Host
 from tfdoctor.plan import Method, Recipe, Request
-from tfdoctor.plan.asked import planned
-from tfdoctor.render.dockerfile import judged_json, render_judged
+from tfdoctor.plan.asked import make_plan
+from tfdoctor.render.dockerfile import make_dockerfile_json, render_judged
 from tfdoctor.rules import ALL_RULES
 from tfdoctor.rules.base import Rule
 from tfdoctor.rules.retired import RETIRED
@@ -91,7 +91,7 @@ def test_a_dockerfile_gets_its_findings(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_json_is_what_the_schema_promises(case: Case) -> None:
-    answer = json.loads(json.dumps(judged_json(judged(case.text, dict(case.files)))))
+    answer = json.loads(json.dumps(make_dockerfile_json(judged(case.text, dict(case.files)))))
     jsonschema.Draft202012Validator(SCHEMA).validate(answer)
     assert answer["stages"][-1]["counts"]
 
@@ -435,7 +435,7 @@ LINES = st.sampled_from(
 def test_no_text_is_too_strange(lines: list[str]) -> None:
     found = judge_dockerfile("\n".join(lines), Compat.load(), read=lambda name: name)
     if found is not None:
-        jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(json.dumps(judged_json(found))))
+        jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(json.dumps(make_dockerfile_json(found))))
         render_judged(found, width=40)
 
 
@@ -486,7 +486,7 @@ OWN = [
 @pytest.mark.parametrize(("recipe", "version"), OWN, ids=str)
 def test_what_tfdoctor_builds_itself_is_healthy(recipe: Recipe | None, version: str) -> None:
     request = Request(tensorflow=version, method=Method.CONTAINER, recipe=recipe)
-    answer = planned(Compat.load(), request, Host())
+    answer = make_plan(Compat.load(), request, Host())
     assert answer.options, answer.conflict
     context = context_of(answer.options[0], Extras())
     found = judged(context.dockerfile, {name: content.decode() for name, content in context.files.items()})

@@ -19,7 +19,7 @@ from tfdoctor.cli.completion import FILES, SCRIPTS, Shell, candidates
 from tfdoctor.cli.main import COMMANDS, command_line
 from tfdoctor.compat import Compat
 from tfdoctor.findings import Cause
-from tfdoctor.plan.asked import named_card
+from tfdoctor.plan.asked import find_named_card
 from tfdoctor.rules import ALL_RULES
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def test_every_card_is_found_by_the_name_that_is_offered() -> None:
     assert len(offered) > 900
     for name, told in offered:
         assert re.fullmatch(r"[\w.+-]+", name), name
-        card = named_card(compat, name)
+        card = find_named_card(compat, name)
         assert told.split()[-1] in (card.capability, *card.others)
     assert ("rtx-4090", "compute capability 8.9") in values.gpus("rtx-40")
     assert ("RTX 4090", "compute capability 8.9") in values.gpus("RTX 40")

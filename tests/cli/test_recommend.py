@@ -18,7 +18,7 @@ from tfdoctor.compat import Compat
 from tfdoctor.findings import Cause
 from tfdoctor.fit import Card, Host
 from tfdoctor.plan import Recipe, Request, recommend
-from tfdoctor.plan.asked import planned
+from tfdoctor.plan.asked import make_plan
 from tfdoctor.render.page import Page
 from tfdoctor.render.plan import render_recommendation, show_option, size_text
 
@@ -239,7 +239,7 @@ def test_the_commands_name_the_cards_and_the_driver_that_were_named(
         recipe = Recipe(words[words.index("--recipe") + 1]) if "--recipe" in words else Recipe.VENV
         request = Request(words[words.index("--tf") + 1], recipe=recipe, method=recipe.method)
         host = host_for(Compat.load(), gpus=[card], driver=driver, facts=None)
-        assert planned(Compat.load(), request, host).options[0].tensorflow == option["tensorflow"]
+        assert make_plan(Compat.load(), request, host).options[0].tensorflow == option["tensorflow"]
 
 
 def test_footnotes_are_those_of_the_rows() -> None:

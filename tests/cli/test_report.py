@@ -18,7 +18,7 @@ from tfdoctor.compat import Compat
 from tfdoctor.errors import UsageError
 from tfdoctor.examine.survey import survey
 from tfdoctor.findings import Evidence, Report
-from tfdoctor.render.markdown import code, fenced, words
+from tfdoctor.render.markdown import code, fence_lines, words
 from tfdoctor.render.report_markdown import LIMIT, report_markdown
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import RecordedSystem
@@ -124,7 +124,7 @@ def test_any_text_stays_where_it_is_put(text: str) -> None:
     assert code(text).count("`") in (0, 2)
     assert re.search(r"(?<!\\)\|", code(text)) is None
     assert not re.search(r"[<>](?!!--|--)|\n", words(text).replace("<!-- -->", ""))
-    lines = fenced([text])
+    lines = fence_lines([text])
     assert lines[0].removesuffix("text") == lines[-1]
     assert not any(line.strip() == lines[-1] for line in lines[1:-1])
 

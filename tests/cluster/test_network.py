@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfdoctor.facts.network import Listening, Reached
-from tfdoctor.parse.network import addresses4, addresses6, listening_ports
+from tfdoctor.parse.network import addresses4, addresses6, parse_listening_ports
 from tfdoctor.probes.network import probe_listening
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.reaching import PREFACE, reach, reach_all
@@ -123,10 +123,10 @@ INET6 = (
 
 
 def test_the_kernels_tables() -> None:
-    assert listening_ports(TCP) == {2222}
+    assert parse_listening_ports(TCP) == {2222}
     assert addresses4(TRIE) == {"10.0.0.7", "127.0.0.1"}
     assert addresses6(INET6) == {"fe80::211:22ff:fe33:4455", "::1"}
-    for parse in (listening_ports, addresses4, addresses6):
+    for parse in (parse_listening_ports, addresses4, addresses6):
         assert not parse("a b c 0A\n\x00|-- 999.1.1.1\n /32 host LOCAL\nzz 1")
 
 

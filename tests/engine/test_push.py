@@ -19,7 +19,7 @@ from tfdoctor.engine.image import pin_base
 from tfdoctor.engine.push import answer_of, push
 from tfdoctor.fit import Host
 from tfdoctor.plan import Method, Recipe, Request
-from tfdoctor.plan.asked import planned
+from tfdoctor.plan.asked import make_plan
 from tfdoctor.report.progress import Progress
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def test_the_base_is_named_by_its_digest(engine: Engine, slow_base: str, registr
     tag = f"{registry}/{PREFIX}/base:1"
     engine.client.api.tag(slow_base, tag.rpartition(":")[0], "1")
     wish = Request("2.15.1", "3.11", method=Method.CONTAINER, recipe=Recipe.PIP_CUDA, base=tag)
-    option = planned(Compat.load(), wish, Host()).options[0]
+    option = make_plan(Compat.load(), wish, Host()).options[0]
     try:
         assert pin_base(engine, option) == option, "no registry has it yet"
         digest = push(engine, tag, Progress())

@@ -11,7 +11,7 @@ import pytest
 from rules.make_facts import COMPAT
 from tfdoctor.examine.observe import Said, make_observation, read_deep
 from tfdoctor.findings import Cause
-from tfdoctor.logs.dso import failed_opens
+from tfdoctor.logs.dso import find_failed_opens
 from tfdoctor.system import CommandResult, Failure
 from tfdoctor.verify.inside import _build_run_output
 from tfdoctor.verify.stages import MARKER, Limits, read_answer
@@ -39,14 +39,14 @@ def observed_in(
 
 
 def test_names_in_the_log_of_every_era() -> None:
-    failed = failed_opens(LOG)
+    failed = find_failed_opens(LOG)
     assert [(f.opened, f.really_missing, f.line) for f in failed] == [
         ("libcudnn.so.9", "libfoo.so.1", 1),
         ("libcusolver.so.11", "libcusolver.so.11", 2),
         ("libnvinfer.so.8", "libnvinfer.so.8", 3),
     ]
     assert failed[0].error == "libfoo.so.1: cannot open shared object file: No such file or directory"
-    old = failed_opens(
+    old = find_failed_opens(
         "ImportError: libcublas.so.10.0: cannot open shared object file: No such file or directory"
     )
     assert [f.opened for f in old] == ["libcublas.so.10.0"]

@@ -11,7 +11,7 @@ import pytest
 
 from environment.fake import Fake, make, needs_compiler
 from tfdoctor.cli.main import _Commands
-from tfdoctor.system.children import without_working_folder
+from tfdoctor.system.children import drop_working_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -169,5 +169,5 @@ def test_no_planted_module_runs(
 
 def test_children_get_no_entry_that_means_the_working_folder() -> None:
     env = {"PATH": ":/a:bin:.:/b:", "LD_LIBRARY_PATH": ":/x;.:lib:./", "OTHER": "."}
-    assert without_working_folder(env) == {"PATH": "/a:/b", "LD_LIBRARY_PATH": "/x:lib", "OTHER": "."}
-    assert without_working_folder({"LD_LIBRARY_PATH": ":"}) == {}
+    assert drop_working_folder(env) == {"PATH": "/a:/b", "LD_LIBRARY_PATH": "/x:lib", "OTHER": "."}
+    assert drop_working_folder({"LD_LIBRARY_PATH": ":"}) == {}

@@ -175,7 +175,7 @@ def test_every_literal_is_found_by_an_anchor() -> None:
 
 
 def test_the_abseil_loggers_stamp_has_no_digit_that_matters() -> None:
-    assert CATALOGUE.by_id["format-absl"].blind
+    assert CATALOGUE.map_ids["format-absl"].blind
     assert [m.signature.id for m in CATALOGUE.matches("I0000 00:00:2795275006.158031 7590 a.h:1] b")] == [
         "format-absl"
     ]
@@ -184,16 +184,16 @@ def test_the_abseil_loggers_stamp_has_no_digit_that_matters() -> None:
 def test_a_log_without_a_numbered_line_does_not_load_the_table_of_them() -> None:
     compat = mock.Mock(spec=Compat)
     type(compat).source_lines = mock.PropertyMock(side_effect=AssertionError)
-    assert sources.told(Log(), compat) == sources.Told()
+    assert sources.identify_sources(Log(), compat) == sources.Told()
 
 
 def test_of_each_event_the_first_and_the_last_are_kept_in_whatever_order_they_come() -> None:
     def said(number: int, value: str) -> Event:
-        return Event(CATALOGUE.by_id["cuinit"], number, number, "", {"code": value})
+        return Event(CATALOGUE.map_ids["cuinit"], number, number, "", {"code": value})
 
     log = Log()
     for event in (said(1, "a"), said(2, "b"), said(9, "a"), said(7, "a"), said(5, "b")):
         log.add(event)
     log.finish()
-    assert [event.line for event in log.of("cuinit")] == [1, 2, 5, 9]
+    assert [event.line for event in log.list_events("cuinit")] == [1, 2, 5, 9]
     assert log.counts == {"cuinit": 5}

@@ -219,7 +219,7 @@ def test_nothing_is_lost_in_the_middle_of_a_long_log() -> None:
     back = "\b" * 60 + "\r" + "9/9 [====]"
     dull = f"{bar}\nINFO:tensorflow:loss = 0.1, step = 3\n{back}\n" * 30
     for signature in ("cuinit", "oom", "device-created", "tf-version-alone", "answer-line"):
-        line = CATALOGUE.by_id[signature].match[0]
+        line = CATALOGUE.map_ids[signature].match[0]
         events, (lines, size) = seen(f"{dull}{line}\n{dull}".encode(), fast=True)
         assert [event[:2] for event in events if event[0] == signature] == [(signature, 91)]
         assert (lines, size) == (181, len(f"{dull}{line}\n{dull}".encode()))

@@ -135,11 +135,11 @@ def test_a_long_log_of_nothing_is_passed_over_and_a_message_in_it_is_not() -> No
         b"%04d/0000 [==>...] - ETA: 0s - loss: 0.0000" % 0,
         b"INFO:tensorflow:loss = 0.0, step = 0 (0.0 sec)",
     ]
-    assert not CATALOGUE.telling(dull)
+    assert not CATALOGUE.filter_shapes(dull)
     for signature in CATALOGUE.signatures:
         for line in signature.match:
             shape = re.sub("[1-9]", "0", line).encode()
-            assert CATALOGUE.telling([*dull, shape]) == {shape}, line
+            assert CATALOGUE.filter_shapes([*dull, shape]) == {shape}, line
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_an_era_is_bracketed_by_minors(tmp_path: Path) -> None:
 
 def test_a_line_is_looked_at_once_however_many_came_before(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
-    monkeypatch.setattr(Catalogue, "_of_shape", lambda _, shape: looked.append(shape) or ())
+    monkeypatch.setattr(Catalogue, "_match_shape", lambda _, shape: looked.append(shape) or ())
     catalogue = Catalogue(CATALOGUE.signatures)
     letters = str.maketrans("0123456789", "abcdefghij")
     lines = [f"line {number}".translate(letters) for number in range(_REMEMBERED + 100)]

@@ -15,7 +15,7 @@ from tfdoctor.findings import Cause
 from tfdoctor.logs.report import LogReport, diagnose_log
 from tfdoctor.logs.scan import scan
 from tfdoctor.logs.signatures import load_signatures
-from tfdoctor.logs.sources import told
+from tfdoctor.logs.sources import identify_sources
 from tfdoctor.render.log import log_json, render_log
 
 COMPAT = Compat.load()
@@ -283,7 +283,7 @@ def test_every_line_that_a_release_printed_in_the_lab_is_in_the_table() -> None:
     for name, truth in json.loads((LAB / "expected.json").read_text(encoding="utf-8")).items():
         release = truth["tensorflow"]
         log = scan([(LAB / name).read_bytes()], catalogue)
-        for event in log.of("source-line"):
+        for event in log.list_events("source-line"):
             message = event.text.partition("]")[2]
             found = COMPAT.source_lines.find_releases(event.get("path"), int(event.get("number")), message)
             if found is not None:
@@ -468,7 +468,7 @@ def logs() -> list[Path]:
 def test_no_log_gets_a_command_that_names_a_release_that_its_lines_exclude(path: Path) -> None:
     text = path.read_bytes()
     catalogue = load_signatures()
-    writers = told(scan([text], catalogue), COMPAT).writers
+    writers = identify_sources(scan([text], catalogue), COMPAT).writers
     if not writers:
         return
     having = {release for writer in writers for release in writer.releases}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfdoctor.parse.kinds import detect, parse
-from tfdoctor.parse.wrapped import unwrapped
+from tfdoctor.parse.wrapped import unwrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +83,7 @@ def test_it_says_the_same(kind: str, shape: Callable[[str], str]) -> None:
     ],
 )
 def test_what_is_not_inside_anything_stays(text: str) -> None:
-    assert unwrapped(text) == text
+    assert unwrap(text) == text
 
 
 def test_a_query_of_all_columns() -> None:
@@ -138,4 +138,4 @@ def test_a_sentence_before_it_changes_nothing(kind: str, text: str, words: str) 
 
 def test_sentences_that_programs_print_stay_whole() -> None:
     text = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. It shows nothing here.\n"
-    assert unwrapped(text) == text
+    assert unwrap(text) == text

@@ -11,7 +11,7 @@ import pytest
 from plan import brute
 from plan.machines import COMPAT, host_of, machines, remembered
 from tfdoctor.findings import Severity
-from tfdoctor.plan import Method, Recommendation, Request, predicted_facts, recommend
+from tfdoctor.plan import Method, Recommendation, Request, make_predicted_facts, recommend
 from tfdoctor.report.diagnose import diagnose
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def wrong_of(machine: brute.Machine, python: str) -> Iterator[str]:
 def errors_of(machine: brute.Machine, option: Option) -> Iterator[str]:
     """What `check` would say of the finished plan."""
     host = host_of(machine)
-    report = diagnose(predicted_facts(COMPAT, option, host), COMPAT)
+    report = diagnose(make_predicted_facts(COMPAT, option, host), COMPAT)
     bad = [finding.code for finding in report.findings if finding.severity is Severity.ERROR]
     if bad or report.verdict.gpu_usable is not True:
         yield f"{machine} {option.recipe.value} {option.tensorflow}: {bad or report.verdict.summary}"

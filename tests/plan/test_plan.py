@@ -23,7 +23,7 @@ from tfdoctor.plan import (
     Recommendation,
     Rejected,
     Request,
-    predicted_facts,
+    make_predicted_facts,
     recommend,
 )
 from tfdoctor.plan.recipes import RECIPES, tries
@@ -194,7 +194,7 @@ def errors_of(release: Release, recipe: Recipe, machine: Host, python: str | Non
         assert answer.reasons
         return None
     assert python in (None, answer.python)
-    report = diagnose(predicted_facts(COMPAT, answer, machine), COMPAT)
+    report = diagnose(make_predicted_facts(COMPAT, answer, machine), COMPAT)
     what = f"{release.version} {recipe.value} py{answer.python} {machine.cards} {machine.driver}"
     found = [f"{what}: {f.code} {f.title}" for f in report.findings if f.severity is Severity.ERROR]
     if report.verdict.gpu_usable is not True:

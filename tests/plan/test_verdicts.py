@@ -12,10 +12,10 @@ from tfdoctor import versions
 from tfdoctor.compat import Compat
 from tfdoctor.fit import Host
 from tfdoctor.plan import Request, recommend
-from tfdoctor.plan.asked import addressed, named_card
-from tfdoctor.plan.verdict_table import ANY_CARD, Verdicts, put
+from tfdoctor.plan.asked import address_commands, find_named_card
+from tfdoctor.plan.verdict_table import ANY_CARD, Verdicts, fill_text
 from tfdoctor.plan.verdicts import verdicts
-from tfdoctor.render.html.explorer import packed
+from tfdoctor.render.html.explorer import pack_table
 
 MINORS = ("2.21", "2.10", "1.15")
 CARDS = ("GeForce RTX 5090", "GeForce RTX 3060", "Tesla P40", "")
@@ -53,19 +53,21 @@ def test_each_driver_has_the_planners_answer(minor: str, python: str, system: st
     drawn = random.Random(f"{minor} {python} {system}")
     asked = [(card, driver) for card in CARDS for driver in drivers(found)]
     for card, driver in drawn.sample(asked, 250):
-        named = (named_card(compat, card),) if card else ()
+        named = (find_named_card(compat, card),) if card else ()
         capability = named[0].capability if named else ""
         host: Host = dataclasses.replace(chosen.host, cards=named, driver=driver or None)
         answer = recommend(compat, Request(minor, python or None), host, nearest=False)
         if chosen.addressed:
-            answer = addressed(answer, [card] if card else [], driver or None)
+            answer = address_commands(answer, [card] if card else [], driver or None)
         options, reasons, _ = found.answers[found.answer(system, minor, python, capability, driver)]
         shown = [found.options[number] for number in options]
 
         def text(number: int, asked: tuple[str, str, str] = (card, capability, driver)) -> str:
             name, capability, driver = asked
             glibc = chosen.host.glibc or ""
-            return put(found.texts[number], name=name, capability=capability, driver=driver, glibc=glibc)
+            return fill_text(
+                found.texts[number], name=name, capability=capability, driver=driver, glibc=glibc
+            )
 
         asking = (card, driver)
         assert [(one[0], one[1], one[2]) for one in shown] == [
@@ -83,7 +85,7 @@ def test_each_driver_has_the_planners_answer(minor: str, python: str, system: st
 def test_the_best_of_all_is_the_best_of_the_minors() -> None:
     compat, found = Compat.load(), table()
     options, _, _ = found.answers[found.answer("linux", "", "", "8.6", "550.90.07")]
-    card = named_card(compat, "GeForce RTX 3060")
+    card = find_named_card(compat, "GeForce RTX 3060")
     best = recommend(compat, Request("2.21"), Host(cards=(card,), driver="550.90.07"), nearest=False).options[
         0
     ]
@@ -95,7 +97,7 @@ def test_a_name_of_several_cards_is_not_in_the_table() -> None:
     names = {name for every in found.cards.values() for name in every}
     compat = Compat.load()
     assert len(names) > 500
-    assert not any(named_card(compat, name).others for name in sorted(names)[::40])
+    assert not any(find_named_card(compat, name).others for name in sorted(names)[::40])
 
 
 def test_a_card_is_offered_once() -> None:
@@ -108,7 +110,7 @@ def test_a_card_is_offered_once() -> None:
 
 def test_the_packed_table_has_a_row_for_each_driver() -> None:
     found = table()
-    made = packed(found, [])
+    made = pack_table(found, [])
     assert made["minors"] == list(MINORS)
     places = {one.places for one in found.drivers.values()}
     for row in made["rows"]:

@@ -17,8 +17,8 @@ from tfdoctor.compat import Compat
 from tfdoctor.errors import UsageError
 from tfdoctor.findings import Cause
 from tfdoctor.fit import Card, Host, Reason
-from tfdoctor.plan import Method, Recipe, Recommendation, Request, predicted_facts, recommend
-from tfdoctor.plan.asked import checked_python, planned
+from tfdoctor.plan import Method, Recipe, Recommendation, Request, make_predicted_facts, recommend
+from tfdoctor.plan.asked import check_python, make_plan
 from tfdoctor.render.plan import recommendation_json, render_recommendation
 from tfdoctor.report.diagnose import diagnose
 
@@ -40,9 +40,9 @@ def answer_to(typed: str) -> Recommendation:
     facts = HOSTS / given["facts"][0] if given["facts"] else None
     host = host_for(COMPAT, gpus=given["gpu"], driver=next(iter(given["driver"]), None), facts=facts)
     method = Method(given["method"][0]) if given["method"] else None
-    python = checked_python(next(iter(given["python"]), None))
+    python = check_python(next(iter(given["python"]), None))
     request = Request(tensorflow=next(iter(given["tf"]), None), python=python, method=method)
-    return planned(COMPAT, request, host)
+    return make_plan(COMPAT, request, host)
 
 
 @pytest.mark.few(20)
@@ -239,7 +239,7 @@ def test_check_says_why_a_card_is_not_offered_what_would_start(version: str) -> 
     told_by_plan = [reason.text for reason in _conflict(version, "8.0")]
     assert any("end at compute capability 7.5" in text for text in told_by_plan)
     option = recommend(COMPAT, Request(tensorflow=version), host_of(("7.5",), None)).options[0]
-    report = diagnose(predicted_facts(COMPAT, option, host_of(("8.0",), None)), COMPAT)
+    report = diagnose(make_predicted_facts(COMPAT, option, host_of(("8.0",), None)), COMPAT)
     told_by_check = [finding.explanation for finding in report.findings if finding.code == "TFD111"]
     assert len(told_by_check) == 1
     assert "end at compute capability 7.5" in told_by_check[0]

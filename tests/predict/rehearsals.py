@@ -7,7 +7,7 @@ from dataclasses import replace
 from rules.make_facts import COMPAT, SITE, healthy, with_python
 from tfdoctor.facts import Distribution, Known
 from tfdoctor.facts.imports import RehearsalFacts
-from tfdoctor.predict.rehearsing import wanted
+from tfdoctor.predict.rehearsing import plan_rehearsal
 
 VERSION = "2.20.0"
 REQUIRES = {
@@ -47,13 +47,13 @@ def rehearsed(facts, *answers, source=None, keras=(), oddities=()):
 
 def keras_asked(facts):
     """The modules of Keras that would be imported with something in the place of TensorFlow."""
-    found = wanted(facts.python.value, facts.tensorflow.value, facts.environment.variables, COMPAT)
+    found = plan_rehearsal(facts.python.value, facts.tensorflow.value, facts.environment.variables, COMPAT)
     return found.keras if found is not None else ()
 
 
 def asked(facts):
     """What would be rehearsed: (modules, the oddities' modules)."""
-    found = wanted(facts.python.value, facts.tensorflow.value, facts.environment.variables, COMPAT)
+    found = plan_rehearsal(facts.python.value, facts.tensorflow.value, facts.environment.variables, COMPAT)
     if found is None:
         return set(), set()
     return {name for name, _ in found.modules}, {oddity.module for oddity in found.oddities}

@@ -24,7 +24,7 @@ from tfdoctor.facts import NOEXEC, Distribution, Known, Resolution, Unknown
 from tfdoctor.facts.imports import FileDifference, Oddity, Rehearsed, Shadow
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.predict.failures import failures
-from tfdoctor.predict.rehearsing import unmet, wanted
+from tfdoctor.predict.rehearsing import plan_rehearsal, unmet
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import (
     damaged_installation,
@@ -110,7 +110,7 @@ def test_an_unmeasured_release_is_rehearsed_by_its_modules_alone():
     facts = with_python(healthy("2.18.1"), distributions=())
     newer = replace(facts, tensorflow=Known(replace(facts.tensorflow.value, version="2.99.0"), "x"))
     newer = with_python(newer, distributions=(Distribution("numpy", "9.0", SITE),))
-    found = wanted(newer.python.value, newer.tensorflow.value, {}, COMPAT)
+    found = plan_rehearsal(newer.python.value, newer.tensorflow.value, {}, COMPAT)
     assert found is not None
     assert dict(found.modules)["numpy"] == ()
     assert COMPAT.find_imported("1.4.0") is None
@@ -566,7 +566,7 @@ def test_code_that_keras_2_was_generated_with_is_tried_too():
     """Keras cannot be imported without TensorFlow: its generated sources can."""
     asks = {"tensorflow": {"requires": ("keras<2.14,>=2.13.1",)}}
     facts = installed({"keras": "2.11.0"}, version="2.13.1", python="3.10", **asks)
-    found = wanted(facts.python.value, facts.tensorflow.value, {}, COMPAT)
+    found = plan_rehearsal(facts.python.value, facts.tensorflow.value, {}, COMPAT)
     assert found is not None
     assert found.sources[-1] == f"{SITE}/keras/protobuf/versions_pb2.py"
     path = f"{SITE}/keras/protobuf/versions_pb2.py"

@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 from tfdoctor.compat import Compat
 from tfdoctor.predict import requirements
-from tfdoctor.predict.requirements import asked, met, shown
+from tfdoctor.predict.requirements import format_asked, met, parse_asked
 
 PYTHON = {
     "python_version": "3.11",
@@ -117,12 +117,12 @@ def by_packaging(line: str) -> Requirement | None:
 
 def same(line: str) -> None:
     """Both say the same of a line."""
-    mine, theirs = asked(line, PYTHON), by_packaging(line)
+    mine, theirs = parse_asked(line, PYTHON), by_packaging(line)
     assert (mine is None) == (theirs is None), line
     if mine is None or theirs is None:
         return
     assert mine.package == canonicalize_name(theirs.name)
-    assert shown(mine) == f"{theirs.name}{theirs.specifier}"
+    assert format_asked(mine) == f"{theirs.name}{theirs.specifier}"
     for version in VERSIONS:
         assert met(mine, version) == theirs.specifier.contains(version, prereleases=True), (line, version)
 

@@ -11,7 +11,7 @@ import pytest
 
 from tfdoctor.errors import UsageError
 from tfdoctor.examine import live_machine
-from tfdoctor.probes.choice import choose, kernel_variables, other_pythons
+from tfdoctor.probes.choice import choose, find_other_pythons, kernel_variables
 from tfdoctor.system import LiveSystem
 
 if TYPE_CHECKING:
@@ -236,14 +236,14 @@ def test_the_others_that_have_a_tensorflow(tmp_path: Path, shell: Path) -> None:
     (home / ".conda").mkdir()
     (home / ".conda/environments.txt").write_text(f"{conda.parent.parent}\n{tmp_path}/without\n")
     system = here(tmp_path, shell, HOME=str(home))
-    found = other_pythons(system, choose(system, None), str(shell.parent))
+    found = find_other_pythons(system, choose(system, None), str(shell.parent))
     assert [(one.path, one.tensorflow) for one in found] == [
         (str(beside), "2.20.0"),
         (str(other), "2.15.1"),
         (str(conda), "2.10.0"),
     ]
     assert found[0].how == ".venv in the working folder"
-    assert other_pythons(system, choose(system, None), str(beside.parent.parent))[0].path == str(other)
+    assert find_other_pythons(system, choose(system, None), str(beside.parent.parent))[0].path == str(other)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may look everywhere")

@@ -13,7 +13,7 @@ from tfdoctor.parse.kinds import detect, parse
 from tfdoctor.probes.ldcache import ENTRY, HEADER, MAGIC, parse_ldcache
 from tfdoctor.system.elf import DYN64, EHDR64, PHDR64, ElfError, ElfProblem, read_elf
 from tfdoctor.system.payloads import MARKER, parse_answer
-from tfdoctor.system.symbols import SYM64, unresolved
+from tfdoctor.system.symbols import SYM64, find_unresolved
 from tfdoctor.text import clean
 
 if TYPE_CHECKING:
@@ -68,12 +68,12 @@ def test_headers_beyond_any_file_have_no_symbols(tmp_path: Path) -> None:
     """Offsets of 2⁶³ and more do not fit what `struct` takes."""
     path = tmp_path / "lib.so"
     path.write_bytes(elf([], phoff=1 << 63))
-    assert unresolved(str(path), []) == ()
+    assert find_unresolved(str(path), []) == ()
     path.write_bytes(elf([(STRTAB, CONTENT)])[:-8])
     content = bytearray(path.read_bytes())
     struct.pack_into("<Q", content, EHDR64.size + PHDR64.size + 8, (1 << 64) - 32)
     path.write_bytes(content)
-    assert unresolved(str(path), []) == ()
+    assert find_unresolved(str(path), []) == ()
 
 
 def test_a_hash_chain_that_is_a_ring_ends_and_claims_nothing(tmp_path: Path) -> None:
@@ -84,9 +84,9 @@ def test_a_hash_chain_that_is_a_ring_ends_and_claims_nothing(tmp_path: Path) -> 
     table = struct.pack("<IIIII", 1, 400, 1, 0, 1).ljust(0x100, b"\0")
     tags = [(STRTAB, symbols + len(undefined)), (SYMTAB, symbols), (HASH, CONTENT)]
     path.write_bytes(elf(tags, table + undefined + b"\0puts\0"))
-    assert unresolved(str(path), []) == ("puts",) * 399
+    assert find_unresolved(str(path), []) == ("puts",) * 399
     began = time.process_time()
-    assert unresolved(str(path), [str(path)]) == ()
+    assert find_unresolved(str(path), [str(path)]) == ()
     assert time.process_time() - began < 6
 
 

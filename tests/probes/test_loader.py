@@ -22,7 +22,7 @@ import pytest
 from lab import standins
 from probes import loader_oddities as oddities
 from tfdoctor.probes.loader import Process, hwcap_folders, split_library_path
-from tfdoctor.probes.loading import _same_file
+from tfdoctor.probes.loading import _is_same_file
 from tfdoctor.probes.machine import parse_cpu_flags
 from tfdoctor.system import LiveSystem
 
@@ -476,6 +476,6 @@ def test_what_is_loaded_locally_lends_its_symbols_to_nobody(
 
 
 def test_one_file_through_two_spellings_is_not_put_before_itself() -> None:
-    assert _same_file("/site/tensorflow/../nvidia/lib/libx.so.1", "/site/nvidia/lib/libx.so.1")
-    assert not _same_file("/old/libx.so.1", "/site/nvidia/lib/libx.so.1")
-    assert not _same_file("/old/libx.so.1", None)
+    assert _is_same_file("/site/tensorflow/../nvidia/lib/libx.so.1", "/site/nvidia/lib/libx.so.1")
+    assert not _is_same_file("/old/libx.so.1", "/site/nvidia/lib/libx.so.1")
+    assert not _is_same_file("/old/libx.so.1", None)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tfdoctor.render import called
-from tfdoctor.render.page import Page, Text, cells, command_lines, cut, few, hanging
+from tfdoctor.render.page import Page, Text, cells, command_lines, cut, few, print_hanging
 
 ROOT = Path(__file__).parents[2]
 HOST = ROOT / "tests/hosts/plain-pip-install"
@@ -52,7 +52,9 @@ def test_however_it_was_called_it_is_written_once(name: str, monkeypatch: pytest
 def test_the_page_counts_what_it_writes() -> None:
     for width in (40, 60, 80):
         out = Page(width, coloured=False)
-        hanging(out, Text("  Do  "), "See `tfdoctor explain TFD203`, or what `tfdoctor check` shows. " * 3)
+        print_hanging(
+            out, Text("  Do  "), "See `tfdoctor explain TFD203`, or what `tfdoctor check` shows. " * 3
+        )
         command_lines(out, ["tfdoctor fix --python /opt/env --yes --timeout 10 --verbose"], 4, broken=True)
         out.print(Text(cut("the whole of it is what `tfdoctor check -v` shows, and " * 2, width)))
         assert "`tfdoctor" not in out.text

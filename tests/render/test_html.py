@@ -24,7 +24,7 @@ from tfdoctor.logs.excerpt import ENDS, SHORT, excerpt
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.privacy.redactor import Redactor
 from tfdoctor.render.html.check import report_html
-from tfdoctor.render.html.document import embedded
+from tfdoctor.render.html.document import embed_json
 from tfdoctor.render.html.log import logs_html
 from tfdoctor.render.html.verify import verification_html
 from tfdoctor.report.chain import JOINTS, make_chain
@@ -194,7 +194,7 @@ def test_hostile_text_stays_text() -> None:
 
 
 def test_data_cannot_end_its_element() -> None:
-    text = embedded({"name": "</script><!--&\u2028é"})
+    text = embed_json({"name": "</script><!--&\u2028é"})
     assert not set(text) & set("<>&\u2028é")
     assert json.loads(text) == {"name": "</script><!--&\u2028é"}
 

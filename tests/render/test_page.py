@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdoctor.render.page import Page, Text, cells, hanging
+from tfdoctor.render.page import Page, Text, cells, print_hanging
 from tfdoctor.render.tables import page as rich_page
 from tfdoctor.render.tables import text_of
 
@@ -33,7 +33,7 @@ def test_lines_break_where_rich_breaks_them(text: str, width: int) -> None:
 @given(text=WORDS, width=st.integers(20, 60), coloured=st.booleans())
 def test_nothing_is_wider_than_the_page_and_nothing_is_lost(text: str, width: int, coloured: bool) -> None:
     out = Page(width, coloured=coloured)
-    hanging(out, Text("  Why   ", style="bold"), text, style="bold red")
+    print_hanging(out, Text("  Why   ", style="bold"), text, style="bold red")
     plain = re.sub(r"\x1b\[[0-9;]*m", "", out.text)
     assert all(cells(line) <= width for line in plain.splitlines())
     assert "".join(plain.split()) == "Why" + "".join(text.split())
@@ -49,7 +49,7 @@ def test_columns(text: str, wide: int) -> None:
 
 def test_each_text_keeps_its_own_colour() -> None:
     out = Page(36, coloured=True)
-    hanging(
+    print_hanging(
         out, Text("✗ ", style="bold red") + Text("GPU  ", style="bold"), "one two three four five six seven"
     )
     assert out.text == "\x1b[1;31m✗ \x1b[0m\x1b[1mGPU  \x1b[0mone two three four five six\n       seven\n"

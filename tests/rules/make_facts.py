@@ -31,7 +31,7 @@ from tfdoctor.facts import (
     value_of,
 )
 from tfdoctor.findings import Observation
-from tfdoctor.predict import build_of, opened_sonames, predict
+from tfdoctor.predict import build_of, list_opened_sonames, predict
 from tfdoctor.rules.base import RuleContext
 from tfdoctor.versions import is_at_least
 
@@ -76,7 +76,7 @@ def healthy(version: str = "2.18.1", *, python: str = "3.11.7", distribution: st
     smi = SmiFacts(
         "570.1", "12.8", (SmiGpu(0, card.name, card.uuid, card.pci_bus_id, 81559, 10, None, None),)
     )
-    sonames = opened_sonames(build_of(tensorflow, COMPAT))
+    sonames = list_opened_sonames(build_of(tensorflow, COMPAT))
     return Facts(
         machine=MachineFacts(
             system="Linux",

@@ -28,7 +28,7 @@ def test_run_returns_what_was_printed_and_how_it_ended() -> None:
         [PYTHON, "-c", "import sys; print('out'); print('err', file=sys.stderr); sys.exit(9)"], timeout=30
     )
     assert (done.returncode, done.stdout.strip(), done.stderr.strip()) == (9, "out", "err")
-    assert done.why() == "exited with status 9"
+    assert done.describe_end() == "exited with status 9"
 
 
 def test_run_never_raises() -> None:

@@ -16,7 +16,7 @@ from tfdoctor.engine.system import ContainerEndedError, _is_missing_command
 from tfdoctor.errors import UsageError
 from tfdoctor.examine.observe import Said, make_observation
 from tfdoctor.findings import Cause, Remedy, Verification
-from tfdoctor.plan.predicted import Sketch, sketched_facts
+from tfdoctor.plan.predicted import Sketch, make_sketched_facts
 from tfdoctor.render.verify import render_end
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules.changed_files import _is_omitted_from_images
@@ -102,7 +102,7 @@ def test_tensorflow_that_was_stopped_differs_from_no_prediction(
     result: CommandResult, timed_out: bool
 ) -> None:
     distributions = (("tensorflow", "2.20.0"),)
-    facts = sketched_facts(COMPAT, Sketch("2.20.0", "tensorflow", "3.11", distributions))
+    facts = make_sketched_facts(COMPAT, Sketch("2.20.0", "tensorflow", "3.11", distributions))
     observed = make_observation(Said(False, None, (), "", 1.0, timed_out), result, (), COMPAT)
     assert (observed.gpu_registered, observed.cause) == (None, Cause.INCONCLUSIVE)
     report = diagnose(facts, COMPAT, observed, image=IMAGE)

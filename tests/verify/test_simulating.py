@@ -18,7 +18,7 @@ from rules.make_facts import COMPAT, healthy
 from tfdoctor.cli.simulating import parse_simulation
 from tfdoctor.facts import Known, Unknown, value_of
 from tfdoctor.findings import Cause, Verification
-from tfdoctor.plan.predicted import Sketch, sketched_facts
+from tfdoctor.plan.predicted import Sketch, make_sketched_facts
 from tfdoctor.render.verify import junit, render_end, verification_json
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.simulate.facts import AsSimulated, as_simulated
@@ -46,7 +46,7 @@ def verified(
     found = Binaries(OF_220 if counts is None else counts, "" if counts != {} else "they could not be read")
     monkeypatch.setattr(simulating, "read_kernels", lambda *_: found)
     sketch = Sketch("2.20.0", "tensorflow", "3.11", (("tensorflow", "2.20.0"),))
-    facts = sketched_facts(COMPAT, sketch)
+    facts = make_sketched_facts(COMPAT, sketch)
     cuda = value_of(healthy().driver.cuda)
     assert cuda is not None
     one = replace(cuda.devices[0], compute_capability=asked.cards[0].capability, name=asked.cards[0].name)
@@ -307,7 +307,7 @@ def test_a_built_image_is_verified_or_not_simulated() -> None:
 
 def test_what_has_cuda_linked_into_it_is_run_by_software_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     sketch = Sketch("1.13.2", "tensorflow-gpu", "3.7", (("tensorflow-gpu", "1.13.2"),))
-    facts = sketched_facts(COMPAT, sketch)
+    facts = make_sketched_facts(COMPAT, sketch)
     tensorflow = value_of(facts.tensorflow)
     assert tensorflow is not None
     run = Verifying(

@@ -92,7 +92,7 @@ def recommend(
     from tfdoctor.compat import Compat
     from tfdoctor.errors import UsageError
     from tfdoctor.plan import Method, Request
-    from tfdoctor.plan.asked import addressed, checked_python, planned
+    from tfdoctor.plan.asked import address_commands, check_python, make_plan
     from tfdoctor.render.plan import recommendation_json
 
     ways = {one.value: one for one in Method}
@@ -103,8 +103,8 @@ def recommend(
     gpus = [gpu] if isinstance(gpu, str) else list(gpu)
     with handle_signals():
         host = host_for(compat, gpus=gpus, driver=driver, facts=Path(facts) if facts is not None else None)
-    request = Request(tensorflow=tf, python=checked_python(python), method=ways[method] if method else None)
-    found = addressed(planned(compat, request, host), gpus, driver)
+    request = Request(tensorflow=tf, python=check_python(python), method=ways[method] if method else None)
+    found = address_commands(make_plan(compat, request, host), gpus, driver)
     answer: Recommendation = as_printed(recommendation_json(found))
     return answer
 
@@ -120,7 +120,7 @@ def handle_signals() -> Iterator[None]:
     from tfdoctor.system import signals
 
     try:
-        with signals.heard():
+        with signals.handle_ending_signals():
             yield
     except signals.EndedError as ended:
         signal.raise_signal(ended.number)

@@ -96,12 +96,12 @@ def _check_kernel(options: Options) -> Shown | None:
     from tfdoctor.environment.offer import offer
     from tfdoctor.errors import Error
     from tfdoctor.examine import examine, live_machine
-    from tfdoctor.system.live import of_this_process
+    from tfdoctor.system.live import get_process_variables
 
     python, notes, env = options["python"], [], None
     if python is None:
         python = sys.executable
-        env = of_this_process()
+        env = get_process_variables()
         notes = _note_late_changes(env)
     system = live_machine(python, env=env or os.environ)
     try:

@@ -37,7 +37,7 @@ from tfdoctor.dockerfile.write import MOST_UID, UID, Extras, check_index, check_
 from tfdoctor.errors import Error, ExitCode, UsageError
 from tfdoctor.fit import Host
 from tfdoctor.plan import Method, Recipe, Request
-from tfdoctor.plan.asked import checked_driver, checked_python, planned
+from tfdoctor.plan.asked import check_driver, check_python, make_plan
 from tfdoctor.render.build import build_json, render_built, render_dry_run
 from tfdoctor.render.json import write_json
 from tfdoctor.render.plan import recommendation_json, render_recommendation
@@ -178,14 +178,14 @@ def build(
     )
     request = Request(
         tensorflow=tf,
-        python=checked_python(python),
+        python=check_python(python),
         method=Method.CONTAINER,
         recipe=Recipe(recipe.value) if recipe is not None else None,
         base=check_reference(base) if base is not None else None,
         requirements=extras.requirements,
     )
     host = _host(compat, gpus=gpu or (), driver=driver, look=not (anywhere or text_alone))
-    answer = planned(compat, request, host)
+    answer = make_plan(compat, request, host)
     if answer.conflict is not None:
         _report_no_plan(answer, as_json=as_json, text_alone=text_alone, for_this_one=not gpu)
         return ExitCode.FOUND
@@ -467,7 +467,7 @@ def _host(compat: Compat, *, gpus: Sequence[str], driver: str | None, look: bool
     if gpus and not look:
         return host_for(compat, gpus=gpus, driver=driver, facts=None)
     if not look:
-        return Host(driver=checked_driver(driver))
+        return Host(driver=check_driver(driver))
     host = host_for(compat, gpus=gpus, driver=driver, facts=None)
     # The image's own system counts: of this machine only its cards, driver and processor do.
     windows = host.wsl or host.system == "Windows"

@@ -25,7 +25,7 @@ from tfdoctor.dockerfile.write import check_reference
 from tfdoctor.environment.foreseen import foresee
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.findings import Severity
-from tfdoctor.render.dockerfile import judged_json, render_judged, render_services, services_json
+from tfdoctor.render.dockerfile import make_dockerfile_json, render_judged, render_services, services_json
 from tfdoctor.render.json import write_json
 from tfdoctor.render.terminal import OUT
 from tfdoctor.system.sources import real_path
@@ -81,7 +81,7 @@ def _dockerfile(text: str, shown: str, folder: Path, as_json: bool) -> int:
             hint="A compose file begins with services:, name: or version:, a devcontainer.json with a brace.",
         )
     if as_json:
-        write_json(judged_json(judged))
+        write_json(make_dockerfile_json(judged))
     else:
         OUT.write(render_judged(judged, **OUT.looks))
     return _status([judged])

@@ -14,7 +14,7 @@ from tfdoctor.cli.options import Json, Python, Timeout, command, option
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode
 from tfdoctor.examine import examine, live_machine
-from tfdoctor.render.capture import captured_json, render_captured
+from tfdoctor.render.capture import make_capture_json, render_captured
 from tfdoctor.render.json import write_json
 from tfdoctor.render.terminal import OUT
 from tfdoctor.system import RecordedSystem, RecordingSystem, archive, bundle
@@ -47,10 +47,10 @@ def look(system: System, compat: Compat, *, python: str | None, timeout: float, 
     """Look at everything that `check` looks at, redact it, and judge both. `local`: `system` is this machine."""
     recording = RecordingSystem(system)
     machine = examine(recording, compat, python=python, timeout=timeout)
-    whole = recording.recording(_list_variables(machine.facts))
+    whole = recording.get_recording(_list_variables(machine.facts))
     whole.python = python
     redactor = redactor_for(system.env, local=local)
-    redacted = bundle.redacted(bundle.shortened(whole), redactor)
+    redacted = bundle.redact(bundle.shorten(whole), redactor)
     files = bundle.members(redacted)
     replayed = RecordedSystem(files)
     report = examine(replayed, compat, python=replayed.python)
@@ -116,7 +116,9 @@ def capture(
     size = archive.write(target, captured.files, force=force)
     packed = archive.is_archive(target)
     if as_json:
-        write_json(captured_json(captured.manifest, str(target), size, len(captured.files), packed=packed))
+        write_json(
+            make_capture_json(captured.manifest, str(target), size, len(captured.files), packed=packed)
+        )
     else:
         OUT.write(render_captured(captured.manifest, captured.differences, str(target), size, packed=packed))
     return ExitCode.OK

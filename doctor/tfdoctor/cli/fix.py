@@ -30,7 +30,7 @@ from tfdoctor.render.terminal import ERR, OUT
 from tfdoctor.rules import RULE_OF
 from tfdoctor.rules.retired import RETIRED, current_codes
 from tfdoctor.system import LiveSystem
-from tfdoctor.system.signals import stopping
+from tfdoctor.system.signals import stop_on_signal
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def fix(
         else:
             OUT.write(render_fix(result, dry=dry, asking=asking, verbose=verbose, quiet=quiet, **OUT.looks))
 
-    with stopping(machines), progress(quiet=told_nothing, verbose=verbose, moving=False) as told:
+    with stop_on_signal(machines), progress(quiet=told_nothing, verbose=verbose, moving=False) as told:
         if take_back:
             prefix = prefix_of(machines, request)
             undone = undo(prefix, force=force, tell=told)

@@ -49,7 +49,7 @@ from tfdoctor.environment.workplace import is_free, read_record
 from tfdoctor.errors import Error, ExitCode, UsageError
 from tfdoctor.examine import collect_facts
 from tfdoctor.fit import Fit, Host, build_host, find_best_fit
-from tfdoctor.plan.asked import checked_driver, checked_python, readings, settled
+from tfdoctor.plan.asked import check_driver, check_python, readings, settle_answer
 from tfdoctor.render.install import (
     environment_json,
     install_json,
@@ -64,7 +64,7 @@ from tfdoctor.render.report import render_report
 from tfdoctor.render.terminal import ERR, OUT
 from tfdoctor.render.verify import render_end, verification_json
 from tfdoctor.system import LiveSystem
-from tfdoctor.system.signals import stopping
+from tfdoctor.system.signals import stop_on_signal
 from tfdoctor.text import clean_line
 from tfdoctor.verify.verifying import Wish
 
@@ -153,7 +153,7 @@ def install(
     compat, gpu = Compat.load(), gpu or simulate
     asked = parse_simulation(compat, simulate or (), driver=driver)
     system, wishes = LiveSystem(), Wishes(compat, tf, packages, wish)
-    with stopping(system):
+    with stop_on_signal(system):
         host, machine = _host(compat, system, gpus=gpu or (), driver=driver, anywhere=anywhere, facts=facts)
         host = _choose_host(compat, host, tf, python)
         choice = choose(wishes, python, host, folder, uv=uv, system=system, machine=machine)
@@ -225,7 +225,7 @@ def _host(
     """
     if anywhere and (gpus or facts is not None):
         raise UsageError("--anywhere means every card; give only one of --anywhere, --gpu and --facts.")
-    driver = checked_driver(driver)
+    driver = check_driver(driver)
     meant = None
     if gpus or facts is not None:
         meant = host_for(compat, gpus=gpus, driver=driver, facts=facts)
@@ -250,9 +250,9 @@ def _choose_host(compat: Compat, host: Host, tf: str | None, python: str | None)
     Raises UsageError.
     """
     if any(card.others for card in host.cards):
-        wanted = checked_python(python) if python is not None and python[:1].isdigit() else None
+        wanted = check_python(python) if python is not None and python[:1].isdigit() else None
         spec = tf if tf is not None and compat.select(tf) else None
-        settled(compat, host, lambda one: _gist(find_best_fit(compat, one, python=wanted, spec=spec)))
+        settle_answer(compat, host, lambda one: _gist(find_best_fit(compat, one, python=wanted, spec=spec)))
     return readings(host)[0]
 
 

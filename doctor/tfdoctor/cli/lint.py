@@ -15,7 +15,7 @@ from tfdoctor.lint.fixes import format_diff, plan_edits
 from tfdoctor.lint.settings import SKIPPED, Settings, SettingsError, release_of, settings_of
 from tfdoctor.parse.edits import Edit, EditError, Source, apply_edits
 from tfdoctor.parse.toml import loads
-from tfdoctor.system.sources import below, first_line, load_source, read_source, real_path
+from tfdoctor.system.sources import first_line, load_source, read_source, real_path, walk_files
 from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, str, Settings, str, bo
             return bool(settings.exclude) and settings.is_excluded(inner(one))  # type: ignore[operator]
 
         named = not path.is_dir()
-        for one in [path] if named else below(path, SKIPPED, is_excluded):
+        for one in [path] if named else walk_files(path, SKIPPED, is_excluded):
             kind = kind_of_file(one.name) or kind_of_file(
                 one.name, first_line(one) if "." not in one.name else ""
             )

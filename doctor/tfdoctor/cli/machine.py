@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.errors import UsageError
 from tfdoctor.fit import Host, build_host
-from tfdoctor.plan.asked import checked_driver, named_card
+from tfdoctor.plan.asked import check_driver, find_named_card
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,9 +30,9 @@ def host_for(compat: Compat, *, gpus: Sequence[str], driver: str | None, facts: 
     """
     if gpus and facts is not None:
         raise UsageError("--gpu names cards, --facts a recorded machine that has its own; give one of them.")
-    driver = checked_driver(driver)
+    driver = check_driver(driver)
     if gpus:
-        cards = tuple(named_card(compat, name) for name in gpus)
+        cards = tuple(find_named_card(compat, name) for name in gpus)
         return Host(cards=cards, driver=driver, machine="aarch64" if _on_arm64(compat, cards) else "x86_64")
     host = build_host(_survey(compat, facts), compat)
     return dataclasses.replace(host, driver=driver, shown=False) if driver is not None else host

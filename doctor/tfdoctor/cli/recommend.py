@@ -11,7 +11,7 @@ from tfdoctor.cli.options import Json, command, option, verbose_option
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode
 from tfdoctor.plan import Method, Request
-from tfdoctor.plan.asked import addressed, checked_python, planned
+from tfdoctor.plan.asked import address_commands, check_python, make_plan
 from tfdoctor.render.json import write_json
 from tfdoctor.render.plan import recommendation_json, render_recommendation
 from tfdoctor.render.terminal import OUT
@@ -52,8 +52,8 @@ def recommend(
     """
     compat = Compat.load()
     host = host_for(compat, gpus=gpu or [], driver=driver, facts=facts)
-    request = Request(tensorflow=tf, python=checked_python(python), method=method)
-    answer = addressed(planned(compat, request, host), gpu or [], driver)
+    request = Request(tensorflow=tf, python=check_python(python), method=method)
+    answer = address_commands(make_plan(compat, request, host), gpu or [], driver)
     if as_json:
         write_json(recommendation_json(answer))
     else:

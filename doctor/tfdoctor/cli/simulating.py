@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tfdoctor.errors import UsageError
-from tfdoctor.plan.asked import checked_driver, named_card
+from tfdoctor.plan.asked import check_driver, find_named_card
 from tfdoctor.simulate.asked import add_stand_in, make_simulated
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ def parse_simulation(
     """
     if not names:
         return None
-    driver = checked_driver(driver)
-    cards = [named_card(compat, name, "--simulate") for name in names]
+    driver = check_driver(driver)
+    cards = [find_named_card(compat, name, "--simulate") for name in names]
     typed = [word for name in names for word in ("--simulate", name)]
     typed += ["--driver", driver] if driver is not None else []
     if gpus is not None:

@@ -31,7 +31,7 @@ def run() -> NoReturn:
     status: int = ExitCode.INTERRUPTED
     with ending.standard_streams():
         try:
-            with signals.heard() as came:
+            with signals.handle_ending_signals() as came:
                 status = _flush_output(_run_to_end(ours, came))
         except KeyboardInterrupt:  # while something else was told
             _make_interrupt_code(came)

@@ -16,7 +16,7 @@ from tfdoctor.advice.target import InImage
 from tfdoctor.dockerfile.read.tensorflow import tensorflow_from
 from tfdoctor.facts import FoundElsewhere
 from tfdoctor.findings import Evidence, Remedy, Severity
-from tfdoctor.plan.predicted import Sketch, sketched_facts
+from tfdoctor.plan.predicted import Sketch, make_sketched_facts
 from tfdoctor.predict import predict
 from tfdoctor.rules import ALL_RULES
 from tfdoctor.rules.base import RuleContext
@@ -59,7 +59,7 @@ def findings_of(context: Context) -> list[Finding]:
     if state not in ("there", "cpu") and (state != "unknown" or len(context.subject.both) < 2):
         return []
     places = _Places()
-    facts = sketched_facts(context.compat, _sketch(context, places))
+    facts = make_sketched_facts(context.compat, _sketch(context, places))
     judging = RuleContext(facts, context.compat, predict(facts, context.compat), image=InImage(""))
     return [
         _add_lines(context, places, image.adapt_image_finding(judging.target, finding))

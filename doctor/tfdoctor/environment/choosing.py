@@ -14,7 +14,7 @@ from tfdoctor.environment.interpreters import ask, find_interpreters
 from tfdoctor.environment.requirements import drop_cuda_lines
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.plan import Method, Request
-from tfdoctor.plan.asked import checked_python, planned
+from tfdoctor.plan.asked import check_python, make_plan
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def choose(
     Raises Error if a plan is there and no Python for it.
     """
     version, named = _python(python, system)
-    minor = named.minor if named is not None else checked_python(version)
+    minor = named.minor if named is not None else check_python(version)
     if minor is not None:
         _check_python(wishes.wish, named.version if named is not None else str(version))
     whole = _whole(wishes, minor, host)
@@ -193,7 +193,7 @@ def _check_python(wish: Wish, version: str) -> None:
 def _whole(wishes: Wishes, minor: str | None, host: Host) -> Recommendation:
     """Return what the planner says, whichever Pythons are here."""
     if minor is not None or not wishes.depends:
-        return planned(wishes.compat, wishes.request(minor), host)
+        return make_plan(wishes.compat, wishes.request(minor), host)
     allowed = [python for python in wishes.pythons if wishes.wish.allows(python)]
     if not allowed:
         where = " and ".join(f"{one.where} (python{one.specifier})" for one in wishes.wish.pythons)
@@ -202,7 +202,7 @@ def _whole(wishes: Wishes, minor: str | None, host: Host) -> Recommendation:
     answers, errors = [], []
     for python in allowed:
         try:
-            answers.append(planned(wishes.compat, wishes.request(python), host))
+            answers.append(make_plan(wishes.compat, wishes.request(python), host))
         except UsageError as error:  # of what the files say for this one Python
             errors.append(error)
     if not answers:
@@ -249,7 +249,7 @@ def _best(wishes: Wishes, host: Host, have: Sequence[Interpreter]) -> tuple[Opti
     found: list[tuple[tuple[Any, ...], Option, Interpreter]] = []
     for minor in dict.fromkeys(one.minor for one in have):
         try:
-            answer = planned(wishes.compat, wishes.request(minor), host)
+            answer = make_plan(wishes.compat, wishes.request(minor), host)
         except UsageError:
             if wishes.depends:  # what the files say for this one Python
                 continue

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.errors import Error
 from tfdoctor.system import children
-from tfdoctor.system.children import undisturbed
+from tfdoctor.system.children import hold_signals
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class InstallFailedError(Error):
 
 def find_uv(env: Mapping[str, str]) -> str | None:
     """uv's path where it is on PATH and runs; a name there that does not work (a shim without a program) is none."""
-    found = shutil.which("uv", path=children.without_working_folder(env).get("PATH"))
+    found = shutil.which("uv", path=children.drop_working_folder(env).get("PATH"))
     return found if found is not None and runs((found, "--version"), env) else None
 
 
@@ -327,7 +327,7 @@ def run_installers(
     running: list[_Running] = []
     try:
         for command in commands:
-            with undisturbed():  # a Ctrl-C within Popen would leave a child that nobody knows
+            with hold_signals():  # a Ctrl-C within Popen would leave a child that nobody knows
                 running.append(_Running.start(command, env, inherit=inherit, pass_fds=pass_fds))
         for one in _wait_for_all(running, on_line):
             one.check()
@@ -368,7 +368,7 @@ class _Running:
         try:
             process = subprocess.Popen(
                 children.isolate(command),
-                env=children.without_working_folder(child_environment(env)),
+                env=children.drop_working_folder(child_environment(env)),
                 stdin=subprocess.DEVNULL,
                 stdout=teller if inherit else subprocess.PIPE,
                 stderr=teller if inherit else subprocess.STDOUT,
@@ -452,7 +452,7 @@ def _hide(text: str) -> str:
 def _stop(running: Sequence[_Running]) -> None:
     """End them and their children: asked first, then made to; does not return before they are gone."""
     alive = [one for one in running if one.process.poll() is None]
-    with undisturbed() as came:
+    with hold_signals() as came:
         # One that was started where Ctrl-C is ignored (a job in the background) hears the second. A second Ctrl-C
         # ends the patience.
         for number, seconds in ((signal.SIGINT, POLITE), (signal.SIGTERM, GRACE - POLITE)):

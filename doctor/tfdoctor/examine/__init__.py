@@ -13,7 +13,7 @@ from tfdoctor.facts import value_of
 from tfdoctor.probes.choice import choose, kernel_variables, state_of
 from tfdoctor.probes.target import begin
 from tfdoctor.system import LiveSystem
-from tfdoctor.system.signals import stopping
+from tfdoctor.system.signals import stop_on_signal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -102,7 +102,7 @@ def collect_facts(
     """Collect the facts, the first part of `examine`, without any conclusion."""
     from tfdoctor.examine import survey
 
-    with stopping(system):
+    with stop_on_signal(system):
         return survey.survey(system, compat, requested_python=python, timeout=timeout, meanwhile=meanwhile)
 
 
@@ -126,7 +126,7 @@ def run_tensorflow(
     from tfdoctor.examine.observe import DEEP_TIMEOUT, observe
 
     tell(RUNNING)
-    with stopping(system):
+    with stop_on_signal(system):
         limit = max(timeout, DEEP_TIMEOUT)
         return observe(system, compat, interpreter.executable, tensorflow, timeout=limit, computes=computes)
 
@@ -147,6 +147,6 @@ def ask_python(system: System, chosen: Choice, *, named: bool, timeout: float = 
     """
     from tfdoctor.probes import python
 
-    with stopping(system):
+    with stop_on_signal(system):
         found, _ = python.probe(system, chosen, asked=named, timeout=timeout)
     return found

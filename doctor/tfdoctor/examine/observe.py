@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Cause, Observation
-from tfdoctor.logs.dso import failed_opens
+from tfdoctor.logs.dso import find_failed_opens
 from tfdoctor.logs.libraries import is_tensorrt
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.predict import build_of
@@ -86,9 +86,9 @@ def read_deep(answer: dict[str, Any], result: CommandResult) -> Said:
     unfinished = answer.get("computing")
     if not result.ok:
         if isinstance(unfinished, int):
-            computed += (f"GPU:{unfinished} failed: TensorFlow {result.why()}",)
+            computed += (f"GPU:{unfinished} failed: TensorFlow {result.describe_end()}",)
         elif not error:
-            error = f"TensorFlow {result.why()}"
+            error = f"TensorFlow {result.describe_end()}"
             if result.failure is not Failure.TIMEOUT and result.stderr.strip():
                 error += f": {result.stderr.strip().splitlines()[-1]}"
     return Said(
@@ -105,7 +105,7 @@ def make_observation(
     said: Said, result: CommandResult, wanted: Collection[str], compat: Compat
 ) -> Observation:
     """Return what TensorFlow did, by its child's answer and output. `wanted`: see `list_relevant_libraries`."""
-    failed = failed_opens(f"{result.stderr}\n{result.stdout}\n{said.error}")
+    failed = find_failed_opens(f"{result.stderr}\n{result.stdout}\n{said.error}")
     missing = {
         f.really_missing for f in failed if f.opened in wanted or not (said.imported or is_tensorrt(f.opened))
     }

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tfdoctor.errors import Error
 from tfdoctor.facts import NOT_REHEARSED, Absent, DriverFacts, Facts, KernelFacts, Known, Unknown, value_of
-from tfdoctor.predict import build_of, dlopen_caller, opened_sonames
-from tfdoctor.predict.rehearsing import wanted
+from tfdoctor.predict import build_of, dlopen_caller, list_opened_sonames
+from tfdoctor.predict.rehearsing import plan_rehearsal
 from tfdoctor.probes import (
     choice,
     containers,
@@ -279,7 +279,7 @@ def _add_other_pythons(system: System, chosen: Choice, python_fact: Fact[PythonF
     """Return the choice with the other Pythons at hand that have a TensorFlow."""
     interpreter = value_of(python_fact)
     prefix = interpreter.prefix if interpreter is not None else ""
-    return dataclasses.replace(chosen, others=choice.other_pythons(system, chosen, prefix))
+    return dataclasses.replace(chosen, others=choice.find_other_pythons(system, chosen, prefix))
 
 
 def _driver_hangs(cuda: Fact[CudaDriver]) -> bool:
@@ -302,7 +302,7 @@ def _loader(
         system,
         interpreter,
         tensorflow,
-        sonames=opened_sonames(build),
+        sonames=list_opened_sonames(build),
         caller=dlopen_caller(build),
         hard_linked=build.linkage == "needed",
         shown=build.version is None or build.has("shown-symbols"),
@@ -323,7 +323,7 @@ def _rehearsal(
 ) -> Fact[RehearsalFacts]:
     interpreter, tensorflow = value_of(python_fact), value_of(tensorflow_fact)
     request = (
-        wanted(interpreter, tensorflow, variables, compat)
+        plan_rehearsal(interpreter, tensorflow, variables, compat)
         if interpreter is not None and tensorflow is not None
         else None
     )

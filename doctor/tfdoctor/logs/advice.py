@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Release
     from tfdoctor.logs.case import Case
 
-__all__ = ["CHECK", "remedies", "usually"]
+__all__ = ["CHECK", "describe_usual_reason", "remedies"]
 
 CHECK = Remedy("Check the machine itself: it shows what a log cannot.", ("tfdoctor check",))
 _SHARED: dict[Do, Remedy] = {
@@ -71,13 +71,13 @@ def remedies(case: Case, cause: Cause) -> tuple[Remedy, ...]:
     found: list[Remedy] = []
     known = cause.row.remedies
     for one in (known,) if isinstance(known, Remedy) else known:
-        found += [one] if isinstance(one, Remedy) else _asked(case, one)
+        found += [one] if isinstance(one, Remedy) else _make_requested(case, one)
     return tuple(found)
 
 
-def _asked(case: Case, what: Do) -> Sequence[Remedy]:
+def _make_requested(case: Case, what: Do) -> Sequence[Remedy]:
     if what is Do.RELEASE:
-        return (_another_release(case),)
+        return (_suggest_release(case),)
     if what in (Do.LIBRARIES, Do.LIBRARY):
         ways = _libraries(case)
         return ways[1:2] or ways if what is Do.LIBRARY else ways
@@ -89,7 +89,7 @@ def _asked(case: Case, what: Do) -> Sequence[Remedy]:
         text = "On the host: see which image its driver can run."
         return (Remedy(text, (f"tfdoctor recommend --method container{_driver(case)}",)),)
     if what is Do.STUB:
-        return (_without_stubs(case),)
+        return (_drop_stubs(case),)
     return (_SHARED[what],)
 
 
@@ -126,7 +126,7 @@ def _newer_driver(case: Case) -> tuple[Remedy, ...]:
     return (newer, Remedy(text, (_recommend(case),)))
 
 
-def _without_stubs(case: Case) -> Remedy:
+def _drop_stubs(case: Case) -> Remedy:
     """Return LD_LIBRARY_PATH without its stubs, where the log tells what was on it."""
     text = "Remove the folder `stubs` from LD_LIBRARY_PATH; in a container, start it with GPUs."
     folders = _folders(case)
@@ -137,7 +137,7 @@ def _without_stubs(case: Case) -> Remedy:
     return Remedy(text, (command,))
 
 
-def _beside(case: Case) -> tuple[Remedy, ...]:
+def _add_wanted_folder(case: Case) -> tuple[Remedy, ...]:
     """Return the wanted CUDA's folder beside the one that was searched, where the log tells both."""
     if case.other_cuda is None or "." not in (wanted := case.other_cuda[1]):
         return ()
@@ -150,7 +150,7 @@ def _beside(case: Case) -> tuple[Remedy, ...]:
     return ()
 
 
-def usually(case: Case, cause: Cause) -> str:
+def describe_usual_reason(case: Case, cause: Cause) -> str:
     """Return why it mostly happens, as a sentence; empty if nothing is known of that."""
     if cause not in (Cause.LIBS_UNLISTED, Cause.LIBS_NOT_INSTALLED, Cause.IMPORT_MISSING_CUDA_LIB):
         return ""
@@ -163,16 +163,16 @@ def usually(case: Case, cause: Cause) -> str:
     return "Usually CUDA is missing or has a different version: `pip install` of this TensorFlow does not include it."
 
 
-def _another_release(case: Case) -> Remedy:
+def _suggest_release(case: Case) -> Remedy:
     """Return which release fits: for the cards that the log names, else for the machine that is asked."""
     return Remedy("See which TensorFlow fits, and how to install it.", (_recommend(case),))
 
 
 def _recommend(case: Case) -> str:
-    return f"tfdoctor recommend{_where(case)}"
+    return f"tfdoctor recommend{_list_machine_options(case)}"
 
 
-def _where(case: Case) -> str:
+def _list_machine_options(case: Case) -> str:
     """Return the options that name the cards and the driver of the log."""
     cards = "".join(f" --gpu {shlex.quote(name)}" for name in case.cards[:4] if case.compat.gpus_named(name))
     return f"{cards}{_driver(case)}"
@@ -217,14 +217,14 @@ def _libraries(case: Case) -> tuple[Remedy, ...]:
         )
     if release is None or not release.gpu:
         new = Remedy("Or make a new environment in which TensorFlow finds them.", ("tfdoctor install",))
-        return (here, new, *_fitting(case), *_needs(case, None, None))
+        return (here, new, *_suggest_fitting_release(case), *_needs(case, None, None))
     exact = version if version and case.compat.release(version) else release.version
     wanted = shlex.quote(exact if version and version != release.minor else release.minor)
-    ways = [here, *_beside(case)]
-    if not _served(case, release):
+    ways = [here, *_add_wanted_folder(case)]
+    if not _is_served(case, release):
         text = f"Or see what there is of TensorFlow {exact} for the card and the driver in this log."
         return (*ways, Remedy(text, (f"{_recommend(case)} --tf {wanted}",)), *_needs(case, release, version))
-    where = _where(case)
+    where = _list_machine_options(case)
     if brings:
         text = f"Or make a new environment with TensorFlow {exact} and its CUDA {release.cuda}."
         ways.append(Remedy(text, (f"tfdoctor install --tf {wanted}{where}",)))
@@ -237,10 +237,10 @@ def _libraries(case: Case) -> tuple[Remedy, ...]:
         ways.append(
             Remedy("Or see which release comes nearest.", (f"tfdoctor recommend --tf {wanted}{where}",))
         )
-    return (*ways, *_fitting(case), *_needs(case, release, version))
+    return (*ways, *_suggest_fitting_release(case), *_needs(case, release, version))
 
 
-def _served(case: Case, release: Release) -> bool:
+def _is_served(case: Case, release: Release) -> bool:
     """Return whether the release runs on the cards and the driver that the log names.
 
     With none named, it may.
@@ -277,7 +277,7 @@ def _is_locked(case: Case, version: str, pythons: Iterable[str]) -> bool:
     return any(is_locked(case.compat, row, python) for row in rows for python in pythons)
 
 
-def _fitting(case: Case) -> tuple[Remedy, ...]:
+def _suggest_fitting_release(case: Case) -> tuple[Remedy, ...]:
     """Return which release fits the cards that the log names."""
     names = [name for name in case.cards if case.compat.gpus_named(name)]
     if not names:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["as_text", "blocks", "is_binary", "without_nuls_before"]
+__all__ = ["as_text", "blocks", "is_binary", "strip_leading_nuls"]
 
 _SAMPLE = 400
 """Bytes of the beginning that tell the encoding."""
@@ -74,21 +74,21 @@ def _as_utf8(chunks: Iterable[bytes]) -> Iterator[bytes]:
     head = b""
     for chunk in rest:
         head += chunk
-        nuls = len(head) - len(without_nuls_before(head))
+        nuls = len(head) - len(strip_leading_nuls(head))
         head = head[nuls - nuls % 2 :]  # the halves of UTF-16's characters stay where they were
         if len(head) >= _SAMPLE:
             break
     kind = _utf16(head)
     if kind is not None:
         decoder = codecs.getincrementaldecoder(kind)("replace")
-        yield from _without_nuls(
+        yield from _strip_nuls(
             decoder.decode(data).encode("utf-8", "replace") for data in chain([head], rest)
         )
     else:
-        yield from _without_nuls(chain([head.lstrip(b"\0").removeprefix(codecs.BOM_UTF8)], rest))
+        yield from _strip_nuls(chain([head.lstrip(b"\0").removeprefix(codecs.BOM_UTF8)], rest))
 
 
-def without_nuls_before(data: bytes) -> bytes:
+def strip_leading_nuls(data: bytes) -> bytes:
     """Return what follows the NULs at the beginning.
 
     A hole in a file can have gigabytes of them: compared, not counted.
@@ -96,13 +96,13 @@ def without_nuls_before(data: bytes) -> bytes:
     return b"" if data.startswith(b"\0") and data == bytes(len(data)) else data.lstrip(b"\0")
 
 
-def _without_nuls(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def _strip_nuls(chunks: Iterable[bytes]) -> Iterator[bytes]:
     held = 0
     """NULs at the end of what was read: what follows tells how many there are."""
     for chunk in chunks:
         data = chunk
         if held:
-            data = without_nuls_before(data)
+            data = strip_leading_nuls(data)
             held += len(chunk) - len(data)
             if not data:
                 continue

@@ -11,11 +11,11 @@ from tfdoctor.findings import Cause
 from tfdoctor.logs.deduce import Device, Origin, devices, origin
 from tfdoctor.logs.libraries import (
     Missing,
+    find_missing_libraries,
+    find_other_cuda,
     is_cupti,
     is_driver,
     is_nvml,
-    missing_libraries,
-    other_cuda,
     stem_of,
 )
 
@@ -61,7 +61,7 @@ class Case:
     @cached_property
     def windows(self) -> bool:
         """Whether this is native Windows: not where TensorFlow itself asked for libraries of Linux."""
-        asked = self.log.of("dso-opened", "dso-failed", "dso-failed-old")
+        asked = self.log.list_events("dso-opened", "dso-failed", "dso-failed-old")
         return self.log.has("windows-hint") and not any(".so" in event.get("soname") for event in asked)
 
     @cached_property
@@ -70,7 +70,7 @@ class Case:
 
     @cached_property
     def missing(self) -> tuple[Missing, ...]:
-        return missing_libraries(self.log)
+        return find_missing_libraries(self.log)
 
     @cached_property
     def created(self) -> Event | None:
@@ -83,8 +83,8 @@ class Case:
 
         Weaker than `created`: every library was opened, or the cards were taken, and no skipping followed.
         """
-        place = max((event.order for event in self.log.of("devices-visible")), default=-1)
-        opened = {stem_of(event.get("soname")): event.order for event in self.log.of("dso-opened")}
+        place = max((event.order for event in self.log.list_events("devices-visible")), default=-1)
+        opened = {stem_of(event.get("soname")): event.order for event in self.log.list_events("dso-opened")}
         card = {"cuda", "nvcuda"} & opened.keys() or self.log.has("device-found", "numa")
         if card and opened.keys() >= REGISTRATION:
             place = max(place, *(opened[stem] for stem in REGISTRATION))
@@ -94,15 +94,17 @@ class Case:
     @cached_property
     def others_left(self) -> bool:
         """Whether TensorFlow left out some cards and took others."""
-        ignored = {int(event.get("index")) for event in self.log.of("device-ignored")}
-        found = {int(event.get("index")) for event in self.log.of("device-found")}
+        ignored = {int(event.get("index")) for event in self.log.list_events("device-ignored")}
+        found = {int(event.get("index")) for event in self.log.list_events("device-found")}
         return bool(ignored) and bool((found | set(range(max(ignored)))) - ignored)
 
     @cached_property
     def none_left(self) -> bool:
         """Whether TensorFlow left out every card that it found."""
-        found = {int(event.get("index")) for event in self.log.of("device-found")}
-        return bool(found) and found <= {int(event.get("index")) for event in self.log.of("device-ignored")}
+        found = {int(event.get("index")) for event in self.log.list_events("device-found")}
+        return bool(found) and found <= {
+            int(event.get("index")) for event in self.log.list_events("device-ignored")
+        }
 
     @cached_property
     def toolkit(self) -> tuple[Missing, ...]:
@@ -123,12 +125,12 @@ class Case:
     @cached_property
     def other_cuda(self) -> tuple[str, str] | None:
         """(the CUDA on the search path, the one that is wanted), where only another one is there."""
-        return other_cuda(self.toolkit, self.compat)
+        return find_other_cuda(self.toolkit, self.compat)
 
     @cached_property
     def cards(self) -> tuple[str, ...]:
         """The names of the cards that the log tells of, registered or not."""
-        seen = self.log.of("device-properties")
+        seen = self.log.list_events("device-properties")
         names = [*(one.name for one in self.devices), *(one.get("name") or one.get("xla") for one in seen)]
         return tuple(dict.fromkeys(name.strip() for name in names if name.strip()))
 
@@ -143,7 +145,7 @@ class Case:
     @cached_property
     def hidden(self) -> Event | None:
         """Where CUDA_VISIBLE_DEVICES is shown to hide every GPU."""
-        for event in self.log.of("visible-devices"):
+        for event in self.log.list_events("visible-devices"):
             value = event.fields.get("value", event.fields.get("set"))
             if value is None or event.text.lstrip("# $").startswith("NVIDIA"):
                 continue
@@ -158,29 +160,29 @@ class Case:
             return True
         names = {
             (event.get("name") or event.get("shown")).replace("_", "-")
-            for event in self.log.of("package-listed")
+            for event in self.log.list_events("package-listed")
             if event.get("build") in ("", "pypi_0")
         }
         return len({"gpu" if name.endswith(("-gpu", "-rocm")) else "other" for name in names}) > 1
 
     def answers(self, question: str, answer: str) -> bool:
         """Return whether a question to TensorFlow is followed by this answer, on one of the next lines."""
-        lines = {event.line for event in self.log.of("answer-line") if event.get("answer") == answer}
-        return any(lines & {e.line + 1, e.line + 2} for e in self.log.of(question))
+        lines = {event.line for event in self.log.list_events("answer-line") if event.get("answer") == answer}
+        return any(lines & {e.line + 1, e.line + 2} for e in self.log.list_events(question))
 
     def surely(self, name: TraitName) -> bool:
         """Return whether the log is surely of a release that does this (compat/traits.toml)."""
         trait = self.compat.trait(name)
-        return (trait.since is None or self._since(trait.since)) and (
-            trait.until is None or self._until(trait.until)
+        return (trait.since is None or self._is_since(trait.since)) and (
+            trait.until is None or self._is_until(trait.until)
         )
 
-    def _since(self, minor: str) -> bool:
+    def _is_since(self, minor: str) -> bool:
         """Return whether the log is surely of this minor release or a newer one."""
         low = (self.origin.era or "").rstrip("+").partition("-")[0]
         return bool(low) and versions.compare(low, minor) >= 0
 
-    def _until(self, minor: str) -> bool:
+    def _is_until(self, minor: str) -> bool:
         """Return whether the log is surely of this minor release or an older one."""
         era = self.origin.era or "+"
         return not era.endswith("+") and versions.compare(era.rpartition("-")[2], minor) <= 0
@@ -190,7 +192,7 @@ class Case:
 
     def says(self, *ids: str) -> tuple[Event, ...]:
         """Return the first two events of each of these, as evidence."""
-        return tuple(event for name in ids for event in self.log.of(name)[:2])
+        return tuple(event for name in ids for event in self.log.list_events(name)[:2])
 
     def capability(self) -> str | None:
         """Return the compute capability of the card that the log is about."""

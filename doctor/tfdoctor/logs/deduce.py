@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from tfdoctor import versions
 from tfdoctor.logs.libraries import is_driver, is_tensorrt, matters, stem_of
 from tfdoctor.logs.signatures import load_signatures
-from tfdoctor.logs.sources import Told, Writer, told
+from tfdoctor.logs.sources import Told, Writer, identify_sources
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,51 +52,53 @@ def origin(log: Log, compat: Compat) -> Origin:
     """Return the version that the log states, else the releases that have its lines, else the era to which formats
     and sonames belong.
     """
-    version = _stated(log)
+    version = _find_stated_version(log)
     names = _sonames(log)
-    sources = told(log, compat)
+    sources = identify_sources(log, compat)
     low, high = _bounds(log)
-    worded = _worded(log, low, high) if sources.foreign is None else (low, high)
+    worded = _narrow_by_words(log, low, high) if sources.foreign is None else (low, high)
     if not sources.writers:
         low, high = worded
     rows = compat.gpu_releases
     dlls = _cuda_of_dlls(log)
-    bounded = [row for row in rows if _within(row, low, high)]
+    bounded = [row for row in rows if _is_within(row, low, high)]
     fitting = [row for row in bounded if _has_all(row, names)]
-    fitting = _of_python(fitting, log) or fitting
+    fitting = _filter_by_python(fitting, log) or fitting
     cuda = _cuda(names, compat) or dlls
-    lines = _of_lines(sources.writers, bounded)
-    if version is not None and not _excluded(version, lines, compat):
+    lines = _match_lines(sources.writers, bounded)
+    if version is not None and not _is_excluded(version, lines, compat):
         nearest = compat.nearest(version)
         minor = versions.major_minor(version)
         return Origin(version, minor, cuda or nearest.release.cuda, nearest.release, sources, "log")
     if lines:
-        lines = [row for row in lines if _within(row, *worded)] or lines
-        also = [one for one in _unpublished(lines, sources.writers[0], compat) if _between(one, low, high)]
+        lines = [row for row in lines if _is_within(row, *worded)] or lines
+        also = [
+            one for one in _list_unpublished(lines, sources.writers[0], compat) if _is_between(one, low, high)
+        ]
         asks = {row.version for row in fitting}
-        asking = [row for row in lines if row.version in asks and (dlls is None or _of_cuda(row, dlls))]
-        return _by_lines(lines, asking, also, cuda, sources, compat)
-    built = _of_builds(sources.writers, rows)
-    if built and all(_between(one, low, high) for one in built):
+        asking = [row for row in lines if row.version in asks and (dlls is None or _has_cuda(row, dlls))]
+        return _infer_from_lines(lines, asking, also, cuda, sources, compat)
+    built = _match_builds(sources.writers, rows)
+    if built and all(_is_between(one, low, high) for one in built):
         alone = built[0] if len(built) == 1 else None
         return Origin(alone, _range(built[0], built[-1]), cuda, None, sources, "lines")
-    early = _before(sources.writers, bounded)
+    early = _infer_prerelease(sources.writers, bounded)
     if early is not None:
-        number = _of_nightlies(sources.writers[0].date)
-        late = early if _not_branched(early, sources.writers[0], compat) else number or _next(early, rows)
+        number = _find_nightly_minor(sources.writers[0].date)
+        late = early if _is_before_branch(early, sources.writers[0], compat) else number or _next(early, rows)
         first, late = sorted((early, late), key=versions.numbers)
         own = [row for row in rows if row.minor == early and row.version in sources.writers[0].releases]
         return Origin(None, _range(first, late), cuda, own[-1], sources, "early")
-    if sources.before is not None and _between(sources.before, low, high):
+    if sources.before is not None and _is_between(sources.before, low, high):
         return Origin(None, sources.before, cuda, None, sources)
     if low == "" and not names:
-        of_cuda = [row.minor for row in rows if _of_cuda(row, dlls)] if dlls is not None else []
+        of_cuda = [row.minor for row in rows if _has_cuda(row, dlls)] if dlls is not None else []
         return Origin(None, _range(of_cuda[0], of_cuda[-1]) if of_cuda else None, cuda, None, sources)
     if not fitting:
         return Origin(None, _range(low, high), cuda, None, sources)
     near = [row for row in fitting if any(row.version in writer.releases for writer in sources.writers)]
     minors = [row.minor for row in fitting]
-    if len(sources.writers) == 1 and near and _soon_before(near, sources.writers[0].date):
+    if len(sources.writers) == 1 and near and _is_candidate_date(near, sources.writers[0].date):
         minors = [
             near[0].minor,
             _next(near[-1].minor, rows),
@@ -112,7 +114,7 @@ def origin(log: Log, compat: Compat) -> Origin:
     return Origin(None, _range(minors[0], minors[-1]), cuda, newest if names else None, sources)
 
 
-def _of_lines(writers: Sequence[Writer], rows: Sequence[Release]) -> list[Release]:
+def _match_lines(writers: Sequence[Writer], rows: Sequence[Release]) -> list[Release]:
     """Return the rows of the one release, or of the few, that have these lines.
 
     None if formats or the log's own dates are of another time: a nightly has most lines of the release that comes
@@ -131,7 +133,7 @@ def _of_lines(writers: Sequence[Writer], rows: Sequence[Release]) -> list[Releas
     ]
 
 
-def _before(writers: Sequence[Writer], rows: Sequence[Release]) -> str | None:
+def _infer_prerelease(writers: Sequence[Writer], rows: Sequence[Release]) -> str | None:
     """Return the one minor release that has these lines and came out soon after the log's date: a candidate of it
     wrote them, or a nightly, which has the number of the next.
 
@@ -142,10 +144,10 @@ def _before(writers: Sequence[Writer], rows: Sequence[Release]) -> str | None:
     having = [row for row in rows if row.version in writers[0].releases]
     if len({row.minor for row in having}) != 1:
         return None
-    return having[0].minor if _soon_before(having, writers[0].date) else None
+    return having[0].minor if _is_candidate_date(having, writers[0].date) else None
 
 
-def _soon_before(rows: Sequence[Release], date: str | None) -> bool:
+def _is_candidate_date(rows: Sequence[Release], date: str | None) -> bool:
     """Return whether candidates of the first of these releases are out at this date, and it is not."""
     out = dt.date.fromisoformat(min(row.released for row in rows))
     try:
@@ -155,7 +157,7 @@ def _soon_before(rows: Sequence[Release], date: str | None) -> bool:
     return 0 < ahead <= _CANDIDATES
 
 
-def _of_builds(writers: Sequence[Writer], rows: Sequence[Release]) -> list[str]:
+def _match_builds(writers: Sequence[Writer], rows: Sequence[Release]) -> list[str]:
     """Return the minors of the builds that have these lines, where no release has them: candidates, those for AMD's
     cards.
     """
@@ -164,7 +166,7 @@ def _of_builds(writers: Sequence[Writer], rows: Sequence[Release]) -> list[str]:
     return list(dict.fromkeys(versions.major_minor(one) for one in writers[0].releases))
 
 
-def _not_branched(minor: str, writer: Writer, compat: Compat) -> bool:
+def _is_before_branch(minor: str, writer: Writer, compat: Compat) -> bool:
     """Return whether this was written before the minor's first candidate was near: what was built then had its
     number.
     """
@@ -185,7 +187,7 @@ def _not_branched(minor: str, writer: Writer, compat: Compat) -> bool:
     return ahead > _BRANCH
 
 
-def _of_nightlies(date: str | None) -> str | None:
+def _find_nightly_minor(date: str | None) -> str | None:
     """Return the minor whose number what was built then had; None if that is not known."""
     rows = load_signatures().nightlies if date is not None else ()
     return next((row.minor for row in rows if row.first <= (date or "") <= row.last), None)
@@ -212,7 +214,7 @@ def _day_after(date: str) -> str:
         return date
 
 
-def _excluded(version: str, lines: Sequence[Release], compat: Compat) -> bool:
+def _is_excluded(version: str, lines: Sequence[Release], compat: Compat) -> bool:
     """Return whether the lines are of other releases than the one that is stated somewhere: pip installs another one,
     too.
     """
@@ -220,7 +222,7 @@ def _excluded(version: str, lines: Sequence[Release], compat: Compat) -> bool:
     return bool(lines) and measured and all(row.version != version for row in lines)
 
 
-def _by_lines(
+def _infer_from_lines(
     lines: Sequence[Release],
     fitting: Sequence[Release],
     also: Sequence[str],
@@ -249,7 +251,7 @@ def _by_lines(
     return Origin(version, _range(minors[0], minors[-1]), cuda, newest if fitting else None, sources, "lines")
 
 
-def _unpublished(rows: Sequence[Release], writer: Writer, compat: Compat) -> list[str]:
+def _list_unpublished(rows: Sequence[Release], writer: Writer, compat: Compat) -> list[str]:
     """Return the minors of the builds among its releases that nobody can measure any more, and that have these rows'
     lines.
     """
@@ -266,11 +268,13 @@ def _range(low: str, high: str) -> str | None:
     return low if low == high else f"{low}-{high}" if high else f"{low}+"
 
 
-def _stated(log: Log) -> str | None:
-    for event in reversed(log.of("tf-version")):
+def _find_stated_version(log: Log) -> str | None:
+    for event in reversed(log.list_events("tf-version")):
         if versions.is_version(event.get("version")):
             return event.get("version")
-    alone = [e.get("version") for e in log.of("tf-version-alone") if versions.is_version(e.get("version"))]
+    alone = [
+        e.get("version") for e in log.list_events("tf-version-alone") if versions.is_version(e.get("version"))
+    ]
     return alone[-1] if alone and len(set(alone)) == 1 else None
 
 
@@ -278,7 +282,7 @@ def _bounds(log: Log) -> tuple[str, str]:
     low, high = "", ""
     known = load_signatures()
     spans = [one.era for one in known.dated if one.era is not None and log.has(one.id)]
-    for event in log.of("format-classic"):
+    for event in log.list_events("format-classic"):
         path = event.get("path").replace("\\", "/")
         place = next((one for one in known.places if one.part in path), None)
         if place is not None:
@@ -299,7 +303,7 @@ def _bounds(log: Log) -> tuple[str, str]:
     return low, high
 
 
-def _worded(log: Log, low: str, high: str) -> tuple[str, str]:
+def _narrow_by_words(log: Log, low: str, high: str) -> tuple[str, str]:
     """Return the same bounds, narrowed by what the messages say.
 
     As they were where that contradicts itself or them.
@@ -317,18 +321,18 @@ def _worded(log: Log, low: str, high: str) -> tuple[str, str]:
     return first, last
 
 
-def _within(row: Release, low: str, high: str) -> bool:
-    return _between(row.minor, low, high)
+def _is_within(row: Release, low: str, high: str) -> bool:
+    return _is_between(row.minor, low, high)
 
 
-def _between(minor: str, low: str, high: str) -> bool:
+def _is_between(minor: str, low: str, high: str) -> bool:
     return (not low or versions.compare(minor, low) >= 0) and (not high or versions.compare(minor, high) <= 0)
 
 
 def _sonames(log: Log) -> list[str]:
     """Return names of Linux libraries that TensorFlow itself asked for."""
-    names = {e.get("soname") for e in log.of("dso-opened", "dso-failed")}
-    names |= {e.get("soname") for e in log.of("import-so") if not e.get("opened")}
+    names = {e.get("soname") for e in log.list_events("dso-opened", "dso-failed")}
+    names |= {e.get("soname") for e in log.list_events("import-so") if not e.get("opened")}
     wanted = (
         name
         for name in names
@@ -346,14 +350,14 @@ def _has_all(row: Release, names: list[str]) -> bool:
     return all(name in row.required_libraries for name in names)
 
 
-def _of_python(rows: Sequence[Release], log: Log) -> list[Release]:
+def _filter_by_python(rows: Sequence[Release], log: Log) -> list[Release]:
     """Return those that there are for the Python in whose folder a traceback shows TensorFlow.
 
     None if it shows several.
     """
     pythons = {
         f"{found[1]}.{found[2]}"
-        for event in log.of("python-frame", "python-frame-shown")
+        for event in log.list_events("python-frame", "python-frame-shown")
         if (found := _PYTHON.search(event.get("path") or event.get("shown"))) is not None
     }
     if len(pythons) != 1:
@@ -374,7 +378,7 @@ def _cuda(names: list[str], compat: Compat) -> str | None:
 
 def _cuda_of_dlls(log: Log) -> str | None:
     """cudart64_100.dll is of CUDA 10.0; cudart64_110.dll of any 11.x."""
-    for event in log.of("dso-opened", "dso-failed", "import-dll"):
+    for event in log.list_events("dso-opened", "dso-failed", "import-dll"):
         found = re.search(r"cudart(?:64|32)_(\d{2,3})\.dll", event.get("soname"))
         if found is not None:
             cuda = f"{found[1][:-1]}.{found[1][-1]}"
@@ -384,7 +388,7 @@ def _cuda_of_dlls(log: Log) -> str | None:
     return None
 
 
-def _of_cuda(row: Release, cuda: str) -> bool:
+def _has_cuda(row: Release, cuda: str) -> bool:
     """Return whether a release is of this CUDA, `"10.0"` or `"11"`."""
     return row.cuda is not None and (row.cuda == cuda or row.cuda.startswith(f"{cuda}."))
 
@@ -407,7 +411,7 @@ class Device:
 def devices(log: Log, compat: Compat) -> tuple[Device, ...]:
     """Return every registered GPU once, as it was registered last."""
     found: dict[tuple[int, str], Device] = {}
-    for event in log.of("device-created"):
+    for event in log.list_events("device-created"):
         index = int(event.get("slot"))
         memory = event.get("memory")
         capability = event.get("cc") or _capability(event.get("name"), compat)
@@ -425,7 +429,7 @@ def _capability(name: str, compat: Compat) -> str | None:
 def card_memory(log: Log) -> float | None:
     """MiB of the smallest card that the log describes; None where it describes none."""
     sizes = []
-    for event in log.of("device-memory"):
+    for event in log.list_events("device-memory"):
         factor = 1024.0 if event.get("unit") == "GiB" else 1.0
         sizes.append(float(event.get("size")) * factor)
     return min(sizes) if sizes else None

@@ -32,12 +32,12 @@ class FailedOpen:
     """The line in the log, from 1."""
 
 
-def not_opened(error: str) -> bool:
+def is_not_found(error: str) -> bool:
     """Return whether the loader says that it did not find a file."""
     return any(words in error for words in _NOT_OPENED)
 
 
-def failed_opens(log: str) -> tuple[FailedOpen, ...]:
+def find_failed_opens(log: str) -> tuple[FailedOpen, ...]:
     """Return every failure in the log, each library once, in their order."""
     found: dict[str, FailedOpen] = {}
     for number, line in enumerate(log.splitlines(), 1):

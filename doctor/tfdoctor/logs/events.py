@@ -71,7 +71,7 @@ class Log:
     _full: set[str] = field(default_factory=set)
     """Signatures that said more than can be told apart: of these one event is the last."""
 
-    def of(self, *ids: str) -> list[Event]:
+    def list_events(self, *ids: str) -> list[Event]:
         """Return the events of these signatures, in the order of the log."""
         found = [event for name in ids for event in self.events.get(name, ())]
         return sorted(found, key=lambda event: event.order) if len(ids) > 1 else found
@@ -80,10 +80,10 @@ class Log:
         return any(name in self.events for name in ids)
 
     def first(self, *ids: str) -> Event | None:
-        return next(iter(self.of(*ids)), None)
+        return next(iter(self.list_events(*ids)), None)
 
     def last(self, *ids: str) -> Event | None:
-        return next(reversed(self.of(*ids)), None)
+        return next(reversed(self.list_events(*ids)), None)
 
     def add(self, event: Event, times: int = 1) -> bool:
         """Keep an event that was said so many times, this the last. False where it is not new."""
@@ -96,7 +96,7 @@ class Log:
             if len(kept) > 1 and kept[-1].fields == event.fields == kept[-2].fields:
                 kept[-1] = max(kept[-1], event, key=lambda event: event.order)
                 return False
-            self._turns[name] = self._turns.get(name, 0) + self.turned(name, event.fields)
+            self._turns[name] = self._turns.get(name, 0) + self.has_changed(name, event.fields)
             different.add(key)
             kept.append(event)
             return True
@@ -114,7 +114,7 @@ class Log:
             last[key] = event
         return False
 
-    def turned(self, name: str, fields: dict[str, str]) -> bool:
+    def has_changed(self, name: str, fields: dict[str, str]) -> bool:
         """Return whether a signature says another thing than the last time, where that is kept: what was said before
         is to be added before.
         """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tfdoctor.logs.reader import Rows
     from tfdoctor.logs.report import LogReport
 
-__all__ = ["Excerpt", "Part", "deciding", "excerpt"]
+__all__ = ["Excerpt", "Part", "excerpt", "list_deciding_lines"]
 
 SHORT = 1500
 """Lines of a log that is kept whole."""
@@ -52,7 +52,7 @@ class Excerpt:
     """Lines behind the last part."""
 
 
-def deciding(report: LogReport) -> frozenset[int]:
+def list_deciding_lines(report: LogReport) -> frozenset[int]:
     """Return the numbers of the lines that findings rest on."""
     lines = {one.line for finding in report.findings for one in finding.evidence}
     return frozenset(line for line in lines if line is not None)
@@ -62,7 +62,7 @@ def excerpt(chunks: Iterable[bytes], report: LogReport) -> Excerpt:
     """Return what to show of the log that gave this report, read once more. Never raises on any bytes."""
     near = {
         number
-        for line in deciding(report)
+        for line in list_deciding_lines(report)
         for number in range(line - AROUND, line + AROUND + 1)
         if number > 0
     }

@@ -22,7 +22,7 @@ OTHERS = ("framework-pytorch", "framework-jax")
 
 def cluster(case: Case) -> Decision | None:
     """Return what keeps a task from its cluster. After all that keeps TensorFlow from a GPU."""
-    return _specification(case) or _lost(case) or _unreachable(case) or _waiting(case)
+    return _specification(case) or _detect_lost(case) or _unreachable(case) or _detect_waiting(case)
 
 
 def _specification(case: Case) -> Decision | None:
@@ -36,7 +36,7 @@ def _specification(case: Case) -> Decision | None:
             title="An address of the cluster is not HOST:PORT",
         )
     if log.has("cluster-refused"):
-        what = clean_line(log.of("cluster-refused")[0].get("what"), limit=160)
+        what = clean_line(log.list_events("cluster-refused")[0].get("what"), limit=160)
         return Decision(
             Cause.CLUSTER_FAILURE,
             case.says("cluster-refused"),
@@ -53,14 +53,14 @@ def _specification(case: Case) -> Decision | None:
     return None
 
 
-def _lost(case: Case) -> Decision | None:
+def _detect_lost(case: Case) -> Decision | None:
     if not case.log.has("cluster-lost"):
         return None
-    lost = _tasks([*case.log.of("cluster-lost"), *_after(case, "cluster-lost")])
+    lost = _tasks([*case.log.list_events("cluster-lost"), *_list_following(case, "cluster-lost")])
     return Decision(
         Cause.CLUSTER_FAILURE,
         case.says("cluster-lost"),
-        note=f"{_whose(lost)} The reason is in the log of that task.",
+        note=f"{_name_tasks(lost)} The reason is in the log of that task.",
         title="A task of the cluster ended, or no longer answers",
     )
 
@@ -72,9 +72,9 @@ def _unreachable(case: Case) -> Decision | None:
         return None
     if _went_on(case, seen[-1]):
         return None
-    tasks = _tasks(log.of("cluster-target"))
+    tasks = _tasks(log.list_events("cluster-target"))
     places = dict.fromkeys(
-        event.get("address") for event in log.of("cluster-connect") if event.get("address")
+        event.get("address") for event in log.list_events("cluster-connect") if event.get("address")
     )
     where = (
         f" It connects to {join_words([clean_line(one, limit=80) for one in list(places)[:4]])}."
@@ -84,26 +84,29 @@ def _unreachable(case: Case) -> Decision | None:
     return Decision(
         Cause.CLUSTER_FAILURE,
         (*seen, *case.says("cluster-target"))[:4],
-        note=f"{_whose(tasks)}{where} It is not started yet, has ended, has another address, or a firewall is between.",
+        note=(
+            f"{_name_tasks(tasks)}{where} It is not started yet, has ended, has another address, or a "
+            "firewall is between."
+        ),
         title="A task of the cluster cannot be reached" if log.has("cluster-connect") else "",
     )
 
 
-def _waiting(case: Case) -> Decision | None:
+def _detect_waiting(case: Case) -> Decision | None:
     log = case.log
     waits, left = log.last("cluster-waiting"), log.last("cluster-tasks-left")
     events: list[Event] = []
     if waits is not None and not _went_on(case, waits):
-        events = log.of("cluster-waiting")
+        events = log.list_events("cluster-waiting")
         tasks = _tasks(events)
     elif left is not None and int(left.get("left")) > 0:
-        events, tasks = [left], _tasks(_after(case, "cluster-tasks-left"))
+        events, tasks = [left], _tasks(_list_following(case, "cluster-tasks-left"))
     if not events:
         return None
     return Decision(
         Cause.CLUSTER_FAILURE,
         (*events[:1], *events[-1:]) if len(events) > 1 else tuple(events),
-        note=f"{_whose(tasks)} It is not started yet, has another address or index, or a firewall is between.",
+        note=f"{_name_tasks(tasks)} It is not started yet, has another address or index, or a firewall is between.",
         title="A task waits for another task of its cluster",
     )
 
@@ -114,10 +117,12 @@ def _went_on(case: Case, event: Event) -> bool:
     return started is not None and started.order > event.order
 
 
-def _after(case: Case, name: str) -> list[Event]:
+def _list_following(case: Case, name: str) -> list[Event]:
     """Return the tasks that are named on the lines just below."""
-    lines = {event.line for event in case.log.of(name)}
-    return [e for e in case.log.of("cluster-task-named") if lines & {e.line - 1, e.line - 2, e.line - 3}]
+    lines = {event.line for event in case.log.list_events(name)}
+    return [
+        e for e in case.log.list_events("cluster-task-named") if lines & {e.line - 1, e.line - 2, e.line - 3}
+    ]
 
 
 def _tasks(events: Iterable[Event]) -> list[str]:
@@ -131,7 +136,7 @@ def _tasks(events: Iterable[Event]) -> list[str]:
     return list(found)
 
 
-def _whose(tasks: list[str]) -> str:
+def _name_tasks(tasks: list[str]) -> str:
     """Return the sentence that names them; "" if none is named."""
     if not tasks:
         return "The log does not name the task."

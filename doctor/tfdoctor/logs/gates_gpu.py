@@ -11,14 +11,14 @@ from tfdoctor.logs.case import LIBRARY_CAUSES, Case, Decision
 from tfdoctor.logs.deduce import card_memory
 from tfdoctor.logs.gates_machine import FORKED
 from tfdoctor.logs.libraries import (
+    describe_present,
     is_cudnn,
     is_cupti,
+    is_only_path,
     libraries_cause,
-    only_a_path,
     partly_there,
     search_path,
     stem_of,
-    what_is_there,
 )
 
 if TYPE_CHECKING:
@@ -69,18 +69,18 @@ def libraries(case: Case) -> Decision | None:
     if not toolkit:
         return None
     events = tuple(m.event for m in toolkit[:12])
-    refused = _there_and_unusable(toolkit)
+    refused = _explain_unusable(toolkit)
     if refused is not None:
         return Decision(refused, events)
     cause = libraries_cause(toolkit, case.log, case.compat)
     maybe = tuple(c for c in LIBRARY_CAUSES if c is not cause)
     path = search_path(toolkit)
-    note = what_is_there(toolkit, case.log, case.compat)
+    note = describe_present(toolkit, case.log, case.compat)
     title = ""
     if cause is Cause.LIBS_WRONG_VERSION and case.other_cuda is None and partly_there(toolkit, case.log):
         title = "Some of the libraries that this TensorFlow opens are installed, others are not"
         note = f"{note} Usually a different version is installed, or only some of its packages."
-    elif cause is Cause.LIBS_WRONG_VERSION and case.other_cuda is None and only_a_path(toolkit, case.log):
+    elif cause is Cause.LIBS_WRONG_VERSION and case.other_cuda is None and is_only_path(toolkit, case.log):
         title = "LD_LIBRARY_PATH names a CUDA, but what this TensorFlow opens is not found there"
         note = f"{note} Usually a different version is installed, or none.".strip()
     if cause is Cause.LIBS_WRONG_VERSION and path:
@@ -101,7 +101,7 @@ _UNUSABLE = (
 """What the loader says of a file that it found."""
 
 
-def _there_and_unusable(missing: Sequence[Missing]) -> Cause | None:
+def _explain_unusable(missing: Sequence[Missing]) -> Cause | None:
     """Return why files that are there cannot be opened; None if one of them is not there."""
     for cause, words in _UNUSABLE:
         if all(any(word in one.error for word in words) for one in missing):
@@ -109,19 +109,19 @@ def _there_and_unusable(missing: Sequence[Missing]) -> Cause | None:
     return None
 
 
-def unlisted(case: Case) -> Decision | None:
+def detect_unlisted(case: Case) -> Decision | None:
     """Libraries are missing and the log names none."""
-    return _skipped(
+    return _detect_skipped(
         case, "registration-skipped", "cuda-runtime-not-loaded", "cuda-not-found", "cudart-stub-note"
     )
 
 
-def unlisted_surely(case: Case) -> Decision | None:
+def detect_unlisted_surely(case: Case) -> Decision | None:
     """Return the same, where registration is said to be skipped: memory used by others does not matter then."""
-    return _skipped(case, "registration-skipped", "cuda-runtime-not-loaded")
+    return _detect_skipped(case, "registration-skipped", "cuda-runtime-not-loaded")
 
 
-def _skipped(case: Case, *ids: str) -> Decision | None:
+def _detect_skipped(case: Case, *ids: str) -> Decision | None:
     event = case.log.last(*ids)
     if event is not None and event.id != "registration-skipped" and case.ready >= 0:
         return None
@@ -155,7 +155,7 @@ def cupti(case: Case) -> Decision | None:
 # ---------------------------------------------------------------- the card
 
 
-def ignored(case: Case) -> Decision | None:
+def detect_ignored(case: Case) -> Decision | None:
     """Every card was left out, or XLA (1.13 to 2.0) fails at the one that was."""
     if case.created is None and case.log.has("xla-breaks") and case.log.has("device-ignored-xla"):
         return Decision(Cause.GPU_TOO_OLD, case.says("device-ignored-xla", "device-ignored", "xla-breaks"))
@@ -179,7 +179,7 @@ def _amd(event: Event) -> Cause:
     return Cause.GPU_TOO_OLD if supported and have < min(supported) else Cause.GPU_TOO_NEW
 
 
-def no_code(case: Case) -> Decision | None:
+def detect_no_code(case: Case) -> Decision | None:
     """The card is registered, or was about to be, and there is no code for it."""
     log = case.log
     if log.has("arch-mismatch"):
@@ -194,7 +194,7 @@ def no_code(case: Case) -> Decision | None:
     capability = case.capability()
     newer = _newer_than_cuda(case, capability) and memory(case) is None and not log.has("gpu-fault")
     event = log.first("no-kernel-image")
-    older = _before_all_code(case, capability)
+    older = _is_before_all_code(case, capability)
     if log.has("jit-from-ptx") and (newer or event is not None) and not older:
         return Decision(Cause.GPU_TOO_NEW, case.says("jit-from-ptx", "no-kernel-image"))
     if event is not None and event.get("what").startswith("hip"):
@@ -226,15 +226,17 @@ def no_code(case: Case) -> Decision | None:
     return None
 
 
-def compiled_first(case: Case) -> Decision | None:
+def detect_compilation(case: Case) -> Decision | None:
     """PTX is compiled for the card first: the cause of a long wait, and of no failure that is told beside it."""
     if not case.log.has("jit-from-ptx"):
         return None
-    older = _before_all_code(case, case.capability())  # TensorFlow says that of any card without machine code
+    older = _is_before_all_code(
+        case, case.capability()
+    )  # TensorFlow says that of any card without machine code
     return Decision(Cause.GPU_TOO_OLD if older else Cause.GPU_TOO_NEW, case.says("jit-from-ptx"))
 
 
-def _before_all_code(case: Case, capability: str | None) -> bool:
+def _is_before_all_code(case: Case, capability: str | None) -> bool:
     """Return whether a card is older than all code of this release: PTX can only be compiled for newer ones."""
     release = case.origin.release
     code = [*release.cubin, *release.ptx] if release is not None else []
@@ -243,7 +245,7 @@ def _before_all_code(case: Case, capability: str | None) -> bool:
 
 def _old_gfx(case: Case) -> bool:
     """Return whether rocminfo names a card from before gfx900, with which ROCm began to end support."""
-    names = [event.get("gfx").removeprefix("gfx") for event in case.log.of("gfx-name")]
+    names = [event.get("gfx").removeprefix("gfx") for event in case.log.list_events("gfx-name")]
     return bool(names) and all(len(name) == 3 and name < "900" for name in names)
 
 
@@ -284,7 +286,7 @@ def memory(case: Case) -> Decision | None:
         return Decision(Cause.GPU_BUSY_OTHER_PROCESS, case.says("context-failed"), (Cause.OOM,))
     if context is not None and "out of memory" in context.get("code"):
         return Decision(Cause.GPU_BUSY_OTHER_PROCESS, case.says("context-failed"), (Cause.OOM,))
-    failed = failed_allocations(case)
+    failed = list_failed_allocations(case)
     if failed and _busy(case):
         events = (*case.says("device-created"), *failed[:3])
         return Decision(Cause.GPU_BUSY_OTHER_PROCESS, events, (Cause.OOM,))
@@ -296,22 +298,24 @@ def memory(case: Case) -> Decision | None:
     return None
 
 
-def failed_allocations(case: Case) -> list[Event]:
+def list_failed_allocations(case: Case) -> list[Event]:
     """Failures of memory that are failures: not those of which the caller says that they are none."""
-    harmless = {event.record for event in case.log.of("oom-not-a-failure")}
-    return [event for event in case.log.of("oom") if harmless.isdisjoint((event.record, event.following))]
+    harmless = {event.record for event in case.log.list_events("oom-not-a-failure")}
+    return [
+        event for event in case.log.list_events("oom") if harmless.isdisjoint((event.record, event.following))
+    ]
 
 
 def cudnn(case: Case) -> Decision | None:
     log = case.log
     if log.has("cudnn-version"):
-        told = next((one for one in log.of("cudnn-version") if one.get("loaded")), None)
+        told = next((one for one in log.list_events("cudnn-version") if one.get("loaded")), None)
         note = ""
         if told is not None:
             note = f"cuDNN {told.get('loaded')} was loaded; TensorFlow was built with {told.get('built')}."
         return Decision(Cause.CUDNN_VERSION_MISMATCH, case.says("cudnn-version"), note=note)
-    expected = {event.record for event in log.of("cudnn-not-asked")}
-    if all(event.record in expected for event in log.of("cudnn-init")):
+    expected = {event.record for event in log.list_events("cudnn-not-asked")}
+    if all(event.record in expected for event in log.list_events("cudnn-init")):
         return None
     event = log.first("driver-possibly-insufficient")
     if event is not None and _barely_enough(case, event.get("driver")):
@@ -320,7 +324,7 @@ def cudnn(case: Case) -> Decision | None:
             case.says("driver-possibly-insufficient", "cudnn-init"),
             (Cause.CUDNN_INIT_FAILED,),
         )
-    if all(_AT_WORK.search(event.text) for event in log.of("cudnn-init")):
+    if all(_AT_WORK.search(event.text) for event in log.list_events("cudnn-init")):
         title = "cuDNN started, and failed at work"
         note = "The log does not say why: usually memory, a driver or cuDNN that does not serve this card."
         return Decision(Cause.CUDNN_INIT_FAILED, case.says("cudnn-init"), (Cause.OOM,), note, title)
@@ -362,12 +366,14 @@ def tools(case: Case) -> Decision | None:
 # ---------------------------------------------------------------- no GPU, and no reason given
 
 
-def both_packages(case: Case) -> Decision | None:
+def detect_both_packages(case: Case) -> Decision | None:
     """Two packages of TensorFlow are installed over each other, and what is imported has no GPU or is broken."""
     log = case.log
     if case.created is not None or not case.both_listed:
         return None
-    if not (log.has("attribute-missing", "native-runtime-failed") or none_listed(case) or _cpu_build(case)):
+    if not (
+        log.has("attribute-missing", "native-runtime-failed") or is_none_listed(case) or _cpu_build(case)
+    ):
         return None
     evidence = case.says("both-installed", "package-listed", "attribute-missing", "gpu-none-listed")
     return Decision(Cause.BOTH_PACKAGES, evidence, (Cause.CPU_ONLY_BUILD,))
@@ -406,7 +412,7 @@ def fault(case: Case) -> Decision | None:
     return Decision(Cause.INCONCLUSIVE, events, (), note, title)
 
 
-def forked(case: Case) -> Decision | None:
+def detect_fork(case: Case) -> Decision | None:
     """Return a process that has no CUDA: no word of the cause of the one that it was forked from."""
     events = case.says("forked")
     if not events:
@@ -422,7 +428,7 @@ _COMMAND = re.compile(
 """A program that is started with it, at a prompt."""
 
 
-def nothing_registered(case: Case) -> Decision | None:
+def detect_nothing_registered(case: Case) -> Decision | None:
     log = case.log
     if case.created is not None:
         return None
@@ -430,12 +436,12 @@ def nothing_registered(case: Case) -> Decision | None:
         return Decision(Cause.XLA_GPU_ONLY, case.says("xla-gpu-listed"), LIBRARY_CAUSES)
     hidden = case.hidden
     if hidden is not None and (
-        none_listed(case) or (_COMMAND.search(hidden.text) and case.ready < 0 and log.has("dso-opened"))
+        is_none_listed(case) or (_COMMAND.search(hidden.text) and case.ready < 0 and log.has("dso-opened"))
     ):
         return Decision(Cause.HIDDEN_BY_ENV, (hidden, *case.says("gpu-none-listed")))
     if log.has("dso-opened", "device-found", "numa", "xla-on-cuda", "devices-visible"):
         return None
-    return _silence(case) if none_listed(case) else None
+    return _silence(case) if is_none_listed(case) else None
 
 
 def _silence(case: Case) -> Decision:
@@ -455,7 +461,7 @@ def _silence(case: Case) -> Decision:
     return Decision(Cause.CPU_ONLY_BUILD, events, maybe)
 
 
-def none_listed(case: Case) -> bool:
+def is_none_listed(case: Case) -> bool:
     """Return whether a program lists its devices, or is asked, and there is no GPU."""
     return case.log.has("gpu-none-listed", "devices-listed-cpu") or case.answers("gpu-asked", "False")
 

@@ -55,27 +55,33 @@ def imports(case: Case) -> Decision | None:
         return Decision(cause, case.says("python-broken"))
     if case.created is not None or case.ready >= 0 or log.has(*_SAYS_MORE):
         return None
-    return _named(case) or _shadowed(case) or _in_tracebacks(case) or _lacks_names(case) or _absent(case)
+    return (
+        _detect_named(case)
+        or _detect_shadowed(case)
+        or _detect_in_tracebacks(case)
+        or _lacks_names(case)
+        or _absent(case)
+    )
 
 
-def _named(case: Case) -> Decision | None:
+def _detect_named(case: Case) -> Decision | None:
     """Return the error itself names a file of TensorFlow's, or TensorFlow."""
-    for event in case.log.of("module-shadowed"):
+    for event in case.log.list_events("module-shadowed"):
         if event.get("name") or _imports_tensorflow(_frames(case, event)):
             return Decision(Cause.SHADOWED_MODULE, (event,), (), _rename(event.get("path")))
-    for event in case.log.of("file-damaged"):
+    for event in case.log.list_events("file-damaged"):
         if _OURS.search(event.get("path")) or event.get("name").partition(".")[0] == "tensorflow":
             return Decision(Cause.DAMAGED_FILE, (event,))
-    for event in case.log.of("file-refused"):
+    for event in case.log.list_events("file-refused"):
         if _OURS.search(event.get("path") or event.get("library")):
             return Decision(Cause.NOT_PERMITTED, (event,))
     return None
 
 
-def _shadowed(case: Case) -> Decision | None:
+def _detect_shadowed(case: Case) -> Decision | None:
     """Return an installed module imports a file of the user's: that has the name of another one."""
     before: list[Event] = []
-    for event in case.log.of("import-frame"):
+    for event in case.log.list_events("import-frame"):
         path = _path(event)
         if not path or (before and event.line - before[-1].line > _reach(event)):
             before.clear()
@@ -90,9 +96,9 @@ def _shadowed(case: Case) -> Decision | None:
     return None
 
 
-def _in_tracebacks(case: Case) -> Decision | None:
+def _detect_in_tracebacks(case: Case) -> Decision | None:
     """Return an error under which TensorFlow was being imported."""
-    for event in case.log.of("file-damaged", "file-refused", "import-error"):
+    for event in case.log.list_events("file-damaged", "file-refused", "import-error"):
         frames = _frames(case, event)
         library = (event.get("path") or event.get("library")).rpartition("/")[2]
         if not _imports_tensorflow(frames) or is_driver(library):
@@ -121,7 +127,7 @@ def _in_tracebacks(case: Case) -> Decision | None:
 
 def _lacks_names(case: Case) -> Decision | None:
     """Return what was imported as TensorFlow is not it: every release has most names, and those that came or went
-    with TensorFlow 2 are judged last (`other_api`).
+    with TensorFlow 2 are tried last (`detect_other_api`).
     """
     event = case.log.first("tensorflow-attribute")
     if event is None or event.get("second") or case.both_listed:
@@ -132,7 +138,7 @@ def _lacks_names(case: Case) -> Decision | None:
         return Decision(Cause.SHADOWED_MODULE, (own, event), (), _rename(_path(own)))
     if event.get("partial"):
         return Decision(Cause.SHADOWED_MODULE, (event,), (Cause.DAMAGED_FILE,), PARTIAL)
-    if _imports_tensorflow(frames) or _spoke(case) or _of_other_api(case, event):
+    if _imports_tensorflow(frames) or _spoke(case) or _is_other_api(case, event):
         return None
     maybe = (Cause.SHADOWED_MODULE, Cause.INCONCLUSIVE) if event.get("newer") else (Cause.SHADOWED_MODULE,)
     who = "Every TensorFlow from 2.0 on" if event.get("newer") else "Every TensorFlow"
@@ -142,21 +148,21 @@ def _lacks_names(case: Case) -> Decision | None:
 
 def _spoke(case: Case) -> bool:
     """Return whether anything in the log is said by a TensorFlow: then it was imported."""
-    said = any(case.log.of(name)[0].signature.benign is not None for name in case.log.events)
+    said = any(case.log.list_events(name)[0].signature.benign is not None for name in case.log.events)
     return said or case.log.has("format-classic", "format-absl")
 
 
-def _of_other_api(case: Case, event: Event) -> bool:
+def _is_other_api(case: Case, event: Event) -> bool:
     """Return whether the name is missing because the program is written for another TensorFlow than this."""
     if event.get("second") or (event.get("removed") and not case.surely("first-api")):
         return True
     return bool(event.get("newer")) and case.surely("first-api")
 
 
-def other_api(case: Case) -> Decision | None:
+def detect_other_api(case: Case) -> Decision | None:
     """Return the program fails for a name, and nothing else in the log is wrong: that is no matter of the GPU."""
     event = case.log.first("tensorflow-attribute")
-    if event is None or not _of_other_api(case, event):
+    if event is None or not _is_other_api(case, event):
         return None
     if event.get("newer"):
         title = "The program asks for a name that this TensorFlow does not have yet"
@@ -207,7 +213,7 @@ def _frames(case: Case, error: Event) -> list[Event]:
     """Return the frames of modules being imported that stand directly above an error, the outermost first."""
     frames: list[Event] = []
     line = error.line
-    for event in reversed(case.log.of("import-frame")):
+    for event in reversed(case.log.list_events("import-frame")):
         if event.line > line:
             continue
         if not _path(event) or line - event.line > _reach(event):

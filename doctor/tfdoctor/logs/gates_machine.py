@@ -111,7 +111,7 @@ def installation(case: Case) -> Decision | None:
     ):
         if case.log.has(name):
             return Decision(cause, case.says(name), maybe)
-    return _missing_at_import(case) or _companions(case)
+    return _detect_missing_at_import(case) or _companions(case)
 
 
 def _companions(case: Case) -> Decision | None:
@@ -127,7 +127,7 @@ def _companions(case: Case) -> Decision | None:
     return None
 
 
-def _missing_at_import(case: Case) -> Decision | None:
+def _detect_missing_at_import(case: Case) -> Decision | None:
     at_import = [
         m
         for m in case.missing
@@ -141,14 +141,14 @@ def _missing_at_import(case: Case) -> Decision | None:
         if stem.lower().startswith(("msvcp", "vcruntime", "concrt")):
             return Decision(Cause.MSVC_RUNTIME_MISSING, events)
         if is_driver(first.soname):
-            cause = Cause.CONTAINER_NO_GPU if _containerised(case) else Cause.NO_DRIVER
+            cause = Cause.CONTAINER_NO_GPU if _is_containerized(case) else Cause.NO_DRIVER
             return Decision(cause, events, (Cause.NO_DRIVER, Cause.IMPORT_MISSING_CUDA_LIB))
         if stem.startswith("nvidia-"):
             return Decision(Cause.LIBS_TRANSITIVE, events, (Cause.DRIVER_LIB_MISMATCH,))
         if is_cupti(first.soname):
             return Decision(Cause.CUPTI_MISSING, events)
         return Decision(Cause.IMPORT_MISSING_CUDA_LIB, events, LIBRARY_CAUSES)
-    named = [m for m in case.log.of("import-dll") if "msvc" in m.get("soname").lower()]
+    named = [m for m in case.log.list_events("import-dll") if "msvc" in m.get("soname").lower()]
     if named:
         return Decision(Cause.MSVC_RUNTIME_MISSING, tuple(named[:1]))
     if case.log.has("dll-module"):
@@ -156,8 +156,10 @@ def _missing_at_import(case: Case) -> Decision | None:
     return None
 
 
-def _containerised(case: Case) -> bool:
-    return case.in_container() or "/redis/modules/" in "".join(e.text for e in case.log.of("import-so"))
+def _is_containerized(case: Case) -> bool:
+    return case.in_container() or "/redis/modules/" in "".join(
+        e.text for e in case.log.list_events("import-so")
+    )
 
 
 # ---------------------------------------------------------------- the driver
@@ -172,7 +174,7 @@ def driver(case: Case) -> Decision | None:
     later = case.created is not None and case.created.order > event.order
     if later or (case.created is not None and log.has("parameter-server")):
         return None
-    codes = {e.get("code").replace("CUresult(", "UNKNOWN ERROR (") for e in log.of("cuinit")}
+    codes = {e.get("code").replace("CUresult(", "UNKNOWN ERROR (") for e in log.list_events("cuinit")}
     if codes == NOT_STARTED and case.created is not None:
         return None
     evidence = case.says(
@@ -216,7 +218,7 @@ def _cuinit_cause(case: Case, codes: set[str]) -> tuple[Cause, tuple[Cause, ...]
             return Cause.CONTAINER_NO_GPU, (Cause.NO_DRIVER,)
         return Cause.NO_DRIVER, (Cause.CONTAINER_NO_GPU,)
     if codes & NO_DEVICE:
-        return _no_device(case, no_node=no_node)
+        return _choose_no_device_cause(case, no_node=no_node)
     if no_node:
         return Cause.NO_DEVICE, (Cause.NO_DRIVER, Cause.DRIVER_INIT_UNKNOWN, Cause.CONTAINER_NO_GPU)
     if codes & {"CUDA_ERROR_OUT_OF_MEMORY", "CUDA_ERROR_DEVICE_UNAVAILABLE"}:
@@ -224,7 +226,7 @@ def _cuinit_cause(case: Case, codes: set[str]) -> tuple[Cause, tuple[Cause, ...]
     return Cause.DRIVER_INIT_UNKNOWN, ()
 
 
-def _no_device(case: Case, *, no_node: bool) -> tuple[Cause, tuple[Cause, ...]]:
+def _choose_no_device_cause(case: Case, *, no_node: bool) -> tuple[Cause, tuple[Cause, ...]]:
     if no_node:
         cause = Cause.CONTAINER_NO_GPU if case.in_container() else Cause.NO_DEVICE
         return cause, (Cause.NO_DEVICE, Cause.CONTAINER_NO_GPU, Cause.HIDDEN_BY_ENV)
@@ -237,7 +239,7 @@ def _no_device(case: Case, *, no_node: bool) -> tuple[Cause, tuple[Cause, ...]]:
 
 def _smi_alone(case: Case) -> bool:
     """Return whether nvidia-smi reaches no kernel driver, and nothing else says that there is one."""
-    failed = any("communicate" in event.get("what") for event in case.log.of("smi-failed"))
+    failed = any("communicate" in event.get("what") for event in case.log.list_events("smi-failed"))
     return failed and not case.log.has("kernel-driver", "smi-table")
 
 
@@ -252,7 +254,7 @@ def _driver_library(case: Case) -> Decision | None:
         for m in case.missing
         if is_driver(m.soname) and m.event.id in ("dso-failed", "dso-failed-old", "damaged-library")
     ]
-    found = any(is_driver(event.get("soname")) for event in case.log.of("dso-opened"))
+    found = any(is_driver(event.get("soname")) for event in case.log.list_events("dso-opened"))
     if not missing or (found and missing[-1].event.id == "dso-failed-old"):  # it tries two names
         return None
     if case.created is not None and case.created.order > missing[-1].event.order:
@@ -308,7 +310,9 @@ def _driver_words(case: Case) -> Decision | None:
     if log.has("device-node-missing"):
         cause = Cause.CONTAINER_NO_GPU if case.in_container() else Cause.NO_DEVICE
         return Decision(cause, case.says("device-node-missing"), (Cause.NO_DRIVER,))
-    if log.has("libcuda-not-loaded") and not any(is_driver(e.get("soname")) for e in log.of("dso-opened")):
+    if log.has("libcuda-not-loaded") and not any(
+        is_driver(e.get("soname")) for e in log.list_events("dso-opened")
+    ):
         title = "The driver's kernel module is there, and its library, libcuda, was not found"
         return Decision(
             Cause.NO_DRIVER,

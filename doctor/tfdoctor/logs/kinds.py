@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
 from tfdoctor.logs.blocks import as_text
-from tfdoctor.logs.processes import who, who_spans
+from tfdoctor.logs.processes import find_speaker, find_speaker_spans
 from tfdoctor.logs.reader import DIGITS, ZEROED, lines_of, messages_of
 from tfdoctor.text import clean_line
 
@@ -103,7 +103,7 @@ class _Message:
 
     def __init__(self, text: str, prefix: str, text_at: int, prefix_at: int) -> None:
         self.text, self.prefix, self.text_at, self.prefix_at = text, prefix, text_at, prefix_at
-        self.label, self.thread = who(prefix, clean_line(text))
+        self.label, self.thread = find_speaker(prefix, clean_line(text))
         self.matched: list[tuple[Signature, re.Match[str], int]] = []
         """Signatures that take one digit for another, what they find, and where in the line that is counted from."""
         self.sighted: list[tuple[Signature, slice]] = []
@@ -160,7 +160,7 @@ class Kinds:
         if self._steady and not rows.early and self._alike(rows):
             return
         shapes = rows.shapes
-        telling = frozenset(shapes) if rows.early else self._catalogue.telling(shapes)
+        telling = frozenset(shapes) if rows.early else self._catalogue.filter_shapes(shapes)
         telling -= self._silent
         if not telling:
             self._steady = True
@@ -171,7 +171,7 @@ class Kinds:
             forgotten, known, plain = self._forgotten, self._shapes, self._plain
             places = [at for at in range(self._at + 1, len(shapes)) if shapes[at] in wanted]
             rows.ask_for(places)
-            if self._steady and self._all_said(rows, places):
+            if self._steady and self._count_all(rows, places):
                 break
             self._steady = True
             texts = rows.texts
@@ -182,7 +182,7 @@ class Kinds:
                 one = known.get(shape)
                 if one is not None:
                     text = texts[index]
-                    said = one.ends.get(text[one.told :]) or self._said(one, text)
+                    said = one.ends.get(text[one.told :]) or self._find_kind(one, text)
                     if said is not None:
                         said.times += 1
                         heard[said] = index
@@ -201,11 +201,11 @@ class Kinds:
     def _alike(self, rows: Rows) -> bool:
         """Count these lines where each begins with a time of one shape and says what was said before; False where that
         is not so, and nothing is counted."""
-        if self._differing > _DIFFERING or _stamped(rows.head.translate(ZEROED)) < 0:
+        if self._differing > _DIFFERING or _find_stamp_end(rows.head.translate(ZEROED)) < 0:
             return False
         texts = rows.texts if len(rows.texts) == rows.size else rows.texts[: rows.size]
         shape = texts[0].translate(ZEROED)
-        end = _stamped(shape)
+        end = _find_stamp_end(shape)
         heads = b"".join([text[:end] for text in texts]) if end > 0 else b""
         if not heads or heads.translate(ZEROED) != shape[:end] * len(texts):
             return False
@@ -237,13 +237,13 @@ class Kinds:
         shape = text.translate(ZEROED)
         if len(text) >= _LONG:
             return None
-        if shape in self._silent or not self._catalogue.telling([shape]):
+        if shape in self._silent or not self._catalogue.filter_shapes([shape]):
             said: _Said | None = self._nobody
         elif shape in self._plain:
             said = self._plain[shape]
         elif shape in self._shapes:
             known = self._shapes[shape]
-            said = known.ends.get(text[known.told :]) or self._said(known, text)
+            said = known.ends.get(text[known.told :]) or self._find_kind(known, text)
             if known.told < end:
                 return said
         else:
@@ -252,17 +252,17 @@ class Kinds:
             self._rests[text[end:]] = said
         return said
 
-    def _all_said(self, rows: Rows, places: Sequence[int]) -> bool:
+    def _count_all(self, rows: Rows, places: Sequence[int]) -> bool:
         """Count these lines all at once; False where one of them was never said, and nothing is counted."""
         shapes, texts, known = rows.shapes, rows.texts, self._shapes
         try:
             ones = [known[shapes[at]] for at in places]
         except KeyError:
             return False
-        found = self._of_strangers(ones[0], texts, places) if len(set(ones)) == 1 else None
+        found = self._find_kinds(ones[0], texts, places) if len(set(ones)) == 1 else None
         if found is None:
             found = [
-                one.ends.get(texts[at][one.told :]) or self._said(one, texts[at])
+                one.ends.get(texts[at][one.told :]) or self._find_kind(one, texts[at])
                 for one, at in zip(ones, places, strict=True)
             ]
         if None in found:
@@ -273,7 +273,7 @@ class Kinds:
         self._heard.update(zip(heard, places, strict=True))
         return True
 
-    def _of_strangers(
+    def _find_kinds(
         self, known: _Shape, texts: Sequence[bytes], places: Sequence[int]
     ) -> list[_Said | None] | None:
         """Return the kinds of these lines of one shape, all at once.
@@ -346,7 +346,7 @@ class Kinds:
             said.row, said.number, said.place = texts[index], numbers[index], places[index]
         self._heard.clear()
 
-    def _said(self, known: _Shape, text: bytes) -> _Said | None:
+    def _find_kind(self, known: _Shape, text: bytes) -> _Said | None:
         """Return the kind of which this line is, where such a one was read."""
         row: Any = text if known.flat is None else known.flat(text)
         if known.who is None:
@@ -357,8 +357,8 @@ class Kinds:
             if voice is None:
                 if known.lone and self._strange(name):
                     voice = known.voices.get(None)
-                return self._of_voice(voice, row)
-        said = self._of_voice(voice, row)
+                return self._find_by_source(voice, row)
+        said = self._find_by_source(voice, row)
         if said is not None and known.told >= 0:
             if len(known.ends) < _ENDS and self._kept < REMEMBERED:
                 end = text[known.told :]
@@ -370,7 +370,7 @@ class Kinds:
         return said
 
     @staticmethod
-    def _of_voice(voice: _Voice | None, row: bytes | str) -> _Said | None:
+    def _find_by_source(voice: _Voice | None, row: bytes | str) -> _Said | None:
         return None if voice is None else voice.said.get(voice.key(row) if voice.key is not None else None)
 
     def _forget_ends(self, known: _Shape) -> None:
@@ -394,7 +394,7 @@ class Kinds:
         if len(row) >= _LONG or _UNSTEADY.search(shape):
             return
         found = list(messages_of(as_text(row)))
-        places = _located(shape, found)
+        places = _locate_messages(shape, found)
         flat = None if places is not None else _flat
         messages = [_Message(*one, *at) for one, at in zip(found, places or _flat_places(found), strict=True)]
         for message in messages:
@@ -405,7 +405,7 @@ class Kinds:
             return
         people: list[tuple[int, int]] = []
         for message in messages:
-            spans = self._who(message)
+            spans = self._find_source(message)
             if spans is None:
                 return
             people += spans
@@ -421,19 +421,19 @@ class Kinds:
                 if found is not None:
                     message.matched.append((signature, found, at))
 
-    def _who(self, message: _Message) -> list[tuple[int, int]] | None:
+    def _find_source(self, message: _Message) -> list[tuple[int, int]] | None:
         """Return where in the line it is told who says this; None if the next one who says it can be another."""
         if self._splitter is None or not (message.matched or message.sighted):
             return []
         if self._splitter.turns(message.label, message.names()):
             return None
-        if (message.label, message.thread) != who(message.prefix, message.text):
+        if (message.label, message.thread) != find_speaker(message.prefix, message.text):
             return None
         if self._splitter.closed and not message.label:
             return []  # nothing is kept of threads any more
         return [
             (start + at, end + at)
-            for inside, start, end in who_spans(message.prefix, message.text)
+            for inside, start, end in find_speaker_spans(message.prefix, message.text)
             for at in [message.text_at if inside else message.prefix_at]
         ]
 
@@ -475,7 +475,7 @@ class Kinds:
             spans = sorted({span for span in people if _has_digit(line, span)})
             lone = len(messages) == 1 and not messages[0].label
             known = self._shapes[shape] = _Shape(flat, _getter(spans), lone)
-            known.told = len(row) if flat is None else _stamped(shape)
+            known.told = len(row) if flat is None else _find_stamp_end(shape)
         name = known.who(line) if known.who is not None else None
         if known.lone and name is not None and self._strange(name):
             name = None
@@ -485,7 +485,7 @@ class Kinds:
             spans = [*people, *digits, *(self._span(*one, line) for one in sighted)]
             if flat is None:
                 known.told = min([known.told, *(start for start, _ in spans)])
-            elif _moved(row, known.told, spans):
+            elif _has_moved(row, known.told, spans):
                 known.told = -1
         self._forget_ends(known)
         voice = known.voices.get(name)
@@ -499,7 +499,7 @@ class Kinds:
             self._plain[shape] = said
 
 
-def _located(shape: bytes, messages: Sequence[tuple[str, str]]) -> list[tuple[int, int]] | None:
+def _locate_messages(shape: bytes, messages: Sequence[tuple[str, str]]) -> list[tuple[int, int]] | None:
     """Return where in a line of this shape the texts of its messages stand, and what stands before them.
 
     None if that is not sure, or not so in one piece.
@@ -507,14 +507,14 @@ def _located(shape: bytes, messages: Sequence[tuple[str, str]]) -> list[tuple[in
     found: list[tuple[int, int]] = []
     last = None
     for text, prefix in messages:
-        at = _only(shape, text)
+        at = _find_single(shape, text)
         head, mark = shape[: max(at, 0)], prefix.encode("utf-8", "replace").translate(ZEROED)
         if prefix == last:
             before = found[-1][1]
         elif head.rstrip().endswith(mark):
             before = len(head.rstrip()) - len(mark)
         else:
-            before = _only(head, prefix)
+            before = _find_single(head, prefix)
         if at < 0 or before < 0 or not prefix.isascii():
             return None
         found.append((at, before))
@@ -522,7 +522,7 @@ def _located(shape: bytes, messages: Sequence[tuple[str, str]]) -> list[tuple[in
     return found
 
 
-def _only(shape: bytes, text: str) -> int:
+def _find_single(shape: bytes, text: str) -> int:
     """Return where a text stands that is there once.
 
     -1 where it does not, or its places cannot be counted in bytes.
@@ -544,13 +544,13 @@ def _flat_places(messages: Sequence[tuple[str, str]]) -> Iterator[tuple[int, int
         at += len(prefix) + len(text) + 2
 
 
-def _stamped(shape: bytes) -> int:
+def _find_stamp_end(shape: bytes) -> int:
     """Return where in a line of this shape its first time ends; -1 where it has none."""
     found = _STAMP.search(shape)
     return found.end() if found is not None else -1
 
 
-def _moved(row: bytes, end: int, spans: Sequence[tuple[int, int]]) -> bool:
+def _has_moved(row: bytes, end: int, spans: Sequence[tuple[int, int]]) -> bool:
     """Return whether any of these spans of a line's messages has a digit of what stands before this place in the
     line.
     """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat.problems import Problem
     from tfdoctor.logs.case import Case, Decision
 
-__all__ = ["known_of_release"]
+__all__ = ["describe_known_problems"]
 
 _PACKAGES = ("tensorflow", "tensorflow-gpu")
 _LIBRARY = re.compile(r"lib(?!tensorflow)\w{2,40}\.so(?:\.\d{1,4}){1,3}")
@@ -24,11 +24,11 @@ _WITHOUT_NEWS = frozenset({Cause.WINDOWS_NATIVE_UNSUPPORTED, Cause.NVML_MISSING}
 """What the cause itself tells of the release."""
 
 
-def known_of_release(case: Case, decision: Decision) -> tuple[str, tuple[Remedy, ...]]:
+def describe_known_problems(case: Case, decision: Decision) -> tuple[str, tuple[Remedy, ...]]:
     """Sentences and what to do; both empty where the log does not name its release, or nothing is known of it."""
     said = []
     remedies = []
-    for problem in list(_of_release(case, decision))[:_MOST]:
+    for problem in list(_list_problems(case, decision))[:_MOST]:
         where = {
             "and-cuda": " (as tensorflow[and-cuda])",
             "tensorflow/tensorflow": " (in the image tensorflow/tensorflow)",
@@ -38,7 +38,7 @@ def known_of_release(case: Case, decision: Decision) -> tuple[str, tuple[Remedy,
     return " ".join(said), tuple(remedies)
 
 
-def _of_release(case: Case, decision: Decision) -> Iterator[Problem]:
+def _list_problems(case: Case, decision: Decision) -> Iterator[Problem]:
     version = case.origin.version
     if (
         version is None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Cause
-from tfdoctor.logs.dso import not_opened
+from tfdoctor.logs.dso import is_not_found
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Missing",
+    "describe_present",
+    "find_missing_libraries",
+    "find_other_cuda",
     "is_cudnn",
     "is_driver",
     "is_nvml",
     "libraries_cause",
-    "missing_libraries",
-    "other_cuda",
     "partly_there",
     "search_path",
     "stem_of",
-    "what_is_there",
 ]
 
 _LIBRARY_PATH = re.compile(r"[;,]?\s{0,3}LD_L\w{1,10}_PATH:\s{0,3}")
@@ -95,7 +95,7 @@ def matters(name: str) -> bool:
     return _CUDA.fullmatch(stem_of(name)) is not None and not is_tensorrt(name)
 
 
-def missing_libraries(log: Log) -> tuple[Missing, ...]:
+def find_missing_libraries(log: Log) -> tuple[Missing, ...]:
     """Return every library that could not be opened and was not opened later, in the order of the log."""
     found: dict[str, Missing] = {}
     names = (
@@ -107,14 +107,14 @@ def missing_libraries(log: Log) -> tuple[Missing, ...]:
         "lazy-library-failed",
         "damaged-library",
     )
-    for event in log.of(*names):
-        for missing in _of_event(event):
+    for event in log.list_events(*names):
+        for missing in _read_event(event):
             known = found.get(missing.soname)
             if known is None or (known.path is None and missing.path is not None):
                 found[missing.soname] = missing
-    opened = {event.get("soname"): event.order for event in log.of("dso-opened")}
+    opened = {event.get("soname"): event.order for event in log.list_events("dso-opened")}
     last = {}
-    for event in log.of("dso-failed", "dso-failed-old"):
+    for event in log.list_events("dso-failed", "dso-failed-old"):
         last[event.get("soname")] = event.order
     return tuple(
         missing
@@ -123,27 +123,27 @@ def missing_libraries(log: Log) -> tuple[Missing, ...]:
     )
 
 
-def _of_event(event: Event) -> list[Missing]:
+def _read_event(event: Event) -> list[Missing]:
     soname = event.get("soname").rstrip(".")
     if event.id == "import-so":
-        return [] if event.get("opened") else _one(soname, soname, event)
+        return [] if event.get("opened") else _make_missing(soname, soname, event)
     if event.id == "import-dll":
         names = [name.strip() for name in re.split(r" or |,", soname)]
         return [Missing(name, name, event) for name in names if name]
     if event.id == "lazy-library-failed":
         inner = _NAMES.search(event.get("error"))
-        result = _one(soname, soname, event)
-        if inner is not None and inner[1] != soname and not_opened(event.get("error")):
-            result += _one(inner[1], soname, event)
+        result = _make_missing(soname, soname, event)
+        if inner is not None and inner[1] != soname and is_not_found(event.get("error")):
+            result += _make_missing(inner[1], soname, event)
         return result
     if event.id in ("damaged-library", "import-dylib"):
-        return _one(soname, soname, event)
+        return _make_missing(soname, soname, event)
     parts = _LIBRARY_PATH.split(event.get("error") if event.id == "dso-failed" else "", maxsplit=1)
     error = parts[0].strip()
     path = parts[1].strip() if len(parts) > 1 else event.fields.get("path")
     inner = _NAMES.match(error)
-    really = inner[1] if inner is not None and not_opened(error) else soname
-    return _one(_whole(really, soname), soname, event, error, path)
+    really = inner[1] if inner is not None and is_not_found(error) else soname
+    return _make_missing(_whole(really, soname), soname, event, error, path)
 
 
 def _whole(really: str, soname: str) -> str:
@@ -151,7 +151,9 @@ def _whole(really: str, soname: str) -> str:
     return soname if really.startswith(soname) or soname.startswith(really) else really
 
 
-def _one(really: str, opened: str, event: Event, error: str = "", path: str | None = None) -> list[Missing]:
+def _make_missing(
+    really: str, opened: str, event: Event, error: str = "", path: str | None = None
+) -> list[Missing]:
     return [Missing(really, opened, event, error, path)] if matters(really) or matters(opened) else []
 
 
@@ -191,7 +193,7 @@ def libraries_cause(missing: Sequence[Missing], log: Log, compat: Compat) -> Cau
     if all(is_cudnn(m.soname) for m in direct):
         return Cause.CUDNN_MISSING
     toolkit = [m for m in direct if not is_cudnn(m.soname)]
-    opened = {event.get("soname") for event in log.of("dso-opened")}
+    opened = {event.get("soname") for event in log.list_events("dso-opened")}
     rocm = any(stem_of(m.soname).startswith(("roc", "hip", "MIOpen")) for m in toolkit)
     ours = [name for name in opened if not is_driver(name) and not is_nvml(name) and not is_cupti(name)]
     siblings = [name for name in ours if matters(name)]
@@ -208,24 +210,24 @@ def libraries_cause(missing: Sequence[Missing], log: Log, compat: Compat) -> Cau
     toolkit_found = [name for name in siblings if not is_cudnn(name)]
     if same:
         return Cause.LIBS_NOT_ON_PATH if toolkit_found else Cause.LIBS_WRONG_VERSION
-    if siblings or _CUDA_PLACE.search(path) or _all_but_the_runtime(log):
+    if siblings or _CUDA_PLACE.search(path) or _has_runtime_alone(log):
         return Cause.LIBS_WRONG_VERSION
     return Cause.LIBS_NOT_INSTALLED
 
 
-def what_is_there(missing: Sequence[Missing], log: Log, compat: Compat) -> str:
+def describe_present(missing: Sequence[Missing], log: Log, compat: Compat) -> str:
     """Return what the log shows to be there in the place of what is missing, as sentences.
 
     Empty if it shows nothing.
     """
     said = []
-    other = other_cuda(missing, compat)
+    other = find_other_cuda(missing, compat)
     if other is not None:
         said.append(f"CUDA {other[0]} is on LD_LIBRARY_PATH, but CUDA {other[1]} is needed.")
-    found = _found_beside(missing, log)
+    found = _list_opened_beside(missing, log)
     if found:
         said.append(f"{', '.join(found[:6])} {'was' if len(found) == 1 else 'were'} found.")
-    cards = len({event.get("index") for event in log.of("device-found")})
+    cards = len({event.get("index") for event in log.list_events("device-found")})
     if cards and log.has("registration-skipped"):
         said.append(
             "One card is present but not registered."
@@ -235,9 +237,9 @@ def what_is_there(missing: Sequence[Missing], log: Log, compat: Compat) -> str:
     return " ".join(said)
 
 
-def _found_beside(missing: Sequence[Missing], log: Log) -> list[str]:
+def _list_opened_beside(missing: Sequence[Missing], log: Log) -> list[str]:
     """Sonames of the libraries that the log shows to be opened where others of them are missing."""
-    opened = dict.fromkeys(event.get("soname") for event in log.of("dso-opened"))
+    opened = dict.fromkeys(event.get("soname") for event in log.list_events("dso-opened"))
     gone = {m.opened for m in missing}
     return [
         one for one in opened if matters(one) and one not in gone and not is_driver(one) and not is_nvml(one)
@@ -248,20 +250,22 @@ def partly_there(missing: Sequence[Missing], log: Log) -> bool:
     """Return whether libraries of the same kind were opened, and no error says that those missing are of another
     version.
     """
-    return not any(_OTHER_VERSION.search(one.error) for one in missing) and bool(_found_beside(missing, log))
+    return not any(_OTHER_VERSION.search(one.error) for one in missing) and bool(
+        _list_opened_beside(missing, log)
+    )
 
 
-def only_a_path(missing: Sequence[Missing], log: Log) -> bool:
+def is_only_path(missing: Sequence[Missing], log: Log) -> bool:
     """Return whether nothing but the search path tells of a CUDA: its folder can be empty."""
     return (
         not any(_OTHER_VERSION.search(one.error) for one in missing)
-        and not _found_beside(missing, log)
-        and not _all_but_the_runtime(log)
+        and not _list_opened_beside(missing, log)
+        and not _has_runtime_alone(log)
         and _CUDA_PLACE.search(search_path(missing) or "") is not None
     )
 
 
-def other_cuda(missing: Sequence[Missing], compat: Compat) -> tuple[str, str] | None:
+def find_other_cuda(missing: Sequence[Missing], compat: Compat) -> tuple[str, str] | None:
     """Return (the CUDA on the search path, the one that is wanted), where only another one is there."""
     runtime = next((one.soname for one in missing if stem_of(one.soname) == "cudart"), "")
     wanted = compat.cuda_of_soname(runtime) if runtime.startswith("lib") else ()
@@ -276,12 +280,12 @@ def _fits(version: str, wanted: Sequence[str]) -> bool:
     return any(version == want or version.startswith(f"{want}.") for want in wanted)
 
 
-def _all_but_the_runtime(log: Log) -> bool:
+def _has_runtime_alone(log: Log) -> bool:
     """Return whether many failed and libcudart, which TensorFlow opens first, did not: it was opened before."""
-    names = {event.get("soname") for event in log.of("dso-failed")}
+    names = {event.get("soname") for event in log.list_events("dso-failed")}
     return len(names) >= 3 and not any(stem_of(name) == "cudart" for name in names)
 
 
-def named(missing: Sequence[Missing]) -> tuple[str, ...]:
+def list_names(missing: Sequence[Missing]) -> tuple[str, ...]:
     """Return sonames in the order of the log, each once."""
     return tuple(dict.fromkeys(m.soname for m in missing))

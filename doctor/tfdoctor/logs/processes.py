@@ -27,11 +27,11 @@ __all__ = [
     "Part",
     "Process",
     "Splitter",
+    "find_speaker",
+    "find_speaker_spans",
     "label_of",
     "overall",
     "thread_of",
-    "who",
-    "who_spans",
 ]
 
 MOST = 256
@@ -184,7 +184,7 @@ class Splitter:
         part = self._part(label, event)
         new = part is not None and self._keep(part, event, times)
         if thread:
-            new |= self._by_thread(thread, event, times)
+            new |= self._find_by_thread(thread, event, times)
         return new or before != (len(self._parts), len(self._threads), len(self._starters), len(self._ended))
 
     def turns(self, label: str, names: Collection[str]) -> bool:
@@ -204,7 +204,7 @@ class Splitter:
         failed, seen = part.log.has("cuinit"), part.log.has(*_DEVICES)
         return (again and (failed or seen or device)) or (device and failed and not seen)
 
-    def filled(self) -> bool:
+    def is_full(self) -> bool:
         """Return whether something is to be closed: what was said before is to be added before that is done."""
         return bool(self._full) or (self._kept >= _EVENTS and not self.closed)
 
@@ -253,7 +253,7 @@ class Splitter:
             part = self._parts.setdefault((label, run), Part(label, run))
         return part
 
-    def _by_thread(self, label: str, event: Event, times: int) -> bool:
+    def _find_by_thread(self, label: str, event: Event, times: int) -> bool:
         part = self._threads.get(label)
         if part is None:
             if len(self._threads) >= MOST or self.closed:
@@ -297,13 +297,17 @@ class Splitter:
             parts = threads
         for part in parts:
             for name in _HINTS:
-                said = [event for event in whole.of(name) if not who(event.prefix, event.text)[0]]
+                said = [
+                    event
+                    for event in whole.list_events(name)
+                    if not find_speaker(event.prefix, event.text)[0]
+                ]
                 if said and not part.log.has(name):
                     part.log.events[name] = said
         return sorted(parts, key=lambda part: (part.first, part.label, part.run))
 
 
-def who(prefix: str, text: str) -> tuple[str, str]:
+def find_speaker(prefix: str, text: str) -> tuple[str, str]:
     """Return who says this: what the log calls the process; else the thread.
 
     Each is empty if nothing tells.
@@ -318,12 +322,12 @@ def thread_of(number: str) -> str:
     return f"process {number}"
 
 
-def who_spans(prefix: str, text: str) -> list[tuple[bool, int, int]]:
+def find_speaker_spans(prefix: str, text: str) -> list[tuple[bool, int, int]]:
     """Return where that is read from: whether in the text, and where it begins and ends there.
 
     No digit changes that.
     """
-    named = _named(prefix, text)
+    named = _match_process(prefix, text)
     if named is not None:
         found, _ = named
         rest = prefix.lstrip(_QUOTES)
@@ -336,14 +340,14 @@ def who_spans(prefix: str, text: str) -> list[tuple[bool, int, int]]:
 
 def label_of(prefix: str, text: str) -> str:
     """Return what names the process that said this; empty if nothing does."""
-    named = _named(prefix, text)
+    named = _match_process(prefix, text)
     if named is None:
         return ""
     found, form = named
     return form.format(**found.groupdict())
 
 
-def _named(prefix: str, text: str) -> tuple[re.Match[str], str] | None:
+def _match_process(prefix: str, text: str) -> tuple[re.Match[str], str] | None:
     """Return what names a process, and the form in which it is told."""
     before = prefix.lstrip(_QUOTES).rstrip()
     for patterns, where in ((_LABELS, before or text), (_BEFORE_A_MESSAGE, before)):

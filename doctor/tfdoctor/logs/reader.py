@@ -40,7 +40,7 @@ __all__ = [
     "ZEROED",
     "Line",
     "Rows",
-    "decoded",
+    "decode_line",
     "lines_of",
     "messages_of",
     "read_lines",
@@ -143,7 +143,7 @@ def lines_of(row: bytes, number: int, place: int) -> Iterator[Line]:
     if len(row) <= LONGEST:
         messages = list(messages_of(as_text(row)))
     else:
-        messages = [message for text in decoded(row) for message in messages_of(text)]
+        messages = [message for text in decode_line(row) for message in messages_of(text)]
     for left, (text, prefix) in enumerate(messages, 1 - len(messages)):
         record = following
         following = record + 1 if left else (place + 1) << _MESSAGES
@@ -263,7 +263,7 @@ class _Source:
     """The lines of a stream, and how much was read of it."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
-        self._blocks = blocks(self._counted(chunks))
+        self._blocks = blocks(self._count(chunks))
         self.size = 0
         self._number = self._place = 0
         self._last: Rows | None = None
@@ -289,11 +289,11 @@ class _Source:
                 yield self._rows(block, early=read <= _WHOLE)
                 read += len(block)
             return
-        joined = _joined(self._cut(everything, only), width)
+        joined = _join_cut_lines(self._cut(everything, only), width)
         while lines_ := list(islice(joined, _BATCH)):
             yield _Joined(lines_)
 
-    def _counted(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    def _count(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         for chunk in chunks:
             self.size += len(chunk)
             yield chunk
@@ -342,11 +342,11 @@ def _pieces(rows: Rows) -> Iterator[_Piece]:
             yield from blank
         blank.clear()
         last = number
-        for text in decoded(row):
+        for text in decode_line(row):
             yield _Piece(number, place, text)
 
 
-def decoded(raw: bytes) -> Iterator[str]:
+def decode_line(raw: bytes) -> Iterator[str]:
     """Yield the text of a physical line, cut into pieces where it is far too long."""
     text = as_text(raw)
     if len(text) <= LONGEST:
@@ -376,7 +376,7 @@ def clean_text(text: str) -> str:
     return text
 
 
-def _unwrapped(text: str) -> Iterator[str]:
+def _unwrap_json(text: str) -> Iterator[str]:
     """Yield the lines inside a JSON string; the line itself where it is none."""
     if '"' in text:
         found = _JSON.match(text)
@@ -424,7 +424,7 @@ def _alike(this: str, following: str) -> bool:
     return same * 10 >= len(this) * 9
 
 
-def _joined(pieces: Iterable[_Piece], width: int) -> Iterator[tuple[int, int, str]]:
+def _join_cut_lines(pieces: Iterable[_Piece], width: int) -> Iterator[tuple[int, int, str]]:
     """Yield the lines that a terminal cut: the number, the place and the text of each.
 
     No place is left out for what was joined.
@@ -506,20 +506,20 @@ def messages_of(raw: str) -> Iterator[tuple[str, str]]:
     """Yield the messages of one line, and what stood before each: a terminal, a form or a missing newline can put
     several on it.
     """
-    for text in _unwrapped(clean_text(raw)):
+    for text in _unwrap_json(clean_text(raw)):
         starts = list(_heads(text))
         if not starts:
-            yield _without_quote(text), ""
+            yield _strip_quote(text), ""
             continue
         before = text[: starts[0]]
         prefix = before.strip()
         if len(prefix) > 60 or " " in prefix.strip("> "):
-            yield _without_quote(before), ""
+            yield _strip_quote(before), ""
         for start, end in zip(starts, [*starts[1:], len(text)], strict=False):
             yield text[start:end].rstrip(" `|"), prefix
 
 
-def _without_quote(text: str) -> str:
+def _strip_quote(text: str) -> str:
     """Return a line without the marks that quoting, listing and fencing put before it."""
     found = _QUOTE.match(text)
     if found is not None and not text.startswith(("#!", ">>>")) and "[" not in found[0]:

@@ -10,13 +10,13 @@ from tfdoctor.causes.codes import HARMLESS, MISREAD, RELEASE
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.logs import advice, gates_cluster
 from tfdoctor.logs.case import Case, Decision
-from tfdoctor.logs.known import known_of_release
-from tfdoctor.logs.libraries import is_cupti, named
+from tfdoctor.logs.known import describe_known_problems
+from tfdoctor.logs.libraries import is_cupti, list_names
 from tfdoctor.logs.processes import FRAMEWORKS, Part, Process, Splitter, overall
 from tfdoctor.logs.scan import scan
 from tfdoctor.logs.signatures import load_signatures
-from tfdoctor.logs.sources import by_writer, of_its_time
-from tfdoctor.logs.verdict import decide, registered
+from tfdoctor.logs.sources import drop_other_eras, split_by_writer
+from tfdoctor.logs.verdict import decide, is_registered
 from tfdoctor.text import lower_first
 
 if TYPE_CHECKING:
@@ -72,20 +72,20 @@ def diagnose_log(chunks: Iterable[bytes], compat: Compat, name: str = "-") -> Lo
     """Read a log and judge it. `chunks` are its bytes, in pieces of any size. Never raises on any bytes."""
     catalogue = load_signatures()
     splitter = Splitter()
-    log = of_its_time(scan(chunks, catalogue, splitter), compat)
+    log = drop_other_eras(scan(chunks, catalogue, splitter), compat)
     case = Case(log, compat)
     decision = decide(case)
     parts = splitter.parts(log)
     if len(parts) < 2 and len(case.origin.sources.writers) > 1:
-        parts = _written(log, case)
-    cases = [Case(of_its_time(part.log, compat), compat) for part in parts]
-    decisions = _together([decide(one) for one in cases])
+        parts = _split_by_release(log, case)
+    cases = [Case(drop_other_eras(part.log, compat), compat) for part in parts]
+    decisions = _merge_decisions([decide(one) for one in cases])
     if len(parts) > 1:
         decision, having = overall(decision, zip(parts, decisions, strict=True))
         if decision.cause is not Cause.HEALTHY and 0 < having < len(parts):
             note = f"This applies to {having} of {len(parts)} processes."
             decision = replace(decision, note=f"{decision.note} {note}".strip())
-        case = _about(case, decision, zip(cases, decisions, strict=True))
+        case = _choose_case(case, decision, zip(cases, decisions, strict=True))
     report = _report(case, decision, name)
     labels = _labels(parts)
     processes = [
@@ -98,24 +98,26 @@ def diagnose_log(chunks: Iterable[bytes], compat: Compat, name: str = "-") -> Lo
     if len({part.label for part in parts}) > 1:
         # what one process opened, another can miss
         names = {
-            soname for one, judged in zip(cases, decisions, strict=True) for soname in _missing(one, judged)
+            soname
+            for one, judged in zip(cases, decisions, strict=True)
+            for soname in _list_missing(one, judged)
         }
         report = replace(report, missing_libraries=tuple(sorted(names)))
     return replace(report, processes=tuple(processes), more_processes=splitter.more)
 
 
-def _written(log: Log, case: Case) -> list[Part]:
+def _split_by_release(log: Log, case: Case) -> list[Part]:
     """Return the parts of a log that TensorFlows of different releases wrote, where nothing else tells processes
     apart.
     """
-    logs = by_writer(log, case.origin.sources.writers)
+    logs = split_by_writer(log, case.origin.sources.writers)
     parts = [Part(Case(one, case.compat).origin.name, log=one) for one in logs]
     for part in parts:
         part.first = min(event.line for event in part.log)
     return [part for part in parts if part.speaks()]
 
 
-def _about(case: Case, decision: Decision, judged: Iterable[tuple[Case, Decision]]) -> Case:
+def _choose_case(case: Case, decision: Decision, judged: Iterable[tuple[Case, Decision]]) -> Case:
     """Return the whole log, written by the TensorFlow that the decision is about where the whole names none."""
     if case.origin.version is not None:
         return case
@@ -125,7 +127,7 @@ def _about(case: Case, decision: Decision, judged: Iterable[tuple[Case, Decision
     return case
 
 
-def _together(decisions: list[Decision]) -> list[Decision]:
+def _merge_decisions(decisions: list[Decision]) -> list[Decision]:
     """Return a process that sees no GPU where another one has it does not see it because it may not."""
     if not any(decision.cause is Cause.HEALTHY for decision in decisions):
         return decisions
@@ -152,8 +154,8 @@ def _labels(parts: Sequence[Part]) -> list[str]:
 
 
 def _process(label: str, line: int, case: Case, decision: Decision) -> Process:
-    summary = _summary(case, decision, _missing(case, decision))
-    used = registered(case, decision)
+    summary = _summary(case, decision, _list_missing(case, decision))
+    used = is_registered(case, decision)
     return Process(label, "TensorFlow", line, used, decision.cause, summary, case.devices)
 
 
@@ -163,7 +165,7 @@ def _frameworks(case: Case) -> list[Process]:
         event = case.log.first(signature)
         if event is None:
             continue
-        oom = next((e for e in case.log.of(signature) if e.get("oom")), None)
+        oom = next((e for e in case.log.list_events(signature) if e.get("oom")), None)
         what = f"{name} also logs here; tfdoctor does not judge it."
         if oom is not None:
             what = f"{name} ran out of GPU memory (line {oom.line})."
@@ -172,13 +174,13 @@ def _frameworks(case: Case) -> list[Process]:
 
 
 def _report(case: Case, decision: Decision, name: str) -> LogReport:
-    used = registered(case, decision)
-    missing = _missing(case, decision)
+    used = is_registered(case, decision)
+    missing = _list_missing(case, decision)
     benign = _benign(case)
     root = _root(case, decision, name, missing)
     findings = [
         root,
-        *_apart(case, decision, name),
+        *_separate_findings(case, decision, name),
         *_misread(case, decision, name),
         *_harmless(case, name),
         *_release(case, name),
@@ -202,7 +204,7 @@ def _report(case: Case, decision: Decision, name: str) -> LogReport:
     )
 
 
-def _apart(case: Case, decision: Decision, name: str) -> list[Finding]:
+def _separate_findings(case: Case, decision: Decision, name: str) -> list[Finding]:
     """Return a cluster that does not come together is no reason for a GPU that is not used, and stops the program as
     well.
     """
@@ -212,10 +214,10 @@ def _apart(case: Case, decision: Decision, name: str) -> list[Finding]:
     return [_root(case, other, name, ())]
 
 
-def _missing(case: Case, decision: Decision) -> tuple[str, ...]:
+def _list_missing(case: Case, decision: Decision) -> tuple[str, ...]:
     """Return what could not be opened and matters: the profiler's CUPTI only where it is the matter."""
     found = [m for m in case.missing if decision.cause is Cause.CUPTI_MISSING or not is_cupti(m.soname)]
-    names = list(named(found))
+    names = list(list_names(found))
     event = case.log.first("container-driver-error")
     if event is not None:
         names += [n for n in (event.get("soname"), _library_of(event.get("file"))) if n and n not in names]
@@ -248,7 +250,11 @@ def _evidence(events: Iterable[Event], name: str) -> tuple[Evidence, ...]:
 
 def _root(case: Case, decision: Decision, name: str, missing: Sequence[str]) -> Finding:
     cause = decision.cause
-    parts = [decision.note, advice.usually(case, cause), "" if decision.title else cause.row.meaning]
+    parts = [
+        decision.note,
+        advice.describe_usual_reason(case, cause),
+        "" if decision.title else cause.row.meaning,
+    ]
     if (
         cause is Cause.LIBS_WRONG_VERSION and case.other_cuda is None
     ):  # where was searched, which says little by itself
@@ -256,12 +262,12 @@ def _root(case: Case, decision: Decision, name: str, missing: Sequence[str]) -> 
     parts = [text for text in parts if text]
     if missing and cause is not Cause.HEALTHY:
         parts.append(f"The log names: {', '.join(missing[:8])}{' …' if len(missing) > 8 else ''}.")
-    told, avoid = known_of_release(case, decision)
+    told, avoid = describe_known_problems(case, decision)
     if told:
         parts.append(told)
     remedies = (*advice.remedies(case, cause), *avoid)
     if decision.maybe:
-        titles = "; ".join(_within(other.row.title) for other in decision.maybe)
+        titles = "; ".join(_lower_title(other.row.title) for other in decision.maybe)
         parts.append(
             f"The log alone does not rule out: {titles}. Run `tfdoctor check` on that machine to tell them apart."
         )
@@ -279,7 +285,11 @@ def _root(case: Case, decision: Decision, name: str, missing: Sequence[str]) -> 
 
 
 def _harmless(case: Case, name: str) -> list[Finding]:
-    events = [case.log.of(e)[0] for e in case.log.events if case.log.of(e)[0].signature.benign is not None]
+    events = [
+        case.log.list_events(e)[0]
+        for e in case.log.events
+        if case.log.list_events(e)[0].signature.benign is not None
+    ]
     if not events:
         return []
     says = list(dict.fromkeys(event.signature.says for event in events))
@@ -327,7 +337,7 @@ def _misread(case: Case, decision: Decision, name: str) -> list[Finding]:
     ]
     if not found:
         return []
-    events = [event for _, signature in found for event in log.of(signature)[:1]]
+    events = [event for _, signature in found for event in log.list_events(signature)[:1]]
     return [
         Finding(
             MISREAD,
@@ -362,7 +372,7 @@ def _release(case: Case, name: str) -> list[Finding]:
         )
     elif origin.by == "rest":
         said = "These source lines and the rest of the log come from different releases: the release is not known."
-    elif origin.version is not None and not _by_lines_alone(origin):
+    elif origin.version is not None and not _is_from_lines_alone(origin):
         said = f"Of the releases with these source lines, only TensorFlow {origin.version} fits the rest of the log."
     elif origin.version is not None:
         said = f"Only TensorFlow {origin.version} has these source lines."
@@ -380,7 +390,7 @@ def _release(case: Case, name: str) -> list[Finding]:
     ]
 
 
-def _by_lines_alone(origin: Origin) -> bool:
+def _is_from_lines_alone(origin: Origin) -> bool:
     """Return whether no other release than the one that is named has the lines."""
     named = origin.version or ""
     return all(
@@ -396,7 +406,10 @@ def _by_lines_alone(origin: Origin) -> bool:
 def _summary(case: Case, decision: Decision, missing: Sequence[str]) -> str:
     cause, who = decision.cause, case.origin.name
     if cause is Cause.HEALTHY and case.created is None:
-        return f"{who} takes {_taken(case)}; the log ends before the registration, and nothing in it speaks against it."
+        return (
+            f"{who} takes {_describe_taken(case)}; the log ends before the registration, and nothing "
+            "in it speaks against it."
+        )
     if cause is Cause.HEALTHY:
         count = len({device.index for device in case.devices}) or 1
         names = ", ".join(dict.fromkeys(device.name for device in case.devices))
@@ -404,23 +417,23 @@ def _summary(case: Case, decision: Decision, missing: Sequence[str]) -> str:
         return f"{who} registered {what}; nothing in this log contradicts that."
     if cause is Cause.INCONCLUSIVE:
         return f"{decision.title or cause.row.title}."
-    return f"{who}: {lower_first(_titled(decision, missing, 4))}."
+    return f"{who}: {lower_first(_make_title(decision, missing, 4))}."
 
 
-def _taken(case: Case) -> str:
+def _describe_taken(case: Case) -> str:
     """Return the cards of which a log shows that nothing stands in their way, where it ends before they are
     registered.
     """
     visible = case.log.last("devices-visible")
     indices = visible.get("which").split(",") if visible is not None else []
     count = len([one for one in indices if one.strip()]) or len(
-        {event.get("index") for event in case.log.of("device-found")}
+        {event.get("index") for event in case.log.list_events("device-found")}
     )
     names = f" ({', '.join(case.cards)})" if case.cards else ""
     return f"{count} GPU{'' if count == 1 else 's'}{names}" if count else f"the GPU{names}"
 
 
-def _titled(decision: Decision, missing: Sequence[str], most: int) -> str:
+def _make_title(decision: Decision, missing: Sequence[str], most: int) -> str:
     """Return the title with the libraries that it is about, `most` of them."""
     title = decision.title or decision.cause.row.title
     if not missing or decision.cause not in ABOUT_LIBRARIES:
@@ -439,12 +452,12 @@ def _headline(case: Case, decision: Decision, missing: Sequence[str], *, used: b
     cause, who = decision.cause, case.origin.name
     if cause in (Cause.HEALTHY, Cause.INCONCLUSIVE):
         return _summary(case, decision, missing)
-    title = _titled(decision, missing, 2)
+    title = _make_title(decision, missing, 2)
     other = case.other_cuda
     if cause is Cause.LIBS_WRONG_VERSION and other is not None:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         title = f"CUDA {other[0]} is installed, but it needs CUDA {other[1]} ({_runtime(missing)}{more})"
-    title = _within(title)
+    title = _lower_title(title)
     if used is False:
         return f"{who} did not use the GPU: {title}."
     if used and cause.row.severity is Severity.ERROR:
@@ -454,7 +467,7 @@ def _headline(case: Case, decision: Decision, missing: Sequence[str], *, used: b
     return f"{who}: {title}."
 
 
-def _within(title: str) -> str:
+def _lower_title(title: str) -> str:
     """Return a title in the middle of a sentence."""
     return f"a{title[1:]}" if title.startswith("A ") else lower_first(title)
 

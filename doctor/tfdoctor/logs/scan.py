@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.logs.events import TURNS, Event, Log
 from tfdoctor.logs.kinds import Kinds
-from tfdoctor.logs.processes import who
+from tfdoctor.logs.processes import find_speaker
 from tfdoctor.logs.reader import read_lines
 from tfdoctor.text import clean_line
 
@@ -50,7 +50,7 @@ class _Scanner:
         self.log = Log(turns=TURNS)
         self._catalogue = catalogue
         self._splitter = splitter
-        self._kinds = Kinds(catalogue, self.log, splitter, self._again)
+        self._kinds = Kinds(catalogue, self.log, splitter, self._repeat)
 
     def unread(self, rows: Rows) -> Iterator[int]:
         """Yield those that can say something new."""
@@ -62,18 +62,18 @@ class _Scanner:
 
     def add(self, line: Line) -> None:
         """A message that is read."""
-        said = self._said(line)
+        said = self._match_message(line)
         if not said:
             return
-        splitter, (label, thread) = self._splitter, self._who(line)
+        splitter, (label, thread) = self._splitter, self._find_speaker(line)
         if splitter is not None and splitter.turns(label, [event.id for event in said]):
             self._kinds.forget()
-        turned = {event.id for event in said if self.log.turned(event.id, event.fields)}
+        turned = {event.id for event in said if self.log.has_changed(event.id, event.fields)}
         if turned:
             self._kinds.forget(turned)
         if self._note(said, label, thread, 1):
             self._kinds.changed = True
-        if splitter is not None and splitter.filled():
+        if splitter is not None and splitter.is_full():
             self._kinds.forget()
             splitter.close()
 
@@ -82,15 +82,15 @@ class _Scanner:
         self._kinds.settle()
         self.log.finish()
 
-    def _again(self, line: Line, times: int) -> None:
+    def _repeat(self, line: Line, times: int) -> None:
         """A message that says what was said before, so many times, this the last."""
-        self._note(self._said(line), *self._who(line), times)
+        self._note(self._match_message(line), *self._find_speaker(line), times)
 
-    def _who(self, line: Line) -> tuple[str, str]:
+    def _find_speaker(self, line: Line) -> tuple[str, str]:
         """Return the process and the thread that say it."""
-        return ("", "") if self._splitter is None else who(line.prefix, clean_line(line.text))
+        return ("", "") if self._splitter is None else find_speaker(line.prefix, clean_line(line.text))
 
-    def _said(self, line: Line) -> list[Event]:
+    def _match_message(self, line: Line) -> list[Event]:
         """Return what a message says."""
         matches = list(self._catalogue.matches(line.text))
         if line.prefix:

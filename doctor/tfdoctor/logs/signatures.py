@@ -17,7 +17,7 @@ from typing import Annotated, ClassVar, Literal
 from tfdoctor.compat.decode import DataError, Made, ReleaseSet, decode, read_raw
 from tfdoctor.compat.folder import data_dir
 from tfdoctor.findings import Cause
-from tfdoctor.logs.reader import DIGITS, decoded, messages_of
+from tfdoctor.logs.reader import DIGITS, decode_line, messages_of
 from tfdoctor.records import dataclass
 from tfdoctor.versions import is_version
 
@@ -209,7 +209,7 @@ class Catalogue:
         return tuple(signature for signature in self.signatures if signature.era is not None)
 
     @cached_property
-    def by_id(self) -> dict[str, Signature]:
+    def map_ids(self) -> dict[str, Signature]:
         return {signature.id: signature for signature in self.signatures}
 
     @cached_property
@@ -263,16 +263,16 @@ class Catalogue:
         return known
 
     @cached_property
-    def _by_anchor(self) -> tuple[tuple[str, tuple[tuple[str, tuple[int, ...]], ...]], ...]:
+    def _map_anchors(self) -> tuple[tuple[str, tuple[tuple[str, tuple[int, ...]], ...]], ...]:
         """Anchor → the literals in which it is → the numbers of the signatures that have them; digits are all 0."""
-        having = self._having(short=False)
+        having = self._map_literals(short=False)
         found: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
         for literal, numbers in having.items():
             anchor = next(anchor for anchor in self._zeroed if anchor in literal)
             found.setdefault(anchor, []).append((literal, numbers))
         return tuple((anchor, tuple(literals)) for anchor, literals in found.items())
 
-    def _having(self, *, short: bool) -> dict[str, tuple[int, ...]]:
+    def _map_literals(self, *, short: bool) -> dict[str, tuple[int, ...]]:
         """Literal → the numbers of the signatures that have it: of those for short lines, or of the others."""
         found: dict[str, tuple[int, ...]] = {}
         for number, signature in enumerate(self.signatures):
@@ -285,9 +285,9 @@ class Catalogue:
     @cached_property
     def _short_literals(self) -> dict[str, tuple[int, ...]]:
         """The literals of what only short lines can have."""
-        return self._having(short=True)
+        return self._map_literals(short=True)
 
-    def telling(self, shapes: list[bytes]) -> frozenset[bytes]:
+    def filter_shapes(self, shapes: list[bytes]) -> frozenset[bytes]:
         """Return those of these lines, their digits all 0, in which a known message can be.
 
         A training log is the same few lines over and over with other numbers: each shape is looked at once.
@@ -297,12 +297,14 @@ class Catalogue:
             return frozenset()
         known = fresh & self._telling.shapes
         fresh -= known
-        found = {shape for shape in self._anchored(fresh) if self._can_tell(shape)} if fresh else set()
+        found = (
+            {shape for shape in self._filter_by_anchor(fresh) if self._can_tell(shape)} if fresh else set()
+        )
         self._telling.add(found)
         self._dull.add(fresh - found)
         return frozenset(known | found)
 
-    def _anchored(self, fresh: set[bytes]) -> set[bytes]:
+    def _filter_by_anchor(self, fresh: set[bytes]) -> set[bytes]:
         """Leave out, a whole heap at a time, what has not even the letters of a literal, and what is plain text without
         any literal. First the anchors are sought in the whole heap, then the literals of those that are there: few are
         left to be sought in each line.
@@ -331,7 +333,7 @@ class Catalogue:
         """Anchor, its letters, and the literals in which it is, for lines whose digits are all 0."""
         return tuple(
             (anchor.encode(), frozenset(anchor.encode()), tuple(literal.encode() for literal, _ in literals))
-            for anchor, literals in self._by_anchor
+            for anchor, literals in self._map_anchors
         )
 
     @cached_property
@@ -353,7 +355,7 @@ class Catalogue:
             return True
         for code, real in _CODES:
             shape = shape.replace(code, real)
-        for text in decoded(shape):
+        for text in decode_line(shape):
             for message, prefix in messages_of(text):
                 if self._tells(message) or (prefix and self._tells(f"{prefix} ")):
                     return True
@@ -381,16 +383,16 @@ class Catalogue:
         shape = line.translate(DIGITS)
         known = self._candidates.get(shape)
         if known is None:
-            known = tuple(self._of_shape(shape))
+            known = tuple(self._match_shape(shape))
             if len(shape) < 1000:
                 if len(self._candidates) >= _REMEMBERED:
                     self._candidates.clear()  # a line is asked about several times, and soon never again
                 self._candidates[shape] = known
         return known
 
-    def _of_shape(self, shape: str) -> Iterator[Signature]:
+    def _match_shape(self, shape: str) -> Iterator[Signature]:
         found: set[int] = set()
-        for anchor, literals in self._by_anchor:
+        for anchor, literals in self._map_anchors:
             if anchor in shape:
                 for literal, numbers in literals:
                     if literal in shape:

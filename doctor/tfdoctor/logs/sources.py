@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tfdoctor.logs.events import Event
     from tfdoctor.logs.signatures import Signature
 
-__all__ = ["Told", "Writer", "by_writer", "of_its_time", "told"]
+__all__ = ["Told", "Writer", "drop_other_eras", "identify_sources", "split_by_writer"]
 
 _STAMP = re.compile(
     r"(?P<date>20\d\d-[01]\d-[0-3]\d) \d\d:\d\d:\d\d\.\d{1,6}: [IWEF] |[IWEF]0000 00:00:(?P<seconds>1\d{9})\."
@@ -85,13 +85,13 @@ class Told:
     was built between both, and what is built then has the later one's number."""
 
 
-def told(log: Log, compat: Compat) -> Told:
+def identify_sources(log: Log, compat: Compat) -> Told:
     """Return whose lines these are."""
     if not log.has(*_OF_LINES):
         return Told()
-    said, foreign = _said(log, compat)
+    said, foreign = _attribute_lines(log, compat)
     if foreign is not None:
-        return Told((), foreign, _between(said, compat))
+        return Told((), foreign, _find_later_release(said, compat))
     parts: list[_Lines] = []
     last = 0
     for event, releases in said:
@@ -108,17 +108,17 @@ def told(log: Log, compat: Compat) -> Told:
         parts = _with_frames(parts, log, compat)
     if len(parts) > _MOST or (len(parts) > 1 and any(len(part.said) < _LEAST for part in parts)):
         first = min((event for event, _ in said), key=lambda event: event.order)
-        return Told((), first, _between(said, compat))
+        return Told((), first, _find_later_release(said, compat))
     return Told(tuple(_writer(part, compat.source_lines) for part in parts))
 
 
-def _said(log: Log, compat: Compat) -> tuple[list[tuple[Event, frozenset[str]]], Event | None]:
+def _attribute_lines(log: Log, compat: Compat) -> tuple[list[tuple[Event, frozenset[str]]], Event | None]:
     """Return each line once with its releases, in the order of the log; and the first that no release has."""
     others = log.has("framework-jax")
     seen: set[tuple[str, str]] = set()
     found: list[tuple[Event, frozenset[str]]] = []
     foreign = None
-    for event in log.of("source-line"):
+    for event in log.list_events("source-line"):
         key = path, number = event.get("path"), event.get("number")
         message = event.text.partition(f":{number}]")[2]
         if key in seen or message.lstrip().startswith("Check failed"):
@@ -135,7 +135,7 @@ def _said(log: Log, compat: Compat) -> tuple[list[tuple[Event, frozenset[str]]],
     return found, foreign
 
 
-def _between(said: Sequence[tuple[Event, frozenset[str]]], compat: Compat) -> str | None:
+def _find_later_release(said: Sequence[tuple[Event, frozenset[str]]], compat: Compat) -> str | None:
     """Return the later of two minor releases, one after the other, whose lines these are: see `Told.before`."""
     having: dict[str, set[int]] = {}
     for number, (_, releases) in enumerate(said):
@@ -177,7 +177,7 @@ def _with_frames(parts: list[_Lines], log: Log, compat: Compat) -> list[_Lines]:
 
 def _frames(log: Log) -> Iterator[tuple[Event, str, int, str]]:
     """Yield each frame of a traceback with its path, line and function."""
-    for event in log.of("python-frame"):
+    for event in log.list_events("python-frame"):
         function = event.get("function") or event.get("name")
         if not function or keyword.iskeyword(function):
             function = "<module>"  # read as a tag of HTML and gone: the next line's first word stands there
@@ -188,7 +188,7 @@ def _frames(log: Log) -> Iterator[tuple[Event, str, int, str]]:
             function,
         )
     shown = None
-    for event in log.of("python-frame-shown", "python-arrow"):
+    for event in log.list_events("python-frame-shown", "python-arrow"):
         if event.id == "python-frame-shown":
             shown = event
         elif shown is not None and event.line - shown.line <= _BELOW:
@@ -230,15 +230,15 @@ def _date(text: str) -> str | None:
     )
 
 
-def of_its_time(log: Log, compat: Compat) -> Log:
+def drop_other_eras(log: Log, compat: Compat) -> Log:
     """Return the log without what a TensorFlow of another time said: a page that quotes an old session beside its own
     log.
 
     Only where enough lines name the release; else nothing is left out.
     """
-    if len(log.of("source-line")) < _SURELY:
+    if len(log.list_events("source-line")) < _SURELY:
         return log
-    writers = told(log, compat).writers
+    writers = identify_sources(log, compat).writers
     if len(writers) != 1 or len(writers[0].lines) < _SURELY:
         return log
     minors = [versions.numbers(version)[:2] for version in writers[0].releases]
@@ -253,13 +253,13 @@ def of_its_time(log: Log, compat: Compat) -> Log:
     return log if len(kept) == len(log.events) else Log(kept, log.counts, log.lines, log.bytes)
 
 
-def by_writer(log: Log, writers: Sequence[Writer]) -> list[Log]:
+def split_by_writer(log: Log, writers: Sequence[Writer]) -> list[Log]:
     """Return the events of each of several TensorFlows: each belongs to the one that spoke last before it, the first
     to the first.
     """
     turns = sorted(
         (event.line, place)
-        for event in log.of("source-line")
+        for event in log.list_events("source-line")
         for place, writer in enumerate(writers)
         if (event.get("path"), event.get("number")) in writer.lines
     )

@@ -15,7 +15,7 @@ from tfdoctor.logs.case import Case, Decision
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["GATES", "decide", "registered"]
+__all__ = ["GATES", "decide", "is_registered"]
 
 
 def decide(case: Case) -> Decision:
@@ -36,31 +36,31 @@ GATES: tuple[Callable[[Case], Decision | None], ...] = (
     gates_machine.smi,
     gates_gpu.libraries,
     gates_gpu.lazy_libraries,
-    gates_gpu.unlisted_surely,
-    gates_gpu.ignored,
-    gates_gpu.no_code,
+    gates_gpu.detect_unlisted_surely,
+    gates_gpu.detect_ignored,
+    gates_gpu.detect_no_code,
     gates_gpu.memory,
     gates_gpu.cudnn,
     gates_gpu.cublas,
     gates_gpu.tools,
-    gates_gpu.unlisted,
-    gates_gpu.both_packages,
+    gates_gpu.detect_unlisted,
+    gates_gpu.detect_both_packages,
     gates_gpu.placement,
     gates_gpu.cupti,
-    gates_gpu.forked,
+    gates_gpu.detect_fork,
     gates_cluster.cluster,
-    gates_gpu.nothing_registered,
+    gates_gpu.detect_nothing_registered,
     gates_gpu.fault,
-    gates_gpu.compiled_first,
+    gates_gpu.detect_compilation,
     gates_gpu.healthy,
-    gates_import.other_api,
+    gates_import.detect_other_api,
 )
 
 AT_THE_DRIVER = frozenset({Cause.GPU_BUSY_OTHER_PROCESS, Cause.DRIVER_TOO_OLD})
 """Causes that can come late, after a GPU was registered; none is where the driver's first calls fail with them."""
 
 
-def registered(case: Case, decision: Decision) -> bool | None:
+def is_registered(case: Case, decision: Decision) -> bool | None:
     """Return whether TensorFlow registered a GPU; None if the log does not say."""
     log = case.log
     if case.created is not None:
@@ -71,10 +71,10 @@ def registered(case: Case, decision: Decision) -> bool | None:
         return False  # a card without code for it is registered all the same
     used = ("gpu-used", "cudnn-loaded", "cublas-init")
     if (
-        any(event.get("loaded") for event in log.of("cudnn-version"))
+        any(event.get("loaded") for event in log.list_events("cudnn-version"))
         or log.has(*used)
-        or any("'cu" in event.text for event in log.of("no-kernel-image"))  # a kernel was to be run
-        or any(event.get("status") for event in log.of("cudnn-init"))
+        or any("'cu" in event.text for event in log.list_events("no-kernel-image"))  # a kernel was to be run
+        or any(event.get("status") for event in log.list_events("cudnn-init"))
     ):
         return decision.cause.row.registers or decision.cause is Cause.LIBS_TRANSITIVE
     if case.others_left and decision.cause.row.registers:
@@ -82,16 +82,16 @@ def registered(case: Case, decision: Decision) -> bool | None:
     if (
         decision.cause is Cause.CUDNN_MISSING
         and log.has("dso-failed-old")
-        and not gates_gpu.none_listed(case)
+        and not gates_gpu.is_none_listed(case)
     ):
         return None  # these releases registered a GPU without cuDNN, and failed where it was first used
     if not decision.cause.row.registers or log.has("amd-ignored"):
         return False
     if log.has("device-ignored"):  # from 2.5 on nothing says how many cards there are
-        none = case.none_left or gates_gpu.none_listed(case) or log.has("interconnect")
+        none = case.none_left or gates_gpu.is_none_listed(case) or log.has("interconnect")
         return False if none else None
     if decision.cause in AT_THE_DRIVER and log.has("cuinit", "context-failed", "driver-code"):
         return False
-    if case.ready >= 0 or gates_gpu.failed_allocations(case):
+    if case.ready >= 0 or gates_gpu.list_failed_allocations(case):
         return True
-    return False if gates_gpu.none_listed(case) else None
+    return False if gates_gpu.is_none_listed(case) else None

@@ -91,17 +91,17 @@ def has_ansi(text: str) -> bool:
 
 def clean_lines(text: str) -> list[str]:
     """Return the lines of ``clean(text)`` without margins and trailing blanks, indentation kept."""
-    return without_margin([line.rstrip() for line in clean(text).split("\n")])
+    return strip_margins([line.rstrip() for line in clean(text).split("\n")])
 
 
-def without_margin(lines: list[str]) -> list[str]:
+def strip_margins(lines: list[str]) -> list[str]:
     """Return ``lines`` without what a quote, a box, a comment or a log put in front of most of them (and behind)."""
     for _ in range(3):
         sample = list(itertools.islice((line for line in lines if line.strip()), _MARGIN_SAMPLE))
         margin = next((one for one in _MARGINS if _is_margin(one, sample)), None)
         if margin is None:
             break
-        lines = [_trimmed(line, margin) for line in lines]
+        lines = [_trim_line(line, margin) for line in lines]
     return lines
 
 
@@ -110,7 +110,7 @@ def _is_margin(margin: re.Pattern[str], sample: list[str]) -> bool:
     return hits >= 2 and hits * 10 > len(sample) * 6
 
 
-def _trimmed(line: str, margin: re.Pattern[str]) -> str:
+def _trim_line(line: str, margin: re.Pattern[str]) -> str:
     """Return ``line`` without the margin, and without the same mark at its end (a box, an inline code span)."""
     match = margin.match(line)
     if not match:
@@ -120,7 +120,7 @@ def _trimmed(line: str, margin: re.Pattern[str]) -> str:
     return rest.rstrip(mark).rstrip() if mark in ("│", "┃", "|", "`") else rest
 
 
-def unquoted(line: str) -> str:
+def unquote(line: str) -> str:
     """Return ``line`` without indentation, quote marks, comment signs and code-fence backticks around it."""
     return line.lstrip(_LEADING_MARKS).rstrip(" \t`│┃")
 

@@ -97,13 +97,13 @@ def _yaml(text: str) -> Any:
             if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
                 raise _refusal(event.start_mark, "an anchor is beyond what the toolkit writes")
             if isinstance(event, yaml.ScalarEvent):
-                _put(open_ones, top, event.value or (None if event.implicit[0] else ""), event.start_mark)
+                _insert(open_ones, top, event.value or (None if event.implicit[0] else ""), event.start_mark)
             elif isinstance(event, yaml.CollectionStartEvent):
                 if len(open_ones) >= MAX_DEPTH:
                     raise _refusal(event.start_mark, "too deep")
                 open_ones.append(({} if isinstance(event, yaml.MappingStartEvent) else [], []))
             elif isinstance(event, yaml.CollectionEndEvent):
-                _put(open_ones, top, open_ones.pop()[0], event.start_mark)
+                _insert(open_ones, top, open_ones.pop()[0], event.start_mark)
     except yaml.MarkedYAMLError as error:
         where = error.context_mark or error.problem_mark
         raise _refusal(where, str(error.problem or error.context or "not YAML")) from error
@@ -118,7 +118,7 @@ def _yaml(text: str) -> Any:
     return top[0]
 
 
-def _put(open_ones: list[tuple[Any, list[Any]]], top: list[Any], value: Any, mark: Any) -> None:
+def _insert(open_ones: list[tuple[Any, list[Any]]], top: list[Any], value: Any, mark: Any) -> None:
     """A value into the collection that is open, or the document itself."""
     collection, waiting = open_ones[-1] if open_ones else (top, [])
     if isinstance(collection, list):

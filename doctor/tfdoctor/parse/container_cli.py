@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tfdoctor.parse._text import Parsed, clean_lines, unquoted, value_or_none
+from tfdoctor.parse._text import Parsed, clean_lines, unquote, value_or_none
 from tfdoctor.records import dataclass
 
 _LINE = re.compile(
@@ -41,7 +41,7 @@ def parse_container_cli(text: str) -> ContainerCli:
     bus: list[str | None] = []
     devices: list[dict[str, str | None]] = []
     for line in clean_lines(text):
-        match = _LINE.match(unquoted(line))
+        match = _LINE.match(unquote(line))
         if not match:
             continue
         key, value = match[1].lower(), value_or_none(match[2])

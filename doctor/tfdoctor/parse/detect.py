@@ -21,7 +21,7 @@ from tfdoctor.parse.smi_table import looks_like_smi_table, parse_smi_table
 from tfdoctor.parse.smi_topo import parse_smi_topo
 from tfdoctor.parse.smi_version import parse_smi_version
 from tfdoctor.parse.tf_env import has_tf_env_titles
-from tfdoctor.parse.wrapped import unwrapped
+from tfdoctor.parse.wrapped import unwrap
 
 # A kind shows in the first pages; the rest of a huge log would only cost time.
 _HEAD = 200_000
@@ -38,11 +38,11 @@ _DOCKER = re.compile(
 
 def detect(text: str) -> str | None:
     """Return the kind of ``PARSERS`` that ``text`` most likely is; None if it is none of them."""
-    text = clean(unwrapped(text)[:_HEAD])
-    return _by_mark(text) or _by_sentence(text) or _by_shape(text)
+    text = clean(unwrap(text)[:_HEAD])
+    return _detect_by_mark(text) or _detect_by_sentence(text) or _detect_by_shape(text)
 
 
-def _by_mark(text: str) -> str | None:
+def _detect_by_mark(text: str) -> str | None:
     if "<nvidia_smi_log" in text:
         return "smi_q_xml"
     if has_tf_env_titles(text):
@@ -66,7 +66,7 @@ def _by_mark(text: str) -> str | None:
     return None
 
 
-def _by_sentence(text: str) -> str | None:
+def _detect_by_sentence(text: str) -> str | None:
     failure = parse_smi_failure(text).kind
     if failure and failure != "command_not_found":
         return "smi_failure"
@@ -77,7 +77,7 @@ def _by_sentence(text: str) -> str | None:
     return "smi_table" if looks_like_smi_table(text) else None
 
 
-def _by_shape(text: str) -> str | None:
+def _detect_by_shape(text: str) -> str | None:
     if _LDCONFIG.search(text):
         return "ldconfig"
     if parse_lspci(text).devices:

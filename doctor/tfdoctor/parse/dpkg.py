@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tfdoctor.parse._text import Parsed, clean_lines, unquoted
+from tfdoctor.parse._text import Parsed, clean_lines, unquote
 from tfdoctor.records import dataclass
 
 _ARCHITECTURES = (
@@ -60,7 +60,7 @@ def parse_dpkg(text: str) -> Dpkg:
     """Read either listing, or both in one text, whole or through grep."""
     rows: list[DpkgRow] = []
     apt_rows: list[AptRow] = []
-    for line in map(unquoted, clean_lines(text)):
+    for line in map(unquote, clean_lines(text)):
         if row := _ROW.match(line) or _NONE.match(line):
             rows.append(DpkgRow(*row.groups()))
         elif apt := _APT.match(line):

@@ -29,7 +29,7 @@ from tfdoctor.parse.smi_topo import parse_smi_topo
 from tfdoctor.parse.smi_version import parse_smi_version
 from tfdoctor.parse.smi_xml import parse_smi_xml
 from tfdoctor.parse.tf_env import parse_tf_env
-from tfdoctor.parse.wrapped import unwrapped
+from tfdoctor.parse.wrapped import unwrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,4 +64,4 @@ PARSERS: dict[str, Callable[[str], Parsed]] = {
 
 def parse(kind: str, text: str) -> dict[str, Any]:
     """Return the fields of ``kind`` read from ``text``. KeyError for a kind that is not in ``PARSERS``."""
-    return PARSERS[kind](unwrapped(text)).as_dict()
+    return PARSERS[kind](unwrap(text)).as_dict()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfdoctor.parse._text import Parsed, clean_lines, unquoted
+from tfdoctor.parse._text import Parsed, clean_lines, unquote
 from tfdoctor.records import dataclass
 from tfdoctor.text import lazy_pattern
 
@@ -32,14 +32,14 @@ class Lsmod(Parsed):
     notes: tuple[str, ...] = ()
 
 
-def loaded_modules(text: str) -> list[KernelModule]:
+def parse_modules(text: str) -> list[KernelModule]:
     """Return every module of ``lsmod``, whole or through grep, or of ``/proc/modules``."""
     return [module for line in clean_lines(text) if (module := _row(line)) is not None]
 
 
 def parse_lsmod(text: str) -> Lsmod:
     """Read either: what matters of the modules."""
-    modules = loaded_modules(text)
+    modules = parse_modules(text)
     return Lsmod(
         n_modules=len(modules),
         nvidia_modules=tuple(module for module in modules if module.module.startswith("nvidia")),
@@ -49,7 +49,7 @@ def parse_lsmod(text: str) -> Lsmod:
 
 
 def _row(line: str) -> KernelModule | None:
-    match = _ROW.match(unquoted(line))
+    match = _ROW.match(unquote(line))
     if not match:
         return None
     users = (match[4] or "").split(",")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ipaddress
 import re
 
-__all__ = ["addresses4", "addresses6", "listening_ports"]
+__all__ = ["addresses4", "addresses6", "parse_listening_ports"]
 
 _LISTEN = "0A"
 
 
-def listening_ports(text: str) -> set[int]:
+def parse_listening_ports(text: str) -> set[int]:
     """Return the ports in state LISTEN of /proc/net/tcp or tcp6."""
     ports = set()
     for line in text.splitlines():

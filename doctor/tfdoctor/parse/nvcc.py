@@ -44,11 +44,11 @@ def parse_nvcc(text: str) -> Nvcc:
         release=release[1],
         version=version[1] if version else None,
         build=build[1] if build else None,
-        built_on=_built_on(text),
+        built_on=_parse_build_date(text),
     )
 
 
-def _built_on(text: str) -> str | None:
+def _parse_build_date(text: str) -> str | None:
     """Return the date: one word joined by underscores, unless the paste lost them."""
     match = _BUILT_ON.search(text)
     if not match:

@@ -89,7 +89,7 @@ def parse_lspci(text: str) -> PciDevices:
 def _device(slot: str, rest: str) -> PciDevice:
     """Return a device from what follows its slot."""
     if numeric := _NUMERIC.match(rest):
-        return _classified(slot, numeric["cls"], rest[numeric.start("ids") :], numeric["ids"], numeric["cls"])
+        return _classify(slot, numeric["cls"], rest[numeric.start("ids") :], numeric["ids"], numeric["cls"])
     if rest.startswith('"'):
         return _machine_readable(slot, rest)
     cls, _, name = rest.partition(": ")
@@ -97,7 +97,7 @@ def _device(slot: str, rest: str) -> PciDevice:
     if class_id:
         cls = cls[: -len(class_id[0])]
     ids = _IDS.findall(name)
-    return _classified(
+    return _classify(
         slot, cls.strip(), name.strip(), ids[-1] if ids else None, class_id[1] if class_id else None
     )
 
@@ -108,12 +108,10 @@ def _machine_readable(slot: str, rest: str) -> PciDevice:
     found = [_CLASS_ID.search(field[-12:]) for field in fields]
     names = [field[: -len(match[0])] if match else field for field, match in zip(fields, found, strict=True)]
     ids = f"{found[1][1]}:{found[2][1]}" if found[1] and found[2] else None
-    return _classified(
-        slot, names[0], f"{names[1]} {names[2]}".strip(), ids, found[0][1] if found[0] else None
-    )
+    return _classify(slot, names[0], f"{names[1]} {names[2]}".strip(), ids, found[0][1] if found[0] else None)
 
 
-def _classified(slot: str, cls: str, name: str, ids: str | None, class_id: str | None) -> PciDevice:
+def _classify(slot: str, cls: str, name: str, ids: str | None, class_id: str | None) -> PciDevice:
     nvidia = "nvidia" in name.lower() or (ids or "").lower().startswith(NVIDIA_VENDOR_ID + ":")
     display = cls.lower().startswith(_DISPLAY_CLASSES) or (class_id or "").startswith("03")
     return PciDevice(

@@ -121,7 +121,7 @@ def parse_smi_failure(text: str, exit_status: int | None = None) -> SmiFailure:
     lowered = flat.lower()
     kinds = _kinds(text, lowered)
     notes: tuple[str, ...] = ()
-    status = exit_status if exit_status is not None else _said_exit_status(flat)
+    status = exit_status if exit_status is not None else _parse_exit_status(flat)
     if not kinds and exit_status in EXIT_STATUS_KINDS:
         kinds = [EXIT_STATUS_KINDS[exit_status]]
         notes = (f"no known sentence; classified by exit status {exit_status}",)
@@ -175,6 +175,6 @@ def _bus_id(flat: str, lowered: str) -> str | None:
     return match[0] if match else None
 
 
-def _said_exit_status(flat: str) -> int | None:
+def _parse_exit_status(flat: str) -> int | None:
     match = _EXIT_STATUS.search(flat)
     return int(match[1]) if match else None

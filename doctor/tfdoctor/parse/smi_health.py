@@ -68,8 +68,8 @@ def _health(gpu: Element) -> CardHealth:
     return CardHealth(
         persistence=_flag(gpu, "persistence_mode"),
         ecc=_flag(gpu, "ecc_mode/current_ecc"),
-        uncorrected=_uncorrected(gpu, "volatile"),
-        uncorrected_ever=_uncorrected(gpu, "aggregate"),
+        uncorrected=_count_uncorrected(gpu, "volatile"),
+        uncorrected_ever=_count_uncorrected(gpu, "aggregate"),
         retirement_pending=_flag(gpu, "retired_pages/pending_retirement", "retired_pages/pending_blacklist"),
         remap_pending=_flag(gpu, "remapped_rows/remapped_row_pending"),
         remap_failure=_flag(gpu, "remapped_rows/remapped_row_failure"),
@@ -90,7 +90,7 @@ def _health(gpu: Element) -> CardHealth:
     )
 
 
-def _uncorrected(gpu: Element, which: str) -> int | None:
+def _count_uncorrected(gpu: Element, which: str) -> int | None:
     section = gpu.find(f"ecc_errors/{which}")
     if section is None:
         return None

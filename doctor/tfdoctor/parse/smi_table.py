@@ -153,7 +153,7 @@ def parse_smi_table(text: str) -> SmiTable:
     sections = _split_sections(list(_cells(lines)))
     gpus = tuple(_gpus(sections.gpus))
     processes = tuple(_processes(sections.processes or ()))
-    unsupported = tuple(_unsupported(sections.processes or ()))
+    unsupported = tuple(_list_unsupported(sections.processes or ()))
     state = _process_table_state(sections.processes, processes, unsupported)
     return SmiTable(
         smi_version=_version(smi["smi"]) if smi else None,
@@ -229,7 +229,7 @@ def _rejoin(lines: list[str]) -> list[str]:
             spans[number] = end
         number = end + 1
     broken = [lines[i] for start, end in spans.items() for i in range(start, end)]
-    width = max(map(len, [*broken, *_broken_rules(lines)]), default=0) if broken else 0
+    width = max(map(len, [*broken, *_list_broken_rules(lines)]), default=0) if broken else 0
     joined: list[str] = []
     number = 0
     while number < len(lines):
@@ -240,7 +240,7 @@ def _rejoin(lines: list[str]) -> list[str]:
     return joined
 
 
-def _broken_rules(lines: list[str]) -> Iterator[str]:
+def _list_broken_rules(lines: list[str]) -> Iterator[str]:
     """Yield first halves of rules that were broken, which tell the margin even where rows were broken at blanks."""
     for line, following in itertools.pairwise(lines):
         if len(line) <= _LONGEST_ROW and _RULE.fullmatch(line.strip()) and not _ends_row(line):
@@ -286,13 +286,13 @@ def _cells(lines: Iterable[str]) -> Iterator[_Cell]:
             continue
         start = 0
         for inline in _INLINE_RULE.finditer(line):
-            yield from _piped(line[start : inline.start()])
+            yield from _split_cells(line[start : inline.start()])
             yield _Cell(inline[0][1:4])
             start = inline.end()
-        yield from _piped(line[start:])
+        yield from _split_cells(line[start:])
 
 
-def _piped(text: str) -> Iterator[_Cell]:
+def _split_cells(text: str) -> Iterator[_Cell]:
     pieces = text.split("|")
     for piece in pieces[:-1]:
         yield _Cell(piece)
@@ -369,17 +369,17 @@ def _gpu_start(cells: list[_Cell], number: int) -> TableGpu | None:
         bus, rest = inside, rest[: inside.start()].strip()
     name, mode = _name_and_mode(rest)
     if bus is not None:
-        return _named_gpu(int(index[1]), name, None if is_nothing(bus["bus"]) else bus["bus"], mode)
+        return _make_named_gpu(int(index[1]), name, None if is_nothing(bus["bus"]) else bus["bus"], mode)
     if mode is not None and cell.closed and _is_name(name):
-        return _named_gpu(int(index[1]), name, None, mode)
+        return _make_named_gpu(int(index[1]), name, None, mode)
     if _MEMORY.search(rest) and _is_name(rest):
         # A row that its author abridged to name and memory, with dots or blanks between.
         short = re.split(r"\s{2,40}|\s\.\.\.\s", rest, maxsplit=1)[0]
-        return _named_gpu(int(index[1]), short, None, None) if not _MEMORY.search(short) else None
+        return _make_named_gpu(int(index[1]), short, None, None) if not _MEMORY.search(short) else None
     return None
 
 
-def _named_gpu(index: int, name: str, bus_id: str | None, mode: str | None) -> TableGpu:
+def _make_named_gpu(index: int, name: str, bus_id: str | None, mode: str | None) -> TableGpu:
     return TableGpu(index, name or None, bus_id, None, None, mig=False, mode=mode)
 
 
@@ -447,7 +447,7 @@ def _name_and_memory(rest: str) -> tuple[str | None, int | None]:
     return rest, None
 
 
-def _unsupported(cells: Iterable[_Cell]) -> Iterator[int]:
+def _list_unsupported(cells: Iterable[_Cell]) -> Iterator[int]:
     """Yield the GPUs whose row says "Not Supported" instead of listing processes."""
     for cell in cells:
         if match := _NOT_SUPPORTED.fullmatch(cell.text):

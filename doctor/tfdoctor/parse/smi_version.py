@@ -9,7 +9,7 @@ import re
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from tfdoctor.parse._text import VERSION, Parsed, clean_lines, unquoted
+from tfdoctor.parse._text import VERSION, Parsed, clean_lines, unquote
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def parse_smi_version(text: str) -> SmiVersion:
     """Read ``nvidia-smi --version``; a value that is no version (N/A, a deprecation remark) is None."""
     fields: dict[str, str] = {}
     for line in clean_lines(text):
-        if match := _LINE.match(unquoted(line)):
+        if match := _LINE.match(unquote(line)):
             fields.setdefault(" ".join(match[1].split()), match[2].strip())
     lowered = {name.lower(): value for name, value in fields.items()}
 

@@ -67,7 +67,7 @@ class SmiXml(Parsed):
 def parse_smi_xml(text: str) -> SmiXml:
     """Read ``nvidia-smi -q -x``; what is around the document (prompts, fences) is ignored."""
     document = _document(clean(text))
-    root, problem = _read(document)
+    root, problem = _parse_document(document)
     dtd = _DTD.search(document[:4000])
     notes = [problem] if problem else []
     if root is None:
@@ -90,7 +90,7 @@ def parse_smi_xml(text: str) -> SmiXml:
 
 def read_report(text: str) -> Element | None:
     """Return the root element of ``nvidia-smi -q -x``, as far as it is well-formed; None if there is none."""
-    return _read(_document(clean(text)))[0]
+    return _parse_document(_document(clean(text)))[0]
 
 
 def _document(text: str) -> str:
@@ -104,7 +104,7 @@ def _document(text: str) -> str:
     return text[start:] if end < 0 else text[start : end + len(_CLOSING)]
 
 
-def _read(document: str) -> tuple[Element | None, str | None]:
+def _parse_document(document: str) -> tuple[Element | None, str | None]:
     """Return the root element, as far as the document is well-formed, and what is wrong with it."""
     if not document:
         return None, "no <nvidia_smi_log> element"

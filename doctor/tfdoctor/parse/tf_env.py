@@ -6,7 +6,7 @@ import re
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from tfdoctor.parse._text import Parsed, clean, clean_lines, unquoted
+from tfdoctor.parse._text import Parsed, clean, clean_lines, unquote
 from tfdoctor.parse.smi_failure import parse_smi_failure
 from tfdoctor.parse.smi_table import looks_like_smi_table, parse_smi_table
 from tfdoctor.records import dataclass
@@ -68,7 +68,7 @@ def parse_tf_env(text: str) -> TfEnv:
     runs: list[dict[str, list[str]]] = []
     current: list[str] | None = None
     for line in clean_lines(text):
-        title = _TITLE.match(unquoted(line))
+        title = _TITLE.match(unquote(line))
         if title:
             name = " ".join(title[1].split()).lower()
             if not runs or name in runs[-1]:
@@ -83,9 +83,7 @@ def parse_tf_env(text: str) -> TfEnv:
 def has_tf_env_titles(text: str) -> bool:
     """Return whether at least two of the script's section titles stand in ``text``."""
     titles = {
-        match[1].strip().lower()
-        for line in clean(text).split("\n")
-        if (match := _TITLE.match(unquoted(line)))
+        match[1].strip().lower() for line in clean(text).split("\n") if (match := _TITLE.match(unquote(line)))
     }
     return (
         len(

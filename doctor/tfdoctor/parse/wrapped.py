@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["unwrapped"]
+__all__ = ["unwrap"]
 
 _LARGEST = 16 << 20
 """Characters of JSON that are read."""
@@ -27,23 +27,23 @@ _SAYS = re.compile(
 """What somebody writes before an output on its first line. No program begins a line so."""
 
 
-def unwrapped(text: str) -> str:
+def unwrap(text: str) -> str:
     """Return what was printed; the text itself where it is not inside anything. Never raises."""
     begins = text.lstrip("\ufeff \t\r\n")[:1]
     if begins and begins in '{["' and len(text) <= _LARGEST:
         return _document(text) or _records(text) or text
-    return _listed(_SAYS.sub(r"\1\n", text))
+    return _strip_bullets(_SAYS.sub(r"\1\n", text))
 
 
 def _document(text: str) -> str:
     try:
-        found = list(_printed(json.loads(text.lstrip("\ufeff")), 0))
+        found = list(_list_printed(json.loads(text.lstrip("\ufeff")), 0))
     except (ValueError, RecursionError):
         return ""
     return "\n".join(found)
 
 
-def _printed(value: Any, depth: int) -> Iterator[str]:
+def _list_printed(value: Any, depth: int) -> Iterator[str]:
     """Yield the strings of several lines, and the lists of lines.
 
     Tools that print JSON themselves have none.
@@ -60,21 +60,21 @@ def _printed(value: Any, depth: int) -> Iterator[str]:
                 yield joined.rstrip("\n")
             return
         for one in value:
-            yield from _printed(one, depth + 1)
+            yield from _list_printed(one, depth + 1)
     elif isinstance(value, dict):
         for one in value.values():
-            yield from _printed(one, depth + 1)
+            yield from _list_printed(one, depth + 1)
 
 
 def _records(text: str) -> str:
     """Return one record or one string a line."""
     lines = [line for line in text.splitlines() if line.strip()]
-    said = [_of_line(line) for line in lines]
+    said = [_unwrap_line(line) for line in lines]
     kept = [one for one in said if one is not None]
     return "\n".join(kept) if len(kept) >= 2 and len(kept) * 10 > len(lines) * 6 else ""
 
 
-def _of_line(line: str) -> str | None:
+def _unwrap_line(line: str) -> str | None:
     quoted = _QUOTED.fullmatch(line)
     try:
         value = json.loads(quoted[1] if quoted is not None else line)
@@ -85,7 +85,7 @@ def _of_line(line: str) -> str | None:
     return value.rstrip("\r\n") if isinstance(value, str) else None
 
 
-def _listed(text: str) -> str:
+def _strip_bullets(text: str) -> str:
     """Without the bullets or numbers of a list of which every line is an item. The lists of YAML are conda's."""
     lines = text.splitlines()
     filled = [line for line in lines if line.strip()]

@@ -39,15 +39,15 @@ def native(name):
     return name.encode("utf-8", "strict" if UNKNOWN == "replace" else UNKNOWN)
 
 
-def told(name):
+def to_text(name):
     return name.decode("utf-8", UNKNOWN)
 
 
 def op_hello(request):
     uname = os.uname()
     return {
-        "env": dict((told(k), told(v)) for k, v in ENVIRON.items()),
-        "cwd": told(cwd()),
+        "env": dict((to_text(k), to_text(v)) for k, v in ENVIRON.items()),
+        "cwd": to_text(cwd()),
         "platform": {
             "system": uname[0],
             "machine": uname[4],
@@ -83,12 +83,12 @@ def op_stat(request):
         "exists": os.path.exists(path),
         "dir": os.path.isdir(path),
         "file": os.path.isfile(path),
-        "real": told(os.path.realpath(path)),
+        "real": to_text(os.path.realpath(path)),
     }
 
 
 def op_listdir(request):
-    return {"names": sorted(told(name) for name in os.listdir(native(request["path"])))}
+    return {"names": sorted(to_text(name) for name in os.listdir(native(request["path"])))}
 
 
 def op_which(request):
@@ -100,7 +100,7 @@ def op_which(request):
         places = [os.path.join(folder, name) for folder in folders]
     for place in places:
         if os.path.isfile(place) and os.access(place, os.X_OK):
-            return {"path": told(place)}
+            return {"path": to_text(place)}
     return {"path": None}
 
 

@@ -25,7 +25,7 @@ def text(value):
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
-def mapped(fragment):
+def find_mapped(fragment):
     """Return the file that the loader really mapped."""
     try:
         with open("/proc/self/maps") as maps:
@@ -103,7 +103,7 @@ def cuda_device(library, ordinal):
     return answer
 
 
-def closed_nodes():
+def list_closed_nodes():
     """Return the device nodes that this user may not open; nothing is opened."""
     try:
         names = sorted(os.listdir("/dev"))
@@ -113,7 +113,7 @@ def closed_nodes():
     return [path for path in paths if not os.path.isdir(path) and not os.access(path, os.R_OK | os.W_OK)][:32]
 
 
-def refused_nodes(closed):
+def list_refused_nodes(closed):
     """Nodes that this user may open by their mode and that the kernel refuses all the same (EPERM): a cgroup.
 
     Asked only where cuInit has failed, which tried to open them itself.
@@ -136,12 +136,12 @@ def refused_nodes(closed):
 
 
 def cuda(name):
-    answer = {"loaded": False, "error": "", "devices": [], "closed_nodes": closed_nodes()}
+    answer = {"loaded": False, "error": "", "devices": [], "closed_nodes": list_closed_nodes()}
     library, answer["error"] = load(name)
     if library is None:
         return answer
     answer["loaded"] = True
-    answer["path"] = mapped("libcuda")
+    answer["path"] = find_mapped("libcuda")
     answer["stand_in"] = function(library, "tfdoctor_stand_in") is not None
     answer["software"] = function(library, "tfdoctor_software") is not None
     init = function(library, "cuInit")
@@ -160,7 +160,7 @@ def cuda(name):
     if query is not None and not query(ctypes.byref(version)):
         answer["version"] = version.value
     if result:
-        answer["refused_nodes"] = refused_nodes(answer["closed_nodes"])
+        answer["refused_nodes"] = list_refused_nodes(answer["closed_nodes"])
         return answer
     count = ctypes.c_int(0)
     query = function(library, "cuDeviceGetCount")
@@ -218,7 +218,7 @@ def nvml(name):
     if library is None:
         return answer
     answer["loaded"] = True
-    answer["path"] = mapped("libnvidia-ml")
+    answer["path"] = find_mapped("libnvidia-ml")
     init = function(library, "nvmlInit_v2", "nvmlInit")
     if init is None:
         answer["error"] = "it has no function nvmlInit"

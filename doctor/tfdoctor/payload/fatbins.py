@@ -36,13 +36,13 @@ def fat_binaries(data):
     PTX}).
     """
     cubin, ptx = Counter(), Counter()
-    for entries in each_fat_binary(data):
+    for entries in iter_fat_binaries(data):
         for kind, name, _ in entries:
             (cubin if kind == CUBIN else ptx)[name] += 1
     return cubin, ptx
 
 
-def each_fat_binary(data):
+def iter_fat_binaries(data):
     """Yield [(CUBIN or PTX, architecture, ISA of the PTX), ...] of one fat binary after the other.
 
     ISA is None for a module without code, empty if it cannot be read.
@@ -176,7 +176,7 @@ def main():
             with open(name, "rb") as stream:
                 view = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
                 try:
-                    found = Counter(kinds for kinds in map(kinds_of, each_fat_binary(view)) if kinds)
+                    found = Counter(kinds for kinds in map(kinds_of, iter_fat_binaries(view)) if kinds)
                 finally:
                     view.close()
         except (IOError, OSError, ValueError) as error:

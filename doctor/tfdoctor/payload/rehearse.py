@@ -65,7 +65,7 @@ def root(error):
     return error
 
 
-def not_found(error):
+def find_missing_module(error):
     """Return the module that is not there; Python 2 says its name in the text alone."""
     if type(error).__name__ == "ModuleNotFoundError":
         return error.name
@@ -92,7 +92,7 @@ def failure(error):
         "root": str(root(error))[:600],
         "import_error": isinstance(error, ImportError),
         "attribute_error": isinstance(error, AttributeError),
-        "not_found": not_found(error),
+        "not_found": find_missing_module(error),
         "frames": frames(),
     }
 

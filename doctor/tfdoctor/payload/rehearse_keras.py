@@ -174,7 +174,7 @@ class Finder(object):
         module.__real__ = module.__spec__.loader_state
 
 
-def installed():
+def find_installed():
     """Return TensorFlow's folder, or None; nothing is imported."""
     from importlib.machinery import PathFinder
 
@@ -188,7 +188,7 @@ def installed():
 
 def stand_in(version):
     """From now on `import tensorflow` gives the stand-in. Keras is kept from making its settings file, where there is none."""
-    sys.meta_path.insert(0, Finder(version, installed()))
+    sys.meta_path.insert(0, Finder(version, find_installed()))
     home = os.environ.get("KERAS_HOME") or os.path.join(os.path.expanduser("~"), ".keras")
     if not os.path.isfile(os.path.join(home, "keras.json")):
         os.environ["KERAS_HOME"] = NOWHERE

@@ -31,7 +31,7 @@ from stages_bench import do_bench
 from stages_compute import do_compute, do_cudnn
 from stages_devices import Run, do_import, do_visible
 from stages_nccl import do_nccl
-from stages_said import LONGEST, MOUTH, Missing, Pulse, Wrong, say, short, since, text
+from stages_said import LONGEST, MOUTH, Missing, Pulse, Wrong, say, short, measure_since, text
 
 sys.path.pop(0)
 
@@ -71,7 +71,7 @@ def work(run, stage, limit):
     finally:
         pulse.over.set()
         set_alarm(0)
-    say(stage=stage, status=status, detail=detail[:LONGEST], seconds=since(began), error=raw, **facts)
+    say(stage=stage, status=status, detail=detail[:LONGEST], seconds=measure_since(began), error=raw, **facts)
     return status != "failed"
 
 

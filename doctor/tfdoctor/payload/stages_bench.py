@@ -136,8 +136,8 @@ def do_bench(run):
         if log.text:
             say(stage="bench", log=log.text)
         with graph.as_default():
-            made(build(run, cards, dict(wish, workloads=[workload]), short_name), session, pieces, refused, v1)
-    pieces = in_turns(pieces)
+            make_pieces(build(run, cards, dict(wish, workloads=[workload]), short_name), session, pieces, refused, v1)
+    pieces = sort_in_turns(pieces)
     began = clock()  # importing TensorFlow and building the graphs is not measuring
     began += warm_up(pieces, began, budget, WARM)
     yardstick = Yardstick()
@@ -147,11 +147,11 @@ def do_bench(run):
     building = clock()
     eager = []
     with Listening() as log:
-        made(build_eager(run, cards, wish, short_name), None, eager, refused)
+        make_pieces(build_eager(run, cards, wish, short_name), None, eager, refused)
     if log.text:
         say(stage="bench", log=log.text)
     began += clock() - building
-    eager = in_turns(eager)
+    eager = sort_in_turns(eager)
     began += warm_up(eager, began, budget, EAGER)
     pieces += eager
     for piece in pieces:
@@ -162,14 +162,14 @@ def do_bench(run):
             piece.quiet = False
             piece.tell()
     if not pieces:
-        raise Wrong("; ".join(sorted(set(refused)))[:300]) if refused else unserved(wish, cards)
+        raise Wrong("; ".join(sorted(set(refused)))[:300]) if refused else explain_unserved(wish, cards)
     timed = sum(1 for piece in pieces if piece.seconds)
     if not timed:
         raise Wrong("; ".join(sorted(set(p.left_out for p in pieces)))[:300])
     return "%d pieces of work were timed in %.0f s" % (timed, clock() - began), {}
 
 
-def unserved(wish, cards):
+def explain_unserved(wish, cards):
     """Return why no work is what was wished: the wish is wrong, and TensorFlow is not."""
     asked, types = wish.get("workloads") or WORKLOADS, wish.get("dtypes") or TYPES
     why = []
@@ -188,7 +188,7 @@ def unserved(wish, cards):
     return error
 
 
-def made(offered, session, pieces, refused, v1=None):
+def make_pieces(offered, session, pieces, refused, v1=None):
     """Its variables get their numbers when it is first called: what is never called takes no memory."""
     for facts, make in offered:
         try:
@@ -211,7 +211,7 @@ def initializer(v1, session, before):
     return ready if start else None
 
 
-def in_turns(pieces):
+def sort_in_turns(pieces):
     """Return the smallest of each kind of work first: where time is short, each has some."""
     ranks, seen = [], {}
     for piece in pieces:
@@ -295,7 +295,7 @@ def rounds(pieces, began, budget, numbers, yardstick=None):
             except Exception as error:
                 piece.left_out = short(text(error))
             piece.rounds += [0] * (number - len(piece.rounds)) + [len(piece.seconds) - already]
-            watched(piece, before, load(), clock() - start)
+            measure_others(piece, before, load(), clock() - start)
             piece.tell()
         if yardstick is not None:
             yardstick.tell()
@@ -328,14 +328,14 @@ def load():
     numbers = [int(word) for word in rows[0].split()[1:9]]
     busy = sum(numbers[:3]) + sum(numbers[5:8])  # not idle, not waiting
     mine = os.times()
-    return busy / TICKS, mine[0] + mine[1], sum(1 for row in rows[1:] if row.startswith("cpu")), throttled()
+    return busy / TICKS, mine[0] + mine[1], sum(1 for row in rows[1:] if row.startswith("cpu")), count_throttled()
 
 
-def throttled():
+def count_throttled():
     """Return how often a quota (cgroup) stopped this group; 0 where nothing tells."""
     for name in ("/sys/fs/cgroup/cpu.stat", "/sys/fs/cgroup/cpu/cpu.stat"):
         try:
-            with open(own_group(name)) as stream:
+            with open(find_own_group(name)) as stream:
                 for row in stream:
                     if row.startswith("nr_throttled "):
                         return int(row.split()[1])
@@ -344,7 +344,7 @@ def throttled():
     return 0
 
 
-def own_group(name):
+def find_own_group(name):
     folder, _, last = name.rpartition("/")
     with open("/proc/self/cgroup") as stream:
         for row in stream:
@@ -356,7 +356,7 @@ def own_group(name):
     return name
 
 
-def watched(piece, before, after, seconds):
+def measure_others(piece, before, after, seconds):
     """The part of the processors that others used while it ran, 0 to 1; 1 where a quota stopped us. None: too short."""
     if before is None or after is None or piece.others == 1.0:
         return

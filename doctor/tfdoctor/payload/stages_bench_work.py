@@ -58,7 +58,7 @@ def facts(workload, dtype, size, names, strategy="one", model=None, **more):
     )
 
 
-def trained(wish):
+def can_train(wish):
     """Training is in float32 alone."""
     return "float32" in (wish.get("dtypes") or TYPES)
 
@@ -75,14 +75,14 @@ def variable(run, shape, dtype, scale=1.0):
     return v1.Variable(v1.cast(start, getattr(run.tf, dtype)), trainable=False)
 
 
-def fetched(session, tensor, feed=None):
+def make_fetch(session, tensor, feed=None):
     def call():
         session.run(tensor, feed)
 
     return call
 
 
-def in_tf32(run, call):
+def allow_tf32(run, call):
     """TensorFlow asks whether TF32 is allowed whenever it starts a product."""
     switch = tf32_switch(run, True).switch
 
@@ -107,8 +107,8 @@ def matmul(run, cards, wish, dtype, name):
                 kept = "float32" if dtype == "tf32" else dtype
                 with v1.device(card.device):
                     left, right = (variable(run, [size, size], kept) for _ in range(2))
-                    call = fetched(session, ends_in(v1, v1.matmul(left, right)))
-                    return in_tf32(run, call) if dtype == "tf32" else call
+                    call = make_fetch(session, ends_in(v1, v1.matmul(left, right)))
+                    return allow_tf32(run, call) if dtype == "tf32" else call
 
             yield facts("matmul", dtype, size, [name(card)], flop=2.0 * size**3), make
 
@@ -127,7 +127,7 @@ def conv(run, cards, wish, dtype, name):
                     images = variable(run, [IMAGES, size, size, CIN], dtype)
                     kernel = variable(run, [3, 3, CIN, COUT], dtype)
                     done = v1.nn.conv2d(images, kernel, strides=[1, 1, 1, 1], padding="SAME")
-                    return fetched(session, ends_in(v1, done))
+                    return make_fetch(session, ends_in(v1, done))
 
             flop = 2.0 * IMAGES * size * size * CIN * COUT * 9
             yield facts("conv", dtype, size, [name(card)], flop=flop), make
@@ -151,7 +151,7 @@ def copy(run, cards, wish, dtype, name):
                     else:
                         whole = variable(run, [2 * half], "float32")
                 with v1.device(other.device):
-                    return fetched(session, ends_in(v1, v1.identity(whole)))
+                    return make_fetch(session, ends_in(v1, v1.identity(whole)))
 
             yield facts("copy", "float32", size, [name(one), name(other)], bytes=size), make
 
@@ -223,10 +223,10 @@ def step_of(run, model, cards, size, fed=False):
         with v1.device(card.device):
             alone.append(v1.add_n([ends_in(v1, one) for one in gradients]))
     with v1.device(cards[0].device):
-        return changed_by(v1, kept, towers), v1.add_n(alone), feed
+        return apply_mean(v1, kept, towers), v1.add_n(alone), feed
 
 
-def changed_by(v1, kept, towers):
+def apply_mean(v1, kept, towers):
     """Return the weights, changed by the mean of the towers' gradients.
 
     On the device that this is called for.
@@ -236,7 +236,7 @@ def changed_by(v1, kept, towers):
     return v1.add_n([ends_in(v1, one) for one in changed])
 
 
-def averaged(run, model, cards):
+def build_average(run, model, cards):
     """Return what a step does after its gradients are there: they are variables here."""
     v1 = run.v1
     towers = []
@@ -244,7 +244,7 @@ def averaged(run, model, cards):
         with v1.device(card.device):
             towers.append(weights(run, MODELS[model][1]))
     with v1.device(cards[0].device):
-        return changed_by(v1, weights(run, MODELS[model][1]), towers)
+        return apply_mean(v1, weights(run, MODELS[model][1]), towers)
 
 
 def bytes_of(model):
@@ -267,7 +267,7 @@ def train(run, cards, wish, dtype, name):
         for group in together:
 
             def share(session, group=group, model=model):
-                return fetched(session, averaged(run, model, group))
+                return make_fetch(session, build_average(run, model, group))
 
             names = [name(card) for card in group]
             yield facts("train", dtype, bytes_of(model), names, "towers", model, part="allreduce"), share
@@ -281,20 +281,20 @@ def train(run, cards, wish, dtype, name):
 
                 def make(session, group=group, size=size, model=model, made=made):
                     made["step"], made["compute"], _ = step_of(run, model, group, size)
-                    return fetched(session, made["step"])
+                    return make_fetch(session, made["step"])
 
-                def alone(session, made=made):
-                    return fetched(session, made["compute"])
+                def build_alone(session, made=made):
+                    return make_fetch(session, made["compute"])
 
-                def feeding(session, group=group, size=size, model=model):
+                def build_feeding(session, group=group, size=size, model=model):
                     step, _, feed = step_of(run, model, group, size, fed=True)
-                    return fetched(session, step, feed)
+                    return make_fetch(session, step, feed)
 
                 yield facts("train", dtype, size, names, strategy, model), make
                 if len(group) > 1:
-                    yield facts("train", dtype, size, names, strategy, model, part="compute"), alone
+                    yield facts("train", dtype, size, names, strategy, model, part="compute"), build_alone
                 if len(group) > 1 or any(group[0] is other[0] for other in together):
-                    yield facts("train", dtype, size, names, strategy, model, part="fed"), feeding
+                    yield facts("train", dtype, size, names, strategy, model, part="fed"), build_feeding
 
 
 # ---------------------------------------------------------------- what runs without a session
@@ -306,15 +306,15 @@ def build_eager(run, cards, wish, name):
     TensorFlow 2.2 and newer.
     """
     asked = wish.get("workloads") or WORKLOADS
-    if "train" in asked and trained(wish):
-        for one in mirrored(run, cards, wish, name):
+    if "train" in asked and can_train(wish):
+        for one in build_mirrored(run, cards, wish, name):
             yield one
     if wish.get("xla"):
-        for one in compiled(run, cards, wish, name):
+        for one in build_compiled(run, cards, wish, name):
             yield one
 
 
-def mirrored(run, cards, wish, name):
+def build_mirrored(run, cards, wish, name):
     """Yield the same training by MirroredStrategy, with one copy of the weights a device.
 
     And its all-reduce alone.
@@ -339,7 +339,7 @@ def mirrored(run, cards, wish, name):
             def share(session, group=group, model=model, told=told):
                 strategy = strategy_of(group)
                 told["way"] = way_of(strategy)
-                return mirrored_share(run.tf, strategy, model)
+                return build_mirrored_share(run.tf, strategy, model)
 
             yield told, share
             for size in sizes_of(model, cards, wish):
@@ -350,7 +350,7 @@ def mirrored(run, cards, wish, name):
                 def make(session, group=group, size=size, model=model, told=told):
                     strategy = strategy_of(group)
                     told["way"] = way_of(strategy)
-                    return mirrored_step(run.tf, strategy, model, max(size // len(group), 1))
+                    return build_mirrored_step(run.tf, strategy, model, max(size // len(group), 1))
 
                 yield told, make
 
@@ -372,7 +372,7 @@ def way_of(strategy):
     return None
 
 
-def mirrored_step(tf, strategy, model, part):
+def build_mirrored_step(tf, strategy, model, part):
     network, shapes, shape = MODELS[model]
     with strategy.scope():
         kept = [tf.Variable(tf.random.uniform(one, -0.1, 0.1)) for one in shapes]
@@ -380,7 +380,7 @@ def mirrored_step(tf, strategy, model, part):
         def replica(data):
             with tf.GradientTape() as tape:
                 loss = network(tf.compat.v1, data, kept)
-            mirrored_change(tf, kept, tape.gradient(loss, kept))
+            apply_mirrored_change(tf, kept, tape.gradient(loss, kept))
             return loss
 
         data = strategy.run(tf.function(lambda: tf.random.uniform([part] + shape)))
@@ -392,20 +392,20 @@ def mirrored_step(tf, strategy, model, part):
     return call
 
 
-def mirrored_change(tf, kept, gradients):
+def apply_mirrored_change(tf, kept, gradients):
     means = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
     for one, mean in zip(kept, means):
         one.assign_sub(1e-4 * mean)
 
 
-def mirrored_share(tf, strategy, model):
+def build_mirrored_share(tf, strategy, model):
     """Return what a step of MirroredStrategy does after its gradients are there."""
     shapes = MODELS[model][1]
     with strategy.scope():
         kept = [tf.Variable(tf.random.uniform(one, -0.1, 0.1)) for one in shapes]
 
         def replica(gradients):
-            mirrored_change(tf, kept, gradients)
+            apply_mirrored_change(tf, kept, gradients)
             return tf.reshape(gradients[0], [-1])[0]
 
         given = strategy.run(tf.function(lambda: [tf.random.uniform(one) for one in shapes]))
@@ -417,10 +417,10 @@ def mirrored_share(tf, strategy, model):
     return call
 
 
-def compiled(run, cards, wish, name):
+def build_compiled(run, cards, wish, name):
     """Yield products, convolutions and steps on each device alone, by tf.function(jit_compile=True)."""
     asked = wish.get("workloads") or WORKLOADS
-    if not trained(wish):  # float32 alone
+    if not can_train(wish):  # float32 alone
         return
     for workload in [one for one in ("matmul", "conv", "train") if one in asked]:
         for model in ("cnn", "transformer") if workload == "train" else (None,):
@@ -504,7 +504,7 @@ def allreduce(run, cards, wish, dtype, name):
                     with v1.device(card.device):
                         ends.append(ends_in(v1, v1.identity(total) * 0.5))
                 with v1.device(group[0].device):
-                    return fetched(session, v1.add_n(ends))
+                    return make_fetch(session, v1.add_n(ends))
 
             yield facts("allreduce", "float32", size, [name(card) for card in group], "towers", bytes=size), make
 

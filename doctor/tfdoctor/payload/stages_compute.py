@@ -3,8 +3,8 @@ import math
 import re
 import time
 
-from stages_devices import described, listed_by_creating
-from stages_said import Missing, Wrong, finite, plural, say, short, since, text, together
+from stages_devices import fill_description, list_by_creating
+from stages_said import Missing, Wrong, finite, plural, say, short, measure_since, text, merge_failures
 
 BIG = 4096  # rows of the matrices that are timed: 64 MiB each in float32
 CHAIN = 4  # products a run: what starting one costs is small beside it
@@ -30,11 +30,11 @@ def do_compute(run):
         raise
     if run.kind == "GPU" and all(card.capability is None for card in run.cards):
         try:
-            descriptions = dict((index, said) for index, _, said in listed_by_creating(run))
+            descriptions = dict((index, said) for index, _, said in list_by_creating(run))
         except Exception:  # then half precision is not tried
             descriptions = {}
         for card in run.cards:
-            described(card, descriptions.get(card.index, ""))
+            fill_description(card, descriptions.get(card.index, ""))
     good, bad = [], []
     for card in run.cards:
         said, error = compute_on(run, card)
@@ -43,7 +43,7 @@ def do_compute(run):
         else:
             good.append("%s:%d %s" % (card.kind, card.index, said))
     if bad:
-        raise together(bad, len(run.cards), run.kind)
+        raise merge_failures(bad, len(run.cards), run.kind)
     return "; ".join(good), {}
 
 
@@ -61,13 +61,13 @@ def compute_on(run, card):
             continue
         except Exception as error:
             raw = text(error)
-            say(stage="compute", gpu=card.index, dtype=dtype, ok=False, error=raw, seconds=since(began))
+            say(stage="compute", gpu=card.index, dtype=dtype, ok=False, error=raw, seconds=measure_since(began))
             return "%s: %s" % (dtype, short(raw)), raw
         for mode, deviation, limit in modes:
             line = dict(stage="compute", gpu=card.index, dtype=mode, deviation=finite(deviation), limit=finite(limit))
             if not deviation <= limit:
                 raw = "the product is off by %.3g, and rounding explains at most %.3g" % (deviation, limit)
-                say(ok=False, error=raw, seconds=since(began), **line)
+                say(ok=False, error=raw, seconds=measure_since(began), **line)
                 return "%s: %s" % (mode, raw), raw
             speed, note = {}, ""
             if run.kind == "GPU" and not run.small:
@@ -80,7 +80,7 @@ def compute_on(run, card):
             if speed:
                 said += " at %.0f GFLOP/s" % speed["gflops"]
             done.append(said + (" (%s)" % note if note else ""))
-            say(ok=True, seconds=since(began), note=note, **line)
+            say(ok=True, seconds=measure_since(began), note=note, **line)
     return "computes correctly: " + ", ".join(done), ""
 
 
@@ -183,7 +183,7 @@ def measure(run, card, dtype, mode, first):
 
     v1 = run.v1
     random = numpy.random.RandomState(8)
-    rows = fitting(run, card, dtype)
+    rows = choose_rows(run, card, dtype)
     start = random.uniform(-1.0, 1.0, (rows, rows)).astype("float32")
     with v1.Graph().as_default():
         with v1.device(card.device):
@@ -203,7 +203,7 @@ def measure(run, card, dtype, mode, first):
                 session.run(copied, {fed: start})
                 copies.append(time.time() - began)
             with tf32_switch(run, mode == "float32"):
-                seconds = timed(run.timed, lambda: session.run(ended))
+                seconds = time_call(run.timed, lambda: session.run(ended))
     facts = {"gflops": finite(2.0 * rows**3 * CHAIN / seconds / 1e9), "expected_gflops": None}
     notes = [] if rows == BIG else ["so slow that products of %d rows were timed" % rows]
     expected = run.expected.get(str(card.index))
@@ -222,7 +222,7 @@ def measure(run, card, dtype, mode, first):
     return facts, "; ".join(notes)
 
 
-def fitting(run, card, dtype):
+def choose_rows(run, card, dtype):
     """Rows that this card can be timed with: fewer where it is so slow that all its time would go by."""
     import numpy
 
@@ -245,7 +245,7 @@ def fitting(run, card, dtype):
     return rows
 
 
-def timed(wanted, call):
+def time_call(wanted, call):
     """Return seconds of one call: the mean of as many as take so long, after one that is not counted."""
     call()
     began, count = time.time(), 0
@@ -265,12 +265,12 @@ def do_cudnn(run):
             worst = convolve_on(run, card)
         except Exception as error:
             raw = text(error)
-            say(stage="cudnn", gpu=card.index, ok=False, error=raw, seconds=since(began))
+            say(stage="cudnn", gpu=card.index, ok=False, error=raw, seconds=measure_since(began))
             bad.append((card, short(raw), raw))
         else:
-            say(stage="cudnn", gpu=card.index, ok=True, seconds=since(began), of_limit=finite(worst))
+            say(stage="cudnn", gpu=card.index, ok=True, seconds=measure_since(began), of_limit=finite(worst))
     if bad:
-        raise together(bad, len(run.cards), run.kind)
+        raise merge_failures(bad, len(run.cards), run.kind)
     return "a convolution, forward and backward, is right on %s" % plural(len(run.cards), run.kind), {}
 
 

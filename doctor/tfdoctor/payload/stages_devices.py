@@ -83,7 +83,7 @@ def public_config(tf, name):
     return None
 
 
-def listed_by_creating(run):
+def list_by_creating(run):
     """[(index, description)] of the devices by device_lib, the only way before 1.14; it makes a context."""
     from tensorflow.python.client import device_lib
 
@@ -98,7 +98,7 @@ def listed_by_creating(run):
     ]
 
 
-def described(card, description):
+def fill_description(card, description):
     """Fill in what device_lib says: "device: 0, name: Tesla T4, pci bus id: 0000:00:04.0, compute capability: 7.5"."""
     for key, label in (("device_name", "name"), ("compute_capability", "compute capability")):
         match = re.search(r"(?:^|, )%s: ([^,]{1,100})" % label, description)
@@ -159,9 +159,9 @@ def do_visible(run):
                     found = {}
                 card.details = dict((key, version_text(value)) for key, value in found.items())
     else:
-        for index, name, description in listed_by_creating(run):
+        for index, name, description in list_by_creating(run):
             run.cards.append(Card(index, run.kind, name))
-            described(run.cards[-1], description)
+            fill_description(run.cards[-1], description)
     facts = {
         "devices": [card.name for card in run.cards],
         "details": [card.details for card in run.cards],

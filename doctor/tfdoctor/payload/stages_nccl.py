@@ -4,7 +4,7 @@ import re
 import subprocess
 import threading
 
-from stages_compute import timed
+from stages_compute import time_call
 from stages_said import Missing, Wrong, finite, say, short, text
 
 SUMMED, SUMS = 1 << 22, 16  # floats a GPU in the all-reduce (16 MiB), and how many in a row are timed
@@ -33,10 +33,10 @@ def do_nccl(run):
             with v1.device(card.device):
                 fed.append(v1.placeholder(v1.float32, (length,)))
                 kept.append(v1.Variable(fed[-1], trainable=False))
-        sums = summed(run, all_sum, kept)
+        sums = sum_tensors(run, all_sum, kept)
         last = sums
         for _ in range(SUMS - 1):
-            last = summed(run, all_sum, last)
+            last = sum_tensors(run, all_sum, last)
         ended = v1.group(*[one.op for one in last])
         with run.session() as session:
             for one, placeholder, part in zip(kept, fed, parts):
@@ -47,7 +47,7 @@ def do_nccl(run):
                     raise Wrong("the sum that GPU:%d got is off by %.3g" % (index, off))
             if run.small:
                 return "an all-reduce over %d GPUs is right" % count, {}
-            seconds = timed(run.timed, lambda: session.run(ended)) / SUMS
+            seconds = time_call(run.timed, lambda: session.run(ended)) / SUMS
     algorithm = SUMMED * 4 / seconds / 1e9
     bus = algorithm * 2 * (count - 1) / count
     return "an all-reduce over %d GPUs is right: %.1f GB/s (%.1f GB/s on the bus)" % (count, algorithm, bus), {
@@ -56,7 +56,7 @@ def do_nccl(run):
     }
 
 
-def summed(run, all_sum, tensors):
+def sum_tensors(run, all_sum, tensors):
     """Return the sum of the tensors, on each card.
 
     All of them have to be run together: NCCL waits for the last.

@@ -96,7 +96,7 @@ def short(error):
     return ("%s: %s" % (kind, row))[:300]
 
 
-def together(failed, count, kind):
+def merge_failures(failed, count, kind):
     """Return a Wrong of [(card, what failed, its whole error)].
 
     What several cards have in common is said once.
@@ -123,5 +123,5 @@ def plural(count, noun):
     return "%d %s%s" % (count, noun, "" if count == 1 else "s")
 
 
-def since(began):
+def measure_since(began):
     return round(time.time() - began, 3)

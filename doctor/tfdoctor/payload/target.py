@@ -17,8 +17,8 @@ import struct
 gc.disable()  # so short a life makes little garbage, and looking for it costs a tenth of it
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from target_files import carried, closed, mapped, noexec, owner_of
-from target_modules import behind, hiding, shadows, tensorflow
+from target_files import list_carried, list_closed, list_mapped, noexec, owner_of
+from target_modules import find_behind, find_hiding, shadows, tensorflow
 from target_packages import absent, conda_packages, distributions, modules
 
 sys.path.pop(0)
@@ -51,7 +51,7 @@ def glibc():
     return None
 
 
-def standing(path, site, package, stdlib):
+def describe_target(path, site, package, stdlib):
     """Return what is needed to know which command can change this Python, and where that command puts things."""
     try:
         from site import ENABLE_USER_SITE, getusersitepackages
@@ -109,16 +109,16 @@ def main():
         "conda": os.path.isdir(os.path.join(sys.prefix, "conda-meta")),
         "conda_packages": conda_packages(sys.prefix),
         "tensorflow": found,
-        "behind": behind(path, found) if found else None,
-        "shadow": hiding(cwd, path if found else []),
+        "behind": find_behind(path, found) if found else None,
+        "shadow": find_hiding(cwd, path if found else []),
         "shadows": shadows(programs),
-        "mapped": mapped(stdlib),
+        "mapped": list_mapped(stdlib),
         "modules": modules(path),
         "noexec": noexec(path),
-        "carried": carried(),
+        "carried": list_carried(),
     }
-    answer["closed"] = closed()
-    answer.update(standing(path, site, found and found["package_dir"], stdlib))
+    answer["closed"] = list_closed()
+    answer.update(describe_target(path, site, found and found["package_dir"], stdlib))
     print(MARKER + json.dumps(answer))
     return 0
 

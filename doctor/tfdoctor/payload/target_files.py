@@ -16,7 +16,7 @@ SYSTEM_LIBRARY = re.compile(
 )
 
 
-def refused(path, error):
+def note_refused(path, error):
     if error.errno == errno.EACCES and path not in CLOSED:
         CLOSED.append(path)
 
@@ -26,7 +26,7 @@ def read(path, limit=LIMIT):
         with open(path, "rb") as stream:
             return stream.read(limit).decode("utf-8", "replace")
     except (IOError, OSError) as error:
-        refused(path, error)
+        note_refused(path, error)
         return None
 
 
@@ -35,7 +35,7 @@ def names(folder):
         try:
             FOLDERS[folder] = sorted(os.listdir(folder or "."))
         except OSError as error:
-            refused(folder, error)
+            note_refused(folder, error)
             FOLDERS[folder] = []
     return FOLDERS[folder]
 
@@ -48,7 +48,7 @@ def size_of(path):
     try:
         found = os.stat(path)
     except OSError as error:
-        refused(path, error)
+        note_refused(path, error)
         return -1 if error.errno == errno.EACCES else None
     return found.st_size if stat.S_ISREG(found.st_mode) else -1
 
@@ -86,7 +86,7 @@ def foreign(path):
     return not head.startswith((b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe"))
 
 
-def hashed(path, limit=(4 << 20) + 1):
+def hash_file(path, limit=(4 << 20) + 1):
     import base64  # seldom needed, and slow to import
     import hashlib
 
@@ -98,7 +98,7 @@ def hashed(path, limit=(4 << 20) + 1):
     return "sha256=" + base64.urlsafe_b64encode(digest).decode("ascii").rstrip("=")
 
 
-def broken(path):
+def is_broken(path):
     """Return whether a source is no Python."""
     try:
         with open(path, "rb") as stream:
@@ -110,7 +110,7 @@ def broken(path):
     return False
 
 
-def closed():
+def list_closed():
     """Return [path, what forbids it, its owner, whether that is this user, its mode] of what may not be read."""
     found, kept = [], sorted(set(CLOSED), key=lambda path: (("-info" + os.sep) in path, CLOSED.index(path)))
     for path in kept:
@@ -148,7 +148,7 @@ def owner_of(path):
         return ""
 
 
-def carried():
+def list_carried():
     """Return what LD_LIBRARY_PATH and LD_PRELOAD put before the libraries of the system that Python's own modules
     use.
     """
@@ -178,7 +178,7 @@ def noexec(path):
     return found[:60]
 
 
-def mapped(stdlib):
+def list_mapped(stdlib):
     """Return shared objects already in a bare interpreter: .pth files and sitecustomize can load some before
     TensorFlow.
     """

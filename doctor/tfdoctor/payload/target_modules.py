@@ -30,7 +30,7 @@ def locate(path):
     return None
 
 
-def compiled(source):
+def find_compiled(source):
     try:
         from importlib.util import cache_from_source
 
@@ -47,7 +47,7 @@ def tensorflow(path):
     core = beside if os.path.isdir(os.path.join(beside, "python")) else package
     names(package)
     source = os.path.join(package, "__init__.py")
-    if not os.access(compiled(source), os.R_OK):  # Python reads that, where it is there
+    if not os.access(find_compiled(source), os.R_OK):  # Python reads that, where it is there
         read(source, 1)
     result = {"package_dir": package, "core_dir": core, "framework": None, "pywrap": None, "missing": []}
     result["plugins"] = plugins(path)
@@ -84,7 +84,7 @@ def tensorflow(path):
     return result
 
 
-def behind(path, first):
+def find_behind(path, first):
     """Return the TensorFlow that would be taken were it not for the folder on the path that has the first one."""
     folder = os.path.dirname(first["package_dir"])
     rest = [one for one in path if os.path.realpath(one or ".") != os.path.realpath(folder)]
@@ -133,7 +133,7 @@ def is_package(folder, entry):
     return any(importable(one) == "__init__" for one in names(whole))
 
 
-def zipped(path):
+def list_zipped(path):
     """Return the names in the top folder of a ZIP archive (an egg, say).
 
     None if the file is something else.
@@ -150,7 +150,7 @@ def zipped(path):
     return sorted(set(one.partition("/")[0] for one in inside))
 
 
-def hiding(cwd, path):
+def find_hiding(cwd, path):
     """Return what a program that is started here takes for TensorFlow before any package on the path.
 
     None: nothing does.
@@ -178,7 +178,7 @@ def shadows(path):
             continue
         seen.add(real)
         here = {}
-        for entry in (names(folder) if os.path.isdir(real) else zipped(real))[:20000]:
+        for entry in (names(folder) if os.path.isdir(real) else list_zipped(real))[:20000]:
             name = importable(entry)
             if name and name not in here:
                 here[name] = entry

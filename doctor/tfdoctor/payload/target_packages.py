@@ -3,7 +3,7 @@ import errno
 import os
 import re
 
-from target_files import CLOSED, broken, cut, foreign, hashed, names, read, size_of
+from target_files import CLOSED, is_broken, cut, foreign, hash_file, names, read, size_of
 
 RELEVANT = re.compile(
     r"^(~|tensorflow|tf[-_]nightly|tf[-_]|intel[-_]tensorflow|nvidia|numpy$|protobuf$|keras|torch$|jax|h5py$|ml[-_]dtypes$"
@@ -60,7 +60,7 @@ def metadata(folder):
     return result
 
 
-def recorded(info, words):
+def list_recorded(info, words):
     """Return (path below site-packages, size, hash) of what a wheel's RECORD lists and has one of the words in its
     line.
 
@@ -108,7 +108,7 @@ def compare(folder, files):
     return lost[:50], changed[:50]
 
 
-def shared(claims):
+def find_shared(claims):
     """Return files that two distributions own, and whose are there now: by size, hash, or which was installed last."""
     result = []
     for (folder, name), owners in sorted(claims.items()):
@@ -118,7 +118,7 @@ def shared(claims):
         size = size_of(path)
         fitting = [one for one in owners if one["size"] is None or one["size"] == size]
         if len(fitting) > 1 and size is not None and 0 <= size <= 4 << 20:
-            digest = hashed(path)
+            digest = hash_file(path)
             fitting = [one for one in fitting if one["hash"] in ("", digest)] or fitting
         if len(fitting) > 1:
             fitting.sort(key=lambda one: -one["installed"])
@@ -135,7 +135,7 @@ def shared(claims):
     return result[:200]
 
 
-def installed_at(info):
+def get_install_time(info):
     try:
         return os.stat(os.path.join(info, "RECORD")).st_mtime
     except OSError:
@@ -161,11 +161,11 @@ def differences(folder, files, installed, own):
                     # Stripped of its symbols, it is shorter, too.
                     what = "altered" if foreign(path) else "cut" if cut(path, status.st_size) else "changed"
                 elif own and path.endswith(".py") and what != "empty":
-                    what = "syntax" if broken(path) else what
+                    what = "syntax" if is_broken(path) else what
             elif status.st_mtime > installed + 2 and digest.startswith("sha256=") and status.st_size <= HASHED[0]:
                 # Written after it was installed: as long as before, and maybe another.
                 HASHED[0] -= status.st_size
-                what = None if hashed(path, status.st_size) == digest else "altered"
+                what = None if hash_file(path, status.st_size) == digest else "altered"
         except (IOError, OSError) as error:
             what = "unreadable" if error.errno == errno.EACCES else "missing"
         if what:
@@ -175,7 +175,7 @@ def differences(folder, files, installed, own):
     return found
 
 
-def registered(path):
+def list_registered(path):
     """Return (normal name, name as its folder has it, folder, whole path) of every distribution, in the path's order.
     """
     found, seen = [], set()
@@ -214,7 +214,7 @@ def closure(every):
 
 def distributions(path):
     """Return (the distributions that matter, the files that two of them own)."""
-    every = registered(path)
+    every = list_registered(path)
     needed = closure(every)
     found, told, claims = [], set(), {}
     for name, base, folder, whole in every:
@@ -226,7 +226,7 @@ def distributions(path):
         data = needed[name] if first else metadata(whole)
         brings = BRINGS.match(spelt)
         words = (MODULE_WORDS if first else (".so",)) + (TOOL_WORDS if brings else ())
-        lines = recorded(whole, words) if first or brings else []
+        lines = list_recorded(whole, words) if first or brings else []
         version = data.get("version") or (base.split("-")[1] if "-" in base else "")
         found.append(
             {
@@ -238,7 +238,7 @@ def distributions(path):
                 "installer": data["installer"],
                 "requires": data["requires"] if name in needed else [],
                 "pins": [] if OWN.match(spelt) else [one for one in data["requires"] if one.lower().startswith("nvidia")][:60],
-                "differs": differences(folder, lines, installed_at(whole), bool(OWN.match(name))) if first else [],
+                "differs": differences(folder, lines, get_install_time(whole), bool(OWN.match(name))) if first else [],
             }
         )
         if brings:
@@ -254,10 +254,10 @@ def distributions(path):
                         "version": version,
                         "size": size,
                         "hash": digest,
-                        "installed": installed_at(whole),
+                        "installed": get_install_time(whole),
                     }
                 )
-    return found, shared(claims)
+    return found, find_shared(claims)
 
 
 def absent(path, installed):

@@ -42,7 +42,7 @@ def read(path):
         return ""
 
 
-def started():
+def get_start_variables():
     """Return the variables as the system gave them to this process; None if it does not say."""
     try:
         with open("/proc/self/environ", "rb") as stream:
@@ -57,7 +57,7 @@ def started():
     return found or None
 
 
-def same(left, right):
+def is_same(left, right):
     # A name that is no UTF-8 reads differently in both; that is no change.
     return left == right or (left is not None and right is not None and "\ufffd" in left)
 
@@ -126,7 +126,7 @@ def lines(path, kind, wanted):
     return found
 
 
-def added_folders(before):
+def list_added_folders(before):
     """Return folders on Python's path that are neither its own nor the environment's, nor on PYTHONPATH."""
     library = os.path.dirname(os.path.realpath(os.__file__))
     given = [os.path.abspath(entry) for entry in before.get("PYTHONPATH", "").split(os.pathsep) if entry]
@@ -173,15 +173,15 @@ def main():
         return name in names or (bool(prefixes) and name.startswith(prefixes))
 
     now = dict((text(name), text(value)) for name, value in os.environ.items())
-    before = started()
+    before = get_start_variables()
     base = now if before is None else before
-    changed = [name for name in sorted(set(now) | set(base)) if not same(base.get(name), now.get(name))]
+    changed = [name for name in sorted(set(now) | set(base)) if not is_same(base.get(name), now.get(name))]
     places = []
     moved = [name for name in changed if matters(name)]
     if moved:
         for path in startup_files():
             places += lines(path, "start", moved)
-    folders = added_folders(base)
+    folders = list_added_folders(base)
     if folders:
         for path in startup_files():
             places += folder_lines(path, folders)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.logs.deduce import origin
 from tfdoctor.logs.scan import scan
 from tfdoctor.logs.signatures import load_signatures
-from tfdoctor.logs.sources import of_its_time
+from tfdoctor.logs.sources import drop_other_eras
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
@@ -67,7 +67,7 @@ def find_era(said: bytes, compat: Compat) -> str | None:
     """
     if _REBUILT.search(said):
         return None
-    found = origin(of_its_time(scan([said], load_signatures()), compat), compat)
+    found = origin(drop_other_eras(scan([said], load_signatures()), compat), compat)
     if found.sources.foreign is not None or len(found.sources.writers) > 1:
         return None
     if found.version is not None and not _PUBLISHED.fullmatch(found.version):

@@ -12,7 +12,7 @@ from tfdoctor.plan.models import (
     Request,
     Suggestion,
 )
-from tfdoctor.plan.predicted import predicted_facts
+from tfdoctor.plan.predicted import make_predicted_facts
 from tfdoctor.plan.recommend import recommend
 
 __all__ = [
@@ -26,6 +26,6 @@ __all__ = [
     "Rejected",
     "Request",
     "Suggestion",
-    "predicted_facts",
+    "make_predicted_facts",
     "recommend",
 ]

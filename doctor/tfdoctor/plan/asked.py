@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     from tfdoctor.fit import Host
     from tfdoctor.plan import Option, Recommendation, Request
 
-__all__ = ["addressed", "checked_driver", "checked_python", "named_card", "planned", "readings", "settled"]
+__all__ = [
+    "address_commands",
+    "check_driver",
+    "check_python",
+    "find_named_card",
+    "make_plan",
+    "readings",
+    "settle_answer",
+]
 
 T = TypeVar("T")
 
@@ -34,7 +42,7 @@ _READINGS = 64
 _PYTHON = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}(?:\.[0-9]{1,3})?")
 
 
-def planned(compat: Compat, request: Request, host: Host) -> Recommendation:
+def make_plan(compat: Compat, request: Request, host: Host) -> Recommendation:
     """Return `recommend`, with what is wrong with the request told as such. Raises UsageError."""
     try:
         answers = [recommend(compat, request, one) for one in readings(host)]
@@ -50,11 +58,11 @@ def planned(compat: Compat, request: Request, host: Host) -> Recommendation:
             msg, hint='A version (2.15.1), its beginning (2.15) or conditions (">=2.10,<2.13").'
         ) from error
     if len({_gist(answer) for answer in answers}) > 1:
-        raise _which(compat, host, [_shown(answer) for answer in answers])
+        raise _make_ambiguity_error(compat, host, [_format_answer(answer) for answer in answers])
     return dataclasses.replace(answers[0], host=host)
 
 
-def addressed(answer: Recommendation, gpus: Sequence[str], driver: str | None) -> Recommendation:
+def address_commands(answer: Recommendation, gpus: Sequence[str], driver: str | None) -> Recommendation:
     """Return the same answer whose commands name the cards and the driver that were named, wherever they are typed."""
     words = [f"--gpu {shlex.quote(name)}" for name in gpus] + ([f"--driver {driver}"] if driver else [])
     if not words:
@@ -74,14 +82,14 @@ def addressed(answer: Recommendation, gpus: Sequence[str], driver: str | None) -
     return dataclasses.replace(answer, options=tuple(named(one) for one in answer.options), conflict=conflict)
 
 
-def settled(compat: Compat, host: Host, answer: Callable[[Host], T]) -> T:
+def settle_answer(compat: Compat, host: Host, answer: Callable[[Host], T]) -> T:
     """Return what is answered for a machine, where every card that its names can mean has the same answer.
 
     Raises UsageError where it is another one: which card it is has to be said.
     """
     answers = [answer(one) for one in readings(host)]
     if len(set(answers)) > 1:
-        raise _which(compat, host, [])
+        raise _make_ambiguity_error(compat, host, [])
     return answers[0]
 
 
@@ -100,12 +108,12 @@ def _gist(answer: Recommendation) -> tuple[object, ...]:
     return () if first is None else (first.recipe, first.tensorflow, first.python, first.serious)
 
 
-def _shown(answer: Recommendation) -> str:
+def _format_answer(answer: Recommendation) -> str:
     first = answer.options[0] if answer.options else None
     return f"TensorFlow {first.tensorflow}" if first is not None else "there is no way"
 
 
-def _which(compat: Compat, host: Host, outcomes: Sequence[str]) -> UsageError:
+def _make_ambiguity_error(compat: Compat, host: Host, outcomes: Sequence[str]) -> UsageError:
     """Return the question that cannot be put here: which of several cards it is."""
     unclear = [card for card in host.cards if card.others]
     names = " and ".join(f"`{clean_line(card.name)}`" for card in unclear)
@@ -127,7 +135,7 @@ def _which(compat: Compat, host: Host, outcomes: Sequence[str]) -> UsageError:
     )
 
 
-def checked_python(text: str | None) -> str | None:
+def check_python(text: str | None) -> str | None:
     """Return `3.11` or `3.11.7` → `3.11`. Raises UsageError."""
     if text is None:
         return None
@@ -137,7 +145,7 @@ def checked_python(text: str | None) -> str | None:
     return versions.major_minor(text)
 
 
-def checked_driver(text: str | None) -> str | None:
+def check_driver(text: str | None) -> str | None:
     """Return `550` (a branch: its newest) or `550.54.14`. Raises UsageError."""
     if text is not None and not _DRIVER.fullmatch(text):
         msg = f"--driver: `{text}` is not a version."
@@ -156,7 +164,7 @@ def checked_driver(text: str | None) -> str | None:
 _SEVERAL = re.compile(r"[,;+&]|\band\b")
 
 
-def named_card(compat: Compat, text: str, option: str = "--gpu") -> Card:
+def find_named_card(compat: Compat, text: str, option: str = "--gpu") -> Card:
     """Return what `option` names: a compute capability, a PCI id or a card.
 
     A name of several chips has all of theirs.

@@ -27,7 +27,7 @@ def with_manifest(compat: Compat, option: Option) -> Option:
             replace(
                 part,
                 bytes=part.bytes or known.unpacked,
-                why=f"{part.why}; {_told(known)}",
+                why=f"{part.why}; {_describe_known(known)}",
                 download=known.download,
             )
             if part.name == base.image
@@ -45,7 +45,7 @@ def _sure(known: Manifest) -> str | None:
     return known.digest if known.evidence == "measured" else None
 
 
-def _told(known: Manifest) -> str:
+def _describe_known(known: Manifest) -> str:
     parts = [known.digest] if known.digest is not None else []
     if known.download is not None:
         layers = f" in {known.layers} layers" if known.layers is not None else ""

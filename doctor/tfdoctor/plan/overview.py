@@ -64,7 +64,7 @@ def overview(compat: Compat, rows: Iterable[MatrixRow]) -> tuple[Overview, ...]:
         if not release.gpu or release.is_prerelease or release.yanked or release.minor in seen:
             continue
         seen.add(release.minor)
-        one = _one(compat, row)
+        one = _make_overview(compat, row)
         if found and replace(one, newest=found[-1].newest, oldest=found[-1].oldest) == found[-1]:
             found[-1] = replace(found[-1], oldest=one.oldest)
         else:
@@ -72,7 +72,7 @@ def overview(compat: Compat, rows: Iterable[MatrixRow]) -> tuple[Overview, ...]:
     return tuple(found)
 
 
-def _one(compat: Compat, row: MatrixRow) -> Overview:
+def _make_overview(compat: Compat, row: MatrixRow) -> Overview:
     release = row.release
     cards, newer = _cards(compat, release)
     return Overview(

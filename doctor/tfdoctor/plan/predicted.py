@@ -33,7 +33,7 @@ from tfdoctor.facts import (
 )
 from tfdoctor.fit import Card, Host, judge
 from tfdoctor.plan.models import Method, Recipe
-from tfdoctor.predict import build_of, opened_sonames
+from tfdoctor.predict import build_of, list_opened_sonames
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tfdoctor.plan.models import Option
     from tfdoctor.predict import Build
 
-__all__ = ["LIBRARIES", "SITE", "Sketch", "predicted_facts", "sketched_facts"]
+__all__ = ["LIBRARIES", "SITE", "Sketch", "make_predicted_facts", "make_sketched_facts"]
 
 FULL = 2
 """Points in the version of a driver that is given in full."""
@@ -82,7 +82,7 @@ class Sketch:
     driver."""
 
 
-def predicted_facts(compat: Compat, option: Option, host: Host) -> Facts:
+def make_predicted_facts(compat: Compat, option: Option, host: Host) -> Facts:
     """Return the environment of `option` on a machine with the host's cards and driver."""
     release, ngc = option.release, option.recipe is Recipe.NGC
     version = release.version
@@ -111,10 +111,10 @@ def predicted_facts(compat: Compat, option: Option, host: Host) -> Facts:
         container=option.method is Method.CONTAINER,
         host=host,
     )
-    return sketched_facts(compat, sketch)
+    return make_sketched_facts(compat, sketch)
 
 
-def sketched_facts(compat: Compat, sketch: Sketch) -> Facts:
+def make_sketched_facts(compat: Compat, sketch: Sketch) -> Facts:
     """Return what `check` would see in it."""
     host, tensorflow = sketch.host, _tensorflow(sketch)
     build = build_of(tensorflow, compat)
@@ -241,7 +241,7 @@ def _tensorflow(sketch: Sketch) -> TensorFlowFacts:
 
 
 def _loader(sketch: Sketch, tensorflow: TensorFlowFacts, build: Build) -> LoaderFacts:
-    resolutions = [_resolution(sketch, name) for name in opened_sonames(build)]
+    resolutions = [_resolution(sketch, name) for name in list_opened_sonames(build)]
     lost = tuple(one.soname for one in resolutions if not one.ok)
     linked = bool(lost) and build.linkage == "needed"
     return LoaderFacts(
@@ -249,7 +249,7 @@ def _loader(sketch: Sketch, tensorflow: TensorFlowFacts, build: Build) -> Loader
         runpath_folders=(),
         library_path=(),
         resolutions=tuple(resolutions),
-        import_needs=(Resolution(lost[0], None, "", _not_found(lost[0]), lost),) if linked else (),
+        import_needs=(Resolution(lost[0], None, "", _format_dlerror(lost[0]), lost),) if linked else (),
         found=sketch.found,
     )
 
@@ -257,10 +257,10 @@ def _loader(sketch: Sketch, tensorflow: TensorFlowFacts, build: Build) -> Loader
 def _resolution(sketch: Sketch, soname: str) -> Resolution:
     path = sketch.paths.get(soname, f"{LIBRARIES}/{soname}")
     if path is None:
-        return Resolution(soname, None, "", _not_found(soname), (soname,))
+        return Resolution(soname, None, "", _format_dlerror(soname), (soname,))
     return Resolution(soname, path, "ld.so.cache", "", version=sketch.versions.get(soname))
 
 
-def _not_found(soname: str) -> str:
+def _format_dlerror(soname: str) -> str:
     """Return what dlerror() would say."""
     return f"{soname}: cannot open shared object file: No such file or directory"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Way = Callable[[Compat, Release, Request, Host], "Option | Rejected"]
 
-__all__ = ["RECIPES", "build_command", "for_machine", "from_conda", "tries"]
+__all__ = ["RECIPES", "adapt_to_machine", "build_command", "from_conda", "tries"]
 
 PYTHON2 = "2.7"
 CHANNEL = "conda-forge"
@@ -39,12 +39,14 @@ def tries(
     """Return what this recipe makes of a release for this request and machine."""
     if recipe.own_venv and request.python == PYTHON2:
         text = f"{recipe.value} installs into a virtual environment, and Python {PYTHON2} has no `venv` to make one"
-        return _rejected(recipe, release, [Reason(Cause.NO_MATCHING_WHEEL, text, "images.toml: [[python]]")])
+        return _make_rejected(
+            recipe, release, [Reason(Cause.NO_MATCHING_WHEEL, text, "images.toml: [[python]]")]
+        )
     answer = RECIPES[recipe](compat, release, request, host)
     return answer if isinstance(answer, Rejected) else with_manifest(compat, answer)
 
 
-def for_machine(compat: Compat, option: Option, request: Request, host: Host) -> Option:
+def adapt_to_machine(compat: Compat, option: Option, request: Request, host: Host) -> Option:
     """Return the option with a command that builds it anywhere: it names the cards and the driver where its base is
     chosen for them.
     """
@@ -71,7 +73,7 @@ def install_command(release: Release, python: str, request: Request) -> str:
     return f"tfdoctor install --tf {release.version}{chosen}"
 
 
-def _rejected(recipe: Recipe, release: Release, reasons: Sequence[Reason]) -> Rejected:
+def _make_rejected(recipe: Recipe, release: Release, reasons: Sequence[Reason]) -> Rejected:
     return Rejected(recipe, release.version, tuple(reasons))
 
 
@@ -84,14 +86,14 @@ def _tensorflow_part(release: Release, python: str) -> Part:
 
 
 def _cuda_parts(compat: Compat, chosen: CudaSet) -> list[Part]:
-    return [Part(wheel.pin, wheel.unpacked, _what_for(compat, wheel)) for wheel in chosen.wheels]
+    return [Part(wheel.pin, wheel.unpacked, _list_wheel_libraries(compat, wheel)) for wheel in chosen.wheels]
 
 
 def _from_the_index(chosen: CudaSet) -> str:
     return f"everything is on the package index: NVIDIA's wheels for CUDA {chosen.cuda} with cuDNN {chosen.cudnn}"
 
 
-def _what_for(compat: Compat, wheel: CudaWheel) -> str:
+def _list_wheel_libraries(compat: Compat, wheel: CudaWheel) -> str:
     """Return the libraries of a wheel that have a name in libraries.toml."""
     families = [compat.library(library.soname) for library in wheel.libraries if library.soname]
     titles = dict.fromkeys(family.title for family in families if family is not None)
@@ -107,7 +109,7 @@ def _venv(compat: Compat, release: Release, request: Request, host: Host) -> Opt
     found = fit_environment(compat, release, host, request.python)
     python, chosen = found.python, found.cuda
     if found.reasons or python is None or chosen is None:
-        return _rejected(Recipe.VENV, release, found.reasons)
+        return _make_rejected(Recipe.VENV, release, found.reasons)
     return Option(
         recipe=Recipe.VENV,
         release=release,
@@ -120,12 +122,12 @@ def _venv(compat: Compat, release: Release, request: Request, host: Host) -> Opt
         wheels=chosen.wheels,
         parts=(_tensorflow_part(release, python), *_cuda_parts(compat, chosen)),
         commands=(install_command(release, python, request),),
-        reasons=(_from_the_index(chosen), *_linked(release)),
+        reasons=(_from_the_index(chosen), *_list_links(release)),
         caveats=found.caveats,
     )
 
 
-def _linked(release: Release) -> tuple[str, ...]:
+def _list_links(release: Release) -> tuple[str, ...]:
     """For a release whose RUNPATH leaves out folders of NVIDIA's wheels."""
     if release.runpath and not release.runpath_misses:
         return ()
@@ -140,7 +142,7 @@ def _pip_cuda(compat: Compat, release: Release, request: Request, host: Host) ->
     chosen = check_wheels(found, compat, release, host)
     base = _slim(found, compat, request, python)
     if found.reasons or python is None or chosen is None or base is None:
-        return _rejected(Recipe.PIP_CUDA, release, found.reasons)
+        return _make_rejected(Recipe.PIP_CUDA, release, found.reasons)
     return Option(
         recipe=Recipe.PIP_CUDA,
         release=release,
@@ -208,14 +210,14 @@ def _conda_cuda(compat: Compat, release: Release, request: Request, host: Host) 
             f"conda-forge is for releases whose CUDA no NVIDIA wheel has, and not for {release.version}",
             "cudnn.toml: [[conda]]",
         )
-        return _rejected(Recipe.CONDA_CUDA, release, found.reasons)
+        return _make_rejected(Recipe.CONDA_CUDA, release, found.reasons)
     python = _python(found, compat, release, request)
     base = _slim(found, compat, request, python)
     cudnn = compat.conda_cudnn(versions.major_minor(release.cuda), release.cudnn)
     judge.check_cards(found, compat, release, host, release.cuda, cudnn)
     judge.check_driver(found, compat, release, host, release.cuda)
     if found.reasons or python is None or base is None:
-        return _rejected(Recipe.CONDA_CUDA, release, found.reasons)
+        return _make_rejected(Recipe.CONDA_CUDA, release, found.reasons)
     found.warn(
         Cause.INCONCLUSIVE,
         "this recipe is untested with the packages of conda-forge: no conda channel could be reached where it was "
@@ -267,12 +269,12 @@ def _cuda_base(compat: Compat, release: Release, request: Request, host: Host) -
     judge.check_machine(found, release, host, container=True)
     tags = list_fitting_tags(compat, release)
     if not tags:
-        _no_tag(found, compat, release)
+        _explain_no_tag(found, compat, release)
     first: list[Reason] = []
     option = choose_preferred(
         _on_tags(compat, release, request, host, tags if not found.reasons else (), first)
     )
-    return option if option is not None else _rejected(Recipe.CUDA_BASE, release, found.reasons or first)
+    return option if option is not None else _make_rejected(Recipe.CUDA_BASE, release, found.reasons or first)
 
 
 def _on_tags(
@@ -293,7 +295,7 @@ def _on_tags(
             first += tried.reasons
 
 
-def _no_tag(found: Judgement, compat: Compat, release: Release) -> None:
+def _explain_no_tag(found: Judgement, compat: Compat, release: Release) -> None:
     gone = compat.images.find_deleted(versions.major_minor(release.cuda)) if release.cuda else None
     said = gone.note if gone is not None else "None of the remaining images has its libraries."
     found.refuse(
@@ -400,7 +402,7 @@ def _official(compat: Compat, release: Release, request: Request, host: Host) ->
             f"no image of tensorflow/tensorflow is known for {release.version}",
             "images.toml: [[official]]",
         )
-        return _rejected(Recipe.OFFICIAL, release, found.reasons)
+        return _make_rejected(Recipe.OFFICIAL, release, found.reasons)
     source = f"images.toml: [[official]] {image.recipe.versions}"
     if not image.recipe.works:
         cause = Cause.CUDNN_VERSION_MISMATCH if "cudnn" in image.recipe.why else Cause.LIBS_WRONG_VERSION
@@ -415,7 +417,7 @@ def _official(compat: Compat, release: Release, request: Request, host: Host) ->
     judge.check_cards(found, compat, release, host, image.recipe.cuda, image.recipe.cudnn)
     judge.check_driver(found, compat, release, host, image.recipe.cuda)
     if found.reasons:
-        return _rejected(Recipe.OFFICIAL, release, found.reasons)
+        return _make_rejected(Recipe.OFFICIAL, release, found.reasons)
     if _older(image.recipe.cudnn, release.cudnn):
         found.warn(
             Cause.CUDNN_VERSION_MISMATCH,
@@ -478,10 +480,10 @@ def _ngc(compat: Compat, release: Release, request: Request, host: Host) -> Opti
             f"no image of nvcr.io/nvidia/tensorflow is known to have TensorFlow {release.version}",
             "images.toml: [[ngc]]",
         )
-        return _rejected(Recipe.NGC, release, found.reasons)
+        return _make_rejected(Recipe.NGC, release, found.reasons)
     first: list[Reason] = []
     option = choose_preferred(_on_ngc(compat, release, request, host, images, first))
-    return option if option is not None else _rejected(Recipe.NGC, release, first)
+    return option if option is not None else _make_rejected(Recipe.NGC, release, first)
 
 
 def _on_ngc(

@@ -19,7 +19,7 @@ from tfdoctor.plan.models import (
     Rejected,
     Suggestion,
 )
-from tfdoctor.plan.recipes import RECIPES, for_machine, from_conda, tries
+from tfdoctor.plan.recipes import RECIPES, adapt_to_machine, from_conda, tries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tfdoctor.fit import Host
     from tfdoctor.plan.models import Request
 
-__all__ = ["MOST_OPTIONS", "ranked", "recommend", "together", "way"]
+__all__ = ["MOST_OPTIONS", "merge_reasons", "rank_options", "recommend", "way"]
 
 MOST_OPTIONS = 6
 """Options that are shown: of each way the best."""
@@ -41,7 +41,7 @@ def recommend(compat: Compat, request: Request, host: Host, *, nearest: bool = T
 
     Raises UnknownReleaseError if the specification fits no release, versions.VersionSyntaxError where it is none.
     """
-    processor = without_gpu.of_machine(compat, request, host)
+    processor = without_gpu.make_machine_remedy(compat, request, host)
     if without_gpu.is_arm64(host):
         if request.tensorflow is not None:
             compat.select(request.tensorflow)  # what is no release is told as such
@@ -49,7 +49,7 @@ def recommend(compat: Compat, request: Request, host: Host, *, nearest: bool = T
     options, rejected = _search(compat, request, host)
     if options:
         return Recommendation(request, host, tuple(options), tuple(rejected), None, processor)
-    reasons = together(rejected)
+    reasons = merge_reasons(rejected)
     if not reasons:
         reasons = [
             Reason(
@@ -89,8 +89,8 @@ def _search(compat: Compat, request: Request, host: Host) -> tuple[list[Option],
         option, turned_down = way(compat, request, host, recipe)
         best += [] if option is None else [option]
         rejected += turned_down
-    options = ranked(request, host, best)[:MOST_OPTIONS]
-    return [for_machine(compat, option, request, host) for option in options], rejected
+    options = rank_options(request, host, best)[:MOST_OPTIONS]
+    return [adapt_to_machine(compat, option, request, host) for option in options], rejected
 
 
 def way(compat: Compat, request: Request, host: Host, recipe: Recipe) -> tuple[Option | None, list[Rejected]]:
@@ -105,10 +105,10 @@ def way(compat: Compat, request: Request, host: Host, recipe: Recipe) -> tuple[O
     if recipe is Recipe.CONDA_CUDA and request.recipe is None:  # for others it is no way that was turned down
         meant = [release for release in meant if from_conda(compat, release) is not None]
     option = choose_preferred(_options(compat, meant, request, host, recipe, turned_down))
-    return option, turned_down if option is None else _above(turned_down, option)
+    return option, turned_down if option is None else _list_newer(turned_down, option)
 
 
-def ranked(request: Request, host: Host, options: Iterable[Option]) -> list[Option]:
+def rank_options(request: Request, host: Host, options: Iterable[Option]) -> list[Option]:
     """Return the options, one a recipe, best first."""
     every = list(options)
     newest_first = sorted({option.tensorflow for option in every}, key=versions.sort_key, reverse=True)
@@ -135,7 +135,7 @@ def _options(
             yield answer
 
 
-def _above(rejected: Sequence[Rejected], option: Option) -> list[Rejected]:
+def _list_newer(rejected: Sequence[Rejected], option: Option) -> list[Rejected]:
     """Return those newer than what was taken: why not the newest?"""
     return [
         one for one in rejected if versions.sort_key(one.tensorflow) > versions.sort_key(option.tensorflow)
@@ -166,7 +166,7 @@ def _rank(request: Request, host: Host, option: Option, newest_first: Sequence[s
     )
 
 
-def together(rejected: Iterable[Rejected]) -> list[Reason]:
+def merge_reasons(rejected: Iterable[Rejected]) -> list[Reason]:
     """Return the reasons of everything that was turned down, each text once, those of the newest release first."""
     seen: dict[str, Reason] = {}
     for one in rejected:
@@ -187,14 +187,14 @@ def _place(reason: Reason) -> float:
 def _nearest(compat: Compat, request: Request, host: Host) -> tuple[Suggestion, ...]:
     """Return one wish given up at a time; the first option of each that works, each way out once."""
     found: list[Suggestion] = []
-    for text, changed_request, changed_host in _relaxed(compat, request, host):
+    for text, changed_request, changed_host in _relax_request(compat, request, host):
         options, _ = _search(compat, changed_request, changed_host)
-        if options and not any(_same(options[0], one.option) for one in found):
+        if options and not any(_is_same_option(options[0], one.option) for one in found):
             found.append(Suggestion(text.format(**_words(options[0])), options[0], changed_host is host))
     return tuple(found[:4])
 
 
-def _same(left: Option, right: Option) -> bool:
+def _is_same_option(left: Option, right: Option) -> bool:
     return (left.recipe, left.tensorflow, left.python) == (right.recipe, right.tensorflow, right.python)
 
 
@@ -203,7 +203,7 @@ def _words(option: Option) -> dict[str, str]:
     return {"tensorflow": option.tensorflow, "python": option.python, "where": where, "cuda": option.cuda}
 
 
-def _relaxed(compat: Compat, request: Request, host: Host) -> Iterator[tuple[str, Request, Host]]:
+def _relax_request(compat: Compat, request: Request, host: Host) -> Iterator[tuple[str, Request, Host]]:
     if request.recipe is not None:
         other = replace(request, recipe=None)
         yield "another recipe: TensorFlow {tensorflow} with Python {python}, {where}", other, host

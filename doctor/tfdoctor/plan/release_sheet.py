@@ -156,11 +156,11 @@ def _system(release: Release) -> list[tuple[str, str]]:
 
 
 def _steps(compat: Compat, release: Release, capabilities: Sequence[str], python: str | None) -> list[Remedy]:
-    target = _nobody(compat, capabilities)
+    target = _make_general_target(compat, capabilities)
     if not release.gpu or not release.required_libraries:
-        return [without_gpu.of_release(target, release, python)]
+        return [without_gpu.make_release_remedy(target, release, python)]
     steps = [_with_pip(target, release, python)]
-    image = _in_a_container(compat, release)
+    image = _make_container_remedy(compat, release)
     if image is not None:
         steps.append(image)
     conda = from_conda(compat, release)
@@ -176,7 +176,7 @@ def _steps(compat: Compat, release: Release, capabilities: Sequence[str], python
     return steps
 
 
-def _in_a_container(compat: Compat, release: Release) -> Remedy | None:
+def _make_container_remedy(compat: Compat, release: Release) -> Remedy | None:
     """Return TensorFlow's own image, where it is known to find its libraries."""
     image = compat.official_image(release.version)
     if image is None or not image.recipe.works:
@@ -190,7 +190,7 @@ def _in_a_container(compat: Compat, release: Release) -> Remedy | None:
     )
 
 
-def _where_from(compat: Compat, python: str) -> str:
+def _describe_python_source(compat: Compat, python: str) -> str:
     """Return how an old Python is come by; empty if a ready build is a command away."""
     ways = compat.python_builds(python)
     makers = [way for way in ways if way.command is not None]
@@ -210,7 +210,7 @@ def _with_pip(target: Target, release: Release, python: str | None) -> Remedy:
     wheels = extra or bool(advice.wheels_for(target, release, release.required_libraries))
     where = "NVIDIA's wheels" if wheels else "conda (Miniforge)"
     text = f"On Linux, with Python {chosen} and the CUDA libraries from {where}."
-    text += _where_from(target.compat, chosen)
+    text += _describe_python_source(target.compat, chosen)
     return advice.install_release(target, release, text, chosen)
 
 
@@ -240,7 +240,7 @@ def _newest_python(target: Target, release: Release) -> str:
     return newest_first[0]
 
 
-def _nobody(compat: Compat, capabilities: Sequence[str]) -> Target:
+def _make_general_target(compat: Compat, capabilities: Sequence[str]) -> Target:
     """No machine: remedies come out general, for cards of these capabilities."""
     return Target(
         compat, Host(cards=tuple(Card(f"compute capability {text}", text) for text in capabilities))

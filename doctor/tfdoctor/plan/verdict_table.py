@@ -29,10 +29,10 @@ __all__ = [
     "Numbers",
     "System",
     "Verdicts",
-    "dotted",
-    "in_runs",
-    "placed",
-    "put",
+    "encode_runs",
+    "fill_text",
+    "join_numbers",
+    "make_text",
 ]
 
 NAME, QUOTED, CAPABILITY, DRIVER, GLIBC = PLACES = ("\ue000", "\ue001", "\ue002", "\ue003", "\ue004")
@@ -77,7 +77,7 @@ class Drivers:
         if not driver:
             return self.places - 1
         numbers = versions.numbers(driver)
-        branch = f"{dotted(numbers)}.*"
+        branch = f"{join_numbers(numbers)}.*"
         if branch in self.steps:
             return 1 + self.steps.index(branch)
         reached = [
@@ -135,7 +135,7 @@ class Verdicts:
         raise KeyError(driver)
 
 
-def put(text: str, *, name: str, capability: str, driver: str, glibc: str) -> str:
+def fill_text(text: str, *, name: str, capability: str, driver: str, glibc: str) -> str:
     """Return a text of the table with what was asked for in its places."""
     values = (name, shlex.quote(name), capability, driver, glibc)
     for place, value in zip(PLACES, values, strict=True):
@@ -143,11 +143,11 @@ def put(text: str, *, name: str, capability: str, driver: str, glibc: str) -> st
     return text
 
 
-def dotted(numbers: Numbers) -> str:
+def join_numbers(numbers: Numbers) -> str:
     return ".".join(map(str, numbers))
 
 
-def in_runs(answers: Iterable[int]) -> tuple[int, ...]:
+def encode_runs(answers: Iterable[int]) -> tuple[int, ...]:
     """Return (answer, how often, answer, how often, …)."""
     found: list[int] = []
     for one in answers:
@@ -161,7 +161,7 @@ def in_runs(answers: Iterable[int]) -> tuple[int, ...]:
 _QUOTED = shlex.quote(NAME)
 
 
-def placed(text: str, capability: str | None, driver: str | None, glibc: str | None) -> str:
+def make_text(text: str, capability: str | None, driver: str | None, glibc: str | None) -> str:
     """Return the text with places for what was asked for: `put` makes it as it was."""
     text = text.replace(_QUOTED, QUOTED)
     if capability is not None:

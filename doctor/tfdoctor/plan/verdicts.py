@@ -24,10 +24,10 @@ from tfdoctor.fit import (
     list_candidates,
     list_refusal_limits,
 )
-from tfdoctor.plan.asked import addressed, named_card
+from tfdoctor.plan.asked import address_commands, find_named_card
 from tfdoctor.plan.models import Recipe, Recommendation, Rejected, Request
-from tfdoctor.plan.recipes import RECIPES, for_machine
-from tfdoctor.plan.recommend import MOST_OPTIONS, ranked, together, way
+from tfdoctor.plan.recipes import RECIPES, adapt_to_machine
+from tfdoctor.plan.recommend import MOST_OPTIONS, merge_reasons, rank_options, way
 from tfdoctor.plan.verdict_table import (
     ANY_CARD,
     NAME,
@@ -35,9 +35,9 @@ from tfdoctor.plan.verdict_table import (
     Drivers,
     System,
     Verdicts,
-    dotted,
-    in_runs,
-    placed,
+    encode_runs,
+    join_numbers,
+    make_text,
 )
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _cards(compat: Compat) -> dict[str, tuple[str, ...]]:
     found: dict[str, dict[frozenset[str], str]] = {}
     for name in sorted({gpu.name for gpu in compat.gpus}, key=lambda one: (len(one), one)):
         try:
-            card = named_card(compat, name)
+            card = find_named_card(compat, name)
         except UsageError:
             continue
         if not card.others and compat.arm64.kind_of(card.name, card.capability) is None:
@@ -150,7 +150,7 @@ class _Watched(Host):
     glibcs: set[str]
 
     @classmethod
-    def of(cls, host: Host, cards: tuple[Card, ...], driver: str | None) -> _Watched:
+    def watch(cls, host: Host, cards: tuple[Card, ...], driver: str | None) -> _Watched:
         """Return the machine with these cards and this driver."""
         made = cls(
             cards=cards,
@@ -214,7 +214,7 @@ class _Course:
     every: list[int] = field(default_factory=list)
     """At every place of the platform's drivers, once these are known."""
 
-    def at(self, driver: Numbers) -> int:
+    def get_answer(self, driver: Numbers) -> int:
         return self.ways[bisect_right(self.starts, driver) - 1] if self.starts else self.unknown
 
 
@@ -228,7 +228,7 @@ class _Driven:
     ranges: list[tuple[Numbers, Numbers | None]]
     """Where they do: from, to (None: open)."""
 
-    def at(self, driver: Numbers) -> int:
+    def get_text(self, driver: Numbers) -> int:
         return self.texts[bisect_right(self.starts, driver) - 1]
 
 
@@ -240,7 +240,7 @@ _LAST = 10**6
 
 def _example(start: Numbers) -> str:
     """Return a driver that is a little newer than this one, and that no text names."""
-    return f"{dotted(start)}.00.001"
+    return f"{join_numbers(start)}.00.001"
 
 
 class _Filling:
@@ -295,7 +295,7 @@ class _Filling:
             known = self._courses.get((minor, python, of_card, recipe, of_system.word))
             if known is not None:
                 return known
-        made, whatever = self._explored(minor, python, capability, of_system, recipe)
+        made, whatever = self._explore(minor, python, capability, of_system, recipe)
         self._courses[minor, python, None if whatever else capability, recipe, of_system.word] = made
         return made
 
@@ -318,18 +318,18 @@ class _Filling:
             sum(versions.is_at_least(glibc, one) for one in self._glibcs), system
         )
 
-    def _explored(
+    def _explore(
         self, minor: str, python: str, capability: str, system: System, recipe: Recipe
     ) -> tuple[_Course, bool]:
         """Return the ways of a recipe, and whether they are the same for every card."""
-        unknown, seen = self._asked(minor, python, capability, system, recipe, None)
+        unknown, seen = self._ask(minor, python, capability, system, recipe, None)
         course, whatever = _Course(unknown, set(seen.glibcs)), not seen.asked_cards
         if not seen.asked_driver:
             return course, whatever
         for first, end in self._driven[system.platform, capability].ranges:
             start: Numbers | None = first
             while start is not None and (end is None or start < end):
-                found, seen = self._asked(minor, python, capability, system, recipe, _example(start))
+                found, seen = self._ask(minor, python, capability, system, recipe, _example(start))
                 whatever = whatever and not seen.asked_cards
                 course.glibcs |= seen.glibcs
                 limits = {versions.numbers(one) for one in seen.limits}
@@ -342,12 +342,12 @@ class _Filling:
             course.starts, course.ways, course.limits = [ALL], [unknown], [frozenset()]
         return course, whatever
 
-    def _asked(
+    def _ask(
         self, minor: str, python: str, capability: str, system: System, recipe: Recipe, driver: str | None
     ) -> tuple[int, _Watched]:
         """Return what the planner makes of one machine, and the machine."""
         cards = (Card(NAME, capability),) if capability else ()
-        host = _Watched.of(system.host, cards, driver)
+        host = _Watched.watch(system.host, cards, driver)
         request = Request(tensorflow=minor or None, python=python or None)
         option, turned_down = way(self.compat, request, host, recipe)
         glibc = system.host.glibc
@@ -359,14 +359,16 @@ class _Filling:
         number = -1
         if option is None:
             rejected = tuple(
-                Rejected(one.recipe, one.tensorflow, tuple(_told(reason, places) for reason in one.reasons))
+                Rejected(
+                    one.recipe, one.tensorflow, tuple(_fill_reason(reason, places) for reason in one.reasons)
+                )
                 for one in turned_down
             )
         else:
-            option = for_machine(self.compat, option, request, host)
+            option = adapt_to_machine(self.compat, option, request, host)
             if system.addressed:
                 answer = Recommendation(request, host, (option,), (), None)
-                option = addressed(answer, [NAME] if capability else [], driver).options[0]
+                option = address_commands(answer, [NAME] if capability else [], driver).options[0]
             number = self._option(option, places)
         key = (number, *((one.tensorflow, *((r.cause, r.text) for r in one.reasons)) for one in rejected))
         return _number(self._way_numbers, self._ways, key, _Way(number, rejected)), host
@@ -377,7 +379,7 @@ class _Filling:
         starts: list[Numbers] = []
         texts: list[int] = []
         for start in sorted(known) if capability else [ALL]:
-            text = self._not_driven(platform, capability, _example(start)) if capability else -1
+            text = self._explain_not_driven(platform, capability, _example(start)) if capability else -1
             if not texts or texts[-1] != text:
                 starts.append(start)
                 texts.append(text)
@@ -386,7 +388,7 @@ class _Filling:
         ranges = [(start, end) for start, text, end in zip(starts, texts, ends, strict=True) if text < 0]
         return _Driven(starts, texts, ranges)
 
-    def _not_driven(self, platform: Platform, capability: str, driver: str) -> int:
+    def _explain_not_driven(self, platform: Platform, capability: str, driver: str) -> int:
         why = (
             find_driver_refusal(self.compat, driver, Card(NAME, capability), platform) if capability else None
         )
@@ -400,8 +402,8 @@ class _Filling:
             offered = {versions.numbers(one) for one in list_refusal_limits(self.compat, platform)}
             branches = {one[:count] for one in limits for count in range(1, max(2, len(one)))}
             branches |= {one[:1] for one in offered if one[0] >= OLDEST_BRANCH}
-            steps = [(one, dotted(one)) for one in limits]
-            steps += [((*one, _LAST), f"{dotted(one)}.*") for one in branches]
+            steps = [(one, join_numbers(one)) for one in limits]
+            steps += [((*one, _LAST), f"{join_numbers(one)}.*") for one in branches]
             self.table.drivers[platform] = Drivers(tuple(text for _, text in sorted(steps)))
         for minor, python in self._wanted:
             for system in self.table.systems:
@@ -425,7 +427,7 @@ class _Filling:
             found = []
             for text, *ways in zip(self._undriven(system.platform, capability), *each, strict=True):
                 found.append(self._answer(((), (text,), -1)) if text >= 0 else self._answer_of(tuple(ways)))
-            self._rows[key] = in_runs(found)
+            self._rows[key] = encode_runs(found)
         return self._rows[key]
 
     def _spread(
@@ -433,19 +435,19 @@ class _Filling:
     ) -> None:
         """The ways of a course at every place of the platform's drivers."""
         undriven = self._undriven(system.platform, capability)
-        course.every = [course.at(ALL)]
+        course.every = [course.get_answer(ALL)]
         for text, step in zip(undriven[1:], self.table.drivers[system.platform].steps, strict=False):
             if not step.endswith(".*"):
-                course.every.append(course.at(versions.numbers(step)))
+                course.every.append(course.get_answer(versions.numbers(step)))
                 continue
             branch = step.removesuffix(".*")
             newest = (*versions.numbers(branch), _LAST)
             place = bisect_right(course.starts, newest) - 1
             asked = place < 0 or any(one[: len(newest) - 1] == newest[:-1] for one in course.limits[place])
-            if text >= 0 or not (asked or self._driven[system.platform, capability].at(newest) >= 0):
-                course.every.append(course.at(newest))
+            if text >= 0 or not (asked or self._driven[system.platform, capability].get_text(newest) >= 0):
+                course.every.append(course.get_answer(newest))
             else:
-                course.every.append(self._asked(minor, python, capability, system, recipe, branch)[0])
+                course.every.append(self._ask(minor, python, capability, system, recipe, branch)[0])
         course.every.append(course.unknown)
 
     def _undriven(self, platform: Platform, capability: str) -> list[int]:
@@ -453,11 +455,11 @@ class _Filling:
         if (platform, capability) not in self._texts_of_cards:
             driven = self._driven[platform, capability]
             self._texts_of_cards[platform, capability] = [
-                driven.at(ALL),
+                driven.get_text(ALL),
                 *(
-                    self._not_driven(platform, capability, step.removesuffix(".*"))
+                    self._explain_not_driven(platform, capability, step.removesuffix(".*"))
                     if step.endswith(".*")
-                    else driven.at(versions.numbers(step))
+                    else driven.get_text(versions.numbers(step))
                     for step in self.table.drivers[platform].steps
                 ),
                 -1,
@@ -491,7 +493,7 @@ class _Filling:
             if numbers not in self._best_answers:
                 self._best_answers[numbers] = self._best_of([self.table.answers[one] for one in numbers])
             found.append(self._best_answers[numbers])
-        return in_runs(found)
+        return encode_runs(found)
 
     def _best_of(self, answers: list[Answer]) -> int:
         """Return the best of the minors' answers, the newest first."""
@@ -504,24 +506,24 @@ class _Filling:
             every = [self._known[number] for number in numbers]
             best = choose_preferred(every)
             chosen += [number for number in dict.fromkeys(numbers) if self._known[number] is best]
-        found = self._ranked(chosen)
+        found = self._rank(chosen)
         return self._answer((found, () if found else answers[0][1], -1))
 
-    def _ranked(self, options: Iterable[int]) -> tuple[int, ...]:
+    def _rank(self, options: Iterable[int]) -> tuple[int, ...]:
         """Return the numbers of options, best first."""
         numbers = {id(self._known[number]): number for number in options}
-        best = ranked(Request(), Host(), [self._known[number] for number in numbers.values()])
+        best = rank_options(Request(), Host(), [self._known[number] for number in numbers.values()])
         return tuple(numbers[id(one)] for one in best[:MOST_OPTIONS])
 
     def _answer_of(self, ways: tuple[int, ...]) -> int:
         """Return the number of the answer that the recipes' ways are together."""
         if ways not in self._of_ways:
             every = [self._ways[one] for one in ways]
-            options = self._ranked(one.option for one in every if one.option >= 0)
+            options = self._rank(one.option for one in every if one.option >= 0)
             reasons: tuple[int, ...] = ()
             no_venv = -1
             if not options:
-                told = together(one for way in every for one in way.rejected)
+                told = merge_reasons(one for way in every for one in way.rejected)
                 reasons = tuple(self._text(one.text) for one in told[:MOST_REASONS])
             else:
                 venv = next(one for one, recipe in zip(every, RECIPES, strict=True) if recipe is Recipe.VENV)
@@ -554,7 +556,7 @@ class _Filling:
     def _places(self, text: str, capability: str | None, driver: str | None, glibc: str | None) -> str:
         key = (text, capability, driver, glibc)
         if key not in self._placed:
-            self._placed[key] = placed(text, capability, driver, glibc)
+            self._placed[key] = make_text(text, capability, driver, glibc)
         return self._placed[key]
 
     def _text(self, text: str) -> int:
@@ -571,5 +573,5 @@ def _number(known: dict[T, int], kept: list[Any], key: T, value: Any) -> int:
     return known[key]
 
 
-def _told(reason: Reason, places: Callable[[str], str]) -> Reason:
+def _fill_reason(reason: Reason, places: Callable[[str], str]) -> Reason:
     return replace(reason, text=places(reason.text))

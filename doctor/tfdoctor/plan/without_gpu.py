@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from tfdoctor.fit import Host
     from tfdoctor.plan.models import Request
 
-__all__ = ["of_machine", "of_release"]
+__all__ = ["make_machine_remedy", "make_release_remedy"]
 
 
-def of_release(target: Target, release: Release, python: str | None) -> Remedy:
+def make_release_remedy(target: Target, release: Release, python: str | None) -> Remedy:
     """Return this release in an environment, without CUDA."""
     chosen = python or release.linux_pythons[-1]
     wanted = (f"{release.package}=={release.version}", *advice.companion_pins(target.compat, release))
@@ -26,7 +26,7 @@ def of_release(target: Target, release: Release, python: str | None) -> Remedy:
     return Remedy(f"Without a GPU, with Python {chosen}.", commands)
 
 
-def of_machine(compat: Compat, request: Request, host: Host) -> Remedy | None:
+def make_machine_remedy(compat: Compat, request: Request, host: Host) -> Remedy | None:
     """Return the wanted TensorFlow, else the newest, for the machine's processor.
 
     None if nothing calls for it, or where there is none.
@@ -34,7 +34,7 @@ def of_machine(compat: Compat, request: Request, host: Host) -> Remedy | None:
     if not (host.no_card or is_arm64(host)):
         return None
     target, python = Target(compat, host), request.python or host.python
-    rows = [row for row in _meant(compat, request.tensorflow) if row.package == "tensorflow"]
+    rows = [row for row in _select_releases(compat, request.tensorflow) if row.package == "tensorflow"]
     if is_arm64(host):
         first = compat.arm64.index.since
         if request.tensorflow is None:
@@ -50,11 +50,11 @@ def of_machine(compat: Compat, request: Request, host: Host) -> Remedy | None:
         release, python = rows[0], rows[0].linux_pythons[-1]
     if release is None:
         return None
-    made = of_release(target, release, python)
+    made = make_release_remedy(target, release, python)
     return Remedy(f"Without a GPU: TensorFlow {release.version} on Python {python}.", made.commands)
 
 
-def _meant(compat: Compat, spec: str | None) -> Sequence[Release]:
+def _select_releases(compat: Compat, spec: str | None) -> Sequence[Release]:
     """Return releases, newest first, also those without GPU code."""
     if spec is not None:
         return compat.select(spec)

@@ -122,7 +122,7 @@ def dlopen_caller(build: Build) -> str:
     return "pywrap" if build.has("opened-by-pywrap") else "framework"
 
 
-def opened_sonames(build: Build) -> tuple[str, ...]:
+def list_opened_sonames(build: Build) -> tuple[str, ...]:
     """Return everything that this build has the loader open, in its order: the runtime where it opens that first, the
     driver, then the rest.
     """
@@ -145,7 +145,7 @@ def builds_installed(facts: Facts) -> tuple[str, ...]:
     )
 
 
-def closed_package(facts: Facts) -> Denied | None:
+def find_closed_package(facts: Facts) -> Denied | None:
     """Return what of TensorFlow, or of a package that it imports, this user may not read.
 
     None if nothing is known.
@@ -167,7 +167,7 @@ def closed_package(facts: Facts) -> Denied | None:
     return None
 
 
-def registered_without_files(facts: Facts) -> tuple[Distribution, ...]:
+def find_registered_only(facts: Facts) -> tuple[Distribution, ...]:
     """TensorFlow's distributions that are registered where there is no `tensorflow` package."""
     python = value_of(facts.python)
     if not isinstance(facts.tensorflow, Absent) or python is None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.facts import Known, Resolution, SmiFailure, value_of
 from tfdoctor.findings import Cause
-from tfdoctor.predict.libraries import not_permitted
+from tfdoctor.predict.libraries import list_forbidden_files
 
 if TYPE_CHECKING:
     from tfdoctor.facts import CudaDriver, Facts
@@ -31,9 +31,9 @@ def driver_missing_cause(facts: Facts, failed: Resolution) -> Cause:
         facts.driver.dxcore or any("/wsl/" in path for path in facts.driver.driver_files)
     ):
         return Cause.WSL_LIBCUDA
-    if not_permitted(failed, elsewhere=True):
+    if list_forbidden_files(failed, elsewhere=True):
         return Cause.NOT_PERMITTED
-    if failed.path or own_driver_files(facts):
+    if failed.path or list_driver_files(facts):
         # The file is there and the loader does not take it, or does not look there.
         return Cause.NO_DRIVER
     if facts.machine.container and host_has_gpu(facts):
@@ -41,7 +41,7 @@ def driver_missing_cause(facts: Facts, failed: Resolution) -> Cause:
     return Cause.NO_DRIVER
 
 
-def own_driver_files(facts: Facts) -> tuple[str, ...]:
+def list_driver_files(facts: Facts) -> tuple[str, ...]:
     """Return the libcuda.so* files that a driver put there: not the toolkit's stubs, not its cuda-compat."""
     return tuple(
         path for path in facts.driver.driver_files if "/stubs/" not in path and "/compat" not in path
@@ -74,7 +74,7 @@ def driver_gate(facts: Facts, driver: CudaDriver) -> tuple[Cause, str] | int | N
             return Cause.CONTAINER_NVML_LOST, "The container was cut off from the devices while it ran."
         if foreign_to_wsl(facts, driver):
             return Cause.WSL_LIBCUDA, f"{driver.path} is not WSL's libcuda and shows no device."
-        return no_device_cause(facts), "The driver shows no device."
+        return find_no_device_cause(facts), "The driver shows no device."
     if driver.init != 0:
         if is_stub(driver):
             return Cause.STUB_LIBCUDA, f"{driver.path} is the toolkit's stub, not the driver."
@@ -141,7 +141,7 @@ def hidden_by_environment(facts: Facts) -> bool:
     return without is not None and bool(without.count)
 
 
-def no_device_cause(facts: Facts) -> Cause:
+def find_no_device_cause(facts: Facts) -> Cause:
     """The driver answers and has nothing to show: why."""
     if facts.machine.container and isinstance(facts.driver.kernel_module, Known) and not has_gpu_nodes(facts):
         return Cause.CONTAINER_NO_GPU

@@ -13,12 +13,12 @@ from tfdoctor.predict.rehearsing import (
     ODD_DIFFERENCES,
     REAL_DIFFERENCES,
     distribution_of,
-    required,
+    parse_required,
     table_of,
     unmet,
 )
 from tfdoctor.predict.requirements import normal
-from tfdoctor.predict.shadows import folder_of, led_by, package_led_away
+from tfdoctor.predict.shadows import find_leader, folder_of, package_led_away
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ __all__ = [
     "Failure",
     "cause_of",
     "failures",
-    "imported",
-    "in_working_folder",
-    "own_damage",
-    "untested_copies",
+    "find_own_damage",
+    "find_untested_copies",
+    "find_working_folder_copy",
+    "list_imported",
 ]
 
 
@@ -71,9 +71,12 @@ def failures(facts: Facts, compat: Compat) -> tuple[Failure, ...]:
     noexec = loader is not None and any(NOEXEC in one.error for one in loader.import_needs)
     if rehearsal is not None and not noexec:  # else no package's module can be loaded, and none is to blame
         spared = tensorflow.version is not None and compat.has(tensorflow.version, "keras-optimizers")
-        said = (*_of_rehearsal(python, table, rehearsal), *_of_keras(python, rehearsal, spared=spared))
-        found += (_led_away(facts, one) for one in said)
-    found += _of_working_folder(facts, python, table, rehearsal)
+        said = (
+            *_list_rehearsal_failures(python, table, rehearsal),
+            *_list_keras_failures(python, rehearsal, spared=spared),
+        )
+        found += (_explain_led_away(facts, one) for one in said)
+    found += _find_in_working_folder(facts, python, table, rehearsal)
     # The same package may be taken through several modules, and the same file hide from many of them: once is enough.
     hidden = {one.package for one in found if one.shadow}
     first: dict[str, Failure] = {}
@@ -83,7 +86,7 @@ def failures(facts: Facts, compat: Compat) -> tuple[Failure, ...]:
     told = list(first.values())
     if rehearsal is not None:
         # What is unlike what works lets others fail that are as they work.
-        suspects = _odd(rehearsal) | _refused(python)
+        suspects = _odd(rehearsal) | _list_refused(python)
         first_hand = [one for one in told if one.shadow or one.missing or one.package in suspects]
         if any(one.fatal for one in first_hand):
             told = first_hand
@@ -103,39 +106,39 @@ def _shadows_here(
     tried = [one.top or one.file for one in rehearsal.modules if one.ok] if rehearsal is not None else []
     for shadow in python.shadows:
         folder = folder_of(shadow.taken)
-        here = folder not in python.sys_path and led_by(facts, folder) is None
+        here = folder not in python.sys_path and find_leader(facts, folder) is None
         if here and shadow.name in names and not any(_is_in(one, shadow.taken) for one in tried):
             yield shadow
 
 
-def _of_working_folder(
+def _find_in_working_folder(
     facts: Facts, python: PythonFacts, table: Imported, rehearsal: RehearsalFacts | None
 ) -> Iterator[Failure]:
     for shadow in _shadows_here(facts, python, table, rehearsal):
         package = distribution_of(shadow.name)
-        if in_working_folder(python, package) is None:
+        if find_working_folder_copy(python, package) is None:
             yield Failure(Rehearsed(shadow.name), package, missing=False, shadow=shadow.taken)
 
 
-def untested_copies(facts: Facts, compat: Compat) -> tuple[Distribution, ...]:
+def find_untested_copies(facts: Facts, compat: Compat) -> tuple[Distribution, ...]:
     """Return the packages installed into the working folder that TensorFlow's import takes from there."""
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     table = table_of(tensorflow, compat) if tensorflow is not None else None
     if python is None or table is None:
         return ()
     shadows = _shadows_here(facts, python, table, value_of(facts.rehearsal))
-    copies = (in_working_folder(python, distribution_of(shadow.name)) for shadow in shadows)
+    copies = (find_working_folder_copy(python, distribution_of(shadow.name)) for shadow in shadows)
     return tuple(copy for copy in copies if copy is not None)
 
 
-def imported(rehearsal: RehearsalFacts | None) -> set[str]:
+def list_imported(rehearsal: RehearsalFacts | None) -> set[str]:
     """Return the distributions whose modules were imported without an error."""
     modules = rehearsal.modules if rehearsal is not None else ()
     failed = {distribution_of(one.name) for one in modules if not one.ok}
     return {distribution_of(one.name) for one in modules if one.ok} - failed
 
 
-def _led_away(facts: Facts, failure: Failure) -> Failure:
+def _explain_led_away(facts: Facts, failure: Failure) -> Failure:
     """Return the failure, of a package of a folder that is put first: nothing that is installed changes it."""
     taken = package_led_away(facts, failure.package) if not failure.shadow and not failure.missing else None
     if taken is None:
@@ -159,7 +162,9 @@ def _absent_family(python: PythonFacts, table: Imported) -> Iterator[Failure]:
             )
 
 
-def _of_rehearsal(python: PythonFacts, table: Imported, rehearsal: RehearsalFacts) -> Iterator[Failure]:
+def _list_rehearsal_failures(
+    python: PythonFacts, table: Imported, rehearsal: RehearsalFacts
+) -> Iterator[Failure]:
     for one in (_with_file(one) if one.name in table.tried else one for one in rehearsal.modules):
         if one.ok:
             continue
@@ -180,7 +185,9 @@ def _of_rehearsal(python: PythonFacts, table: Imported, rehearsal: RehearsalFact
         yield _failure(python, rehearsal, source, fatal=not (of_keras and source.import_error))
 
 
-def _of_keras(python: PythonFacts, rehearsal: RehearsalFacts, *, spared: bool) -> Iterator[Failure]:
+def _list_keras_failures(
+    python: PythonFacts, rehearsal: RehearsalFacts, *, spared: bool
+) -> Iterator[Failure]:
     """Yield what Keras fails with; `spared`: an AttributeError does not stop TensorFlow's import either.
 
     Only what is unlike what works is blamed. A Keras that raises something itself may do so because of the stand-in
@@ -194,7 +201,7 @@ def _of_keras(python: PythonFacts, rehearsal: RehearsalFacts, *, spared: bool) -
             continue
         failure = _failure(python, rehearsal, one, fatal=fatal)
         if failure.missing and failure.package not in _odd(rehearsal):  # nobody knows what is to be installed
-            asker = _raised_by(python, rehearsal, one)
+            asker = _find_raiser(python, rehearsal, one)
             failure = dataclasses.replace(failure, package=asker, missing=False)
         sure = _sure(one) and (
             fatal or last
@@ -232,11 +239,13 @@ def _failure(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed, *, 
             missing = False
         elif there is not None and one.not_found.partition(".")[0] == "distutils":
             missing = False  # setuptools brings it by importing its own, and says nothing where that fails
-            suspects = _refused(python) or _odd(rehearsal)
-            used = (name for line in there.requires if (name := required(line, extras=True)) in suspects)
+            suspects = _list_refused(python) or _odd(rehearsal)
+            used = (
+                name for line in there.requires if (name := parse_required(line, extras=True)) in suspects
+            )
             package = package if package in suspects else next(used, package)
     else:
-        package = _raised_by(python, rehearsal, one)
+        package = _find_raiser(python, rehearsal, one)
     shadow = next(
         (
             shadow.taken
@@ -263,7 +272,7 @@ def _failure(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed, *, 
         "",
     )
     distribution = python.distribution(package)
-    here = in_working_folder(python, package)
+    here = find_working_folder_copy(python, package)
     if not shadow and here is not None:
         shadow = f"{here.location}/{_top_module(package)}"
     damage = (
@@ -278,7 +287,7 @@ def _is_in(place: str, taken: str) -> bool:
     return place == taken or place.startswith(f"{taken}/")
 
 
-def in_working_folder(python: PythonFacts, package: str) -> Distribution | None:
+def find_working_folder_copy(python: PythonFacts, package: str) -> Distribution | None:
     """Return a package that was installed into the working folder: into none that Python's own path has."""
     there = python.distribution(package)
     return there if there is not None and python.sys_path and there.location not in python.sys_path else None
@@ -320,7 +329,7 @@ def _places(one: Rehearsed) -> tuple[str, ...]:
     return tuple(path for path in (one.file, one.top, *reversed(one.frames)) if path)
 
 
-def _raised_by(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed) -> str:
+def _find_raiser(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed) -> str:
     """Return the distribution to blame for an error: of those whose files it came through, the one that is unlike
     what works.
 
@@ -333,7 +342,7 @@ def _raised_by(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed) -
         if name is not None and name not in through:
             through.append(name)
     through.append(distribution_of(one.name))
-    refused, odd = _refused(python), _odd(rehearsal)
+    refused, odd = _list_refused(python), _odd(rehearsal)
     for suspects in (refused, odd, {*through} - {"numpy"}):
         blamed = next((name for name in through if name in suspects), None)
         if blamed is not None:
@@ -341,7 +350,7 @@ def _raised_by(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed) -
     return through[-1]
 
 
-def _refused(python: PythonFacts) -> set[str]:
+def _list_refused(python: PythonFacts) -> set[str]:
     """Return the packages whose version somebody does not want."""
     return {missing.package for missing in unmet(python) if missing.have is not None}
 
@@ -356,7 +365,9 @@ def _beneath(python: PythonFacts, name: str, suspects: set[str]) -> str:
     there = python.distribution(name)
     if name in suspects or there is None:
         return name
-    return next((other for line in there.requires if (other := required(line)) in suspects), None) or name
+    return (
+        next((other for line in there.requires if (other := parse_required(line)) in suspects), None) or name
+    )
 
 
 def distribution_at(python: PythonFacts, path: str) -> str | None:
@@ -370,7 +381,7 @@ def distribution_at(python: PythonFacts, path: str) -> str | None:
     return None
 
 
-def own_damage(
+def find_own_damage(
     python: PythonFacts, tensorflow: TensorFlowFacts, compat: Compat
 ) -> tuple[FileDifference, ...]:
     """Return files of TensorFlow that its import loads and that are not as they were installed."""

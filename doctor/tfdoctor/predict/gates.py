@@ -20,12 +20,12 @@ from tfdoctor.predict.build import (
     Build,
     build_of,
     builds_installed,
-    closed_package,
-    registered_without_files,
+    find_closed_package,
+    find_registered_only,
 )
 from tfdoctor.predict.driver import container_lost_nvml, driver_gate, driver_missing_cause
 from tfdoctor.predict.imports import import_failure, import_unknown
-from tfdoctor.predict.libraries import libraries_cause, missing_libraries
+from tfdoctor.predict.libraries import libraries_cause, list_missing_libraries
 from tfdoctor.predict.shadows import better_behind
 
 if TYPE_CHECKING:
@@ -42,25 +42,30 @@ NVML_VERSION_MISMATCH = 18
 
 def predict(facts: Facts, compat: Compat) -> Prediction:
     """Return TensorFlow's answer, without importing it. Pure: no I/O."""
-    own = _through_the_gates(facts, compat)
-    other = better_behind(facts, compat, own, _through_the_gates)
+    own = _run_gates(facts, compat)
+    other = better_behind(facts, compat, own, _run_gates)
     if other is None:
         return own
     why = "Another TensorFlow, later on Python's path, would work better."
     return replace(own, cause=Cause.SHADOWED_MODULE, reasons=(*own.reasons, why))
 
 
-def _through_the_gates(facts: Facts, compat: Compat) -> Prediction:
-    nothing = _nothing_to_import(facts)
+def _run_gates(facts: Facts, compat: Compat) -> Prediction:
+    nothing = _explain_nothing_to_import(facts)
     if nothing is not None:
         return Prediction(False, 0, (), nothing[0], False, (nothing[1],))
     tensorflow = value_of(facts.tensorflow)
     if tensorflow is None:
         return Prediction(
-            None, None, (), None, None, (f"TensorFlow could not be examined: {_why(facts.tensorflow)}",)
+            None,
+            None,
+            (),
+            None,
+            None,
+            (f"TensorFlow could not be examined: {_get_reason(facts.tensorflow)}",),
         )
     build = build_of(tensorflow, compat)
-    missing = missing_libraries(facts, build)
+    missing = list_missing_libraries(facts, build)
     reasons: list[str] = []
 
     def shut(cause: Cause, why: str, import_ok: bool | None = True) -> Prediction:
@@ -92,14 +97,14 @@ def _through_the_gates(facts: Facts, compat: Compat) -> Prediction:
         return unknown("What this build needs of CUDA could not be determined from its files.")
     loader = value_of(facts.loader)
     if loader is None:
-        return unknown(f"The loader could not be followed: {_why(facts.loader)}")
+        return unknown(f"The loader could not be followed: {_get_reason(facts.loader)}")
 
     libcuda = loader.resolution("libcuda.so.1")
     if libcuda is not None and not libcuda.ok:
         return shut(driver_missing_cause(facts, libcuda), f"libcuda.so.1 does not open: {libcuda.error}")
     driver = value_of(facts.driver.cuda)
     if driver is None:
-        return unknown(f"The driver did not answer: {_why(facts.driver.cuda)}")
+        return unknown(f"The driver did not answer: {_get_reason(facts.driver.cuda)}")
     answer = driver_gate(facts, driver)
     if isinstance(answer, tuple):
         return shut(*answer)
@@ -121,7 +126,7 @@ def _through_the_gates(facts: Facts, compat: Compat) -> Prediction:
     reasons.append("The loader gives it every library.")
 
     variables = facts.environment.variables
-    types = disabled_device_types(build, variables)
+    types = explain_disabled_types(build, variables)
     if types:
         return shut(Cause.HIDDEN_BY_ENV, types)
     failed = [device.attribute_error for device in driver.devices if device.attribute_error is not None]
@@ -129,28 +134,28 @@ def _through_the_gates(facts: Facts, compat: Compat) -> Prediction:
         return shut(
             Cause.DRIVER_INIT_UNKNOWN, f"The driver's attributes cannot be queried (error {failed[0]})."
         )
-    usable = registered_devices(driver.devices, build, variables)
-    if not usable and registered_devices(driver.devices, build, {}):
+    usable = select_registered_devices(driver.devices, build, variables)
+    if not usable and select_registered_devices(driver.devices, build, {}):
         return shut(Cause.HIDDEN_BY_ENV, "TF_MIN_GPU_MULTIPROCESSOR_COUNT leaves every device out.")
     if not usable:
         return shut(Cause.GPU_TOO_OLD, f"No device has compute capability {build.floor} or higher.")
     return Prediction(True, len(usable), (), None, True, tuple(reasons))
 
 
-def _nothing_to_import(facts: Facts) -> tuple[Cause, str] | None:
+def _explain_nothing_to_import(facts: Facts) -> tuple[Cause, str] | None:
     """Return why there is no TensorFlow that this Python could import, or no Python that could."""
     if isinstance(facts.python, Unusable) and facts.python.trouble is not None:
         trouble = facts.python.trouble
         if trouble.ended and trouble.kind != "rubbish":
             cause = Cause.NOT_PERMITTED if trouble.kind == "denied" else Cause.PYTHON_UNUSABLE
             return cause, f"{trouble.path} {trouble.how}: no program runs in it."
-    closed = closed_package(facts)
+    closed = find_closed_package(facts)
     if closed is not None:
         return (
             Cause.NOT_PERMITTED,
             f"{closed.closed} is not readable by this user, and import tensorflow needs it.",
         )
-    gone = registered_without_files(facts)
+    gone = find_registered_only(facts)
     if gone:
         why = f"{gone[0].name} {gone[0].version} is registered as installed, but its files are missing."
         return Cause.DAMAGED_FILE, why
@@ -159,7 +164,7 @@ def _nothing_to_import(facts: Facts) -> tuple[Cause, str] | None:
     return None
 
 
-def _why(fact: object) -> str:
+def _get_reason(fact: object) -> str:
     return fact.why if isinstance(fact, (Absent, Unknown)) else ""
 
 
@@ -189,7 +194,7 @@ def unknown_flags(build: Build, variables: dict[str, str], compat: Compat) -> st
     )
 
 
-def disabled_device_types(build: Build, variables: dict[str, str]) -> str:
+def explain_disabled_types(build: Build, variables: dict[str, str]) -> str:
     """Return why TF_ENABLED_DEVICE_TYPES keeps the GPU out; empty if it does not.
 
     Entries are compared as they stand, " GPU" and "gpu" are unknown to it, and a list without CPU makes listing
@@ -208,7 +213,7 @@ def disabled_device_types(build: Build, variables: dict[str, str]) -> str:
     )
 
 
-def registered_devices(
+def select_registered_devices(
     devices: Sequence[CudaDevice], build: Build, env: dict[str, str]
 ) -> tuple[CudaDevice, ...]:
     """Return the devices that TensorFlow keeps: new enough, and with enough multiprocessors beside the best card."""

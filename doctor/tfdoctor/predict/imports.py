@@ -12,14 +12,14 @@ from tfdoctor.predict.driver import driver_missing_cause
 from tfdoctor.predict.failures import (
     cause_of,
     failures,
-    imported,
-    in_working_folder,
-    own_damage,
-    untested_copies,
+    find_own_damage,
+    find_untested_copies,
+    find_working_folder_copy,
+    list_imported,
 )
-from tfdoctor.predict.libraries import not_permitted
-from tfdoctor.predict.rehearsing import BREAKING, no_longer_standard
-from tfdoctor.predict.shadows import led_by, package_led_away
+from tfdoctor.predict.libraries import list_forbidden_files
+from tfdoctor.predict.rehearsing import BREAKING, list_removed_standard
+from tfdoctor.predict.shadows import find_leader, package_led_away
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,7 @@ def import_failure(
             Cause.DAMAGED_FILE,
             f"Its installation is damaged: {', '.join(tensorflow.missing_files)} missing.",
         )
-    damage = own_damage(python, tensorflow, compat) if python is not None else ()
+    damage = find_own_damage(python, tensorflow, compat) if python is not None else ()
     if any(difference.what == "unreadable" for difference in damage):
         return Cause.NOT_PERMITTED, f"{damage[0].path} of TensorFlow may not be read."
     if any(difference.what in BREAKING or difference.path.endswith(".so") for difference in damage):
@@ -63,7 +63,7 @@ def import_failure(
             )
     if lacks_avx(facts, tensorflow, build):
         return Cause.ILLEGAL_INSTRUCTION_AVX, "The processor has no AVX, with which this build is compiled."
-    stopped = stopped_by(python, build, facts.environment.variables, compat)
+    stopped = find_stopping_variable(python, build, facts.environment.variables, compat)
     if stopped is not None:
         return Cause.HIDDEN_BY_ENV, stopped[1]
     return _companion_failure(facts, tensorflow, build, compat) or _plugin_failure(facts)
@@ -72,12 +72,12 @@ def import_failure(
 def import_unknown(facts: Facts, tensorflow: TensorFlowFacts, compat: Compat) -> str:
     """Return why it cannot be known whether the import works; empty if it can."""
     python = value_of(facts.python)
-    damage = own_damage(python, tensorflow, compat) if python is not None else ()
+    damage = find_own_damage(python, tensorflow, compat) if python is not None else ()
     if damage:
         return f"{damage[0].path} of TensorFlow is truncated: whether the import still works is not known."
     if isinstance(facts.rehearsal, Unknown):
         return f"Could not test whether the import works: {facts.rehearsal.why}."
-    untested = untested_copies(facts, compat)
+    untested = find_untested_copies(facts, compat)
     if untested:
         return (
             f"A program that is started in {untested[0].location} takes {untested[0].name} from there. Whether "
@@ -129,7 +129,7 @@ def keras_backend(python: PythonFacts | None, build: Build, variables: Mapping[s
     return variables.get(BACKEND, "") if third and build.has("keras-3") else ""
 
 
-def stopped_by(
+def find_stopping_variable(
     python: PythonFacts | None, build: Build, variables: Mapping[str, str], compat: Compat
 ) -> tuple[str, str] | None:
     """Return (the variable with which Python does not get through this release's import, why).
@@ -150,13 +150,13 @@ def stopped_by(
         return BACKEND, f"{BACKEND} names {backend!r}, which Keras does not have: it raises a ValueError."
     if python is not None and variables.get("SETUPTOOLS_USE_DISTUTILS") == "stdlib":
         table = compat.find_imported(build.version)
-        if table is not None and no_longer_standard(python, table):
+        if table is not None and list_removed_standard(python, table):
             why = "SETUPTOOLS_USE_DISTUTILS=stdlib asks for Python's own distutils, and this Python has none."
             return "SETUPTOOLS_USE_DISTUTILS", why
     return None
 
 
-def broken_companions(
+def find_broken_companions(
     facts: Facts, tensorflow: TensorFlowFacts, build: Build, compat: Compat
 ) -> tuple[Companion, ...]:
     """Return what of compat/imports.toml applies to this Python: NumPy, protobuf and the like.
@@ -170,11 +170,11 @@ def broken_companions(
     rows = compat.find_breaking(
         build.version, python.versions_installed(), facts.environment.variables, absent=python.absent
     )
-    there = imported(value_of(facts.rehearsal))
+    there = list_imported(value_of(facts.rehearsal))
     return tuple(
         row
         for row in rows
-        if in_working_folder(python, row.package) is None and (row.breaks or row.package not in there)
+        if find_working_folder_copy(python, row.package) is None and (row.breaks or row.package not in there)
     )
 
 
@@ -186,7 +186,7 @@ def _companion_failure(
     if python is None or not python.distributions:
         return None
     tried = next((one for one in failures(facts, compat) if one.fatal), None)
-    for row in broken_companions(facts, tensorflow, build, compat):
+    for row in find_broken_companions(facts, tensorflow, build, compat):
         if row.effect == "import":
             have = python.versions_installed().get(row.package)
             if have is None and tried is not None:
@@ -194,15 +194,15 @@ def _companion_failure(
             named = f"{row.package} {have}" if have is not None else f"no {row.package}"
             led = package_led_away(facts, row.package)
             if led is not None:
-                by = led_by(facts, led.location)
+                by = find_leader(facts, led.location)
                 who = by.by if by is not None and by.by == "PYTHONPATH" else "what Python runs when it starts"
                 why = f"{who} puts {named} of {led.location} first, and import tensorflow fails with it"
                 return Cause.SHADOWED_MODULE, f"{why}: {row.error}"
             return Cause(row.cause), f"import tensorflow fails with {named}: {row.error}"
-    return _rehearsed_failure(tried)
+    return _find_rehearsed_failure(tried)
 
 
-def _rehearsed_failure(failed: Failure | None) -> tuple[Cause, str] | None:
+def _find_rehearsed_failure(failed: Failure | None) -> tuple[Cause, str] | None:
     if failed is None:
         return None
     one = failed.rehearsed
@@ -224,7 +224,7 @@ def foreign_libstdcxx(facts: Facts, failed: Resolution) -> Instead | None:
 
 def _load_failure(facts: Facts, build: Build, failed: Resolution) -> tuple[Cause, str]:
     """Return why the loader cannot load TensorFlow's own objects."""
-    if not_permitted(failed, elsewhere=True):
+    if list_forbidden_files(failed, elsewhere=True):
         return Cause.NOT_PERMITTED, failed.error
     if "version `GLIBC_" in failed.error:
         return Cause.GLIBC_TOO_OLD, failed.error
@@ -237,10 +237,10 @@ def _load_failure(facts: Facts, build: Build, failed: Resolution) -> tuple[Cause
         return driver_missing_cause(facts, failed), failed.error
     if build.linkage == "needed" and lost & {*build.required, *build.driver_libraries}:
         return Cause.IMPORT_MISSING_CUDA_LIB, failed.error
-    return own_object_cause(failed), failed.error
+    return choose_object_cause(failed), failed.error
 
 
-def own_object_cause(failed: Resolution) -> Cause:
+def choose_object_cause(failed: Resolution) -> Cause:
     """Return the word for an object of TensorFlow's own that does not load: its file, or one of the system's that it
     needs.
     """

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tfdoctor.predict.build import Build
 
 
-def missing_libraries(facts: Facts, build: Build) -> tuple[str, ...]:
+def list_missing_libraries(facts: Facts, build: Build) -> tuple[str, ...]:
     """Sorted sonames that registration needs and the loader cannot give, down to the one really missing."""
     loader = value_of(facts.loader)
     if loader is None:
@@ -50,10 +50,10 @@ def explain_missing(facts: Facts, build: Build) -> tuple[MissingLibrary, ...]:
     if loader is None:
         return ()
     lost = [r for r in loader.resolutions if not r.ok and r.soname in build.required]
-    bad = frozenset(posixpath.normpath(tried.path) for one in lost for tried in stopped_at(one))
+    bad = frozenset(posixpath.normpath(tried.path) for one in lost for tried in list_unusable_files(one))
     resolutions = [one for one in lost if not _met_by_others(one, loader.found, bad)]
     own_fault = {r.soname for r in resolutions if r.path is None}
-    foreign = other_installations(loader.found, build.required)
+    foreign = find_other_installations(loader.found, build.required)
     opened = frozenset(
         posixpath.dirname(posixpath.normpath(r.path)) for r in loader.resolutions if r.ok and r.path
     )
@@ -67,7 +67,7 @@ def explain_missing(facts: Facts, build: Build) -> tuple[MissingLibrary, ...]:
     )
 
 
-def stopped_at(resolution: Resolution) -> list[Tried]:
+def list_unusable_files(resolution: Resolution) -> list[Tried]:
     """Return the files that the loader took for the library and could not use.
 
     Not those that it may not look at.
@@ -81,7 +81,7 @@ def _met_by_others(resolution: Resolution, found: Sequence[FoundElsewhere], bad:
     The cache of the loader has no damaged file, where it was made since, and the RUNPATH of a neighbour leads there.
     """
     same = [posixpath.normpath(f.path) for f in found if f.name == resolution.soname]
-    return not stopped_at(resolution) and bool(same) and bad.issuperset(same)
+    return not list_unusable_files(resolution) and bool(same) and bad.issuperset(same)
 
 
 def _explain(
@@ -91,7 +91,7 @@ def _explain(
     opened: frozenset[str],
 ) -> MissingLibrary:
     """Return `opened`: folders of which the loader takes other libraries."""
-    stopped = stopped_at(resolution)
+    stopped = list_unusable_files(resolution)
     name = resolution.soname
     if resolution.path is not None:  # it is there: the loader stopped at something that it needs
         names = (posixpath.basename(t.path) for t in stopped)
@@ -101,13 +101,13 @@ def _explain(
     bad = {posixpath.normpath(t.path) for t in stopped}  # a RUNPATH leads there with ".." in it
     same = tuple(f for f in found if f.name == name and posixpath.normpath(f.path) not in bad)
     fitting = tuple(f for f in same if installation_of(f.path) not in foreign)
-    others = tuple(f for f in found if f.stem == stem and not _same_major(f.name, name))
+    others = tuple(f for f in found if f.stem == stem and not _is_same_major(f.name, name))
     passed_over = bool(stopped) and all("class" in t.problem or "machine" in t.problem for t in stopped)
     if any("/nvidia/" in path or posixpath.dirname(path) in opened for path in bad):
         passed_over = (
             False  # a wheel, or a folder whose others are right, has none for another machine: it is damaged
         )
-    if not_permitted(resolution, elsewhere=bool(fitting or others)):
+    if list_forbidden_files(resolution, elsewhere=bool(fitting or others)):
         cause = Cause.NOT_PERMITTED
     elif resolution.path is not None and (name == resolution.soname or passed_over):
         cause = Cause.LIBS_TRANSITIVE
@@ -133,7 +133,7 @@ FOLDERS = {"libcudart": "cuda_runtime", "libcupti": "cuda_cupti", "libnvrtc": "c
 """Libraries whose folder among NVIDIA's wheels is not called as they are."""
 
 
-def not_permitted(resolution: Resolution, *, elsewhere: bool = False) -> tuple[Tried, ...]:
+def list_forbidden_files(resolution: Resolution, *, elsewhere: bool = False) -> tuple[Tried, ...]:
     """Return the files for whose sake a library cannot be had although they are there: they may not be used.
 
     Into a closed folder nobody could look: it counts where it is this library's own among NVIDIA's wheels, or where
@@ -163,7 +163,7 @@ def installation_of(path: str) -> str:
     return f"{site}/nvidia" if inside else path.rpartition("/")[0]
 
 
-def other_installations(found: Sequence[FoundElsewhere], required: Sequence[str]) -> frozenset[str]:
+def find_other_installations(found: Sequence[FoundElsewhere], required: Sequence[str]) -> frozenset[str]:
     """Return folders with a CUDA of another version.
 
     cuSOLVER and cuRAND keep their soname from CUDA 11 to 12: the right name there is still the wrong library.
@@ -175,12 +175,12 @@ def other_installations(found: Sequence[FoundElsewhere], required: Sequence[str]
         for soname in required:
             stem = soname.split(".so")[0]
             family = [f for f in here if f.stem == stem]
-            if stem != "libcudnn" and family and not any(_same_major(f.name, soname) for f in family):
+            if stem != "libcudnn" and family and not any(_is_same_major(f.name, soname) for f in family):
                 wrong.add(place)
     return frozenset(wrong)
 
 
-def _same_major(name: str, soname: str) -> bool:
+def _is_same_major(name: str, soname: str) -> bool:
     """libcudart.so.12.4.127 is of soname libcudart.so.12."""
     return name == soname or name.startswith(f"{soname}.")
 

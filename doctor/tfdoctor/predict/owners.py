@@ -48,7 +48,7 @@ def owners(python: PythonFacts, path: str, real: str = "") -> tuple[Distribution
     )
 
 
-def in_wheels(python: PythonFacts, path: str, real: str = "") -> bool:
+def is_in_wheels(python: PythonFacts, path: str, real: str = "") -> bool:
     """Return whether the file at `path` lies where NVIDIA's wheels put theirs, registered or not."""
     folders = dict.fromkeys((*python.site_packages, *(d.location for d in python.distributions)))
     spellings = [posixpath.normpath(one) for one in (path, real) if one]
@@ -101,11 +101,11 @@ def library_version(facts: Facts, resolution: Resolution) -> LibraryVersion | No
         for package in python.conda_packages if inside and own is None else ():
             if package.name == "cudnn" and versions.is_version(package.version):
                 return LibraryVersion(package.version, "cudnn")
-    told = resolution.version or _beside(facts, path)
+    told = resolution.version or _find_version_beside(facts, path)
     return LibraryVersion(told, "") if told is not None else None
 
 
-def _beside(facts: Facts, path: str) -> str | None:
+def _find_version_beside(facts: Facts, path: str) -> str | None:
     """Return the version in the longer name of the same library in its folder: libcudnn.so.8.0.5 beside
     libcudnn.so.8.
     """

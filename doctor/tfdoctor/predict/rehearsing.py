@@ -16,7 +16,7 @@ from tfdoctor import versions
 from tfdoctor.compat.locks import choose_locked_package
 from tfdoctor.facts import MODULE_DISTRIBUTIONS, TENSORFLOW_DISTRIBUTIONS
 from tfdoctor.facts.imports import Oddity
-from tfdoctor.predict.requirements import asked, met, normal, shown
+from tfdoctor.predict.requirements import format_asked, met, normal, parse_asked
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ __all__ = [
     "distribution_of",
     "good_version",
     "legacy_keras",
-    "no_longer_standard",
-    "required",
+    "list_removed_standard",
+    "parse_required",
+    "plan_rehearsal",
     "table_of",
     "unmet",
-    "wanted",
 ]
 
 GENERATED = "core/framework/versions_pb2.py"
@@ -84,7 +84,7 @@ def table_of(tensorflow: TensorFlowFacts, compat: Compat) -> Imported | None:
     return compat.find_imported(tensorflow.version)
 
 
-def wanted(
+def plan_rehearsal(
     python: PythonFacts, tensorflow: TensorFlowFacts, variables: Mapping[str, str], compat: Compat
 ) -> Wanted | None:
     """Return what is to be rehearsed.
@@ -95,11 +95,11 @@ def wanted(
     if table is None or not python.distributions:
         return None
     beside = {"tf-keras"} if legacy_keras(variables, tensorflow.version, compat) else set[str]()
-    oddities = (*_oddities(python, tensorflow, table, compat, beside), *_by_variables(variables))
+    oddities = (*_oddities(python, tensorflow, table, compat, beside), *_find_variable_oddities(variables))
     if not oddities:
         return None
     named = {oddity.module for oddity in oddities}
-    modules = _needed(python, table)
+    modules = _map_needed(python, table)
     hidden = sorted(named & table.shadowable)
     if hidden:
         # Anything may need what the one of Python's own library has, and the other has not.
@@ -110,8 +110,8 @@ def wanted(
     for name in (*table.tried, *(module for taken in table.family.values() for module in taken)):
         if distribution_of(name) in odd and python.distribution(distribution_of(name)) is not None:
             modules.setdefault(name, ())
-    keras = _of_keras(python, tensorflow, table, variables, compat)
-    return Wanted(tuple(modules.items()), tuple(_generated(python, tensorflow, table)), oddities, keras)
+    keras = _list_keras_modules(python, tensorflow, table, variables, compat)
+    return Wanted(tuple(modules.items()), tuple(_list_generated(python, tensorflow, table)), oddities, keras)
 
 
 LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
@@ -123,7 +123,7 @@ def legacy_keras(variables: Mapping[str, str], version: str | None, compat: Comp
     return told and version is not None and compat.has(version, "legacy-keras-variable")
 
 
-def _of_keras(
+def _list_keras_modules(
     python: PythonFacts,
     tensorflow: TensorFlowFacts,
     table: Imported,
@@ -143,7 +143,7 @@ def _of_keras(
     keras = "tf-keras" if legacy else "keras"
     taken = {distribution_of(module) for module in table.family["keras"]}
     alone = _closure(installed, {keras, *taken}) - {distribution_of(name) for name in table.needs}
-    known = _known_sets(python, tensorflow, table, compat)
+    known = _list_known_sets(python, tensorflow, table, compat)
     doubted = {missing.package for missing in unmet(python)}
     doubted |= {distribution_of(shadow.name) for shadow in python.shadows}
     if keras not in installed or not any(
@@ -169,7 +169,7 @@ def _older(version: str, known: Sequence[str]) -> bool:
     return bool(known) and not any(versions.is_at_least(version, one) for one in known)
 
 
-def _generated(python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported) -> Iterator[str]:
+def _list_generated(python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported) -> Iterator[str]:
     """Yield generated sources that need nothing but protobuf, each of them like all of its package."""
     yield f"{tensorflow.core_dir}/{GENERATED}"
     keras = python.distribution("keras")
@@ -181,18 +181,18 @@ COMPILED = ("zlib", "binascii", "ssl", "ctypes", "bz2", "lzma", "hashlib", "uuid
 """Modules of Python's own library that load libraries of the system."""
 
 
-def _needed(python: PythonFacts, table: Imported) -> dict[str, tuple[str, ...]]:
+def _map_needed(python: PythonFacts, table: Imported) -> dict[str, tuple[str, ...]]:
     """Return all that the import takes of other packages: packages use one another without a word of it in their
     metadata.
     """
     found: dict[str, tuple[str, ...]] = {}
     if python.carried:  # where libraries of the system are other ones, any module may be hit
         found = dict.fromkeys((m for m in COMPILED if m in table.shadowable), ())
-    found |= {name: table.standard[name] for name in no_longer_standard(python, table)}
+    found |= {name: table.standard[name] for name in list_removed_standard(python, table)}
     return found | {name: chains if table.exact else () for name, chains in table.needs.items()}
 
 
-def no_longer_standard(python: PythonFacts, table: Imported) -> tuple[str, ...]:
+def list_removed_standard(python: PythonFacts, table: Imported) -> tuple[str, ...]:
     """Return what the import takes of Python's own library, as it was, and setuptools brings where Python has it no
     more.
     """
@@ -217,7 +217,7 @@ def _oddities(
     `beside`: taken, and in no table.
     """
     installed = _first(python)
-    taken = {distribution_of(name) for name in (*table.needs, *no_longer_standard(python, table))}
+    taken = {distribution_of(name) for name in (*table.needs, *list_removed_standard(python, table))}
     maybe = {distribution_of(name) for name in (*table.tried, *(m for f in table.family.values() for m in f))}
     family = {normal(name) for name in (*table.family, *table.must)}
     relevant = _closure(installed, {*taken, *family, *beside, *(maybe & installed.keys())})
@@ -250,7 +250,7 @@ def _oddities(
             yield Oddity(module, f"{shadow.taken} is found before the {shadow.name} in {shadow.hidden}")
 
 
-def _by_variables(variables: Mapping[str, str]) -> Iterator[Oddity]:
+def _find_variable_oddities(variables: Mapping[str, str]) -> Iterator[Oddity]:
     """Yield what packages of the import, or Python itself, read as they are imported, and take another way for."""
     for name, module in READ.items():
         if variables.get(name):
@@ -276,12 +276,12 @@ def _closure(installed: Mapping[str, Distribution], start: set[str]) -> set[str]
         if name in found or one is None or name in TENSORFLOW_DISTRIBUTIONS:
             continue
         found.add(name)
-        todo += [other for line in one.requires if (other := required(line)) is not None]
+        todo += [other for line in one.requires if (other := parse_required(line)) is not None]
     return found
 
 
 @lru_cache(maxsize=4096)
-def required(line: str, *, extras: bool = False) -> str | None:
+def parse_required(line: str, *, extras: bool = False) -> str | None:
     """Return the name in a requirement; None if only an extra asks for it, and extras are not asked for."""
     if not extras and "extra" in line.partition(";")[2]:
         return None
@@ -296,14 +296,14 @@ def _dependents(python: PythonFacts, odd: set[str]) -> set[str]:
         more = {
             one.name
             for one in python.distributions
-            if one.name not in found and any(required(line) in found for line in one.requires)
+            if one.name not in found and any(parse_required(line) in found for line in one.requires)
         }
         if not more:
             return found
         found |= more
 
 
-def _known_sets(
+def _list_known_sets(
     python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported, compat: Compat
 ) -> list[Mapping[str, str]]:
     """Return the versions of each environment in which this import worked."""
@@ -319,7 +319,7 @@ def _nearest_set(
     """Return the versions of the environment in which this import worked that is most like this one."""
     installed = _first(python)
     return max(
-        _known_sets(python, tensorflow, table, compat),
+        _list_known_sets(python, tensorflow, table, compat),
         key=lambda known: sum(
             known.get(name) == installed[name].version for name in relevant if name in installed
         ),
@@ -354,15 +354,15 @@ def unmet(python: PythonFacts) -> tuple[Unmet, ...]:
             continue
         seen.add(name)
         for line in one.requires:
-            wish = asked(line, environment)
+            wish = parse_asked(line, environment)
             if wish is None:
                 continue
             have = installed.get(wish.package)
             todo.append(wish.package)
             if have is None:
-                found[name, wish.package] = Unmet(name, shown(wish), wish.package, None)
+                found[name, wish.package] = Unmet(name, format_asked(wish), wish.package, None)
             elif versions.is_version(have.version) and not met(wish, have.version):
-                found[name, wish.package] = Unmet(name, shown(wish), wish.package, have.version)
+                found[name, wish.package] = Unmet(name, format_asked(wish), wish.package, have.version)
     return tuple(found[key] for key in sorted(found))
 
 

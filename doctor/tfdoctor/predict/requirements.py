@@ -16,7 +16,7 @@ from tfdoctor.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Asked", "asked", "met", "normal", "shown"]
+__all__ = ["Asked", "format_asked", "met", "normal", "parse_asked"]
 
 _PLAIN = re.compile(
     r"([A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?)"
@@ -48,7 +48,7 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def asked(line: str, environment: Mapping[str, str]) -> Asked | None:
+def parse_asked(line: str, environment: Mapping[str, str]) -> Asked | None:
     """Return what a line asks for; None if it cannot be read, or does not apply.
 
     `environment`: PEP 508's variables, with an empty `extra`.
@@ -83,7 +83,7 @@ def met(one: Asked, version: str) -> bool:
     return requirement is None or requirement.specifier.contains(version, prereleases=True)
 
 
-def shown(one: Asked) -> str:
+def format_asked(one: Asked) -> str:
     """Name and conditions, as `packaging` writes them."""
     requirement = versions.parse_requirement_or_none(one.line)
     return f"{requirement.name}{requirement.specifier}" if requirement is not None else one.package

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Prediction
 
 
-def without_first(facts: Facts) -> Facts | None:
+def drop_first(facts: Facts) -> Facts | None:
     """Return the same machine, were the folder gone in which Python finds its TensorFlow.
 
     None if no other one is there.
@@ -72,10 +72,10 @@ def package_led_away(facts: Facts, package: str) -> Distribution | None:
     folder = posixpath.normpath(taken.location)
     if folder == posixpath.normpath(folder_of(tensorflow.package_dir)):
         return None
-    return taken if led_by(facts, folder) is not None else None
+    return taken if find_leader(facts, folder) is not None else None
 
 
-def led_by(facts: Facts, folder: str) -> Led | None:
+def find_leader(facts: Facts, folder: str) -> Led | None:
     """Return what puts this folder first.
 
     None if it lies there by itself: the working folder, what is installed.
@@ -99,7 +99,7 @@ def better_behind(
     facts: Facts, compat: Compat, own: Prediction, judge: Callable[[Facts, Compat], Prediction]
 ) -> Prediction | None:
     """Return what the TensorFlow behind would do, where that is more than what the first one does (`own`)."""
-    other = without_first(facts)
+    other = drop_first(facts)
     first, second = value_of(facts.tensorflow), value_of(other.tensorflow) if other is not None else None
     if other is None or own.gpu_registered is not False or first is None or second is None:
         return None

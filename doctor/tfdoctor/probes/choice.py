@@ -42,16 +42,18 @@ def choose(system: System, requested: str | None) -> Choice:
     is nothing to run.
     """
     if requested is not None:
-        return _requested(system, requested)
+        return _find_requested(system, requested)
     lost: list[LostEnvironment] = []
-    for variable in _by_place_on_path(system):
+    for variable in _sort_by_path(system):
         prefix = _absolute(system, system.env[variable]).rstrip("/") or "/"
         found = _python_in(system, prefix)
         if found is not None:
             base = variable == "CONDA_PREFIX" and system.env.get("CONDA_DEFAULT_ENV") == "base"
             why = "conda's base environment, which is active" if base else ACTIVE[variable]
-            return Choice(found, f"${variable}", why, tuple(lost), on_path=_another_on_path(system, prefix))
-        lost.append(lost_environment(system, variable, prefix))
+            return Choice(
+                found, f"${variable}", why, tuple(lost), on_path=_find_other_on_path(system, prefix)
+            )
+        lost.append(explain_lost_environment(system, variable, prefix))
     for name in ("python3", "python"):
         found = _on_path(system, name)
         if found:
@@ -78,7 +80,7 @@ def state_of(lost: LostEnvironment) -> str:
     }[lost.problem]
 
 
-def _by_place_on_path(system: System) -> list[str]:
+def _sort_by_path(system: System) -> list[str]:
     """Return the variables that name an environment, the one first whose Python the shell finds."""
     named = [name for name in ACTIVE if system.env.get(name)]
     if len(named) > 1:
@@ -87,7 +89,7 @@ def _by_place_on_path(system: System) -> list[str]:
     return named
 
 
-def _another_on_path(system: System, prefix: str) -> str:
+def _find_other_on_path(system: System, prefix: str) -> str:
     """Return the Python that the shell finds, where it is not of this environment: a variable that something left
     behind.
 
@@ -121,7 +123,7 @@ def _python_in(system: System, prefix: str) -> str | None:
 # ---------------------------------------------------------------- named by the user
 
 
-def _requested(system: System, requested: str) -> Choice:
+def _find_requested(system: System, requested: str) -> Choice:
     if not requested.strip() or "\0" in requested:
         raise UsageError("--python: an empty path, or one with a null character, names no interpreter.")
     if "/" not in requested and "\\" not in requested and not system.exists(_absolute(system, requested)):
@@ -143,7 +145,7 @@ def _requested(system: System, requested: str) -> Choice:
         raise UsageError(message, hint="Run tfdoctor as the user whose Python it is.")
     prefix = posixpath.dirname(posixpath.dirname(path))
     if _is_link(system, path) and _is_environment(system, prefix):
-        lost = lost_environment(system, ASKED, prefix)
+        lost = explain_lost_environment(system, ASKED, prefix)
         return Choice(path, requested, "as asked", (lost,))
     if _is_link(system, path):
         target = clean_line(system.realpath(path))
@@ -157,7 +159,7 @@ def _folder(system: System, requested: str, path: str) -> Choice:
     found = _python_in(system, path)
     if found is not None:
         return Choice(found, requested, "as asked")
-    lost = lost_environment(system, ASKED, path)
+    lost = explain_lost_environment(system, ASKED, path)
     if lost.problem == "closed":
         message = f"--python: {clean_line(requested)} may not be looked into by this user."
         raise UsageError(message, hint="Run tfdoctor as the user whose environment it is.")
@@ -204,7 +206,7 @@ def _kernel(system: System, requested: str, path: str) -> Choice:
     names = ", ".join(clean_line(variable, limit=60) for variable in list(variables)[:10])
     also = f" (which also sets {names})" if names else ""
     why = f"the Jupyter kernel {name}{also}"
-    lost = () if system.exists(found) else (lost_environment(system, ASKED, _prefix_of(found)),)
+    lost = () if system.exists(found) else (explain_lost_environment(system, ASKED, _prefix_of(found)),)
     return Choice(found, requested, why, lost, kernel=path, kernel_sets=tuple(_texts(variables)))
 
 
@@ -243,7 +245,7 @@ def _texts(variables: dict[str, Any]) -> dict[str, str]:
 # ---------------------------------------------------------------- what an environment has become
 
 
-def lost_environment(system: System, variable: str, prefix: str) -> LostEnvironment:
+def explain_lost_environment(system: System, variable: str, prefix: str) -> LostEnvironment:
     """Return why there is no Python to be had in `prefix`."""
     version = _version_of(system, prefix)
     if _error(system, prefix, listing=True) == errno.EACCES or any(
@@ -251,14 +253,14 @@ def lost_environment(system: System, variable: str, prefix: str) -> LostEnvironm
     ):
         return LostEnvironment(variable, prefix, "closed", version=version)
     if not system.is_dir(prefix):
-        return LostEnvironment(variable, prefix, "gone", moved_to=_moved_to(system, prefix))
+        return LostEnvironment(variable, prefix, "gone", moved_to=_find_moved(system, prefix))
     for name in NAMES[:2]:
         path = f"{prefix}/{name}"
         if _is_link(system, path):
             return LostEnvironment(
                 variable, prefix, "base-gone", system.realpath(path), version, (), _successor(system, version)
             )
-    return LostEnvironment(variable, prefix, "empty", version=version, moved_to=_moved_to(system, prefix))
+    return LostEnvironment(variable, prefix, "empty", version=version, moved_to=_find_moved(system, prefix))
 
 
 def _prefix_of(python: str) -> str:
@@ -290,7 +292,7 @@ def _error(system: System, path: str, *, listing: bool = False) -> int | None:
     return None
 
 
-def _configured(system: System, prefix: str) -> dict[str, str]:
+def _read_pyvenv(system: System, prefix: str) -> dict[str, str]:
     try:
         text = system.read_text(f"{prefix}/pyvenv.cfg", limit=1 << 14)
     except OSError:
@@ -300,7 +302,7 @@ def _configured(system: System, prefix: str) -> dict[str, str]:
 
 def _version_of(system: System, prefix: str) -> str | None:
     """Return the version of the Python that an environment was made from, as far as its files say it."""
-    said = _configured(system, prefix)
+    said = _read_pyvenv(system, prefix)
     match = re.match(r"\d{1,2}(?:\.\d{1,3}){1,2}", said.get("version") or said.get("version_info") or "")
     if match is not None:
         return match[0]
@@ -321,7 +323,7 @@ def _successor(system: System, version: str | None) -> str | None:
     return next((path for path in paths if system.exists(path)), None)
 
 
-def _moved_to(system: System, prefix: str) -> tuple[str, ...]:
+def _find_moved(system: System, prefix: str) -> tuple[str, ...]:
     """Return environments near by whose own files say that they were made as `prefix`."""
     above = posixpath.dirname(prefix)
     while above != "/" and not system.is_dir(above):
@@ -331,14 +333,14 @@ def _moved_to(system: System, prefix: str) -> tuple[str, ...]:
         for name in _names(system, folder)[: MOST * 5]:
             place = f"{folder.rstrip('/')}/{name}"
             made = place != prefix and place not in found and system.exists(f"{place}/pyvenv.cfg")
-            if made and _made_as(system, place, prefix):
+            if made and _was_made_as(system, place, prefix):
                 found.append(place)
     return tuple(found[:5])
 
 
-def _made_as(system: System, place: str, prefix: str) -> bool:
+def _was_made_as(system: System, place: str, prefix: str) -> bool:
     """pyvenv.cfg's `command` (3.11 and newer), or the activate script, which has the path in it."""
-    if _configured(system, place).get("command", "").endswith(f" {prefix}"):
+    if _read_pyvenv(system, place).get("command", "").endswith(f" {prefix}"):
         return True
     try:
         text = system.read_text(f"{place}/bin/activate", limit=1 << 14)
@@ -350,7 +352,7 @@ def _made_as(system: System, place: str, prefix: str) -> bool:
 # ---------------------------------------------------------------- others
 
 
-def other_pythons(system: System, choice: Choice, examined: str) -> tuple[OtherPython, ...]:
+def find_other_pythons(system: System, choice: Choice, examined: str) -> tuple[OtherPython, ...]:
     """Return the other Pythons at hand that have a TensorFlow, from their files.
 
     `examined`: the prefix of this one.

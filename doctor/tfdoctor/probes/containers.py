@@ -96,7 +96,7 @@ def _tools(system: System, timeout: float, *, versions: bool) -> tuple[Container
     tools: list[ContainerTool] = []
     for name in ("docker", *WITH_VERSION):
         path = system.which(name)
-        if path is None or (name == "docker" and _emulated(system, path)):
+        if path is None or (name == "docker" and _is_podman(system, path)):
             continue
         if name == "singularity" and any(tool.name == "apptainer" for tool in tools):
             continue  # Apptainer brings the old name as a link to itself
@@ -109,7 +109,7 @@ def _tools(system: System, timeout: float, *, versions: bool) -> tuple[Container
     return tuple(tools)
 
 
-def _emulated(system: System, path: str) -> bool:
+def _is_podman(system: System, path: str) -> bool:
     """Return whether this `docker` is Podman under another name (the package podman-docker)."""
     podman = system.which("podman")
     if podman is None:
@@ -122,16 +122,16 @@ def _emulated(system: System, path: str) -> bool:
     return False
 
 
-def _found(system: System, command: str) -> bool | None:
+def _finds_command(system: System, command: str) -> bool | None:
     """Return whether an engine finds this command; None if that cannot be seen."""
     if not command:
         return None
     if command.startswith("/"):
-        return system.exists(command) or (False if _gone(system, command) else None)
+        return system.exists(command) or (False if _is_gone(system, command) else None)
     return system.which(command) is not None or any(system.exists(f"{f}/{command}") for f in FOLDERS)
 
 
-def _gone(system: System, path: str) -> bool:
+def _is_gone(system: System, path: str) -> bool:
     """Return whether it is certain that nothing is there: a folder on the way can be listed and lacks the next name."""
     while path not in ("", "/"):
         parent, name = posixpath.split(path)
@@ -166,7 +166,7 @@ def _docker(
     if socket is None:
         return silent("remote", f"the client is set to {endpoint}, which is not asked"), None
     if not there:
-        gone = _gone(system, socket)
+        gone = _is_gone(system, socket)
         return silent(
             "no-socket" if gone else "other", f"{socket} {'is not there' if gone else 'cannot be seen'}"
         ), None
@@ -178,7 +178,7 @@ def _docker(
     if parse.word(document.get("ServerVersion")):
         return Known(_engine(system, document), INFO), client
     if result.failure is Failure.TIMEOUT:
-        return silent("timeout", f"`{INFO}` {result.why()}"), client
+        return silent("timeout", f"`{INFO}` {result.describe_end()}"), client
     said = "\n".join((result.stderr, *parse.strings(document.get("ServerErrors"))))
     kind = parse.silence_of(said)
     group = _group(system, socket, timeout) if kind == "permission" else None
@@ -187,7 +187,7 @@ def _docker(
 
 def _first_line(said: str, result: CommandResult) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return lines[0] if lines else f"`{INFO}` {result.why()} and said nothing of an engine"
+    return lines[0] if lines else f"`{INFO}` {result.describe_end()} and said nothing of an engine"
 
 
 def _would_start(system: System) -> bool:
@@ -231,7 +231,9 @@ def _runtimes(system: System, named: Any, *, opaque: bool) -> tuple[Runtime, ...
     result = []
     for name, value in sorted(parse.table(named).items()):
         path = parse.word(parse.table(value).get("path")) or ""
-        result.append(Runtime(clean_line(name), clean_line(path), None if opaque else _found(system, path)))
+        result.append(
+            Runtime(clean_line(name), clean_line(path), None if opaque else _finds_command(system, path))
+        )
     return tuple(result)
 
 
@@ -363,6 +365,6 @@ def _spec(system: System, path: str) -> CdiSpec:
         kind=clean_line(cdi.kind),
         version=clean_line(cdi.version),
         devices=tuple(clean_line(name) for name in cdi.devices),
-        missing=tuple(clean_line(p) for p in cdi.paths if not system.exists(p) and _gone(system, p)),
+        missing=tuple(clean_line(p) for p in cdi.paths if not system.exists(p) and _is_gone(system, p)),
         driver_version=cdi.driver_version,
     )

@@ -29,7 +29,7 @@ from tfdoctor.facts import (
     SmiGpu,
     Unknown,
 )
-from tfdoctor.parse.lsmod import loaded_modules
+from tfdoctor.parse.lsmod import parse_modules
 from tfdoctor.parse.proc_version import parse_proc_version
 from tfdoctor.parse.smi_failure import parse_smi_failure
 from tfdoctor.probes.processes import identify
@@ -145,7 +145,7 @@ def probe_modules(system: System) -> Fact[tuple[str, ...]]:
         text = system.read_text(path)
     except OSError as error:
         return Unknown(f"{path}: {error.strerror or error}", path)
-    loaded = {one.module for one in loaded_modules(text)}
+    loaded = {one.module for one in parse_modules(text)}
     return Known(tuple(name for name in RELEVANT_MODULES if name in loaded), path)
 
 
@@ -203,7 +203,7 @@ def probe_smi(
             smi = _with_health(system, _from_xml(xml), result.stdout, machine)
             return Known(smi, "nvidia-smi -q -x")
     if result.failure is Failure.TIMEOUT:
-        return Known(SmiFailure("timeout", f"nvidia-smi {result.why()}", None), "nvidia-smi -q -x")
+        return Known(SmiFailure("timeout", f"nvidia-smi {result.describe_end()}", None), "nvidia-smi -q -x")
     if result.ok:
         result = system.run([command], timeout=timeout, key="nvidia-smi")
         from tfdoctor.parse.smi_table import parse_smi_table
@@ -224,7 +224,9 @@ def _smi_failure(result: CommandResult) -> SmiFailure:
     else:
         kind = "garbage" if result.ok else "other"
     return SmiFailure(
-        kind, clean(text, limit=600) or f"nvidia-smi {result.why()} and printed nothing", result.returncode
+        kind,
+        clean(text, limit=600) or f"nvidia-smi {result.describe_end()} and printed nothing",
+        result.returncode,
     )
 
 
@@ -333,8 +335,12 @@ def probe_libraries(
     return _cuda(answer, result, source), _nvml(answer, result, libnvml)
 
 
-def _ended(result: CommandResult) -> str:
-    return clean_line(f"{result.why()}: {result.stderr.strip()}" if result.stderr.strip() else result.why())
+def _describe_end(result: CommandResult) -> str:
+    return clean_line(
+        f"{result.describe_end()}: {result.stderr.strip()}"
+        if result.stderr.strip()
+        else result.describe_end()
+    )
 
 
 def _cuda(answer: Mapping[str, Any], result: CommandResult, source: str) -> Fact[CudaDriver]:
@@ -345,7 +351,7 @@ def _cuda(answer: Mapping[str, Any], result: CommandResult, source: str) -> Fact
         if result.returncode is not None and result.returncode < 0:
             crashed = f"signal {-result.returncode}"
             return Known(CudaDriver(True, "", None, None, "", None, None, (), crashed=crashed), source)
-        return Unknown(f"the child process {_ended(result)}", source)
+        return Unknown(f"the child process {_describe_end(result)}", source)
     init = _int(raw, "init")
     version = _int(raw, "version")
     return Known(
@@ -386,7 +392,7 @@ def _device(raw: Mapping[str, Any]) -> CudaDevice:
 def _nvml(answer: Mapping[str, Any], result: CommandResult, library: str) -> Fact[Nvml]:
     raw = answer.get("nvml")
     if not isinstance(raw, dict):
-        return Unknown(f"the child process {_ended(result)} before it asked {library}", library)
+        return Unknown(f"the child process {_describe_end(result)} before it asked {library}", library)
     return Known(
         Nvml(
             loaded=raw.get("loaded") is True,

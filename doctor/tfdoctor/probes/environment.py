@@ -61,14 +61,14 @@ def probe(
     variables = dict(sorted(_relevant(variables).items()))
     added = [str(name) for name in answer.get("added") or () if isinstance(name, str)]
     places = [place for place in answer.get("places") or () if isinstance(place, dict)]
-    places += _of_kernel(system, kernel) if kernel is not None else ()
+    places += _list_kernel_lines(system, kernel) if kernel is not None else ()
     return EnvironmentFacts(
         variables=variables,
         misspelt=find_misspelt({*system.env, *now, *added}),
         scheduler=_scheduler(system.env),
         origins=(
             *_origins(system.env, variables, started, given, places),
-            *_of_module_path(answer.get("folders"), places),
+            *_list_path_origins(answer.get("folders"), places),
         ),
         changed={
             name: variables.get(name)
@@ -76,7 +76,7 @@ def probe(
             if given.get(name) != variables.get(name)
         },
         late=tuple(
-            _found(name, "start", places) or Origin(name, "start")
+            _find_origin(name, "start", places) or Origin(name, "start")
             for name in sorted(now)
             if name.startswith(AT_START) and now[name] != started.get(name)
         ),
@@ -153,13 +153,14 @@ def _origins(
             if by == "wrapper" and entry is not None and entry in _entries(name, given.get(name, "")):
                 known = "outside"
             if known != "outside":
-                origin = _found(name, known, places, env, entry=entry)
+                origin = _find_origin(name, known, places, env, entry=entry)
             else:
                 origin = next(
                     (
                         one
                         for kind in ("kernel", "activation", "machine")
-                        if (one := _found(name, kind, places, env, entry=entry, value=value)) is not None
+                        if (one := _find_origin(name, kind, places, env, entry=entry, value=value))
+                        is not None
                     ),
                     None,
                 )
@@ -167,17 +168,19 @@ def _origins(
     return tuple(found)
 
 
-def _of_module_path(folders: object, places: Sequence[Mapping[str, Any]]) -> Iterator[Origin]:
+def _list_path_origins(folders: object, places: Sequence[Mapping[str, Any]]) -> Iterator[Origin]:
     """Yield the folders that Python's own start put on its path, with the line that does it where one names the
     folder.
     """
     for folder in folders if isinstance(folders, list) else ():
         if isinstance(folder, str) and clean(folder) == folder:
             naming = [place for place in places if place.get("entry") == folder]
-            yield _found(MODULE_PATH, "start", naming, entry=folder) or Origin(MODULE_PATH, "start", folder)
+            yield _find_origin(MODULE_PATH, "start", naming, entry=folder) or Origin(
+                MODULE_PATH, "start", folder
+            )
 
 
-def _of_kernel(system: System, path: str) -> list[dict[str, Any]]:
+def _list_kernel_lines(system: System, path: str) -> list[dict[str, Any]]:
     """Return the lines of a kernel.json that set variables, as the child answers those of scripts."""
     try:
         lines = system.read_text(path, limit=1 << 16).split("\n")
@@ -201,7 +204,7 @@ def _entries(name: str, value: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(entry for entry in re.split(separators, value) if entry))
 
 
-def _found(
+def _find_origin(
     name: str,
     kind: str,
     places: Sequence[Mapping[str, Any]],

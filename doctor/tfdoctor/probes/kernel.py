@@ -147,7 +147,9 @@ def probe_log(system: System, machine: MachineFacts, *, timeout: float) -> Fact[
         # journalctl ends well and prints nothing where this user may not read the system's journal.
         if result.ok and result.stdout.strip():
             return Known(parse_kernel_log(result.stdout), " ".join(argv))
-        said = clean_line(result.stderr, limit=120) or ("printed nothing" if result.ok else result.why())
+        said = clean_line(result.stderr, limit=120) or (
+            "printed nothing" if result.ok else result.describe_end()
+        )
         refused.append(f"{argv[0]}: {said.removeprefix(f'{argv[0]}: ')}")
     if not refused:
         return Absent("dmesg", "this system has no kernel log that could be asked")
@@ -187,8 +189,8 @@ def probe_module_files(
             ),
             headers=system.exists(f"{base}/build"),
             dkms=_dkms(system),
-            signed=_signed(system, running[0], timeout) if running and signature else None,
-            blocked=_blocked(system) if running else (),
+            signed=_is_signed(system, running[0], timeout) if running and signature else None,
+            blocked=_list_blocking_lines(system) if running else (),
         ),
         f"{base}/modules.dep",
     )
@@ -220,7 +222,7 @@ def _dkms(system: System) -> tuple[DkmsModule, ...]:
     return tuple(found)
 
 
-def _signed(system: System, path: str, timeout: float) -> bool | None:
+def _is_signed(system: System, path: str, timeout: float) -> bool | None:
     command = system.which("modinfo") or ("/sbin/modinfo" if system.exists("/sbin/modinfo") else None)
     if command is None:
         return None
@@ -228,7 +230,7 @@ def _signed(system: System, path: str, timeout: float) -> bool | None:
     return bool(result.stdout.strip()) if result.ok else None
 
 
-def _blocked(system: System) -> tuple[tuple[str, str], ...]:
+def _list_blocking_lines(system: System) -> tuple[tuple[str, str], ...]:
     """Return lines of modprobe's configuration, and of the kernel's, that forbid the module."""
     found = []
     for folder in dict.fromkeys(system.realpath(folder) for folder in MODPROBE_FOLDERS):
@@ -276,7 +278,11 @@ def probe_packages(system: System, *, timeout: float) -> Fact[tuple[DriverPackag
         result = system.run(argv, timeout=timeout, key="dpkg-query -W")
         rows = [line.split("|") for line in result.stdout.splitlines()]
         found = [(row[1], row[2]) for row in rows if len(row) == 3 and row[0].startswith("ii")]
-        return _packages(found, "dpkg -l") if result.ok or found else Unknown(f"dpkg-query {result.why()}")
+        return (
+            _packages(found, "dpkg -l")
+            if result.ok or found
+            else Unknown(f"dpkg-query {result.describe_end()}")
+        )
     pacman = "/var/lib/pacman/local"
     if system.exists(pacman):
         entries = (PACMAN_NAME.match(name) for name in _names(system, pacman))
@@ -286,7 +292,7 @@ def probe_packages(system: System, *, timeout: float) -> Fact[tuple[DriverPackag
         result = system.run(argv, timeout=timeout, key="rpm -q")
         rows = [line.split("|") for line in result.stdout.splitlines()]
         if result.failure is not None:
-            return Unknown(f"rpm {result.why()}", "rpm -q")
+            return Unknown(f"rpm {result.describe_end()}", "rpm -q")
         return _packages([(row[0], row[1]) for row in rows if len(row) == 2], "rpm -q")
     return Absent("dpkg, pacman, rpm", "none of these package managers is here")
 
@@ -358,5 +364,5 @@ def ask_links(system: System, *, timeout: float, words: tuple[str, ...] = ("-m",
         if other in matrix[one]
     }
     if not pairs:
-        return Unknown(f"{asked} {result.why()}", asked)
+        return Unknown(f"{asked} {result.describe_end()}", asked)
     return Known(pairs, asked)

@@ -166,7 +166,7 @@ class Process:
 
     def _main_program(self, executable: str) -> LinkMap | None:
         try:
-            elf = self._read(executable)
+            elf = self._read_object(executable)
         except (ElfError, OSError) as error:
             self.notes.append(
                 f"{executable}: not readable as an ELF object ({error}); its RPATH is not known"
@@ -210,22 +210,22 @@ class Process:
             found = self._open(name, caller, tried, bind_now=bind_now)
         except _LoadError as failed:
             opened = next((m for m in self.loaded if m not in before), None)
-            missing = self._all_missing(opened) if opened else ()
+            missing = self._list_all_missing(opened) if opened else ()
             self.loaded = before
             return Resolution(
                 soname=name,
                 path=opened.path if opened else None,
-                via=_via(tried),
+                via=_find_via(tried),
                 error=f"{failed.name}: {failed.error}",
                 # All files are there: then it is the one that the loader's message begins with.
-                really_missing=missing or (_at_fault(failed, opened) or name,),
+                really_missing=missing or (_find_culprit(failed, opened) or name,),
                 needed_by=failed.needed_by,
                 tried=tuple(tried),
                 crash=failed.crash,
             )
         if not visible:
             self._local |= {id(link) for link in self.loaded} - {id(link) for link in before}
-        via = _via(tried) or ("LD_PRELOAD" if found.via == "LD_PRELOAD" else "already in the process")
+        via = _find_via(tried) or ("LD_PRELOAD" if found.via == "LD_PRELOAD" else "already in the process")
         return Resolution(name, found.path, via, "", tried=tuple(tried))
 
     def load(self, path: str, *, bind_now: bool, visible: bool = False) -> Resolution:
@@ -239,7 +239,7 @@ class Process:
     def assume(self, path: str, loader: LinkMap | None = None) -> LinkMap | None:
         """Take an object as loaded without what it needs: to ask what it *would* find, had its import not failed."""
         try:
-            elf = self._read(path)
+            elf = self._read_object(path)
         except (ElfError, OSError):
             return None
         found = LinkMap(path, elf, _folder(path), loader or self.python_library)
@@ -251,7 +251,7 @@ class Process:
         wanted = self._system.realpath(path)
         return next((m for m in self.loaded if self._system.realpath(m.path) == wanted), None)
 
-    def own_folders(self, link: LinkMap) -> tuple[str, ...]:
+    def list_own_folders(self, link: LinkMap) -> tuple[str, ...]:
         """Return the folders on an object's RUNPATH (else RPATH) that exist, each once, without "..": for people."""
         folders = (
             posixpath.normpath(f) for f in self._run_folders(link.elf.runpath or link.elf.rpath or "", link)
@@ -308,13 +308,13 @@ class Process:
         needed, queue = {id(start)}, [start]
         for current in queue:
             for name in current.elf.needed:
-                found = self._already(self._expand_needed(name, current))
+                found = self._find_loaded(self._expand_needed(name, current))
                 if found is not None and id(found) not in needed:
                     needed.add(id(found))
                     queue.append(found)
         return [link for link in self.loaded if id(link) not in self._local or id(link) in needed]
 
-    def _all_missing(self, opened: LinkMap) -> tuple[str, ...]:
+    def _list_all_missing(self, opened: LinkMap) -> tuple[str, ...]:
         """Return every soname in the closure of `opened` that cannot be had, not only the first that dlerror names."""
         missing: list[str] = []
         queue, seen = [opened], {id(opened)}
@@ -344,7 +344,7 @@ class Process:
         """Return whether only the binding of its symbols tells if it has what it needs."""
         unknown = False
         for library, versions in current.elf.verneed:
-            provider = self._already(library)
+            provider = self._find_loaded(library)
             if provider is None:
                 continue
             # An object without any version definitions only gets a warning: "no version information available".
@@ -365,7 +365,7 @@ class Process:
 
     def _map(self, name: str, loader: LinkMap | None, tried: list[Tried]) -> LinkMap:
         """_dl_map_object."""
-        known = self._already(name)
+        known = self._find_loaded(name)
         if known is not None:
             return known
         if "/" in name:
@@ -386,7 +386,7 @@ class Process:
             raise _LoadError(name, "wrong ELF class: ELFCLASS32")
         raise _LoadError(name, NOT_FOUND)
 
-    def _already(self, name: str) -> LinkMap | None:
+    def _find_loaded(self, name: str) -> LinkMap | None:
         for known in self.loaded:
             if name in known.names or name in (known.path, known.elf.soname):
                 return known
@@ -399,7 +399,7 @@ class Process:
         opened, _LoadError where the loader gives up.
         """
         try:
-            elf = self._read(path)
+            elf = self._read_object(path)
         except ElfError as error:
             tried.append(Tried(path, str(error), via))
             if error.problem in SKIPPED and "/" not in name:
@@ -452,21 +452,21 @@ class Process:
             for link in chain:
                 if link.elf.rpath is not None and link.elf.runpath is None:
                     folders = self._run_folders(link.elf.rpath, link)
-                    yield f"RPATH of {link.path}", self._in(folders, name)
-        yield "LD_LIBRARY_PATH", self._in(self.library_path, name)
+                    yield f"RPATH of {link.path}", self._search_folders(folders, name)
+        yield "LD_LIBRARY_PATH", self._search_folders(self.library_path, name)
         if loader is not None and loader.elf.runpath is not None:
             folders = self._run_folders(loader.elf.runpath, loader)
-            yield f"RUNPATH of {loader.path}", self._in(folders, name)
-        cached = self._cached(name)
+            yield f"RUNPATH of {loader.path}", self._search_folders(folders, name)
+        cached = self._list_cached(name)
         nodeflib = loader is not None and loader.elf.nodeflib
         defaults = self.default_folders
         if nodeflib:
             cached = tuple(path for path in cached if _folder(path) not in defaults)
         yield "/etc/ld.so.cache", cached[:1]
         if not nodeflib:
-            yield "the default folders", self._in(defaults, name)
+            yield "the default folders", self._search_folders(defaults, name)
 
-    def _in(self, folders: Iterable[str], name: str) -> Iterable[str]:
+    def _search_folders(self, folders: Iterable[str], name: str) -> Iterable[str]:
         for folder in folders:
             if not self._is_folder(folder):
                 if self._is_closed(folder):
@@ -528,7 +528,7 @@ class Process:
 
     # ------------------------------------------------------------ files, each looked at once
 
-    def _read(self, path: str) -> ElfFile:
+    def _read_object(self, path: str) -> ElfFile:
         known = self._elf.get(path)
         if known is None:
             try:
@@ -556,7 +556,7 @@ class Process:
                 self._denied[path] = False
         return self._denied[path]
 
-    def _cached(self, name: str) -> tuple[str, ...]:
+    def _list_cached(self, name: str) -> tuple[str, ...]:
         known = self.files.cache
         if known is None:
             known = self.files.cache = {}
@@ -574,7 +574,7 @@ class Process:
     @property
     def cache_sonames(self) -> Mapping[str, tuple[str, ...]]:
         """Soname → paths of /etc/ld.so.cache."""
-        self._cached("")
+        self._list_cached("")
         return self.files.cache or {}
 
     @cached_property
@@ -591,10 +591,10 @@ def _folder(path: str) -> str:
     return path.rpartition("/")[0] or "/"
 
 
-def _at_fault(failed: _LoadError, opened: LinkMap | None) -> str:
+def _find_culprit(failed: _LoadError, opened: LinkMap | None) -> str:
     """Return the soname of the other object that an error is about; else empty."""
     return "" if opened is None or failed.name == opened.path else failed.name.rpartition("/")[2]
 
 
-def _via(tried: Sequence[Tried]) -> str:
+def _find_via(tried: Sequence[Tried]) -> str:
     return next((attempt.via for attempt in tried if not attempt.problem), "")

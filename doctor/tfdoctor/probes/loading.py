@@ -106,21 +106,21 @@ def probe(
     return Known(
         LoaderFacts(
             caller=opener.path,
-            runpath_folders=process.own_folders(opener),
+            runpath_folders=process.list_own_folders(opener),
             library_path=process.library_path,
             resolutions=done.resolutions,
             import_needs=done.failures,
             found=find_libraries(system, python, (*sonames, *lost), process),
             preload=process.preload,
             notes=tuple(process.notes),
-            without=tuple(_without(env, done, run)),
+            without=tuple(_resolve_again(env, done, run)),
             plugins=done.plugins,
         ),
         "the loader's rules followed on the files",
     )
 
 
-def _told(system: System, resolution: Resolution) -> Resolution:
+def _complete_resolution(system: System, resolution: Resolution) -> Resolution:
     """Return the resolution, with what its file itself tells: its real path, the version in its name or in a header."""
     if not resolution.ok or resolution.path is None:
         return resolution
@@ -182,7 +182,9 @@ def _run(
             failures = (imported,)
     opener = _caller(process, tensorflow, caller)
     opened = (
-        tuple(_told(system, process.dlopen(name, opener)) for name in sonames) if opener is not None else ()
+        tuple(_complete_resolution(system, process.dlopen(name, opener)) for name in sonames)
+        if opener is not None
+        else ()
     )
     plugins = tuple(process.dlopen(path, opener) for path in tensorflow.plugins) if opener is not None else ()
     return _Run(process, began, failures, opener, opened, plugins)
@@ -191,7 +193,7 @@ def _run(
 # ---------------------------------------------------------------- without an entry
 
 
-def _without(
+def _resolve_again(
     env: Mapping[str, str],
     done: _Run,
     run: Callable[[Mapping[str, str], _Run, Sequence[str]], _Run],
@@ -212,7 +214,7 @@ def _without(
         less = {**env, variable: _less(variable, env.get(variable, ""), entries)}
         changed = run(less, done, [places[entry] for entry in entries if entry in places])
         if changed.opener is not None:
-            instead = _instead(done, changed)
+            instead = _list_instead(done, changed)
             answers.append(Without(variable, entries, changed.resolutions, changed.failures, instead))
     return answers
 
@@ -229,7 +231,7 @@ def _less(variable: str, value: str, entries: Sequence[str]) -> str:
     return (" " if variable == PRELOAD else ":").join(kept)
 
 
-def _instead(done: _Run, changed: _Run) -> tuple[Instead, ...]:
+def _list_instead(done: _Run, changed: _Run) -> tuple[Instead, ...]:
     """Return what is another file then: of the objects that are in the process, and of those at which it stopped."""
     now, then = _names_of(done.process), _names_of(changed.process)
     taken = frozenset(now.values())
@@ -239,11 +241,11 @@ def _instead(done: _Run, changed: _Run) -> tuple[Instead, ...]:
     return tuple(
         Instead(name, path, then.get(name))
         for name, path in sorted(now.items())
-        if "/" not in name and not _same_file(path, then.get(name)) and (name in then or path in taken)
+        if "/" not in name and not _is_same_file(path, then.get(name)) and (name in then or path in taken)
     )
 
 
-def _same_file(path: str, other: str | None) -> bool:
+def _is_same_file(path: str, other: str | None) -> bool:
     """A RUNPATH leads there with ".." in it, a variable without."""
     return other is not None and posixpath.normpath(path) == posixpath.normpath(other)
 

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 def probe(system: System) -> MachineFacts:
     """Return what the machine is."""
     platform = system.platform
-    release = parse_os_release(_read(system, "/etc/os-release") or _read(system, "/usr/lib/os-release") or "")
+    release = parse_os_release(
+        _read_text(system, "/etc/os-release") or _read_text(system, "/usr/lib/os-release") or ""
+    )
     kernel = platform.get("release", "")
     return MachineFacts(
         system=platform.get("system", ""),
@@ -25,7 +27,7 @@ def probe(system: System) -> MachineFacts:
         distribution_id=release.get("ID"),
         distribution_like=tuple(release.get("ID_LIKE", "").split()),
         distribution_version=release.get("VERSION_ID"),
-        cpu_flags=parse_cpu_flags(_read(system, "/proc/cpuinfo", 1 << 14) or ""),
+        cpu_flags=parse_cpu_flags(_read_text(system, "/proc/cpuinfo", 1 << 14) or ""),
         container=_container(system),
         wsl=_wsl(system, kernel),
         root=platform["uid"] == "0" if platform.get("uid") else None,
@@ -55,7 +57,7 @@ def parse_cpu_flags(text: str) -> frozenset[str]:
     return frozenset()
 
 
-def _read(system: System, path: str, limit: int = 1 << 16) -> str | None:
+def _read_text(system: System, path: str, limit: int = 1 << 16) -> str | None:
     try:
         return system.read_text(path, limit=limit)
     except OSError:
@@ -76,7 +78,7 @@ def _container(system: System) -> str | None:
     declared = system.env.get("container", "")
     if declared:
         return declared if declared in ("lxc", "podman", "docker", "systemd-nspawn") else "container"
-    cgroup = _read(system, "/proc/1/cgroup") or ""
+    cgroup = _read_text(system, "/proc/1/cgroup") or ""
     for word, kind in (
         ("kubepods", "kubernetes"),
         ("docker", "docker"),
@@ -89,7 +91,7 @@ def _container(system: System) -> str | None:
 
 
 def _wsl(system: System, kernel: str) -> int | None:
-    version = f"{kernel} {_read(system, '/proc/version') or ''}".lower()
+    version = f"{kernel} {_read_text(system, '/proc/version') or ''}".lower()
     if "microsoft" not in version:
         return None
     return 2 if "wsl2" in version or "microsoft-standard" in version or system.exists("/dev/dxg") else 1

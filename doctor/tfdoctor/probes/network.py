@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.facts.network import Listening
-from tfdoctor.parse.network import addresses4, addresses6, listening_ports
+from tfdoctor.parse.network import addresses4, addresses6, parse_listening_ports
 
 if TYPE_CHECKING:
     from tfdoctor.system import System
@@ -22,7 +22,7 @@ def probe_listening(system: System) -> Listening:
     for name in ("tcp", "tcp6"):
         text = _text(system, f"/proc/net/{name}")
         if text is not None:
-            ports = (ports or set()) | listening_ports(text)
+            ports = (ports or set()) | parse_listening_ports(text)
     addresses = addresses4(_text(system, "/proc/net/fib_trie") or "")
     addresses |= addresses6(_text(system, "/proc/net/if_inet6") or "")
     return Listening(frozenset(ports) if ports is not None else None, frozenset(addresses))

@@ -32,13 +32,13 @@ def with_denied(system: System, loader: Fact[LoaderFacts]) -> Fact[LoaderFacts]:
     if not refused:
         return loader
     found = tuple(
-        Denied(path, path, "noexec") if problem == NOEXEC else denied(system, path)
+        Denied(path, path, "noexec") if problem == NOEXEC else explain_denied(system, path)
         for path, problem in list(refused.items())[:MOST]
     )
     return dataclasses.replace(loader, value=dataclasses.replace(facts, denied=found))
 
 
-def denied(system: System, path: str) -> Denied:
+def explain_denied(system: System, path: str) -> Denied:
     """Return what forbids reading `path`: itself, or the folder above it that this user may not search."""
     at, entry = path, _status(system, path)
     while entry is None and at not in ("/", "", "."):

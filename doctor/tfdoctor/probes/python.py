@@ -65,7 +65,7 @@ def probe(
         trouble, why, late = _second_try(system, python, result, left)
         answer.update(late)
         if "version" not in answer:
-            return (_unanswered(system, choice, result, trouble, why, asked=asked),) * 2
+            return (_make_unanswered(system, choice, result, trouble, why, asked=asked),) * 2
     facts = _python(answer, choice.how)
     source = f"{facts.executable} (its files, nothing imported)"
     raw = answer.get("tensorflow")
@@ -86,10 +86,10 @@ def _second_try(
     """Return how the Python behaves, and its answer where patience brings one; both at once."""
     patient: list[tuple[Mapping[str, Any], CommandResult]] = []
 
-    def again() -> None:
+    def run_patiently() -> None:
         patient.append(run_payload(system, python, "target", timeout=left, variant="patient"))
 
-    waiting = threading.Thread(target=again, daemon=True)
+    waiting = threading.Thread(target=run_patiently, daemon=True)
     if first.failure is Failure.TIMEOUT:
         waiting.start()
     trouble, why = behaviour(system, python, first, timeout=left * 0.9)
@@ -99,7 +99,7 @@ def _second_try(
     return trouble, why, patient[0][0] if patient else {}
 
 
-def _unanswered(
+def _make_unanswered(
     system: System, choice: Choice, result: CommandResult, trouble: Trouble | None, why: str, *, asked: bool
 ) -> Unknown:
     """Return what is known of a Python that gave no answer.
@@ -109,15 +109,17 @@ def _unanswered(
     python = choice.path
     if trouble is None:
         return Unknown(f"{python} {why}", python)
-    own = trouble.kind in ("site", "silent") or _of_environment(system, python)
+    own = trouble.kind in ("site", "silent") or _is_in_environment(system, python)
     if not asked or own:
         return _unusable(trouble)
-    message = f"--python: {clean_line(choice.how)} does not answer as a Python does: it {result.why()}."
+    message = (
+        f"--python: {clean_line(choice.how)} does not answer as a Python does: it {result.describe_end()}."
+    )
     said = trouble.said or trouble.detail
     raise UsageError(message, hint=f"It said: {trouble.said}" if trouble.said else said)
 
 
-def _of_environment(system: System, python: str) -> bool:
+def _is_in_environment(system: System, python: str) -> bool:
     """Return whether it is the Python of an environment, however it behaves."""
     prefix = posixpath.dirname(posixpath.dirname(python))
     return system.exists(f"{prefix}/pyvenv.cfg") or system.is_dir(f"{prefix}/conda-meta")
@@ -162,7 +164,7 @@ def _python(raw: Mapping[str, Any], chosen: str) -> PythonFacts:
                     FileDifference(clean_line(str(path)), clean_line(str(what)))
                     for path, what in _tuples(entry.get("differs"), 2)
                 ),
-                changed=tuple(_changed(entry.get("changed"))),
+                changed=tuple(_parse_changed(entry.get("changed"))),
                 files=tuple(clean_line(str(path)) for path in entry.get("files", ())),
                 pins=tuple(clean_line(str(line)) for line in entry.get("pins", ())),
                 real_location=str(entry.get("real_location") or ""),
@@ -177,13 +179,13 @@ def _python(raw: Mapping[str, Any], chosen: str) -> PythonFacts:
         ),
         modules=tuple(map(str, raw.get("modules") or ())),
         absent=tuple(normal_name(str(name)) for name in raw.get("absent") or ()),
-        shared=tuple(_shared(raw.get("shared"))),
+        shared=tuple(_parse_shared(raw.get("shared"))),
         carried=tuple(clean_line(str(path)) for path in raw.get("carried") or ()),
         mapped=tuple(map(str, raw.get("mapped") or ())),
         shadows=tuple(Shadow(*map(str, one)) for one in _tuples(raw.get("shadows"), 3)),
-        closed=_closed(raw.get("closed")),
-        pip=_whether(raw.get("pip")),
-        ensurepip=_whether(raw.get("ensurepip")),
+        closed=_parse_closed(raw.get("closed")),
+        pip=_parse_bool(raw.get("pip")),
+        ensurepip=_parse_bool(raw.get("ensurepip")),
         user_site=str(raw["user_site"]) if raw.get("user_site") else None,
         unwritable=tuple(
             (str(pair[0]), clean_line(str(pair[1])))
@@ -199,7 +201,7 @@ def _python(raw: Mapping[str, Any], chosen: str) -> PythonFacts:
     )
 
 
-def _changed(raw: Any) -> Iterator[ChangedFile]:
+def _parse_changed(raw: Any) -> Iterator[ChangedFile]:
     for entry in raw or ():
         yield ChangedFile(
             clean_line(str(entry.get("path", ""))),
@@ -210,7 +212,7 @@ def _changed(raw: Any) -> Iterator[ChangedFile]:
         )
 
 
-def _shared(raw: Any) -> Iterator[SharedFile]:
+def _parse_shared(raw: Any) -> Iterator[SharedFile]:
     for entry in raw or ():
         owners = tuple(_owner(one) for one in entry.get("owners", ()))
         now = entry.get("now")
@@ -227,7 +229,7 @@ def _owner(raw: Any) -> tuple[str, str]:
     return normal_name(str(name)), clean_line(str(version))
 
 
-def _closed(raw: object) -> tuple[Denied, ...]:
+def _parse_closed(raw: object) -> tuple[Denied, ...]:
     """Return [[path, what forbids it, its owner, whether that is this user, its mode], …]"""
     return tuple(
         Denied(
@@ -242,7 +244,7 @@ def _closed(raw: object) -> tuple[Denied, ...]:
     )
 
 
-def _whether(raw: object) -> bool | None:
+def _parse_bool(raw: object) -> bool | None:
     return raw if isinstance(raw, bool) else None
 
 
@@ -253,7 +255,7 @@ def _tensorflow(raw: Mapping[str, Any], python: PythonFacts, shadow: object) -> 
     beside = [d for d in here if d.location == folder] or here
     header = parse_version_header(str(raw.get("version_header") or ""))
     chosen = next(
-        (d for d in beside if header and same_release(d.version, header)), beside[0] if beside else None
+        (d for d in beside if header and is_same_release(d.version, header)), beside[0] if beside else None
     )
     conda = next(
         (p for p in python.conda_packages if p.name in ("tensorflow-base", "tensorflow", "tensorflow-gpu")),
@@ -263,7 +265,7 @@ def _tensorflow(raw: Mapping[str, Any], python: PythonFacts, shadow: object) -> 
         package_dir=package_dir,
         core_dir=str(raw.get("core_dir", package_dir)),
         version=header
-        if header and chosen and not same_release(chosen.version, header)
+        if header and chosen and not is_same_release(chosen.version, header)
         else (chosen.version if chosen else header),
         distribution=chosen.name if chosen else None,
         framework=raw.get("framework"),
@@ -288,7 +290,7 @@ def normal_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", clean_line(name)).lower()
 
 
-def same_release(left: str, right: str) -> bool:
+def is_same_release(left: str, right: str) -> bool:
     """Return whether two spellings name one release: "2.4.1" and "2.4.1", "2.22.0-rc0" and "2.22.0rc0"."""
     return _plain(left) == _plain(right)
 

@@ -39,27 +39,27 @@ def probe(
     answer, result = run_payload(
         system, python.executable, "rehearse", (json.dumps(wanted),), timeout=timeout
     )
-    seen, of_keras = _all(answer, "module", len(modules)), _all(answer, "keras", len(keras))
+    seen, of_keras = _parse_all(answer, "module", len(modules)), _parse_all(answer, "keras", len(keras))
     source = answer.get("source")
     complete = answer.get("done") is True
     if result.failure is Failure.NOT_FOUND:  # it has just answered: this is a recording, without a rehearsal
         return Absent(where, "the imports were not rehearsed when this was recorded")
     if "at" not in answer:
-        return Unknown(f"{python.executable} {result.why()}", where)
+        return Unknown(f"{python.executable} {result.describe_end()}", where)
     if not complete and result.ok:
         return Unknown(
             f"the import of {clean_line(str(answer['at']))} ended the process without an error", where
         )
     if not complete:
         if result.returncode is None:
-            return Unknown(f"the import of {clean_line(str(answer['at']))} {result.why()}", where)
+            return Unknown(f"the import of {clean_line(str(answer['at']))} {result.describe_end()}", where)
         ended = of_keras if answer["at"] in keras else seen
-        ended.append(_crashed(str(answer["at"]), result))
+        ended.append(_make_crashed(str(answer["at"]), result))
     return Known(
         RehearsalFacts(
             tuple(oddities),
             tuple(seen),
-            _rehearsed(source) if isinstance(source, dict) else None,
+            _parse_rehearsed(source) if isinstance(source, dict) else None,
             tuple(of_keras),
             complete,
         ),
@@ -67,13 +67,13 @@ def probe(
     )
 
 
-def _all(answer: Mapping[str, Any], kind: str, number: int) -> list[Rehearsed]:
+def _parse_all(answer: Mapping[str, Any], kind: str, number: int) -> list[Rehearsed]:
     """Return what was said of the modules of one kind, as far as the child came."""
     keys = (f"{kind}:{at}" for at in range(number))
-    return [_rehearsed(answer[key]) for key in keys if isinstance(answer.get(key), dict)]
+    return [_parse_rehearsed(answer[key]) for key in keys if isinstance(answer.get(key), dict)]
 
 
-def _rehearsed(raw: Mapping[str, Any]) -> Rehearsed:
+def _parse_rehearsed(raw: Mapping[str, Any]) -> Rehearsed:
     frames = raw.get("frames")
     return Rehearsed(
         name=clean_line(str(raw.get("name", ""))),
@@ -89,7 +89,7 @@ def _rehearsed(raw: Mapping[str, Any]) -> Rehearsed:
     )
 
 
-def _crashed(name: str, result: CommandResult) -> Rehearsed:
+def _make_crashed(name: str, result: CommandResult) -> Rehearsed:
     last = result.stderr.strip().splitlines()[-1:] or [""]
     said = f": {clean_line(last[0])}" if last[0] else ""
-    return Rehearsed(clean_line(name), f"the import {result.why()}{said}", "crash")
+    return Rehearsed(clean_line(name), f"the import {result.describe_end()}{said}", "crash")

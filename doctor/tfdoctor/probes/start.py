@@ -34,32 +34,37 @@ def behaviour(
     None: it starts, and too slowly; nothing is known to be wrong with it. `timeout`: for all tries, in seconds.
     """
     if first.failure in (Failure.NOT_FOUND, Failure.PERMISSION, Failure.OS_ERROR):
-        return _not_started(system, python, first), first.why()
-    bare, traced = _together(system, python, timeout)
+        return _explain_not_started(system, python, first), first.describe_end()
+    bare, traced = _run_both(system, python, timeout)
     starts = bare.stdout.startswith(BARE)
     at = _last_at(traced.stderr)
     if first.failure is Failure.TIMEOUT:
         if traced.failure is Failure.NOT_FOUND or (starts and traced.failure is not Failure.TIMEOUT):
-            return None, first.why()  # it starts; its packages, or the machine, are slow
+            return None, first.describe_end()  # it starts; its packages, or the machine, are slow
         if starts and bare.seconds >= PROMPT:
-            return None, f"{first.why()}, and its bare start alone took {bare.seconds:.0f} s"
+            return None, f"{first.describe_end()}, and its bare start alone took {bare.seconds:.0f} s"
         if starts:
             how = "does not get through its own start (site)"
             return Trouble("site", python, how, clean_line(first.stderr, limit=300), "", at, ended=False), how
         how = f"did not answer within {first.seconds + timeout:.0f} s"
-        return Trouble("silent", python, how, _said(first), ended=False), how
+        return Trouble("silent", python, how, _get_output(first), ended=False), how
     if system.env.get("PYTHONHOME") and _starts_without_home(system, python, timeout):
-        return Trouble("home", python, first.why(), _said(first)), first.why()
+        return Trouble("home", python, first.describe_end(), _get_output(first)), first.describe_end()
     if starts and traced.returncode:
         return Trouble(
-            "site", python, f"ends in its own start (site): it {first.why()}", _said(first), "", at
-        ), first.why()
+            "site",
+            python,
+            f"ends in its own start (site): it {first.describe_end()}",
+            _get_output(first),
+            "",
+            at,
+        ), first.describe_end()
     kind = "killed" if (first.returncode or 0) < 0 else "exited" if first.returncode else "rubbish"
-    how = first.why() if kind != "rubbish" else "does not answer as a Python does"
-    return Trouble(kind, python, how, _said(first)), how
+    how = first.describe_end() if kind != "rubbish" else "does not answer as a Python does"
+    return Trouble(kind, python, how, _get_output(first)), how
 
 
-def _together(system: System, python: str, timeout: float) -> tuple[CommandResult, CommandResult]:
+def _run_both(system: System, python: str, timeout: float) -> tuple[CommandResult, CommandResult]:
     """Without its site-packages, and with an account of its start; side by side."""
     results: dict[str, CommandResult] = {}
 
@@ -90,23 +95,23 @@ def _last_at(account: str) -> tuple[str, ...]:
     return (clean_line(max(found)[1]),) if found else ()
 
 
-def _said(result: CommandResult) -> str:
+def _get_output(result: CommandResult) -> str:
     text = result.stderr.strip() or result.stdout.strip()
     lines = [line for line in text.splitlines() if line.strip()]
     said = clean_line(" | ".join(lines[-2:]), limit=240)
     return "something that is no text" if said.count("\ufffd") > len(said) // 10 else said
 
 
-def _not_started(system: System, python: str, result: CommandResult) -> Trouble:
+def _explain_not_started(system: System, python: str, result: CommandResult) -> Trouble:
     """Return the kernel would not start it: why, as the file's first bytes tell."""
     if result.failure is Failure.PERMISSION:
-        return Trouble("denied", python, result.why())
+        return Trouble("denied", python, result.describe_end())
     try:
         head = system.read_bytes(python, limit=8192)
     except OSError as error:
-        return Trouble("not-started", python, result.why(), detail=clean_line(error.strerror or ""))
+        return Trouble("not-started", python, result.describe_end(), detail=clean_line(error.strerror or ""))
     if not head:
-        return Trouble("not-started", python, result.why(), detail="the file is empty")
+        return Trouble("not-started", python, result.describe_end(), detail="the file is empty")
     needs = ""
     if head.startswith(b"#!"):
         words = head[2:400].split(b"\n")[0].decode("utf-8", "replace").split()
@@ -116,8 +121,10 @@ def _not_started(system: System, python: str, result: CommandResult) -> Trouble:
         needs = match[0].rstrip(b"\0").decode("ascii", "replace") if match is not None else ""
     if needs.startswith("/") and not system.exists(needs):
         what = "its interpreter" if head.startswith(b"#!") else "the dynamic loader that it names,"
-        return Trouble("not-started", python, result.why(), detail=f"{what} {clean_line(needs)} is not there")
+        return Trouble(
+            "not-started", python, result.describe_end(), detail=f"{what} {clean_line(needs)} is not there"
+        )
     detail = "" if head.startswith((b"\x7fELF", b"#!")) else "the file is no program"
     if head.startswith(b"\x7fELF") and result.failure is Failure.OS_ERROR:
         detail = f"{posixpath.basename(python)} is a program for another processor"
-    return Trouble("not-started", python, result.why(), detail=detail)
+    return Trouble("not-started", python, result.describe_end(), detail=detail)

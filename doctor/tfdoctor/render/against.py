@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.render.page import Page, Text, hanging
+from tfdoctor.render.page import Page, Text, print_hanging
 from tfdoctor.report.against import Matters
 from tfdoctor.text import clean_line
 
@@ -23,21 +23,23 @@ def render_comparison(
     """Return the comparison as text. `name`: what was compared with, as the user named it."""
     out = Page(width, coloured=colour)
     out.print()
-    hanging(out, Text(""), f"Compared with {clean_line(name)}: {clean_line(comparison.then)}", style="bold")
+    print_hanging(
+        out, Text(""), f"Compared with {clean_line(name)}: {clean_line(comparison.then)}", style="bold"
+    )
     for text in _notes(comparison):
-        hanging(out, Text("  "), clean_line(text))
+        print_hanging(out, Text("  "), clean_line(text))
     shown = [d for d in comparison.differences if verbose or d.matters is not Matters.LITTLE]
     cut = shown if verbose else shown[:MOST]
     for difference in cut:
         _line(out, difference, whole=verbose)
     if not comparison.differences:
-        hanging(out, Text("  "), "Nothing that was compared differs.")
+        print_hanging(out, Text("  "), "Nothing that was compared differs.")
     elif not shown:
-        hanging(out, Text("  "), "Nothing differs that TensorFlow on a GPU depends on.")
+        print_hanging(out, Text("  "), "Nothing differs that TensorFlow on a GPU depends on.")
     explained = any(d.matters is Matters.EXPLAINS for d in comparison.differences)
     if comparison.fresh and not explained:
         codes = ", ".join(comparison.fresh)
-        hanging(out, Text("  "), f"None of this explains what is found now and was not then ({codes}).")
+        print_hanging(out, Text("  "), f"None of this explains what is found now and was not then ({codes}).")
     hidden = len(comparison.differences) - len(cut)
     if hidden:
         few = f"{hidden} more difference{'s' * (hidden > 1)}, which seldom matter{'s' * (hidden == 1)}, with -v."
@@ -68,7 +70,7 @@ def _line(out: Page, difference: Difference, *, whole: bool) -> None:
             f"{word}{clean_line(', '.join(names), limit=limit)}" for word, names in parts if names
         )
     why = f"  (explains {', '.join(difference.findings)})" if difference.findings else ""
-    hanging(out, mark, f"{clean_line(difference.name)}: {text}{why}")
+    print_hanging(out, mark, f"{clean_line(difference.name)}: {text}{why}")
 
 
 def comparison_json(comparison: Comparison, name: str) -> dict[str, Any]:

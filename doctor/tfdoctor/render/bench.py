@@ -9,7 +9,7 @@ from tfdoctor.bench import describe_first_calls, duration
 from tfdoctor.findings import Remedy, Severity
 from tfdoctor.render.finding import SEVERITY_STATUS, do, finding_json, mark
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.render.page import Page, Text, hanging
+from tfdoctor.render.page import Page, Text, print_hanging
 from tfdoctor.text import clean_line, join_words
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ __all__ = [
     "bench_json",
     "curves",
     "duration",
+    "format_link",
     "number_of",
     "render_bench",
-    "said_of_link",
     "title_of",
 ]
 
@@ -47,15 +47,15 @@ def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour
     out = Page(width, coloured=colour)
     worst = max((one.severity for one in bench.findings), default=None)
     sign = mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
-    hanging(out, sign, bench.summary)
+    print_hanging(out, sign, bench.summary)
     if bench.look and bench.any_timed:
         do(out, Remedy("See why.", (bench.look,)), first=True)
     if bench.stopped and all(one.explanation != bench.stopped for one in bench.findings):
-        hanging(out, Text("  "), bench.stopped)
+        print_hanging(out, Text("  "), bench.stopped)
     if bench.disturbed and not bench.disturbance.much:
-        hanging(out, Text("  "), f"A little disturbed: {clean_line(bench.disturbed)}.")
+        print_hanging(out, Text("  "), f"A little disturbed: {clean_line(bench.disturbed)}.")
     if bench.unsteady is not None and bench.is_unsteady:
-        hanging(
+        print_hanging(
             out,
             Text("  "),
             f"This machine's own speed went up and down by {100 * bench.unsteady:.0f} % meanwhile, whatever "
@@ -68,26 +68,26 @@ def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour
         out.print()
         style = {Severity.ERROR: "red", Severity.WARNING: "yellow"}.get(finding.severity, "")
         if f"{finding.title}." != bench.summary:
-            hanging(out, Text("  "), f"{finding.title}.", style=style)
-        hanging(out, Text("  Why   "), clean_line(finding.explanation, limit=1000))
+            print_hanging(out, Text("  "), f"{finding.title}.", style=style)
+        print_hanging(out, Text("  Why   "), clean_line(finding.explanation, limit=1000))
         for number, remedy in enumerate(finding.remedies if verbose or not timed else ()):
             do(out, remedy, first=number == 0)
     _table(out, bench, verbose=verbose)
     if verbose:
         for one in bench.scaling:
             out.print()
-            hanging(out, Text("  "), _scaling_line(one))
+            print_hanging(out, Text("  "), _format_scaling(one))
             for why in one.why:
-                hanging(out, Text("    "), why)
+                print_hanging(out, Text("    "), why)
         for link in bench.links:
-            hanging(out, Text("  "), f"{said_of_link(link)}.")
+            print_hanging(out, Text("  "), f"{format_link(link)}.")
     if not timed:
         return out.text
     out.print()
     first = describe_first_calls(bench.runs)
     if first:
-        hanging(out, Text(""), first)
-    hanging(
+        print_hanging(out, Text(""), first)
+    print_hanging(
         out,
         Text(""),
         f"TensorFlow {clean_line(bench.tensorflow or 'unknown')}, {timed:,} times measured; medians, with intervals "
@@ -104,10 +104,10 @@ def _comparison(out: Page, bench: Bench, *, verbose: bool) -> None:
     verdict = "not comparable" if known.verdict == "incomparable" else known.verdict
     other = known.tensorflow and known.tensorflow != bench.tensorflow
     release = f" (TensorFlow {clean_line(known.tensorflow or '')})" if other else ""
-    hanging(out, Text("  "), f"Against {clean_line(known.name)}{release}: {verdict}{how}; {known.why}.")
+    print_hanging(out, Text("  "), f"Against {clean_line(known.name)}{release}: {verdict}{how}; {known.why}.")
     changed = sorted((one for one in known.changes if one.beyond), key=lambda one: -abs(math.log(one.ratio)))
     for one in changed[: None if verbose else 3]:
-        hanging(
+        print_hanging(
             out, Text("    "), f"{title_of(one.now)}, size {one.now.size}: {one.ratio:.2f} times the time"
         )
 
@@ -176,11 +176,13 @@ def _table(out: Page, bench: Bench, *, verbose: bool) -> None:
     if len(found) > len(shown):
         out.print(Text(f"  and {len(found) - len(shown)} more: -v"))
     units = dict.fromkeys(UNITS[pieces[-1].workload] for _, pieces, _ in rows)
-    hanging(out, Text("  "), f"Sizes: {', '.join(units)}.")
+    print_hanging(out, Text("  "), f"Sizes: {', '.join(units)}.")
     left = sum(one.seconds is None for one in bench.runs)
     if left:
         first = next(one.left_out for one in bench.runs if one.seconds is None)
-        hanging(out, Text("  "), f"{left} pieces of work were left out: {first or 'it ended before them'}.")
+        print_hanging(
+            out, Text("  "), f"{left} pieces of work were left out: {first or 'it ended before them'}."
+        )
 
 
 def _piece_line(one: Timed) -> str:
@@ -211,7 +213,7 @@ def _last(one: Timed, bench: Bench) -> str:
     return ", ".join(told)
 
 
-def said_of_link(link: Link) -> str:
+def format_link(link: Link) -> str:
     """Return "CPU:0 to GPU:0: PCI Express 4.0 x16, at most 31.5 GB/s; 12.1 GB/s were measured (38 %)"."""
     told = f"{link.one} to {link.other}: {clean_line(link.how, limit=40)}"
     if link.gbps is not None:
@@ -225,7 +227,7 @@ def said_of_link(link: Link) -> str:
     return told
 
 
-def _scaling_line(one: Scaling) -> str:
+def _format_scaling(one: Scaling) -> str:
     parts = ""
     if one.compute is not None and one.allreduce is not None:
         parts = f"; gradients {duration(one.compute)}, averaging them {duration(one.allreduce)}"

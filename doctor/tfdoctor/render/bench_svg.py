@@ -77,12 +77,12 @@ def _panel(bench: Bench, kind: str, lines: dict[str, list[Timed]], top: int) -> 
     y = _Axis([_round(min(seconds), down=True), _round(max(seconds), down=False)], top + PANEL, top + 8)
     out = [f'<text class="head" x="{LEFT}" y="{top - 6}">{escape(kind)}: seconds a call (log)</text>']
     for tick in y.decades():
-        at = y.at(tick)
+        at = y.locate(tick)
         out.append(f'<line class="grid" x1="{LEFT}" x2="{WIDE - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
         out.append(f'<text x="{LEFT - 8}" y="{at + 4:.1f}" text-anchor="end">{duration(tick)}</text>')
     sizes = sorted({one.size for one in pieces})
     for size in sizes:
-        at = x.at(size)
+        at = x.locate(size)
         out.append(f'<line class="grid" x1="{at:.1f}" x2="{at:.1f}" y1="{top + 8}" y2="{top + PANEL}"/>')
         out.append(f'<text x="{at:.1f}" y="{top + PANEL + 16}" text-anchor="middle">{number_of(size)}</text>')
     out.append(
@@ -92,7 +92,7 @@ def _panel(bench: Bench, kind: str, lines: dict[str, list[Timed]], top: int) -> 
     rows = [*lines]
     for number, (label, points) in enumerate(_limits(bench, pieces)):
         dash = LIMIT_DASHES[number % len(LIMIT_DASHES)]
-        inside = _inside(points, x, y)
+        inside = _clip_line(points, x, y)
         if len(inside) < 2:  # far below all that was timed
             continue
         out.append(f'<polyline class="limit" points="{" ".join(inside)}" stroke-dasharray="{dash}"/>')
@@ -120,10 +120,10 @@ def _crossings(bench: Bench, kind: str, x: _Axis, top: int) -> list[str]:
     for cross in bench.crossover:
         name = " ".join(part for part in (cross.workload, cross.model) if part)
         if name == kind and cross.size is not None:
-            same.setdefault((cross.size, _of_type(cross, bench)), []).append(cross.device)
+            same.setdefault((cross.size, _format_type(cross, bench)), []).append(cross.device)
     out = []
     for number, ((size, dtype), devices) in enumerate(same.items()):
-        at = x.at(size)
+        at = x.locate(size)
         # Beside the line where there is more room.
         right = at < (LEFT + WIDE - RIGHT) / 2
         place = f'x="{at + 4:.1f}"' if right else f'x="{at - 4:.1f}" text-anchor="end"'
@@ -135,23 +135,23 @@ def _crossings(bench: Bench, kind: str, x: _Axis, top: int) -> list[str]:
     return out
 
 
-def _of_type(cross: Crossover, bench: Bench) -> str:
+def _format_type(cross: Crossover, bench: Bench) -> str:
     """Return where there are several types: which one."""
     return f" in {escape(cross.dtype)}" if len({one.dtype for one in bench.crossover}) > 1 else ""
 
 
 def _line(line: Sequence[Timed], x: _Axis, y: _Axis, colour: str, dash: str) -> list[str]:
-    points = [(x.at(one.size), one.seconds, one) for one in line if one.seconds is not None]
-    band = [f"{at:.1f},{y.at(known.high):.1f}" for at, known, _ in points]
-    band += [f"{at:.1f},{y.at(known.low):.1f}" for at, known, _ in reversed(points)]
-    path = " ".join(f"{at:.1f},{y.at(known.median):.1f}" for at, known, _ in points)
+    points = [(x.locate(one.size), one.seconds, one) for one in line if one.seconds is not None]
+    band = [f"{at:.1f},{y.locate(known.high):.1f}" for at, known, _ in points]
+    band += [f"{at:.1f},{y.locate(known.low):.1f}" for at, known, _ in reversed(points)]
+    path = " ".join(f"{at:.1f},{y.locate(known.median):.1f}" for at, known, _ in points)
     bar = ""
     if len(points) == 1:  # one size makes no band
         at, known, _ = points[0]
-        ends = f'y1="{y.at(known.low):.1f}" y2="{y.at(known.high):.1f}"'
+        ends = f'y1="{y.locate(known.low):.1f}" y2="{y.locate(known.high):.1f}"'
         bar = f'<line x1="{at:.1f}" x2="{at:.1f}" {ends} stroke="{colour}" stroke-width="6" opacity="0.4"/>'
     dots = [
-        f'<circle cx="{at:.1f}" cy="{y.at(known.median):.1f}" r="3" fill="{colour}"><title>'
+        f'<circle cx="{at:.1f}" cy="{y.locate(known.median):.1f}" r="3" fill="{colour}"><title>'
         f"{number_of(one.size)}: {duration(known.median)} ({duration(known.low)} to {duration(known.high)})"
         "</title></circle>"
         for at, known, one in points
@@ -203,13 +203,13 @@ def _ways(bench: Bench, pieces: Sequence[Timed]) -> list[tuple[str, list[tuple[i
     ]
 
 
-def _inside(points: Sequence[tuple[int, float]], x: _Axis, y: _Axis) -> list[str]:
+def _clip_line(points: Sequence[tuple[int, float]], x: _Axis, y: _Axis) -> list[str]:
     """Return the part of a line that is not below the picture, from where it comes in."""
     out: list[str] = []
     before: tuple[float, float] | None = None
     for size, seconds in points:
-        at, height = x.at(size), y.at(max(seconds, y.low * 1e-6))
-        floor = y.at(y.low)
+        at, height = x.locate(size), y.locate(max(seconds, y.low * 1e-6))
+        floor = y.locate(y.low)
         if seconds >= y.low:
             if before is not None and before[1] > floor:
                 share = (before[1] - floor) / (before[1] - height)
@@ -228,7 +228,7 @@ class _Axis:
             self.low, self.high = self.low / 2, self.high * 2
         self._start, self._end = start, end
 
-    def at(self, value: float) -> float:
+    def locate(self, value: float) -> float:
         """Its place."""
         share = math.log(value / self.low) / math.log(self.high / self.low)
         return self._start + (self._end - self._start) * share

@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.dockerfile.emit import VOLUME, run_line
-from tfdoctor.render.page import Page, Text, command_lines, hanging
+from tfdoctor.render.page import Page, Text, command_lines, print_hanging
 from tfdoctor.render.plan import option_json, show_option, size_text
 from tfdoctor.render.screen import more
 from tfdoctor.render.verify import verification_json
@@ -30,9 +30,9 @@ def render_dry_run(made: Made, *, whole: bool = True, width: int = 80, colour: b
     out.print()
     if whole:
         return f"{out.text}\nNothing was built. This would be {made.tag}:\n\n{made.context.dockerfile}"
-    hanging(out, Text(""), f"Nothing was built. This would be {clean_line(made.tag)}. To build it:")
+    print_hanging(out, Text(""), f"Nothing was built. This would be {clean_line(made.tag)}. To build it:")
     command_lines(out, [made.command], 4, style="bold", broken=True)
-    hanging(out, Text(""), "No root needed where you may use Docker. To undo it:")
+    print_hanging(out, Text(""), "No root needed where you may use Docker. To undo it:")
     command_lines(out, [f"docker rmi {clean_line(made.tag)}"], 4, broken=True)
     out.print()
     more(out, "More", [("--print", "the Dockerfile"), ("-v", "all parts, and the Dockerfile")])

@@ -45,14 +45,14 @@ def name() -> str:
     The variable that says so is taken out of the environment.
     """
     said = os.environ.pop(VARIABLE, "")
-    words = [said] if said else _by_python()
+    words = [said] if said else _get_python_command()
     from shlex import quote
 
     found = " ".join(quote(word) for word in words)
     return found if found.isprintable() and len(found) <= LONGEST else NAME
 
 
-def _by_python() -> list[str]:
+def _get_python_command() -> list[str]:
     """Return how Python was told to run this; where it was not this that it runs, the plain name."""
     program = sys.argv[0] if sys.argv else ""
     folder, _, last = program.replace("\\", "/").rpartition("/")
@@ -60,7 +60,7 @@ def _by_python() -> list[str]:
         return [sys.orig_argv[0], "-m", NAME]
     if last not in (NAME, f"{NAME}.exe") or not folder:
         return [NAME]
-    if "UV" in os.environ and (by_uv := _by_uv(folder)):  # it has put its own folder on PATH
+    if "UV" in os.environ and (by_uv := _get_uv_command(folder)):  # it has put its own folder on PATH
         return by_uv
     for place in os.environ.get("PATH", "").split(
         os.pathsep
@@ -73,7 +73,7 @@ def _by_python() -> list[str]:
     return [program]
 
 
-def _by_uv(folder: str) -> list[str]:
+def _get_uv_command(folder: str) -> list[str]:
     """Return `uvx tfdoctor`, where uv made the environment for this call alone.
 
     `uv run tfdoctor` in a project's.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor import __version__
-from tfdoctor.render.screen import counted
+from tfdoctor.render.screen import format_count
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["captured_json", "render_captured"]
+__all__ = ["make_capture_json", "render_captured"]
 
 KINDS = {
     "address": ("IP address", "IP addresses"),
@@ -29,7 +29,7 @@ KINDS = {
 """What was replaced, one and several."""
 
 
-def captured_json(
+def make_capture_json(
     manifest: Mapping[str, Any], target: str, size: int, files: int, *, packed: bool
 ) -> dict[str, Any]:
     """`capture --json`. target: the bundle's path; size: in bytes; files: how many are in it; packed: in one file."""
@@ -54,7 +54,7 @@ def render_captured(
     """Return what is in the bundle, what was replaced, and what to do with it."""
     name, looked = clean_line(target), manifest["looked_at"]
     replaced = [
-        counted(entry["distinct"], *KINDS.get(kind, (kind, kind)))
+        format_count(entry["distinct"], *KINDS.get(kind, (kind, kind)))
         for kind, entry in manifest["replaced"].items()
     ]
     lines = [

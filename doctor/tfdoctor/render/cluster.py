@@ -8,7 +8,7 @@ from tfdoctor.causes.codes import CLUSTER
 from tfdoctor.findings import Severity
 from tfdoctor.render.finding import SEVERITY_STATUS, mark
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.render.page import Page, Text, hanging
+from tfdoctor.render.page import Page, Text, print_hanging
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -36,16 +36,16 @@ def render_cluster(
     for number, answer in enumerate(answers):
         if number:
             out.print()
-        _one(out, answer, verbose=verbose)
+        _print_answer(out, answer, verbose=verbose)
     return out.text
 
 
-def _one(out: Page, answer: Answer, *, verbose: bool) -> None:
+def _print_answer(out: Page, answer: Answer, *, verbose: bool) -> None:
     worst = max((fault.severity for fault in answer.faults), default=None)
     sign = mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
     if answer.written.jobs is None and not answer.faults:
         sign = mark(SEVERITY_STATUS[Severity.INFO])
-    hanging(out, sign, answer.summary)
+    print_hanging(out, sign, answer.summary)
     faults = sorted(answer.faults, key=lambda fault: -fault.severity)
     shown = faults if verbose else faults[:FAULTS]
     for fault in shown:
@@ -58,19 +58,19 @@ def _one(out: Page, answer: Answer, *, verbose: bool) -> None:
         out.print()
     wide = max((len(_task(one)) for one in members), default=0)
     for one in members:
-        hanging(out, Text(f"  {_task(one):{wide}}  "), _state(one, connected=answer.connected))
+        print_hanging(out, Text(f"  {_task(one):{wide}}  "), _state(one, connected=answer.connected))
     if len(answer.members) > len(members):
         out.print(Text(f"  and {len(answer.members) - len(members)} more tasks: -v"))
     for note in answer.notes:
         out.print()
-        hanging(out, Text("  "), clean_line(note, limit=600))
+        print_hanging(out, Text("  "), clean_line(note, limit=600))
 
 
 def _fault(out: Page, fault: Fault) -> None:
     style = {Severity.ERROR: "red", Severity.WARNING: "yellow"}.get(fault.severity, "")
-    hanging(out, Text("  "), clean_line(fault.message, limit=800), style=style)
+    print_hanging(out, Text("  "), clean_line(fault.message, limit=800), style=style)
     if fault.fix:
-        hanging(out, Text("  Do    "), clean_line(fault.fix, limit=600))
+        print_hanging(out, Text("  Do    "), clean_line(fault.fix, limit=600))
 
 
 def _task(member: Member) -> str:

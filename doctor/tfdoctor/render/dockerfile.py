@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Severity, Status
-from tfdoctor.render.finding import SEVERITY_STATUS, do, finding_json, mark, seen, why
+from tfdoctor.render.finding import SEVERITY_STATUS, do, finding_json, mark, print_evidence, print_meaning
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.render.page import Page, Text, hanging
+from tfdoctor.render.page import Page, Text, print_hanging
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from tfdoctor.dockerfile.read.starts import Start
     from tfdoctor.findings import Finding
 
-__all__ = ["judged_json", "render_judged", "render_services", "services_json"]
+__all__ = ["make_dockerfile_json", "render_judged", "render_services", "services_json"]
 
 
-def judged_json(judged: Judged) -> dict[str, Any]:
+def make_dockerfile_json(judged: Judged) -> dict[str, Any]:
     """Return one JSON document; the stages are all of the file, `counts` says which make the image."""
     chain = {stage.index for stage in judged.file.chain}
     tensorflow, base = judged.tensorflow, judged.subject.base
@@ -67,10 +67,10 @@ def render_judged(judged: Judged, *, width: int = 80, colour: bool = False) -> s
     """Return the answer as text, `width` columns wide. Commands are never wrapped."""
     out = Page(width, coloured=colour)
     for label, text in _rows(judged):
-        hanging(out, Text(f"{label:12}", style="bold"), clean_line(text))
+        print_hanging(out, Text(f"{label:12}", style="bold"), clean_line(text))
     out.print()
     status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[judged.verdict.gpu_usable]
-    hanging(out, mark(status), clean_line(judged.verdict.summary), style="bold")
+    print_hanging(out, mark(status), clean_line(judged.verdict.summary), style="bold")
     said: set[tuple[str, ...]] = set()
     for finding in judged.findings:
         _finding(out, finding, said)
@@ -93,7 +93,7 @@ def services_json(file: str, rows: Sequence[tuple[Start, Judged | None, str]]) -
                 "service": start.name or None,
                 "line": start.line,
                 "gpu_given": start.gpu,
-                "check": judged_json(judged) if judged is not None else None,
+                "check": make_dockerfile_json(judged) if judged is not None else None,
                 "not_checked": unsaid or None,
             }
             for start, judged, unsaid in rows
@@ -110,9 +110,9 @@ def render_services(
         out = Page(width, coloured=colour)
         what = f"service {start.name}" if start.name else "dev container"
         given = {True: "is given a GPU", False: "is given no GPU", None: "is given a GPU, or not, elsewhere"}
-        hanging(out, Text("Started     ", style="bold"), clean_line(f"{what} {given[start.gpu]}"))
+        print_hanging(out, Text("Started     ", style="bold"), clean_line(f"{what} {given[start.gpu]}"))
         if judged is None:
-            hanging(out, mark(Status.WARNING), clean_line(f"Not checked: {unsaid}."), style="bold")
+            print_hanging(out, mark(Status.WARNING), clean_line(f"Not checked: {unsaid}."), style="bold")
         parts.append(out.text + (render_judged(judged, width=width, colour=colour) if judged else ""))
     return "\n".join(parts)
 
@@ -145,10 +145,10 @@ def _finding(out: Page, finding: Finding, said: set[tuple[str, ...]]) -> None:
     out.print()
     place = next((f" (line {one.line})" for one in finding.evidence if one.line), "")
     first = mark(SEVERITY_STATUS[finding.severity], f"{finding.code}  ")
-    hanging(out, first, clean_line(finding.title) + place, style="bold")
-    why(out, finding)
+    print_hanging(out, first, clean_line(finding.title) + place, style="bold")
+    print_meaning(out, finding)
     for evidence in finding.evidence:
-        seen(out, evidence)
+        print_evidence(out, evidence)
     remedies = [one for one in finding.remedies if one.commands not in said] or list(finding.remedies)
     said.update(one.commands for one in remedies if one.commands)
     for number, remedy in enumerate(remedies):

@@ -86,22 +86,22 @@ def _height(text: str) -> int:
     return len(text.splitlines())
 
 
-def _without_related(found: Explanation) -> Explanation:
+def _drop_related(found: Explanation) -> Explanation:
     return dataclasses.replace(found, related=())
 
 
-def _without_how(found: Explanation) -> Explanation:
-    rules = [_kept(rule, lambda heading: heading != "How it is seen") for rule in found.rules]
-    return dataclasses.replace(_without_related(found), rules=tuple(rules))
+def _drop_how(found: Explanation) -> Explanation:
+    rules = [_keep_sections(rule, lambda heading: heading != "How it is seen") for rule in found.rules]
+    return dataclasses.replace(_drop_related(found), rules=tuple(rules))
 
 
-def _without_causes(found: Explanation) -> Explanation:
-    return dataclasses.replace(_without_how(found), causes=() if found.rules else found.causes)
+def _drop_causes(found: Explanation) -> Explanation:
+    return dataclasses.replace(_drop_how(found), causes=() if found.rules else found.causes)
 
 
-def _in_short(found: Explanation) -> Explanation:
+def _shorten(found: Explanation) -> Explanation:
     """Of each part as much as a few lines hold."""
-    found = _without_causes(found)
+    found = _drop_causes(found)
     rules = [
         dataclasses.replace(
             rule,
@@ -115,11 +115,11 @@ def _in_short(found: Explanation) -> Explanation:
     return dataclasses.replace(found, rules=tuple(rules[:1]))
 
 
-def _kept(rule: RuleEntry, wanted: Callable[[str], bool]) -> RuleEntry:
+def _keep_sections(rule: RuleEntry, wanted: Callable[[str], bool]) -> RuleEntry:
     return dataclasses.replace(rule, sections=tuple(one for one in rule.sections if wanted(one.heading)))
 
 
-LESS = (_without_related, _without_how, _without_causes, _in_short)
+LESS = (_drop_related, _drop_how, _drop_causes, _shorten)
 """What is left out where the whole has no room on one screen, more with each."""
 
 
@@ -149,7 +149,7 @@ def _details(found: Explanation, width: int) -> Iterable[RenderableType]:
         yield Text(found.says)
         yield Text("")
     if found.retired is not None:
-        yield from _gone(found.retired, found.rules)
+        yield from _render_retired(found.retired, found.rules)
     for rule in found.rules:
         yield Text.assemble((f"{rule.code} {rule.name}", "bold"))
         yield Text(rule.title)
@@ -199,7 +199,7 @@ def _todo(remedies: Sequence[Remedy], width: int) -> Iterable[RenderableType]:
         yield Text("Nothing.")
 
 
-def _gone(retired: RetiredRule, today: Sequence[RuleEntry]) -> Iterable[RenderableType]:
+def _render_retired(retired: RetiredRule, today: Sequence[RuleEntry]) -> Iterable[RenderableType]:
     yield Text.assemble((f"{retired.code} {retired.name}", "bold"), f" was retired in {retired.since}")
     yield Text(retired.title)
     yield Text("")

@@ -5,13 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Severity, Status
-from tfdoctor.render.page import Page, Text, command_lines, hanging
+from tfdoctor.render.page import Page, Text, command_lines, print_hanging
 from tfdoctor.text import clean_line, upper_first
 
 if TYPE_CHECKING:
     from tfdoctor.findings import Evidence, Finding, Remedy
 
-__all__ = ["SEVERITY_STATUS", "do", "explained", "finding_json", "mark", "seen", "why"]
+__all__ = [
+    "SEVERITY_STATUS",
+    "do",
+    "finding_json",
+    "mark",
+    "print_evidence",
+    "print_explanation",
+    "print_meaning",
+]
 
 MARKS = {Status.GOOD: "✓", Status.WARNING: "!", Status.BAD: "✗", Status.UNKNOWN: "–"}
 STYLES = {Status.GOOD: "green", Status.WARNING: "yellow", Status.BAD: "bold red", Status.UNKNOWN: ""}
@@ -22,41 +30,41 @@ SEVERITY_STATUS = {
 }
 
 
-def explained(out: Page, finding: Finding) -> None:
+def print_explanation(out: Page, finding: Finding) -> None:
     """Why, what to do, and where it was seen."""
     out.print()
-    why(out, finding)
+    print_meaning(out, finding)
     for number, remedy in enumerate(finding.remedies):
         out.print()
         do(out, remedy, first=number == 0)
     if finding.evidence:
         out.print()
         for evidence in finding.evidence:
-            seen(out, evidence)
+            print_evidence(out, evidence)
 
 
-def why(out: Page, finding: Finding) -> None:
+def print_meaning(out: Page, finding: Finding) -> None:
     """What it means."""
-    hanging(out, Text("  Why   "), clean_line(finding.explanation, limit=3000))
+    print_hanging(out, Text("  Why   "), clean_line(finding.explanation, limit=3000))
 
 
 def do(out: Page, remedy: Remedy, *, first: bool) -> None:
     """What to do, and what to type for it."""
-    hanging(out, Text("  Do    " if first else "  Or    "), alone(remedy.full_text))
+    print_hanging(out, Text("  Do    " if first else "  Or    "), capitalize_remedy(remedy.full_text))
     command_lines(out, remedy.commands)
 
 
-def alone(text: str) -> str:
+def capitalize_remedy(text: str) -> str:
     """Return a remedy's text where no other one comes before it, or a label does."""
     text = clean_line(text, limit=1000)
     return upper_first(text[3:]) if text.startswith("Or ") else text
 
 
-def seen(out: Page, evidence: Evidence) -> None:
+def print_evidence(out: Page, evidence: Evidence) -> None:
     """Where it was seen."""
     where = f"{evidence.source}:{evidence.line}" if evidence.line else evidence.source
     text = f"{clean_line(where)}: {clean_line(evidence.text)}"
-    hanging(out, Text("  Seen  "), text)
+    print_hanging(out, Text("  Seen  "), text)
 
 
 def mark(status: Status, label: str = "") -> Text:

@@ -12,9 +12,9 @@ from tfdoctor.environment.models import Status
 from tfdoctor.findings import Severity
 from tfdoctor.render.finding import finding_json
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.render.page import ROOM, Page, Text, command_lines, few, hanging, lines_of
+from tfdoctor.render.page import ROOM, Page, Text, command_lines, few, lines_of, print_hanging
 from tfdoctor.render.report import report_json
-from tfdoctor.render.screen import ASK, counted
+from tfdoctor.render.screen import ASK, format_count
 from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def render_fix(
     for less in range(1 if verbose or quiet else 4):
         out = Page(width, coloured=colour)
         if not quiet:
-            _all(out, result, dry=dry, verbose=verbose, less=less)
+            _print_all(out, result, dry=dry, verbose=verbose, less=less)
             out.print()
         _end(out, result, dry=dry, asking=asking)
         if out.height <= ROOM:
@@ -55,19 +55,19 @@ def render_fix(
     return out.text
 
 
-def _all(out: Page, result: FixResult, *, dry: bool, verbose: bool, less: int) -> None:
+def _print_all(out: Page, result: FixResult, *, dry: bool, verbose: bool, less: int) -> None:
     """What is done and what is left; `less`: how much of it has no room, 3 at most."""
     how = " (as activating it sets the variables)" if result.activated else ""
-    hanging(out, Text("Environment "), clean_line(f"{result.environment.prefix}{how}"))
+    print_hanging(out, Text("Environment "), clean_line(f"{result.environment.prefix}{how}"))
     for sentence in result.recovered:
-        hanging(out, Text("  "), clean_line(sentence, limit=1000))
+        print_hanging(out, Text("  "), clean_line(sentence, limit=1000))
     most = len(result.attempts) if verbose or less < 2 else 3
     for done in result.attempts[:most]:
-        _done(out, done, verbose=verbose or dry, most=None if verbose else (8, 4, 2, 1)[less])
+        _print_done(out, done, verbose=verbose or dry, most=None if verbose else (8, 4, 2, 1)[less])
     tried = {(done.candidate.finding.code, done.candidate.finding.title) for done in result.attempts}
     kept = result.unfixed if verbose else result.unfixed[: (4, 2, 1, 0)[less]]
     for left in kept:
-        _left(
+        _print_left(
             out,
             left,
             tried=(left.finding.code, left.finding.title) in tried,
@@ -77,14 +77,14 @@ def _all(out: Page, result: FixResult, *, dry: bool, verbose: bool, less: int) -
     rest = len(result.attempts[most:]) + len(result.unfixed) - len(kept)
     if rest:
         out.print()
-        out.print(Text(f"and {counted(rest, 'more finding')} (-v)."))
+        out.print(Text(f"and {format_count(rest, 'more finding')} (-v)."))
 
 
-def _done(out: Page, done: Attempt, *, verbose: bool, most: int | None) -> None:
+def _print_done(out: Page, done: Attempt, *, verbose: bool, most: int | None) -> None:
     mark, style = MARKS[done.status]
     finding = done.candidate.finding
     out.print()
-    hanging(out, Text(f"{mark} {finding.code}  ", style=style), clean_line(finding.title), style="bold")
+    print_hanging(out, Text(f"{mark} {finding.code}  ", style=style), clean_line(finding.title), style="bold")
     _text(out, done.candidate.remedy.text, most)
     if verbose or done.status is not Status.FIXED:
         _commands(out, done.commands, most)
@@ -95,10 +95,10 @@ def _done(out: Page, done: Attempt, *, verbose: bool, most: int | None) -> None:
         Status.PLANNED: "",
     }[done.status]
     if result:
-        hanging(out, Text("          "), clean_line(result, limit=1000))
+        print_hanging(out, Text("          "), clean_line(result, limit=1000))
 
 
-def _left(out: Page, left: Unfixed, *, tried: bool, verbose: bool, most: int | None) -> None:
+def _print_left(out: Page, left: Unfixed, *, tried: bool, verbose: bool, most: int | None) -> None:
     """`tried`: what fix can do about it stands above, and that it did not help."""
     finding = left.finding
     remedies = [remedy for remedy in finding.remedies if not (tried and remedy.steps)]
@@ -106,20 +106,20 @@ def _left(out: Page, left: Unfixed, *, tried: bool, verbose: bool, most: int | N
         return
     mark, style = ("✗", "bold red") if finding.severity >= Severity.ERROR else ("!", "yellow")
     out.print()
-    hanging(out, Text(f"{mark} {finding.code}  ", style=style), clean_line(finding.title), style="bold")
+    print_hanging(out, Text(f"{mark} {finding.code}  ", style=style), clean_line(finding.title), style="bold")
     why = "What fix could do did not help. Decide what else to do:" if tried else left.why
-    hanging(out, Text("          "), clean_line(why, limit=1000))
+    print_hanging(out, Text("          "), clean_line(why, limit=1000))
     for remedy in remedies[: None if verbose else 1]:
         _text(out, remedy.text, most)
         _commands(out, remedy.commands, most)
         told = [describe_undo_rights(remedy), f"No root? {ASK}" if needs_root(remedy) else ""]
         for text in filter(None, told):
-            hanging(out, Text("          "), text)
+            print_hanging(out, Text("          "), text)
 
 
 def _text(out: Page, text: str, most: int | None) -> None:
     text = clean_line(text, limit=1000)
-    hanging(
+    print_hanging(
         out, Text("          "), text if most is None else few(text, max(out.width - 10, 20), min(most, 3))
     )
 
@@ -139,9 +139,9 @@ def _commands(out: Page, commands: Sequence[str], most: int | None) -> None:
             command_lines(out, lines, 12, broken=True)
             continue
         for line in lines:  # of a script: nobody types it
-            hanging(out, Text(f"            {line[:2]}"), clean_line(line[2:], limit=4000))
+            print_hanging(out, Text(f"            {line[:2]}"), clean_line(line[2:], limit=4000))
     if len(shown) < len(commands):
-        out.print(Text(f"            and {counted(len(commands) - len(shown), 'more command')} (-v)"))
+        out.print(Text(f"            and {format_count(len(commands) - len(shown), 'more command')} (-v)"))
 
 
 def _end(out: Page, result: FixResult, *, dry: bool, asking: bool) -> None:
@@ -156,17 +156,17 @@ def _end(out: Page, result: FixResult, *, dry: bool, asking: bool) -> None:
             else f"Fix can do nothing here. {after.verdict.headline}"
         )
         if count:
-            hanging(out, Text(f"{mark} ", style=style), clean_line(after.verdict.headline, limit=1000))
-        hanging(out, Text(""), clean_line(text, limit=1000), style="bold")
+            print_hanging(out, Text(f"{mark} ", style=style), clean_line(after.verdict.headline, limit=1000))
+        print_hanging(out, Text(""), clean_line(text, limit=1000), style="bold")
         if count and not asking:
             typed = f"tfdoctor fix --python {shlex.quote(result.environment.python)}"
             out.print(Text("To have it done:"))
             command_lines(out, [typed], 4, style="bold", broken=True)
         if count:
-            hanging(out, Text(""), "No root needed; `--undo` takes all of it back.")
+            print_hanging(out, Text(""), "No root needed; `--undo` takes all of it back.")
         return
     nothing = "" if result.attempts else "Fix can do nothing here. "
-    hanging(
+    print_hanging(
         out,
         Text(f"{mark} ", style=style),
         clean_line(nothing + after.verdict.headline, limit=1000),
@@ -176,10 +176,12 @@ def _end(out: Page, result: FixResult, *, dry: bool, asking: bool) -> None:
     if seen is not None:
         devices = ", ".join(seen.devices) or seen.error or "none"
         text = clean_line(f"TensorFlow itself lists: {devices} ({seen.seconds:.1f} s)", limit=600)
-        hanging(out, Text("  "), text)
+        print_hanging(out, Text("  "), text)
         for line in seen.computed:
             if "failed" in line:
-                hanging(out, Text("! ", style="yellow"), clean_line(f"computing on it: {line}", limit=600))
+                print_hanging(
+                    out, Text("! ", style="yellow"), clean_line(f"computing on it: {line}", limit=600)
+                )
     if result.fixed:
         environment = result.environment
         if any(
@@ -205,16 +207,18 @@ def render_undo(prefix: str, undone: Undone, *, width: int = 80, colour: bool = 
     """Return what was taken back."""
     out = Page(width, coloured=colour)
     if not undone.entries:
-        hanging(out, Text("– "), clean_line(f"fix has changed nothing in {prefix}."))
+        print_hanging(out, Text("– "), clean_line(f"fix has changed nothing in {prefix}."))
         return out.text
     for entry in undone.entries:
         codes = ", ".join(entry.codes)
         text = clean_line(f"{entry.title} ({entry.changes} changed, {entry.when})", limit=600)
-        hanging(out, Text(f"✓ {codes}  ", style="green"), text)
+        print_hanging(out, Text(f"✓ {codes}  ", style="green"), text)
     count = undone.restored
-    hanging(out, Text(""), clean_line(f"{prefix} is as it was: {count} path{'s' * (count != 1)} restored."))
+    print_hanging(
+        out, Text(""), clean_line(f"{prefix} is as it was: {count} path{'s' * (count != 1)} restored.")
+    )
     for path in undone.kept:
-        hanging(
+        print_hanging(
             out, Text("! ", style="yellow"), clean_line(f"left alone, because it was changed since: {path}")
         )
     return out.text

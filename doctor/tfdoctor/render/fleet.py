@@ -10,7 +10,7 @@ from tfdoctor.findings import Severity
 from tfdoctor.fleet import join_hosts
 from tfdoctor.render.finding import SEVERITY_STATUS, mark
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.render.page import Page, Text, cells, cut, hanging
+from tfdoctor.render.page import Page, Text, cells, cut, print_hanging
 from tfdoctor.report.against.snapshot import AREAS
 from tfdoctor.text import clean_line
 
@@ -51,7 +51,7 @@ def render_fleet(answer: Fleet, *, verbose: bool = False, width: int = 80, colou
     out = Page(width, coloured=colour)
     worst = max((one.severity for one in answer.findings), default=None)
     sign = mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
-    hanging(out, sign, answer.summary, style="bold")
+    print_hanging(out, sign, answer.summary, style="bold")
     shown = answer.findings if verbose else answer.findings[:FINDINGS]
     if shown:
         out.print()
@@ -64,7 +64,7 @@ def render_fleet(answer: Fleet, *, verbose: bool = False, width: int = 80, colou
         _grid(out, answer.groups, verbose=verbose)
         told = ", ".join(f"{word} {value}" for word, value in answer.common)
         out.print()
-        hanging(out, Text("  1 has  "), clean_line(told, limit=600))
+        print_hanging(out, Text("  1 has  "), clean_line(told, limit=600))
     if answer.aside:
         many = answer.aside > 1
         out.print(
@@ -104,9 +104,9 @@ def _finding(out: Page, one: Finding, *, whole: bool) -> None:
     names = ", ".join(one.hosts) if whole else join_hosts(one.hosts)
     sign = Text("  ") + mark(SEVERITY_STATUS[one.severity])
     told = f"{clean_line(names, limit=4000)}: {clean_line(one.message, limit=600)} [{FLEET[one.name]}]"
-    hanging(out, sign, told)
+    print_hanging(out, sign, told)
     if one.fix and (whole or one.severity is Severity.ERROR):
-        hanging(out, Text("      Do    "), clean_line(one.fix))
+        print_hanging(out, Text("      Do    "), clean_line(one.fix))
 
 
 def _grid(out: Page, groups: Sequence[Group], *, verbose: bool) -> None:
@@ -114,14 +114,14 @@ def _grid(out: Page, groups: Sequence[Group], *, verbose: bool) -> None:
     odd = sorted(groups[1:], key=lambda one: one.state == "ok")
     shown = [groups[0], *odd] if verbose else [groups[0], *odd][:GROUPS]
     domain = _domain([one.hosts[0] for one in groups])
-    wide = max(5, *(cells(_like(one, domain)) for one in shown))
+    wide = max(5, *(cells(_format_group(one, domain)) for one in shown))
     wide = min(wide, max(8, out.width - 22 - sum(len(head) + 1 for head in COLUMNS)))
     heads = " ".join(COLUMNS)
     out.print(Text(f"  {'hosts':>6}  {'such as':{wide}}  GPUs      {heads}"), wrap=False)
     for one in shown:
         cells_ = " ".join(f"{cell(one, head):^{len(head)}}" for head in COLUMNS)
         sign, style = SIGNS[state_word(one)]
-        name = cut(_like(one, domain), wide)
+        name = cut(_format_group(one, domain), wide)
         line = Text(f"  {len(one.hosts):>6,}  {name}{' ' * (wide - cells(name))}  ") + Text(sign, style=style)
         out.print(line + Text(f" {state_word(one):<8}{cells_}"), wrap=False)
     rest = len(groups) - len(shown)
@@ -130,7 +130,7 @@ def _grid(out: Page, groups: Sequence[Group], *, verbose: bool) -> None:
         out.print(Text(f"  {hosts:>6,}  in {rest:,} more kinds: -v"))
 
 
-def _like(group: Group, domain: str) -> str:
+def _format_group(group: Group, domain: str) -> str:
     return f"{group.number} {clean_line(group.hosts[0].removesuffix(domain), limit=60)}"
 
 

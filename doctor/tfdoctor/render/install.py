@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Severity
-from tfdoctor.render.page import ROOM, Page, Text, command_lines, few, hanging
+from tfdoctor.render.page import ROOM, Page, Text, command_lines, few, print_hanging
 from tfdoctor.render.plan import option_json, show_option
 from tfdoctor.render.report import render_report, report_json
 from tfdoctor.render.screen import more
@@ -41,13 +41,13 @@ def render_dry_run(
         out.print()
         for note in notes:
             text = clean_line(note, limit=4000)
-            hanging(out, Text(""), text if whole else few(text, width, 2))
-        hanging(out, Text(""), f"Nothing was changed. This would be {clean_line(folder)}, made with:")
+            print_hanging(out, Text(""), text if whole else few(text, width, 2))
+        print_hanging(out, Text(""), f"Nothing was changed. This would be {clean_line(folder)}, made with:")
         _steps(out, commands, typed=typed)
         if whole:
             break
         out.print()
-        hanging(out, Text(""), "No root needed. To undo it:")
+        print_hanging(out, Text(""), "No root needed. To undo it:")
         command_lines(out, [f"rm -r {shlex.quote(clean_line(folder))}"], 4, broken=True)
         more(out, "More", [("-v", "all parts and commands")])
         if out.height <= ROOM:
@@ -60,7 +60,7 @@ def _steps(out: Page, commands: Sequence[tuple[str, Sequence[str]]], *, typed: b
     last = ""
     for what, words in commands:
         if what != last:
-            hanging(out, Text("  # "), clean_line(what))
+            print_hanging(out, Text("  # "), clean_line(what))
         last = what
         if typed:
             command_lines(out, [shlex.join(words)], 4, broken=True)

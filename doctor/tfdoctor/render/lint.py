@@ -30,7 +30,7 @@ def render_lint(answer: Answer, *, width: int = 80, colour: bool = False) -> str
     for one in answer.problems:
         code = f"\x1b[{_STYLES.get(one.severity, '33')}m{one.code}\x1b[0m" if colour else one.code
         out.append(f"{_place(one)}: {code} {one.name}: {clean_line(one.message, limit=1000)}")
-        source, at = _shown(one, width)
+        source, at = _fit_line(one, width)
         if source:
             number = str(one.line)
             out.append(f"  {number} | {source}")
@@ -49,7 +49,7 @@ def _place(one: Problem) -> str:
     return f"{clean_line(one.path)}{cell}:{one.line}:{one.column}"
 
 
-def _shown(one: Problem, width: int) -> tuple[str, int]:
+def _fit_line(one: Problem, width: int) -> tuple[str, int]:
     """Return the line as it fits the screen, and the columns before the caret."""
     source = clean(one.source.replace("\t", " "), limit=10_000).replace("\n", " ")
     left = len(source) - len(source.lstrip())

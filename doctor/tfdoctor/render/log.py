@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.render.finding import do, finding_json, why
+from tfdoctor.render.finding import do, finding_json, print_meaning
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.log_screen import (
+    describe_log,
     device_text,
     log_verdict,
     process_row,
     render_log_screen,
-    what_was_read,
 )
-from tfdoctor.render.page import ROOM, Page, Text, hanging
+from tfdoctor.render.page import ROOM, Page, Text, print_hanging
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def render_log(
         _facts(out, report)
         _processes(out, report)
         if report.root is not None:
-            _explained(out, report.root)
+            _print_explanation(out, report.root)
         for finding in report.findings:
             if finding is not report.root:
                 _note(out, finding)
@@ -56,7 +56,7 @@ def render_log(
 
 def _facts(out: Page, report: LogReport) -> None:
     for device in report.devices:
-        hanging(out, Text("  GPU   "), device_text(device))
+        print_hanging(out, Text("  GPU   "), device_text(device))
 
 
 def _processes(out: Page, report: LogReport) -> None:
@@ -66,19 +66,19 @@ def _processes(out: Page, report: LogReport) -> None:
     out.print()
     for process in report.processes:
         mark, style, text = process_row(process)
-        hanging(out, Text(f"      {mark} ", style=style), text)
+        print_hanging(out, Text(f"      {mark} ", style=style), text)
     if report.more_processes:
-        hanging(out, Text("        "), f"and {report.more_processes} more")
+        print_hanging(out, Text("        "), f"and {report.more_processes} more")
 
 
-def _explained(out: Page, finding: Finding) -> None:
+def _print_explanation(out: Page, finding: Finding) -> None:
     out.print()
-    why(out, finding)
+    print_meaning(out, finding)
     if finding.evidence:
         out.print()
     for evidence in finding.evidence:
         text = clean_line(evidence.text, limit=4000)
-        hanging(out, Text("  Seen  "), f"line {evidence.line}: {text}")
+        print_hanging(out, Text("  Seen  "), f"line {evidence.line}: {text}")
     for number, remedy in enumerate(finding.remedies):
         out.print()
         do(out, remedy, first=number == 0)
@@ -86,14 +86,14 @@ def _explained(out: Page, finding: Finding) -> None:
 
 def _note(out: Page, finding: Finding) -> None:
     out.print()
-    hanging(out, Text(f"{finding.title}: ", style="bold"), clean_line(finding.explanation, limit=2000))
+    print_hanging(out, Text(f"{finding.title}: ", style="bold"), clean_line(finding.explanation, limit=2000))
     for evidence in finding.evidence:
-        hanging(out, Text("  Seen  "), f"line {evidence.line}: {clean_line(evidence.text, limit=4000)}")
+        print_hanging(out, Text("  Seen  "), f"line {evidence.line}: {clean_line(evidence.text, limit=4000)}")
 
 
 def _last(out: Page, report: LogReport) -> None:
     out.print()
-    out.print(Text(what_was_read(report)))
+    out.print(Text(describe_log(report)))
     if report.root is not None:
         out.print(Text("Read more: ") + Text(f"tfdoctor explain {report.root.code}"), wrap=False)
 

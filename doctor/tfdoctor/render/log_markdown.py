@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import __version__
 from tfdoctor.privacy.redactor import Redactor
-from tfdoctor.render.markdown import code, fenced, row, table, words
+from tfdoctor.render.markdown import code, fence_lines, row, table, words
 from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ def log_markdown(report: LogReport, redactor: Redactor | None = None) -> str:
 
     `redactor`: one that knows more than what the report itself tells.
     """
-    return _markdown(redacted(report, redactor or Redactor()))
+    return _markdown(redact_report(report, redactor or Redactor()))
 
 
-def redacted(report: LogReport, redactor: Redactor) -> LogReport:
+def redact_report(report: LogReport, redactor: Redactor) -> LogReport:
     """Return the report without anything that tells who and where somebody is."""
     texts: list[str] = []
 
@@ -42,15 +42,15 @@ def redacted(report: LogReport, redactor: Redactor) -> LogReport:
         texts.append(text)
         return text
 
-    _changed(report, collect)
+    _change_report(report, collect)
     for process in report.processes:
         named = _NAMED.fullmatch(process.label)
         for name in named.groups() if named is not None else ():
             redactor.learn(name or "", "container_name")
-    return _changed(report, redactor.texts(texts).__getitem__)
+    return _change_report(report, redactor.texts(texts).__getitem__)
 
 
-def _changed(report: LogReport, change: Callable[[str], str]) -> LogReport:
+def _change_report(report: LogReport, change: Callable[[str], str]) -> LogReport:
     """Return the report with every text of it changed that Markdown shows.
 
     Each is made safe to show before.
@@ -122,10 +122,12 @@ def _finding(finding: Finding) -> list[str]:
     if finding.evidence:
         lines += [
             "",
-            *fenced(f"{one.line or ''}: {clean(one.text)}".replace("\n", " ") for one in finding.evidence),
+            *fence_lines(
+                f"{one.line or ''}: {clean(one.text)}".replace("\n", " ") for one in finding.evidence
+            ),
         ]
     for remedy in finding.remedies:
         lines += ["", f"- {words(remedy.text, LONGEST)}"]
         if remedy.commands:
-            lines += [f"  {line}" for line in fenced(remedy.commands, "sh")]
+            lines += [f"  {line}" for line in fence_lines(remedy.commands, "sh")]
     return lines

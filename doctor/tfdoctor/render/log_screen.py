@@ -8,9 +8,20 @@ from typing import TYPE_CHECKING
 from tfdoctor.advice.taken_back import describe_undo_rights, needs_root
 from tfdoctor.causes.codes import HARMLESS, MISREAD
 from tfdoctor.findings import Cause, Severity
-from tfdoctor.render.finding import alone
-from tfdoctor.render.page import LABEL, ROOM, Page, Text, cells, command_lines, cut, few, hanging, labelled
-from tfdoctor.render.screen import ASK, NARROW, counted, more
+from tfdoctor.render.finding import capitalize_remedy
+from tfdoctor.render.page import (
+    LABEL,
+    ROOM,
+    Page,
+    Text,
+    cells,
+    command_lines,
+    cut,
+    few,
+    print_hanging,
+    print_labelled,
+)
+from tfdoctor.render.screen import ASK, NARROW, format_count, more
 from tfdoctor.text import clean_line, join_words
 
 if TYPE_CHECKING:
@@ -21,7 +32,7 @@ if TYPE_CHECKING:
     from tfdoctor.logs.processes import Process
     from tfdoctor.logs.report import LogReport
 
-__all__ = ["device_text", "log_verdict", "process_row", "render_log_screen", "what_was_read"]
+__all__ = ["describe_log", "device_text", "log_verdict", "process_row", "render_log_screen"]
 
 PREFIX = re.compile(r"^.{0,60}?(?:[\w./\\-]{1,200}\.(?:cc|h|cpp|cu|py|mm):\d{1,6}\] )")
 """The time stamp and the place in TensorFlow's sources, before a message."""
@@ -41,13 +52,13 @@ def render_log_screen(
         out = Page(width, coloured=colour)
         if heading:
             out.print(Text(f"{clean_line(report.name)}:", style="bold"))
-        _all(out, report, less)
+        _print_all(out, report, less)
         if out.height <= room - heading:
             break
     return out.text
 
 
-def _all(out: Page, report: LogReport, less: int) -> None:
+def _print_all(out: Page, report: LogReport, less: int) -> None:
     """less: 0, everything; with each step less is shown of what matters least."""
     root = report.root
     log_verdict(out, report)
@@ -60,7 +71,7 @@ def _all(out: Page, report: LogReport, less: int) -> None:
             _evidence(out, root.evidence, (4, 4, 3, 2, 2, 1)[less], each=(2, 2, 2, 1, 1, 1)[less])
         out.print()
         lines = (3, 3, 3, 2, 2, 2)[less] * (1 if out.width >= NARROW else 2)
-        labelled(out, "Why", few(clean_line(root.explanation, limit=3000), out.width - LABEL, lines))
+        print_labelled(out, "Why", few(clean_line(root.explanation, limit=3000), out.width - LABEL, lines))
         out.print()
         first = next((number for number, one in enumerate(root.remedies) if one.commands), 0)
         shown = max((4, 3, 3, 2, 1, 1)[less], first + 1)
@@ -73,7 +84,7 @@ def _all(out: Page, report: LogReport, less: int) -> None:
             continue
         also = f"Also: {clean_line(note.title)}" if note.severity >= Severity.ERROR else note.title
         text = f"{LABELS.get(note.code, also)}: {clean_line(note.explanation, limit=2000)}"
-        hanging(out, Text(""), few(text, out.width, 2 if less == 0 else 1))
+        print_hanging(out, Text(""), few(text, out.width, 2 if less == 0 else 1))
         if note.severity >= Severity.ERROR and note.remedies:
             command_lines(out, note.remedies[0].commands[:1], LABEL)
     _last(out, report, shown)
@@ -89,7 +100,7 @@ def log_verdict(out: Page, report: LogReport, *, whole: bool = False) -> None:
     code = f" [{report.root.code}]" if report.root is not None else ""
     text = clean_line(report.headline, limit=1000)
     text = text if whole else few(text, out.width - 2, 3 if out.width >= NARROW else 6)
-    hanging(out, Text(f"{mark} ", style=style), f"{text}{code}", style="bold")
+    print_hanging(out, Text(f"{mark} ", style=style), f"{text}{code}", style="bold")
 
 
 def device_text(device: Device) -> str:
@@ -114,9 +125,9 @@ def process_row(process: Process) -> tuple[str, str, str]:
     return mark, style, f"{clean_line(process.label, limit=80)}: {clean_line(process.summary, limit=400)}"
 
 
-def what_was_read(report: LogReport) -> str:
+def describe_log(report: LogReport) -> str:
     """Return how long the log is, and whose."""
-    parts = [f"{counted(report.lines, 'line')} read"]
+    parts = [f"{format_count(report.lines, 'line')} read"]
     if report.tensorflow_version:
         parts.append(f"TensorFlow {report.tensorflow_version}")
     elif report.era:
@@ -129,9 +140,9 @@ def _devices(out: Page, report: LogReport, most: int) -> None:
         text = f"GPU {device_text(device)}"
         if cells(text) > out.width - 2:  # where it is plugged in matters least
             text = text.removesuffix(f", {device.pci_bus_id}")
-        hanging(out, Text("  "), text)
+        print_hanging(out, Text("  "), text)
     if len(report.devices) > most:
-        out.print(Text(f"  and {counted(len(report.devices) - most, 'more GPU')} (-v)"))
+        out.print(Text(f"  and {format_count(len(report.devices) - most, 'more GPU')} (-v)"))
 
 
 def _processes(out: Page, report: LogReport, most: int) -> None:
@@ -141,10 +152,10 @@ def _processes(out: Page, report: LogReport, most: int) -> None:
     out.print()
     for process in report.processes[:most]:
         mark, style, text = process_row(process)
-        hanging(out, Text(f"  {mark} ", style=style), text)
+        print_hanging(out, Text(f"  {mark} ", style=style), text)
     rest = len(report.processes) - most + report.more_processes
     if rest > 0:
-        out.print(Text(f"    and {counted(rest, 'more process', 'more processes')} (-v)"))
+        out.print(Text(f"    and {format_count(rest, 'more process', 'more processes')} (-v)"))
 
 
 def _evidence(out: Page, evidence: Sequence[Evidence], most: int, *, each: int) -> None:
@@ -165,33 +176,33 @@ def _evidence(out: Page, evidence: Sequence[Evidence], most: int, *, each: int) 
         if shown < most:
             number = f"  {one.line or '':>{wide}} │ "
             room = max(out.width - len(number), 12)
-            hanging(out, Text(number), cut(text, each * room - 8 * (each - 1)))
+            print_hanging(out, Text(number), cut(text, each * room - 8 * (each - 1)))
         shown += 1
     if shown > most:
-        out.print(Text(f"  {'':{wide}} │ and {counted(shown - most, 'more line')} (-v)"))
+        out.print(Text(f"  {'':{wide}} │ and {format_count(shown - most, 'more line')} (-v)"))
     for path, name in list(searched.items())[:1]:
         label, folders = Text(f"  {'':{wide}} │ "), [one for one in path.strip().split(":") if one]
         if not folders:
-            hanging(out, label, f"{name} was empty")
+            print_hanging(out, label, f"{name} was empty")
             continue
         there = join_words([*folders[:3], *([f"{len(folders) - 3} more"] if len(folders) > 3 else [])])
-        hanging(out, label, few(f"searched by {name}: {there}", max(out.width - len(label), 12), 2))
+        print_hanging(out, label, few(f"searched by {name}: {there}", max(out.width - len(label), 12), 2))
 
 
 def _remedy(out: Page, remedy: Remedy, label: str, *, first: bool) -> None:
     """first: the first with anything to type, which is what most people do."""
-    labelled(out, label, few(alone(remedy.text), out.width - LABEL, 2))
+    print_labelled(out, label, few(capitalize_remedy(remedy.text), out.width - LABEL, 2))
     command_lines(out, remedy.commands, LABEL, style="bold" if first else "", broken=True)
     if first and (told := describe_undo_rights(remedy)):
-        labelled(out, "", told)
+        print_labelled(out, "", told)
     if first and needs_root(remedy):
-        labelled(out, "No root?", ASK)
+        print_labelled(out, "No root?", ASK)
 
 
 def _last(out: Page, report: LogReport, shown: int) -> None:
     root = report.root
     rest = len(root.remedies) - shown if root is not None else 0
-    beside = [counted(rest, "other way")] if rest > 0 else []
-    out.print(Text(what_was_read(report) if report.bytes else "The log is empty."))
+    beside = [format_count(rest, "other way")] if rest > 0 else []
+    out.print(Text(describe_log(report) if report.bytes else "The log is empty."))
     explain = [(f"tfdoctor explain {root.code}", "")] if root is not None else []
     more(out, "More", [*explain, ("-v", join_words([*beside, "all evidence"]))])

@@ -10,7 +10,7 @@ from tfdoctor.text import clean, clean_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["code", "fenced", "own", "row", "table", "words"]
+__all__ = ["code", "fence_lines", "keep_markdown", "row", "table", "words"]
 
 _SPECIAL = str.maketrans(
     {char: f"\\{char}" for char in "\\*_{}[]|~`$"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
@@ -29,7 +29,7 @@ def code(text: str, limit: int = 400) -> str:
     return f"`{inside}`" if inside else ""
 
 
-def fenced(lines: Iterable[str], language: str = "text") -> list[str]:
+def fence_lines(lines: Iterable[str], language: str = "text") -> list[str]:
     """Return lines in a fence longer than any in them."""
     inside = [line for text in lines for line in clean(text, limit=2000).split("\n")]
     longest = max((len(run) for line in inside for run in re.findall(r"`+", line)), default=0)
@@ -45,6 +45,6 @@ def table(columns: Sequence[str]) -> list[str]:
     return [row(columns), f"|{'---|' * len(columns)}"]
 
 
-def own(text: str) -> str:
+def keep_markdown(text: str) -> str:
     """Return text of our own tables, which may hold Markdown: in a table's cell, too, and no tag."""
     return clean_line(text, limit=2000).replace("|", r"\|").replace("<", "&lt;")

@@ -11,11 +11,11 @@ from rich.text import Text
 from tfdoctor.fit.matrix import group_rows, is_marked
 from tfdoctor.plan.release_sheet import code_of, conditions, pythons
 from tfdoctor.render import markdown
-from tfdoctor.render.finding import alone
+from tfdoctor.render.finding import capitalize_remedy
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.render.page import ROOM, Page, command_lines, few, hanging, lines_of
+from tfdoctor.render.page import ROOM, Page, command_lines, few, lines_of, print_hanging
 from tfdoctor.render.page import Text as Line
-from tfdoctor.render.screen import counted, more
+from tfdoctor.render.screen import format_count, more
 from tfdoctor.render.tables import page, text_of
 from tfdoctor.text import clean_line, join_words
 
@@ -159,7 +159,7 @@ def _minors(
     if out.width < NARROW:
         for span, python, cuda, cudnn, driver, cards, way in rows:
             parts = f"Python {python}, CUDA {cuda}, cuDNN {cudnn}, driver {driver}, {cards}: {way}"
-            hanging(out, Line(f"{span}  ", style="bold"), parts)
+            print_hanging(out, Line(f"{span}  ", style="bold"), parts)
     else:
         wide = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
         for number, row in enumerate((head, *rows)):
@@ -168,15 +168,21 @@ def _minors(
     out.print()
     meant = {"+": "+ compiled at first use", "*": "* fail in part"}
     newer = [told for sign, told in meant.items() if any(one.newer == sign for one in shown)]
-    hanging(
+    print_hanging(
         out, Line("cards: "), "with machine code" + (f"; newer ones: {', '.join(newer)}" if newer else "")
     )
     if any(one.marked for one in shown):
-        hanging(out, Line("! "), "something is known to be wrong: tfdoctor matrix --tf VERSION tells it")
-    hanging(out, Line("get it: "), "tfdoctor install --tf VERSION, or tfdoctor build --tf VERSION (an image)")
-    hanging(out, Line("Your card: "), 'tfdoctor matrix --gpu "RTX 3060"')
+        print_hanging(
+            out, Line("! "), "something is known to be wrong: tfdoctor matrix --tf VERSION tells it"
+        )
+    print_hanging(
+        out, Line("get it: "), "tfdoctor install --tf VERSION, or tfdoctor build --tf VERSION (an image)"
+    )
+    print_hanging(out, Line("Your card: "), 'tfdoctor matrix --gpu "RTX 3060"')
     last = minors[-1].oldest if minors else ""
-    hanging(out, Line(""), f"All {releases} releases, back to {last} (as of {as_of}): tfdoctor matrix --all")
+    print_hanging(
+        out, Line(""), f"All {releases} releases, back to {last} (as of {as_of}): tfdoctor matrix --all"
+    )
 
 
 def render_nothing(reasons: Sequence[str], *, width: int = 80, colour: bool = False) -> str:
@@ -184,7 +190,7 @@ def render_nothing(reasons: Sequence[str], *, width: int = 80, colour: bool = Fa
     out = Page(width, coloured=colour)
     out.print(Line("No TensorFlow release fits all of this.", style="bold"))
     for reason in reasons:
-        hanging(out, Line("  "), clean_line(reason, limit=1000))
+        print_hanging(out, Line("  "), clean_line(reason, limit=1000))
     return out.text
 
 
@@ -331,25 +337,25 @@ def render_sheet(sheet: Sheet, *, as_of: str, note: str = "", width: int = 80, c
     """Return the sheet of one release, at most `width` columns wide, its commands never wrapped."""
     out = page(min(width, PROSE), coloured=colour)
     release = sheet.row.release
-    out.print(Text(f"{release.package} {release.version}", style="bold").append(_about(sheet)))
+    out.print(Text(f"{release.package} {release.version}", style="bold").append(_describe_sheet(sheet)))
     for other in sheet.others:
-        out.print(Text(_other(sheet.row, other)))
+        out.print(Text(_describe_other(sheet.row, other)))
     if note:
         out.print(Text(note))
     if sheet.row.code is not None:
         out.print(Text(_code(sheet.row)))
-    _heading(out, "What it needs")
+    _print_heading(out, "What it needs")
     widest = max(len(name) for name, _ in sheet.needs)
     for name, text in sheet.needs:
         _entry(out, Text(name.ljust(widest + 2)), text)
-    _heading(out, "What has gone wrong with it")
+    _print_heading(out, "What has gone wrong with it")
     if not sheet.row.problems:
         out.print(Text("Nothing is known."))
-    for problem in _sorted(sheet.row.problems):
+    for problem in _sort_problems(sheet.row.problems):
         _entry(out, MARKS[problem.severity][0] + Text(f"{code_of(problem)}  ", style="bold"), problem.title)
         for line in _details(problem):
             _entry(out, Text("          "), line)
-    _heading(out, "How to install it")
+    _print_heading(out, "How to install it")
     for number, step in enumerate(sheet.steps):
         if number:
             out.print()
@@ -374,8 +380,8 @@ def render_sheet_screen(
             _sheet_screen(out, sheet, note, way, shown, lines, names)
             out.print()
             rest = len(sheet.row.problems) - min(shown, len(_serious(sheet)))
-            others = [counted(rest, "other problem")] if rest else []
-            others += [counted(len(sheet.steps) - 1, "other way")] if len(sheet.steps) > 1 else []
+            others = [format_count(rest, "other problem")] if rest else []
+            others += [format_count(len(sheet.steps) - 1, "other way")] if len(sheet.steps) > 1 else []
             told = join_words([*others, "all that it needs"])
             out.print(Line(f"As of {as_of}."))
             more(out, "More", [(f"tfdoctor matrix --tf {sheet.row.release.version} --all", told)])
@@ -389,26 +395,28 @@ def _sheet_screen(
 ) -> None:
     """way: which one is shown; shown: problems; lines: of what it needs, of which the `names`."""
     release, needs = sheet.row.release, dict(sheet.needs)
-    hanging(out, Line(f"{release.package} {release.version}", style="bold"), _about(sheet))
+    print_hanging(out, Line(f"{release.package} {release.version}", style="bold"), _describe_sheet(sheet))
     for text in (note, _code(sheet.row) if sheet.row.code is not None else ""):
         if text:
-            hanging(out, Line(""), text)
+            print_hanging(out, Line(""), text)
     out.print()
     for name in names:
         if name in needs:
             beside = f", cuDNN {needs['cuDNN']}" if name == "CUDA" and "cuDNN" in needs else ""
             text = few(needs[name] + beside, out.width - 12, lines)
-            hanging(out, Line(f"  {name.ljust(10)}", style="bold"), text)
+            print_hanging(out, Line(f"  {name.ljust(10)}", style="bold"), text)
     out.print()
     problems = _serious(sheet)
     out.print(Line("Known problems" if problems else "No problem is known.", style="bold"))
     for problem in problems[:shown]:
         mark, style = MARKS[problem.severity][1], {"error": "bold red", "warning": "yellow"}[problem.severity]
         first = Line(f"  {mark} ", style=style) + Line(f"{code_of(problem)}  ")
-        hanging(out, first, few(problem.title, out.width - 12, 2))
+        print_hanging(out, first, few(problem.title, out.width - 12, 2))
     if sheet.steps:
         out.print()
-        hanging(out, Line(""), few(alone(sheet.steps[way].text), out.width, 2), style="bold")
+        print_hanging(
+            out, Line(""), few(capitalize_remedy(sheet.steps[way].text), out.width, 2), style="bold"
+        )
         commands = [one for one in sheet.steps[way].commands if not one.startswith("tfdoctor check")]
         command_lines(out, commands, 4, style="bold", broken=True)
 
@@ -418,7 +426,7 @@ def _serious(sheet: Sheet) -> list[Problem]:
 
     Those of the card that was asked for before all.
     """
-    found = [one for one in _sorted(sheet.row.problems) if one.severity != "info"]
+    found = [one for one in _sort_problems(sheet.row.problems) if one.severity != "info"]
     return sorted(
         found, key=lambda one: sheet.row.code is None or "compute capability" not in conditions(one)
     )
@@ -438,7 +446,7 @@ LEVELS = (
 """What of a sheet has room: (problems, lines of what it needs, what of that), less with each."""
 
 
-def _heading(out: Console, text: str) -> None:
+def _print_heading(out: Console, text: str) -> None:
     out.print()
     out.print(Text(text, style="bold"))
 
@@ -458,7 +466,7 @@ def _entry(out: Console, first: Text, text: str) -> None:
     out.print(table)
 
 
-def _about(sheet: Sheet) -> str:
+def _describe_sheet(sheet: Sheet) -> str:
     release = sheet.row.release
     words = [f"released {release.released}", "for GPUs" if release.gpu else "without GPU code"]
     if release.yanked:
@@ -466,7 +474,7 @@ def _about(sheet: Sheet) -> str:
     return f" · {' · '.join(words)}"
 
 
-def _other(row: MatrixRow, other: MatrixRow) -> str:
+def _describe_other(row: MatrixRow, other: MatrixRow) -> str:
     name = other.release.package
     if not other.release.gpu and row.release.gpu:
         return f"{name} {other.release.version} has no GPU code."
@@ -484,7 +492,7 @@ def _code(row: MatrixRow) -> str:
     return meanings[row.code or "unknown"]
 
 
-def _sorted(problems: Iterable[Problem]) -> list[Problem]:
+def _sort_problems(problems: Iterable[Problem]) -> list[Problem]:
     return sorted(problems, key=lambda problem: ORDER.index(problem.severity))
 
 
@@ -529,24 +537,25 @@ def markdown_rows(rows: Sequence[MatrixRow], *, note: str = "") -> str:
             problems,
         )
         lines.append(markdown.row(cells))
-    return (f"{markdown.own(note)}\n\n" if note else "") + "\n".join(lines) + "\n"
+    return (f"{markdown.keep_markdown(note)}\n\n" if note else "") + "\n".join(lines) + "\n"
 
 
 def markdown_sheet(sheet: Sheet, *, as_of: str, note: str = "") -> str:
     """Return the sheet as Markdown."""
     release = sheet.row.release
-    lines = [f"# {release.package} {release.version}", "", _about(sheet).removeprefix(" · ") + "."]
-    lines += [_other(sheet.row, other) for other in sheet.others]
+    lines = [f"# {release.package} {release.version}", "", _describe_sheet(sheet).removeprefix(" · ") + "."]
+    lines += [_describe_other(sheet.row, other) for other in sheet.others]
     if note:
-        lines.append(markdown.own(note))
+        lines.append(markdown.keep_markdown(note))
     if sheet.row.code is not None:
         lines.append(_code(sheet.row))
     lines += ["", "## What it needs", ""]
-    lines += [f"* **{name}**: {markdown.own(text)}" for name, text in sheet.needs]
+    lines += [f"* **{name}**: {markdown.keep_markdown(text)}" for name, text in sheet.needs]
     lines += ["", "## What has gone wrong with it", ""]
-    for problem in _sorted(sheet.row.problems):
+    for problem in _sort_problems(sheet.row.problems):
         lines.append(
-            f"* **{code_of(problem)} {markdown.own(problem.title)}.** {markdown.own(' '.join(_details(problem)))}"
+            f"* **{code_of(problem)} {markdown.keep_markdown(problem.title)}.** "
+            f"{markdown.keep_markdown(' '.join(_details(problem)))}"
         )
     if not sheet.row.problems:
         lines.append("Nothing is known.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import __version__
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Status
-from tfdoctor.render.finding import MARKS, SEVERITY_STATUS, alone
+from tfdoctor.render.finding import MARKS, SEVERITY_STATUS, capitalize_remedy
 from tfdoctor.render.page import few
 from tfdoctor.render.screen import UNDOABLE
 from tfdoctor.text import clean_line
@@ -75,7 +75,7 @@ def _todo(main: Finding, fix: Offer | None) -> Iterator[str]:
         yield f"<p>Fix it, in a terminal: {_text(UNDOABLE)}</p>{_code([fix.command])}"
     elif main.remedies:
         first = main.remedies[0]
-        yield f"<p>{_text(alone(first.full_text))}</p>"
+        yield f"<p>{_text(capitalize_remedy(first.full_text))}</p>"
         if first.commands:
             yield _code(first.commands)
 

@@ -15,7 +15,18 @@ from tfdoctor.text import clean
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["ROOM", "Page", "Text", "cells", "command_lines", "cut", "few", "hanging", "labelled", "lines_of"]
+__all__ = [
+    "ROOM",
+    "Page",
+    "Text",
+    "cells",
+    "command_lines",
+    "cut",
+    "few",
+    "lines_of",
+    "print_hanging",
+    "print_labelled",
+]
 
 CODES = {"bold": "1", "red": "31", "green": "32", "yellow": "33"}
 """Words of a style → what a terminal calls them. None is dim: what matters too little to be read is not printed.
@@ -85,9 +96,9 @@ class Page:
     def print(self, text: Text | None = None, *, wrap: bool = True) -> None:
         """A paragraph, or an empty line. Without `wrap` it is one line, however long."""
         text = text or Text()
-        self.put(text, _breaks(text.plain, self.width) if wrap else ())
+        self.print_paragraph(text, _breaks(text.plain, self.width) if wrap else ())
 
-    def put(self, text: Text, breaks: Iterable[int], indent: int = 0) -> None:
+    def print_paragraph(self, text: Text, breaks: Iterable[int], indent: int = 0) -> None:
         """A paragraph that is broken at these places; all lines but the first are indented."""
         places = [0, *breaks, len(text)]
         for number, (start, end) in enumerate(pairwise(places)):
@@ -102,7 +113,7 @@ class Page:
         return "\n".join(line.rstrip() for line in self._lines).strip("\n") + "\n"
 
 
-def hanging(out: Page, first: Text, text: str, *, style: str = "") -> None:
+def print_hanging(out: Page, first: Text, text: str, *, style: str = "") -> None:
     """A paragraph whose later lines are indented below the first one's text; flat where the terminal is narrow."""
     indent = len(first)
     text = as_called(text)
@@ -110,12 +121,12 @@ def hanging(out: Page, first: Text, text: str, *, style: str = "") -> None:
     if out.width - indent < LEAST:
         out.print(whole)
     else:
-        out.put(whole, [indent + place for place in _breaks(text, out.width - indent)], indent)
+        out.print_paragraph(whole, [indent + place for place in _breaks(text, out.width - indent)], indent)
 
 
-def labelled(out: Page, label: str, text: str, *, style: str = "") -> None:
+def print_labelled(out: Page, label: str, text: str, *, style: str = "") -> None:
     """A paragraph beside its label, or below the last one's text where there is none."""
-    hanging(out, Text(f"  {label}".ljust(LABEL), style="bold"), text, style=style)
+    print_hanging(out, Text(f"  {label}".ljust(LABEL), style="bold"), text, style=style)
 
 
 def few(text: str, columns: int, lines: int) -> str:
@@ -169,18 +180,20 @@ def lines_of(commands: Iterable[str], indent: int = 10, width: int | None = None
     if width is None:
         yield from (f"{'':{indent}}{line}" for lines in texts for line in lines)
         return
-    left = min((_left(lines[0], indent, width) for lines in texts if len(lines) == 1), default=indent)
+    left = min(
+        (_compute_indent(lines[0], indent, width) for lines in texts if len(lines) == 1), default=indent
+    )
     for lines in texts:
-        parts = _continued(lines[0], width - left) if len(lines) == 1 else lines
+        parts = _break_command(lines[0], width - left) if len(lines) == 1 else lines
         for number, part in enumerate(parts):
             yield f"{'':{left + 4 if number and len(lines) == 1 else left}}{part}"
 
 
-def _left(line: str, indent: int, width: int) -> int:
+def _compute_indent(line: str, indent: int, width: int) -> int:
     """Return how far in a command can stand: where its words have no room, as far as costs the fewest lines."""
     ways = []
     for left in range(indent, -1, -1):
-        parts = _continued(line, width - left)
+        parts = _break_command(line, width - left)
         too_wide = sum(left + 4 * bool(number) + cells(part) > width for number, part in enumerate(parts))
         if left == indent and not too_wide:
             return indent
@@ -188,7 +201,7 @@ def _left(line: str, indent: int, width: int) -> int:
     return -min(ways)[-1]
 
 
-def _continued(line: str, width: int) -> list[str]:
+def _break_command(line: str, width: int) -> list[str]:
     """Return a shell's line in several, none wider than `width` where its words let it."""
     words = _WORD.findall(line)
     if cells(line) <= width or " ".join(words) != line or "<<" in words or any(w[0] == "#" for w in words):
@@ -236,7 +249,7 @@ def _breaks(text: str, width: int) -> list[int]:
         if at + wide <= width:
             at += cells(word[0])
         elif wide > width:
-            ends = list(_folded(word[0], width))
+            ends = list(_fold_word(word[0], width))
             places += [start + end for end in (0, *ends) if start + end]
             at = cells(word[0][ends[-1] if ends else 0 :])
         else:
@@ -246,7 +259,7 @@ def _breaks(text: str, width: int) -> list[int]:
     return places
 
 
-def _folded(word: str, width: int) -> Iterator[int]:
+def _fold_word(word: str, width: int) -> Iterator[int]:
     """Yield where a word is folded so that no part of it is wider than `width`."""
     at = 0
     for place, one in enumerate(word):

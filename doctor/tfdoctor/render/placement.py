@@ -10,7 +10,7 @@ from tfdoctor.placement.judge import format_operations
 from tfdoctor.placement.models import OTHER, find_kind
 from tfdoctor.render.finding import SEVERITY_STATUS, do, finding_json, mark
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.render.page import Page, Text, cells, hanging
+from tfdoctor.render.page import Page, Text, cells, print_hanging
 from tfdoctor.text import clean_line, join_words
 
 if TYPE_CHECKING:
@@ -32,45 +32,47 @@ def render_placement(
     found = placement.found
     worst = max((finding.severity for finding in placement.findings), default=None)
     sign = mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
-    hanging(out, sign, placement.summary)
+    print_hanging(out, sign, placement.summary)
     for finding in placement.findings:
         out.print()
         style = {Severity.ERROR: "red", Severity.WARNING: "yellow"}.get(finding.severity, "")
         told = f"{finding.title}." == placement.summary
         if not told and (verbose or finding.severity is not Severity.INFO):
-            hanging(out, Text("  "), f"{finding.title}.", style=style)
+            print_hanging(out, Text("  "), f"{finding.title}.", style=style)
         why = "  Why   " if finding.severity is not Severity.INFO or verbose else "  "
-        hanging(out, Text(why), clean_line(finding.explanation, limit=3000))
+        print_hanging(out, Text(why), clean_line(finding.explanation, limit=3000))
         for number, remedy in enumerate(finding.remedies[: None if verbose else 1]):
             do(out, remedy, first=number == 0)
         for evidence in finding.evidence if verbose else ():
-            hanging(out, Text("  Seen  "), f"line {evidence.line}: {clean_line(evidence.text, limit=4000)}")
+            print_hanging(
+                out, Text("  Seen  "), f"line {evidence.line}: {clean_line(evidence.text, limit=4000)}"
+            )
     if found.devices:
         out.print()
         totals = found.totals
         for device in found.devices[: None if verbose else 8]:
-            hanging(out, Text("  "), _device_line(device, totals.get(device.device, 0)))
+            print_hanging(out, Text("  "), _device_line(device, totals.get(device.device, 0)))
         if not verbose and len(found.devices) > 8:
             out.print(Text(f"  and {len(found.devices) - 8} more: -v"))
     _table(out, found, verbose=verbose)
     if found.calls:
         every = sum(row.count for row in found.calls)
         out.print()
-        hanging(
+        print_hanging(
             out,
             Text("  "),
             f"Beside these, {every:,} call{'s' if every != 1 else ''} of functions, which hold operations.",
         )
     out.print()
     out.print(Text(f"{found.lines:,} line{'s' if found.lines != 1 else ''} read."))
-    for sentence in _left_out(found):
-        hanging(out, Text(""), sentence)
+    for sentence in _describe_left_out(found):
+        print_hanging(out, Text(""), sentence)
     if found.forgotten:
-        hanging(out, Text(""), "There are so many nodes that one printed twice may count twice.")
+        print_hanging(out, Text(""), "There are so many nodes that one printed twice may count twice.")
     return out.text
 
 
-def _left_out(found: Found) -> list[str]:
+def _describe_left_out(found: Found) -> list[str]:
     """Say what was not told apart or not kept."""
     told = []
     if found.count_others:
@@ -101,7 +103,7 @@ def _table(out: Page, found: Found, *, verbose: bool) -> None:
     """A row an operation, a column a device; with many devices a row for each pair."""
     if not found.ops:
         return
-    devices, counts = _by_operation(found)
+    devices, counts = _group_by_operation(found)
     ops = list(counts)
     room = SCREEN - out.text.count("\n") - (8 if found.calls else 6)
     shown = ops if verbose else ops[: max(min(ROWS, room), FEWEST)]
@@ -114,7 +116,7 @@ def _table(out: Page, found: Found, *, verbose: bool) -> None:
                 f"{count:,} on {_short(device)}"
                 for device, count in sorted(counts[op].items(), key=lambda row: -row[1])[:6]
             )
-            hanging(out, Text(f"  {op}: "), where)
+            print_hanging(out, Text(f"  {op}: "), where)
     else:
         room = out.width - 4 - sum(columns) - 2 * len(columns)
         name = min(room, max(map(cells, ("Operation", *shown))))
@@ -131,7 +133,7 @@ def _table(out: Page, found: Found, *, verbose: bool) -> None:
         out.print(Text(f"  and {len(ops) - len(shown)} other types: -v"))
 
 
-def _by_operation(found: Found) -> tuple[list[str], dict[str, dict[str, int]]]:
+def _group_by_operation(found: Found) -> tuple[list[str], dict[str, dict[str, int]]]:
     """Return (devices, GPUs first; operation → device → how often, the most frequent operation first)."""
     counts: dict[str, dict[str, int]] = {}
     for row in found.ops:
@@ -223,7 +225,7 @@ def placement_svg(placement: Placement) -> str:
     """
     found = placement.found
     totals = found.totals
-    devices, counts = _by_operation(found)
+    devices, counts = _group_by_operation(found)
     ops = list(counts)
     shown = ops[:PICTURED]
     most = max((sum(counts[op].values()) for op in shown), default=1)
@@ -257,7 +259,7 @@ def placement_svg(placement: Placement) -> str:
     if len(ops) > len(shown):
         parts.append(f'<text x="16" y="{height + 6}">and {len(ops) - len(shown)} other types</text>')
         height += 18
-    for sentence in _left_out(found):
+    for sentence in _describe_left_out(found):
         parts.append(f'<text x="16" y="{height + 6}">{escape(sentence)}</text>')
         height += 18
     style = (

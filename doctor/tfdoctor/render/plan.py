@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Cause, Status
 from tfdoctor.render.finding import mark
-from tfdoctor.render.page import ROOM, Page, Text, cells, command_lines, cut, few, hanging, lines_of
-from tfdoctor.render.screen import NARROW, counted, more
+from tfdoctor.render.page import ROOM, Page, Text, cells, command_lines, cut, few, lines_of, print_hanging
+from tfdoctor.render.screen import NARROW, format_count, more
 from tfdoctor.text import clean_line, join_words, upper_first
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ def render_recommendation(
     levels = ((3, 4), (3, 2), (3, 1), (2, 1), (1, 1))
     for shown, lines in levels if width >= NARROW else levels[:1]:
         out = Page(width, coloured=colour)
-        hanging(out, Text(""), _for_whom(answer.host))
+        print_hanging(out, Text(""), _describe_host(answer.host))
         out.print()
         if answer.without_gpu is not None and answer.conflict is None:
-            _without_gpu(out, answer.without_gpu, "✓ ")
+            _print_cpu_option(out, answer.without_gpu, "✓ ")
         if answer.conflict is not None:
             _conflict(out, answer, shown, lines, verbose=verbose)
         elif verbose:
@@ -46,16 +46,16 @@ def render_recommendation(
                     _brief(out, option, number, lines, any_card=not answer.host.cards)
             if shown > 1:
                 _best_not(out, answer)
-            _counted(out, answer, shown)
+            _print_rest(out, answer, shown)
         if verbose:
-            _rejected(out, answer)
+            _print_rejected(out, answer)
         if verbose or out.height <= ROOM:
             break
     return out.text
 
 
-def _without_gpu(out: Page, way: Remedy, mark: str) -> None:
-    hanging(out, Text(mark, style="green" if mark.strip() else ""), clean_line(way.text), style="bold")
+def _print_cpu_option(out: Page, way: Remedy, mark: str) -> None:
+    print_hanging(out, Text(mark, style="green" if mark.strip() else ""), clean_line(way.text), style="bold")
     command_lines(out, way.commands, 4, style="bold", broken=True)
     out.print()
 
@@ -66,7 +66,7 @@ WAY = 16
 """Columns of what comes before the command of an option ("  No container  ")."""
 
 
-def _against(option: Option, *, any_card: bool) -> list[str]:
+def _list_caveats(option: Option, *, any_card: bool) -> list[str]:
     """Return what speaks against an option. any_card: which cards are too new for it, too."""
     return [
         clean_line(one.text, limit=1000)
@@ -77,13 +77,13 @@ def _against(option: Option, *, any_card: bool) -> list[str]:
 
 def _table(out: Page, options: Sequence[Option], lines: int, *, any_card: bool) -> None:
     """The options in a table, what is typed for the best of each kind, and what speaks against them as footnotes."""
-    notes = list(dict.fromkeys(note for one in options for note in _against(one, any_card=any_card)))
+    notes = list(dict.fromkeys(note for one in options for note in _list_caveats(one, any_card=any_card)))
     rows = [("TensorFlow", "Python", "CUDA", "cuDNN", "how", "size", "but" if notes else "")]
     for one in options:
-        numbers = [str(notes.index(note) + 1) for note in _against(one, any_card=any_card)]
+        numbers = [str(notes.index(note) + 1) for note in _list_caveats(one, any_card=any_card)]
         size = size_text(one.size) if one.size is not None else "?"
         cuda, cudnn = (".".join(text.split(".")[:2]) for text in (one.cuda, one.cudnn or ""))
-        rows.append((one.tensorflow, one.python, cuda, cudnn, _how(one), size, ", ".join(numbers)))
+        rows.append((one.tensorflow, one.python, cuda, cudnn, _format_method(one), size, ", ".join(numbers)))
     wide = [max(cells(row[column]) for row in rows) for column in range(len(rows[0]))]
     wide[4] = min(wide[4], out.width - 2 - sum(wide) + wide[4] - 2 * (len(wide) - 1))
     for number, row in enumerate(rows):
@@ -98,11 +98,11 @@ def _table(out: Page, options: Sequence[Option], lines: int, *, any_card: bool) 
     for number, note in enumerate(notes, 1):
         if number == 1:
             out.print()
-        hanging(out, Text(f"  {number}  "), few(note, out.width - 5, max(lines - 1, 1)))
+        print_hanging(out, Text(f"  {number}  "), few(note, out.width - 5, max(lines - 1, 1)))
     out.print()
 
 
-def _how(option: Option) -> str:
+def _format_method(option: Option) -> str:
     """Return "image tensorflow:25.02-tf2-py3": without its registry."""
     if option.base is None:
         return "virtual environment"
@@ -125,9 +125,9 @@ def _brief(out: Page, option: Option, number: int, lines: int, *, any_card: bool
     style = "" if number else "bold"
     command_lines(out, option.commands, 4, style=style, broken=True)
     if not number:
-        hanging(out, Text("  Has   "), _has(option))
-    for note in _against(option, any_card=any_card):
-        hanging(out, Text("  But   "), few(note, out.width - 8, lines))
+        print_hanging(out, Text("  Has   "), _has(option))
+    for note in _list_caveats(option, any_card=any_card):
+        print_hanging(out, Text("  But   "), few(note, out.width - 8, lines))
     out.print()
 
 
@@ -136,22 +136,22 @@ def _best_not(out: Page, answer: Recommendation) -> None:
     newest = next(iter(answer.rejected), None)
     if newest is None or any(option.tensorflow == newest.tensorflow for option in answer.options):
         return
-    text = _why_not(newest)
-    hanging(
+    text = _format_rejection(newest)
+    print_hanging(
         out, Text("  Not   "), few(clean_line(f"{newest.tensorflow}: {text}", limit=600), out.width - 8, 2)
     )
     out.print()
 
 
-def _why_not(one: Rejected) -> str:
+def _format_rejection(one: Rejected) -> str:
     """Return the first reasons in one line. Some end as sentences do."""
     texts = [reason.text for reason in one.reasons[:2]]
     return "; ".join([*(text.removesuffix(".") for text in texts[:-1]), *texts[-1:]])
 
 
-def _counted(out: Page, answer: Recommendation, shown: int) -> None:
+def _print_rest(out: Page, answer: Recommendation, shown: int) -> None:
     rest = len(answer.options) - shown
-    parts = [counted(rest, "other way")] if rest > 0 else []
+    parts = [format_count(rest, "other way")] if rest > 0 else []
     if answer.rejected:
         parts.append(f"why {len(answer.rejected)} others do not fit")
     more(out, "More", [("-v", join_words(parts or ["all parts"]))])
@@ -167,9 +167,9 @@ def show_option(out: Page, option: Option, *, whole: bool) -> None:
         _option(out, option, 0, commands=False)
         return
     _title(out, option, 0)
-    hanging(out, Text("  Has   "), _has(option))
+    print_hanging(out, Text("  Has   "), _has(option))
     for caveat in [one for one in option.caveats if one.serious][:2]:
-        hanging(out, Text("  But   "), few(clean_line(caveat.text, limit=1000), out.width - 8, 1))
+        print_hanging(out, Text("  But   "), few(clean_line(caveat.text, limit=1000), out.width - 8, 1))
     by_size = sorted(option.parts, key=lambda part: -(part.bytes or 0))
     known = [part for part in by_size if part.bytes is not None]
     for part in known[:LARGEST]:
@@ -177,18 +177,18 @@ def show_option(out: Page, option: Option, *, whole: bool) -> None:
     if len(known) > LARGEST:
         rest = known[LARGEST:]
         total = size_text(sum(part.bytes or 0 for part in rest))
-        out.print(Text(f"  {total:>9}  {counted(len(rest), 'other part')}"))
+        out.print(Text(f"  {total:>9}  {format_count(len(rest), 'other part')}"))
     unknown = [part for part in by_size if part.bytes is None]
     for part in unknown:
         if part.download is not None:
             told = f"{clean_line(part.name)}: {size_text(part.download)} to download"
-            hanging(out, Text(f"  {'?':>9}  "), told)
+            print_hanging(out, Text(f"  {'?':>9}  "), told)
     names = join_words([clean_line(part.name) for part in unknown if part.download is None])
     if names:
-        hanging(out, Text(f"  {'?':>9}  "), few(f"{names}: size not known", max(out.width - 13, 12), 2))
+        print_hanging(out, Text(f"  {'?':>9}  "), few(f"{names}: size not known", max(out.width - 13, 12), 2))
 
 
-def _for_whom(host: Host) -> str:
+def _describe_host(host: Host) -> str:
     cards = ", ".join(
         card.name
         if "capability" in card.name
@@ -214,11 +214,11 @@ def _for_whom(host: Host) -> str:
 
 def _option(out: Page, option: Option, number: int, *, commands: bool = True) -> None:
     _title(out, option, number)
-    hanging(out, Text("  Has   "), _has(option))
+    print_hanging(out, Text("  Has   "), _has(option))
     for reason in option.reasons:
-        hanging(out, Text("  Why   "), clean_line(reason, limit=1000))
+        print_hanging(out, Text("  Why   "), clean_line(reason, limit=1000))
     for caveat in option.caveats:
-        hanging(out, Text("  But   "), clean_line(caveat.text, limit=1000))
+        print_hanging(out, Text("  But   "), clean_line(caveat.text, limit=1000))
     _parts(out, option.parts)
     command_lines(out, option.commands if commands else ())
 
@@ -235,7 +235,7 @@ def _title(out: Page, option: Option, number: int) -> None:
     mark = "!" if option.serious else "✓"
     style = "yellow" if option.serious else "green"
     label = "" if number == 0 else "Or "
-    hanging(
+    print_hanging(
         out,
         Text(f"{mark} ", style=style),
         clean_line(f"{label}{title} [{option.recipe.value}]"),
@@ -246,7 +246,7 @@ def _title(out: Page, option: Option, number: int) -> None:
 def _parts(out: Page, parts: Sequence[Part]) -> None:
     for part in sorted(parts, key=lambda part: -(part.bytes or 0)):
         size = size_text(part.bytes) if part.bytes is not None else "?"
-        hanging(out, Text(f"  {size:>9}  "), clean_line(f"{part.name}: {part.why}"))
+        print_hanging(out, Text(f"  {size:>9}  "), clean_line(f"{part.name}: {part.why}"))
 
 
 def size_text(count: int) -> str:
@@ -262,7 +262,7 @@ def _conflict(out: Page, answer: Recommendation, shown: int, lines: int, *, verb
     assert answer.conflict is not None  # noqa: S101 - the caller has looked
     wish = answer.request.tensorflow
     what = f"TensorFlow {wish}" if wish else "a TensorFlow"
-    hanging(
+    print_hanging(
         out,
         Text("✗ ", style="bold red"),
         clean_line(f"No installation of {what} meets this request."),
@@ -272,30 +272,30 @@ def _conflict(out: Page, answer: Recommendation, shown: int, lines: int, *, verb
     told = reasons if verbose else _first(answer)[:shown]
     for reason in told:
         text = clean_line(reason.text, limit=1000)
-        hanging(out, Text("  Why   "), text if verbose else few(text, out.width - 8, max(lines, 2)))
+        print_hanging(out, Text("  Why   "), text if verbose else few(text, out.width - 8, max(lines, 2)))
     for number, one in enumerate(answer.conflict.nearest):
         out.print()
         text = clean_line(one.text, limit=500)
-        hanging(out, Text("→ ", style="bold"), upper_first(text), style="bold")
+        print_hanging(out, Text("→ ", style="bold"), upper_first(text), style="bold")
         for caveat in one.option.caveats:
             if caveat.serious or caveat.cause is Cause.DRIVER_TOO_OLD:
                 text = clean_line(caveat.text, limit=1000)
-                hanging(out, Text("  But   "), text if verbose else few(text, out.width - 8, 1))
+                print_hanging(out, Text("  But   "), text if verbose else few(text, out.width - 8, 1))
         style = "" if number else "bold"
         command_lines(out, one.option.commands, 8, style=style, broken=not verbose)
     for way in answer.conflict.elsewhere:
         out.print()
         text = f"{way.text}. tfdoctor has not run it: {'; '.join(way.sources)}"
-        hanging(out, Text("  Else  ", style="bold"), clean_line(text, limit=1000))
+        print_hanging(out, Text("  Else  ", style="bold"), clean_line(text, limit=1000))
         command_lines(out, (way.command,), 8, broken=not verbose)
     if answer.without_gpu is not None:
         out.print()
-        _without_gpu(out, answer.without_gpu, "  ")
+        _print_cpu_option(out, answer.without_gpu, "  ")
     rest = len(reasons) - len(told)
     if rest > 0 and not verbose:
         if answer.without_gpu is None:
             out.print()
-        more(out, "More", [("-v", counted(rest, "other reason"))])
+        more(out, "More", [("-v", format_count(rest, "other reason"))])
 
 
 def _first(answer: Recommendation) -> list[Reason]:
@@ -311,18 +311,18 @@ def _first(answer: Recommendation) -> list[Reason]:
     return list(found.values())
 
 
-def _rejected(out: Page, answer: Recommendation) -> None:
+def _print_rejected(out: Page, answer: Recommendation) -> None:
     """Why not the newer ones, and why not the other ways."""
     if answer.conflict is not None or not answer.rejected:
         return
     grouped: dict[tuple[str, str], list[Rejected]] = {}
     for one in answer.rejected:
-        text = _why_not(one)
+        text = _format_rejection(one)
         grouped.setdefault((one.recipe.value, text), []).append(one)
     out.print()
     for (recipe, text), ones in grouped.items():
         which = ones[0].tensorflow if len(ones) == 1 else f"{ones[-1].tensorflow} to {ones[0].tensorflow}"
-        hanging(
+        print_hanging(
             out,
             Text("  Not   "),
             clean_line(f"{recipe}, {which}: {text}", limit=600),

@@ -172,7 +172,7 @@ def meter(name: str) -> Iterator[Callable[[int, int], None]]:
     last = 0.0
     with contextlib.ExitStack() as stack:
 
-        def told(done: int, size: int) -> None:
+        def update(done: int, size: int) -> None:
             nonlocal last
             now = time.monotonic()
             if now - began < PATIENCE or now - last < REDRAWN:
@@ -182,7 +182,7 @@ def meter(name: str) -> Iterator[Callable[[int, int], None]]:
                 bars.append(stack.enter_context(_bar(name)))
             bars[0](done, size)
 
-        yield told
+        yield update
 
 
 @contextlib.contextmanager

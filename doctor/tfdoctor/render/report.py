@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor import __version__
 from tfdoctor.findings import OutcomeKind, Status
-from tfdoctor.render.finding import SEVERITY_STATUS, explained, finding_json, mark
+from tfdoctor.render.finding import SEVERITY_STATUS, finding_json, mark, print_explanation
 from tfdoctor.render.json import SCHEMA_VERSION, plain
-from tfdoctor.render.page import Page, Text, hanging
-from tfdoctor.render.screen import NAME, UNDOABLE, heading, render_screen, verdict
+from tfdoctor.render.page import Page, Text, print_hanging
+from tfdoctor.render.screen import NAME, UNDOABLE, print_heading, render_screen, verdict
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -43,18 +43,20 @@ def render_report(
     if quiet:
         verdict(out, report)
         return out.text
-    heading(out, report)
+    print_heading(out, report)
     _areas(out, report)
     verdict(out, report)
     main = report.main
     if main is not None:
         if main is not report.root:
-            hanging(out, mark(SEVERITY_STATUS[main.severity]), f"{clean_line(main.title)} [{main.code}]")
-        explained(out, main)
-    _others(out, report)
+            print_hanging(
+                out, mark(SEVERITY_STATUS[main.severity]), f"{clean_line(main.title)} [{main.code}]"
+            )
+        print_explanation(out, main)
+    _print_others(out, report)
     _reasons(out, report)
     _rules(out, report)
-    _compared(out, report)
+    _print_comparison(out, report)
     _last(out, report, fix)
     return out.text
 
@@ -65,11 +67,11 @@ def _areas(out: Page, report: Report) -> None:
         root = [one.row for one in area.findings if one is report.root and one.row and not area.reason]
         marks = root + [f"{one.title} [{one.code}]" for one in area.findings if one is not report.root]
         text = "; ".join([text, *map(clean_line, marks)])
-        hanging(out, mark(area.status) + Text(area.name.ljust(NAME), style="bold"), text)
+        print_hanging(out, mark(area.status) + Text(area.name.ljust(NAME), style="bold"), text)
     out.print()
 
 
-def _others(out: Page, report: Report) -> None:
+def _print_others(out: Page, report: Report) -> None:
     follows = report.consequences
     rest = [f for f in report.findings if f is not report.main and f not in follows]
     for title, findings in (("Follows from it, or is fixed with it:", follows), ("Also found:", rest)):
@@ -79,8 +81,8 @@ def _others(out: Page, report: Report) -> None:
         out.print(Text(title, style="bold"))
         for finding in findings:
             status = SEVERITY_STATUS[finding.severity]
-            hanging(out, mark(status, f"{finding.code}  "), clean_line(finding.title))
-            explained(out, finding)
+            print_hanging(out, mark(status, f"{finding.code}  "), clean_line(finding.title))
+            print_explanation(out, finding)
             out.print()
 
 
@@ -88,7 +90,7 @@ def _reasons(out: Page, report: Report) -> None:
     out.print()
     out.print(Text("How it was judged, in the order in which TensorFlow goes:", style="bold"))
     for reason in report.prediction.reasons:
-        hanging(out, Text("  "), clean_line(reason, limit=1000))
+        print_hanging(out, Text("  "), clean_line(reason, limit=1000))
 
 
 def _rules(out: Page, report: Report) -> None:
@@ -99,14 +101,14 @@ def _rules(out: Page, report: Report) -> None:
     out.print(Text("Checks that could not be run:", style="bold"))
     for outcome in unmade:
         crashed = "crashed (a defect of tfdoctor): " if outcome.kind is OutcomeKind.CRASHED else ""
-        hanging(
+        print_hanging(
             out,
             mark(Status.UNKNOWN, f"{outcome.code}  "),
             crashed + clean_line(outcome.why),
         )
 
 
-def _compared(out: Page, report: Report) -> None:
+def _print_comparison(out: Page, report: Report) -> None:
     observed, prediction = report.observed, report.prediction
     if observed is None:
         return
@@ -124,16 +126,20 @@ def _compared(out: Page, report: Report) -> None:
     )
     for name, said, was in rows:
         same = Status.GOOD if said == was else Status.WARNING
-        text = _said(said) if said == was else f"predicted {_said(said)}, was {_said(was)}"
-        hanging(out, mark(same) + Text(f"{name:17}"), text)
+        text = (
+            _format_value(said)
+            if said == was
+            else f"predicted {_format_value(said)}, was {_format_value(was)}"
+        )
+        print_hanging(out, mark(same) + Text(f"{name:17}"), text)
     for line in observed.computed:
         status = Status.BAD if "failed" in line else Status.GOOD
-        hanging(out, mark(status) + Text(f"{'computes':17}"), clean_line(line))
+        print_hanging(out, mark(status) + Text(f"{'computes':17}"), clean_line(line))
     if observed.error:
-        hanging(out, Text("  "), clean_line(observed.error))
+        print_hanging(out, Text("  "), clean_line(observed.error))
 
 
-def _said(value: object) -> str:
+def _format_value(value: object) -> str:
     return (
         {True: "yes", False: "no", None: "not known"}[value]
         if isinstance(value, bool) or value is None
@@ -160,7 +166,7 @@ def _last(out: Page, report: Report, fix: Offer | None) -> None:
         out.print(Text("See it compute: ") + Text("tfdoctor check --deep"))
     if fix is not None:
         out.print(Text("Fix it:    ") + Text(clean_line(fix.command), style="bold"), wrap=False)
-        hanging(out, Text("           "), UNDOABLE)
+        print_hanging(out, Text("           "), UNDOABLE)
 
 
 # ---------------------------------------------------------------- JSON

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor import __version__
 from tfdoctor.facts import Known, SmiFacts, SmiFailure, Unknown, value_of
-from tfdoctor.render.markdown import code, fenced, row, table, words
+from tfdoctor.render.markdown import code, fence_lines, row, table, words
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -54,12 +54,12 @@ def report_markdown(report: Report, *, differences: Sequence[str] = ()) -> str:
         _versions(report),
         *(_finding(finding) for finding in report.findings if finding.severity > 0),
         _outcomes(report),
-        _folded("Libraries that TensorFlow opens", ("library", "", "from"), _libraries(facts)),
-        _folded("Environment variables", ("variable", "value"), _variables(facts)),
-        _folded("Packages", ("package", "version", "installed by"), _packages(facts)),
-        _folded("nvidia-smi", ("", "card", "memory (MiB)", "mode", "MIG", "bus", "UUID"), _cards(facts)),
+        _make_folded("Libraries that TensorFlow opens", ("library", "", "from"), _libraries(facts)),
+        _make_folded("Environment variables", ("variable", "value"), _variables(facts)),
+        _make_folded("Packages", ("package", "version", "installed by"), _packages(facts)),
+        _make_folded("nvidia-smi", ("", "card", "memory (MiB)", "mode", "MIG", "bus", "UUID"), _cards(facts)),
         *(_finding(finding) for finding in report.findings if finding.severity == 0),
-        _Section(_made(differences)),
+        _Section(_format_origin(differences)),
     ]
     sections = [section for section in sections if section.head]
     total = sum(section.size() for section in sections)
@@ -74,19 +74,19 @@ def report_markdown(report: Report, *, differences: Sequence[str] = ()) -> str:
     return "\n".join(line for section in sections for line in section.lines())[:LIMIT]
 
 
-def _folded(title: str, columns: Sequence[str], rows: list[list[str]] | str) -> _Section:
+def _make_folded(title: str, columns: Sequence[str], rows: list[list[str]] | str) -> _Section:
     if not rows:
         return _Section([])
     head = [f"<details><summary>{title}</summary>", ""]
     if isinstance(rows, str):
-        return _Section(head, fenced([rows]), ["", "</details>", ""])
+        return _Section(head, fence_lines([rows]), ["", "</details>", ""])
     return _Section([*head, *table(columns)], [row(cells) for cells in rows], ["", "</details>", ""])
 
 
 # ---------------------------------------------------------------- the sections
 
 
-def _said(fact: Fact[str]) -> str:
+def _format_fact(fact: Fact[str]) -> str:
     if isinstance(fact, Known):
         return code(fact.value)
     return f"not known: {words(fact.why, 200)}" if isinstance(fact, Unknown) else "none"
@@ -108,25 +108,25 @@ def _versions(report: Report) -> _Section:
             "Python",
             f"{code(python.version)} {code(python.executable)}"
             if python is not None
-            else _missing(facts.python),
+            else _format_missing(facts.python),
         ),
         (
             "TensorFlow",
             f"{code(tensorflow.version or 'unknown')} {code(tensorflow.distribution or '')}"
             if tensorflow is not None
-            else _missing(facts.tensorflow),
+            else _format_missing(facts.tensorflow),
         ),
         (
             "built for",
-            _built_for(tensorflow.cuda_config, tensorflow.build_info) if tensorflow is not None else "",
+            _format_build(tensorflow.cuda_config, tensorflow.build_info) if tensorflow is not None else "",
         ),
-        ("driver (nvidia-smi)", code(driver or "") or _missing(facts.driver.smi)),
+        ("driver (nvidia-smi)", code(driver or "") or _format_missing(facts.driver.smi)),
         (
             "kernel module",
-            code(module.version) if module is not None else _missing(facts.driver.kernel_module),
+            code(module.version) if module is not None else _format_missing(facts.driver.kernel_module),
         ),
         ("driver's CUDA", code(cuda.version or "") if cuda is not None else ""),
-        ("nvcc", _said(facts.nvcc)),
+        ("nvcc", _format_fact(facts.nvcc)),
     ]
     rows += [
         (
@@ -147,13 +147,13 @@ def _versions(report: Report) -> _Section:
     return _Section(table(("", "")), [row(cells) for cells in rows if cells[1].strip()], [""])
 
 
-def _missing(fact: Fact[Any]) -> str:
+def _format_missing(fact: Fact[Any]) -> str:
     if isinstance(fact, Known):
         return "no version" if not isinstance(fact.value, SmiFailure) else f"failed: {words(fact.value.kind)}"
     return f"not known: {words(fact.why, 200)}" if isinstance(fact, Unknown) else "not there"
 
 
-def _built_for(config: dict[str, str], info: dict[str, str]) -> str:
+def _format_build(config: dict[str, str], info: dict[str, str]) -> str:
     cuda = config.get("TF_CUDA_VERSION") or info.get("cuda_version") or ""
     cudnn = config.get("TF_CUDNN_VERSION") or info.get("cudnn_version") or ""
     return " ".join(f"{name} {code(value)}" for name, value in (("CUDA", cuda), ("cuDNN", cudnn)) if value)
@@ -168,7 +168,7 @@ def _finding(finding: Finding) -> _Section:
         f"{clean_line(e.source)}{f':{e.line}' if e.line else ''}: {clean_line(e.text)}"
         for e in finding.evidence[:40]
     ]
-    return _Section(head, foot=[*fenced(seen), ""] if seen else [])
+    return _Section(head, foot=[*fence_lines(seen), ""] if seen else [])
 
 
 def _outcomes(report: Report) -> _Section:
@@ -229,7 +229,7 @@ def _number(value: int | None) -> str:
     return "?" if value is None else str(value)
 
 
-def _made(differences: Sequence[str]) -> list[str]:
+def _format_origin(differences: Sequence[str]) -> list[str]:
     made = f"Made by `tfdoctor report` {__version__}"
     lines = [
         f"<sub>{made}. Users, hosts, addresses, tokens and identifiers have placeholders, equal ones the same.</sub>",

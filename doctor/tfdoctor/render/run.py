@@ -55,7 +55,7 @@ def render_run(
     text = "".join(f"tfdoctor: {line}\n" for line in lines)
     if report is None:
         return text
-    text += _of_log(
+    text += _summarize_log(
         words, status, report, known, notes, verbose=verbose, quiet=quiet, width=width, colour=colour
     )
     if placement is None:
@@ -64,10 +64,10 @@ def render_run(
     if quiet:
         first, _, _ = where.partition("\n\n")
         return f"{text}{first.rstrip()}\n"
-    return f"{text}\nWhere operations ran:\n\n{where}\n{_filled(placed, width)}\n"
+    return f"{text}\nWhere operations ran:\n\n{where}\n{_fill_notes(placed, width)}\n"
 
 
-def _of_log(
+def _summarize_log(
     words: Sequence[str],
     status: int,
     report: LogReport,
@@ -88,11 +88,11 @@ def _of_log(
         return body
     ended = f"exit status {status}" if status >= 0 else f"signal {-status} ({_signal_name(-status)})"
     head = f"tfdoctor: {clean_line(shlex.join(words), limit=120)} ended with {ended}. What its output meant:"
-    told = _filled(notes, width)
+    told = _fill_notes(notes, width)
     return "\n".join(["", head, "", body.rstrip("\n"), *(["", told] if told else []), ""])
 
 
-def _filled(notes: Sequence[str], width: int) -> str:
+def _fill_notes(notes: Sequence[str], width: int) -> str:
     return textwrap.fill(" ".join(notes), width, break_long_words=False, break_on_hyphens=False)
 
 

@@ -11,7 +11,7 @@ from tfdoctor import __version__
 from tfdoctor.advice.taken_back import describe_undo_rights, needs_root
 from tfdoctor.facts import value_of
 from tfdoctor.findings import OutcomeKind, Severity, Status
-from tfdoctor.render.finding import SEVERITY_STATUS, alone, mark
+from tfdoctor.render.finding import SEVERITY_STATUS, capitalize_remedy, mark
 from tfdoctor.render.page import (
     LABEL,
     ROOM,
@@ -20,9 +20,9 @@ from tfdoctor.render.page import (
     cells,
     command_lines,
     few,
-    hanging,
-    labelled,
     lines_of,
+    print_hanging,
+    print_labelled,
 )
 from tfdoctor.text import clean_line, join_words
 
@@ -36,13 +36,13 @@ __all__ = [
     "NAME",
     "NARROW",
     "UNDOABLE",
-    "counted",
-    "heading",
+    "format_count",
     "more",
+    "print_heading",
+    "print_reason",
     "render_screen",
     "todo",
     "verdict",
-    "why",
 ]
 
 NAME = 13
@@ -70,33 +70,33 @@ def render_screen(
     typed = typed if len(typed) <= LONGEST else "the same with"
     for less in LEVELS if width >= NARROW else LEVELS[:FEW_COMMANDS]:
         out = Page(width, coloured=colour)
-        _all(out, report, fix, typed, less)
+        _print_all(out, report, fix, typed, less)
         if out.height <= ROOM:
             break
     return out.text
 
 
-def _all(out: Page, report: Report, fix: Offer | None, typed: str, less: int) -> None:
+def _print_all(out: Page, report: Report, fix: Offer | None, typed: str, less: int) -> None:
     main = report.main
-    heading(out, report, short=less >= ONE_HEADING)
+    print_heading(out, report, short=less >= ONE_HEADING)
     verdict(out, report)
     if main is not None and main is not report.root and report.verdict.gpu_usable is not None:
         status = SEVERITY_STATUS[main.severity]
-        hanging(out, mark(status), f"{clean_line(main.title)} [{main.code}]")
+        print_hanging(out, mark(status), f"{clean_line(main.title)} [{main.code}]")
     if main is not None:
         out.print()
-        why(out, main.explanation, lines=MOST if less < SHORT else 2, dense=less >= DENSE)
+        print_reason(out, main.explanation, lines=MOST if less < SHORT else 2, dense=less >= DENSE)
         offered = fix if fix is not None and any(one is main for one in fix.findings) else None
         todo(out, main, offered, typed, least=less >= FEW_COMMANDS)
     out.print()
     _areas(out, report, one_line=less >= GOOD_ON_ONE)
     _unmade(out, report)
-    _observed(out, report)
+    _print_observed(out, report)
     out.print()
     _last(out, report, fix, typed)
 
 
-def heading(out: Page, report: Report, *, short: bool = False) -> None:
+def print_heading(out: Page, report: Report, *, short: bool = False) -> None:
     """Which Python was examined, and why that one. `short`: on one line, unless it is none that anybody meant."""
     python, choice = value_of(report.facts.python), report.facts.choice
     where = f"{python.executable} (Python {python.version})" if python is not None else "no Python answered"
@@ -119,14 +119,14 @@ def verdict(out: Page, report: Report) -> None:
     usable = report.verdict.gpu_usable
     status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[usable]
     code = f" [{report.root.code}]" if report.root is not None else ""
-    hanging(out, mark(status), clean_line(report.verdict.headline) + code, style="bold")
+    print_hanging(out, mark(status), clean_line(report.verdict.headline) + code, style="bold")
 
 
-def why(out: Page, text: str, *, lines: int = MOST, dense: bool = False) -> None:
+def print_reason(out: Page, text: str, *, lines: int = MOST, dense: bool = False) -> None:
     """The reason, in whole sentences; `dense`: without an empty line below it."""
     columns = out.width - LABEL
     lines = lines if out.width >= NARROW else 2 * lines
-    labelled(out, "Why", few(clean_line(text, limit=3000), columns, lines))
+    print_labelled(out, "Why", few(clean_line(text, limit=3000), columns, lines))
     if not dense:
         out.print()
 
@@ -143,28 +143,28 @@ def todo(out: Page, finding: Finding, fix: Offer | None, typed: str, *, least: b
             out.print(Text(line, style="bold"), wrap=False)
         own = next((one for one in finding.remedies if one.steps), None)
         if own is not None and not least:
-            labelled(out, "", few(alone(own.text), out.width - LABEL, 2))
-        labelled(out, "", UNDOABLE)
+            print_labelled(out, "", few(capitalize_remedy(own.text), out.width - LABEL, 2))
+        print_labelled(out, "", UNDOABLE)
         if own is not None and own.by_hand:
-            labelled(out, "By hand", few(alone(own.by_hand), out.width - LABEL, 2))
-            labelled(out, "", f"What to type for that: {typed} -v")
+            print_labelled(out, "By hand", few(capitalize_remedy(own.by_hand), out.width - LABEL, 2))
+            print_labelled(out, "", f"What to type for that: {typed} -v")
         return
     if not finding.remedies:
         return
     first = finding.remedies[0]
     commands = [one for one in first.commands if not one.startswith("tfdoctor check")] or first.commands
-    labelled(out, "Do", few(alone(first.full_text), out.width - LABEL, 2))
+    print_labelled(out, "Do", few(capitalize_remedy(first.full_text), out.width - LABEL, 2))
     shown = list(lines_of(commands, LABEL, out.width))
     if least and len(shown) > MOST + 1:
         commands = _whole(commands, out.width)
         command_lines(out, commands, LABEL, style="bold", broken=True)
-        labelled(out, "", f"The rest: {typed} -v")
+        print_labelled(out, "", f"The rest: {typed} -v")
     else:
         command_lines(out, commands, LABEL, style="bold", broken=True)
     if told := describe_undo_rights(first):
-        labelled(out, "", told)
+        print_labelled(out, "", told)
     if needs_root(first):
-        _other_way(out, finding, typed)
+        _print_alternative(out, finding, typed)
 
 
 def _whole(commands: list[str] | tuple[str, ...], width: int) -> list[str]:
@@ -177,17 +177,17 @@ def _whole(commands: list[str] | tuple[str, ...], width: int) -> list[str]:
     return kept
 
 
-def _other_way(out: Page, finding: Finding, typed: str) -> None:
+def _print_alternative(out: Page, finding: Finding, typed: str) -> None:
     """A way that needs none, or who can be asked."""
     for other in finding.remedies[1:]:
         does = any(
             one.startswith(("export ", "tfdoctor install", "tfdoctor check")) for one in other.commands
         )
         if does and not needs_root(other):
-            text = f"{alone(other.full_text).rstrip('.:')}: {typed} -v"
-            labelled(out, "No root?", few(text, out.width - LABEL, 2))
+            text = f"{capitalize_remedy(other.full_text).rstrip('.:')}: {typed} -v"
+            print_labelled(out, "No root?", few(text, out.width - LABEL, 2))
             return
-    labelled(out, "No root?", ASK)
+    print_labelled(out, "No root?", ASK)
 
 
 # ---------------------------------------------------------------- what was seen
@@ -204,10 +204,12 @@ def _areas(out: Page, report: Report, *, one_line: bool) -> None:
         _row(out, area, report.main)
     if one_line and len(vain) > 1:
         names = ", ".join(area.name for area in vain)
-        hanging(out, mark(Status.UNKNOWN), f"{names}: not looked into, there is no TensorFlow to do it for")
+        print_hanging(
+            out, mark(Status.UNKNOWN), f"{names}: not looked into, there is no TensorFlow to do it for"
+        )
     if one_line and good:
         names = ", ".join(area.name for area in good if area.name != "Loader")
-        hanging(out, mark(Status.GOOD), names)
+        print_hanging(out, mark(Status.GOOD), names)
 
 
 def _repeats(area: Area, report: Report) -> bool:
@@ -232,7 +234,7 @@ def _row(out: Page, area: Area, main: Finding | None) -> None:
         ]
     room = max(out.width - NAME - 2 - len(code), 12)
     text = next((text for text in texts if cells(text) <= room), texts[-1])
-    hanging(out, mark(area.status) + Text(area.name.ljust(NAME), style="bold"), text + code)
+    print_hanging(out, mark(area.status) + Text(area.name.ljust(NAME), style="bold"), text + code)
 
 
 def _unmade(out: Page, report: Report) -> None:
@@ -243,10 +245,10 @@ def _unmade(out: Page, report: Report) -> None:
     for outcome in unmade[:2]:
         crashed = "crashed (a defect of tfdoctor): " if outcome.kind is OutcomeKind.CRASHED else ""
         text = f"{outcome.code} could not be run: {crashed}{clean_line(outcome.why)}"
-        hanging(out, mark(Status.UNKNOWN), few(text, out.width - 2, 2 if out.width >= NARROW else 4))
+        print_hanging(out, mark(Status.UNKNOWN), few(text, out.width - 2, 2 if out.width >= NARROW else 4))
 
 
-def _observed(out: Page, report: Report) -> None:
+def _print_observed(out: Page, report: Report) -> None:
     """What TensorFlow did, where it was run: what differs from the prediction, and what failed."""
     observed, said = report.observed, report.prediction
     if observed is None:
@@ -259,21 +261,23 @@ def _observed(out: Page, report: Report) -> None:
         ("missing", ", ".join(said.missing_libraries), ", ".join(observed.missing_libraries)),
     )
     differs = [
-        f"{name}: predicted {_said(was)}, was {_said(found)}" for name, was, found in rows if was != found
+        f"{name}: predicted {_format_value(was)}, was {_format_value(found)}"
+        for name, was, found in rows
+        if was != found
     ]
     ran = f"TensorFlow was run ({observed.seconds:.1f} s)"
     if not differs:
-        hanging(out, mark(Status.GOOD), f"{ran} and did what was predicted.")
+        print_hanging(out, mark(Status.GOOD), f"{ran} and did what was predicted.")
     for text in differs:
-        hanging(out, mark(Status.WARNING), f"{ran}; {clean_line(text)}")
+        print_hanging(out, mark(Status.WARNING), f"{ran}; {clean_line(text)}")
     for line in observed.computed:
         status = Status.BAD if "failed" in line else Status.GOOD
-        hanging(out, mark(status), few(f"It computed: {clean_line(line)}", out.width - 2, 2))
+        print_hanging(out, mark(status), few(f"It computed: {clean_line(line)}", out.width - 2, 2))
     if observed.error:
-        hanging(out, Text("  "), few(clean_line(observed.error), out.width - 2, 2))
+        print_hanging(out, Text("  "), few(clean_line(observed.error), out.width - 2, 2))
 
 
-def _said(value: object) -> str:
+def _format_value(value: object) -> str:
     return (
         {True: "yes", False: "no", None: "not known"}[value]
         if isinstance(value, bool) or value is None
@@ -284,7 +288,7 @@ def _said(value: object) -> str:
 # ---------------------------------------------------------------- the last lines
 
 
-def counted(count: int, word: str, plural: str = "") -> str:
+def format_count(count: int, word: str, plural: str = "") -> str:
     """Return "1 problem", "2 problems"."""
     return f"{count} {word if count == 1 else plural or f'{word}s'}"
 
@@ -294,11 +298,11 @@ def _last(out: Page, report: Report, fix: Offer | None, typed: str) -> None:
     errors = sum(one.severity is Severity.ERROR for one in report.findings)
     warnings = sum(one.severity is Severity.WARNING for one in report.findings)
     unmade = counts["could_not_check"] + counts["crashed"]
-    parts = [counted(errors, "problem") + _codes(report, Severity.ERROR)] if errors else []
-    parts += [counted(warnings, "warning") + _codes(report, Severity.WARNING)] if warnings else []
+    parts = [format_count(errors, "problem") + _codes(report, Severity.ERROR)] if errors else []
+    parts += [format_count(warnings, "warning") + _codes(report, Severity.WARNING)] if warnings else []
     parts = [join_words(parts)] if parts else []
     parts += [] if errors else [f"{counts['clean']} checks found nothing"]
-    parts += [f"{counted(unmade, 'check')} could not be run"] if unmade else []
+    parts += [f"{format_count(unmade, 'check')} could not be run"] if unmade else []
     out.print(Text(f"{'; '.join(parts)}."))
     main = report.main
     if main is None:
@@ -309,7 +313,7 @@ def _last(out: Page, report: Report, fix: Offer | None, typed: str) -> None:
         return
     fixed = fix is not None and any(one is main for one in fix.findings)
     ways = len(main.remedies) - (not fixed)
-    beside = [counted(ways, "other way")] if ways > 0 else []
+    beside = [format_count(ways, "other way")] if ways > 0 else []
     beside += ["all warnings"] if warnings > 1 else []
     if fix is not None and not fixed:
         more(out, f"{join_words([one.code for one in fix.findings][:3])} can be fixed", [(fix.command, "")])

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.render.finding import explained, finding_json
-from tfdoctor.render.page import ROOM, Page, Text, hanging
-from tfdoctor.render.screen import MOST, counted, more, todo, why
+from tfdoctor.render.finding import finding_json, print_explanation
+from tfdoctor.render.page import ROOM, Page, Text, print_hanging
+from tfdoctor.render.screen import MOST, format_count, more, print_reason, todo
 from tfdoctor.render.xml import attribute, element
 from tfdoctor.text import clean_line, join_words
 
@@ -28,7 +28,7 @@ def render_stage(stage: Stage, *, width: int = 80, colour: bool = False) -> str:
     out = Page(width, coloured=colour)
     mark, style = MARKS[stage.status]
     seconds = f" ({stage.seconds:.1f} s)" if stage.seconds >= 0.05 else ""
-    hanging(
+    print_hanging(
         out,
         Text(f"{mark} ", style=style) + Text(stage.name.ljust(11), style="bold"),
         clean_line(stage.detail, limit=1000) + seconds,
@@ -39,7 +39,7 @@ def render_stage(stage: Stage, *, width: int = 80, colour: bool = False) -> str:
 def render_simulation(title: str, *, width: int = 80, colour: bool = False) -> str:
     """Return the line above all stages of a simulation."""
     out = Page(width, coloured=colour)
-    hanging(out, Text("Simulated: ", style="bold"), f"{clean_line(title)}. No GPU is used.")
+    print_hanging(out, Text("Simulated: ", style="bold"), f"{clean_line(title)}. No GPU is used.")
     return out.text
 
 
@@ -62,27 +62,29 @@ def _end(out: Page, done: Verification, *, verbose: bool, quiet: bool, lines: in
     cause = f" [{done.cause.value}]" if done.cause is not None and done.ok is False else ""
     if not quiet:
         out.print()
-    hanging(out, Text(f"{mark} ", style=style), clean_line(done.summary, limit=1000) + cause, style="bold")
+    print_hanging(
+        out, Text(f"{mark} ", style=style), clean_line(done.summary, limit=1000) + cause, style="bold"
+    )
     if not quiet and done.simulated is not None:
         _simulation(out, done.simulated, verbose=verbose)
     if quiet or not done.findings:
         return
     first, *rest = done.findings
     if verbose:
-        explained(out, first)
+        print_explanation(out, first)
         for finding in rest:
-            hanging(out, Text("  Also  "), clean_line(f"{finding.title} [{finding.code}]"))
+            print_hanging(out, Text("  Also  "), clean_line(f"{finding.title} [{finding.code}]"))
         return
     out.print()
-    why(out, first.explanation, lines=lines, dense=lines < MOST)
+    print_reason(out, first.explanation, lines=lines, dense=lines < MOST)
     # A part of the lines for a Dockerfile would be of no use.
     typed = first.remedies[0].commands if first.remedies else ()
     todo(out, first, None, done.typed, least=not any(line.startswith(_OF_DOCKERFILE) for line in typed))
     out.print()
     for finding in rest[:2]:
-        hanging(out, Text("Also: "), clean_line(f"{finding.title} [{finding.code}]"))
-    ways = [counted(len(first.remedies) - 1, "other way")] if len(first.remedies) > 1 else []
-    ways += [counted(len(rest) - 2, "more finding")] if len(rest) > 2 else []
+        print_hanging(out, Text("Also: "), clean_line(f"{finding.title} [{finding.code}]"))
+    ways = [format_count(len(first.remedies) - 1, "other way")] if len(first.remedies) > 1 else []
+    ways += [format_count(len(rest) - 2, "more finding")] if len(rest) > 2 else []
     more(
         out,
         "More",
@@ -93,11 +95,13 @@ def _end(out: Page, done: Verification, *, verbose: bool, quiet: bool, lines: in
 def _simulation(out: Page, one: Simulation, *, verbose: bool) -> None:
     """What was shown with stand-ins, and what cannot be."""
     shown = "; ".join(one.proves) or "nothing: see above"
-    hanging(out, Text("  Shows     ", style="bold"), clean_line(shown, limit=1000))
+    print_hanging(out, Text("  Shows     ", style="bold"), clean_line(shown, limit=1000))
     not_shown = one.does_not_prove if verbose else one.does_not_prove[:2]
-    left = counted(len(one.does_not_prove) - len(not_shown), "other thing")
+    left = format_count(len(one.does_not_prove) - len(not_shown), "other thing")
     rest = "" if len(not_shown) == len(one.does_not_prove) else f"; {left} (-v)"
-    hanging(out, Text("  Not shown ", style="bold"), clean_line(f"{'; '.join(not_shown)}{rest}", limit=1500))
+    print_hanging(
+        out, Text("  Not shown ", style="bold"), clean_line(f"{'; '.join(not_shown)}{rest}", limit=1500)
+    )
 
 
 # ---------------------------------------------------------------- for other programs

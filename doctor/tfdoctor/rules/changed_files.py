@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, versions
 from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.predict.failures import own_damage
+from tfdoctor.predict.failures import find_own_damage
 from tfdoctor.rules.base import LOADER, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import needs
 
@@ -79,7 +79,7 @@ def _files_of_other_checks(context: RuleContext) -> set[str]:
     if python is not None and context.tensorflow is not None:
         location = posixpath.dirname(context.tensorflow.package_dir)
         told.update(
-            f"{location}/{one.path}" for one in own_damage(python, context.tensorflow, context.compat)
+            f"{location}/{one.path}" for one in find_own_damage(python, context.tensorflow, context.compat)
         )
     return told
 

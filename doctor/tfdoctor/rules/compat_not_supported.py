@@ -23,7 +23,7 @@ import re
 
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import is_compat, own_driver_files
+from tfdoctor.predict import is_compat, list_driver_files
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, hiders, needs
 
@@ -95,7 +95,7 @@ def _remedies(context: RuleContext, path: str, *, found: bool) -> list[Remedy]:
         }.get(advice.package_manager(context.target) or "")
         if remove is not None:
             remedies.append(Remedy("Remove the package.", (remove, f"{root}ldconfig"), changes_system=True))
-    own = own_driver_files(context.facts)
+    own = list_driver_files(context.facts)
     if off is None and own:
         remedies.append(
             Remedy(

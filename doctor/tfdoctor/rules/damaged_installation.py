@@ -24,8 +24,8 @@ from tfdoctor import advice
 from tfdoctor.causes.steps import Install
 from tfdoctor.facts import Absent, Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import closed_package, registered_without_files
-from tfdoctor.predict.failures import own_damage
+from tfdoctor.predict import find_closed_package, find_registered_only
+from tfdoctor.predict.failures import find_own_damage
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared.companions import WHAT
 
@@ -41,10 +41,10 @@ def check(context: RuleContext) -> Result:
         return CouldNotCheck(f"TensorFlow: {fact.why}")
     if python is None:
         return CouldNotCheck("this Python did not answer")
-    if closed_package(context.facts) is not None:
+    if find_closed_package(context.facts) is not None:
         return NotApplicable("this user may not read it, which TFD319 explains")
     if isinstance(fact, Absent):
-        registered = list(registered_without_files(context.facts))
+        registered = list(find_registered_only(context.facts))
         if not registered:
             return NotApplicable("TensorFlow is not installed")
         return [_files_gone(context, registered)]
@@ -53,7 +53,7 @@ def check(context: RuleContext) -> Result:
         return NotApplicable("TensorFlow is not installed")
     if tensorflow.missing_files:
         return [_files_missing(context)]
-    differs = own_damage(python, tensorflow, context.compat)
+    differs = find_own_damage(python, tensorflow, context.compat)
     if differs:
         return [_files_differ(context, differs)]
     if tensorflow.distribution is None and not tensorflow.conda_build:

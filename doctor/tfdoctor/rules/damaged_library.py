@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.causes.steps import Install, Remove
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import in_wheels, stopped_at
+from tfdoctor.predict import is_in_wheels, list_unusable_files
 from tfdoctor.rules.base import LOADER, Result, Rule, RuleContext
 from tfdoctor.rules.shared import hiders, needs
 
@@ -67,7 +67,7 @@ def _kind(problem: str) -> str:
 
 
 def _first_rejected_file(missing: MissingLibrary) -> Tried:
-    return stopped_at(missing.resolution)[0]
+    return list_unusable_files(missing.resolution)[0]
 
 
 def _remedies(context: RuleContext, lost: list[MissingLibrary], bad: list[Tried]) -> list[Remedy]:
@@ -121,7 +121,7 @@ def _is_wheel_file(context: RuleContext, path: str) -> bool:
         return False
     name = posixpath.basename(path)
     damaged = (file.path for one in context.python.distributions for file in one.changed)
-    return in_wheels(context.python, path) or any(posixpath.basename(file) == name for file in damaged)
+    return is_in_wheels(context.python, path) or any(posixpath.basename(file) == name for file in damaged)
 
 
 def _are_in_environment(context: RuleContext, paths: list[str]) -> bool:

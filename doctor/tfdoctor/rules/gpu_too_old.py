@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, fit, versions
 from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.predict import cudnn_version, registered_devices
+from tfdoctor.predict import cudnn_version, select_registered_devices
 from tfdoctor.rules.base import GPU, Result, Rule, RuleContext, require_value
 from tfdoctor.rules.shared import drivers, needs
 
@@ -88,7 +88,7 @@ def _check_code_gap(context: RuleContext, build: Build, devices: list[CudaDevice
     ]
     if not bad:
         return []
-    registered = registered_devices(devices, build, context.facts.environment.variables)
+    registered = select_registered_devices(devices, build, context.facts.environment.variables)
     every = all(device in bad for device in registered) and bad[0].ordinal >= 0
     return [
         RULE.finding(

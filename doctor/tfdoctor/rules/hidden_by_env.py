@@ -24,7 +24,12 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.facts import Absent, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import disabled_device_types, hidden_by_environment, stopped_by, unknown_flags
+from tfdoctor.predict import (
+    explain_disabled_types,
+    find_stopping_variable,
+    hidden_by_environment,
+    unknown_flags,
+)
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, needs, origins
 
@@ -50,14 +55,14 @@ ASKING = {
 
 def check(context: RuleContext) -> Result:
     variables, driver = context.facts.environment.variables, context.facts.driver
-    types = disabled_device_types(context.build, variables) if context.build is not None else ""
+    types = explain_disabled_types(context.build, variables) if context.build is not None else ""
     if types and context.prediction.cause is Cause.HIDDEN_BY_ENV and not hidden_by_environment(context.facts):
         return [_check_device_types(context, types)]
     flags = unknown_flags(context.build, variables, context.compat) if context.build is not None else ""
     if flags and context.prediction.cause is Cause.HIDDEN_BY_ENV:
         return [_check_xla_flags(context, flags)]
     stopped = (
-        stopped_by(context.python, context.build, variables, context.compat)
+        find_stopping_variable(context.python, context.build, variables, context.compat)
         if context.build is not None
         else None
     )

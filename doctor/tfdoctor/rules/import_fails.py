@@ -24,8 +24,8 @@ from tfdoctor import advice
 from tfdoctor.causes.steps import Install
 from tfdoctor.facts import Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import foreign_libstdcxx, not_permitted
-from tfdoctor.predict.imports import own_object_cause
+from tfdoctor.predict import foreign_libstdcxx, list_forbidden_files
+from tfdoctor.predict.imports import choose_object_cause
 from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext
 from tfdoctor.rules.shared import hiders, needs
 from tfdoctor.rules.shared.companions import companion_finding, find_broken_companions, package_finding
@@ -57,7 +57,7 @@ def check(context: RuleContext) -> Result:
     for failed in context.loader.import_needs:
         if any(text in failed.error for text in TOLD) or foreign_libstdcxx(context.facts, failed):
             continue
-        if not_permitted(failed, elsewhere=True):
+        if list_forbidden_files(failed, elsewhere=True):
             continue
         if failed.really_missing and set(failed.really_missing) <= known:
             continue
@@ -112,7 +112,7 @@ def _library(context: RuleContext, failed: Resolution) -> Finding:
         )
     by = f" (needed by {failed.needed_by.rpartition('/')[2]})" if failed.needed_by else ""
     return RULE.finding(
-        own_object_cause(failed),
+        choose_object_cause(failed),
         Severity.ERROR,
         f"The loader cannot load TensorFlow's own objects: {failed.error}{by}.",
         title=f"import tensorflow fails: {', '.join(lost) or failed.error} cannot be loaded",

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, versions
 from tfdoctor.causes.steps import Install, Unset
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import BACKEND, folder_of, keras_backend, led_by
+from tfdoctor.predict import BACKEND, find_leader, folder_of, keras_backend
 from tfdoctor.predict.rehearsing import LEGACY_KERAS, legacy_keras
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import needs, origins, shadowing
@@ -66,7 +66,7 @@ def check(context: RuleContext) -> Result:
         ),
         None,
     )
-    if hidden is not None and led_by(context.facts, folder_of(hidden.taken)) is not None:
+    if hidden is not None and find_leader(context.facts, folder_of(hidden.taken)) is not None:
         return [_hidden(context, hidden)]
     second = keras and versions.is_version(keras) and versions.satisfies(keras, "<3.0.0.dev0")
     if not legacy and second and build.has("keras-3"):
@@ -102,7 +102,7 @@ def _wrong(context: RuleContext, title: str, error: str) -> Finding:
 
 def _hidden(context: RuleContext, shadow: Shadow) -> Finding:
     here = shadow.taken.removesuffix("/__init__.py")
-    led = led_by(context.facts, folder_of(here))
+    led = find_leader(context.facts, folder_of(here))
     if led is not None:
         how = (
             f"{upper_first(origins.path_source_phrase(context, led))} {led.entry} first: "

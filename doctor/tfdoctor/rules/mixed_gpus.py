@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, versions
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.predict import registered_devices
+from tfdoctor.predict import select_registered_devices
 from tfdoctor.rules.base import GPU, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, needs, origins
 
@@ -41,11 +41,11 @@ def check(context: RuleContext) -> Result:
     if answer is None or not answer.devices:
         return NotApplicable("the driver shows no card")
     variables = context.facts.environment.variables
-    kept = registered_devices(answer.devices, build, variables)
+    kept = select_registered_devices(answer.devices, build, variables)
     dropped = [device for device in answer.devices if device not in kept]
     if not dropped:
         return ()
-    by_variable = not kept and bool(registered_devices(answer.devices, build, {}))
+    by_variable = not kept and bool(select_registered_devices(answer.devices, build, {}))
     if by_variable:
         return [_build_all_dropped_finding(context, build, dropped)]
     if not kept:

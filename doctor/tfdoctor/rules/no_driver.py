@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.facts import Absent, Known, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.predict import own_driver_files
+from tfdoctor.predict import list_driver_files
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext, evidence_from
 from tfdoctor.rules.shared import drivers, hiders, kernels
 from tfdoctor.rules.shared.pythons import examine_others
@@ -59,7 +59,7 @@ def check(context: RuleContext) -> Result:
                 context, _build_damaged_finding(context, failed, evidence), ["libcuda.so.1"]
             )
         ]
-    files = own_driver_files(facts)
+    files = list_driver_files(facts)
     if files:
         return [_build_search_finding(context, files, evidence)]
     return [_build_absent_finding(context, evidence)]

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.facts.python import Denied, Unusable
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import closed_package, not_permitted
+from tfdoctor.predict import find_closed_package, list_forbidden_files
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def check(context: RuleContext) -> Result:
         return [_python(fact.trouble.path)]
     if context.python is None:
         return NotApplicable("no Python answered")
-    package = closed_package(context.facts)
+    package = find_closed_package(context.facts)
     lost = _list_denied_libraries(context)
     beside = [one for one in context.python.closed if one is not package]
     if package is not None:
@@ -59,14 +59,14 @@ def _list_denied_libraries(context: RuleContext) -> list[Denied]:
     loader = context.loader
     if loader is None:
         return []
-    met = [tried for failed in loader.import_needs for tried in not_permitted(failed, elsewhere=True)]
+    met = [tried for failed in loader.import_needs for tried in list_forbidden_files(failed, elsewhere=True)]
     for missing in context.select_missing(Cause.NOT_PERMITTED):
         seen = bool(missing.elsewhere or missing.other_versions)
-        met += not_permitted(missing.resolution, elsewhere=seen)
+        met += list_forbidden_files(missing.resolution, elsewhere=seen)
     for soname in ("libcuda.so.1", "libnvidia-ml.so.1"):
         resolution = loader.resolution(soname)
         if resolution is not None and not resolution.ok:
-            met += not_permitted(resolution, elsewhere=True)
+            met += list_forbidden_files(resolution, elsewhere=True)
     known = {denied.path: denied for denied in loader.denied}
     paths = dict.fromkeys(posixpath.normpath(tried.path) for tried in met)
     return [known.get(path) or Denied(path, path) for path in paths]

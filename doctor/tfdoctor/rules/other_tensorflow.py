@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.facts import MODULE_PATH, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import folder_of, led_by, without_first
+from tfdoctor.predict import drop_first, find_leader, folder_of
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import needs, origins
 
@@ -39,7 +39,7 @@ def check(context: RuleContext) -> Result:
     if context.prediction.cause is not Cause.SHADOWED_MODULE:
         return ()
     folder, second = folder_of(first.package_dir), first.behind
-    led = led_by(context.facts, folder)
+    led = find_leader(context.facts, folder)
     by = f"{folder} is before it on Python's path."
     if led is not None:
         by = f"{origins.path_source_phrase(context, led)} {folder} first on its path."
@@ -90,7 +90,7 @@ def _remedy(context: RuleContext, folder: str, led: Led | None) -> Remedy:
 
 def should_report_other(context: RuleContext) -> bool:
     """Return whether to report the TensorFlow behind instead of the first one's own faults."""
-    return context.prediction.cause is Cause.SHADOWED_MODULE and without_first(context.facts) is not None
+    return context.prediction.cause is Cause.SHADOWED_MODULE and drop_first(context.facts) is not None
 
 
 RULE = Rule(

@@ -23,7 +23,7 @@ import re
 from tfdoctor import advice
 from tfdoctor.facts import DriverPackage, Unknown, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.predict import own_driver_files
+from tfdoctor.predict import list_driver_files
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 
 FILE = re.compile(r"/libcuda\.so\.([0-9]{2,4}\.[0-9.]{1,12})\Z")
@@ -53,7 +53,7 @@ def check(context: RuleContext) -> Result:
 def _map_driver_files(context: RuleContext) -> dict[str, list[str]]:
     """Map each version to the files of libcuda that name it."""
     found: dict[str, list[str]] = {}
-    for path in own_driver_files(context.facts):
+    for path in list_driver_files(context.facts):
         match = FILE.search(path)
         if match is not None and "/wsl/" not in path:
             found.setdefault(match[1], []).append(path)

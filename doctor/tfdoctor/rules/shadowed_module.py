@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, versions
 from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import Led, folder_of, led_by, package_led_away
+from tfdoctor.predict import Led, find_leader, folder_of, package_led_away
 from tfdoctor.predict.imports import shadows_tensorflow
 from tfdoctor.rules.base import Result, Rule, RuleContext
 from tfdoctor.rules.shared import needs, origins, shadowing
@@ -52,7 +52,7 @@ def check(context: RuleContext) -> Result:
         if not failed.shadow:
             continue
         one, folder = failed.rehearsed, folder_of(failed.shadow)
-        led = led_by(context.facts, folder)
+        led = find_leader(context.facts, folder)
         error = f"{one.error_type}: {one.error}" if one.error else ""
         if led is None:
             name = failed.shadow.rpartition("/")[2].partition(".")[0]
@@ -61,7 +61,7 @@ def check(context: RuleContext) -> Result:
             listed.setdefault(led, []).append(_ShadowedPackage(failed.package, error))
     for row in find_shadowed_companions(context):
         there = package_led_away(context.facts, row.package)
-        led = led_by(context.facts, there.location) if there is not None else None
+        led = find_leader(context.facts, there.location) if there is not None else None
         if led is not None:
             taken = listed.setdefault(led, [])
             if all(one.package != row.package for one in taken):
@@ -153,7 +153,7 @@ def _remove_folder_remedy(context: RuleContext, led: Led, taken: Sequence[_Shado
     """Remove the folder from the path and install the packages that this Python has nowhere else."""
     remedy = origins.remove_from_python_path(context, led)
     there = context.python.distributions if context.python is not None else ()
-    elsewhere = {one.name for one in there if led_by(context.facts, one.location) != led}
+    elsewhere = {one.name for one in there if find_leader(context.facts, one.location) != led}
     lost = tuple(one.package for one in taken if one.package not in elsewhere)
     if not lost or not remedy.commands:
         return remedy

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Severity
-from tfdoctor.predict import in_wheels, library_version
+from tfdoctor.predict import is_in_wheels, library_version
 from tfdoctor.rules.base import LOADER, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import needs, origins
 from tfdoctor.text import entries_of
@@ -80,7 +80,7 @@ def _find_older_file(context: RuleContext, resolution: Resolution) -> tuple[str,
     build, python = context.build, context.python
     if build is None or build.cuda is None or python is None or not resolution.ok or resolution.path is None:
         return None
-    if not resolution.via.startswith("LD_LIBRARY_PATH") or in_wheels(
+    if not resolution.via.startswith("LD_LIBRARY_PATH") or is_in_wheels(
         python, resolution.path, resolution.real
     ):
         return None

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import own_driver_files
+from tfdoctor.predict import list_driver_files
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, hiders, needs, origins
 
@@ -41,7 +41,7 @@ def check(context: RuleContext) -> Result:
     if answer.stand_in:
         what = "tfdoctor's stand-in for `--simulate`, which was left on a search path,"
         title = "tfdoctor's stand-in stands in for the driver"
-    own = own_driver_files(context.facts)
+    own = list_driver_files(context.facts)
     hiding = hiders.find_driver_shadowing(context, path)
     evidence = [Evidence(path, state.why)]
     if hiding is not None:

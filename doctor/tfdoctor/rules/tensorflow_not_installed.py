@@ -21,7 +21,7 @@ from __future__ import annotations
 from tfdoctor import advice, versions
 from tfdoctor.facts import Absent, Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import closed_package, registered_without_files
+from tfdoctor.predict import find_closed_package, find_registered_only
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.no_matching_wheel import explain_no_wheel
 from tfdoctor.rules.shared.pythons import describe_python_choice, evidence_of_other_pythons, examine_others
@@ -35,9 +35,9 @@ def check(context: RuleContext) -> Result:
         return ()
     if python is None:
         return CouldNotCheck("this Python did not answer")
-    if registered_without_files(context.facts):
+    if find_registered_only(context.facts):
         return NotApplicable("its distribution is registered and its files are gone: TFD311 reports it")
-    if closed_package(context.facts) is not None:
+    if find_closed_package(context.facts) is not None:
         return NotApplicable("it may be there: this user may not look, which TFD319 explains")
     no_wheel, choice = explain_no_wheel(context), context.facts.choice
     lost = choice.lost if choice is not None else ()

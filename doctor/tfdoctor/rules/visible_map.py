@@ -21,7 +21,7 @@ from __future__ import annotations
 from tfdoctor import advice
 from tfdoctor.facts import CudaDevice, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.predict import registered_devices
+from tfdoctor.predict import select_registered_devices
 from tfdoctor.rules.base import GPU, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import needs, origins
 
@@ -35,7 +35,7 @@ def check(context: RuleContext) -> Result:
         return NotApplicable("the driver shows no card")
     devices = answer.devices
     if context.build is not None:
-        devices = registered_devices(devices, context.build, variables) or devices
+        devices = select_registered_devices(devices, context.build, variables) or devices
     ignored = _list_ignored_entries(context, len(answer.devices))
     if ignored:
         return [_partly(context, devices, ignored)]

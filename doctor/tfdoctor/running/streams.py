@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from tfdoctor.errors import UsageError
-from tfdoctor.logs.blocks import is_binary, without_nuls_before
+from tfdoctor.logs.blocks import is_binary, strip_leading_nuls
 from tfdoctor.running import archives
-from tfdoctor.system.children import without_working_folder
+from tfdoctor.system.children import drop_working_folder
 from tfdoctor.text import clean
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _unpack(pieces: Iterator[bytes], name: str, note: Callable[[str], None]) -> 
     size = 0
     try:
         for piece in plain:
-            if not checked and (text := without_nuls_before(piece)):
+            if not checked and (text := strip_leading_nuls(piece)):
                 checked = True
                 if is_binary((piece if len(piece) - len(text) < _SAMPLE else text)[:_SAMPLE]):
                     msg = f"{shown} is not a text file."
@@ -306,7 +306,7 @@ def _unpack_zstd(pieces: Iterator[bytes], shown: str) -> Iterator[bytes]:
     if package is not None and hasattr(package.ZstdDecompressor().decompressobj(), "eof"):  # 0.19
         context = package.ZstdDecompressor()
         return _inflate(pieces, lambda: _Unlimited(context.decompressobj()), (package.ZstdError,))
-    program = shutil.which("zstd", path=without_working_folder(os.environ).get("PATH"))
+    program = shutil.which("zstd", path=drop_working_folder(os.environ).get("PATH"))
     if program is not None:
         return _unpack_by_program([program, "-dcq"], pieces)
     msg = f"{shown} is packed with zstd, which cannot be unpacked here."

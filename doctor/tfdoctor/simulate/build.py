@@ -22,7 +22,7 @@ from tfdoctor.records import dataclass
 from tfdoctor.simulate.computing import ALWAYS, Compilers, build_computing
 from tfdoctor.simulate.sources import COMPUTE, LIBRARIES, PTX, SOURCES
 from tfdoctor.system import LiveSystem
-from tfdoctor.system.signals import stopping
+from tfdoctor.system.signals import stop_on_signal
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _build_cached(env: Mapping[str, str] | None, product: _Product) -> Path:
         raise CompilerError(msg, hint="TensorFlow's wheels have GPU code for x86-64 alone.")
     cache = find_cache_folder(system.env)
     failed: list[str] = []
-    with stopping(system):
+    with stop_on_signal(system):
         for compilers in _find_compilers(system):
             version = system.run([*compilers.c, "--version"], timeout=_ASKING)
             if not version.ok:
@@ -262,7 +262,7 @@ def _format_compiler(compiler: Sequence[str]) -> str:
 
 def _failure(compiler: Sequence[str], done: CommandResult) -> str:
     said = clean_line(done.stderr, limit=300)
-    return f"{_format_compiler(compiler)} {done.why()}{f': {said}' if said else ''}"
+    return f"{_format_compiler(compiler)} {done.describe_end()}{f': {said}' if said else ''}"
 
 
 def _make_no_compiler_error(failed: Sequence[str]) -> CompilerError:

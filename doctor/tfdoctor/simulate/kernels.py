@@ -52,7 +52,7 @@ def read_kernels(system: System, python: PythonFacts, tensorflow: TensorFlowFact
     failed = answer.get("failed")
     said = clean_line(str(failed[0])) if isinstance(failed, list) and failed else ""
     if said or not result.ok:
-        return Binaries({}, f"its shared objects could not be read: {said or result.why()}")
+        return Binaries({}, f"its shared objects could not be read: {said or result.describe_end()}")
     return Binaries({}, "there is no GPU code in its shared objects")
 
 

@@ -127,7 +127,7 @@ def read_archive(content: bytes, name: str) -> dict[str, bytes]:
                 last = member.offset
                 if member.isdir():
                     continue
-                inside = _inside(member.name)
+                inside = _normalize_name(member.name)
                 if inside is None or member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
                     refuse(f"has something in it that no recording has: {member.name[:100]!r}")
                 if member.issparse() or not 0 <= member.size <= len(plain):
@@ -147,7 +147,7 @@ def read_archive(content: bytes, name: str) -> dict[str, bytes]:
     return files
 
 
-def _inside(name: str) -> str | None:
+def _normalize_name(name: str) -> str | None:
     """Return the name without what leads nowhere; None if it leads out."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or not parts or ".." in parts or "\\" in name or "\0" in name:

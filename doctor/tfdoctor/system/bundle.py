@@ -146,7 +146,7 @@ def _text_of(content: bytes) -> str | None:
 # ---------------------------------------------------------------- leaving out
 
 
-def shortened(recording: Recording) -> Recording:
+def shorten(recording: Recording) -> Recording:
     """Return the same without what no judgement needs. What is left out is counted."""
     tables = copy.deepcopy(recording.tables)
     left: Counter[str] = Counter(recording.left_out)
@@ -265,7 +265,7 @@ def _renumber(elf: Mapping[str, Any]) -> None:
 # ---------------------------------------------------------------- redacting
 
 
-def redacted(recording: Recording, redactor: Redactor) -> Recording:
+def redact(recording: Recording, redactor: Redactor) -> Recording:
     """Return the same with everything replaced that tells who and where; `redactor` has counted what."""
     current = recording
     redactor.learn_version(recording.platform.get("release", ""))
@@ -359,7 +359,7 @@ def _apply(recording: Recording, redactor: Redactor) -> Recording:
                 new: Any = dict(value)
                 for stream in ("stdout", "stderr", "detail"):
                     if stream in new:
-                        new[stream] = _redacted_text(str(new[stream]), redactor)
+                        new[stream] = _redact_text(str(new[stream]), redactor)
             elif name == "listings":
                 base = key.rstrip("/")
                 new = sorted(redactor(f"{base}/{entry}").rpartition("/")[2] for entry in value)
@@ -369,7 +369,7 @@ def _apply(recording: Recording, redactor: Redactor) -> Recording:
     return Recording(
         tables,
         {
-            redactor(path): _redacted_content(path, content, redactor)
+            redactor(path): _redact_content(path, content, redactor)
             for path, content in sorted(recording.files.items())
         },
         {name: redactor.redact_keyed(name, value) for name, value in sorted(recording.env.items())},
@@ -380,19 +380,19 @@ def _apply(recording: Recording, redactor: Redactor) -> Recording:
     )
 
 
-def _redacted_content(path: str, content: bytes, redactor: Redactor) -> bytes:
+def _redact_content(path: str, content: bytes, redactor: Redactor) -> bytes:
     if _CACHE in content[: 1 << 20]:
-        return _redacted_cache(content, redactor)
+        return _redact_cache(content, redactor)
     process = _PROCESS_FILE.search(path)
     text = content.decode("utf-8", "surrogateescape")
     if process is not None and process[1] == "cmdline":
         text = "\0".join(redactor.argument(n, word) for n, word in enumerate(text.split("\0")[:40]))
     elif process is not None and process[1] == "status":
         text = re.sub(r"(?m)^(Name:\s*)(\S.{0,200})$", lambda m: f"{m[1]}{redactor.program(m[2])}", text)
-    return _redacted_text(text, redactor).encode("utf-8", "surrogateescape")
+    return _redact_text(text, redactor).encode("utf-8", "surrogateescape")
 
 
-def _redacted_text(text: str, redactor: Redactor) -> str:
+def _redact_text(text: str, redactor: Redactor) -> str:
     parts: list[str] = []
     for line, value in _payload_lines(text):
         if value is None:
@@ -428,7 +428,7 @@ def _cache_entries(content: bytes) -> list[tuple[str, str, int, int, int]]:
     return entries
 
 
-def _redacted_cache(content: bytes, redactor: Redactor) -> bytes:
+def _redact_cache(content: bytes, redactor: Redactor) -> bytes:
     """Return the loader's cache written again: its names have other lengths now.
 
     The names of hardware kinds are kept.
@@ -482,7 +482,7 @@ def manifest(recording: Recording, redactor: Redactor, tool: Mapping[str, str], 
     """Return what was looked at, what was replaced and what was left out, for whoever looks into the recording."""
     tables = recording.tables
 
-    def ended(entry: Mapping[str, Any]) -> str:
+    def describe_end(entry: Mapping[str, Any]) -> str:
         return str(entry.get("failure") or f"exit status {entry.get('returncode', 0)}")
 
     return {
@@ -496,7 +496,9 @@ def manifest(recording: Recording, redactor: Redactor, tool: Mapping[str, str], 
             "folders_listed": sorted(tables.get("listings", {})),
             "paths_tested": len({*tables.get("exists", {}), *tables.get("folders", {})}),
             "shared_objects": sorted(tables.get("elf", {})),
-            "commands": {key: ended(entry) for key, entry in sorted(tables.get("commands", {}).items())},
+            "commands": {
+                key: describe_end(entry) for key, entry in sorted(tables.get("commands", {}).items())
+            },
             "variables": sorted(recording.env),
         },
         "replaced": redactor.counts(),

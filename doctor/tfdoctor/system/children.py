@@ -29,11 +29,11 @@ __all__ = [
     "MAX_OUTPUT",
     "Children",
     "Ran",
+    "drop_working_folder",
+    "hold_signals",
     "isolate",
     "run",
     "stop_all",
-    "undisturbed",
-    "without_working_folder",
 ]
 
 MAX_OUTPUT = 4 << 20
@@ -62,7 +62,7 @@ class Ran:
 
 
 @contextlib.contextmanager
-def undisturbed() -> Iterator[list[int]]:
+def hold_signals() -> Iterator[list[int]]:
     """Signals that Python handles wait until the block is over; the list has those that came.
 
     Without it a signal within Popen would leave a child that nobody knows. In other threads there is nothing to do:
@@ -133,7 +133,7 @@ class Children:
         self, argv: Sequence[str], out: Any, err: Any, env: Mapping[str, str], cwd: str | None, given: Any
     ) -> subprocess.Popen[bytes]:
         this = object()
-        with undisturbed():
+        with hold_signals():
             self._starting.add(this)
             try:
                 if self._stopped:
@@ -143,7 +143,7 @@ class Children:
                     stdin=subprocess.DEVNULL if given is None else given,
                     stdout=subprocess.PIPE if out is None else out,
                     stderr=subprocess.PIPE if err is None else err,
-                    env=without_working_folder(env),
+                    env=drop_working_folder(env),
                     cwd=cwd,
                     start_new_session=True,
                 )
@@ -177,7 +177,7 @@ def isolate(command: Sequence[str]) -> Sequence[str]:
     return (command[0], "-c", _RUN_MODULE, *command[2:]) if command[1:2] == ("-m",) else command
 
 
-def without_working_folder(env: Mapping[str, str]) -> dict[str, str]:
+def drop_working_folder(env: Mapping[str, str]) -> dict[str, str]:
     """Return the variables without the entries by which a child would execute files of the working folder.
 
     These are relative entries of PATH, and of LD_LIBRARY_PATH the working folder itself, most often an empty entry by

@@ -128,15 +128,15 @@ def read_elf(path: str, machine: str) -> ElfFile:
     """
     with Path(path).open("rb") as stream:
         stat = os.fstat(stream.fileno())
-        return _read(stream, stat.st_size, (stat.st_dev, stat.st_ino), MACHINES.get(machine.lower(), 62))
+        return _parse_elf(stream, stat.st_size, (stat.st_dev, stat.st_ino), MACHINES.get(machine.lower(), 62))
 
 
 def read_elf_stream(stream: BinaryIO, size: int, device_inode: tuple[int, int], machine: str) -> ElfFile:
     """Return the same of an open file, wherever it is. Raises OSError, ElfError."""
-    return _read(stream, size, device_inode, MACHINES.get(machine.lower(), 62))
+    return _parse_elf(stream, size, device_inode, MACHINES.get(machine.lower(), 62))
 
 
-def _read(stream: BinaryIO, size: int, device_inode: tuple[int, int], expected_machine: int) -> ElfFile:
+def _parse_elf(stream: BinaryIO, size: int, device_inode: tuple[int, int], expected_machine: int) -> ElfFile:
     header = stream.read(EHDR64.size)
     if len(header) < EHDR64.size:
         raise ElfError(ElfProblem.TOO_SHORT)
@@ -254,7 +254,7 @@ class _Dynamic:
             rpath=self._string(rpath) if rpath is not None else None,
             runpath=self._string(runpath) if runpath is not None else None,
             nodeflib=bool((self._value(DT_FLAGS_1) or 0) & DF_1_NODEFLIB),
-            verneed=self._verneed(),
+            verneed=self._parse_verneed(),
             verdef=self._verdef(),
         )
 
@@ -283,7 +283,7 @@ class _Dynamic:
         if self._versions < 0:
             raise ElfError(ElfProblem.MALFORMED, "too many symbol versions")
 
-    def _verneed(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    def _parse_verneed(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """Return Elfxx_Verneed and Elfxx_Vernaux."""
         table = self._value(DT_VERNEED)
         if table is None:

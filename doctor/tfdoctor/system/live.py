@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from tfdoctor.errors import Error
-from tfdoctor.system.children import Children, without_working_folder
+from tfdoctor.system.children import Children, drop_working_folder
 from tfdoctor.system.elf import ElfError, ElfFile, ElfProblem, read_elf
 from tfdoctor.system.result import CommandResult, Failure
-from tfdoctor.system.symbols import unresolved
+from tfdoctor.system.symbols import find_unresolved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -60,7 +60,7 @@ def _enough_address_space() -> None:
         raise Error(msg, hint="See `ulimit -v`; 1 GiB is enough for tfdoctor, and TensorFlow needs far more.")
 
 
-def _at_the_start() -> dict[str, str]:
+def _get_start_variables() -> dict[str, str]:
     """Return the variables that this process was started with; none if the system does not tell."""
     try:
         raw = Path("/proc/self/environ").read_bytes()
@@ -70,11 +70,11 @@ def _at_the_start() -> dict[str, str]:
     return {os.fsdecode(name): os.fsdecode(value) for name, equals, value in pairs if equals and name}
 
 
-def of_this_process() -> dict[str, str]:
+def get_process_variables() -> dict[str, str]:
     """Return the variables that hold in this very process: as they are now, but what the loader has read at the
     start.
     """
-    env, before = dict(os.environ), _at_the_start()
+    env, before = dict(os.environ), _get_start_variables()
     for name in ("LD_LIBRARY_PATH", "LD_PRELOAD") if before else ():
         env.pop(name, None)
         if name in before:
@@ -82,12 +82,12 @@ def of_this_process() -> dict[str, str]:
     return env
 
 
-def _by_own_start() -> dict[str, tuple[str | None, str | None]]:
+def _find_start_changes() -> dict[str, tuple[str | None, str | None]]:
     """Return what this Python's own start (sitecustomize, .pth files) made of the variables: name → (before, after).
 
     Empty where the system does not tell what a process was started with.
     """
-    before = _at_the_start()
+    before = _get_start_variables()
     names = before.keys() | os.environ.keys() if before else set()
     return {
         name: (before.get(name), os.environ.get(name))
@@ -96,10 +96,10 @@ def _by_own_start() -> dict[str, tuple[str | None, str | None]]:
     }
 
 
-_OWN_START = _by_own_start()
+_OWN_START = _find_start_changes()
 
 
-def started_with() -> dict[str, str]:
+def get_original_variables() -> dict[str, str]:
     """Return the variables that this process was started with, without what its own Python's start has made of them.
 
     tfdoctor is often installed in the very environment that is examined: what is set there is set for it, too.
@@ -155,7 +155,7 @@ class LiveSystem:
         """Raises Error where this process has too little address space to look at anything."""
         _enough_address_space()
         self._root = root.rstrip("/")
-        self._env = started_with() if env is None else dict(env)
+        self._env = get_original_variables() if env is None else dict(env)
         self._cwd = cwd or _current_directory()
         self._children = Children()
         self._begun: dict[object, Begun] = {}
@@ -183,7 +183,7 @@ class LiveSystem:
     def own_python(self) -> str | None:
         return sys.executable or None
 
-    def _at(self, path: str) -> str:
+    def _locate(self, path: str) -> str:
         return f"{self._root}{path}" if self._root else path
 
     def read_text(self, path: str, *, limit: int = 1 << 20) -> str:
@@ -191,12 +191,14 @@ class LiveSystem:
 
     def read_bytes(self, path: str, *, limit: int = 16 << 20) -> bytes:
         # O_NONBLOCK: a FIFO in the place of a file must not hang the doctor.
-        descriptor = _patiently(lambda: os.open(self._at(path), os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)))
+        descriptor = _patiently(
+            lambda: os.open(self._locate(path), os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        )
         with os.fdopen(descriptor, "rb") as stream:
             return stream.read(limit)
 
     def read_elf(self, path: str) -> ElfFile:
-        mode = os.stat(self._at(path)).st_mode  # noqa: PTH116 - the error is the loader's, too
+        mode = os.stat(self._locate(path)).st_mode  # noqa: PTH116 - the error is the loader's, too
         if stat.S_ISFIFO(mode):
             raise ElfError(ElfProblem.PIPE)
         if stat.S_ISSOCK(mode):
@@ -205,32 +207,32 @@ class LiveSystem:
             raise ElfError(ElfProblem.BAD_MAGIC, "a device")
         if not stat.S_ISREG(mode):
             raise IsADirectoryError(errno.EISDIR, "Is a directory", path)
-        return _patiently(lambda: read_elf(self._at(path), self.platform["machine"]))
+        return _patiently(lambda: read_elf(self._locate(path), self.platform["machine"]))
 
     def unresolved_symbols(self, path: str, providers: Sequence[str]) -> tuple[str, ...]:
         try:
-            there = [self._at(provider) for provider in providers]
-            return _patiently(lambda: unresolved(self._at(path), there))
+            there = [self._locate(provider) for provider in providers]
+            return _patiently(lambda: find_unresolved(self._locate(path), there))
         except OSError:
             return ()
 
     def exists(self, path: str) -> bool:
-        return os.path.exists(self._at(path))  # noqa: PTH110 - never raises, unlike Path.exists before 3.14
+        return os.path.exists(self._locate(path))  # noqa: PTH110 - never raises, unlike Path.exists before 3.14
 
     def is_dir(self, path: str) -> bool:
-        return os.path.isdir(self._at(path))  # noqa: PTH112
+        return os.path.isdir(self._locate(path))  # noqa: PTH112
 
     def listdir(self, path: str) -> list[str]:
-        return sorted(_patiently(lambda: os.listdir(self._at(path))))  # noqa: PTH208
+        return sorted(_patiently(lambda: os.listdir(self._locate(path))))  # noqa: PTH208
 
     def realpath(self, path: str) -> str:
-        resolved = os.path.realpath(self._at(path))
+        resolved = os.path.realpath(self._locate(path))
         if self._root and resolved.startswith(self._root):
             return resolved[len(self._root) :] or "/"
         return resolved
 
     def which(self, name: str) -> str | None:
-        return shutil.which(name, path=without_working_folder(self._env).get("PATH", os.defpath))
+        return shutil.which(name, path=drop_working_folder(self._env).get("PATH", os.defpath))
 
     def begin(
         self,
@@ -281,7 +283,7 @@ class LiveSystem:
         environment.update(env or {})
         started = time.monotonic()
 
-        def ended(returncode: int | None, **more: object) -> CommandResult:
+        def make_result(returncode: int | None, **more: object) -> CommandResult:
             return CommandResult(tuple(argv), returncode, seconds=time.monotonic() - started, **more)  # type: ignore[arg-type]
 
         cwd = self._cwd if Path(self._cwd).is_dir() else None
@@ -290,13 +292,15 @@ class LiveSystem:
                 lambda: self._children.run(argv, timeout=timeout, env=environment, cwd=cwd, heard=heard)
             )
         except FileNotFoundError as error:
-            return ended(None, failure=Failure.NOT_FOUND, detail=error.strerror or "")
+            return make_result(None, failure=Failure.NOT_FOUND, detail=error.strerror or "")
         except PermissionError as error:
-            return ended(None, failure=Failure.PERMISSION, detail=error.strerror or "")
+            return make_result(None, failure=Failure.PERMISSION, detail=error.strerror or "")
         except (OSError, ValueError) as error:
-            return ended(None, failure=Failure.OS_ERROR, detail=str(error))
+            return make_result(None, failure=Failure.OS_ERROR, detail=str(error))
         failure = Failure.TIMEOUT if ran.returncode is None else None
-        return ended(ran.returncode, failure=failure, stdout=_text(ran.stdout), stderr=_text(ran.stderr))
+        return make_result(
+            ran.returncode, failure=failure, stdout=_text(ran.stdout), stderr=_text(ran.stderr)
+        )
 
     def stop(self) -> None:
         self._begun.clear()

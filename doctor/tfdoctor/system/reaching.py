@@ -67,13 +67,13 @@ def _connect(family: int, place: object, seconds: float) -> Reached:
             try:
                 line.connect(place)  # type: ignore[arg-type] # getaddrinfo's own
             except OSError as error:
-                return _not_connected(error)
-            return _asked(line, until)
+                return _make_failure(error)
+            return _ask(line, until)
     except OSError as error:
         return Reached(None, detail=error.strerror or "no connection could be made from here")
 
 
-def _not_connected(error: OSError) -> Reached:
+def _make_failure(error: OSError) -> Reached:
     if isinstance(error, TimeoutError):
         return Reached(False, "timeout")
     if error.errno == errno.ECONNREFUSED:
@@ -85,7 +85,7 @@ def _not_connected(error: OSError) -> Reached:
     return Reached(None, detail=error.strerror or "no connection could be made from here")
 
 
-def _asked(line: socket.socket, until: float) -> Reached:
+def _ask(line: socket.socket, until: float) -> Reached:
     """Return the answer to HTTP/2's preface."""
     heard = b""
     try:

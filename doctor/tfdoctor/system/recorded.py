@@ -52,11 +52,11 @@ def _elf_from_json(value: Mapping[str, Any]) -> ElfFile:
     )
 
 
-def _missing(path: str) -> FileNotFoundError:
+def _make_missing_error(path: str) -> FileNotFoundError:
     return FileNotFoundError(errno.ENOENT, "No such file or directory", path)
 
 
-def _all_text(value: Any) -> bool:
+def _is_text_list(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(entry, str) for entry in value)
 
 
@@ -70,12 +70,13 @@ def _is_elf(value: Any) -> bool:
     verneed = value.get("verneed", [])
     inode = value.get("device_inode", [0, 0])
     return (
-        all(_all_text(value.get(name, [])) for name in ("needed", "verdef"))
+        all(_is_text_list(value.get(name, [])) for name in ("needed", "verdef"))
         and all(isinstance(value.get(name) or "", str) for name in ("soname", "rpath", "runpath"))
         and all(type(value.get(name, 0)) is int for name in ("machine", "size"))
         and isinstance(verneed, list)
         and all(
-            isinstance(e, list) and len(e) == 2 and isinstance(e[0], str) and _all_text(e[1]) for e in verneed
+            isinstance(e, list) and len(e) == 2 and isinstance(e[0], str) and _is_text_list(e[1])
+            for e in verneed
         )
         and isinstance(inode, list)
         and len(inode) == 2
@@ -106,7 +107,7 @@ def _is_error(value: Any) -> bool:
 TABLES: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("env", "files", "links", "platform", "stored"), lambda value: isinstance(value, str)),
     **dict.fromkeys(("exists", "folders"), lambda value: isinstance(value, bool)),
-    **dict.fromkeys(("directories", "listings", "unresolved"), _all_text),
+    **dict.fromkeys(("directories", "listings", "unresolved"), _is_text_list),
     "which": lambda value: value is None or isinstance(value, str),
     "elf": _is_elf,
     "commands": _is_command,
@@ -217,14 +218,14 @@ class RecordedSystem:
                 return text.encode("utf-8", "surrogateescape")[:limit]
             if name in self._contents:
                 return self._stored[self._contents[name]][:limit]
-        raise _missing(path)
+        raise _make_missing_error(path)
 
     def read_elf(self, path: str) -> ElfFile:
         entry = self._answer("elf", path)
         if entry is None:
             entry = self._table("elf").get(self.realpath(path))
         if entry is None:
-            raise _missing(path)
+            raise _make_missing_error(path)
         if "problem" in entry:
             raise ElfError(ElfProblem(entry["problem"]), str(entry.get("detail", "")))
         if "errno" in entry:
@@ -258,7 +259,7 @@ class RecordedSystem:
             return list(known)
         asked, path = path, self.realpath(path)
         if path not in self._above:
-            raise _missing(asked)
+            raise _make_missing_error(asked)
         names = set(self._table("directories").get(path, ()))
         prefix = path.rstrip("/") + "/"
         for table in (self._table("elf"), self._table("files"), self._table("links"), self._contents):
@@ -319,7 +320,7 @@ class RecordedSystem:
         if f"{stream}_file" in entry:
             name = str(entry[f"{stream}_file"])
             if name not in self._stored:
-                raise _missing(name)
+                raise _make_missing_error(name)
             return self._stored[name].decode("utf-8", "replace")
         value = entry.get(stream, "")
         return value if isinstance(value, str) else json.dumps(value)

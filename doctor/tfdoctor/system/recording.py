@@ -192,7 +192,7 @@ class RecordingSystem:
     def stop(self) -> None:
         self._inner.stop()
 
-    def recording(self, env_names: Callable[[str], bool] = lambda _: False) -> Recording:
+    def get_recording(self, env_names: Callable[[str], bool] = lambda _: False) -> Recording:
         """Return everything up to now.
 
         Variables: those that were asked for by name, and those that `env_names` accepts.
@@ -217,7 +217,7 @@ class RecordingSystem:
 
     def write(self, folder: Path, env_names: Callable[[str], bool]) -> None:
         """Write the recording as it is, nothing redacted. Only variables that `env_names` accepts are kept."""
-        whole = self.recording(env_names)
+        whole = self.get_recording(env_names)
         kept = {name: value for name, value in whole.env.items() if env_names(name)}
         archive.write(folder, members(dataclasses.replace(whole, env=kept)), force=False)
 

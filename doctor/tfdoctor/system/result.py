@@ -38,7 +38,7 @@ class CommandResult:
         """The command line as a person would type it (for evidence, not for a shell)."""
         return " ".join(self.argv)
 
-    def why(self) -> str:
+    def describe_end(self) -> str:
         """Return the end as half a sentence: "exited with status 9", "did not answer within 5 s"."""
         if self.failure is Failure.TIMEOUT:
             return f"did not answer within {self.seconds:.0f} s"

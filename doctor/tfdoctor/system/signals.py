@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-__all__ = ["EndedError", "Stoppable", "as_ever", "die", "heard", "stopping"]
+__all__ = ["EndedError", "Stoppable", "as_ever", "die", "handle_ending_signals", "stop_on_signal"]
 
 
 class EndedError(KeyboardInterrupt):
@@ -43,7 +43,7 @@ _came: list[int] = []
 
 
 @contextlib.contextmanager
-def heard() -> Iterator[list[int]]:
+def handle_ending_signals() -> Iterator[list[int]]:
     """A whole command: the signals that ask it to end are heard from here on; the list has those that came."""
     _came.clear()
     report = sys.unraisablehook
@@ -53,10 +53,10 @@ def heard() -> Iterator[list[int]]:
             report(dropped)
 
     sys.unraisablehook = (
-        report_others  # CPython prints a traceback of what it drops; `_again` raises it again
+        report_others  # CPython prints a traceback of what it drops; `_raise_dropped` raises it again
     )
     try:
-        with _handling(_end):
+        with _use_handler(_end):
             yield _came
     finally:
         sys.unraisablehook = report
@@ -69,7 +69,7 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 @contextlib.contextmanager
-def stopping(system: Stoppable) -> Iterator[None]:
+def stop_on_signal(system: Stoppable) -> Iterator[None]:
     """A signal that asks us to end kills everything that `system`, or anybody here, runs, and ends the block.
 
     CPython drops a KeyboardInterrupt that is raised within one of its own callbacks: without this such a Ctrl-C
@@ -80,13 +80,13 @@ def stopping(system: Stoppable) -> Iterator[None]:
         system.stop()
         _end(number, frame)
 
-    with _handling(end):
-        _again()
+    with _use_handler(end):
+        _raise_dropped()
         yield
-        _again()
+        _raise_dropped()
 
 
-def _again() -> None:
+def _raise_dropped() -> None:
     """A signal whose exception was dropped."""
     if _came:
         _raise(_came[0], None)
@@ -99,7 +99,7 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 @contextlib.contextmanager
-def _handling(handler: Callable[[int, FrameType | None], None] | int) -> Iterator[None]:
+def _use_handler(handler: Callable[[int, FrameType | None], None] | int) -> Iterator[None]:
     """With this handler for all of them but those that are ignored (`nohup`, a shell's background)."""
     before = {}
     if threading.current_thread() is threading.main_thread():
@@ -117,7 +117,7 @@ def _handling(handler: Callable[[int, FrameType | None], None] | int) -> Iterato
 @contextlib.contextmanager
 def as_ever() -> Iterator[None]:
     """Signals do what they do to any program, Ctrl-C what it does to Python."""
-    with _handling(signal.SIG_DFL):
+    with _use_handler(signal.SIG_DFL):
         if threading.current_thread() is threading.main_thread() and (
             signal.getsignal(signal.SIGINT) is signal.SIG_DFL
         ):

@@ -16,14 +16,14 @@ from tfdoctor.parse.edits import Source
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["below", "first_line", "load_source", "read_source", "real_path"]
+__all__ = ["first_line", "load_source", "read_source", "real_path", "walk_files"]
 
 LARGEST = 4 * 1024 * 1024
 """Bytes of a file that are taken."""
 _MARKS = {BOM_UTF8: "utf-8", BOM_UTF16_LE: "utf-16-le", BOM_UTF16_BE: "utf-16-be"}
 
 
-def below(folder: Path, skipped: Sequence[str], left_out: Callable[[Path], bool]) -> Iterator[Path]:
+def walk_files(folder: Path, skipped: Sequence[str], left_out: Callable[[Path], bool]) -> Iterator[Path]:
     """Yield regular files below a folder, in order; folders whose name fits `skipped` are not entered."""
     for root, folders, files in os.walk(folder, followlinks=False):
         place = Path(root)

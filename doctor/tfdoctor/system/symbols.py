@@ -74,7 +74,7 @@ class SymbolTable:
         end = self._map.find(b"\0", start, start + MAX_NAME)
         return self._map[start : end if end >= 0 else start]
 
-    def undefined(self) -> Iterator[bytes]:
+    def iter_undefined(self) -> Iterator[bytes]:
         """Yield the names of strong undefined symbols."""
         if self._symbols is None or self._strings is None:
             return
@@ -94,12 +94,12 @@ class SymbolTable:
                     raise ValueError("names too long")
                 yield found
 
-    def without(self, names: Iterable[tuple[bytes, int]]) -> list[tuple[bytes, int]]:
+    def filter_missing(self, names: Iterable[tuple[bytes, int]]) -> list[tuple[bytes, int]]:
         """Return those of (name, its `gnu_hash`) of which there is no global or weak definition here."""
         if self._symbols is None or self._strings is None:
             return list(names)
         if self._gnu is None:
-            return [one for one in names if not self._in_sysv(one[0])]
+            return [one for one in names if not self._is_in_sysv(one[0])]
         buckets, first, words, shift = struct.unpack_from("<IIII", self._map, self._gnu)
         if not buckets or not words:
             return list(names)
@@ -112,7 +112,7 @@ class SymbolTable:
             (word,) = read(where, filtered + (value // 64 % words) * 8)  # a Bloom filter: most are not here
             if not (
                 word >> (value % 64) & word >> ((value >> shift) % 64) & 1
-                and self._in_gnu(*one, chains, buckets, first)
+                and self._is_in_gnu(*one, chains, buckets, first)
             ):
                 lacking.append(one)
         return lacking
@@ -129,7 +129,7 @@ class SymbolTable:
         if self._steps > MAX_STEPS:
             raise ValueError("hash chains too long")
 
-    def _in_gnu(self, name: bytes, value: int, table: int, buckets: int, first: int) -> bool:
+    def _is_in_gnu(self, name: bytes, value: int, table: int, buckets: int, first: int) -> bool:
         (index,) = struct.unpack_from("<I", self._map, table + value % buckets * 4)
         while True:
             self._step()
@@ -142,7 +142,7 @@ class SymbolTable:
                 return False
             index += 1
 
-    def _in_sysv(self, name: bytes) -> bool:
+    def _is_in_sysv(self, name: bytes) -> bool:
         if self._sysv is None:
             return False
         value = 0
@@ -169,19 +169,19 @@ def gnu_hash(name: bytes) -> int:
     return value
 
 
-def unresolved(path: str, providers: Iterable[str]) -> tuple[str, ...]:
+def find_unresolved(path: str, providers: Iterable[str]) -> tuple[str, ...]:
     """Return the strong undefined symbols of `path` that none of `providers` (paths) defines.
 
     Empty, too, where a table cannot be read: nothing is claimed then. Raises OSError if `path` is not there.
     """
     try:
         with SymbolTable(path) as asking:
-            wanted = [(name, gnu_hash(name)) for name in asking.undefined()]
+            wanted = [(name, gnu_hash(name)) for name in asking.iter_undefined()]
         for provider in providers:
             if not wanted:
                 break
             with SymbolTable(provider) as table:
-                wanted = table.without(wanted)
+                wanted = table.filter_missing(wanted)
     except (ValueError, OverflowError, struct.error, IndexError):
         return ()
     return tuple(name.decode("utf-8", "replace") for name, _ in wanted)

@@ -68,11 +68,11 @@ def write_file(target: Path, content: bytes, *, force: bool, option: str = "-o")
     try:
         number = _descriptor(target)
         if number is not None:  # opened again, a file would be written from its beginning
-            _into(os.dup(number), content)
+            _write_descriptor(os.dup(number), content)
             return
         if _kind(target, option) == "stream":
             # Not O_CREAT, not O_TRUNC: what is there now may not be what was there then.
-            _into(_open_stream(target), content)
+            _write_descriptor(_open_stream(target), content)
         else:
             _replace(target, content, force=force)
     except OSError as error:
@@ -120,7 +120,7 @@ def _open_stream(target: Path) -> int:
             return descriptor
 
 
-def _into(descriptor: int, content: bytes) -> None:
+def _write_descriptor(descriptor: int, content: bytes) -> None:
     with os.fdopen(descriptor, "wb") as stream:
         stream.write(content)
 
@@ -132,7 +132,7 @@ def _replace(place: Path, content: bytes, *, force: bool) -> None:
         # A file that is mounted there alone, or in a folder that is not ours: then it is written where it is.
         if not (force and error.errno in _NO_ROOM_BESIDE and place.is_file() and os.access(place, os.W_OK)):
             raise
-        _into(os.open(place, os.O_WRONLY | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)), content)
+        _write_descriptor(os.open(place, os.O_WRONLY | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)), content)
 
 
 def place_file(target: Path, content: bytes, *, force: bool) -> None:

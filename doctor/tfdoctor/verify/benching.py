@@ -17,7 +17,7 @@ from tfdoctor.facts import value_of
 from tfdoctor.records import dataclass
 from tfdoctor.system import Failure
 from tfdoctor.system.payloads import follow_payload
-from tfdoctor.system.signals import stopping
+from tfdoctor.system.signals import stop_on_signal
 from tfdoctor.text import clean_line
 from tfdoctor.verify.inside import find_expected_speeds
 
@@ -167,7 +167,7 @@ def run_bench(
         pairs, peers = read_interconnects(watched, facts), read_peer_access(watched, facts)
         watch.start()
     try:
-        with stopping(system):
+        with stop_on_signal(system):
             result = run(keep)
         stopped = _describe_end(result, parts)
     except KeyboardInterrupt as signal:

@@ -21,7 +21,7 @@ from tfdoctor.findings import Cause, Severity
 from tfdoctor.rules import compute_fails
 from tfdoctor.system import Failure
 from tfdoctor.system.payloads import run_payload
-from tfdoctor.system.signals import stopping
+from tfdoctor.system.signals import stop_on_signal
 from tfdoctor.verify import simulating
 from tfdoctor.verify.findings import report_failed, report_gpu_count, report_killed, report_late
 from tfdoctor.verify.stages import PAYLOAD, read_answer
@@ -172,7 +172,7 @@ def _compute(
     asked: dict[str, Any] = {"stages": names, "device": wish.device, "limits": wish.limits.as_json()}
     if wish.device == "GPU":
         asked["expected"] = speed
-    with stopping(system):
+    with stop_on_signal(system):
         _, result = run_payload(
             system,
             python,

@@ -14,7 +14,7 @@ from tfdoctor.errors import Error
 from tfdoctor.simulate.asked import make_software_variables
 from tfdoctor.simulate.computing import Wanted
 from tfdoctor.system.payloads import run_payload
-from tfdoctor.system.signals import stopping
+from tfdoctor.system.signals import stop_on_signal
 from tfdoctor.text import clean_line
 from tfdoctor.verify.stages import Limits, read_answer
 
@@ -89,7 +89,7 @@ def _try_computing(
         }
     )
     asked = {"stages": stages, "small": True, "limits": limits.as_json()}
-    with stopping(system):
+    with stop_on_signal(system):
         _, result = run_payload(
             system,
             python.executable,

@@ -215,7 +215,7 @@ def read_answer(result: CommandResult, limits: Limits) -> Answer:
     timed_out = False
     failed = any(stage.status == "failed" for stage in heard.stages.values())
     if not heard.stages and heard.begun is None:
-        why = f"Python {result.why()}. {_find_last_error(result.stderr)}".strip()
+        why = f"Python {result.describe_end()}. {_find_last_error(result.stderr)}".strip()
         heard.stages["import"] = Stage("import", "failed", why, round(result.seconds, 2))
         heard.error = why
     elif heard.begun is not None or not (heard.ended or failed):
@@ -291,7 +291,11 @@ def _describe_end(stage: str, result: CommandResult, limits: Limits, heard: _Hea
             f"TensorFlow was ended by {SIGNALS[KILL]}{at}. {_find_last_error(result.stderr, fatal=True)}".strip(),
             False,
         )
-    end = f"was ended by {SIGNALS.get(number, f'signal {number}')}" if number is not None else result.why()
+    end = (
+        f"was ended by {SIGNALS.get(number, f'signal {number}')}"
+        if number is not None
+        else result.describe_end()
+    )
     return f"TensorFlow {end}{at}. {_find_last_error(result.stderr)}".strip(), False
 
 

@@ -86,7 +86,7 @@ def _change(name, module):
         pass
 
 
-def _others():
+def _import_others():
     """Import the sitecustomize that would have been found without this one."""
     ours = sys.modules.pop("sitecustomize", None)
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != _HERE]
@@ -100,4 +100,4 @@ def _others():
 
 
 sys.meta_path.insert(0, _Finder())
-_others()
+_import_others()

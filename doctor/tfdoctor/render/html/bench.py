@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.bench import describe_first_calls, duration
 from tfdoctor.findings import Status
-from tfdoctor.render.bench import number_of, said_of_link, title_of
+from tfdoctor.render.bench import format_link, number_of, title_of
 from tfdoctor.render.bench_svg import bench_svg
 from tfdoctor.render.finding import MARKS, SEVERITY_STATUS
 from tfdoctor.render.html.check import finding_values
-from tfdoctor.render.html.document import document, redacted
+from tfdoctor.render.html.document import document, redact_values
 
 if TYPE_CHECKING:
     from tfdoctor.bench import Bench
@@ -37,7 +37,7 @@ def benchmark_html(done: Bench, redactor: Redactor) -> bytes:
             for one in (
                 done.stopped,
                 done.disturbed and f"Disturbed: {done.disturbed}.",
-                *(f"{said_of_link(link)}." for link in done.links),
+                *(f"{format_link(link)}." for link in done.links),
                 describe_first_calls(done.runs),
             )
             if one
@@ -61,4 +61,4 @@ def benchmark_html(done: Bench, redactor: Redactor) -> bytes:
     picture = ""
     if values["times"]:
         picture = base64.b64encode(bench_svg(done).encode("utf-8")).decode("ascii")
-    return document("bench", pictures=bool(picture), picture=picture, **redacted(values, redactor))
+    return document("bench", pictures=bool(picture), picture=picture, **redact_values(values, redactor))

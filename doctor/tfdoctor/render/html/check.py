@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.facts import value_of
 from tfdoctor.findings import OutcomeKind, Severity, Status
-from tfdoctor.render.finding import MARKS, SEVERITY_STATUS, alone
+from tfdoctor.render.finding import MARKS, SEVERITY_STATUS, capitalize_remedy
 from tfdoctor.render.html.document import document
 from tfdoctor.render.json import plain
 from tfdoctor.report.chain import make_chain
@@ -107,7 +107,7 @@ def finding_values(finding: Finding) -> dict[str, Any]:
         "why": finding.explanation,
         "remedies": [
             {
-                "text": alone(one.full_text),
+                "text": capitalize_remedy(one.full_text),
                 "commands": list(one.commands),
                 "root": one.changes_system,
             }

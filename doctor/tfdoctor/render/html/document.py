@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.privacy.redactor import Redactor
 
-__all__ = ["ASSETS", "document", "embedded", "redacted"]
+__all__ = ["ASSETS", "document", "embed_json", "redact_values"]
 
 ASSETS = Path(__file__).resolve().parent / "assets"
 """Templates, styles and scripts: package data beside this module."""
@@ -44,24 +44,24 @@ def document(name: str, *, data: object = None, pictures: bool = False, **values
         .render(
             **values,
             version=__version__,
-            style=_trusted(style),
-            scripts=[_trusted(one) for one in scripts],
-            data=None if data is None else _trusted(embedded(data)),
+            style=_mark_safe(style),
+            scripts=[_mark_safe(one) for one in scripts],
+            data=None if data is None else _mark_safe(embed_json(data)),
             policy=_policy(style, scripts) + ("; img-src data:" if pictures else ""),
         )
     )
     return text.encode("utf-8")
 
 
-def embedded(data: object) -> str:
+def embed_json(data: object) -> str:
     """JSON that cannot end the element it stands in, whatever its texts are."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def redacted(values: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
+def redact_values(values: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
     """Return the values with each text as it may be published; their names are the template's, and stay."""
-    changed: dict[str, Any] = _changed(values, redactor.texts(_texts(values)))
+    changed: dict[str, Any] = _change_texts(values, redactor.texts(_texts(values)))
     return changed
 
 
@@ -73,11 +73,11 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(inner)
 
 
-def _changed(value: Any, made: dict[str, str]) -> Any:
+def _change_texts(value: Any, made: dict[str, str]) -> Any:
     if isinstance(value, dict):
-        return {name: _changed(inner, made) for name, inner in value.items()}
+        return {name: _change_texts(inner, made) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_changed(inner, made) for inner in value]
+        return [_change_texts(inner, made) for inner in value]
     return made[value] if isinstance(value, str) else value
 
 
@@ -98,7 +98,7 @@ def _asset(name: str) -> str:
     return (ASSETS / name).read_text(encoding="utf-8")
 
 
-def _trusted(text: str) -> Any:
+def _mark_safe(text: str) -> Any:
     from markupsafe import Markup
 
     return Markup(text)  # noqa: S704 - our own files, and JSON that `embedded` made safe
@@ -112,13 +112,13 @@ def _environment() -> Environment:
         loader=FileSystemLoader(ASSETS),
         undefined=StrictUndefined,
         autoescape=True,
-        finalize=_shown,
+        finalize=_clean_value,
         trim_blocks=True,
         lstrip_blocks=True,
     )
 
 
-def _shown(value: Any) -> Any:
+def _clean_value(value: Any) -> Any:
     """Return what a template prints: a text from outside without control characters."""
     if isinstance(value, str) and not hasattr(value, "__html__"):
         return clean(value, limit=_LONGEST)

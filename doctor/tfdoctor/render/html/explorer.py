@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tfdoctor.plan.release_sheet import Sheet
     from tfdoctor.plan.verdict_table import Verdicts
 
-__all__ = ["explorer_html", "packed"]
+__all__ = ["explorer_html", "pack_table"]
 
 
 def explorer_html(
@@ -26,10 +26,10 @@ def explorer_html(
 
     Overview: what a reader sees who runs no scripts.
     """
-    return document("explorer", data=packed(verdicts, sheets), as_of=as_of, overview=overview)
+    return document("explorer", data=pack_table(verdicts, sheets), as_of=as_of, overview=overview)
 
 
-def packed(verdicts: Verdicts, sheets: Sequence[Sheet]) -> dict[str, Any]:
+def pack_table(verdicts: Verdicts, sheets: Sequence[Sheet]) -> dict[str, Any]:
     """Return the table as the page's script reads it.
 
     cells[system][minor]: one of the blocks; block[Python]: a row for each card, or one row for all; 0 is "any" of

@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Cause, Severity, Status
-from tfdoctor.logs.excerpt import Excerpt, deciding
+from tfdoctor.logs.excerpt import Excerpt, list_deciding_lines
 from tfdoctor.render.finding import MARKS
 from tfdoctor.render.html.check import finding_values
 from tfdoctor.render.html.document import document
-from tfdoctor.render.log_markdown import redacted
-from tfdoctor.render.log_screen import device_text, process_row, what_was_read
+from tfdoctor.render.log_markdown import redact_report
+from tfdoctor.render.log_screen import describe_log, device_text, process_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,12 +28,12 @@ FOLDED = 8
 def logs_html(logs: Sequence[tuple[LogReport, Excerpt]], redactor: Redactor) -> bytes:
     """Return the page of one log or of several, redacted: of each its report and what is shown of it."""
     shown = [
-        _log(*_published(report, excerpt, redactor), place) for place, (report, excerpt) in enumerate(logs)
+        _log(*_redact_both(report, excerpt, redactor), place) for place, (report, excerpt) in enumerate(logs)
     ]
     return document("log", logs=shown, title=shown[0]["title"] if len(shown) == 1 else f"{len(shown)} logs")
 
 
-def _published(report: LogReport, excerpt: Excerpt, redactor: Redactor) -> tuple[LogReport, Excerpt]:
+def _redact_both(report: LogReport, excerpt: Excerpt, redactor: Redactor) -> tuple[LogReport, Excerpt]:
     """Return both without anything that tells who and where somebody is."""
     made = redactor.texts(
         [report.headline, report.name, *(text for part in excerpt.parts for _, text in part.lines)]
@@ -43,7 +43,7 @@ def _published(report: LogReport, excerpt: Excerpt, redactor: Redactor) -> tuple
         for part in excerpt.parts
     )
     place = next((at for at, one in enumerate(report.findings) if one is report.root), None)
-    published = redacted(report, redactor)
+    published = redact_report(report, redactor)
     root = None if place is None else published.findings[place]
     named = replace(published, root=root, headline=made[report.headline], name=made[report.name])
     return named, Excerpt(parts, excerpt.after)
@@ -56,7 +56,7 @@ def _log(report: LogReport, excerpt: Excerpt, place: int) -> dict[str, Any]:
         status = Status.GOOD
     elif root is None or root.severity < Severity.ERROR:
         status = Status.WARNING
-    hits = deciding(report)
+    hits = list_deciding_lines(report)
     return {
         "name": report.name,
         "anchor": "" if place == 0 else f"{place + 1}-",
@@ -67,7 +67,7 @@ def _log(report: LogReport, excerpt: Excerpt, place: int) -> dict[str, Any]:
         "devices": [device_text(one) for one in report.devices],
         "processes": [(sign, text) for sign, _, text in map(process_row, report.processes)],
         "more_processes": report.more_processes,
-        "read": what_was_read(report),
+        "read": describe_log(report),
         "parts": [
             {
                 "missing": part.missing,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor.findings import Status
 from tfdoctor.render.finding import MARKS
 from tfdoctor.render.html.check import finding_values
-from tfdoctor.render.html.document import document, redacted
+from tfdoctor.render.html.document import document, redact_values
 
 if TYPE_CHECKING:
     from tfdoctor.findings import Stage, Verification
@@ -38,7 +38,7 @@ def verification_html(done: Verification, redactor: Redactor) -> bytes:
         },
         "typed": done.typed,
     }
-    return document("verify", **redacted(values, redactor))
+    return document("verify", **redact_values(values, redactor))
 
 
 def _status(status: Status) -> dict[str, str]:

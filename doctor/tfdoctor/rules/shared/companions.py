@@ -45,7 +45,7 @@ def _is_shadowed(context: RuleContext, row: Companion) -> bool:
 def _find_all_broken_companions(context: RuleContext) -> tuple[Companion, ...]:
     if context.build is None or context.tensorflow is None:
         return ()
-    return predict.broken_companions(context.facts, context.tensorflow, context.build, context.compat)
+    return predict.find_broken_companions(context.facts, context.tensorflow, context.build, context.compat)
 
 
 def companion_findings(context: RuleContext, rule: Rule, *packages: str) -> Result:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice
 from tfdoctor.findings import Evidence, Remedy
-from tfdoctor.predict import folder_of, led_by
+from tfdoctor.predict import find_leader, folder_of
 from tfdoctor.rules.shared import origins
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def kind_of(path: str) -> str:
 def describe_path_source(context: RuleContext, path: str) -> str:
     """Return why Python searches there before the folder of installed packages."""
     folder = folder_of(path)
-    led = led_by(context.facts, folder)
+    led = find_leader(context.facts, folder)
     if led is not None:
         return led.by
     if context.python is not None and folder in context.python.sys_path:
@@ -33,14 +33,14 @@ def describe_path_source(context: RuleContext, path: str) -> str:
 
 def evidence_of_shadowing(context: RuleContext, path: str) -> list[Evidence]:
     """Return evidence that the path is found first, and the line that adds it if one is known."""
-    led = led_by(context.facts, folder_of(path))
+    led = find_leader(context.facts, folder_of(path))
     line = origins.origin_evidence(context, led.by, led.entry) if led is not None else []
     return [Evidence(path, f"is found first, through {describe_path_source(context, path)}"), *line]
 
 
 def remedies_for_shadowing(context: RuleContext, path: str) -> list[Remedy]:
     """List the remedies that remove the path or avoid it."""
-    led = led_by(context.facts, folder_of(path))
+    led = find_leader(context.facts, folder_of(path))
     if led is not None:
         return [origins.remove_from_python_path(context, led)]
     folder, _, name = path.rpartition("/")
