@@ -91,7 +91,7 @@ from tfdoctor.verify import inside, verifying
 from tfdoctor.examine import observe, survey
 from tfdoctor.probes import python
 from tfdoctor.facts import Known
-from tfdoctor.system.signals import heard
+from tfdoctor.system.signals import handle_ending_signals
 
 stopped = []
 system = SimpleNamespace(stop=lambda: stopped.append("stop"))
@@ -117,7 +117,7 @@ calls = {
     "verify": lambda: inside._compute(run, system, "python", facts),
 }
 try:
-    with heard():
+    with handle_ending_signals():
         calls[sys.argv[1]]()
 except KeyboardInterrupt:
     print("heard", stopped)
