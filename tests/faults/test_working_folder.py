@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from environment.fake import Fake, make, needs_compiler
 from tfdoctor.cli.main import _Commands
 from tfdoctor.system.children import drop_working_folder
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PLANTED = [
     *(
@@ -168,6 +165,10 @@ def test_no_planted_module_runs(
 
 
 def test_children_get_no_entry_that_means_the_working_folder() -> None:
-    env = {"PATH": ":/a:bin:.:/b:", "LD_LIBRARY_PATH": ":/x;.:lib:./", "OTHER": "."}
+    env = {
+        "PATH": ":/a:bin:.:/b:/proc/self/cwd:",
+        "LD_LIBRARY_PATH": f":/x;.:lib:./:/proc/self/cwd:../{Path.cwd().name}",
+        "OTHER": ".",
+    }
     assert drop_working_folder(env) == {"PATH": "/a:/b", "LD_LIBRARY_PATH": "/x:lib", "OTHER": "."}
     assert drop_working_folder({"LD_LIBRARY_PATH": ":"}) == {}

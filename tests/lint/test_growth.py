@@ -10,7 +10,7 @@ import tracemalloc
 import pytest
 
 from tfdoctor.cluster import evaluate_cluster, merge_clusters, read_cluster
-from tfdoctor.lint import Asked, lint_text
+from tfdoctor.lint import LintTarget, lint_text
 from tfdoctor.lint.telling import MAX_FINDINGS, MAX_STEPS
 from tfdoctor.parse.python_size import MAX_TOKENS
 from tfdoctor.render.cluster import render_cluster
@@ -61,7 +61,7 @@ def judge(kind: str, text: str) -> None:
         specs = [read_cluster(text, "x", python=True)]
         render_cluster([evaluate_cluster(written, source) for source, written in merge_clusters(specs)])
     else:
-        lint_text(text, kind, Asked())
+        lint_text(text, kind, LintTarget())
 
 
 def seconds(name: str, times: int) -> float:
@@ -129,9 +129,9 @@ def test_a_limit_that_is_reached_is_said() -> None:
             f"{MAX_FINDINGS:,} findings",
         ),
     ):
-        _, why = lint_text(text, kind, Asked())
+        _, why = lint_text(text, kind, LintTarget())
         assert limit in str(why)
-        assert lint_text(text.replace(TF, ""), "python", Asked())[0] == [] or "findings" in limit
+        assert lint_text(text.replace(TF, ""), "python", LintTarget())[0] == [] or "findings" in limit
 
 
 def test_clusters_beyond_the_limit_are_said() -> None:
@@ -152,6 +152,6 @@ def test_a_comment_or_a_string_is_one_word() -> None:
         + "# a b c\n" * 1000
         + "os.environ['CUDA_VISIBLE_DEVIES']='0'\n"
     )
-    found, why = lint_text(text, "python", Asked())
+    found, why = lint_text(text, "python", LintTarget())
     assert [one.name for one in found] == ["misspelt-variable"]
     assert why is None

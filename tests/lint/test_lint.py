@@ -13,7 +13,7 @@ from lint import cases
 from tfdoctor.causes.codes import LINT
 from tfdoctor.cluster import evaluate_cluster, read_cluster
 from tfdoctor.explain import LOG_NOTES
-from tfdoctor.lint import Asked, Problem, kind_of_file, lint_text
+from tfdoctor.lint import LintProblem, LintTarget, kind_of_file, lint_text
 from tfdoctor.lint.fixes import plan_edits
 from tfdoctor.lint.kinds import KINDS
 from tfdoctor.lint.words import READ, guess_variable
@@ -23,7 +23,7 @@ CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "lint"
 MARK = re.compile(r"\s*#! ([\w-]+)$")
 
 
-def correct(text: str, problems: list[Problem], kind: str) -> str:
+def correct(text: str, problems: list[LintProblem], kind: str) -> str:
     """Return the text after all certain corrections."""
     source = Source(text.encode(), text, "utf-8")
     return apply_edits(source.data, plan_edits(source, problems, kind)).decode()
@@ -40,13 +40,13 @@ def wanted(text: str) -> tuple[str, list[tuple[int, str]]]:
     return "\n".join(lines), marks
 
 
-def told(problems: list[Problem]) -> list[tuple[int, str]]:
+def told(problems: list[LintProblem]) -> list[tuple[int, str]]:
     return [(one.line, one.name) for one in problems]
 
 
-def python(text: str, asked: Asked | None = None) -> None:
+def python(text: str, asked: LintTarget | None = None) -> None:
     code, marks = wanted(textwrap.dedent(text))
-    problems, unreadable = lint_text(code, "python", asked or Asked())
+    problems, unreadable = lint_text(code, "python", asked or LintTarget())
     assert told(problems) == marks
     assert unreadable is None
 
@@ -59,30 +59,30 @@ def test_python(name: str) -> None:
 @pytest.mark.parametrize("name", cases.WITH_OPTIONS)
 def test_python_for_a_release_and_a_machine(name: str) -> None:
     tf, gpus, text = cases.WITH_OPTIONS[name]
-    python(text, Asked(tf, gpus))
+    python(text, LintTarget(tf, gpus))
 
 
 @pytest.mark.parametrize("name", cases.STARTED_ONCE)
 def test_a_task_in_branches_of_which_one_runs_starts_once(name: str) -> None:
-    assert lint_text(cases.STARTED_ONCE[name], "shell", Asked()) == ([], None)
+    assert lint_text(cases.STARTED_ONCE[name], "shell", LintTarget()) == ([], None)
 
 
 @pytest.mark.parametrize("name", cases.STARTED_TWICE)
 def test_a_task_that_does_start_twice(name: str) -> None:
-    problems, _ = lint_text(cases.STARTED_TWICE[name], "shell", Asked())
+    problems, _ = lint_text(cases.STARTED_TWICE[name], "shell", LintTarget())
     assert [one.message for one in problems] == ["The task worker:0 is started twice."]
 
 
 @pytest.mark.parametrize(("kind", "text"), [("shell", cases.SHELL), ("yaml", cases.YAML)])
 def test_other_texts(kind: str, text: str) -> None:
     code, marks = wanted(text)
-    problems, unreadable = lint_text(code, kind, Asked())
+    problems, unreadable = lint_text(code, kind, LintTarget())
     assert (told(problems), unreadable) == (marks, None)
 
 
 def test_a_dockerfile() -> None:
     code, marks = wanted(cases.DOCKERFILE)
-    problems, _ = lint_text(code, "dockerfile", Asked())
+    problems, _ = lint_text(code, "dockerfile", LintTarget())
     assert told(problems) == sorted([*marks, (4, "misspelt-variable")])
 
 
@@ -99,7 +99,7 @@ def test_a_notebook() -> None:
     parts = [wanted(part.strip("\n")) for part in cases.NOTEBOOK.split("# %%\n")]
     expected = [(cell, line, name) for cell, (_, marks) in enumerate(parts, 2) for line, name in marks]
     problems, unreadable = lint_text(
-        notebook("# %%\n".join(f"{code}\n" for code, _ in parts)), "notebook", Asked()
+        notebook("# %%\n".join(f"{code}\n" for code, _ in parts)), "notebook", LintTarget()
     )
     assert [(one.cell, one.line, one.name) for one in problems] == expected
     assert unreadable is None
@@ -109,7 +109,7 @@ def test_a_notebook() -> None:
     "text", ["{", "[]", '{"cells": 3}', '{"cells": [1, {"cell_type": "code"}]}', "[" * 100_000]
 )
 def test_what_is_no_notebook(text: str) -> None:
-    problems, unreadable = lint_text(text, "notebook", Asked())
+    problems, unreadable = lint_text(text, "notebook", LintTarget())
     assert problems == []
     assert unreadable is not None or text.startswith('{"cells"')
 
@@ -138,16 +138,16 @@ def test_kinds_of_files(name: str, first: str, kind: str | None) -> None:
 
 def test_an_error_in_a_file_is_told_and_the_rest_is_read() -> None:
     text = 'import os\nos.environ["CUDA_VISIBLE_DEVIES"] = "0"\n\ndef f(:\n    x = = 3\n'
-    problems, unreadable = lint_text(text, "python", Asked())
+    problems, unreadable = lint_text(text, "python", LintTarget())
     assert told(problems) == [(2, "misspelt-variable")]
-    _, unreadable = lint_text("import os, tensorflow as tf\ndef f(:\n    x = = 3\n", "python", Asked())
+    _, unreadable = lint_text("import os, tensorflow as tf\ndef f(:\n    x = = 3\n", "python", LintTarget())
     assert unreadable is not None
     assert "is not Python" in unreadable
 
 
 def test_columns_count_characters() -> None:
     problems, _ = lint_text(
-        'import os; é = "ü"; os.environ["CUDA_VISIBLE_DEVIES"] = "0"\n', "python", Asked()
+        'import os; é = "ü"; os.environ["CUDA_VISIBLE_DEVIES"] = "0"\n', "python", LintTarget()
     )
     (one,) = problems
     assert one.column == 32
@@ -169,14 +169,14 @@ def test_columns_count_characters() -> None:
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_fixes(before: str, after: str, end: str) -> None:
     text = end.join(["import os, tensorflow as tf", before, "# é", ""])
-    problems, _ = lint_text(text, "python", Asked())
+    problems, _ = lint_text(text, "python", LintTarget())
     assert correct(text, problems, "python") == text.replace(before, after)
-    assert lint_text(text.replace(before, after), "python", Asked())[0] == []
+    assert lint_text(text.replace(before, after), "python", LintTarget())[0] == []
 
 
 def test_fixes_in_a_notebook_leave_everything_else() -> None:
     text = notebook('import os\nos.environ["CUDA_VISIBLE_DEVIES"] = "ü"\n')
-    problems, _ = lint_text(text, "notebook", Asked())
+    problems, _ = lint_text(text, "notebook", LintTarget())
     assert correct(text, problems, "notebook") == text.replace(
         'environ[\\"CUDA_VISIBLE_DEVIES', 'environ[\\"CUDA_VISIBLE_DEVICES'
     )
@@ -201,7 +201,7 @@ def test_the_corpus() -> None:
         given = dict(zip(entry["options"][::2], entry["options"][1::2], strict=True))
         tf = given.get("--tf")
         major, _, minor = tf.partition(".") if tf else ("", "", "")
-        asked = Asked(
+        asked = LintTarget(
             (int(major), int(minor)) if tf else None, int(given["--gpus"]) if "--gpus" in given else None
         )
         kind = kind_of_file(entry["file"], text.partition("\n")[0])
@@ -234,5 +234,5 @@ def test_a_task_is_in_a_cluster_as_the_command_cluster_says(members: str, index:
     config = f'{{"cluster": {{"worker": {members}}}, "task": {{"type": "worker", "index": {index}}}}}'
     (written,) = read_cluster(config, "text").written
     faults = {one.name for one in evaluate_cluster(written, "text").faults}
-    found, _ = lint_text(f"TF_CONFIG='{config}'\n", "env", Asked())
+    found, _ = lint_text(f"TF_CONFIG='{config}'\n", "env", LintTarget())
     assert {one.name for one in found} == faults

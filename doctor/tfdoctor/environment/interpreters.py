@@ -104,7 +104,9 @@ def _places(system: System) -> Iterator[str]:
     yield from filter(None, map(system.which, ("python3", "python")))
     pyenv = env.get("PYENV_ROOT") or f"{home}/.pyenv"
     for folder in env.get("PATH", "").split(":"):
-        if folder and folder != f"{pyenv}/shims":  # its names stand for the versions below, or for nothing
+        if (
+            folder.startswith("/") and folder != f"{pyenv}/shims"
+        ):  # its names stand for the versions below, or for nothing
             for minor in range(_NEWEST, _OLDEST - 1, -1):
                 yield f"{folder}/python3.{minor}"
     data = env.get("XDG_DATA_HOME") or f"{home}/.local/share"

@@ -13,7 +13,7 @@ from tfdoctor.lint.values import Const, Many, Map, Obj, Path, Seq, constant
 from tfdoctor.lint.words import AT_IMPORT, AT_START, AT_USE, guess_variable, relevant
 
 if TYPE_CHECKING:
-    from tfdoctor.lint.models import Asked
+    from tfdoctor.lint.models import LintTarget
 
 __all__ = ["EXPORTS", "Environ", "find_lone_assignment"]
 
@@ -52,9 +52,11 @@ def find_lone_assignment(command: str) -> str | None:
 class Environ(Telling):
     """os.environ in all its forms."""
 
-    def __init__(self, asked: Asked, text: str) -> None:
+    def __init__(self, asked: LintTarget, text: str) -> None:
         super().__init__(asked, text)
         self.written = set(re.findall(r"environ(?:\.setdefault\(|\[)\s*['\"](\w+)['\"]\]?\s*[=,]", text))
+        self.names_read: set[str] = set()
+        """Variables that the text sets and reads."""
         self.visible: int | None = None
         """How many GPUs CUDA_VISIBLE_DEVICES, as the file sets it, leaves to be seen."""
 
@@ -187,7 +189,9 @@ class Environ(Telling):
         elif isinstance(base, Map):
             base.entries.append((key, value, target.slice, value_node))
             if base.environment or (isinstance(target.value, ast.Name) and "env" in target.value.id.lower()):
+                self.certain = base.environment
                 self.variable_set(key, target.slice, value, value_node, copy=True)
+                self.certain = True
         elif isinstance(base, Seq):
             base.items.clear()
             base.nodes.clear()
@@ -196,7 +200,9 @@ class Environ(Telling):
         ):
             name = constant(key)
             if isinstance(name, str):
+                self.certain = False
                 self.misspelt(name, target.slice)
+                self.certain = True
 
     def check_call_assignment(self, func: Any, target: ast.Call) -> None:
         """`os.environ("X") = …`, which no Python reads."""
@@ -294,7 +300,9 @@ class Environ(Telling):
 
     def read(self, key: Any, node: Any) -> None:
         name = constant(key)
-        if isinstance(name, str) and name not in self.written:
+        if isinstance(name, str) and name in self.written:
+            self.names_read.add(name)
+        elif isinstance(name, str):
             self.misspelt(name, node)
 
     def map_method(self, base: Map, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:

@@ -14,9 +14,9 @@ from tfdoctor.lint.notebooks import code_cells, plain
 from tfdoctor.parse.edits import Edit, EditError, Source, edits_of_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from tfdoctor.lint.models import Fix, Problem
+    from tfdoctor.lint.models import Fix, LintProblem
 
 __all__ = ["drop_ambiguous_renames", "format_diff", "plan_edits"]
 
@@ -24,7 +24,7 @@ _RENAMES = ("misspelt-variable", "misspelt-option")
 _LINE_ENDING = re.compile(r"\r\n|\r|\n")
 
 
-def plan_edits(source: Source, problems: Sequence[Problem], kind: str) -> list[Edit]:
+def plan_edits(source: Source, problems: Sequence[LintProblem], kind: str) -> list[Edit]:
     """Return the edits for all certain corrections of a file. Raises EditError if it cannot be edited exactly."""
     fixes: dict[int | None, list[Fix]] = {}
     for one in problems:
@@ -58,13 +58,16 @@ def _replacements(text: str, fixes: Sequence[Fix]) -> list[tuple[int, int, str]]
 
 
 def drop_ambiguous_renames(
-    problems: Sequence[Problem], parts: Mapping[int | None, str], kind: str
-) -> list[Problem]:
+    problems: Sequence[LintProblem],
+    parts: Mapping[int | None, str],
+    kind: str,
+    names_read: Collection[str] = (),
+) -> list[LintProblem]:
     """Return the problems, without the fix where correcting a name alone might break the file.
 
     That is so if the misspelt variable stands in the file elsewhere, too (what reads it would find nothing), or if the
     correct name stands beside it (one of the two values would win, or the file would be no longer valid). `parts`: the
-    text of each cell, or the whole text under None.
+    text of each cell, or the whole text under None; `names_read`: variables that Python both sets and reads.
     """
     renames = [one for one in problems if one.fix and one.name in _RENAMES]
     if not renames:
@@ -78,9 +81,11 @@ def drop_ambiguous_renames(
         if one.fix:
             old_names[one.fix.text].add(one.fix.old)
     clashing = _find_clashes(old_names, parts, kind, words)
+    unfixable = {one.message for one in problems if one.name in _RENAMES and one.fix is None}
 
-    def reason(problem: Problem, fix: Fix) -> str:
-        if problem.name == "misspelt-variable" and words[fix.old] > fixed[fix.old]:
+    def reason(problem: LintProblem, fix: Fix) -> str:
+        elsewhere = words[fix.old] > fixed[fix.old] or fix.old in names_read or problem.message in unfixable
+        if problem.name == "misspelt-variable" and elsewhere:
             return "The name stands elsewhere in this file, too: correct all of them by hand."
         return f"{fix.text} is set beside it: correct it by hand." if fix.text in clashing else ""
 
@@ -111,13 +116,24 @@ def _find_clashes(
     for new, old in old_names.items():
         if not words[new] and len(old) == 1:
             continue
-        if kind not in ("python", "notebook") or any(
-            sum(key == new or key in old for key in keys) > 1
-            for text in parts.values()
-            for keys in _keys_by_container(text)
+        code = "\n".join(_strip_comments(text, kind) for text in parts.values())
+        if (
+            kind not in ("python", "notebook")
+            or len(old) > 1
+            or _is_set(new, code)
+            or any(
+                sum(key == new or key in old for key in keys) > 1
+                for text in parts.values()
+                for keys in _keys_by_container(text)
+            )
         ):
             clashing.add(new)
     return clashing
+
+
+def _is_set(name: str, code: str) -> bool:
+    """Return whether Python code seems to set a variable: `["NAME"] =`, `"NAME", …`, `"NAME": …`, `NAME=…`."""
+    return re.search(rf"\b{name}(?:['\"]\s*(?:\]\s*=(?!=)|[,:])|\s*=(?!=))", code) is not None
 
 
 def _keys_by_container(text: str) -> Iterator[list[object]]:

@@ -20,7 +20,7 @@ from tfdoctor.parse.python_size import MAX_TOKENS, has_many_tokens
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tfdoctor.lint.models import Asked, Problem
+    from tfdoctor.lint.models import LintProblem, LintTarget
 
 __all__ = ["kind_of_file", "lint_text"]
 
@@ -69,7 +69,7 @@ def kind_of_file(name: str, first: str = "") -> str | None:
     return None
 
 
-def lint_text(text: str, kind: str, asked: Asked) -> tuple[list[Problem], str | None]:
+def lint_text(text: str, kind: str, asked: LintTarget) -> tuple[list[LintProblem], str | None]:
     """Return (what is wrong, in order; why it could not be judged as a whole, or None).
 
     `kind`: as `kind_of_file` says.
@@ -104,7 +104,7 @@ def _may_matter(text: str) -> bool:
     return any(word in text for word in _ENVIRON) and _VARIABLES.search(text) is not None
 
 
-def _lint_other(text: str, kind: str) -> list[Problem]:
+def _lint_other(text: str, kind: str) -> list[LintProblem]:
     if kind == "dockerfile":
         return texts.dockerfile(text)
     if kind == "yaml":
@@ -114,7 +114,9 @@ def _lint_other(text: str, kind: str) -> list[Problem]:
     return texts.shell(text, job=kind == "job" or "#SBATCH" in text[:4000])
 
 
-def _python(parts: Sequence[tuple[int | None, str]], asked: Asked) -> tuple[list[Problem], str | None]:
+def _python(
+    parts: Sequence[tuple[int | None, str]], asked: LintTarget
+) -> tuple[list[LintProblem], str | None]:
     from tfdoctor.lint.walk import Walk
 
     whole = "\n".join(source for _, source in parts)
@@ -164,7 +166,7 @@ def _python(parts: Sequence[tuple[int | None, str]], asked: Asked) -> tuple[list
     lines = {number: source.split("\n") for number, source in parts}
     kind = "notebook" if parts and parts[0][0] is not None else "python"
     found = _finish_problems(walk.problems.values(), lines)
-    return drop_ambiguous_renames(found, dict(parts), kind), broken or None
+    return drop_ambiguous_renames(found, dict(parts), kind, walk.names_read), broken or None
 
 
 _NAMED = (
@@ -185,7 +187,7 @@ def _tf_names(text: str) -> set[str]:
     return names
 
 
-def _finish_problems(found: Iterable[Problem], lines: dict[int | None, list[str]]) -> list[Problem]:
+def _finish_problems(found: Iterable[LintProblem], lines: dict[int | None, list[str]]) -> list[LintProblem]:
     """With codes and lines, without those that a comment turns off, in order."""
     out = []
     names_turned_off: dict[tuple[int | None, int], frozenset[str] | None] = {}

@@ -8,11 +8,11 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.compat import Compat
-from tfdoctor.lint.models import Asked, Fix, Problem
+from tfdoctor.lint.models import Fix, LintProblem, LintTarget
 
 if TYPE_CHECKING:
     from tfdoctor.compat.api_names import ApiNames
-    from tfdoctor.lint.values import State
+    from tfdoctor.lint.values import WalkState
 
 __all__ = ["MAX_FINDINGS", "MAX_STEPS", "MAX_TEXT_CHARS", "Telling"]
 
@@ -39,17 +39,19 @@ def _encode_line(text: str) -> tuple[bytes, list[int]]:
 class Telling:
     """What all checks of Python have in common."""
 
-    state: State
+    state: WalkState
     look: Any
     run: Any
     value: Any
 
-    def __init__(self, asked: Asked, text: str) -> None:
+    def __init__(self, asked: LintTarget, text: str) -> None:
         self.asked = asked
         self.text = text
-        self.problems: dict[tuple[Any, ...], Problem] = {}
+        self.problems: dict[tuple[Any, ...], LintProblem] = {}
         self.cell_number: int | None = None
         self.lines: list[str] = []
+        self.certain = True
+        """Whether a correction is certain: not of a dict that only looks like an environment."""
         self.first_line = 0
         """Lines of a notebook before this cell."""
         self.guarded = 0
@@ -114,8 +116,13 @@ class Telling:
         line, offset = at if at is not None and at[0] else (node.lineno, node.col_offset)
         key = (name, self.cell_number, line, offset)
         if key not in self.problems and len(self.problems) < MAX_FINDINGS:
-            self.problems[key] = Problem(
-                name, message, line, self.column(line, offset), cell=self.cell_number, fix=fix
+            self.problems[key] = LintProblem(
+                name,
+                message,
+                line,
+                self.column(line, offset),
+                cell=self.cell_number,
+                fix=fix if self.certain else None,
             )
 
     def use(self, node: Any) -> None:

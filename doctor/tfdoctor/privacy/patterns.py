@@ -45,6 +45,8 @@ PUBLIC_DOMAINS = (
 
 _PART = r"[^/\\\s:;'\"<>|,)(\]\[{}]{1,255}"
 HOMES = (
+    re.compile(rf"/home/(?:users|[A-Z][A-Z0-9-]{{1,15}})/({_PART})"),
+    re.compile(rf"(?<![\w.-])/l?scratch/({_PART})"),
     re.compile(rf"/(?:home\d{{0,2}}|Users|users)/({_PART})"),
     re.compile(r"(?i)\b[A-Z]:[\\/]{1,2}Users[\\/]{1,2}([^/\\:*?\"<>|\n]{1,255})(?=[\\/])"),
     re.compile(rf"(?i)\b[A-Z]:[\\/]{{1,2}}Users[\\/]{{1,2}}({_PART})"),
@@ -109,6 +111,11 @@ HOSTS = (
     re.compile(r"(?<![\w-])Linux ([A-Za-z0-9][\w.-]{1,252}) \d{1,2}\.\d{1,3}\.\d{1,3}-\d"),
 )
 TOLD_HOSTS = (
+    re.compile(
+        r"<\d{1,3}>1 \d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:\d\d) ([A-Za-z0-9][\w.-]{0,252}) "
+    ),  # RFC 5424
+    re.compile(r"\bconnect to host ([A-Za-z0-9][\w.-]{0,252}) port "),
+    re.compile(r"\"([A-Za-z][\w.-]{1,252}):\d{4,5}\""),
     re.compile(r"(?i)\bon this host \(([A-Za-z0-9][\w.-]{0,252})\)"),  # cuda_diagnostics.cc
     re.compile(r"(?i)\bdiagnostic information for host: ([A-Za-z0-9][\w.-]{0,252})"),
     re.compile(r"(?i)(?:^|[\s\"'(,;])hostname: ([A-Za-z0-9][\w.-]{0,252})"),
@@ -165,7 +172,7 @@ SECRET_KEY = re.compile(rf"(?i){_WORD}(?:[_-]?(?:id|value|key))?\Z|(?:^|[_-])(?:
 ASSIGNED = re.compile(
     rf"(?i)({_WORD}(?:[_-]?(?:id|value|key))?|(?<=[?&;])sig|(?<=[?&;])key"
     rf"|(?<![A-Za-z0-9]){_SHORT}(?=\\?[\"']?\s{{0,3}}=)|(?<![A-Za-z0-9])(?:pw|pwd|(?<=_)pass|(?<=[\"'])pass)(?=\\?[\"']?\s{{0,3}}:))"
-    r"(\\?[\"']?\s{0,3}[=:]\s{0,3}\\?[\"']?)([^\s\"'&;,<>\\]{3,20000})"
+    r"(\\?[\"']?\s{0,3}(?:=>|[=:])\s{0,3}\\?[\"']?)([^\s\"'&;,<>\\]{3,20000})"
 )
 QUOTED = tuple(
     re.compile(
@@ -201,6 +208,13 @@ CLIENTS = (
     re.compile(
         r"(https?://[^\s/]{1,253}/t)(/)((?=[A-Za-z_-]{0,200}\d)[A-Za-z0-9_-]{8,200})(?=/(?!\d))"
     ),  # conda
+    re.compile(r"(\b[Pp]ass)(:[ \t]{1,3})((?=\S{0,100}\d)(?=\S{0,100}[A-Za-z])[^\s\"',;}]{8,200})"),
+    re.compile(rf"(?i)(--?[\w-]{{0,40}}key)([ \t]{{1,3}}[\"']?|[\"'],[ \t]?[\"'])({_MIXED})"),
+    re.compile(rf"(?i)([\"']--?[\w-]{{0,30}}{_WORD})([\"'],[ \t]?[\"'])([^\"'\n]{{3,2000}})"),
+    re.compile(
+        r"(\becho)([ \t]{1,3}[\"']?)([^\s\"'|]{3,500})"
+        r"(?=[\"']?[ \t]{0,3}\|[ \t]{0,3}(?:(?:docker|podman|helm)[^\n|]{0,200}--password-stdin|sudo[^\n|]{0,40} -S\b))"
+    ),
     re.compile(r"(?i)(\botp)([ \t]{0,2}[=:][ \t]{0,2})(\w{4,100})"),
     re.compile(rf"(?i)(\b\w{{0,60}}_KEY)([\"']?[ \t]{{0,2}}[=:][ \t]{{0,2}}[\"']?)({_MIXED})"),
     re.compile(rf"(?i)({_WORD}|\blogin)([ \t]{{1,3}}[\"']?)({_MIXED})"),
@@ -268,7 +282,7 @@ TOKENS = (
         r"(?i)(?<=hooks\.slack\.com/)(?:services|workflows)/[\w/-]{10,200}|(?<=/api/webhooks/)\d{5,30}/[\w-]{20,200}"
     ),
     re.compile(
-        r"(?<![A-Za-z0-9])(?:gh[pousr]_[A-Za-z0-9]{16,255}|github_pat_\w{20,255}|glpat-[\w-]{16,64}|hf_[A-Za-z0-9]{16,64}"
+        r"(?<=/bot)\d{6,12}:[\w-]{20,60}|(?<![A-Za-z0-9])(?:AGE-SECRET-KEY-1[A-Z0-9]{20,80}|gh[pousr]_[A-Za-z0-9]{16,255}|github_pat_\w{20,255}|glpat-[\w-]{16,64}|hf_[A-Za-z0-9]{16,64}"
         r"|(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,32}|AIza[\w-]{30,50}|ya29\.[\w-]{20,300}|(?:xox[abeoprs]|xapp)-[\w-]{10,200}"
         r"|sk-[A-Za-z0-9_-]{16,200}|nvapi-[\w-]{16,200}|dckr_pat_[\w-]{16,100}|npm_[A-Za-z0-9]{20,60}"
         r"|p[y]pi-[A-Za-z0-9_-]{16,300}|r8_[A-Za-z0-9]{20,60}|wandb_v1_\w{16,100}|dapi[0-9a-f]{32}|SG\.[\w-]{16,80}\.[\w-]{16,80}"

@@ -184,15 +184,24 @@ def drop_working_folder(env: Mapping[str, str]) -> dict[str, str]:
     accident. A folder below it that LD_LIBRARY_PATH names stays: an import may need its libraries.
     """
     env = dict(env)
-    if os.name == "posix":
-        if "PATH" in env:
-            env["PATH"] = ":".join(entry for entry in env["PATH"].split(":") if entry.startswith("/"))
-        if libraries := env.get("LD_LIBRARY_PATH"):
-            kept = [entry for entry in re.split("[:;]", libraries) if entry not in ("", ".", "./")]
-            env["LD_LIBRARY_PATH"] = ":".join(kept)
-            if not kept:
-                del env["LD_LIBRARY_PATH"]
+    if os.name != "posix":
+        return env
+    if "PATH" in env:
+        entries = env["PATH"].split(":")
+        env["PATH"] = ":".join(one for one in entries if one.startswith("/") and not one.startswith("/proc/"))
+    if libraries := env.get("LD_LIBRARY_PATH"):
+        kept = [one for one in re.split("[:;]", libraries) if not _is_working_folder(one)]
+        env["LD_LIBRARY_PATH"] = ":".join(kept)
+        if not kept:
+            del env["LD_LIBRARY_PATH"]
     return env
+
+
+def _is_working_folder(entry: str) -> bool:
+    """Return whether an entry of a search path means the working folder without naming it by its full path."""
+    if entry.startswith("/") and not entry.startswith("/proc/"):
+        return False
+    return os.path.realpath(entry or ".") == os.path.realpath(".")
 
 
 def run(argv: Sequence[str], *, timeout: float, env: Mapping[str, str], cwd: str | None = None) -> Ran:
