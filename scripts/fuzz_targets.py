@@ -32,7 +32,7 @@ from tfdoctor.cli.parse import leaves
 from tfdoctor.compat import Compat, DataError
 from tfdoctor.errors import UsageError
 from tfdoctor.examine.survey import survey
-from tfdoctor.lint import Answer, Asked, lint_text
+from tfdoctor.lint import LintAnswer, LintTarget, lint_text
 from tfdoctor.lint.fixes import plan_edits
 from tfdoctor.logs.blocks import is_binary
 from tfdoctor.logs.report import diagnose_log
@@ -250,14 +250,14 @@ def run_redact(data: bytes) -> None:
 def run_lint(data: bytes) -> None:
     text = text_of(data)
     for kind in ("python", "notebook", "shell", "dockerfile", "yaml", "env"):
-        for asked in (Asked(), Asked((1, 15), 2)):
+        for asked in (LintTarget(), LintTarget((1, 15), 2)):
             problems, _ = lint_text(text, kind, asked)
             for one in problems:
                 require(one.line > 0 and one.column > 0 and bool(one.code), "a finding is nowhere")
             source = Source(text.encode("utf-8", "surrogatepass"), text, "utf-8")
             with contextlib.suppress(EditError):
                 apply_edits(source.data, plan_edits(source, problems, kind))
-            answer = Answer(1, tuple(problems))
+            answer = LintAnswer(1, tuple(problems))
             for name, form in FORMATS.items():
                 require(
                     name == "json" or not CONTROL.search(form(answer)), "a control character is passed on"

@@ -12,7 +12,7 @@ import pytest
 from tfdoctor.compat import Compat
 from tfdoctor.explain import lookup
 from tfdoctor.findings import Cause
-from tfdoctor.lint import Asked, lint_text
+from tfdoctor.lint import LintTarget, lint_text
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.placement import Placement, evaluate_placement, read_placement
 
@@ -85,7 +85,7 @@ def test_s8_the_pages_own_ways_to_limit_memory_are_right() -> None:
         at = text.index(call)
         start = text.rindex("gpus = tf.config", 0, at)
         code = "import tensorflow as tf\n" + text[start : text.index("    print(e)\n", at)] + "    print(e)\n"
-        assert lint_text(code, "python", Asked()) == ([], None)
+        assert lint_text(code, "python", LintTarget()) == ([], None)
 
 
 @pytest.mark.parametrize(
@@ -108,12 +108,12 @@ def test_s12_typing_errors() -> None:
     """A variable that nothing reads, os.environ called, an option that no release has."""
     line = next(line for line in page("003").splitlines() if "DEVIES" in line)
     shell, code = " ".join(line.split()[:3]), line[line.index("import os") :].rstrip("| ")
-    problems, _ = lint_text(f"{shell}\n", "shell", Asked())
+    problems, _ = lint_text(f"{shell}\n", "shell", LintTarget())
     assert [one.name for one in problems] == ["misspelt-variable"]
-    problems, _ = lint_text(code.replace("import os ", "import os\n"), "python", Asked())
+    problems, _ = lint_text(code.replace("import os ", "import os\n"), "python", LintTarget())
     assert [one.name for one in problems] == ["variable-set-wrongly"]
     config = next(line for line in page("003").splitlines() if "allow_grouth" in line)
     lines = re.findall(r"(?:config|sess)(?:\.[\w.]+)? = [^#|]*?(?= #| config\.| sess|\|)", config)
     code = "import tensorflow as tf\n" + "\n".join(map(str.strip, lines)) + "\n"
-    problems, _ = lint_text(code, "python", Asked((1, 14)))
+    problems, _ = lint_text(code, "python", LintTarget((1, 14)))
     assert [(one.name, one.line) for one in problems] == [("misspelt-option", 3)], code

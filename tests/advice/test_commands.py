@@ -26,7 +26,7 @@ from rules.make_facts import (
 )
 from tfdoctor import advice, versions
 from tfdoctor.advice import commands, person
-from tfdoctor.advice.person import Place
+from tfdoctor.advice.person import InstallFolder
 from tfdoctor.causes.steps import Prepend, Remedy
 from tfdoctor.environment.actions import format_steps
 from tfdoctor.environment.models import Environment, Offer
@@ -133,7 +133,7 @@ def in_user_site(facts: Facts, **more: Any) -> Facts:
 
 def test_the_users_folder_gets_what_the_tensorflow_in_it_needs() -> None:
     facts = with_programs(in_user_site(without_cufft(healthy())), "uv")
-    assert person.place(context(facts).target) is Place.USER
+    assert person.place(context(facts).target) is InstallFolder.USER
     assert first(facts)[0].startswith("/usr/bin/python3 -m pip install --user ")
 
 
@@ -161,7 +161,7 @@ def closed(facts: Facts) -> Facts:
 
 def test_nothing_is_installed_into_a_colleagues_environment() -> None:
     facts = with_programs(closed(without_cufft(healthy())))
-    assert person.place(context(facts).target) is Place.CLOSED
+    assert person.place(context(facts).target) is InstallFolder.CLOSED
     remedies = root(facts).remedies
     assert "alice" in remedies[0].text
     assert "--target" in remedies[0].commands[0]
@@ -206,7 +206,7 @@ def test_tensorflow_outside_of_the_folder_that_pip_takes() -> None:
         without_cufft(healthy()), package_dir=f"{there}/tensorflow", core_dir=f"{there}/tensorflow"
     )
     facts = with_programs(with_python(facts, pip=True))
-    assert person.place(context(facts).target) is Place.ELSEWHERE
+    assert person.place(context(facts).target) is InstallFolder.ELSEWHERE
     assert "--target" in first(facts)[0]
 
 

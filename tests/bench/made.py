@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.bench import Bench, Link, Watched, evaluate_bench, read_lines
+from tfdoctor.bench import Bench, Interconnect, Watched, evaluate_bench, read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ def result(
     *parts: Mapping[str, Any],
     watched: Sequence[Watched] = (),
     peaks: Mapping[str, float] | None = None,
-    links: Sequence[Link] = (),
+    links: Sequence[Interconnect] = (),
     software: bool = False,
 ) -> Bench:
     """Read and judged."""

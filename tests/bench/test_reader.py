@@ -13,7 +13,7 @@ import pytest
 
 from bench.made import on, piece, result, train
 from cli.planner import validate
-from tfdoctor.bench import Bench, Comparison, compare_runs, earlier, read_lines
+from tfdoctor.bench import Bench, BenchComparison, compare_runs, earlier, read_lines
 from tfdoctor.errors import UsageError
 from tfdoctor.render.bench import bench_json, render_bench
 from tfdoctor.render.bench_svg import bench_svg
@@ -32,7 +32,7 @@ def run_of(factor: float, seed: int, **facts: object) -> Bench:
     return result(on("CPU:0", "GPU:0"), *parts)
 
 
-def against(now: Bench, then: Bench) -> Comparison:
+def against(now: Bench, then: Bench) -> BenchComparison:
     old = earlier(json.dumps(bench_json(then)).encode(), "old.json")
     return compare_runs(now, old, "old.json")
 

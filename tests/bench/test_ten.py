@@ -9,16 +9,16 @@ import pytest
 
 from bench.made import on, piece, result, train
 from cli.planner import validate
-from tfdoctor.bench import Bench, Link, Watched
+from tfdoctor.bench import Bench, Interconnect, Watched
 from tfdoctor.render.bench import bench_json, render_bench
 
 SIZES = (8, 32, 128)
 TWO = ("GPU:0", "GPU:1")
-PCIE = tuple(Link("CPU:0", name, "pcie", "PCI Express 4.0 x16", 31.5) for name in TWO)
+PCIE = tuple(Interconnect("CPU:0", name, "pcie", "PCI Express 4.0 x16", 31.5) for name in TWO)
 
 
-def joined(kind: str, how: str, gbps: float | None = None) -> tuple[Link, ...]:
-    return (*PCIE, Link(*TWO, kind, how, gbps))
+def joined(kind: str, how: str, gbps: float | None = None) -> tuple[Interconnect, ...]:
+    return (*PCIE, Interconnect(*TWO, kind, how, gbps))
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Case:
     """With the batch from the host's memory, on one card and on both."""
     other: float | None = None
     """The second card alone; as fast as the first otherwise."""
-    links: tuple[Link, ...] = ()
+    links: tuple[Interconnect, ...] = ()
     watched: tuple[Watched, ...] = ()
     log: str = ""
     copied: float | None = None

@@ -30,7 +30,7 @@ from tfdoctor.system import LiveSystem
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfdoctor.causes.steps import Link
+    from tfdoctor.causes.steps import MakeLink
 
 HERE = Path(__file__)
 MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -169,17 +169,17 @@ def until(process: subprocess.Popen[str], seen: Path, text: str = "") -> None:
 # ---------------------------------------------------------------- as a program
 
 
-def _locks(folder: Path) -> core.Locks:
+def _locks(folder: Path) -> core.LockFiles:
     names = [folder / f"{name}.txt" for name in ("tools", "tensorflow", "cuda")]
     pins = [row.split()[0] for path in names[1:] for row in path.read_text(encoding="utf-8").splitlines()]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in names)).hexdigest()
-    return core.Locks(*names, tuple(pins), digest)
+    return core.LockFiles(*names, tuple(pins), digest)
 
 
 def _main() -> None:
     folder = Path(os.environ["TEST_LOCKS"])
 
-    def no_links(*_: Any) -> tuple[Link, ...]:
+    def no_links(*_: Any) -> tuple[MakeLink, ...]:
         return ()
 
     core.links_for = no_links

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from cli.planner import Tfdoctor, is_clean, validate
 from tfdoctor.dockerfile.read.starts import (
     Start,
-    StartError,
+    StartFileError,
     devcontainer,
     is_compose,
     is_devcontainer,
@@ -98,7 +98,7 @@ def test_what_is_built() -> None:
 
 @pytest.mark.parametrize("text", ["", "a: [", "services: 3", "services: {}", "- a", "[" * 5000, "a: &a [*a]"])
 def test_what_is_no_compose_file(text: str) -> None:
-    with pytest.raises(StartError):
+    with pytest.raises(StartFileError):
         services(text, "compose.yaml")
 
 
@@ -111,7 +111,7 @@ def test_aliases_do_not_multiply() -> None:
 @given(text=st.text() | st.text(alphabet="services:\n -{}[]&*<'\"ab ", max_size=200))
 def test_no_text_is_too_strange(text: str) -> None:
     for read in (services, devcontainer):
-        with contextlib.suppress(StartError):
+        with contextlib.suppress(StartFileError):
             assert read(text, "x")
 
 
@@ -153,7 +153,7 @@ def test_comments_and_commas_as_editors_take_them() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"image": 3}', "{" * 20_000, "null"])
 def test_what_is_no_devcontainer(text: str) -> None:
-    with pytest.raises(StartError):
+    with pytest.raises(StartFileError):
         devcontainer(text, "devcontainer.json")
 
 

@@ -17,7 +17,7 @@ import jsonschema
 import pytest
 
 from environment.fake import SCHEMA, Fake, difference, make, needs_compiler
-from tfdoctor.environment.models import Status
+from tfdoctor.environment.models import FixStatus
 from tfdoctor.findings import Cause
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def test_the_schema_speaks_the_vocabulary() -> None:
     assert SCHEMA["$defs"]["cause"]["enum"] == [cause.value for cause in Cause]
     assert SCHEMA["$defs"]["finding"] == schema("verify")["$defs"]["finding"]
     statuses = SCHEMA["properties"]["repairs"]["items"]["properties"]["status"]["enum"]
-    assert statuses == [status.value for status in Status]
+    assert statuses == [status.value for status in FixStatus]
     check = SCHEMA["properties"]["check"]["anyOf"][1]["required"]
     assert check == schema("check")["required"]
 

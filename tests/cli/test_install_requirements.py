@@ -25,7 +25,7 @@ from cli.installing import (
 from cli.planner import Tfdoctor, validate
 from tfdoctor.cli import install as command
 from tfdoctor.environment.install import Making, list_locked_lines
-from tfdoctor.environment.resolution import Resolution
+from tfdoctor.environment.resolution import PipResolution
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -180,8 +180,8 @@ def planned_with(tfdoctor: Tfdoctor, tmp_path: Path, *args: str) -> Any:
 def untried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether it can be had is asked elsewhere."""
 
-    def as_locked(making: Making) -> Resolution:
-        return Resolution(list_locked_lines(making.locks.tensorflow))
+    def as_locked(making: Making) -> PipResolution:
+        return PipResolution(list_locked_lines(making.locks.tensorflow))
 
     monkeypatch.setattr(command, "try_requirements", as_locked)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tfdoctor.causes.codes import CLUSTER
-from tfdoctor.cluster import Answer, evaluate_cluster, merge_clusters, read_cluster
+from tfdoctor.cluster import ClusterAnswer, evaluate_cluster, merge_clusters, read_cluster
 from tfdoctor.cluster.addresses import is_local, parse_address
 from tfdoctor.cluster.faults import FAULTS
 from tfdoctor.examine.network import find_proxy
@@ -22,7 +22,7 @@ CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "cluster"
 HERE = Listening(frozenset({2222}), frozenset({"127.0.0.1", "10.0.0.7"}))
 
 
-def answers(*texts: str, python: bool = False, source: str = "text") -> list[Answer]:
+def answers(*texts: str, python: bool = False, source: str = "text") -> list[ClusterAnswer]:
     specs = [read_cluster(text, source, python=python) for text in texts]
     return [evaluate_cluster(written, name) for name, written in merge_clusters(specs)]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdoctor.cluster import Installed, evaluate_cluster, read_cluster
+from tfdoctor.cluster import InstalledRelease, evaluate_cluster, read_cluster
 from tfdoctor.findings import Severity
 
 HOSTS = Path(__file__).parents[1] / "hosts"
@@ -17,7 +17,7 @@ TEXT = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "inde
 
 
 def told(*releases: str | None) -> tuple[list[tuple[str, Severity]], tuple[str, ...]]:
-    installed = [Installed(f"machine {number}", one) for number, one in enumerate(releases)]
+    installed = [InstalledRelease(f"machine {number}", one) for number, one in enumerate(releases)]
     answer = evaluate_cluster(read_cluster(TEXT, "env").written[0], "env", installed=installed)
     return [(one.name, one.severity) for one in answer.faults], answer.notes
 

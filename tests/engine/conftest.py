@@ -9,7 +9,7 @@ import pytest
 from lab import environments
 from lab.images import Built, docker_ground, make
 from lab.small import small_root
-from tfdoctor.engine import BuildRequest, Engine, EngineError, build, connect
+from tfdoctor.engine import BuildRequest, ContainerEngine, EngineError, build, connect
 from tfdoctor.engine.running import LABEL
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+def engine(request: pytest.FixtureRequest) -> Iterator[ContainerEngine]:
     url = request.getfixturevalue("lab_engine").url if environments.wanted() else None
     one = None
     try:
@@ -54,7 +54,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
 
 
 @pytest.fixture(scope="session")
-def small(engine: Engine) -> Iterator[str]:
+def small(engine: ContainerEngine) -> Iterator[str]:
     """The name of a small image with a shell and a Python, and with tfdoctor in it."""
     name = f"{PREFIX}/small:1"
     engine.client.api.import_image_from_data(
@@ -69,7 +69,7 @@ def small(engine: Engine) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def slow_base(engine: Engine, small: str) -> str:
+def slow_base(engine: ContainerEngine, small: str) -> str:
     """An image that has an apt-get, which takes a minute (and then fails; at once where /etc/apt-fails is)."""
     files = {"apt-get": SLOW_APT.encode(), "date": b"#!/bin/sh\necho 0\n"}
     modes = "; ".join(f'os.chmod("/usr/bin/{name}", 0o755)' for name in files)
@@ -93,7 +93,7 @@ def modern(lab_engine: LabEngine, requirements: Path) -> Iterator[Built]:
     docker_ground(lab_engine).remove("tfdoctor-lab/modern:1")
 
 
-def _family(engine: Engine, root: str) -> list[str]:
+def _family(engine: ContainerEngine, root: str) -> list[str]:
     """The images made from this one, leaves first."""
     parents = {one["Id"]: one.get("ParentId") for one in engine.client.api.images(all=True)}
     found = [root]
@@ -102,7 +102,7 @@ def _family(engine: Engine, root: str) -> list[str]:
     return found[:0:-1]
 
 
-def containers_of(engine: Engine, image: str) -> list[str]:
+def containers_of(engine: ContainerEngine, image: str) -> list[str]:
     """All containers of this image or made from it, and all that tfdoctor labelled."""
     listed = engine.client.api.containers(all=True, filters={"ancestor": image})
     listed += engine.client.api.containers(all=True, filters={"label": LABEL})
@@ -110,7 +110,7 @@ def containers_of(engine: Engine, image: str) -> list[str]:
 
 
 @pytest.fixture
-def nothing_left(engine: Engine, small: str) -> Iterator[None]:
+def nothing_left(engine: ContainerEngine, small: str) -> Iterator[None]:
     """No container and no newly named image is there after the test."""
     before = _tags(engine)
     yield
@@ -118,6 +118,6 @@ def nothing_left(engine: Engine, small: str) -> Iterator[None]:
     assert _tags(engine) == before
 
 
-def _tags(engine: Engine) -> set[str]:
+def _tags(engine: ContainerEngine) -> set[str]:
     listed = engine.client.api.images()
     return {tag for one in listed for tag in one.get("RepoTags") or () if tag.startswith(PREFIX)}

@@ -16,7 +16,7 @@ from tfdoctor.verify.benching_image import bench_image
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfdoctor.engine import Engine
+    from tfdoctor.engine import ContainerEngine
 
 PARTS = [
     {"stage": "import", "tensorflow": "2.20.0"},
@@ -39,7 +39,7 @@ if any(word.endswith("stages.py") for word in words):
 
 
 @pytest.fixture(scope="module")
-def timing_image(engine: Engine, small: str) -> Iterator[str]:
+def timing_image(engine: ContainerEngine, small: str) -> Iterator[str]:
     name = f"{PREFIX}/timing:1"
     dockerfile = f"FROM {small}\nCOPY sitecustomize.py /timing/\nENV PYTHONPATH=/timing\n"
     list(build(engine, BuildRequest(dockerfile, {"sitecustomize.py": TIMES.encode()}, name)))
@@ -47,7 +47,7 @@ def timing_image(engine: Engine, small: str) -> Iterator[str]:
     engine.remove_image(name, force=True)
 
 
-def test_what_an_image_took(engine: Engine, timing_image: str) -> None:
+def test_what_an_image_took(engine: ContainerEngine, timing_image: str) -> None:
     told: list[dict[str, object]] = []
     wish = BenchWish(5.0, devices=("CPU:0",), workloads=("matmul",))
     done = bench_image(engine, COMPAT, timing_image, None, wish, told=told.append, machine=None)
@@ -59,7 +59,7 @@ def test_what_an_image_took(engine: Engine, timing_image: str) -> None:
     assert left == []
 
 
-def test_an_image_that_is_not_here(engine: Engine) -> None:
+def test_an_image_that_is_not_here(engine: ContainerEngine) -> None:
     wish = BenchWish(5.0)
     with pytest.raises(EngineError, match=f"the image {PREFIX}/none:1 is not here"):
         bench_image(engine, COMPAT, f"{PREFIX}/none:1", None, wish, told=lambda _: None, machine=None)

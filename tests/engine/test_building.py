@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tfdoctor.engine import Engine
+    from tfdoctor.engine import ContainerEngine
 
 TAG = f"{PREFIX}/built:1"
 _FRESH = itertools.count()
 
 
 @pytest.fixture
-def tag(engine: Engine, nothing_left: None) -> Iterator[str]:
+def tag(engine: ContainerEngine, nothing_left: None) -> Iterator[str]:
     """A name, whose image goes afterwards."""
     yield TAG
     engine.remove_image(TAG, force=True)
@@ -50,7 +50,7 @@ def finish(events: Iterator[BuildEvent]) -> list[BuildEvent]:
     return list(events)
 
 
-def test_steps_output_and_the_image(engine: Engine, small: str, tag: str) -> None:
+def test_steps_output_and_the_image(engine: ContainerEngine, small: str, tag: str) -> None:
     asked = request(
         small, "COPY note.txt /note", "RUN cat /note; printf '\\033[31mred\\033[0m\\n'", note_txt="kept\n"
     )
@@ -67,7 +67,7 @@ def test_steps_output_and_the_image(engine: Engine, small: str, tag: str) -> Non
     assert image.tags == (tag,)
 
 
-def test_a_failing_step_and_its_last_lines(engine: Engine, small: str, nothing_left: None) -> None:
+def test_a_failing_step_and_its_last_lines(engine: ContainerEngine, small: str, nothing_left: None) -> None:
     script = (
         "i=0; while [ $i -lt 90 ]; do i=$((i+1)); echo line $i; done; sleep 0.5; echo it broke >&2; exit 7"
     )
@@ -102,7 +102,7 @@ NO_NETWORK = (
     ],
 )
 def test_what_a_step_said_gives_the_hint(
-    engine: Engine, small: str, nothing_left: None, said: str, hint: str
+    engine: ContainerEngine, small: str, nothing_left: None, said: str, hint: str
 ) -> None:
     script = "RUN cat /said; exit 1"
     with pytest.raises(BuildFailedError) as caught:
@@ -111,17 +111,19 @@ def test_what_a_step_said_gives_the_hint(
 
 
 @pytest.mark.parametrize("dockerfile", ["", "FROM", "NONSENSE x\n", "FROM a b c d\n"])
-def test_what_is_no_dockerfile(engine: Engine, nothing_left: None, dockerfile: str) -> None:
+def test_what_is_no_dockerfile(engine: ContainerEngine, nothing_left: None, dockerfile: str) -> None:
     with pytest.raises(EngineError):
         finish(build(engine, BuildRequest(dockerfile, {}, TAG)))
 
 
-def test_a_base_that_cannot_be_had(engine: Engine, nothing_left: None) -> None:
+def test_a_base_that_cannot_be_had(engine: ContainerEngine, nothing_left: None) -> None:
     with pytest.raises(EngineError, match="localhost:1/none"):
         finish(build(engine, BuildRequest("FROM localhost:1/none:1\nRUN true\n", {}, TAG)))
 
 
-def test_closing_the_iterator_stops_the_build(engine: Engine, small: str, nothing_left: None) -> None:
+def test_closing_the_iterator_stops_the_build(
+    engine: ContainerEngine, small: str, nothing_left: None
+) -> None:
     events = build(engine, request(small, "RUN echo started; sleep 100", "RUN echo never"))
     for event in events:
         if event.text == "started":
@@ -134,7 +136,7 @@ def test_closing_the_iterator_stops_the_build(engine: Engine, small: str, nothin
     assert engine.image(TAG) is None
 
 
-def test_an_exception_stops_the_build(engine: Engine, small: str, nothing_left: None) -> None:
+def test_an_exception_stops_the_build(engine: ContainerEngine, small: str, nothing_left: None) -> None:
     def interrupted() -> None:
         for event in build(engine, request(small, "RUN echo started; sleep 100")):
             if event.text == "started":
@@ -145,7 +147,7 @@ def test_an_exception_stops_the_build(engine: Engine, small: str, nothing_left: 
     wait_until_gone(engine, small)
 
 
-def wait_until_gone(engine: Engine, image: str, seconds: float = 30) -> None:
+def wait_until_gone(engine: ContainerEngine, image: str, seconds: float = 30) -> None:
     deadline = time.monotonic() + seconds
     while containers_of(engine, image) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -155,12 +157,12 @@ def wait_until_gone(engine: Engine, image: str, seconds: float = 30) -> None:
 # ---------------------------------------------------------------- what a build leaves that did not end
 
 
-def dangling(engine: Engine) -> set[str]:
+def dangling(engine: ContainerEngine) -> set[str]:
     return {one["Id"] for one in engine.client.api.images(filters={"dangling": True})}
 
 
 @pytest.fixture
-def unfinished(engine: Engine) -> Iterator[str]:
+def unfinished(engine: ContainerEngine) -> Iterator[str]:
     name = make_unfinished_name(TAG)
     engine.remove_image(name, force=True)
     yield name
@@ -168,7 +170,7 @@ def unfinished(engine: Engine) -> Iterator[str]:
 
 
 def test_a_failed_build_leaves_a_name_and_the_next_goes_on_from_there(
-    engine: Engine, small: str, tag: str, unfinished: str
+    engine: ContainerEngine, small: str, tag: str, unfinished: str
 ) -> None:
     before = dangling(engine)
     first = request(small, "RUN echo dear", "RUN exit 1")
@@ -196,7 +198,7 @@ def test_a_failed_build_leaves_a_name_and_the_next_goes_on_from_there(
 
 
 def test_an_interrupted_build_leaves_a_name(
-    engine: Engine, small: str, unfinished: str, nothing_left: None
+    engine: ContainerEngine, small: str, unfinished: str, nothing_left: None
 ) -> None:
     before = dangling(engine)
     events = build(engine, request(small, "RUN echo started; sleep 100"))
@@ -209,7 +211,7 @@ def test_an_interrupted_build_leaves_a_name(
     assert dangling(engine) == before
 
 
-def test_where_no_step_ended_nothing_is_named(engine: Engine, small: str, unfinished: str) -> None:
+def test_where_no_step_ended_nothing_is_named(engine: ContainerEngine, small: str, unfinished: str) -> None:
     with pytest.raises(BuildFailedError):
         finish(build(engine, BuildRequest(f"FROM {small}\nRUN exit {next(_FRESH) % 250 + 1}\n", {}, TAG)))
     assert engine.image(unfinished) is None
@@ -222,7 +224,7 @@ def test_the_name_of_what_is_unfinished_is_one(tag: str) -> None:
     assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", make_unfinished_name(tag).rpartition(":")[2])
 
 
-def test_two_builds_at_once(engine: Engine, small: str, nothing_left: None) -> None:
+def test_two_builds_at_once(engine: ContainerEngine, small: str, nothing_left: None) -> None:
     tags = [f"{PREFIX}/twin:{number}" for number in (1, 2)]
     ended: dict[str, str] = {}
 
@@ -242,7 +244,7 @@ def test_two_builds_at_once(engine: Engine, small: str, nothing_left: None) -> N
     assert len(set(ended.values())) == 2
 
 
-def test_a_changed_line_keeps_what_was_before_it(engine: Engine, small: str, tag: str) -> None:
+def test_a_changed_line_keeps_what_was_before_it(engine: ContainerEngine, small: str, tag: str) -> None:
     first = request(
         small, "RUN echo dear", "COPY requirements.txt /r.txt", "RUN cat /r.txt", requirements_txt="six\n"
     )
@@ -265,7 +267,7 @@ def test_the_same_files_give_the_same_context() -> None:
 # ---------------------------------------------------------------- the command itself
 
 
-def command(engine: Engine, folder: Path, *words: str) -> subprocess.Popen[str]:
+def command(engine: ContainerEngine, folder: Path, *words: str) -> subprocess.Popen[str]:
     """`tfdoctor build`, planned for any machine, with a folder for its temporary files."""
     scratch = folder / "scratch"
     scratch.mkdir(exist_ok=True)
@@ -281,7 +283,7 @@ def command(engine: Engine, folder: Path, *words: str) -> subprocess.Popen[str]:
     )
 
 
-def nothing_there(engine: Engine, image: str, folder: Path) -> None:
+def nothing_there(engine: ContainerEngine, image: str, folder: Path) -> None:
     wait_until_gone(engine, image)
     assert engine.image(TAG) is None
     assert list((folder / "scratch").iterdir()) == []
@@ -290,7 +292,7 @@ def nothing_there(engine: Engine, image: str, folder: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 @pytest.mark.parametrize("where", ["--no-install-recommends", "python=$v"], ids=["step", "look"])
 def test_a_signal_in_the_middle_of_a_real_build(
-    engine: Engine,
+    engine: ContainerEngine,
     small: str,
     slow_base: str,
     nothing_left: None,
@@ -313,7 +315,7 @@ def test_a_signal_in_the_middle_of_a_real_build(
 
 
 def test_a_step_that_fails_in_a_real_build(
-    engine: Engine, small: str, slow_base: str, nothing_left: None, tmp_path: Path
+    engine: ContainerEngine, small: str, slow_base: str, nothing_left: None, tmp_path: Path
 ) -> None:
     failing = f"{PREFIX}/failing:1"
     finish(build(engine, BuildRequest(f"FROM {slow_base}\nRUN echo >/etc/apt-fails\n", {}, failing)))

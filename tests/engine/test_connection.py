@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfdoctor.engine import Engine, EngineError, connect, connection
+from tfdoctor.engine import ContainerEngine, EngineError, connect, connection
 from tfdoctor.errors import UsageError
 from tfdoctor.system.contexts import identity_of
 
@@ -92,14 +92,14 @@ def refused(url: str) -> EngineError:
     return caught.value
 
 
-def test_an_engine_answers(engine: Engine) -> None:
+def test_an_engine_answers(engine: ContainerEngine) -> None:
     assert engine.name in ("docker", "podman")
     assert engine.version
     assert engine.api >= (1, 24)
     assert "runc" in engine.runtimes or engine.name == "podman"
 
 
-def test_docker_host_is_followed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_docker_host_is_followed(engine: ContainerEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", engine.url)
     other = connect()
     assert other.url == engine.url

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lab.engine import LabEngine
-    from tfdoctor.engine import Engine
+    from tfdoctor.engine import ContainerEngine
 
 TAG = "tfdoctor-test/faults:1"
 
@@ -166,7 +166,7 @@ def failed_well(process: subprocess.Popen[str], folder: Path, seconds: float = 1
     ],
 )
 def test_a_registry_that_refuses(
-    engine: Engine,
+    engine: ContainerEngine,
     small: str,
     nothing_left: None,
     tmp_path: Path,
@@ -186,7 +186,7 @@ def test_a_registry_that_refuses(
 
 
 def test_a_registry_with_trouble_of_its_own(
-    engine: Engine, small: str, nothing_left: None, tmp_path: Path
+    engine: ContainerEngine, small: str, nothing_left: None, tmp_path: Path
 ) -> None:
     registry = Registry(lambda to: answer(to, 500, b"<html>\x1b[31moops"))
     try:
@@ -197,14 +197,16 @@ def test_a_registry_with_trouble_of_its_own(
     assert "\x1b" not in told
 
 
-def test_nobody_serves_the_registry(engine: Engine, small: str, nothing_left: None, tmp_path: Path) -> None:
+def test_nobody_serves_the_registry(
+    engine: ContainerEngine, small: str, nothing_left: None, tmp_path: Path
+) -> None:
     told = failed_well(tfdoctor_build(engine.url, "localhost:1/corp/base:1", tmp_path), tmp_path)
     assert "the registry localhost:1 does not answer" in told
     assert "--registry MIRROR" in told
 
 
 def test_the_network_is_cut_in_the_middle_of_a_layer(
-    engine: Engine, lab_engine: LabEngine, small: str, nothing_left: None, tmp_path: Path
+    engine: ContainerEngine, lab_engine: LabEngine, small: str, nothing_left: None, tmp_path: Path
 ) -> None:
     """The lab's engine tries once; others try for a minute and more."""
     registry = Registry(None)

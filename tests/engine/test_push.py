@@ -25,7 +25,7 @@ from tfdoctor.report.progress import Progress
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfdoctor.engine import Engine
+    from tfdoctor.engine import ContainerEngine
 
 DIGEST = f"sha256:{'b' * 64}"
 CONFIG = """\
@@ -43,7 +43,7 @@ def free_port() -> int:
 
 
 @pytest.fixture(scope="module")
-def registry(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def registry(engine: ContainerEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     program = shutil.which("docker-registry")
     if program is None:
         pytest.skip("docker-registry is not installed")
@@ -73,7 +73,7 @@ def registry(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterat
             process.wait(30)
 
 
-def test_what_is_pushed_is_there(engine: Engine, small: str, registry: str) -> None:
+def test_what_is_pushed_is_there(engine: ContainerEngine, small: str, registry: str) -> None:
     tag = f"{registry}/{PREFIX}/pushed:1"
     list(build(engine, BuildRequest(f"FROM {small}\nRUN echo 1 >/one\n", {}, tag)))
     try:
@@ -87,7 +87,7 @@ def test_what_is_pushed_is_there(engine: Engine, small: str, registry: str) -> N
     assert image.digests == (f"{registry}/{PREFIX}/pushed@{digest}",)
 
 
-def test_the_base_is_named_by_its_digest(engine: Engine, slow_base: str, registry: str) -> None:
+def test_the_base_is_named_by_its_digest(engine: ContainerEngine, slow_base: str, registry: str) -> None:
     """As `build` does, where the engine has the base from a registry; plain Docker builds on the name."""
     tag = f"{registry}/{PREFIX}/base:1"
     engine.client.api.tag(slow_base, tag.rpartition(":")[0], "1")
@@ -107,7 +107,7 @@ def test_the_base_is_named_by_its_digest(engine: Engine, slow_base: str, registr
         engine.remove_image(tag, force=True)
 
 
-def test_a_registry_that_is_not_there(engine: Engine, small: str) -> None:
+def test_a_registry_that_is_not_there(engine: ContainerEngine, small: str) -> None:
     tag = f"127.0.0.1:{free_port()}/{PREFIX}/none:1"
     engine.client.api.tag(small, tag.rpartition(":")[0], "1")
     try:
@@ -117,7 +117,7 @@ def test_a_registry_that_is_not_there(engine: Engine, small: str) -> None:
         engine.remove_image(tag, force=True)
 
 
-def test_an_image_that_is_not_there(engine: Engine) -> None:
+def test_an_image_that_is_not_there(engine: ContainerEngine) -> None:
     with pytest.raises(EngineError):
         push(engine, f"127.0.0.1:1/{PREFIX}/none:9", Progress())
 

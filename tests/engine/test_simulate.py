@@ -19,7 +19,7 @@ from tfdoctor.verify.verifying import Wish
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfdoctor.engine import Engine
+    from tfdoctor.engine import ContainerEngine
     from tfdoctor.findings import Verification
 
 COMPAT = Compat.load()
@@ -33,14 +33,14 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def verified(
-    engine: Engine, image: str, stand_in: Path, *names: str, driver: str | None = None
+    engine: ContainerEngine, image: str, stand_in: Path, *names: str, driver: str | None = None
 ) -> Verification:
     asked = parse_simulation(COMPAT, names, driver=driver)
     wish = Wish(stages=("runtime", "driver"), simulated=asked)
     return verify_image(engine, COMPAT, image, wish, stand_in=stand_in)
 
 
-def test_the_container_meets_the_stand_in(engine: Engine, small: str, stand_in: Path) -> None:
+def test_the_container_meets_the_stand_in(engine: ContainerEngine, small: str, stand_in: Path) -> None:
     done = verified(engine, small, stand_in, "RTX 4090", "T4")
     stages = {one.name: (one.status, one.detail) for one in done.stages}
     assert stages["runtime"][0] == "passed", done
@@ -48,12 +48,12 @@ def test_the_container_meets_the_stand_in(engine: Engine, small: str, stand_in: 
     assert done.access == ""
 
 
-def test_a_driver_that_does_not_know_the_card(engine: Engine, small: str, stand_in: Path) -> None:
+def test_a_driver_that_does_not_know_the_card(engine: ContainerEngine, small: str, stand_in: Path) -> None:
     done = verified(engine, small, stand_in, "RTX 4090", driver="470")
     assert (done.ok, done.cause) == (False, Cause.NO_DEVICE)
 
 
-def test_nothing_of_it_stays(engine: Engine, small: str, stand_in: Path) -> None:
+def test_nothing_of_it_stays(engine: ContainerEngine, small: str, stand_in: Path) -> None:
     before = engine.image(small)
     verified(engine, small, stand_in, "RTX 4090")
     assert engine.image(small) == before

@@ -25,7 +25,7 @@ from tfdoctor.system import Failure
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfdoctor.engine import Engine
+    from tfdoctor.engine import ContainerEngine
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 PLAIN = """
@@ -61,7 +61,7 @@ TRANSIENT = re.compile(r"seconds|HOSTNAME|memory|pid|uptime|load|inode")
 
 
 @pytest.fixture
-def system(engine: Engine, small: str, nothing_left: None) -> Iterator[ContainerSystem]:
+def system(engine: ContainerEngine, small: str, nothing_left: None) -> Iterator[ContainerSystem]:
     with ContainerSystem(engine, RunRequest(small, (), environment={"WORD": "naïve ☃"})) as one:
         yield one
 
@@ -150,7 +150,7 @@ def test_our_own_payload_is_put_into_the_container(system: ContainerSystem) -> N
     assert result.returncode == 0
 
 
-def test_a_survey_from_outside_equals_one_from_inside(engine: Engine, small: str) -> None:
+def test_a_survey_from_outside_equals_one_from_inside(engine: ContainerEngine, small: str) -> None:
     """The same probes, in the same root: over the pipe, and by tfdoctor itself in such a container."""
     inside = run(engine, RunRequest(small, ("python3", "-B", "-c", OWN), timeout=100))
     assert inside.status == 0, inside.stderr
@@ -174,7 +174,7 @@ def test_a_survey_from_outside_equals_one_from_inside(engine: Engine, small: str
 # ---------------------------------------------------------------- what breaks
 
 
-def test_the_container_is_killed_in_the_middle(engine: Engine, small: str) -> None:
+def test_the_container_is_killed_in_the_middle(engine: ContainerEngine, small: str) -> None:
     with ContainerSystem(engine, RunRequest(small, ())) as system:
         results: list[Any] = []
 
@@ -194,13 +194,13 @@ def test_the_container_is_killed_in_the_middle(engine: Engine, small: str) -> No
             system.read_text("/etc/passwd")
 
 
-def test_memory_is_used_up_inside(engine: Engine, small: str) -> None:
+def test_memory_is_used_up_inside(engine: ContainerEngine, small: str) -> None:
     with ContainerSystem(engine, RunRequest(small, (), memory=96 << 20)) as system:
         result = system.run(["python3", "-c", "x = bytearray(500 << 20)"], timeout=60)
         assert not result.ok
 
 
-def test_closed_twice_and_asked_afterwards(engine: Engine, small: str) -> None:
+def test_closed_twice_and_asked_afterwards(engine: ContainerEngine, small: str) -> None:
     system = ContainerSystem(engine, RunRequest(small, ()))
     system.close()
     system.close()
@@ -209,7 +209,7 @@ def test_closed_twice_and_asked_afterwards(engine: Engine, small: str) -> None:
     assert system.state() == {}
 
 
-def test_an_image_that_is_not_there(engine: Engine) -> None:
+def test_an_image_that_is_not_there(engine: ContainerEngine) -> None:
     with pytest.raises(EngineError, match="is not here"):
         ContainerSystem(engine, RunRequest("tfdoctor-test/none:1", ()))
 
@@ -219,7 +219,7 @@ def test_an_image_that_is_not_there(engine: Engine) -> None:
     ["FROM scratch\nCOPY hi /hi\n", "FROM {small}\nRUN rm -f /usr/bin/python3* {python}\n"],
     ids=["nothing", "a shell and no Python"],
 )
-def test_an_image_without_python(engine: Engine, small: str, dockerfile: str) -> None:
+def test_an_image_without_python(engine: ContainerEngine, small: str, dockerfile: str) -> None:
     name = "tfdoctor-test-no-python:1"
     text = dockerfile.format(small=small, python=Path(sys.executable).resolve())
     list(build(engine, BuildRequest(text, {"hi": b"hi"}, name)))
@@ -231,7 +231,7 @@ def test_an_image_without_python(engine: Engine, small: str, dockerfile: str) ->
     assert caught.value.no_python
 
 
-def test_an_image_without_a_shell_is_looked_into(engine: Engine, small: str) -> None:
+def test_an_image_without_a_shell_is_looked_into(engine: ContainerEngine, small: str) -> None:
     name = "tfdoctor-test-no-shell:1"
     script = "import os; [os.remove(f'/usr/bin/{n}') for n in ('sh',)]"
     text = f'FROM {small}\nRUN ["python3", "-c", "{script}"]\n'
@@ -243,7 +243,9 @@ def test_an_image_without_a_shell_is_looked_into(engine: Engine, small: str) -> 
         engine.remove_image(name, force=True)
 
 
-def test_what_an_images_python_sets_for_itself_is_not_the_containers(engine: Engine, small: str) -> None:
+def test_what_an_images_python_sets_for_itself_is_not_the_containers(
+    engine: ContainerEngine, small: str
+) -> None:
     name = "tfdoctor-test-sets:1"
     text = f"FROM {small}\nENV PYTHONPATH=/own\nCOPY sitecustomize.py json.py /own/\n"
     files = {"sitecustomize.py": b"import os; os.environ['CUDA_VISIBLE_DEVICES'] = '-1'", "json.py": b"1 / 0"}
@@ -256,7 +258,7 @@ def test_what_an_images_python_sets_for_itself_is_not_the_containers(engine: Eng
         engine.remove_image(name, force=True)
 
 
-def test_gpus_that_the_engine_cannot_give(engine: Engine, small: str) -> None:
+def test_gpus_that_the_engine_cannot_give(engine: ContainerEngine, small: str) -> None:
     if "nvidia" in engine.runtimes:
         pytest.skip("this engine has the runtime")
     with pytest.raises(StartError) as caught:
@@ -264,7 +266,9 @@ def test_gpus_that_the_engine_cannot_give(engine: Engine, small: str) -> None:
     assert "nvidia" in caught.value.said
 
 
-def test_interrupted_while_it_starts(engine: Engine, small: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_while_it_starts(
+    engine: ContainerEngine, small: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
@@ -289,7 +293,7 @@ HOSTILE = {
 
 
 @pytest.fixture(scope="session")
-def liar(engine: Engine, small: str) -> str:
+def liar(engine: ContainerEngine, small: str) -> str:
     """An image whose python3 does what the variable LIE says."""
     name = "tfdoctor-test/liar:1"
     script = b'#!/bin/sh\neval "$LIE"\n'
@@ -304,7 +308,7 @@ def liar(engine: Engine, small: str) -> str:
 
 @pytest.mark.parametrize("lie", HOSTILE.values(), ids=HOSTILE)
 def test_garbage_is_an_error_and_leaves_nothing(
-    engine: Engine, liar: str, lie: str, monkeypatch: pytest.MonkeyPatch
+    engine: ContainerEngine, liar: str, lie: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tfdoctor.engine.system.STARTING", 1.5)
     with pytest.raises(EngineError) as caught:
@@ -324,7 +328,7 @@ NONSENSE = (
 
 
 @pytest.mark.parametrize("reply", NONSENSE, ids=range(len(NONSENSE)))
-def test_later_answers_that_make_no_sense(engine: Engine, liar: str, reply: dict[str, Any]) -> None:
+def test_later_answers_that_make_no_sense(engine: ContainerEngine, liar: str, reply: dict[str, Any]) -> None:
     """After a proper beginning: every question is answered with the same."""
     hello = {"id": 1, "env": {}, "cwd": "/", "platform": {"machine": "x86_64"}}
     said = json.dumps({"id": 0, **reply}).replace('"id": 0', '"id": $n')
@@ -340,7 +344,7 @@ def test_later_answers_that_make_no_sense(engine: Engine, liar: str, reply: dict
         assert result.failure in (Failure.OS_ERROR, Failure.NOT_FOUND)
 
 
-def test_noise_between_the_answers_does_no_harm(engine: Engine, small: str) -> None:
+def test_noise_between_the_answers_does_no_harm(engine: ContainerEngine, small: str) -> None:
     """A sitecustomize that prints, as some images have."""
     noisy = "import sys; sys.stdout.write('noise\\n' * 1000); sys.stderr.write('more\\n')"
     files = {"/tmp/sitecustomize.py": noisy.encode()}

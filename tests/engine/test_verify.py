@@ -17,11 +17,11 @@ from tfdoctor.engine import BuildRequest, build
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfdoctor.engine import Engine
+    from tfdoctor.engine import ContainerEngine
 
 
 @pytest.fixture(scope="module")
-def slow_python(engine: Engine, small: str) -> Iterator[str]:
+def slow_python(engine: ContainerEngine, small: str) -> Iterator[str]:
     """An image whose Python takes its time; tfdoctor's own agent in it does not hear of that."""
     name = f"{PREFIX}/slow-python:1"
     files = {"sitecustomize.py": b"import time; time.sleep(100)\n"}
@@ -34,7 +34,12 @@ def slow_python(engine: Engine, small: str) -> Iterator[str]:
 @pytest.mark.parametrize("moment", [0.0, 1.5], ids=["at once", "in the midst"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_a_signal_ends_it_and_its_container(
-    engine: Engine, small: str, slow_python: str, nothing_left: None, number: signal.Signals, moment: float
+    engine: ContainerEngine,
+    small: str,
+    slow_python: str,
+    nothing_left: None,
+    number: signal.Signals,
+    moment: float,
 ) -> None:
     command = [sys.executable, "-m", "tfdoctor", "verify", slow_python, "--gpus", "none", "--device", "CPU"]
     with subprocess.Popen(

@@ -12,8 +12,8 @@ from tfdoctor.causes.steps import (
     Drop,
     Export,
     Install,
-    Link,
     LinkParts,
+    MakeLink,
     Prepend,
     Remove,
     Rename,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 HOST = Path(__file__).resolve().parents[1] / "hosts"
 ENV = Environment("/env", "/env/bin/python", "venv")
-LINK = Link("/env/lib/a.so", "b.so")
+LINK = MakeLink("/env/lib/a.so", "b.so")
 
 
 @pytest.fixture(scope="module")
@@ -117,10 +117,10 @@ def test_remedies_without_steps_are_no_ways_and_are_left(report: Report) -> None
     ("step", "inside"),
     [
         (LINK, True),
-        (Link("/env", "x"), False),
-        (Link("/environment/a", "x"), False),
-        (Link("/env/../etc/passwd", "x"), False),
-        (Link("/usr/lib/a.so", "x"), False),
+        (MakeLink("/env", "x"), False),
+        (MakeLink("/environment/a", "x"), False),
+        (MakeLink("/env/../etc/passwd", "x"), False),
+        (MakeLink("/usr/lib/a.so", "x"), False),
         (LinkParts("/anywhere", "*.so", "/env/lib"), True),
         (LinkParts("/env/lib", "*.so", "/usr/lib"), False),
         (Remove("/env/lib/x"), True),

@@ -174,8 +174,8 @@ def test_a_copied_file_may_become_what_has_no_bytes(tmp_path: Path, kind: Litera
         path.mkdir()
     else:
         path.symlink_to("/")
-    was = snapshot.Row(snapshot.State("file", 0o644, 60, 1, sha256="0" * 64), snapshot.Kept(1, 0))
-    now = snapshot.State(kind, 0o644, 60, 1, target="/" if kind == "link" else None)
+    was = snapshot.PathRow(snapshot.PathState("file", 0o644, 60, 1, sha256="0" * 64), snapshot.KeptFile(1, 0))
+    now = snapshot.PathState(kind, 0o644, 60, 1, target="/" if kind == "link" else None)
     (changed,) = snapshot.differences(str(tmp_path), {path.name: was}, {path.name: now})
     assert (changed.before, changed.after) == (was.state, now)
 

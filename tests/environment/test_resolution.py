@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tfdoctor.environment.installers import InstallFailedError
-from tfdoctor.environment.resolution import Change, NoSolutionError, Question, Resolution, resolve
+from tfdoctor.environment.resolution import NoSolutionError, PinChange, PipResolution, Question, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,8 +66,8 @@ def test_uv_is_asked_with_the_whole_lock_first(tmp_path: Path) -> None:
     # A preferred version that one of two indexes has no file of for this Python would be passed over.
     assert first["found.txt"] == second["found.txt"] == ""
     assert third["found.txt"] == "".join(f"{line}\n" for line in LOCK)
-    assert answer == Resolution(kept=LOCK[1:], hashed=(f"numpy==1.26.4 {B}",))
-    assert answer.changes(LOCK) == (Change("numpy", "2.3.3", "1.26.4"),)
+    assert answer == PipResolution(kept=LOCK[1:], hashed=(f"numpy==1.26.4 {B}",))
+    assert answer.changes(LOCK) == (PinChange("numpy", "2.3.3", "1.26.4"),)
 
 
 def test_what_fails_for_another_reason_is_not_tried_again(tmp_path: Path) -> None:

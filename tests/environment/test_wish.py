@@ -18,12 +18,12 @@ from tfdoctor.environment.requirements.project import poetry_specifier, read_pro
 from tfdoctor.errors import UsageError
 
 if TYPE_CHECKING:
-    from tfdoctor.environment.requirements import Wanted, Wish
+    from tfdoctor.environment.requirements import RequirementSet, WantedForPython
 
 A, B = "a" * 64, "b" * 64
 
 
-def wish_of(folder: Path, *names: str, **files: str) -> Wish:
+def wish_of(folder: Path, *names: str, **files: str) -> RequirementSet:
     """Write files (`__` in a name is a dot), and read those that are named."""
     for name, text in files.items():
         path = folder / name.replace("__", ".")
@@ -32,7 +32,7 @@ def wish_of(folder: Path, *names: str, **files: str) -> Wish:
     return read_wish([folder / name for name in names], lambda path: path.read_text(encoding="utf-8"))
 
 
-def tensorflow(wanted: Wanted) -> list[str]:
+def tensorflow(wanted: WantedForPython) -> list[str]:
     return [str(one.specifier) for one in wanted.tensorflow]
 
 

@@ -16,7 +16,7 @@ from tfdoctor.environment.history.record import read_history
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfdoctor.environment.history.journal import Change
+    from tfdoctor.environment.history.journal import PathChange
 
 DOCTOR = Path(__file__).resolve().parents[2] / "doctor"
 
@@ -61,13 +61,13 @@ def commit(prefix: Path, *changes: Callable[[Path], object]) -> None:
             step.commit()
 
 
-def changes_in(prefix: Path) -> list[Change]:
+def changes_in(prefix: Path) -> list[PathChange]:
     """What all steps together have changed, in the order of paths."""
     changes = read_history(f"{prefix}/.tfdoctor").changes
     return [change for _, change in sorted(changes.items())]
 
 
-def kind(change: Change) -> str:
+def kind(change: PathChange) -> str:
     if change.before is None:
         return "added"
     return "removed" if change.after is None else "changed"

@@ -12,7 +12,7 @@ import pytest
 from fleet.made import answer
 from tfdoctor.cluster import evaluate_cluster, merge_clusters, read_cluster
 from tfdoctor.fleet.results import UnusableError, read_result
-from tfdoctor.lint import Asked, lint_text
+from tfdoctor.lint import LintTarget, lint_text
 from tfdoctor.lint.settings import SettingsError, settings_of
 from tfdoctor.render.cluster import cluster_json, render_cluster
 
@@ -97,7 +97,7 @@ def judge_python(value: Any) -> None:
         f"tf.distribute.Server(tf.train.ClusterSpec({value!r}), {value!r}, {value!r})\n"
     )
     judge_cluster(text, python=True)
-    lint_text(text, "python", Asked())
+    lint_text(text, "python", LintTarget())
 
 
 def judge_settings(value: Any) -> None:
@@ -107,11 +107,11 @@ def judge_settings(value: Any) -> None:
 
 
 def judge_yaml(value: Any) -> None:
-    lint_text(json.dumps(value), "yaml", Asked())
+    lint_text(json.dumps(value), "yaml", LintTarget())
 
 
 def judge_notebook(value: Any) -> None:
-    lint_text(json.dumps(value), "notebook", Asked())
+    lint_text(json.dumps(value), "notebook", LintTarget())
 
 
 JUDGES: dict[str, Callable[[Any], None]] = {

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from tfdoctor.compat.tables import Compat
-from tfdoctor.simulate.computing import Compilers, Wanted, build_computing, make_defines
+from tfdoctor.simulate.computing import Compilers, LibrarySet, build_computing, make_defines
 from tfdoctor.simulate.sources import COMPUTE, PTX, SOURCES
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def libraries(
         raise LookupError(message)
     folder.mkdir(parents=True, exist_ok=True)
     compilers = Compilers((os.environ.get("CC") or "cc",), (os.environ.get("CXX") or "c++",))
-    wanted = Wanted(release.required_libraries, release.cuda, cudnn or release.cudnn)
+    wanted = LibrarySet(release.required_libraries, release.cuda, cudnn or release.cudnn)
     why = build_computing(_wrong, compilers, folder, wanted, options=flags, of_c=C_FLAGS[1:], of_cxx=STRICT)
     if why is not None:
         raise RuntimeError(why)
@@ -85,7 +85,7 @@ def libraries(
 def warnings_of(cuda: str, cudnn: str) -> str:
     """What the C compiler says against the libraries for such versions ("12.2", "8.9"): empty where nothing."""
     flags = [flag for flag in C_FLAGS if flag != "-Werror"]
-    told = make_defines(Wanted((), cuda, cudnn))
+    told = make_defines(LibrarySet((), cuda, cudnn))
     options = [*flags, "-O1", "-DCOMPUTES", *told, "-fPIC", "-c", "-o", os.devnull]
 
     def said(source: Path) -> str:

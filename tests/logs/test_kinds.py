@@ -184,7 +184,7 @@ def test_the_abseil_loggers_stamp_has_no_digit_that_matters() -> None:
 def test_a_log_without_a_numbered_line_does_not_load_the_table_of_them() -> None:
     compat = mock.Mock(spec=Compat)
     type(compat).source_lines = mock.PropertyMock(side_effect=AssertionError)
-    assert sources.identify_sources(Log(), compat) == sources.Told()
+    assert sources.identify_sources(Log(), compat) == sources.LogSources()
 
 
 def test_of_each_event_the_first_and_the_last_are_kept_in_whatever_order_they_come() -> None:

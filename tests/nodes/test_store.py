@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfdoctor.errors import Error, UsageError
-from tfdoctor.fleet.nodes import Answer
+from tfdoctor.fleet.nodes import NodeAnswer
 from tfdoctor.fleet.nodes.store import JOURNAL, Store, file_of
 from tfdoctor.system.writing import SCRATCH, scratch_folder
 
@@ -23,8 +23,8 @@ HOSTS = ["node1", "../../etc/x", "user@host:22", "a/b", ".", "..", "ü", "x" * 4
 def test_what_is_kept_is_read_again_with_its_end(tmp_path: Path) -> None:
     store = Store(tmp_path / "out")
     store.make()
-    store.keep(Answer("a", "answered", b'{"x": 1}', seconds=2.0), asked=5.0, came=7.0)
-    store.keep(Answer("b", "timeout", why="no answer within 3 s"), asked=5.0, came=8.0)
+    store.keep(NodeAnswer("a", "answered", b'{"x": 1}', seconds=2.0), asked=5.0, came=7.0)
+    store.keep(NodeAnswer("b", "timeout", why="no answer within 3 s"), asked=5.0, came=8.0)
     kept = {one.host: one for one in store.results(100)}
     assert kept["a"].content == b'{"x": 1}'
     assert kept["b"].content is None
@@ -38,15 +38,15 @@ def test_what_is_kept_is_read_again_with_its_end(tmp_path: Path) -> None:
 def test_no_name_leads_out_of_the_folder(tmp_path: Path, host: str) -> None:
     store = Store(tmp_path / "out")
     store.make()
-    store.keep(Answer(host, "answered", b"{}"), asked=None, came=1.0)
+    store.keep(NodeAnswer(host, "answered", b"{}"), asked=None, came=1.0)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted([file_of(host), JOURNAL])
 
 
 def test_the_last_end_counts(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.keep(Answer("a", "lost", why="no route"), asked=1.0, came=2.0)
-    store.keep(Answer("a", "answered", b"{}"), asked=3.0, came=4.0)
+    store.keep(NodeAnswer("a", "lost", why="no route"), asked=1.0, came=2.0)
+    store.keep(NodeAnswer("a", "answered", b"{}"), asked=3.0, came=4.0)
     (one,) = store.results(100)
     assert one.ending is not None
     assert one.ending.ended == "answered"
@@ -101,14 +101,14 @@ def test_a_full_disk_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr("tfdoctor.fleet.nodes.store.place_file", full)
     with pytest.raises(Error, match="No space left") as told:
-        Store(tmp_path).keep(Answer("a", "answered", json.dumps({}).encode()), asked=None, came=1.0)
+        Store(tmp_path).keep(NodeAnswer("a", "answered", json.dumps({}).encode()), asked=None, came=1.0)
     assert "--resume" in told.value.hint
 
 
 def test_a_link_in_the_folder_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / JOURNAL).symlink_to(tmp_path / "victim")
     with pytest.raises(Error, match="cannot be kept"):
-        Store(tmp_path).keep(Answer("h", "lost", why="gone"), asked=None, came=1.0)
+        Store(tmp_path).keep(NodeAnswer("h", "lost", why="gone"), asked=None, came=1.0)
     assert not (tmp_path / "victim").exists()
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfdoctor.fleet.nodes.models import Answer, read_answer
+from tfdoctor.fleet.nodes.models import NodeAnswer, read_answer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,9 +68,9 @@ def line(**changes: object) -> bytes:
 
 
 def test_an_answer_is_read() -> None:
-    assert read_answer("h", line() + b"{}\n", 10) == Answer("h", "answered", b"{}\n", "", 1.5)
+    assert read_answer("h", line() + b"{}\n", 10) == NodeAnswer("h", "answered", b"{}\n", "", 1.5)
     late = line(ended="timeout", why="no \x1b[1manswer")
-    assert read_answer("h", late + b"{}", 10) == Answer("h", "timeout", b"", "no answer", 1.5)
+    assert read_answer("h", late + b"{}", 10) == NodeAnswer("h", "timeout", b"", "no answer", 1.5)
     assert read_answer("h", line() + b"x" * (2 << 20), 1 << 20).ended == "flooded"
     assert read_answer("h", b"x" * 5000, 1 << 20).ended == "flooded"
 
@@ -83,4 +83,6 @@ def test_an_answer_is_read() -> None:
     ],
 )
 def test_another_answer_fails_that_host(sent: object) -> None:
-    assert read_answer("h", sent, 10) == Answer("h", "failed", why="what it sent is no answer of tfdoctor")
+    assert read_answer("h", sent, 10) == NodeAnswer(
+        "h", "failed", why="what it sent is no answer of tfdoctor"
+    )

@@ -16,7 +16,7 @@ import pytest
 from payload.test_pythons import PYTHONS
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.payloads import MARKER, run_payload
-from tfdoctor.verify.stages import PAYLOAD, Answer, Limits, read_answer
+from tfdoctor.verify.stages import PAYLOAD, Limits, PayloadAnswer, read_answer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -196,7 +196,7 @@ if ERA >= (1, 13):
 class Told:
     """How a run ended, and the lines that it said."""
 
-    answer: Answer
+    answer: PayloadAnswer
     lines: list[dict[str, Any]]
     result: CommandResult
 

@@ -17,7 +17,7 @@ from lab import environments, standins
 from lab.situations import Bench, inspect_target
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.payloads import MARKER, run_payload
-from tfdoctor.verify.stages import Answer, Limits, read_answer
+from tfdoctor.verify.stages import Limits, PayloadAnswer, read_answer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,9 @@ pytestmark = [
 LIMITS = Limits(300, 120, 120, 120, 120)
 
 
-def run(python: Path, home: Path, device: str, env: dict[str, str]) -> tuple[Answer, list[dict[str, Any]]]:
+def run(
+    python: Path, home: Path, device: str, env: dict[str, str]
+) -> tuple[PayloadAnswer, list[dict[str, Any]]]:
     """Its answer and lines; nothing may be left in the home folder."""
     argument = json.dumps({"device": device, "limits": LIMITS.as_json()})
     child = {"HOME": str(home), **env}
@@ -43,7 +45,7 @@ def run(python: Path, home: Path, device: str, env: dict[str, str]) -> tuple[Ans
     return read_answer(result, LIMITS), [json.loads(row) for row in rows]
 
 
-def found_detail(answer: Answer) -> str:
+def found_detail(answer: PayloadAnswer) -> str:
     found = answer.stage("compute")
     assert found is not None
     return found.detail

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.cli.machine import host_for
 from tfdoctor.compat import Compat
-from tfdoctor.dockerfile.emit import Made, default_tag
+from tfdoctor.dockerfile.emit import EmittedImage, default_tag
 from tfdoctor.dockerfile.write import Extras
 from tfdoctor.engine.image import context_of
 from tfdoctor.environment.actions import format_steps
 from tfdoctor.environment.candidates import candidates, environment_of, list_unfixed
-from tfdoctor.environment.models import Attempt, Candidate, FixResult, Status
+from tfdoctor.environment.models import Attempt, Candidate, FixResult, FixStatus
 from tfdoctor.environment.offer import make_offer
 from tfdoctor.examine.survey import survey
 from tfdoctor.explain import catalogue, lookup
@@ -87,7 +87,7 @@ def fix_screen(folder: Path, width: int = 80) -> str | None:
     for one in candidates(report, environment):
         first.setdefault(one.finding.code, one)
     planned = [
-        Attempt(one, Status.PLANNED, format_steps(one.steps, environment, None)) for one in first.values()
+        Attempt(one, FixStatus.PLANNED, format_steps(one.steps, environment, None)) for one in first.values()
     ]
     left = [one for one in list_unfixed(report, environment) if one.finding.code not in first]
     result = FixResult(environment, tuple(planned), tuple(left), report, report, activated=True)
@@ -149,7 +149,7 @@ def build_screen(version: str, width: int = 80) -> str:
     if answer.conflict is not None:
         return render_recommendation(answer, width=width)
     option = answer.options[0]
-    made = Made(
+    made = EmittedImage(
         option, context_of(option, Extras()), default_tag(option), f"tfdoctor build --tf {version} --anywhere"
     )
     return build_dry_run(made, whole=False, width=width)

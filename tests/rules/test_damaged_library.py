@@ -19,7 +19,7 @@ from rules.make_facts import (
     with_loader,
     with_python,
 )
-from tfdoctor.causes.steps import Drop, Link
+from tfdoctor.causes.steps import Drop, MakeLink
 from tfdoctor.facts import (
     Distribution,
     FoundElsewhere,
@@ -144,7 +144,7 @@ def test_what_is_no_library_on_the_path_before_the_wheels_own_goes_and_the_wheel
     assert loader is not None
     behind = FoundElsewhere("libcufft", "libcufft.so.11", good, None)
     hidden = Without(via, ("/conda/lib",), loader.resolutions, (), ())
-    for without, kinds in (((), [Drop]), ((hidden,), [Drop, Link])):
+    for without, kinds in (((), [Drop]), ((hidden,), [Drop, MakeLink])):
         seen = replace(loader, library_path=("/conda/lib",), found=(behind,), without=without)
         one = finding(damaged_library.RULE, replace(facts, loader=Known(seen, "")))
         assert [type(step) for step in one.remedies[0].steps] == kinds

@@ -19,7 +19,7 @@ from rules.make_facts import (
     with_python,
     with_tensorflow,
 )
-from tfdoctor.causes.steps import Drop, Install, Link
+from tfdoctor.causes.steps import Drop, Install, MakeLink
 from tfdoctor.facts import (
     FoundElsewhere,
     Known,
@@ -128,7 +128,7 @@ def test_a_bad_library_on_the_path_before_the_wheels_own_goes_and_the_wheels_is_
     loader = replace(loader, library_path=("/conda/lib",), found=(behind,), without=(hidden,))
     one = finding(libs_transitive.RULE, replace(facts, loader=Known(loader, "")))
     assert one.title == "libcufft.so.11 needs a function that no library here has"
-    assert [type(step) for step in one.remedies[0].steps] == [Drop, Link]
+    assert [type(step) for step in one.remedies[0].steps] == [Drop, MakeLink]
     assert commands(one)[0] == "unset LD_LIBRARY_PATH"
 
 

@@ -16,7 +16,7 @@ from lab.softgpu import warnings_of
 from tfdoctor.errors import install_hint
 from tfdoctor.simulate import build
 from tfdoctor.simulate.build import CompilerError, build_software_gpu, build_stand_in, find_cache_folder
-from tfdoctor.simulate.computing import Wanted
+from tfdoctor.simulate.computing import LibrarySet
 from tfdoctor.simulate.sources import LIBRARIES
 from tfdoctor.system import LiveSystem
 
@@ -162,7 +162,7 @@ def test_it_starts_with_an_old_glibc(env: dict[str, str], monkeypatch: pytest.Mo
 def test_what_computes_is_built_once_for_what_a_tensorflow_opens(
     env: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = Wanted(("libcudart.so.12", "libcublas.so.12", "libcufft.so.11"), "12.5.1", "9.3")
+    wanted = LibrarySet(("libcudart.so.12", "libcublas.so.12", "libcufft.so.11"), "12.5.1", "9.3")
     place = build_software_gpu(wanted, env, glibc=(99,))
     names = [*wanted.sonames, "libcuda.so.1", "libnccl.so.2", "libnvidia-ml.so.1"]
     assert sorted(one.name for one in place.iterdir()) == sorted(names)
@@ -182,4 +182,6 @@ def test_what_computes_is_built_once_for_what_a_tensorflow_opens(
 def test_without_a_cxx_compiler_it_is_named(env: dict[str, str], tmp_path: Path) -> None:
     path = compiler(tmp_path / "bin", 'exec /usr/bin/cc "$@"')
     with pytest.raises(CompilerError, match=r"c\+\+"):
-        build_software_gpu(Wanted(("libcudart.so.12",), "12.5", "9.3"), {**env, "PATH": path}, glibc=(99,))
+        build_software_gpu(
+            LibrarySet(("libcudart.so.12",), "12.5", "9.3"), {**env, "PATH": path}, glibc=(99,)
+        )

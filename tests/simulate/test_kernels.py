@@ -11,7 +11,7 @@ import pytest
 
 from rules.make_facts import healthy
 from tfdoctor.compat import Compat
-from tfdoctor.compat.fat_binaries import Kernels, coverage
+from tfdoctor.compat.fat_binaries import KernelCoverage, coverage
 from tfdoctor.facts import value_of
 from tfdoctor.payload import fatbins
 from tfdoctor.simulate.kernels import read_kernels
@@ -31,25 +31,25 @@ OF_2101 = {"35,50,60,70,75|80": 1883, "35,50,60,70,75,80|80": 620, "35,50,60,70,
 @pytest.mark.parametrize(
     ("counts", "capability", "kernels"),
     [
-        (OF_220, "8.9", Kernels.NATIVE),
-        (OF_220, "8.6", Kernels.NATIVE),
-        (OF_220, "7.5", Kernels.NATIVE),
-        (OF_220, "9.0", Kernels.PTX),
-        (OF_220, "12.0", Kernels.TOO_NEW),
-        (OF_220, "5.2", Kernels.TOO_OLD),
-        (OF_2101, "7.5", Kernels.NATIVE),
-        (OF_2101, "8.6", Kernels.PTX),
-        (OF_2101, "8.9", Kernels.PTX),
-        (OF_2101, "9.0", Kernels.PTX),
-        (OF_2101, "3.0", Kernels.TOO_OLD),
-        ({"80|": 3}, "9.0", Kernels.TOO_NEW),
-        ({"|100f": 3}, "10.3", Kernels.PTX),
-        ({"|100f": 3}, "12.0", Kernels.TOO_NEW),
-        ({"|90a": 3}, "9.0", Kernels.PTX),
-        ({"86|": 3}, "8.0", Kernels.TOO_OLD),
+        (OF_220, "8.9", KernelCoverage.NATIVE),
+        (OF_220, "8.6", KernelCoverage.NATIVE),
+        (OF_220, "7.5", KernelCoverage.NATIVE),
+        (OF_220, "9.0", KernelCoverage.PTX),
+        (OF_220, "12.0", KernelCoverage.TOO_NEW),
+        (OF_220, "5.2", KernelCoverage.TOO_OLD),
+        (OF_2101, "7.5", KernelCoverage.NATIVE),
+        (OF_2101, "8.6", KernelCoverage.PTX),
+        (OF_2101, "8.9", KernelCoverage.PTX),
+        (OF_2101, "9.0", KernelCoverage.PTX),
+        (OF_2101, "3.0", KernelCoverage.TOO_OLD),
+        ({"80|": 3}, "9.0", KernelCoverage.TOO_NEW),
+        ({"|100f": 3}, "10.3", KernelCoverage.PTX),
+        ({"|100f": 3}, "12.0", KernelCoverage.TOO_NEW),
+        ({"|90a": 3}, "9.0", KernelCoverage.PTX),
+        ({"86|": 3}, "8.0", KernelCoverage.TOO_OLD),
     ],
 )
-def test_what_a_card_can_run(counts: dict[str, int], capability: str, kernels: Kernels) -> None:
+def test_what_a_card_can_run(counts: dict[str, int], capability: str, kernels: KernelCoverage) -> None:
     found = coverage(counts, capability)
     assert found.kernels is kernels
     assert capability in found.sentence
@@ -59,9 +59,9 @@ def test_what_a_card_can_run(counts: dict[str, int], capability: str, kernels: K
 
 def test_a_kernel_or_two_without_code_are_said_and_make_no_card_useless() -> None:
     found = coverage(OF_2101, "12.0")
-    assert (found.lacking, found.kernels) == (1, Kernels.PTX)
+    assert (found.lacking, found.kernels) == (1, KernelCoverage.PTX)
     assert "1 without any for it" in found.sentence
-    assert coverage({"80|": 2, "80|80": 98}, "9.0").kernels is Kernels.TOO_NEW
+    assert coverage({"80|": 2, "80|80": 98}, "9.0").kernels is KernelCoverage.TOO_NEW
 
 
 def test_kernels_for_newer_cards_alone_are_nobody_elses() -> None:

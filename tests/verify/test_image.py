@@ -29,7 +29,7 @@ from tfdoctor.verify.verifying import Verifying, Wish, complete_request, ignore_
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tfdoctor.engine import Engine
+    from tfdoctor.engine import ContainerEngine
     from tfdoctor.findings import Finding
 
 IMAGE = InImage("team/app:1", "docker", "--gpus all", "1000")
@@ -41,7 +41,7 @@ def verifying(*stages: str, image: InImage | None = IMAGE, **words: Any) -> Veri
 
 
 def refused(said: str, *devices: str, podman: bool = False, host: Any = None) -> Finding:
-    engine = cast("Engine", SimpleNamespace(name="podman" if podman else "docker"))
+    engine = cast("ContainerEngine", SimpleNamespace(name="podman" if podman else "docker"))
     access = GpuAccess("cdi" if podman else "gpus", devices or ("all",))
     return _explain_refusal(engine, COMPAT, [(access, said)], host)
 

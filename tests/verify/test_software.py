@@ -22,7 +22,7 @@ from tfdoctor.verify.verifying import Verifying, Wish, complete_request, ignore_
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tfdoctor.simulate.computing import Wanted
+    from tfdoctor.simulate.computing import LibrarySet
     from tfdoctor.system import System
 
 OF_220 = {"60,70,80,89|90a:8.5": 1149, "60,70,80,89,90|90:8.5": 319}
@@ -58,13 +58,13 @@ class _System:
 
 def computed(
     system: _System, *, counts: dict[str, int] | None = None, why: str = "", stages: tuple[str, ...] = ()
-) -> tuple[Verifying, list[Wanted]]:
+) -> tuple[Verifying, list[LibrarySet]]:
     asked = parse_simulation(COMPAT, ["RTX 4090"], gpus="2")
     wish = Wish(simulated=asked, **({"stages": stages} if stages else {}))
     run = Verifying("/opt/bin/python", complete_request(wish), ignore_stage)
-    built: list[Wanted] = []
+    built: list[LibrarySet] = []
 
-    def make(wanted: Wanted, _: tuple[int, ...] | None) -> str:
+    def make(wanted: LibrarySet, _: tuple[int, ...] | None) -> str:
         built.append(wanted)
         if why:
             raise Error(why, hint="Install one.")

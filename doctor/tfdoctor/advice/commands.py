@@ -17,7 +17,7 @@ from tfdoctor import versions
 from tfdoctor.advice import person
 from tfdoctor.advice.kernel import adapt_to_kernel
 from tfdoctor.advice.links import link_commands
-from tfdoctor.advice.person import Place
+from tfdoctor.advice.person import InstallFolder
 from tfdoctor.advice.pip import check_again, pip_install, pip_uninstall, quote
 from tfdoctor.advice.releases import best_release, extra_installs, gpu_requirement, install_release
 from tfdoctor.advice.search_path import export_path, keep_line
@@ -27,8 +27,8 @@ from tfdoctor.causes.steps import (
     Drop,
     Export,
     Install,
-    Link,
     LinkParts,
+    MakeLink,
     Prepend,
     Remove,
     Rename,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 FOLDER = "$HOME/for-tensorflow"
 """Where wheels go that can go into no Python."""
-ORDER = (TakeOut, Drop, Unset, Export, Rename, Remove, Uninstall, Install, Link, LinkParts, Prepend)
+ORDER = (TakeOut, Drop, Unset, Export, Rename, Remove, Uninstall, Install, MakeLink, LinkParts, Prepend)
 """How steps follow each other where several remedies are made one."""
 
 
@@ -201,7 +201,7 @@ def _list_missing_steps(steps: Iterable[Step], there: Sequence[Step]) -> list[St
     projects = {
         versions.project_of(one) for step in there if isinstance(step, Install) for one in step.requirements
     }
-    paths = {step.path for step in there if isinstance(step, (Link, Remove))}
+    paths = {step.path for step in there if isinstance(step, (MakeLink, Remove))}
     found: list[Step] = []
     for step in steps:
         if isinstance(step, Install):
@@ -210,7 +210,7 @@ def _list_missing_steps(steps: Iterable[Step], there: Sequence[Step]) -> list[St
                 found.append(
                     replace(step, requirements=rest, lock=step.lock if rest == step.requirements else None)
                 )
-        elif step not in there and not (isinstance(step, (Link, Remove)) and step.path in paths):
+        elif step not in there and not (isinstance(step, (MakeLink, Remove)) and step.path in paths):
             found.append(step)
     return found
 
@@ -226,7 +226,7 @@ def format_steps(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
             lines.append(_install(target, step))
         elif isinstance(step, Uninstall):
             lines.append(pip_uninstall(target, step.names))
-        elif isinstance(step, (Link, LinkParts)):
+        elif isinstance(step, (MakeLink, LinkParts)):
             lines += link_commands((step,))
         elif isinstance(step, Remove):
             folder, _, name = step.path.rpartition("/")
@@ -281,14 +281,14 @@ def _place_remedy(target: Target, remedy: Remedy) -> list[Remedy]:
     """Return where this person may change things, and with the programs that are there."""
     remedy = _use_conda(target, _drop_sudo(target, remedy))
     where = person.place(target)
-    if where is Place.ELSEWHERE and _changes_tensorflow(remedy):
+    if where is InstallFolder.ELSEWHERE and _changes_tensorflow(remedy):
         off = _leave_pythonpath(target)
         return [off if off is not None else remedy]
-    if where in (Place.OWN, Place.USER) or not remedy.steps:
+    if where in (InstallFolder.OWN, InstallFolder.USER) or not remedy.steps:
         return [remedy]
     if all(isinstance(step, SHELL_STEPS) for step in remedy.steps):
-        return [replace(remedy, steps=()) if where is Place.CLOSED else remedy]
-    if where is Place.ELSEWHERE and not any(isinstance(step, Install) for step in remedy.steps):
+        return [replace(remedy, steps=()) if where is InstallFolder.CLOSED else remedy]
+    if where is InstallFolder.ELSEWHERE and not any(isinstance(step, Install) for step in remedy.steps):
         return [remedy]
     found, why = [], WHY[where].format(owner=_owner(target))
     apart = _make_separate_commands(target, remedy.steps)
@@ -314,15 +314,15 @@ def _find_same_release(target: Target) -> Release | None:
 
 
 WHY = {
-    Place.CLOSED: "You have no permission to write to this environment, which belongs to {owner}.",
-    Place.MANAGED: "The system manages this Python, and refuses pip (PEP 668).",
-    Place.ELSEWHERE: "TensorFlow lies outside the folder that pip installs into.",
+    InstallFolder.CLOSED: "You have no permission to write to this environment, which belongs to {owner}.",
+    InstallFolder.MANAGED: "The system manages this Python, and refuses pip (PEP 668).",
+    InstallFolder.ELSEWHERE: "TensorFlow lies outside the folder that pip installs into.",
 }
 
 
 OTHERS = {
-    Place.CLOSED: "Or ask {owner}, whose environment it is, to type this: {text}",
-    Place.MANAGED: "Or, against the rule of this system (PEP 668): {text}",
+    InstallFolder.CLOSED: "Or ask {owner}, whose environment it is, to type this: {text}",
+    InstallFolder.MANAGED: "Or, against the rule of this system (PEP 668): {text}",
 }
 
 
@@ -395,7 +395,7 @@ def _make_separate_commands(target: Target, steps: Iterable[Step]) -> tuple[str,
         if isinstance(step, Install):
             for one in step.requirements:
                 (wheels if versions.project_of(one).startswith("nvidia-") else modules).append(one)
-        elif isinstance(step, Link):
+        elif isinstance(step, MakeLink):
             real = posixpath.join(posixpath.dirname(step.path), step.target)
             folders.append(posixpath.dirname(posixpath.normpath(real)))
         elif isinstance(step, LinkParts):

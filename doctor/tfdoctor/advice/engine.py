@@ -43,7 +43,7 @@ LEGACY_MODES = frozenset({"", "auto", "legacy"})
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class EngineTrouble:
     """One thing that keeps GPUs from containers, or will."""
 
     kind: str
@@ -148,7 +148,7 @@ def podman_way(containers: ContainerFacts) -> bool | None:
 # ---------------------------------------------------------------- the engine does not answer
 
 
-def unreachable(containers: ContainerFacts, sudo: str = "sudo ") -> list[Trouble]:
+def unreachable(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineTrouble]:
     """Docker is there and its engine does not answer. A remote engine was not asked: that is no trouble."""
     silent = silence(containers)
     if silent is None or silent.kind == "remote":
@@ -189,7 +189,7 @@ def unreachable(containers: ContainerFacts, sudo: str = "sudo ") -> list[Trouble
         why = "The socket is open, but the engine does not answer."
         remedies = (Remedy("See its log.", (f"{sudo}journalctl -u docker -n 50 --no-pager",)),)
     return [
-        Trouble(
+        EngineTrouble(
             f"engine-{silent.kind}",
             Cause.INCONCLUSIVE,
             Severity.INFO,
@@ -205,7 +205,7 @@ def unreachable(containers: ContainerFacts, sudo: str = "sudo ") -> list[Trouble
 # ---------------------------------------------------------------- nothing to give GPUs with
 
 
-def find_engines_lacking_gpus(containers: ContainerFacts, sudo: str = "sudo ") -> list[Trouble]:
+def find_engines_lacking_gpus(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineTrouble]:
     """Return the engines that have no way to give GPUs to a container."""
     docker, toolkit = engine(containers), value_of(containers.toolkit)
     found = []
@@ -236,14 +236,14 @@ def make_runtime_trouble(
     evidence: Sequence[Evidence],
     remedies: Sequence[Remedy],
     severity: Severity = Severity.INFO,
-) -> Trouble:
+) -> EngineTrouble:
     """Return a trouble of the cause no-nvidia-runtime."""
-    return Trouble(
+    return EngineTrouble(
         kind, Cause.NO_NVIDIA_RUNTIME, severity, title, explanation, tuple(evidence), tuple(remedies)
     )
 
 
-def _report_missing_toolkit(containers: ContainerFacts, lacking: list[str], sudo: str) -> Trouble:
+def _report_missing_toolkit(containers: ContainerFacts, lacking: list[str], sudo: str) -> EngineTrouble:
     docker = engine(containers)
     evidence = [Evidence("PATH", "nvidia-ctk, nvidia-container-runtime and its hook are all missing")]
     if docker is not None:
@@ -291,7 +291,7 @@ def configure(docker: DockerEngine, sudo: str) -> list[str]:
 
 def _report_unregistered_runtime(
     containers: ContainerFacts, docker: DockerEngine, toolkit: ContainerToolkit, sudo: str
-) -> Trouble:
+) -> EngineTrouble:
     evidence = [
         Evidence("PATH", f"there: {', '.join(path for _, path in toolkit.executables) or 'only OCI hooks'}"),
         Evidence("PATH", f"not there: {HOOK}"),
@@ -331,7 +331,7 @@ def write_spec(sudo: str = "sudo ") -> Remedy:
     )
 
 
-def _report_missing_spec(containers: ContainerFacts, sudo: str) -> Trouble:
+def _report_missing_spec(containers: ContainerFacts, sudo: str) -> EngineTrouble:
     podman = containers.tool("podman")
     version = podman.version if podman is not None else None
     return make_runtime_trouble(
@@ -347,7 +347,7 @@ def _report_missing_spec(containers: ContainerFacts, sudo: str) -> Trouble:
     )
 
 
-def _desktop(containers: ContainerFacts) -> Trouble:
+def _desktop(containers: ContainerFacts) -> EngineTrouble:
     return make_runtime_trouble(
         "docker-desktop",
         "Docker Desktop for Linux gives no GPU to containers",
@@ -366,7 +366,7 @@ def _desktop(containers: ContainerFacts) -> Trouble:
     )
 
 
-def _snap(sudo: str) -> Trouble:
+def _snap(sudo: str) -> EngineTrouble:
     return make_runtime_trouble(
         "snap",
         "Docker's snap has not set up its NVIDIA support",

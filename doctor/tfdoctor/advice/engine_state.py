@@ -12,7 +12,7 @@ from tfdoctor.advice.engine import (
     LEGACY_MODES,
     RUNTIME,
     STOCK_RUNTIMES,
-    Trouble,
+    EngineTrouble,
     engine,
     find_engines_lacking_gpus,
     gpu_specs,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def troubles(
     containers: ContainerFacts, *, driver: str | None = None, sudo: str = "sudo "
-) -> tuple[Trouble, ...]:
+) -> tuple[EngineTrouble, ...]:
     """Return everything at once, the gravest first: for commands that run containers."""
     found = [
         *unreachable(containers, sudo),
@@ -46,7 +46,7 @@ def troubles(
 # ---------------------------------------------------------------- set up wrongly
 
 
-def find_misconfigurations(containers: ContainerFacts, sudo: str = "sudo ") -> list[Trouble]:
+def find_misconfigurations(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineTrouble]:
     """Return what is configured, and cannot work as it is."""
     found = [*_daemon_json(containers, sudo), *_find_missing_runtimes(containers, sudo)]
     docker, toolkit, config = engine(containers), value_of(containers.toolkit), toolkit_config(containers)
@@ -124,7 +124,7 @@ def _format_cgroups(config: ToolkitConfig | None) -> str:
     return "not set" if value is None else str(value).lower()
 
 
-def _daemon_json(containers: ContainerFacts, sudo: str) -> list[Trouble]:
+def _daemon_json(containers: ContainerFacts, sudo: str) -> list[EngineTrouble]:
     config = value_of(containers.daemon_config)
     if config is None:
         return []
@@ -180,7 +180,7 @@ def _daemon_json(containers: ContainerFacts, sudo: str) -> list[Trouble]:
     ]
 
 
-def _find_missing_runtimes(containers: ContainerFacts, sudo: str) -> list[Trouble]:
+def _find_missing_runtimes(containers: ContainerFacts, sudo: str) -> list[EngineTrouble]:
     docker, config = engine(containers), value_of(containers.daemon_config)
     named = {r.name: r for r in (docker.runtimes if docker is not None else ())}
     named |= {r.name: r for r in (config.runtimes if config is not None else ())}
@@ -223,7 +223,7 @@ def _find_missing_runtimes(containers: ContainerFacts, sudo: str) -> list[Troubl
 # ---------------------------------------------------------------- CDI
 
 
-def stale(containers: ContainerFacts, driver: str | None, sudo: str = "sudo ") -> list[Trouble]:
+def stale(containers: ContainerFacts, driver: str | None, sudo: str = "sudo ") -> list[EngineTrouble]:
     """Return CDI specifications that cannot be read, or name what is no longer there.
 
     `driver`: the version of the driver that is loaded and whose libraries are installed; None: not known.
@@ -249,7 +249,7 @@ def stale(containers: ContainerFacts, driver: str | None, sudo: str = "sudo ") -
         hidden = bool(later and not spec.problem and _folder(later[0].path) != _folder(spec.path))
         grave = used and not hidden
         found.append(
-            Trouble(
+            EngineTrouble(
                 "cdi-unreadable" if spec.problem else "cdi-stale",
                 Cause.CONTAINER_DRIVER_LIBS,
                 Severity.WARNING if grave else Severity.INFO,
@@ -320,7 +320,7 @@ def _spec_evidence(spec: CdiSpec, driver: str | None) -> list[Evidence]:
 # ---------------------------------------------------------------- GPUs that get lost
 
 
-def find_loss_conditions(containers: ContainerFacts, sudo: str = "sudo ") -> list[Trouble]:
+def find_loss_conditions(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineTrouble]:
     """Return conditions under which a running container loses its GPUs, or starts without the right to use them."""
     docker, toolkit, config = engine(containers), value_of(containers.toolkit), toolkit_config(containers)
     if (
@@ -334,7 +334,7 @@ def find_loss_conditions(containers: ContainerFacts, sudo: str = "sudo ") -> lis
         return []
     if config is not None and config.no_cgroups:
         return [
-            Trouble(
+            EngineTrouble(
                 "no-cgroups",
                 Cause.CONTAINER_NVML_LOST,
                 Severity.WARNING,
@@ -354,7 +354,7 @@ def find_loss_conditions(containers: ContainerFacts, sudo: str = "sudo ") -> lis
     if docker.cgroup_driver != "systemd":
         return []
     return [
-        Trouble(
+        EngineTrouble(
             "systemd-cgroups",
             Cause.CONTAINER_NVML_LOST,
             Severity.INFO,

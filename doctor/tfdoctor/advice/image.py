@@ -18,8 +18,8 @@ from tfdoctor.causes.steps import (
     Drop,
     Export,
     Install,
-    Link,
     LinkParts,
+    MakeLink,
     Prepend,
     Rename,
     Unset,
@@ -334,7 +334,7 @@ def _make_dockerfile_remedies(target: Target, remedy: Remedy, *, whole: bool) ->
     """
     steps = remedy.steps
     installs = [step for step in steps if isinstance(step, Install)]
-    linked = any(isinstance(step, (Link, LinkParts, Prepend)) for step in steps)
+    linked = any(isinstance(step, (MakeLink, LinkParts, Prepend)) for step in steps)
     if (whole and (linked or not all(step.lock for step in installs))) or (linked and not installs):
         return []
     lines = [f"ENV {step.name}={quote(step.value)}" for step in steps if isinstance(step, Export)]

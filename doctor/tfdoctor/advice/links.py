@@ -13,7 +13,7 @@ import posixpath
 import shlex
 from typing import TYPE_CHECKING
 
-from tfdoctor.causes.steps import Link, LinkParts
+from tfdoctor.causes.steps import LinkParts, MakeLink
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -41,9 +41,9 @@ def runpath_target(folders: Sequence[str]) -> str | None:
     return next((folder for folder in (*own, *folders)), None)
 
 
-def link_to(library: str, folder: str) -> Link:
+def link_to(library: str, folder: str) -> MakeLink:
     """Return the link in `folder` under the name of `library` (a path)."""
-    return Link(f"{folder}/{posixpath.basename(library)}", posixpath.relpath(library, folder))
+    return MakeLink(f"{folder}/{posixpath.basename(library)}", posixpath.relpath(library, folder))
 
 
 def links_of(name: str, own: str, folder: str) -> Step:
@@ -85,7 +85,7 @@ def link_commands(steps: Iterable[Step]) -> tuple[str, ...]:
     """Return the same as a person types it."""
     lines = []
     for step in steps:
-        if isinstance(step, Link):
+        if isinstance(step, MakeLink):
             lines.append(f"ln -sf {shlex.quote(step.target)} {_place(step.path)}")
         elif isinstance(step, LinkParts):
             lines.append(f"ln -srf {_place(step.source)}/{step.pattern} {_place(step.folder)}/")
@@ -96,16 +96,16 @@ def _place(path: str) -> str:
     return shlex.quote(path.removeprefix("$PWD/"))
 
 
-def links_for(compat: Compat, release: Release, cuda_set: CudaSet, site: str) -> tuple[Link, ...]:
+def links_for(compat: Compat, release: Release, cuda_set: CudaSet, site: str) -> tuple[MakeLink, ...]:
     """Return what a release and its wheels in `site` need so that it finds them, file by file.
 
     Often nothing.
     """
     files = [library for library in cuda_set.files.values() if library.folder.endswith("/lib")]
-    links: dict[Link, None] = {}
+    links: dict[MakeLink, None] = {}
     places = {library.file: library.folder for library in files}
     for step in make_link_steps(compat, release, site, places):
-        if isinstance(step, Link):
+        if isinstance(step, MakeLink):
             links[step] = None
         elif isinstance(step, LinkParts):
             for library in files:

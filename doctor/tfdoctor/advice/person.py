@@ -21,7 +21,7 @@ TOOLS = "$HOME/pip-for-tensorflow"
 """A virtual environment for nothing but its pip, where the examined Python has none and takes none."""
 
 
-class Place(enum.Enum):
+class InstallFolder(enum.Enum):
     """Where a command that installs into the examined Python would put things."""
 
     OWN = "its own folder"
@@ -31,21 +31,21 @@ class Place(enum.Enum):
     MANAGED = "the system's Python (PEP 668)"
 
 
-def place(target: Target) -> Place:
+def place(target: Target) -> InstallFolder:
     """Return where that is here. OWN also where nobody looked."""
     python = target.python
     if python is None:
-        return Place.OWN
+        return InstallFolder.OWN
     if python.externally_managed and not python.virtual:
-        return Place.MANAGED
+        return InstallFolder.MANAGED
     folder = _tensorflow_folder(target)
     if folder and folder == python.user_site:
-        return Place.USER
+        return InstallFolder.USER
     closed = {path for path, _ in python.unwritable}
     site = [posixpath.normpath(path) for path in python.site_packages]
     if folder and site and posixpath.normpath(folder) not in site:
-        return Place.CLOSED if closed & {folder, *python.site_packages} else Place.ELSEWHERE
-    return Place.CLOSED if closed & {folder, *python.site_packages} else Place.OWN
+        return InstallFolder.CLOSED if closed & {folder, *python.site_packages} else InstallFolder.ELSEWHERE
+    return InstallFolder.CLOSED if closed & {folder, *python.site_packages} else InstallFolder.OWN
 
 
 def _tensorflow_folder(target: Target) -> str:
@@ -113,9 +113,9 @@ def _command(target: Target, verb: str, options: str, words: Iterable[str]) -> s
     if uv:
         flags.insert(0, f"--python {shlex.quote(python.executable)}")
     where = place(target)
-    if not apart and where is Place.USER and verb == "install" and not uv:
+    if not apart and where is InstallFolder.USER and verb == "install" and not uv:
         flags.insert(0, "--user")
-    if not apart and where is Place.MANAGED:
+    if not apart and where is InstallFolder.MANAGED:
         inside = target.tensorflow is not None and _tensorflow_folder(target) == python.user_site
         flags.insert(0, "--user" if inside and verb == "install" and not uv else "")
         flags.insert(0, "--break-system-packages")
@@ -139,8 +139,12 @@ def _program(target: Target, python: PythonFacts, *, apart: bool) -> tuple[str, 
         return "", own
     if uv and uv_serves:
         return "", "uv pip"
-    if python.ensurepip and not apart and place(target) in (Place.OWN, Place.USER, Place.ELSEWHERE):
-        user = " --user" if place(target) is Place.USER else ""
+    if (
+        python.ensurepip
+        and not apart
+        and place(target) in (InstallFolder.OWN, InstallFolder.USER, InstallFolder.ELSEWHERE)
+    ):
+        user = " --user" if place(target) is InstallFolder.USER else ""
         return f"{shlex.quote(python.executable)} -m ensurepip{user} && ", own
     if python.ensurepip:
         tools = f'"{TOOLS}/bin/python"'
@@ -161,7 +165,7 @@ def needs_another(target: Target) -> bool:
     """Return whether TensorFlow is best installed into a new environment: this Python is the system's, or somebody
     else's.
     """
-    return place(target) in (Place.MANAGED, Place.CLOSED)
+    return place(target) in (InstallFolder.MANAGED, InstallFolder.CLOSED)
 
 
 def new_environment(target: Target, python: str, folder: str, wanted: str) -> tuple[str, ...]:
@@ -212,8 +216,8 @@ def conda(target: Target) -> str:
 def _needs_pip(target: Target) -> bool:
     """Return whether this cannot be done with uv, which knows no `--user`."""
     python = target.python
-    return place(target) is Place.USER or (
-        place(target) is Place.MANAGED
+    return place(target) is InstallFolder.USER or (
+        place(target) is InstallFolder.MANAGED
         and python is not None
         and python.user_site is not None
         and _tensorflow_folder(target) == python.user_site

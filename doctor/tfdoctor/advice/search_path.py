@@ -65,7 +65,7 @@ def name_folders(
 def keep_line(target: Target, line: str) -> tuple[str, tuple[str, ...]]:
     """Return how a line of the shell is kept: conda's activate.d, a virtual environment's activate, ~/.profile."""
     python = target.python
-    if person.place(target) is person.Place.CLOSED:
+    if person.place(target) is person.InstallFolder.CLOSED:
         python = None
     if python is not None and python.conda_prefix is not None:
         folder = f"{python.conda_prefix}/etc/conda/activate.d"

@@ -9,7 +9,7 @@ Method = Literal["pip", "container"]
 Recipe = Literal["venv", "pip-cuda", "cuda-base", "official", "conda-cuda", "ngc"]
 
 
-class Evidence(TypedDict):
+class EvidenceJson(TypedDict):
     """Where something was seen."""
 
     source: str
@@ -17,7 +17,7 @@ class Evidence(TypedDict):
     text: str
 
 
-class Remedy(TypedDict):
+class RemedyJson(TypedDict):
     """What to do, and what is typed for it."""
 
     text: str
@@ -25,7 +25,7 @@ class Remedy(TypedDict):
     changes_system: bool
 
 
-class Finding(TypedDict):
+class FindingJson(TypedDict):
     """One thing that was found."""
 
     code: str
@@ -33,8 +33,8 @@ class Finding(TypedDict):
     severity: Severity
     title: str
     explanation: str
-    evidence: list[Evidence]
-    remedies: list[Remedy]
+    evidence: list[EvidenceJson]
+    remedies: list[RemedyJson]
 
 
 # ---------------------------------------------------------------- check
@@ -47,7 +47,7 @@ class Tool(TypedDict):
     version: str
 
 
-class Verdict(TypedDict):
+class VerdictJson(TypedDict):
     """Whether TensorFlow can use a GPU; None: could not be known."""
 
     gpu_usable: bool | None
@@ -55,7 +55,7 @@ class Verdict(TypedDict):
     summary: str
 
 
-class Prediction(TypedDict):
+class PredictionJson(TypedDict):
     """What TensorFlow will do in this environment."""
 
     gpu_registered: bool | None
@@ -66,7 +66,7 @@ class Prediction(TypedDict):
     reasons: list[str]
 
 
-class Observation(TypedDict):
+class ObservationJson(TypedDict):
     """What it did in a child process (`deep`)."""
 
     import_ok: bool
@@ -115,9 +115,9 @@ class Check(TypedDict):
 
     schema_version: int
     tool: Tool
-    verdict: Verdict
-    prediction: Prediction
-    observed: Observation | None
+    verdict: VerdictJson
+    prediction: PredictionJson
+    observed: ObservationJson | None
     facts: dict[str, Any]
     """What was seen; docs/schemas/check.schema.json tells it."""
     values: list[Comparable]
@@ -125,7 +125,7 @@ class Check(TypedDict):
     """Seconds since 1970, by this machine's clock."""
     outcomes: Outcomes
     rules: list[RuleOutcome]
-    findings: list[Finding]
+    findings: list[FindingJson]
 
 
 # ---------------------------------------------------------------- diagnose
@@ -140,7 +140,7 @@ class LogVerdict(TypedDict):
     """Other causes that the log does not rule out."""
 
 
-class Device(TypedDict):
+class DeviceJson(TypedDict):
     """A GPU that a log names."""
 
     index: int
@@ -150,7 +150,7 @@ class Device(TypedDict):
     pci_bus_id: str | None
 
 
-class Process(TypedDict):
+class ProcessJson(TypedDict):
     """One of several programs that wrote a log."""
 
     label: str
@@ -159,7 +159,7 @@ class Process(TypedDict):
     gpu_registered: bool | None
     cause: str | None
     summary: str
-    devices: list[Device]
+    devices: list[DeviceJson]
 
 
 class Diagnosis(TypedDict):
@@ -170,21 +170,21 @@ class Diagnosis(TypedDict):
     tensorflow_version: str | None
     era: str | None
     gpu_registered: bool | None
-    devices: list[Device]
+    devices: list[DeviceJson]
     missing_libraries: list[str]
     benign: list[str]
     verdict: LogVerdict
-    findings: list[Finding]
+    findings: list[FindingJson]
     lines: int
     bytes: int
-    processes: list[Process]
+    processes: list[ProcessJson]
     more_processes: int
 
 
 # ---------------------------------------------------------------- recommend
 
 
-class Gpu(TypedDict):
+class GpuJson(TypedDict):
     """A card."""
 
     name: str
@@ -192,10 +192,10 @@ class Gpu(TypedDict):
     other_compute_capabilities: list[str]
 
 
-class Host(TypedDict):
+class HostJson(TypedDict):
     """The machine that is meant."""
 
-    gpus: list[Gpu]
+    gpus: list[GpuJson]
     driver: str | None
     system: str
     machine: str
@@ -205,7 +205,7 @@ class Host(TypedDict):
     no_card: bool
 
 
-class Request(TypedDict):
+class RequestJson(TypedDict):
     """What was asked for."""
 
     tensorflow: str | None
@@ -216,7 +216,7 @@ class Request(TypedDict):
     requirements: list[str]
 
 
-class Reason(TypedDict):
+class ReasonJson(TypedDict):
     """Why something does not fit."""
 
     cause: str
@@ -224,7 +224,7 @@ class Reason(TypedDict):
     source: str
 
 
-class Caveat(TypedDict):
+class CaveatJson(TypedDict):
     """What fits, but."""
 
     cause: str
@@ -233,7 +233,7 @@ class Caveat(TypedDict):
     serious: bool
 
 
-class Part(TypedDict):
+class PartJson(TypedDict):
     """What an option's size is made of."""
 
     name: str
@@ -241,7 +241,7 @@ class Part(TypedDict):
     why: str
 
 
-class Option(TypedDict):
+class OptionJson(TypedDict):
     """One way; the best has rank 1."""
 
     rank: int
@@ -254,26 +254,26 @@ class Option(TypedDict):
     base_image: str | None
     packages: list[str]
     size_bytes: int | None
-    parts: list[Part]
+    parts: list[PartJson]
     commands: list[str]
     reasons: list[str]
-    caveats: list[Caveat]
+    caveats: list[CaveatJson]
 
 
-class Rejected(TypedDict):
+class RejectedJson(TypedDict):
     """What does not fit, and why."""
 
     method: Method
     recipe: Recipe
     tensorflow: str
-    reasons: list[Reason]
+    reasons: list[ReasonJson]
 
 
-class Nearest(TypedDict):
+class NearestJson(TypedDict):
     """What would fit if one thing were otherwise."""
 
     text: str
-    option: Option
+    option: OptionJson
 
 
 class Elsewhere(TypedDict):
@@ -291,11 +291,11 @@ class WithoutGpu(TypedDict):
     commands: list[str]
 
 
-class Conflict(TypedDict):
+class ConflictJson(TypedDict):
     """Why nothing fits."""
 
-    reasons: list[Reason]
-    nearest: list[Nearest]
+    reasons: list[ReasonJson]
+    nearest: list[NearestJson]
     elsewhere: list[Elsewhere]
 
 
@@ -303,9 +303,9 @@ class Recommendation(TypedDict):
     """`tfdoctor recommend --json`."""
 
     schema_version: int
-    request: Request
-    host: Host
-    options: list[Option]
-    rejected: list[Rejected]
-    conflict: Conflict | None
+    request: RequestJson
+    host: HostJson
+    options: list[OptionJson]
+    rejected: list[RejectedJson]
+    conflict: ConflictJson | None
     without_gpu: WithoutGpu | None

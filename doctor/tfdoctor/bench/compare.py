@@ -6,13 +6,13 @@ import math
 import statistics
 from typing import TYPE_CHECKING
 
-from tfdoctor.bench.models import Change, Comparison
+from tfdoctor.bench.models import BenchComparison, PieceChange
 from tfdoctor.bench.spread import FEW, LONG, longer, sway, unsteadiness
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.bench.models import Bench, Timed, Yardstick
+    from tfdoctor.bench.models import Bench, ProcessorTimes, Timed
     from tfdoctor.bench.reader import Measured
 
 __all__ = ["compare_runs"]
@@ -33,7 +33,7 @@ ALIKE = 0.05
 """Less than this the processor's own change is not told."""
 
 
-def compare_runs(now: Bench, then: Measured, name: str) -> Comparison:
+def compare_runs(now: Bench, then: Measured, name: str) -> BenchComparison:
     """Piece by piece, and as a whole by the median of the longer pieces' ratios: one alone makes no run slower.
 
     Of a run that was much disturbed nothing follows; else the pieces that were disturbed, then or now, are left out. A
@@ -47,7 +47,7 @@ def compare_runs(now: Bench, then: Measured, name: str) -> Comparison:
         why = f"{count} timed in both runs, and it takes {FEW}"
         if left:
             why += f"; {_pieces(left)} disturbed"
-        return Comparison(name, "incomparable", None, None, tuple(changes), why, then.tensorflow)
+        return BenchComparison(name, "incomparable", None, None, tuple(changes), why, then.tensorflow)
     meant = {piece.key for piece in longer(change.then for change in changes)}
     long = [change for change in changes if change.now.key in meant]
     machine = _machine(then.yardstick, now.yardstick)
@@ -78,10 +78,10 @@ def compare_runs(now: Bench, then: Measured, name: str) -> Comparison:
         verdict, why = "disturbed", f"{which} was disturbed: {disturbed or then.disturbed}"
     elif abs(math.log(machine)) > math.log(ANOTHER) and not all(change.now.on_gpu for change in long):
         verdict, why = "disturbed", _describe_machine(machine)
-    return Comparison(name, verdict, math.exp(clock), noise, tuple(changes), why, then.tensorflow)
+    return BenchComparison(name, verdict, math.exp(clock), noise, tuple(changes), why, then.tensorflow)
 
 
-def _changes(now: Sequence[Timed], then: Measured, *, everything: bool) -> tuple[list[Change], int]:
+def _changes(now: Sequence[Timed], then: Measured, *, everything: bool) -> tuple[list[PieceChange], int]:
     """Of what both timed; and how much of it was disturbed and is left out, unless `everything` is wanted."""
     before = {piece.key: piece for piece in then.runs if piece.seconds is not None}
     changes, left = [], 0
@@ -98,7 +98,7 @@ def _changes(now: Sequence[Timed], then: Measured, *, everything: bool) -> tuple
             2 * math.hypot(piece.seconds.noise, old.seconds.noise),
             _drift(sway(piece.rounds), sway(old.rounds)),
         )
-        changes.append(Change(piece, old, ratio, noise))
+        changes.append(PieceChange(piece, old, ratio, noise))
     return changes, left
 
 
@@ -115,7 +115,7 @@ def _drift(now: float | None, then: float | None) -> float:
     return math.expm1(DRIFT * math.hypot(now or 0.0, then or 0.0))
 
 
-def _machine(then: Yardstick | None, now: Yardstick | None) -> float:
+def _machine(then: ProcessorTimes | None, now: ProcessorTimes | None) -> float:
     """Return how many times as long the processor takes now for the same.
 
     1 where nothing comparable was measured.

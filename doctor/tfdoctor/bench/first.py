@@ -12,7 +12,7 @@ from tfdoctor.text import join_words
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfdoctor.bench.models import Device, Timed
+    from tfdoctor.bench.models import Timed, TimedDevice
     from tfdoctor.bench.reader import Measured
 
 __all__ = ["NAMES", "describe_first_calls", "split_first_call"]
@@ -27,7 +27,7 @@ NAMES = {
 _CAPABILITY = re.compile(r"CUDA kernel binaries compatible with compute capability\s{0,3}(\d{1,2}\.\d)")
 
 
-def split_first_call(one: Timed, devices: Mapping[str, Device], measured: Measured) -> Timed:
+def split_first_call(one: Timed, devices: Mapping[str, TimedDevice], measured: Measured) -> Timed:
     """With what its first call did beside the work. What only may have been is not told apart: all of it is named."""
     if one.compiled or one.first is None:
         return dataclasses.replace(one, heard="")
@@ -44,7 +44,7 @@ def split_first_call(one: Timed, devices: Mapping[str, Device], measured: Measur
     return dataclasses.replace(one, heard="", compiled=tuple(what or ["graph"]))
 
 
-def _compiles_ptx(gpus: Sequence[str], devices: Mapping[str, Device], log: str) -> bool:
+def _compiles_ptx(gpus: Sequence[str], devices: Mapping[str, TimedDevice], log: str) -> bool:
     """Return whether the log says so of one of these GPUs; where it names no capability, of all."""
     named_ones = set(_CAPABILITY.findall(log))
     if not named_ones:

@@ -19,7 +19,7 @@ from tfdoctor.text import join_words
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfdoctor.bench.models import Device, Scaling, Timed, Watched
+    from tfdoctor.bench.models import Scaling, Timed, TimedDevice, Watched
     from tfdoctor.bench.reader import Measured
 
 __all__ = ["evaluate_bench"]
@@ -81,7 +81,7 @@ def evaluate_bench(
     )
 
 
-def _device(one: Device, peaks: Mapping[str, Mapping[str, float]], *, software: bool) -> Device:
+def _device(one: TimedDevice, peaks: Mapping[str, Mapping[str, float]], *, software: bool) -> TimedDevice:
     if software and is_gpu(one.device):
         return dataclasses.replace(one, software=True)
     mine = peaks.get(one.device, {})
@@ -91,7 +91,7 @@ def _device(one: Device, peaks: Mapping[str, Mapping[str, float]], *, software: 
 # ---------------------------------------------------------------- CPU against GPU
 
 
-def _crossovers(runs: Sequence[Timed], devices: Sequence[Device]) -> tuple[Crossover, ...]:
+def _crossovers(runs: Sequence[Timed], devices: Sequence[TimedDevice]) -> tuple[Crossover, ...]:
     curves: dict[tuple[str, str | None, str, str], dict[int, Timed]] = {}
     for one in runs:
         alone = one.strategy == "one" and one.part is None and not one.xla and len(one.devices) == 1
@@ -235,7 +235,7 @@ def _report_untimed(measured: Measured, look: str) -> list[Finding]:
 
 
 def _report_below_peak(
-    runs: Sequence[Timed], devices: Sequence[Device], watched: Sequence[Watched]
+    runs: Sequence[Timed], devices: Sequence[TimedDevice], watched: Sequence[Watched]
 ) -> list[Finding]:
     """In float32, and only where large products were timed: small ones never reach a peak."""
     found = []
@@ -254,7 +254,7 @@ def _report_below_peak(
     return found
 
 
-def _far(device: Device, best: float, card: Watched | None) -> Finding:
+def _far(device: TimedDevice, best: float, card: Watched | None) -> Finding:
     seen = []
     if card is not None and card.processes:
         seen.append(f"Another program computes on it: {card.processes[0]}.")
@@ -293,7 +293,7 @@ def _far(device: Device, best: float, card: Watched | None) -> Finding:
 
 def _summary(
     runs: Sequence[Timed],
-    devices: Sequence[Device],
+    devices: Sequence[TimedDevice],
     crossover: Sequence[Crossover],
     scaling: Sequence[Scaling],
     *,

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Bench",
-    "Change",
-    "Comparison",
+    "BenchComparison",
     "Crossover",
-    "Device",
     "Disturbance",
-    "Link",
+    "Interconnect",
+    "PieceChange",
+    "ProcessorTimes",
     "Scaling",
     "Seconds",
     "Timed",
+    "TimedDevice",
     "Watched",
-    "Yardstick",
     "duration",
     "is_gpu",
 ]
@@ -66,7 +66,7 @@ def duration(seconds: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class TimedDevice:
     """A device that was timed."""
 
     device: str
@@ -186,7 +186,7 @@ class Watched:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class Interconnect:
     """How data goes from one device to another."""
 
     one: str
@@ -205,7 +205,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Yardstick:
+class ProcessorTimes:
     """How fast the processor itself was meanwhile, by work that is not TensorFlow's."""
 
     what: str
@@ -274,7 +274,7 @@ class Scaling:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PieceChange:
     """One piece of work then and now."""
 
     now: Timed
@@ -291,7 +291,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class BenchComparison:
     """A run against an earlier one."""
 
     name: str
@@ -300,7 +300,7 @@ class Comparison:
     ratio: float | None
     """The median of the longer pieces' ratios."""
     noise: float | None
-    changes: tuple[Change, ...]
+    changes: tuple[PieceChange, ...]
     """Of all pieces that both have."""
     why: str
     tensorflow: str | None = None
@@ -313,7 +313,7 @@ class Bench:
 
     target: str
     tensorflow: str | None
-    devices: tuple[Device, ...]
+    devices: tuple[TimedDevice, ...]
     runs: tuple[Timed, ...]
     watched: tuple[Watched, ...]
     crossover: tuple[Crossover, ...]
@@ -324,14 +324,14 @@ class Bench:
     """Why it ended before its time, as a sentence; "" where it did not."""
     findings: tuple[Finding, ...]
     summary: str
-    links: tuple[Link, ...] = ()
+    links: tuple[Interconnect, ...] = ()
     disturbance: Disturbance = Disturbance()
     unsteady: float | None = None
     """The machine's own ups and downs: `unsteadiness` of what was not disturbed."""
-    yardstick: Yardstick | None = None
+    yardstick: ProcessorTimes | None = None
     look: str = ""
     """The command that says why TensorFlow lists no GPU; "" where it does, or none was wanted."""
-    comparison: Comparison | None = None
+    comparison: BenchComparison | None = None
     plots: tuple[str, ...] = ()
 
     @property

@@ -9,7 +9,7 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.bench.first import NAMES
-from tfdoctor.bench.models import Device, Link, Seconds, Timed, Watched, Yardstick
+from tfdoctor.bench.models import Interconnect, ProcessorTimes, Seconds, Timed, TimedDevice, Watched
 from tfdoctor.bench.spread import interval
 from tfdoctor.errors import UsageError
 from tfdoctor.records import dataclass
@@ -36,7 +36,7 @@ class Measured:
     """What was timed, before it is judged."""
 
     tensorflow: str | None
-    devices: tuple[Device, ...]
+    devices: tuple[TimedDevice, ...]
     runs: tuple[Timed, ...]
     watched: tuple[Watched, ...] = ()
     stopped: str = ""
@@ -44,8 +44,8 @@ class Measured:
     """Why nothing or not all could be timed, in TensorFlow's words."""
     disturbed: str = ""
     """Of an earlier answer: by what, where it was so much that nothing follows from it."""
-    links: tuple[Link, ...] = ()
-    yardstick: Yardstick | None = None
+    links: tuple[Interconnect, ...] = ()
+    yardstick: ProcessorTimes | None = None
     log: str = ""
     """Of TensorFlow's log of making its devices: the lines that tell of compiling and of ways between devices."""
     interrupted: bool = False
@@ -81,7 +81,7 @@ def read_lines(parts: Iterable[object]) -> Measured:
         autotuned = autotuned and part.get("autotune") is not False
         log += clean(part["log"]) if isinstance(part.get("log"), str) else ""
         devices += [
-            Device(
+            TimedDevice(
                 clean_line(one["device"], limit=20),
                 _text(one.get("device_name")),
                 capability=_text(one.get("compute_capability")),
@@ -106,11 +106,11 @@ def read_lines(parts: Iterable[object]) -> Measured:
     )
 
 
-def _yardstick(raw: object) -> Yardstick | None:
+def _yardstick(raw: object) -> ProcessorTimes | None:
     if not isinstance(raw, dict):
         return None
     what, seconds = _text(raw.get("what")), _positive(raw.get("seconds"))
-    return Yardstick(what, seconds) if what and seconds else None
+    return ProcessorTimes(what, seconds) if what and seconds else None
 
 
 def _parse_timed(raw: Mapping[str, Any]) -> Timed | None:
@@ -233,7 +233,7 @@ def earlier(data: bytes, name: str) -> Measured:
     return Measured(
         _text(raw.get("tensorflow")),
         tuple(
-            Device(clean_line(one["device"], limit=20), _text(one.get("name")))
+            TimedDevice(clean_line(one["device"], limit=20), _text(one.get("name")))
             for one in (devices if isinstance(devices, list) else [])[:256]
             if isinstance(one, dict) and isinstance(one.get("device"), str)
         ),

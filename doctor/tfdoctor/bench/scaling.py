@@ -12,7 +12,7 @@ from tfdoctor.text import join_words
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfdoctor.bench.models import Link, Timed, Watched
+    from tfdoctor.bench.models import Interconnect, Timed, Watched
 
 __all__ = ["POWER", "THERMAL", "scalings"]
 
@@ -35,7 +35,7 @@ BY = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _TrainingStep:
     """One step on several devices, and all that was timed of it; times in seconds."""
 
     one: Timed
@@ -66,11 +66,13 @@ class _Step:
         return not self.one.on_gpu
 
 
-def scalings(runs: Sequence[Timed], watched: Sequence[Watched], links: Sequence[Link]) -> tuple[Scaling, ...]:
+def scalings(
+    runs: Sequence[Timed], watched: Sequence[Watched], links: Sequence[Interconnect]
+) -> tuple[Scaling, ...]:
     """Return one a strategy, a model and a set of devices: at the largest batch whose parts were timed, where one
     was.
     """
-    best: dict[tuple[str, str | None, tuple[str, ...]], _Step] = {}
+    best: dict[tuple[str, str | None, tuple[str, ...]], _TrainingStep] = {}
     for one in runs:
         if one.workload != "train" or one.strategy == "one" or one.part is not None or not one.seconds:
             continue
@@ -92,12 +94,12 @@ def scalings(runs: Sequence[Timed], watched: Sequence[Watched], links: Sequence[
     return tuple(_make_scaling(step, runs, watched, links) for step in best.values())
 
 
-def _worth(step: _Step) -> tuple[bool, int]:
+def _worth(step: _TrainingStep) -> tuple[bool, int]:
     """Of two batches, the one that tells more: without its parts, a time says nothing of why."""
     return step.compute is not None, step.one.size
 
 
-def _step(one: Timed, alone: Mapping[str, Timed], runs: Sequence[Timed]) -> _Step:
+def _step(one: Timed, alone: Mapping[str, Timed], runs: Sequence[Timed]) -> _TrainingStep:
     if one.seconds is None:
         raise ValueError("only what was timed scales")
     now = one.seconds.median
@@ -131,7 +133,7 @@ def _step(one: Timed, alone: Mapping[str, Timed], runs: Sequence[Timed]) -> _Ste
     if fed is not None and fed_alone is not None and fed.seconds and fed_alone.seconds:
         a, b = fed_alone.seconds, fed.seconds
         speedup = a.median / b.median, a.low / b.high, a.high / b.low
-    return _Step(
+    return _TrainingStep(
         one,
         now,
         alone,
@@ -146,7 +148,7 @@ def _step(one: Timed, alone: Mapping[str, Timed], runs: Sequence[Timed]) -> _Ste
 
 
 def _make_scaling(
-    step: _Step, runs: Sequence[Timed], watched: Sequence[Watched], links: Sequence[Link]
+    step: _TrainingStep, runs: Sequence[Timed], watched: Sequence[Watched], links: Sequence[Interconnect]
 ) -> Scaling:
     one = step.one
     fastest = min(step.alone.values(), key=lambda other: other.seconds.median if other.seconds else 0.0)
@@ -179,7 +181,12 @@ def _make_scaling(
 
 
 def _reasons(
-    step: _Step, runs: Sequence[Timed], watched: Sequence[Watched], links: Sequence[Link], *, slow: bool
+    step: _TrainingStep,
+    runs: Sequence[Timed],
+    watched: Sequence[Watched],
+    links: Sequence[Interconnect],
+    *,
+    slow: bool,
 ) -> list[str]:
     """Return sentences, what matters most first; each rests on something that was measured."""
     found: list[tuple[float, str]] = []
@@ -195,7 +202,7 @@ def _reasons(
     ]
 
 
-def _find_device_losses(step: _Step, watched: Sequence[Watched]) -> list[tuple[float, str]]:
+def _find_device_losses(step: _TrainingStep, watched: Sequence[Watched]) -> list[tuple[float, str]]:
     """Return what is wrong with the devices themselves."""
     one, found = step.one, []
     if step.parts:
@@ -217,7 +224,9 @@ def _find_device_losses(step: _Step, watched: Sequence[Watched]) -> list[tuple[f
     return found
 
 
-def _find_step_losses(step: _Step, runs: Sequence[Timed], links: Sequence[Link]) -> list[tuple[float, str]]:
+def _find_step_losses(
+    step: _TrainingStep, runs: Sequence[Timed], links: Sequence[Interconnect]
+) -> list[tuple[float, str]]:
     """Return what takes the time of a step."""
     found: list[tuple[float, str]] = []
     compute, allreduce, idle, total = step.compute, step.allreduce, step.idle, step.now
@@ -248,7 +257,7 @@ def _find_step_losses(step: _Step, runs: Sequence[Timed], links: Sequence[Link])
     return found
 
 
-def _input(step: _Step) -> list[tuple[float, str]]:
+def _input(step: _TrainingStep) -> list[tuple[float, str]]:
     """Return whether bringing the batch to the devices is what takes the time."""
     if step.input is None or step.fed is None or step.fed_speedup is None or step.fed_alone is None:
         return []

@@ -12,7 +12,7 @@ from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.bench.models import Link, Timed, Watched
+    from tfdoctor.bench.models import Interconnect, Timed, Watched
 
 __all__ = ["describe_transfer", "evaluate_links", "find_pairs_lacking_peer", "narrow"]
 
@@ -42,7 +42,9 @@ def find_pairs_lacking_peer(log: str) -> frozenset[tuple[str, str]] | None:
     return frozenset(found)
 
 
-def evaluate_links(links: Sequence[Link], runs: Sequence[Timed], log: str) -> tuple[Link, ...]:
+def evaluate_links(
+    links: Sequence[Interconnect], runs: Sequence[Timed], log: str
+) -> tuple[Interconnect, ...]:
     """With the best that was timed over each, and whether cards reach each other's memory."""
     lacking = find_pairs_lacking_peer(log)
     done = []
@@ -58,7 +60,7 @@ def evaluate_links(links: Sequence[Link], runs: Sequence[Timed], log: str) -> tu
     return tuple(done)
 
 
-def describe_transfer(devices: Sequence[str], runs: Sequence[Timed], links: Sequence[Link]) -> str:
+def describe_transfer(devices: Sequence[str], runs: Sequence[Timed], links: Sequence[Interconnect]) -> str:
     """Return how data goes between these devices, as the end of a sentence; "" if nothing is known."""
     told = ""
     speeds = [
@@ -80,7 +82,7 @@ def describe_transfer(devices: Sequence[str], runs: Sequence[Timed], links: Sequ
     return told
 
 
-def narrow(watched: Sequence[Watched], links: Sequence[Link]) -> list[Finding]:
+def narrow(watched: Sequence[Watched], links: Sequence[Interconnect]) -> list[Finding]:
     """Cards whose way to the host is less than card and slot could have."""
     found = []
     for card in watched:
@@ -96,7 +98,7 @@ def narrow(watched: Sequence[Watched], links: Sequence[Link]) -> list[Finding]:
     return found
 
 
-def _narrow(device: str, less: str, link: Link | None) -> Finding:
+def _narrow(device: str, less: str, link: Interconnect | None) -> Finding:
     most = f" At most {link.gbps:.1f} GB/s come to it." if link is not None and link.gbps is not None else ""
     seen = (
         f" {link.measured:.1f} GB/s were measured." if link is not None and link.measured is not None else ""

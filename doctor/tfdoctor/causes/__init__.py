@@ -10,13 +10,13 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.causes.row import Do, Row, Severity
+from tfdoctor.causes.row import CauseRow, Do, Severity
 from tfdoctor.causes.steps import Remedy
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Cause", "Do", "Row", "Severity"]
+__all__ = ["Cause", "CauseRow", "Do", "Severity"]
 
 _NODES = "--device /dev/nvidia0 --device /dev/nvidiactl --device /dev/nvidia-uvm"
 
@@ -25,7 +25,7 @@ class Cause(str, enum.Enum):
     """One word for one root cause, the same in every command. Extend only with a reason."""
 
     _value_: str
-    row: Row
+    row: CauseRow
 
     def __new__(cls, row: Any) -> Self:
         """Create the member of a row. `Cause("oom")` returns the existing member; an unknown word raises
@@ -41,7 +41,7 @@ class Cause(str, enum.Enum):
         """Return the causes whose findings merely follow from this one, or are fixed with it."""
         return frozenset(Cause(word) for word in self.row.brings)
 
-    HEALTHY = Row(
+    HEALTHY = CauseRow(
         "healthy",
         "Found nothing that keeps TensorFlow from using the GPU.",
         title="TensorFlow registered the GPU, and nothing in this log contradicts that",
@@ -49,7 +49,7 @@ class Cause(str, enum.Enum):
         severity=Severity.INFO,
         remedies=(),
     )
-    INCONCLUSIVE = Row(
+    INCONCLUSIVE = CauseRow(
         "inconclusive",
         "The available evidence does not show what is wrong.",
         title="This log does not say whether TensorFlow can use a GPU",
@@ -57,7 +57,7 @@ class Cause(str, enum.Enum):
         severity=Severity.WARNING,
         remedies=(Do.CHECK, Do.RUN),
     )
-    NO_DRIVER = Row(
+    NO_DRIVER = CauseRow(
         "no-driver",
         "The driver's library (libcuda.so.1, on Windows nvcuda.dll) cannot be opened, or there is no "
         "kernel driver behind it "
@@ -79,7 +79,7 @@ class Cause(str, enum.Enum):
             ),
         ),
     )
-    NO_DEVICE = Row(
+    NO_DEVICE = CauseRow(
         "no-device",
         "The driver answers, but shows no GPU.",
         title="The driver answers but shows no GPU",
@@ -88,7 +88,7 @@ class Cause(str, enum.Enum):
         registers=False,
         remedies=(Remedy("Check whether the driver shows a card at all.", ("nvidia-smi -L",)), Do.CHECK),
     )
-    HIDDEN_BY_ENV = Row(
+    HIDDEN_BY_ENV = CauseRow(
         "hidden-by-env",
         "CUDA_VISIBLE_DEVICES, or a scheduler that sets it, hides the GPUs from the program.",
         title="CUDA_VISIBLE_DEVICES hides the GPUs from this process",
@@ -99,7 +99,7 @@ class Cause(str, enum.Enum):
             ("unset CUDA_VISIBLE_DEVICES",),
         ),
     )
-    DRIVER_TOO_OLD = Row(
+    DRIVER_TOO_OLD = CauseRow(
         "driver-too-old",
         "The driver is too old for the CUDA that this TensorFlow was built with.",
         title="The NVIDIA driver is too old for this TensorFlow's CUDA or cuDNN",
@@ -107,7 +107,7 @@ class Cause(str, enum.Enum):
         refusal=6,
         remedies=(Do.DRIVER,),
     )
-    DRIVER_LIB_MISMATCH = Row(
+    DRIVER_LIB_MISMATCH = CauseRow(
         "driver-lib-mismatch",
         "The kernel module and the driver's libraries have different versions: an update without a "
         "reboot (CUDA error "
@@ -121,7 +121,7 @@ class Cause(str, enum.Enum):
             Remedy("In a container or an image: remove the driver's libraries that it brings itself."),
         ),
     )
-    DRIVER_INIT_UNKNOWN = Row(
+    DRIVER_INIT_UNKNOWN = CauseRow(
         "driver-init-unknown",
         "The driver's library opens, but initializing it or querying a device fails with CUDA_ERROR_UNKNOWN (999).",
         title="The driver is installed but fails with an unknown error",
@@ -136,7 +136,7 @@ class Cause(str, enum.Enum):
             Do.CHECK,
         ),
     )
-    COMPAT_NOT_SUPPORTED = Row(
+    COMPAT_NOT_SUPPORTED = CauseRow(
         "compat-not-supported",
         "A forward-compatibility libcuda is in use on a card or driver that does not support it (CUDA error 804).",
         title="A forward-compatibility libcuda does not fit this card or driver",
@@ -147,7 +147,7 @@ class Cause(str, enum.Enum):
             Remedy("Take the folder of the cuda-compat package off LD_LIBRARY_PATH, or remove the package."),
         ),
     )
-    STUB_LIBCUDA = Row(
+    STUB_LIBCUDA = CauseRow(
         "stub-libcuda",
         "The CUDA toolkit's stub, which is for linking only, is found in place of the driver's libcuda (CUDA error "
         "34).",
@@ -157,7 +157,7 @@ class Cause(str, enum.Enum):
         brings=("no-driver", "driver-init-unknown", "nvml-missing"),
         remedies=(Do.STUB, Do.CHECK),
     )
-    WSL_LIBCUDA = Row(
+    WSL_LIBCUDA = CauseRow(
         "wsl-libcuda",
         "Under WSL, the libcuda.so.1 that is found is not the one in /usr/lib/wsl/lib.",
         title="Under WSL, cuDNN does not find the driver's libcuda.so",
@@ -168,7 +168,7 @@ class Cause(str, enum.Enum):
             ('export LD_LIBRARY_PATH="/usr/lib/wsl/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"',),
         ),
     )
-    NVML_MISSING = Row(
+    NVML_MISSING = CauseRow(
         "nvml-missing",
         "libnvidia-ml.so.1 cannot be opened, and TensorFlow from 2.21 on registers no GPU without it.",
         title="libnvidia-ml.so.1 cannot be opened",
@@ -176,7 +176,7 @@ class Cause(str, enum.Enum):
         registers=False,
         remedies=(Do.CHECK, Do.UTILITIES),
     )
-    LIBS_WRONG_VERSION = Row(
+    LIBS_WRONG_VERSION = CauseRow(
         "libs-wrong-version",
         "CUDA or cuDNN is installed, in a different version than the one whose file names this TensorFlow opens.",
         title="A different CUDA version is installed than this TensorFlow opens",
@@ -185,7 +185,7 @@ class Cause(str, enum.Enum):
         brings=("libs-not-installed", "cudnn-missing", "cudnn-version-mismatch"),
         remedies=(Do.LIBRARIES,),
     )
-    LIBS_NOT_INSTALLED = Row(
+    LIBS_NOT_INSTALLED = CauseRow(
         "libs-not-installed",
         "A CUDA library that this TensorFlow opens is nowhere on the machine.",
         title="CUDA libraries that TensorFlow opens are not installed",
@@ -194,7 +194,7 @@ class Cause(str, enum.Enum):
         brings=("libs-transitive", "cudnn-missing"),
         remedies=(Do.LIBRARIES,),
     )
-    LIBS_NOT_ON_PATH = Row(
+    LIBS_NOT_ON_PATH = CauseRow(
         "libs-not-on-path",
         "The CUDA libraries are installed, but not where the loader looks.",
         title="The loader does not look where the CUDA libraries are",
@@ -203,7 +203,7 @@ class Cause(str, enum.Enum):
         brings=("libs-transitive", "cudnn-missing"),
         remedies=(Do.LIBRARIES,),
     )
-    LIBS_TRANSITIVE = Row(
+    LIBS_TRANSITIVE = CauseRow(
         "libs-transitive",
         "A library that TensorFlow opens is found, but another library that it needs is not.",
         title="A library that another library needs is missing",
@@ -211,7 +211,7 @@ class Cause(str, enum.Enum):
         registers=False,
         remedies=(Do.LIBRARIES,),
     )
-    LIBS_UNLISTED = Row(
+    LIBS_UNLISTED = CauseRow(
         "libs-unlisted",
         "TensorFlow 2.12 or newer says that some libraries could not be opened, but not which.",
         title="CUDA libraries are missing, and this TensorFlow does not say which",
@@ -219,7 +219,7 @@ class Cause(str, enum.Enum):
         registers=False,
         remedies=(Do.LIBRARIES, Do.NAME_LIBRARIES),
     )
-    CUDNN_MISSING = Row(
+    CUDNN_MISSING = CauseRow(
         "cudnn-missing",
         "cuDNN, in the major version that this TensorFlow opens, cannot be found by the loader.",
         title="cuDNN, in the version that this TensorFlow opens, cannot be found",
@@ -227,7 +227,7 @@ class Cause(str, enum.Enum):
         registers=False,
         remedies=(Do.LIBRARIES,),
     )
-    CUDNN_VERSION_MISMATCH = Row(
+    CUDNN_VERSION_MISMATCH = CauseRow(
         "cudnn-version-mismatch",
         "The cuDNN that is loaded is older than the one TensorFlow was built with, or its parts have different "
         "versions.",
@@ -235,7 +235,7 @@ class Cause(str, enum.Enum):
         code="TFD206",
         remedies=(Do.LIBRARIES,),
     )
-    CUDNN_INIT_FAILED = Row(
+    CUDNN_INIT_FAILED = CauseRow(
         "cudnn-init-failed",
         "cuDNN is loaded but cannot create its handle: usually the GPU's memory is full, or the driver is too old "
         "for it.",
@@ -243,7 +243,7 @@ class Cause(str, enum.Enum):
         code="TFD802",
         remedies=(Do.MEMORY, Do.CHECK),
     )
-    CUBLAS_INIT_FAILED = Row(
+    CUBLAS_INIT_FAILED = CauseRow(
         "cublas-init-failed",
         "cuBLAS is loaded but cannot create its handle: usually the GPU's memory is full, or the card is not one "
         "it has code for.",
@@ -251,7 +251,7 @@ class Cause(str, enum.Enum):
         code="TFD803",
         remedies=(Do.MEMORY, Do.CHECK),
     )
-    IMPORT_MISSING_CUDA_LIB = Row(
+    IMPORT_MISSING_CUDA_LIB = CauseRow(
         "import-missing-cuda-lib",
         "`import tensorflow` itself fails: a CUDA library is missing. TensorFlow 1.13 and older, and "
         "TensorFlow on Windows, are linked against them.",
@@ -260,7 +260,7 @@ class Cause(str, enum.Enum):
         registers=False,
         remedies=(Do.LIBRARIES,),
     )
-    LIBDEVICE_OR_PTXAS_MISSING = Row(
+    LIBDEVICE_OR_PTXAS_MISSING = CauseRow(
         "libdevice-or-ptxas-missing",
         "XLA compiles for the GPU but finds no libdevice.10.bc, or no usable ptxas.",
         title="XLA does not find libdevice or ptxas",
@@ -270,7 +270,7 @@ class Cause(str, enum.Enum):
             ("export XLA_FLAGS=--xla_gpu_cuda_data_dir=/usr/local/cuda",),
         ),
     )
-    CUPTI_MISSING = Row(
+    CUPTI_MISSING = CauseRow(
         "cupti-missing",
         "libcupti, which only the profiler needs, cannot be opened, or may not be used.",
         title="The profiler does not find CUPTI; nothing else needs it",
@@ -278,7 +278,7 @@ class Cause(str, enum.Enum):
         severity=Severity.WARNING,
         remedies=(Do.PROFILER,),
     )
-    CPU_ONLY_BUILD = Row(
+    CPU_ONLY_BUILD = CauseRow(
         "cpu-only-build",
         "This TensorFlow was built without GPU code; no driver and no library can change that.",
         title="This TensorFlow seems to be built without GPU code",
@@ -288,7 +288,7 @@ class Cause(str, enum.Enum):
         brings=("both-packages",),
         remedies=(Do.LIBRARIES,),
     )
-    WINDOWS_NATIVE_UNSUPPORTED = Row(
+    WINDOWS_NATIVE_UNSUPPORTED = CauseRow(
         "windows-native-unsupported",
         "TensorFlow from 2.11 on has no GPU code for native Windows; use WSL2 or a container.",
         title="TensorFlow from 2.11 on has no GPU support on native Windows",
@@ -299,14 +299,14 @@ class Cause(str, enum.Enum):
             ("tfdoctor install",),
         ),
     )
-    BOTH_PACKAGES = Row(
+    BOTH_PACKAGES = CauseRow(
         "both-packages",
         "Two TensorFlow distributions (tensorflow and tensorflow-gpu, or two builds) are installed over each other.",
         title="Two TensorFlow packages are installed over each other",
         code="TFD304",
         brings=("cpu-only-build",),
     )
-    NO_MATCHING_WHEEL = Row(
+    NO_MATCHING_WHEEL = CauseRow(
         "no-matching-wheel",
         "There is no wheel of that TensorFlow for this Python or platform.",
         title="There is no package of that version for this Python and platform",
@@ -314,7 +314,7 @@ class Cause(str, enum.Enum):
         refusal=7,
         remedies=(Do.RELEASE, Do.LIBRARY, Do.CHECK),
     )
-    ILLEGAL_INSTRUCTION_AVX = Row(
+    ILLEGAL_INSTRUCTION_AVX = CauseRow(
         "illegal-instruction-avx",
         "The processor lacks an instruction set (AVX, AVX2, …) that this build uses: the process ends with SIGILL.",
         title="The processor lacks an instruction set (AVX) that this build uses",
@@ -325,7 +325,7 @@ class Cause(str, enum.Enum):
             ("grep -c avx /proc/cpuinfo",),
         ),
     )
-    GLIBC_TOO_OLD = Row(
+    GLIBC_TOO_OLD = CauseRow(
         "glibc-too-old",
         "The C library of this system is older than what TensorFlow's shared objects ask for.",
         title="The system's C library is too old for this TensorFlow",
@@ -333,7 +333,7 @@ class Cause(str, enum.Enum):
         registers=False,
         remedies=(Do.RELEASE, Do.LIBRARY, Do.CHECK),
     )
-    LIBSTDCXX_TOO_OLD = Row(
+    LIBSTDCXX_TOO_OLD = CauseRow(
         "libstdcxx-too-old",
         "The libstdc++ that is loaded first (the system's or conda's) lacks a symbol version that TensorFlow asks for.",
         title="The libstdc++ that is loaded is too old for this TensorFlow",
@@ -341,7 +341,7 @@ class Cause(str, enum.Enum):
         registers=False,
         remedies=Remedy("In conda, update its libstdc++.", ("conda install -c conda-forge libstdcxx-ng",)),
     )
-    NUMPY_ABI = Row(
+    NUMPY_ABI = CauseRow(
         "numpy-abi",
         "The installed numpy has a different binary interface than the one TensorFlow was compiled for.",
         title="numpy has a different binary interface than TensorFlow was compiled for",
@@ -350,7 +350,7 @@ class Cause(str, enum.Enum):
             "Install the numpy that this TensorFlow was made for.", ("python3 -m pip install 'numpy<2'",)
         ),
     )
-    PROTOBUF_CONFLICT = Row(
+    PROTOBUF_CONFLICT = CauseRow(
         "protobuf-conflict",
         "The installed protobuf version does not work with this TensorFlow's generated code.",
         title="The protobuf version does not work with this TensorFlow",
@@ -361,7 +361,7 @@ class Cause(str, enum.Enum):
             ("python3 -m pip install 'protobuf<3.21'",),
         ),
     )
-    MSVC_RUNTIME_MISSING = Row(
+    MSVC_RUNTIME_MISSING = CauseRow(
         "msvc-runtime-missing",
         "On Windows, the Microsoft Visual C++ runtime that TensorFlow links against is missing.",
         title="A DLL is missing on Windows: usually the Visual C++ runtime",
@@ -373,7 +373,7 @@ class Cause(str, enum.Enum):
             changes_system=True,
         ),
     )
-    GPU_TOO_OLD = Row(
+    GPU_TOO_OLD = CauseRow(
         "gpu-too-old",
         "The card's compute capability is below TensorFlow's minimum, or below what the wheel or its "
         "cuDNN has code for.",
@@ -382,7 +382,7 @@ class Cause(str, enum.Enum):
         refusal=5,
         remedies=(Do.RELEASE, Do.CHECK),
     )
-    GPU_TOO_NEW = Row(
+    GPU_TOO_NEW = CauseRow(
         "gpu-too-new",
         "The wheel has no machine code for this card: its PTX is compiled at first use, rejected, or missing.",
         title="The card is newer than this TensorFlow has code for",
@@ -390,7 +390,7 @@ class Cause(str, enum.Enum):
         refusal=4,
         remedies=(Do.RELEASE, Do.CHECK),
     )
-    OOM = Row(
+    OOM = CauseRow(
         "oom",
         "There is not enough memory: on the GPU, on the machine, or within the container's limit.",
         title="The GPU ran out of memory",
@@ -403,7 +403,7 @@ class Cause(str, enum.Enum):
             Do.MEMORY,
         ),
     )
-    GPU_BUSY_OTHER_PROCESS = Row(
+    GPU_BUSY_OTHER_PROCESS = CauseRow(
         "gpu-busy-other-process",
         "Another process holds the GPU's memory, or the GPU itself in exclusive mode.",
         title="Another process holds the GPU's memory",
@@ -413,21 +413,21 @@ class Cause(str, enum.Enum):
             Do.MEMORY,
         ),
     )
-    NCCL_FAILURE = Row(
+    NCCL_FAILURE = CauseRow(
         "nccl-failure",
         "NCCL, through which several GPUs communicate with each other, fails.",
         title="NCCL, through which several GPUs communicate with each other, failed",
         code="TFD805",
         remedies=(Remedy("Turn on NCCL's own log.", ("export NCCL_DEBUG=INFO",)), Do.CHECK),
     )
-    CLUSTER_FAILURE = Row(
+    CLUSTER_FAILURE = CauseRow(
         "cluster-failure",
         "The tasks of a distributed job do not find each other: one does not answer, or its cluster is wrong.",
         title="A task of the cluster lost its connection to another one",
         code="TFD816",
         remedies=Remedy("On each machine: check TF_CONFIG and who answers.", ("tfdoctor cluster --connect",)),
     )
-    XLA_GPU_ONLY = Row(
+    XLA_GPU_ONLY = CauseRow(
         "xla-gpu-only",
         "XLA_GPU devices are listed and no GPU is registered: ordinary operations run on the CPU.",
         title="Only XLA_GPU devices are listed: no GPU is registered",
@@ -435,7 +435,7 @@ class Cause(str, enum.Enum):
         registers=False,
         remedies=(Do.LIBRARIES,),
     )
-    PLACEMENT_ERROR = Row(
+    PLACEMENT_ERROR = CauseRow(
         "placement-error",
         "A program asks for a device that does not exist, or that cannot run that operation.",
         title="The program asks for a device that does not exist, or that cannot run this operation",
@@ -451,7 +451,7 @@ class Cause(str, enum.Enum):
             Do.CHECK,
         ),
     )
-    NO_NVIDIA_RUNTIME = Row(
+    NO_NVIDIA_RUNTIME = CauseRow(
         "no-nvidia-runtime",
         "The container engine has no NVIDIA toolkit, runtime or CDI specification, so it cannot give "
         "GPUs to containers.",
@@ -460,7 +460,7 @@ class Cause(str, enum.Enum):
         registers=False,
         remedies=(Do.TOOLKIT,),
     )
-    CONTAINER_NO_GPU = Row(
+    CONTAINER_NO_GPU = CauseRow(
         "container-no-gpu",
         "The container was started without GPUs.",
         title="The container was started without GPUs",
@@ -469,7 +469,7 @@ class Cause(str, enum.Enum):
         brings=("no-driver", "no-device", "nvml-missing"),
         remedies=(Do.GPUS, Do.TOOLKIT),
     )
-    CONTAINER_CUDA_REQUIREMENT = Row(
+    CONTAINER_CUDA_REQUIREMENT = CauseRow(
         "container-cuda-requirement",
         "The image requires a newer driver than the host has.",
         title="The image requires a newer driver than the host has",
@@ -481,7 +481,7 @@ class Cause(str, enum.Enum):
             Do.CHECK,
         ),
     )
-    CONTAINER_DRIVER_LIBS = Row(
+    CONTAINER_DRIVER_LIBS = CauseRow(
         "container-driver-libs",
         "The NVIDIA container tools cannot load or find the driver's libraries on the host.",
         title="The NVIDIA container tools cannot use the driver's libraries on the host",
@@ -492,7 +492,7 @@ class Cause(str, enum.Enum):
             ("nvidia-smi", "nvidia-container-cli -k -d /dev/stderr info"),
         ),
     )
-    CONTAINER_NVML_LOST = Row(
+    CONTAINER_NVML_LOST = CauseRow(
         "container-nvml-lost",
         'A running container has lost its GPUs: "Failed to initialize NVML: Unknown Error".',
         title="The running container has lost its GPUs",
@@ -504,7 +504,7 @@ class Cause(str, enum.Enum):
             (f"docker run --gpus all {_NODES} IMAGE",),
         ),
     )
-    PACKAGE_CONFLICT = Row(
+    PACKAGE_CONFLICT = CauseRow(
         "package-conflict",
         "A package that TensorFlow imports, directly or indirectly, has a version or a build with which the import "
         "fails.",
@@ -520,7 +520,7 @@ class Cause(str, enum.Enum):
         ),
     )
     # What the TensorFlow that is imported lacks goes with it, once the other one is imported.
-    SHADOWED_MODULE = Row(
+    SHADOWED_MODULE = CauseRow(
         "shadowed-module",
         "Python finds another module or installation under that name first: in the working folder, on PYTHONPATH, "
         "in the user's site-packages, through a .pth file.",
@@ -544,7 +544,7 @@ class Cause(str, enum.Enum):
             Do.CHECK,
         ),
     )
-    DAMAGED_FILE = Row(
+    DAMAGED_FILE = CauseRow(
         "damaged-file",
         "A file of TensorFlow, of CUDA or of a plugin is truncated, of the wrong class, or not what its name says.",
         title="A file of TensorFlow or CUDA is damaged",
@@ -557,7 +557,7 @@ class Cause(str, enum.Enum):
             Do.LIBRARY,
         ),
     )
-    NOT_PERMITTED = Row(
+    NOT_PERMITTED = CauseRow(
         "not-permitted",
         "The file exists, but its permissions or its file system (noexec) keep this user from reading or running it.",
         title="No permission to read or run a file that TensorFlow needs",
@@ -570,7 +570,7 @@ class Cause(str, enum.Enum):
             Do.CHECK,
         ),
     )
-    PYTHON_UNUSABLE = Row(
+    PYTHON_UNUSABLE = CauseRow(
         "python-unusable",
         "The examined Python does not start, does not answer, or is gone.",
         title="Python does not start",
@@ -582,7 +582,7 @@ class Cause(str, enum.Enum):
             Do.CHECK,
         ),
     )
-    TENSORFLOW_MISSING = Row(
+    TENSORFLOW_MISSING = CauseRow(
         "tensorflow-missing",
         "TensorFlow is not installed in this Python.",
         title="TensorFlow is not installed in this Python",

@@ -10,7 +10,7 @@ from tfdoctor.records import dataclass
 if TYPE_CHECKING:
     from tfdoctor.causes.steps import Remedy
 
-__all__ = ["Do", "Row", "Severity"]
+__all__ = ["CauseRow", "Do", "Severity"]
 
 
 class Severity(enum.IntEnum):
@@ -46,7 +46,7 @@ class Do(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CauseRow:
     """What is known of one cause."""
 
     word: str

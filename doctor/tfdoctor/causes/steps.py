@@ -15,8 +15,8 @@ __all__ = [
     "Drop",
     "Export",
     "Install",
-    "Link",
     "LinkParts",
+    "MakeLink",
     "Prepend",
     "Remedy",
     "Remove",
@@ -52,7 +52,7 @@ class Uninstall:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class MakeLink:
     """A symbolic link."""
 
     path: str
@@ -133,7 +133,7 @@ class Drop:
 
 SHELL_STEPS = (Export, Unset, Rename, Prepend, Drop)
 ShellStep = Union[Export, Unset, Rename, Prepend, Drop]  # noqa: UP007 - Python 3.10 evaluates it
-Step = Union[Install, Uninstall, Link, LinkParts, Remove, TakeOut, ShellStep]  # noqa: UP007
+Step = Union[Install, Uninstall, MakeLink, LinkParts, Remove, TakeOut, ShellStep]  # noqa: UP007
 
 
 @dataclass(frozen=True, slots=True)

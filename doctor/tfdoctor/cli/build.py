@@ -31,7 +31,7 @@ from tfdoctor.cli.options import (
 )
 from tfdoctor.cli.simulating import parse_simulation, verify_simulated_image
 from tfdoctor.compat import Compat
-from tfdoctor.dockerfile.emit import Form, Made, default_tag
+from tfdoctor.dockerfile.emit import EmittedImage, Form, default_tag
 from tfdoctor.dockerfile.emit import emit as emitted
 from tfdoctor.dockerfile.write import MOST_UID, UID, Extras, check_index, check_reference
 from tfdoctor.errors import Error, ExitCode, UsageError
@@ -48,7 +48,7 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.engine import Engine
+    from tfdoctor.engine import ContainerEngine
     from tfdoctor.findings import Verification
     from tfdoctor.plan import Option, Recommendation
     from tfdoctor.simulate.asked import Simulated
@@ -161,7 +161,7 @@ def build(
 
         return check(check_file, as_json=as_json)
     from tfdoctor.engine import connect
-    from tfdoctor.engine.image import Settings, build_image, context_of, with_mirror
+    from tfdoctor.engine.image import BuildSettings, build_image, context_of, with_mirror
 
     _check_form(emit, folder, print_only=print_only, force=force, as_json=as_json)
     text_alone = print_only or emit is not None
@@ -209,7 +209,7 @@ def build(
             *(("--index", index), ("--ca-cert", ca_cert), ("--network", network), ("--platform", platform)),
             *(("--uid", uid if uid != UID else None), ("--tag", tag)),
         )
-        made = Made(
+        made = EmittedImage(
             *(
                 option,
                 context_of(option, extras),
@@ -225,7 +225,7 @@ def build(
         else:
             _print(made, emit, print_only=print_only, as_json=as_json, quiet=quiet, whole=verbose)
         return ExitCode.OK
-    settings = Settings(
+    settings = BuildSettings(
         tag=name,
         registry=registry,
         ca_file=str(ca_cert) if ca_cert is not None else None,
@@ -254,7 +254,7 @@ def build(
 
 
 def _print(
-    made: Made, emit: Form | None, *, print_only: bool, as_json: bool, quiet: bool, whole: bool
+    made: EmittedImage, emit: Form | None, *, print_only: bool, as_json: bool, quiet: bool, whole: bool
 ) -> None:
     """The plan on standard output, in the form that was asked for."""
     if as_json:
@@ -276,7 +276,7 @@ def _list_engine_options(*given: tuple[str, str | None]) -> tuple[str, ...]:
     return tuple(f"{name} {shlex.quote(clean_line(value))}" for name, value in given if value)
 
 
-def _tell(engine: Engine, option: Option, name: str, size: int, seconds: float, uid: int) -> None:
+def _tell(engine: ContainerEngine, option: Option, name: str, size: int, seconds: float, uid: int) -> None:
     """What was built, how it is run and removed."""
     from tfdoctor.advice.target import InImage
     from tfdoctor.verify.image import usual_option
@@ -369,7 +369,7 @@ def _pin_base(option: Option, *, ca_file: str | None, proxy: str | None) -> Opti
     return dataclasses.replace(option, base=dataclasses.replace(option.base, digest=answer.digest))
 
 
-def _push_image(engine: Engine, tag: str, *, wrong: bool, quiet: bool, verbose: bool) -> str | None:
+def _push_image(engine: ContainerEngine, tag: str, *, wrong: bool, quiet: bool, verbose: bool) -> str | None:
     """Push the image. Returns its digest in the registry; None: it is not right, and was not pushed."""
     from tfdoctor.engine.push import push
 
@@ -503,7 +503,7 @@ WITHOUT_GPU = ("libraries", "import")
 
 
 def _verify(
-    engine: Engine,
+    engine: ContainerEngine,
     compat: Compat,
     image: str,
     tag: str,

@@ -15,7 +15,7 @@ from tfdoctor.dockerfile.judge import judge_dockerfile
 from tfdoctor.dockerfile.read.reader import read_dockerfile
 from tfdoctor.dockerfile.read.starts import (
     Start,
-    StartError,
+    StartFileError,
     devcontainer,
     is_compose,
     is_devcontainer,
@@ -59,7 +59,7 @@ def check(path: Path, *, as_json: bool) -> int:
     if is_compose(path.name, text) or is_devcontainer(path.name, text):
         try:
             starts = _starts(text, path, shown)
-        except StartError as why:
+        except StartFileError as why:
             msg = f"--check: {shown}: {clean_line(str(why))}."
             raise UsageError(msg) from why
         return _show_starts(starts, shown, path.parent, as_json=as_json)
@@ -122,11 +122,11 @@ def _starts(text: str, path: Path, shown: str) -> list[Start]:
         content = read(file)
         if content is None:
             message = f"{file}, which it names, cannot be read"
-            raise StartError(message)
+            raise StartFileError(message)
         starts += [one for one in services(content, file) if one.name == name]
     if len(starts) != 1:
         message = f"the service {name} is in {len(starts)} of its compose files: check those"
-        raise StartError(message)
+        raise StartFileError(message)
     return starts
 
 

@@ -20,7 +20,7 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tfdoctor.dockerfile.emit import Made
+    from tfdoctor.dockerfile.emit import EmittedImage
     from tfdoctor.plan import Option
 
 __all__ = ["format_command", "write_context"]
@@ -46,7 +46,7 @@ def format_command(option: Option, given: Iterable[tuple[str, Sequence[object] |
     return clean_line(" ".join(words), limit=20_000)
 
 
-def write_context(folder: Path, made: Made, *, force: bool, dry_run: bool, quiet: bool) -> str:
+def write_context(folder: Path, made: EmittedImage, *, force: bool, dry_run: bool, quiet: bool) -> str:
     """Write the folder, whole or not at all. Returns what is to be told: nothing, where that is not wanted (`quiet`).
 
     A new folder appears complete under its name. Into one that is there, files that are there with another content go

@@ -9,14 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli.files import text_of
 from tfdoctor.cli.options import FailOn, Json, Severe, argument, command, finite, option, verbose_option
-from tfdoctor.cluster import Installed, Spec, evaluate_cluster, list_connectable, merge_clusters, read_cluster
+from tfdoctor.cluster import (
+    ClusterSource,
+    InstalledRelease,
+    evaluate_cluster,
+    list_connectable,
+    merge_clusters,
+    read_cluster,
+)
 from tfdoctor.cluster.reader import LARGEST
 from tfdoctor.errors import Error, ExitCode, UsageError
 from tfdoctor.findings import Severity
 from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
-    from tfdoctor.cluster import Answer
+    from tfdoctor.cluster import ClusterAnswer
     from tfdoctor.system import LiveSystem
 
 VARIABLE = "TF_CONFIG"
@@ -82,7 +89,7 @@ def cluster(
     return ExitCode.FOUND if found else ExitCode.OK
 
 
-def _list_installed(peers: list[Path]) -> list[Installed]:
+def _list_installed(peers: list[Path]) -> list[InstalledRelease]:
     """This machine's TensorFlow and that of each recorded one. Raises UsageError where it is no recording."""
     if not peers:
         return []
@@ -99,12 +106,17 @@ def _list_installed(peers: list[Path]) -> list[Installed]:
         for one, there in recorded
     ]
     told = [(name, value_of(facts.tensorflow)) for name, facts in found]
-    return [Installed(name, seen.version if seen is not None else None) for name, seen in told]
+    return [InstalledRelease(name, seen.version if seen is not None else None) for name, seen in told]
 
 
 def _answers(
-    specs: list[Spec], system: LiveSystem, installed: list[Installed], *, timeout: float, connecting: bool
-) -> list[Answer]:
+    specs: list[ClusterSource],
+    system: LiveSystem,
+    installed: list[InstalledRelease],
+    *,
+    timeout: float,
+    connecting: bool,
+) -> list[ClusterAnswer]:
     from tfdoctor.examine.network import connect, find_proxy, read_listening
 
     here = read_listening(system)
@@ -128,7 +140,7 @@ def _answers(
     return answers
 
 
-def _specs(files: list[str], tf_config: str | None, env: dict[str, str]) -> list[Spec]:
+def _specs(files: list[str], tf_config: str | None, env: dict[str, str]) -> list[ClusterSource]:
     """Return what was asked for. Raises UsageError, and Error if a program shows no cluster."""
     if files and tf_config is not None:
         raise UsageError("FILE and --tf-config both name a specification; give one of them.")
@@ -145,7 +157,7 @@ def _specs(files: list[str], tf_config: str | None, env: dict[str, str]) -> list
     return [read_cluster(env[VARIABLE], "env")]
 
 
-def parse_specification(value: str) -> Spec:
+def parse_specification(value: str) -> ClusterSource:
     """Return a specification on the command line: a file where there is one of that name, else the text."""
     if value == "-" or _is_file(value):
         return _load_file(value)
@@ -164,7 +176,7 @@ def _is_file(value: str) -> bool:
         return False
 
 
-def _load_file(name: str) -> Spec:
+def _load_file(name: str) -> ClusterSource:
     shown = clean(name, limit=300)
     if name == "-":
         if sys.stdin is None:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 
-class Format(str, enum.Enum):
+class DiagnoseFormat(str, enum.Enum):
     """How the answer is written."""
 
     text = "text"
@@ -59,7 +59,9 @@ def diagnose(
     host: Annotated[
         bool, option("The log is from this machine: look here for what the log leaves open.", "--host")
     ] = False,
-    output: Annotated[Format, option("github: Markdown for an issue, redacted.", "--format")] = Format.text,
+    output: Annotated[
+        DiagnoseFormat, option("github: Markdown for an issue, redacted.", "--format")
+    ] = DiagnoseFormat.text,
     fail_on: Severe = FailOn.error,
     html: Html = None,
     force: Force = False,
@@ -71,7 +73,7 @@ def diagnose(
 
     Reads any log, or an excerpt of one, and names the one root cause. Sends nothing.
     """
-    as_github = output is Format.github
+    as_github = output is DiagnoseFormat.github
     names = list_logs(files or (), "diagnose")
     if names.count(STDIN) > 1:
         raise UsageError("standard input (-) can be read only once.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor.environment.requirements import Wish, parse_packages, parse_requirements, read_wish
+from tfdoctor.environment.requirements import RequirementSet, parse_packages, parse_requirements, read_wish
 from tfdoctor.errors import UsageError
 from tfdoctor.text import clean_line
 
@@ -26,7 +26,7 @@ def requirement_lines(files: Sequence[Path], packages: Sequence[str]) -> tuple[s
     return (*lines, *parse_packages(packages))
 
 
-def wish_of(files: Sequence[Path]) -> Wish:
+def wish_of(files: Sequence[Path]) -> RequirementSet:
     """Return what `-r FILE…` asks for: requirements files, pyproject.toml, environment.yml, locks.
 
     Raises UsageError.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.fleet import Fleet, Gathered
     from tfdoctor.fleet.nodes import Engine, Job
-    from tfdoctor.fleet.nodes.store import Kept, Store
+    from tfdoctor.fleet.nodes.store import Store, StoredNode
 
 
 LONGEST = 60_000
@@ -350,7 +350,7 @@ def load_results(folder: Path, engine: str) -> Fleet:
     return evaluate_fleet(engine, found, aside=store.aside)
 
 
-def _take_peers(found: Gathered, one: Kept) -> None:
+def _take_peers(found: Gathered, one: StoredNode) -> None:
     """Whom a node reaches, or why that is not known."""
     from tfdoctor.fleet import UnusableError, read_peers
 
@@ -369,7 +369,7 @@ def _take_peers(found: Gathered, one: Kept) -> None:
             found.mute[one.host] = str(error)
 
 
-def _take(found: Gathered, one: Kept) -> None:
+def _take(found: Gathered, one: StoredNode) -> None:
     """A node's result, or why there is none: what its last run gave counts, not an older file."""
     from tfdoctor.fleet import UnusableError, read_result
 

@@ -31,7 +31,7 @@ from tfdoctor.cli.options import (
 )
 from tfdoctor.cli.simulating import parse_simulation, verify_simulated_python
 from tfdoctor.compat import Compat
-from tfdoctor.environment.choosing import Choice, Wishes, choose, choose_making
+from tfdoctor.environment.choosing import PlanChoice, Wishes, choose, choose_making
 from tfdoctor.environment.install import (
     commands_of,
     describe_changes,
@@ -71,7 +71,7 @@ from tfdoctor.verify.verifying import Wish
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.environment.install import Installed, Making
+    from tfdoctor.environment.install import InstallResult, Making
     from tfdoctor.environment.room import Need
     from tfdoctor.facts import MachineFacts
     from tfdoctor.findings import Report, Verification
@@ -157,7 +157,7 @@ def install(
         host, machine = _host(compat, system, gpus=gpu or (), driver=driver, anywhere=anywhere, facts=facts)
         host = _choose_host(compat, host, tf, python)
         choice = choose(wishes, python, host, folder, uv=uv, system=system, machine=machine)
-    if not isinstance(choice, Choice):
+    if not isinstance(choice, PlanChoice):
         if as_json:
             write_json(recommendation_json(choice))
         else:
@@ -296,7 +296,7 @@ def _try_resolution(making: Making) -> tuple[Making, str]:
         return making, str(error)
 
 
-def _make(making: Making, notes: Sequence[str], *, quiet: bool, verbose: bool) -> Installed:
+def _make(making: Making, notes: Sequence[str], *, quiet: bool, verbose: bool) -> InstallResult:
     """With what to do about it where it ends half-way."""
     shown = clean_line(str(making.folder))
     go_on = f"{shown} is unfinished: run the same command again to finish it, or remove it: rm -r {shlex.quote(shown)}"
@@ -327,7 +327,7 @@ def _document(
     making: Making,
     notes: Sequence[str],
     *,
-    made: Installed | None = None,
+    made: InstallResult | None = None,
     report: Report | None = None,
     room: Sequence[Need] = (),
     untried: str = "",
@@ -359,7 +359,7 @@ def _document(
     )
 
 
-def _tell(making: Making, made: Installed, report: Report, *, verbose: bool) -> None:
+def _tell(making: Making, made: InstallResult, report: Report, *, verbose: bool) -> None:
     option, folder = making.option, str(making.folder)
     what = (
         f"TensorFlow {option.tensorflow}, Python {making.version}, CUDA {option.cuda}, cuDNN {option.cudnn}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli.options import Json, argument, command, option
 from tfdoctor.errors import ExitCode, UsageError
-from tfdoctor.lint import Answer, Asked, Problem, Unreadable, kind_of_file, lint_text
+from tfdoctor.lint import LintAnswer, LintProblem, LintTarget, Unreadable, kind_of_file, lint_text
 from tfdoctor.lint.fixes import format_diff, plan_edits
 from tfdoctor.lint.settings import SKIPPED, Settings, SettingsError, release_of, settings_of
 from tfdoctor.parse.edits import Edit, EditError, Source, apply_edits
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
-class Format(str, enum.Enum):
+class LintFormat(str, enum.Enum):
     """How findings are printed."""
 
     text = "text"
@@ -57,7 +57,7 @@ def lint(
         int | None,
         option("How many GPUs it will see. Default: this machine's.", min=0, max=1024, metavar="N"),
     ] = None,
-    form: Annotated[Format, option("How to print findings.", "--format")] = Format.text,
+    form: Annotated[LintFormat, option("How to print findings.", "--format")] = LintFormat.text,
     diff: Annotated[bool, option("Show what --fix would change, and change nothing.", "--diff")] = False,
     fix: Annotated[bool, option("Correct what is certain; shows the changes.", "--fix")] = False,
     as_json: Json = False,
@@ -70,10 +70,10 @@ def lint(
     from tfdoctor.render.lint import FORMATS
     from tfdoctor.render.terminal import ERR, OUT
 
-    if as_json and form not in (Format.text, Format.json):
+    if as_json and form not in (LintFormat.text, LintFormat.json):
         msg = f"--json and --format {form.value} exclude each other."
         raise UsageError(msg)
-    form = Format.json if as_json else form
+    form = LintFormat.json if as_json else form
     release = release_of(tf) if tf is not None else None
     if tf is not None and release is None:
         msg = f"--tf {clean_line(tf)!r} is not a release of TensorFlow."
@@ -84,29 +84,29 @@ def lint(
             raise UsageError(msg)
     answer, editable, refused = _lint_files(paths, release, gpus)
     if diff or fix:
-        (OUT if form is Format.text else ERR).write(clean(_show_changes(editable), limit=4_000_000))
+        (OUT if form is LintFormat.text else ERR).write(clean(_show_changes(editable), limit=4_000_000))
         if fix:
             refused |= _fix(editable)
             answer = _lint_files(paths, release, gpus)[0] if editable else answer
         for name, reason in refused.items():
             ERR.write(f"{clean_line(name)}: left unchanged: {clean_line(reason)}.\n")
-    if not (diff and form is Format.text):
+    if not (diff and form is LintFormat.text):
         OUT.write(FORMATS[form.value](answer, **OUT.looks))
     return ExitCode.FOUND if answer.problems else ExitCode.OK
 
 
 def _lint_files(
     paths: Sequence[Path], release: tuple[int, int] | None, gpus: int | None
-) -> tuple[Answer, dict[str, _Editable], dict[str, str]]:
+) -> tuple[LintAnswer, dict[str, _Editable], dict[str, str]]:
     """Return the answer, the files that --fix corrects by path, and why it cannot correct others."""
     here = _here() if release is None or gpus is None else (None, None)
-    problems: list[Problem] = []
+    problems: list[LintProblem] = []
     unreadable: list[Unreadable] = []
     editable: dict[str, _Editable] = {}
     refused: dict[str, str] = {}
     count = 0
     for path, kind, settings, below_root, leaves in _files(paths):
-        asked = Asked(
+        asked = LintTarget(
             next((one for one in (release, settings.tf, here[0]) if one is not None), None),
             next((one for one in (gpus, settings.gpus, here[1]) if one is not None), None),
         )
@@ -130,7 +130,7 @@ def _lint_files(
             refused[shown] = f"{error}"
             found = [replace(one, fix=None) for one in found]
         problems += found
-    return Answer(count, tuple(problems), tuple(unreadable)), editable, refused
+    return LintAnswer(count, tuple(problems), tuple(unreadable)), editable, refused
 
 
 def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, str, Settings, str, bool]]:

@@ -40,7 +40,7 @@ Command = TypeVar("Command")
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class OptionSpec:
     """An option or an argument; `main` tells Typer of it. This module and the commands' load no Typer."""
 
     kind: Literal["option", "argument"]
@@ -50,16 +50,16 @@ class Spec:
     """Typer's."""
 
 
-def option(text: str, *names: str, **settings: Any) -> Spec:
+def option(text: str, *names: str, **settings: Any) -> OptionSpec:
     """Return text: its help; settings: Typer's, such as `metavar`, `min`, `callback`, `autocompletion` (see
     `values`).
     """
-    return Spec("option", names, {"help": text, **settings})
+    return OptionSpec("option", names, {"help": text, **settings})
 
 
-def argument(text: str, **settings: Any) -> Spec:
+def argument(text: str, **settings: Any) -> OptionSpec:
     """As `option`."""
-    return Spec("argument", (), {"help": text, **settings})
+    return OptionSpec("argument", (), {"help": text, **settings})
 
 
 def command(function: Command) -> Command:
@@ -76,7 +76,7 @@ def finite(value: float | None) -> float | None:
     return value
 
 
-def verbose_option(text: str) -> Spec:
+def verbose_option(text: str) -> OptionSpec:
     """Return `-v`, which shows something else of each command."""
     return option(text, "--verbose", "-v")
 

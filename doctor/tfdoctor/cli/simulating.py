@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdoctor.compat import Compat
-    from tfdoctor.engine import Engine
+    from tfdoctor.engine import ContainerEngine
     from tfdoctor.findings import Verification
     from tfdoctor.simulate.asked import Simulated
     from tfdoctor.system import LiveSystem
@@ -110,7 +110,7 @@ def verify_simulated_python(
 
 
 def verify_simulated_image(
-    engine: Engine, compat: Compat, image: str, wish: Wish, asked: Simulated, *, quiet: bool
+    engine: ContainerEngine, compat: Compat, image: str, wish: Wish, asked: Simulated, *, quiet: bool
 ) -> Verification:
     """Verify an image beside the stand-in. Raises as `verify_image` does, CompilerError."""
     from tfdoctor.cli.telling import make_stage_printer

@@ -34,7 +34,7 @@ from tfdoctor.verify.stages import STAGES, Limits
 from tfdoctor.verify.verifying import Wish
 
 if TYPE_CHECKING:
-    from tfdoctor.engine import Engine
+    from tfdoctor.engine import ContainerEngine
     from tfdoctor.facts import Facts
     from tfdoctor.findings import Verification
 
@@ -46,7 +46,7 @@ _GPUS = re.compile(rf"all|none|{_GPU}(?:,{_GPU}){{0,63}}")
 _MEMORY = re.compile(r"(\d{1,6})([kmg])b?", re.IGNORECASE)
 
 
-class Device(str, enum.Enum):
+class ComputeDevice(str, enum.Enum):
     """What the computations are tried on."""
 
     GPU = "GPU"
@@ -94,8 +94,8 @@ def verify(
     ] = None,
     memory: Annotated[str | None, option("The container's memory limit: 8g.", metavar="SIZE")] = None,
     device: Annotated[
-        Device, option("CPU: the same computations without a GPU, to test everything else.")
-    ] = Device.GPU,
+        ComputeDevice, option("CPU: the same computations without a GPU, to test everything else.")
+    ] = ComputeDevice.GPU,
     junit_file: Annotated[
         Path | None,
         option("Also write JUnit XML, for continuous integration.", "--junit", metavar="FILE"),
@@ -124,7 +124,7 @@ def verify(
     asked = parse_simulation(compat, simulate or (), driver=driver, gpus=gpus)
     if asked is None and driver is not None:
         raise UsageError("--driver belongs to --simulate: a real driver is what it is.")
-    if asked is not None and device is not Device.GPU:
+    if asked is not None and device is not ComputeDevice.GPU:
         raise UsageError("--device CPU needs no card, and --simulate is of a card; give one of them.")
     wish = Wish(
         stages=_stages(stages),
@@ -174,7 +174,7 @@ def _image(compat: Compat, image: str, wish: Wish, *, quiet: bool) -> Verificati
     return verify_image(engine, compat, image, wish, host=host, on_stage=make_stage_printer(quiet=quiet))
 
 
-def host_of_engine(compat: Compat, engine: Engine) -> Facts | None:
+def host_of_engine(compat: Compat, engine: ContainerEngine) -> Facts | None:
     """Return this machine, where the engine is on it."""
     from tfdoctor.examine import collect_facts
     from tfdoctor.system import LiveSystem

@@ -7,17 +7,26 @@ answers.
 from __future__ import annotations
 
 from tfdoctor.cluster.judge import evaluate_cluster, list_connectable
-from tfdoctor.cluster.models import Address, Answer, Fault, Installed, Member, Spec, Task, Written
+from tfdoctor.cluster.models import (
+    Address,
+    ClusterAnswer,
+    ClusterSource,
+    Fault,
+    InstalledRelease,
+    Member,
+    Task,
+    Written,
+)
 from tfdoctor.cluster.reader import read_cluster
 from tfdoctor.cluster.together import merge_clusters
 
 __all__ = [
     "Address",
-    "Answer",
+    "ClusterAnswer",
+    "ClusterSource",
     "Fault",
-    "Installed",
+    "InstalledRelease",
     "Member",
-    "Spec",
     "Task",
     "Written",
     "evaluate_cluster",

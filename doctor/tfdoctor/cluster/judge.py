@@ -9,7 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tfdoctor.cluster.addresses import is_local, normalize_host, parse_address
-from tfdoctor.cluster.models import Address, Answer, Fault, Installed, Member, Task, Written
+from tfdoctor.cluster.models import Address, ClusterAnswer, Fault, InstalledRelease, Member, Task, Written
 from tfdoctor.findings import Severity
 from tfdoctor.text import clean_line, join_words
 
@@ -54,8 +54,8 @@ def evaluate_cluster(
     listening: Listening | None = None,
     reached: Mapping[Task, Reached] | None = None,
     proxy: Proxy | None = None,
-    installed: Sequence[Installed] = (),
-) -> Answer:
+    installed: Sequence[InstalledRelease] = (),
+) -> ClusterAnswer:
     """Return the faults and notes of a cluster.
 
     listening: what listens on this machine, and its addresses; None: not known. reached: what came of
@@ -85,7 +85,7 @@ def evaluate_cluster(
     notes = [written.partly] if written.partly else []
     notes += [_describe_busy_port(one) for one in members if one.self and one.listening]
     notes += _note_versions(installed)
-    return Answer(
+    return ClusterAnswer(
         source,
         written,
         task,
@@ -97,7 +97,7 @@ def evaluate_cluster(
     )
 
 
-def _check_versions(installed: Sequence[Installed]) -> list[Fault]:
+def _check_versions(installed: Sequence[InstalledRelease]) -> list[Fault]:
     """Return a warning if two machines have different TensorFlows: TensorFlow does not support it."""
     machines: dict[str, list[str]] = {}
     for one in installed:
@@ -114,7 +114,7 @@ def _check_versions(installed: Sequence[Installed]) -> list[Fault]:
     return [Fault("version-differs", Severity.WARNING, None, message, "Install the same version everywhere.")]
 
 
-def _note_versions(installed: Sequence[Installed]) -> list[str]:
+def _note_versions(installed: Sequence[InstalledRelease]) -> list[str]:
     """Return what `_check_versions` could not compare, and that what it compared is the same."""
     releases = {one.release for one in installed if one.release is not None}
     unknown = [_format_text(one.machine) for one in installed if one.release is None]

@@ -9,7 +9,16 @@ from tfdoctor.records import dataclass
 if TYPE_CHECKING:
     from tfdoctor.findings import Severity
 
-__all__ = ["Address", "Answer", "Fault", "Installed", "Member", "Spec", "Task", "Written"]
+__all__ = [
+    "Address",
+    "ClusterAnswer",
+    "ClusterSource",
+    "Fault",
+    "InstalledRelease",
+    "Member",
+    "Task",
+    "Written",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +60,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
+class InstalledRelease:
     """The TensorFlow of one machine."""
 
     machine: str
@@ -90,7 +99,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class ClusterSource:
     """One source and the clusters in it."""
 
     source: str
@@ -116,7 +125,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ClusterAnswer:
     """What is told: of one cluster."""
 
     source: str

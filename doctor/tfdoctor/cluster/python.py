@@ -8,7 +8,7 @@ from typing import Any
 from tfdoctor.parse.python_size import MAX_TOKENS, has_many_tokens
 from tfdoctor.records import dataclass
 
-__all__ = ["Found", "find_clusters"]
+__all__ = ["FoundCluster", "find_clusters"]
 
 MAX_CLUSTERS = 1000
 """Clusters of one file that are checked, and settings of TF_CONFIG."""
@@ -27,7 +27,7 @@ class _UnknownError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundCluster:
     """A ClusterSpec with the servers that use it, or a TF_CONFIG that the program sets."""
 
     line: int
@@ -42,10 +42,12 @@ class Found:
     """What could not be told, as a sentence."""
 
 
-def find_clusters(text: str) -> list[Found]:
+def find_clusters(text: str) -> list[FoundCluster]:
     """Return the clusters in a program's text. Raises SyntaxError, ValueError and RecursionError as `ast.parse`."""
     if has_many_tokens(text):
-        return [Found(1, partly=f"Not checked: this file has more than {MAX_TOKENS:,} words and signs.")]
+        return [
+            FoundCluster(1, partly=f"Not checked: this file has more than {MAX_TOKENS:,} words and signs.")
+        ]
     reader = _Reader(ast.parse(text))
     found = [reader.spec(call) for call in reader.specs[:MAX_CLUSTERS]]
     clusters = [one for one in (*found, *reader.variables()) if one is not None]
@@ -53,7 +55,7 @@ def find_clusters(text: str) -> list[Found]:
         if len(nodes) > MAX_CLUSTERS:
             line = nodes[MAX_CLUSTERS].lineno
             partly = f"This file has more than {MAX_CLUSTERS:,} of {name}: not checked from line {line:,} on."
-            clusters.append(Found(line, partly=partly))
+            clusters.append(FoundCluster(line, partly=partly))
     return clusters
 
 
@@ -198,7 +200,7 @@ class _Reader:
             return {word.arg: self.value(word.value, depth) for word in node.keywords if word.arg}
         raise _UnknownError
 
-    def spec(self, call: ast.Call) -> Found | None:
+    def spec(self, call: ast.Call) -> FoundCluster | None:
         given = (
             call.args[0] if call.args else next((w.value for w in call.keywords if w.arg == "cluster"), None)
         )
@@ -211,7 +213,7 @@ class _Reader:
         except (_UnknownError, TypeError, RecursionError):
             cluster, partly = self.parts(given), "A part of this cluster is made while the program runs."
         if not isinstance(cluster, dict):
-            return Found(call.lineno, partly="This cluster is made while the program runs.")
+            return FoundCluster(call.lineno, partly="This cluster is made while the program runs.")
         cluster = {str(job): tasks for job, tasks in cluster.items()}
         servers: list[tuple[str, int]] = []
         started: set[tuple[str, int]] = set()
@@ -233,7 +235,7 @@ class _Reader:
                 unknown = True
         if unknown and not partly:
             partly = "Which task a process is, is known only while the program runs."
-        return Found(call.lineno, cluster, tuple(servers), partly=partly)
+        return FoundCluster(call.lineno, cluster, tuple(servers), partly=partly)
 
     def parts(self, node: ast.AST) -> dict[str, Any] | None:
         """Return the jobs of a literal object whose tasks are known."""
@@ -249,20 +251,22 @@ class _Reader:
                 continue
         return known or None
 
-    def variables(self) -> list[Found]:
+    def variables(self) -> list[FoundCluster]:
         """Return the clusters of `os.environ["TF_CONFIG"] = …`."""
         found = []
         for node in self.configs[:MAX_CLUSTERS]:
             value = node.value
             try:
                 if isinstance(value, ast.Call) and _name(value.func) == "dumps" and value.args:
-                    found.append(Found(node.lineno, config=self.value(value.args[0])))
+                    found.append(FoundCluster(node.lineno, config=self.value(value.args[0])))
                 else:
                     text = self.value(value)
                     if isinstance(text, str):
-                        found.append(Found(node.lineno, text=text))
+                        found.append(FoundCluster(node.lineno, text=text))
             except (_UnknownError, TypeError, RecursionError):
-                found.append(Found(node.lineno, partly="This TF_CONFIG is made while the program runs."))
+                found.append(
+                    FoundCluster(node.lineno, partly="This TF_CONFIG is made while the program runs.")
+                )
         return found
 
     @staticmethod

@@ -12,7 +12,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from tfdoctor.cluster.models import Fault, Spec, Task, Written
+from tfdoctor.cluster.models import ClusterSource, Fault, Task, Written
 from tfdoctor.cluster.python import find_clusters
 from tfdoctor.findings import Severity
 from tfdoctor.text import clean_line
@@ -24,12 +24,12 @@ LARGEST = 4 << 20
 FORM = 'It is JSON of this form: {"cluster": {"worker": ["HOST:PORT", …]}, "task": {"type": "worker", "index": 0}}.'
 
 
-def read_cluster(text: str, source: str, *, python: bool = False) -> Spec:
+def read_cluster(text: str, source: str, *, python: bool = False) -> ClusterSource:
     """Read the clusters of a text. Never raises. source: "env", "text", or a file's name; python: it is Python."""
     if python:
-        return Spec(source, tuple(convert_cluster(one) for one in find_clusters(text)))
+        return ClusterSource(source, tuple(convert_cluster(one) for one in find_clusters(text)))
     if len(text) > LARGEST:
-        return Spec(source, (_invalid(f"it is longer than {LARGEST >> 20} MiB"),))
+        return ClusterSource(source, (_invalid(f"it is longer than {LARGEST >> 20} MiB"),))
     twice: list[str] = []
 
     def collect_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def read_cluster(text: str, source: str, *, python: bool = False) -> Spec:
     try:
         value = json.loads(text, object_pairs_hook=collect_pairs)
     except (ValueError, RecursionError) as error:
-        return Spec(source, (_invalid(_describe_error(text, error), _hint(text)),))
+        return ClusterSource(source, (_invalid(_describe_error(text, error), _hint(text)),))
     written = convert_cluster(_Config(value), environment=source == "env")
     for name in dict.fromkeys(twice):
         fault = Fault(
@@ -55,7 +55,7 @@ def read_cluster(text: str, source: str, *, python: bool = False) -> Spec:
             "Write it once, with all of its tasks.",
         )
         written = replace(written, faults=(*written.faults, fault))
-    return Spec(source, (written,))
+    return ClusterSource(source, (written,))
 
 
 class _Config:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfdoctor.cluster.models import Fault, Spec, Written
+from tfdoctor.cluster.models import ClusterSource, Fault, Written
 from tfdoctor.findings import Severity
 from tfdoctor.text import clean_line
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["merge_clusters"]
 
 
-def merge_clusters(specs: Sequence[Spec]) -> list[tuple[str, Written]]:
+def merge_clusters(specs: Sequence[ClusterSource]) -> list[tuple[str, Written]]:
     """Return (source, cluster) of each different cluster, with the tasks of all that write the same one.
 
     A cluster that differs from the first file's gets a fault at each task that does: they are told to be one.

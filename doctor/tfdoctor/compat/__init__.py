@@ -15,13 +15,12 @@ from tfdoctor.compat.tables import Compat
 if TYPE_CHECKING:
     from tfdoctor.compat.cuda import DriverMinimum
     from tfdoctor.compat.gpus import Gpu, GpuMatch, UnknownGpuError
-    from tfdoctor.compat.libraries import Distribution, LibraryFamily, normalize_defines, split_soname
+    from tfdoctor.compat.libraries import LibraryFamily, TfDistribution, normalize_defines, split_soname
     from tfdoctor.compat.problems import Problem, capability_matches
 
 __all__ = [
     "Compat",
     "DataError",
-    "Distribution",
     "DriverMinimum",
     "Gpu",
     "GpuMatch",
@@ -30,6 +29,7 @@ __all__ = [
     "Platform",
     "Problem",
     "Release",
+    "TfDistribution",
     "UnknownGpuError",
     "UnknownReleaseError",
     "capability_matches",
@@ -42,7 +42,7 @@ _LAZY = {
     "Gpu": "gpus",
     "GpuMatch": "gpus",
     "UnknownGpuError": "gpus",
-    "Distribution": "libraries",
+    "TfDistribution": "libraries",
     "LibraryFamily": "libraries",
     "normalize_defines": "libraries",
     "split_soname": "libraries",

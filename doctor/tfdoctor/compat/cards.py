@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 from tfdoctor import versions
-from tfdoctor.compat.decode import Capability, Made, Sources, read
+from tfdoctor.compat.decode import Capability, Converted, Sources, read
 from tfdoctor.records import dataclass
 
 __all__ = [
@@ -126,7 +126,7 @@ class Reserve:
     small: int
     """Left where less than `small_below` is free."""
     small_below: int
-    upto: Annotated[Mapping[int, int], Made(Mapping[str, int], _numbers)]
+    upto: Annotated[Mapping[int, int], Converted(Mapping[str, int], _numbers)]
     """Up to this major of the capability → MiB, lowest first."""
     above: int
     sources: Sources

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Capability",
+    "Converted",
     "DataError",
     "Evidence",
-    "Made",
     "ReleaseSet",
     "Sources",
     "as_texts",
@@ -52,7 +52,7 @@ class DataError(ValueError):
     """A table in compat/ is not as it must be; the message says where and what was expected."""
 
 
-class Made(NamedTuple):
+class Converted(NamedTuple):
     """In an annotation: what the file has is of kind `kind`, and `by` makes the value of it (or raises ValueError)."""
 
     kind: Any
@@ -76,13 +76,13 @@ def _sources(texts: tuple[str, ...]) -> tuple[str, ...]:
     return texts
 
 
-Capability = Annotated[str, Made(str, _capability)]
+Capability = Annotated[str, Converted(str, _capability)]
 """A compute capability: `"8.6"`."""
-ReleaseSet = Annotated[str, Made(str, _release_set)]
+ReleaseSet = Annotated[str, Converted(str, _release_set)]
 """A PEP 440 set: `">=2.10,<2.13"`."""
 Evidence = Literal["measured", "documented", "inferred"]
 """Read from the artefact or run; written by its maker; taken over from a neighbouring row."""
-Sources = Annotated[tuple[str, ...], Made(tuple[str, ...], _sources)]
+Sources = Annotated[tuple[str, ...], Converted(tuple[str, ...], _sources)]
 """Where a row is from; never empty."""
 
 
@@ -275,7 +275,7 @@ def _reader(kind: Any, noun: str = "", *, needed: bool = False) -> Reader:
         return partial(_decode_table, kind)
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        made = next(extra for extra in inner[1:] if isinstance(extra, Made))
+        made = next(extra for extra in inner[1:] if isinstance(extra, Converted))
         return partial(_convert_value, _reader(made.kind), made.by)
     if origin is Literal:
         return partial(_choice, inner)

@@ -17,7 +17,7 @@ from tfdoctor import versions
 from tfdoctor.compat.decode import Sources, read
 from tfdoctor.records import dataclass
 
-__all__ = ["Coverage", "FatBinaries", "Kernels", "coverage", "load_fat_binaries", "newest_text"]
+__all__ = ["Coverage", "FatBinaries", "KernelCoverage", "coverage", "load_fat_binaries", "newest_text"]
 
 FEW = 100
 """One in so many fat binaries without code is said, and makes no card useless: each wheel has a kernel or two of its
@@ -25,7 +25,7 @@ compiler's own libraries that have machine code alone."""
 _ARCHITECTURE = re.compile(r"(\d{1,2})(\d)([af]?)(?::(\d{1,2}\.\d{1,2}))?")
 
 
-class Kernels(enum.Enum):
+class KernelCoverage(enum.Enum):
     """What there is for a card."""
 
     NATIVE = "machine code"
@@ -56,13 +56,13 @@ class Coverage:
         return self.native + self.compiled + self.lacking
 
     @property
-    def kernels(self) -> Kernels:
+    def kernels(self) -> KernelCoverage:
         """The answer for the card."""
         if self.lacking * FEW > self.every:
-            return Kernels.TOO_NEW
+            return KernelCoverage.TOO_NEW
         if not self.native and not self.compiled:
-            return Kernels.TOO_OLD
-        return Kernels.PTX if self.compiled else Kernels.NATIVE
+            return KernelCoverage.TOO_OLD
+        return KernelCoverage.PTX if self.compiled else KernelCoverage.NATIVE
 
     @property
     def share(self) -> str:
@@ -76,14 +76,14 @@ class Coverage:
         """What was found, for the reader."""
         card, every = f"compute capability {self.capability}", self.every
         but = f"; {self.lacking} without any for it, and what needs that fails" if self.lacking else ""
-        if self.kernels is Kernels.NATIVE:
+        if self.kernels is KernelCoverage.NATIVE:
             some = "all" if self.native == every else f"{self.native} of"
             return f"machine code for {card} in {some} {every} fat binaries that concern it{but}"
-        if self.kernels is Kernels.PTX:
+        if self.kernels is KernelCoverage.PTX:
             some = "all" if self.compiled == every else f"{self.compiled} of"
             when = "the driver compiles it at the first start"
             return f"PTX alone for {card} in {some} {every} fat binaries: {when}{but}"
-        if self.kernels is Kernels.TOO_NEW:
+        if self.kernels is KernelCoverage.TOO_NEW:
             return f"no code for {card} in {self.lacking} of {every} fat binaries: the card is newer than they are"
         return f"no code for {card}: all {self.newer} fat binaries are for newer cards"
 

@@ -41,7 +41,7 @@ class OfOperation:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class KernelRow:
     """The kernels of one operation in all releases."""
 
     cpu: str = ""
@@ -60,7 +60,7 @@ class Kernels:
     """Those that were measured, oldest first: one of each minor."""
     sets: tuple[str, ...]
     """Types, by name: `"float16,float32"`."""
-    operations: Mapping[str, Row]
+    operations: Mapping[str, KernelRow]
 
     def list_measured(self, era: str) -> tuple[str, ...]:
         """Return those of the minors that a log can be of, `"2.10"` or `"2.4-2.11"`.

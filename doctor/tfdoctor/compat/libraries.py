@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from tfdoctor import versions
-from tfdoctor.compat.decode import Made, Sources, read
+from tfdoctor.compat.decode import Converted, Sources, read
 from tfdoctor.records import dataclass
 from tfdoctor.text import lazy_pattern
 
 __all__ = [
-    "Distribution",
     "LibraryFamily",
     "LibraryTable",
     "PypiWheel",
     "Registration",
+    "TfDistribution",
     "load_libraries",
     "normalize_defines",
     "split_soname",
@@ -69,7 +69,9 @@ class LibraryFamily:
     """The last one; None: still does."""
     sonames: Mapping[str, str] = field(default_factory=dict)
     """CUDA minor or major → version in the soname; `"11"` stands for every 11.x not named itself."""
-    wheels: Annotated[Mapping[int, PypiWheel], Made(Mapping[str, str], _wheels)] = field(default_factory=dict)
+    wheels: Annotated[Mapping[int, PypiWheel], Converted(Mapping[str, str], _wheels)] = field(
+        default_factory=dict
+    )
     debian: Mapping[str, str] = field(default_factory=dict)
     """CUDA minor or major → package in NVIDIA's repository; `{dash}` is the CUDA version as `12-5`."""
     distro: Mapping[str, str] = field(default_factory=dict)
@@ -96,7 +98,7 @@ class ForCpu:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Distribution:
+class TfDistribution:
     """A distribution that is a TensorFlow, or passes for one (`[[distribution]]` of libraries.toml)."""
 
     NAMED: ClassVar = ("name",)
@@ -139,7 +141,7 @@ class LibraryTable:
 
     as_of: str
     libraries: tuple[LibraryFamily, ...] = field(metadata={"key": "library"})
-    distributions: tuple[Distribution, ...] = field(metadata={"key": "distribution"})
+    distributions: tuple[TfDistribution, ...] = field(metadata={"key": "distribution"})
     registrations: tuple[Registration, ...] = field(metadata={"key": "registration"})
     """Oldest first."""
 
@@ -170,7 +172,7 @@ class LibraryTable:
             result.append(f"lib{stem}.so.{number}")
         return tuple(result)
 
-    def distribution(self, name: str) -> Distribution | None:
+    def distribution(self, name: str) -> TfDistribution | None:
         """Return what is known of a distribution called so (`tensorflow-intel`), or None."""
         wanted = re.sub(r"[-_.]+", "-", name).lower()
         return next((row for row in self.distributions if row.name == wanted), None)

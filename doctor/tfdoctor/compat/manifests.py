@@ -8,7 +8,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from tfdoctor.compat.decode import Evidence, Made, Sources, read
+from tfdoctor.compat.decode import Converted, Evidence, Sources, read
 from tfdoctor.records import dataclass
 
 __all__ = ["Manifest", "Manifests", "load_manifests"]
@@ -28,7 +28,7 @@ class Manifest:
     NAMED: ClassVar = ("image",)
     image: str
     """`"nvidia/cuda:12.2.2-cudnn8-runtime-ubuntu22.04"`."""
-    digest: Annotated[str | None, Made(str, _digest)] = None
+    digest: Annotated[str | None, Converted(str, _digest)] = None
     """Of the tag: of its list of platforms, where it has one."""
     read: str
     """The day."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from tfdoctor import versions
-from tfdoctor.compat.decode import Evidence, Made, Sources, did_you_mean, read
+from tfdoctor.compat.decode import Converted, Evidence, Sources, did_you_mean, read
 from tfdoctor.records import dataclass
 
 __all__ = ["Problem", "ProblemTable", "capability_matches", "load_problems"]
@@ -43,7 +43,9 @@ class Problem:
     severity: Literal["error", "warning", "info"]
     title: str
     text: str
-    when: Annotated[Mapping[str, str], Made(Mapping[str, str], _conditions)] = field(default_factory=dict)
+    when: Annotated[Mapping[str, str], Converted(Mapping[str, str], _conditions)] = field(
+        default_factory=dict
+    )
     """Conditions that narrow it: `capability` (`"<7.5"`), `extra`, `image`, `python`; all must hold."""
     remedy: str
     pins: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from tfdoctor.compat.decode import Made, ReleaseSet, Sources, read
+from tfdoctor.compat.decode import Converted, ReleaseSet, Sources, read
 from tfdoctor.records import dataclass
 
 __all__ = ["Leftover", "PruneTable", "load_prune"]
@@ -29,7 +29,7 @@ class Leftover:
     """Files below site-packages that nothing needs when TensorFlow runs."""
 
     NAMED: ClassVar = ("pattern",)
-    pattern: Annotated[str, Made(str, _plain)]
+    pattern: Annotated[str, Converted(str, _plain)]
     """A shell pattern, relative to site-packages."""
     part: Literal["cuda", "tensorflow"]
     """With whose installation they come."""

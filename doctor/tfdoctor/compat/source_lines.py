@@ -40,7 +40,7 @@ class Unpublished:
 
 
 @dataclass(frozen=True, slots=True)
-class Build:
+class UnpublishedBuild:
     """What was measured and is no release of compat/tensorflow.json."""
 
     NAMED: ClassVar = ("version",)
@@ -72,7 +72,7 @@ class SourceLines:
     files: Mapping[str, SourceFile]
     """By path, as the compiler was given it."""
     unpublished: tuple[Unpublished, ...] = field(default=(), metadata={"noun": "build"})
-    builds: tuple[Build, ...] = field(default=(), metadata={"noun": "build"})
+    builds: tuple[UnpublishedBuild, ...] = field(default=(), metadata={"noun": "build"})
     """Candidates, and packages for AMD's cards."""
 
     @cached_property

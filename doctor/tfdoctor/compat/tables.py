@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat.images import Flavour, Images, ImageTag, NgcImage, OfficialImage
     from tfdoctor.compat.imported import Imported
     from tfdoctor.compat.kernels import Kernels
-    from tfdoctor.compat.libraries import Distribution, LibraryFamily, LibraryTable, PypiWheel, Registration
+    from tfdoctor.compat.libraries import LibraryFamily, LibraryTable, PypiWheel, Registration, TfDistribution
     from tfdoctor.compat.locks import Locks
     from tfdoctor.compat.manifests import Manifests
     from tfdoctor.compat.problems import Problem, ProblemTable
@@ -343,7 +343,7 @@ class Compat:
         """Return the first CUDA minor whose driver compiles PTX of this version (see cuda.CudaTable.of_ptx)."""
         return self._cuda.find_by_ptx(isa)
 
-    def distribution(self, name: str) -> Distribution | None:
+    def distribution(self, name: str) -> TfDistribution | None:
         """Return what is known of a distribution called so (`tensorflow-intel`), or None."""
         return self._libraries.distribution(name)
 
@@ -361,7 +361,7 @@ class Compat:
         return self.trait(name).holds(versions.numbers(version)[:2])
 
     @property
-    def distributions(self) -> tuple[Distribution, ...]:
+    def distributions(self) -> tuple[TfDistribution, ...]:
         """Every distribution that is a TensorFlow or passes for one."""
         return self._libraries.distributions
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from tfdoctor import versions
-from tfdoctor.compat.decode import DataError, Evidence, Made, ReleaseSet, Sources, read
+from tfdoctor.compat.decode import Converted, DataError, Evidence, ReleaseSet, Sources, read
 from tfdoctor.records import dataclass
 
 __all__ = ["CudaLibrary", "CudaSet", "CudaSets", "CudaWheel", "load_cuda_wheels", "read_sets"]
@@ -47,7 +47,7 @@ class CudaLibrary:
     NAMED: ClassVar = ("path",)
     path: str
     """Below site-packages: `"nvidia/cublas/lib/libcublas.so.12"`."""
-    soname: Annotated[str, Made(str | None, lambda text: text or "")] = ""
+    soname: Annotated[str, Converted(str | None, lambda text: text or "")] = ""
     """What it calls itself; empty where it has none."""
     needed: tuple[str, ...]
     """Sonames that it needs (DT_NEEDED), without glibc's and the compiler's own."""
@@ -90,14 +90,14 @@ class CudaSet:
     """Wheels that together are all the CUDA that some releases of TensorFlow need (`[[set]]`)."""
 
     NAMED: ClassVar = ("id",)
-    id: Annotated[str, Made(str, _id)]
+    id: Annotated[str, Converted(str, _id)]
     """Also the name of its lock: compat/locks/cuda/<id>.txt."""
     tensorflow: ReleaseSet
     """A PEP 440 set of TensorFlow versions."""
     cuda: str
     """Major and minor: `"12.9"`."""
     cudnn: str
-    pins: Annotated[tuple[str, ...], Made(tuple[str, ...], _pins)] = field(metadata={"key": "wheels"})
+    pins: Annotated[tuple[str, ...], Converted(tuple[str, ...], _pins)] = field(metadata={"key": "wheels"})
     """`name==version`, by name."""
     wheels: tuple[CudaWheel, ...] = field(default=(), metadata={"key": None})
     """The same, with what was measured; empty where nobody has yet."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tfdoctor.dockerfile.write import Context
     from tfdoctor.plan import Option
 
-__all__ = ["VOLUME", "Form", "Made", "default_tag", "emit", "run_line"]
+__all__ = ["VOLUME", "EmittedImage", "Form", "default_tag", "emit", "run_line"]
 
 VOLUME = "tensorflow-cuda-cache"
 """The volume that what we print keeps CUDA's compiled kernels on."""
@@ -40,7 +40,7 @@ class Form(str, enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class EmittedImage:
     """An image, and how it comes to be."""
 
     option: Option
@@ -79,12 +79,12 @@ def run_line(image: InImage, *, user: str = "") -> str:
     return start_of(image, "-it", *who, '-v "$PWD":/workspace', f"-v {VOLUME}:{CACHE}")
 
 
-def emit(form: Form, made: Made) -> str:
+def emit(form: Form, made: EmittedImage) -> str:
     """Return the plan in another form; not `Form.context`, which is a folder."""
     return _FORMS[form](made)
 
 
-def _compose(made: Made) -> str:
+def _compose(made: EmittedImage) -> str:
     """Return a service with the GPUs, from the image that `tfdoctor build` makes."""
     return (
         f"# {made.command} makes the image.\n"
@@ -107,7 +107,7 @@ def _compose(made: Made) -> str:
     )
 
 
-def _devcontainer(made: Made) -> str:
+def _devcontainer(made: EmittedImage) -> str:
     document = {
         "name": f"TensorFlow {made.option.tensorflow}",
         "image": made.tag,
@@ -129,7 +129,7 @@ def _path(option: Option) -> str:
     return command if "/" in command else "/usr/bin/python3"
 
 
-def _k8s(made: Made) -> str:
+def _k8s(made: EmittedImage) -> str:
     """Return a pod that lists its GPU and ends."""
     root = "" if made.uid == 0 else "    runAsNonRoot: true\n"
     look = "import tensorflow as tf; print(tf.config.experimental.list_physical_devices('GPU'))"
@@ -166,15 +166,15 @@ def _k8s(made: Made) -> str:
     )
 
 
-def _apptainer(made: Made) -> str:
+def _apptainer(made: EmittedImage) -> str:
     return apptainer.definition(made.option, made.context, made.command)
 
 
-def _sbom(made: Made) -> str:
+def _sbom(made: EmittedImage) -> str:
     return sbom.bill(made.option, made.context, made.tag, made.loose)
 
 
-def _requirements(made: Made) -> str:
+def _requirements(made: EmittedImage) -> str:
     """Return everything that pip installs, pinned and hashed, in one file."""
     files = made.context.files
     parts = [files[name].decode() for name in LOCKED if name in files]
@@ -188,7 +188,7 @@ def _requirements(made: Made) -> str:
     return head + "".join(parts)
 
 
-_FORMS: dict[Form, Callable[[Made], str]] = {
+_FORMS: dict[Form, Callable[[EmittedImage], str]] = {
     Form.compose: _compose,
     Form.devcontainer: _devcontainer,
     Form.k8s: _k8s,

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfdoctor.compat.companions import Ladder
-    from tfdoctor.dockerfile.checks.base import Context
-    from tfdoctor.dockerfile.read.libraries import Offer
+    from tfdoctor.dockerfile.checks.base import CheckContext
+    from tfdoctor.dockerfile.read.libraries import LibraryOffer
     from tfdoctor.findings import Finding
 
 __all__ = ["findings_of"]
@@ -49,7 +49,7 @@ class _Places:
     """Those that something else may change."""
 
 
-def findings_of(context: Context) -> list[Finding]:
+def findings_of(context: CheckContext) -> list[Finding]:
     """Return what the rules of `check` find in the image: told with lines of the Dockerfile, and with what to write
     into it.
 
@@ -72,7 +72,7 @@ def findings_of(context: Context) -> list[Finding]:
 # ---------------------------------------------------------------- facts
 
 
-def _sketch(context: Context, places: _Places) -> Sketch:
+def _sketch(context: CheckContext, places: _Places) -> Sketch:
     subject, tensorflow, release = context.subject, context.tensorflow, context.tensorflow.release
     own = [tensorflow_from(one, subject, context.compat) for one in subject.both] or [tensorflow]
     distributions = {one.package: one.version for one in own}
@@ -111,7 +111,7 @@ def _sketch(context: Context, places: _Places) -> Sketch:
     )
 
 
-def _cite_offer(context: Context, offer: Offer, others: list[Offer]) -> Evidence:
+def _cite_offer(context: CheckContext, offer: LibraryOffer, others: list[LibraryOffer]) -> Evidence:
     """Return the line that brings a library, with what else it brings in another version than is wanted."""
     at = context.cite(offer.by)
     names = [other.name for other in others if other.by == offer.by] if offer in others else []
@@ -119,14 +119,14 @@ def _cite_offer(context: Context, offer: Offer, others: list[Offer]) -> Evidence
     return replace(at, text=f"{at.text} has {', '.join(names[:4])}{more}") if names else at
 
 
-def _gpu(context: Context) -> bool | None:
+def _gpu(context: CheckContext) -> bool | None:
     """Return whether the build has GPU code; None: the release table says."""
     if context.tensorflow.state == "cpu":
         return False
     return True if context.tensorflow.installed is None and context.subject.base.kind == "ngc" else None
 
 
-def _companions(context: Context, places: _Places) -> Iterator[tuple[str, str, Evidence]]:
+def _companions(context: CheckContext, places: _Places) -> Iterator[tuple[str, str, Evidence]]:
     """(name, version, the line that brings it) of NumPy and protobuf: as written, or what pip takes today."""
     tensorflow, subject = context.tensorflow, context.subject
     if subject.no_deps or tensorflow.release is None or not tensorflow.release.gpu:
@@ -161,7 +161,7 @@ def _exact(limits: tuple[str, ...]) -> Iterator[str]:
                 yield one.version
 
 
-def _describe_replacement(context: Context, ladder: Ladder) -> str | None:
+def _describe_replacement(context: CheckContext, ladder: Ladder) -> str | None:
     """Return what a `pip install` after TensorFlow's puts in the place of the version that it asks for: pip only
     tells so.
 
@@ -176,7 +176,7 @@ def _describe_replacement(context: Context, ladder: Ladder) -> str | None:
     return _newest(context, ladder, subject.list_limits(name)) if _today(context, ladder) is None else None
 
 
-def _today(context: Context, ladder: Ladder) -> str | None:
+def _today(context: CheckContext, ladder: Ladder) -> str | None:
     """Return the newest version that every known limit and the Python let through.
 
     None if the Python is not known.
@@ -194,7 +194,7 @@ def _today(context: Context, ladder: Ladder) -> str | None:
     return _newest(context, ladder, (*context.subject.list_limits(ladder.package), *limits))
 
 
-def _newest(context: Context, ladder: Ladder, limits: tuple[str, ...]) -> str | None:
+def _newest(context: CheckContext, ladder: Ladder, limits: tuple[str, ...]) -> str | None:
     """Return the newest version within the limits that this Python takes."""
     python = context.tensorflow.python
     if python is None or not versions.is_version(python):
@@ -214,7 +214,7 @@ def _newest(context: Context, ladder: Ladder, limits: tuple[str, ...]) -> str | 
 # ---------------------------------------------------------------- findings
 
 
-def _add_lines(context: Context, places: _Places, finding: Finding) -> Finding:
+def _add_lines(context: CheckContext, places: _Places, finding: Finding) -> Finding:
     """Return the finding with lines of the Dockerfile for what of a machine it names."""
     lines = [places.of.get(one.source) or places.of.get(one.text) for one in finding.evidence]
     evidence = list(dict.fromkeys(one for one in lines if one is not None)) or [context.cite_tensorflow]
@@ -228,7 +228,7 @@ def _add_lines(context: Context, places: _Places, finding: Finding) -> Finding:
     return replace(finding, severity=severity, evidence=tuple(evidence), remedies=remedies)
 
 
-def _cite_libraries(context: Context, evidence: list[Evidence]) -> list[Evidence]:
+def _cite_libraries(context: CheckContext, evidence: list[Evidence]) -> list[Evidence]:
     """With the base image, and why neither that nor an extra brings what one thinks."""
     base, notes = context.cite_base, {}
     if "and-cuda" in context.tensorflow.extras:

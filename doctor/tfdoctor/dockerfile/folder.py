@@ -11,7 +11,7 @@ from tfdoctor.dockerfile.emit import Form, emit, run_line
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
-    from tfdoctor.dockerfile.emit import Made
+    from tfdoctor.dockerfile.emit import EmittedImage
 
 __all__ = ["ABOUT", "folder_of"]
 
@@ -33,7 +33,7 @@ ABOUT = {
 """A file of the folder → what it is."""
 
 
-def folder_of(made: Made) -> dict[str, bytes]:
+def folder_of(made: EmittedImage) -> dict[str, bytes]:
     """Name → content, the same bytes for the same plan."""
     sent = {"Dockerfile": made.context.dockerfile.encode(), **made.context.files}
     ignore = "*\n" + "".join(f"!{name}\n" for name in sorted(made.context.files))
@@ -41,14 +41,14 @@ def folder_of(made: Made) -> dict[str, bytes]:
     return {**files, "README.md": _readme(made, tuple(files)).encode()}
 
 
-def _make_reproducible_options(made: Made) -> tuple[str, str]:
+def _make_reproducible_options(made: EmittedImage) -> tuple[str, str]:
     return (
         f"--build-arg SOURCE_DATE_EPOCH={made.context.epoch}",
         f"--output type=docker,name={made.tag},rewrite-timestamp=true",
     )
 
 
-def _readme(made: Made, names: tuple[str, ...]) -> str:
+def _readme(made: EmittedImage, names: tuple[str, ...]) -> str:
     option, tag = made.option, made.tag
     rows = "".join(f"| `{name}` | {ABOUT[name]} |\n" for name in sorted(names))
     released = dt.datetime.fromtimestamp(made.context.epoch, dt.timezone.utc).date()

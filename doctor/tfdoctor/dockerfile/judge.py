@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
-from tfdoctor.dockerfile.checks.base import Context
+from tfdoctor.dockerfile.checks.base import CheckContext
 from tfdoctor.dockerfile.checks.not_seen import unseen_of
 from tfdoctor.dockerfile.facts import findings_of
 from tfdoctor.dockerfile.read.reader import read_dockerfile
@@ -58,7 +58,7 @@ def judge_dockerfile(
     file = read_dockerfile(text)
     if not file.stages:
         return None
-    context = Context(subject_of(file, compat, read), compat, name, start, foresee)
+    context = CheckContext(subject_of(file, compat, read), compat, name, start, foresee)
     of_base = [finding for rule in DOCKERFILE_RULES if rule.first for finding in rule.check(context)]
     others = [finding for rule in DOCKERFILE_RULES if not rule.first for finding in rule.check(context)]
     findings = [*of_base, *findings_of(context), *others]
@@ -68,7 +68,7 @@ def judge_dockerfile(
     )
 
 
-def _verdict(context: Context, findings: tuple[Finding, ...]) -> Verdict:
+def _verdict(context: CheckContext, findings: tuple[Finding, ...]) -> Verdict:
     """No GPU where there is an error; not known where something that decides was not seen."""
     errors = [finding for finding in findings if finding.severity is Severity.ERROR]
     what = context.tensorflow.name or "TensorFlow"

@@ -5,7 +5,7 @@ removed here, whatever ends it.
 """
 
 from tfdoctor.engine.building import BuildEvent, BuildFailedError, BuildRequest, build
-from tfdoctor.engine.connection import Engine, EngineError, connect
+from tfdoctor.engine.connection import ContainerEngine, EngineError, connect
 from tfdoctor.engine.registry import RegistryAnswer, ask_registry
 from tfdoctor.engine.running import GpuAccess, RunRequest, RunResult, run
 
@@ -13,7 +13,7 @@ __all__ = [
     "BuildEvent",
     "BuildFailedError",
     "BuildRequest",
-    "Engine",
+    "ContainerEngine",
     "EngineError",
     "GpuAccess",
     "RegistryAnswer",

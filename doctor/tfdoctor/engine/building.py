@@ -22,7 +22,7 @@ from tfdoctor.text import clean, clean_line
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
 
-    from tfdoctor.engine.connection import Engine
+    from tfdoctor.engine.connection import ContainerEngine
 
 __all__ = [
     "BuildEvent",
@@ -101,7 +101,7 @@ def context_archive(dockerfile: str, files: Mapping[str, bytes]) -> bytes:
     return out.getvalue()
 
 
-def build(engine: Engine, request: BuildRequest) -> Generator[BuildEvent, None, None]:
+def build(engine: ContainerEngine, request: BuildRequest) -> Generator[BuildEvent, None, None]:
     """Build, and tell what happens; the last event is the "image".
 
     Closing the iterator (Ctrl-C does) makes the engine stop the running step and remove its container; finished
@@ -144,7 +144,7 @@ def make_unfinished_name(tag: str) -> str:
     return f"{UNFINISHED}:{name or 'image'}"
 
 
-def _name_unfinished(engine: Engine, image: str, tag: str) -> None:
+def _name_unfinished(engine: ContainerEngine, image: str, tag: str) -> None:
     """Name the image of the last step that ended; never raises: another failure is on its way."""
     repository, _, name = make_unfinished_name(tag).rpartition(":")
     with contextlib.suppress(EngineError, APIError, DockerException, RequestException, HTTPError, OSError):
@@ -156,7 +156,7 @@ def _name_unfinished(engine: Engine, image: str, tag: str) -> None:
             engine.remove_image(before.id)  # what is of no other image
 
 
-def forget_unfinished(engine: Engine, tag: str) -> None:
+def forget_unfinished(engine: ContainerEngine, tag: str) -> None:
     """The build has ended: what is left of one that had not is of the image, or of nothing."""
     with contextlib.suppress(EngineError):
         engine.remove_image(make_unfinished_name(tag))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.system import System
 
-__all__ = ["Engine", "EngineError", "Image", "connect", "explain_api"]
+__all__ = ["ContainerEngine", "EngineError", "Image", "connect", "explain_api"]
 
 CONNECT_TIMEOUT = 20
 """Seconds for the first answer."""
@@ -66,7 +66,7 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class ContainerEngine:
     """A reachable engine."""
 
     client: DockerClient = field(repr=False)
@@ -102,7 +102,7 @@ class Engine:
         return True
 
 
-def connect(url: str | None = None) -> Engine:
+def connect(url: str | None = None) -> ContainerEngine:
     """Return the engine at `url`, at DOCKER_HOST, of Docker's chosen context, at Docker's own socket, else at
     Podman's.
 
@@ -127,7 +127,7 @@ def connect(url: str | None = None) -> Engine:
     raise _most_telling(failures)
 
 
-def _connect_context(system: System, context: str, address: str) -> Engine:
+def _connect_context(system: System, context: str, address: str) -> ContainerEngine:
     """Return the engine of the context that `docker context use` or DOCKER_CONTEXT chose, as Docker's own client
     takes it.
     """
@@ -202,7 +202,7 @@ def _most_telling(failures: list[EngineError]) -> EngineError:
     return min(failures, key=lambda failure: order.get(failure.kind, 2))
 
 
-def _open(url: str, tls: TLSConfig | None = None) -> Engine:
+def _open(url: str, tls: TLSConfig | None = None) -> ContainerEngine:
     if url.startswith("ssh://"):
         raise _make_ssh_error(url)
     try:
@@ -224,13 +224,13 @@ def _open(url: str, tls: TLSConfig | None = None) -> Engine:
     return engine
 
 
-def _describe_engine(client: DockerClient, url: str) -> Engine:
+def _describe_engine(client: DockerClient, url: str) -> ContainerEngine:
     version: dict[str, Any] = client.version()
     info: dict[str, Any] = client.info()
     components = [str(part.get("Name", "")) for part in version.get("Components") or ()]
     podman = any("podman" in name.lower() for name in components)
     api = _numbers(str(version.get("ApiVersion", "1.24")))
-    return Engine(
+    return ContainerEngine(
         client=client,
         url=url,
         name="podman" if podman else "docker",

@@ -24,14 +24,14 @@ from tfdoctor.engine.registry import apply_mirror, parse_reference
 from tfdoctor.errors import Error
 
 if TYPE_CHECKING:
-    from tfdoctor.engine import BuildEvent, Engine
+    from tfdoctor.engine import BuildEvent, ContainerEngine
     from tfdoctor.engine.connection import Image
     from tfdoctor.plan import Option
     from tfdoctor.report.progress import Progress
 
 __all__ = [
     "BaseError",
-    "Settings",
+    "BuildSettings",
     "build_image",
     "context_of",
     "look_into",
@@ -61,7 +61,7 @@ class BaseError(Error):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class BuildSettings:
     """How to build."""
 
     tag: str
@@ -99,10 +99,10 @@ def context_of(option: Option, extras: Extras) -> Context:
 
 
 def build_image(
-    engine: Engine,
+    engine: ContainerEngine,
     option: Option,
     extras: Extras,
-    settings: Settings,
+    settings: BuildSettings,
     progress: Progress,
     *,
     custom_base: bool,
@@ -150,7 +150,7 @@ def build_image(
     return option, context, image
 
 
-def _tell_unfinished(engine: Engine, tag: str, progress: Progress) -> None:
+def _tell_unfinished(engine: ContainerEngine, tag: str, progress: Progress) -> None:
     """What a build that did not end has left, and how it goes."""
     with contextlib.suppress(EngineError):
         kept = engine.image(make_unfinished_name(tag))
@@ -162,7 +162,7 @@ def _tell_unfinished(engine: Engine, tag: str, progress: Progress) -> None:
             )
 
 
-def pin_base(engine: Engine, option: Option) -> Option:
+def pin_base(engine: ContainerEngine, option: Option) -> Option:
     """Return the option with the digest of its base, where the engine has that from a registry."""
     base = option.base
     assert base is not None  # noqa: S101 - every container option has one
@@ -190,7 +190,7 @@ def _tell(progress: Progress, event: BuildEvent) -> None:
         progress.done()
 
 
-def _arguments(settings: Settings) -> dict[str, str]:
+def _arguments(settings: BuildSettings) -> dict[str, str]:
     """Return the proxies, under the names that engines keep out of an image's history."""
     arguments: dict[str, str] = {}
     if settings.proxy:
@@ -205,7 +205,12 @@ def _arguments(settings: Settings) -> dict[str, str]:
 
 
 def _have(
-    engine: Engine, reference: str, settings: Settings, progress: Progress, *, platform: str | None
+    engine: ContainerEngine,
+    reference: str,
+    settings: BuildSettings,
+    progress: Progress,
+    *,
+    platform: str | None,
 ) -> None:
     """The base is here, or is pulled; the registry is asked first, so that what is wrong is said at once."""
     if engine.image(reference) is not None:
@@ -236,7 +241,7 @@ def _have(
         raise failure from error
 
 
-def look_into(engine: Engine, option: Option) -> Option:
+def look_into(engine: ContainerEngine, option: Option) -> Option:
     """Return a user's own base: which system it is and which Python serves. Raises BaseError if none does."""
     base = option.base
     assert base is not None  # noqa: S101

@@ -16,7 +16,7 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tfdoctor.engine.connection import Engine
+    from tfdoctor.engine.connection import ContainerEngine
     from tfdoctor.report.progress import Progress
 
 __all__ = ["answer_of", "push"]
@@ -24,7 +24,7 @@ __all__ = ["answer_of", "push"]
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
-def push(engine: Engine, tag: str, progress: Progress) -> str:
+def push(engine: ContainerEngine, tag: str, progress: Progress) -> str:
     """Push the image of this name. Returns its digest. Raises EngineError."""
     progress.stage(f"Pushing {tag}")
     try:

@@ -21,7 +21,7 @@ from tfdoctor.engine.connection import EngineError, explain_api
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from tfdoctor.engine.connection import Engine
+    from tfdoctor.engine.connection import ContainerEngine
 
 __all__ = [
     "FOLDER",
@@ -115,7 +115,9 @@ class RunResult:
         return self.status - 128 if self.status is not None and 128 < self.status < 160 else None
 
 
-def run(engine: Engine, request: RunRequest, on_line: Callable[[str], None] | None = None) -> RunResult:
+def run(
+    engine: ContainerEngine, request: RunRequest, on_line: Callable[[str], None] | None = None
+) -> RunResult:
     """Run a command in a new container and remove it, however this ends.
 
     `on_line` is given each line of standard output as it comes. Raises EngineError where the image is not there or
@@ -161,7 +163,7 @@ def new_name() -> str:
 
 
 def create_container(
-    engine: Engine, request: RunRequest, command: tuple[str, ...], *, name: str, stdin: bool
+    engine: ContainerEngine, request: RunRequest, command: tuple[str, ...], *, name: str, stdin: bool
 ) -> None:
     """Make a container; it is not started. Raises APIError."""
     if engine.name == "podman" and request.gpus.way == "cdi":
@@ -202,7 +204,7 @@ def create_container(
 
 
 def _create_in_podman(
-    engine: Engine, request: RunRequest, command: tuple[str, ...], *, name: str, stdin: bool
+    engine: ContainerEngine, request: RunRequest, command: tuple[str, ...], *, name: str, stdin: bool
 ) -> None:
     """Through Podman's own API: the one that it shares with Docker takes paths of devices alone (4.3), no CDI names."""
     api = engine.client.api
@@ -237,7 +239,7 @@ def _device_request(devices: list[str]) -> DeviceRequest:
     return DeviceRequest(device_ids=devices, capabilities=[["gpu"]])
 
 
-def put_file(engine: Engine, container: str, path: str, content: bytes) -> None:
+def put_file(engine: ContainerEngine, container: str, path: str, content: bytes) -> None:
     """Put a file into a container that is not started yet."""
     folder, _, name = path.rpartition("/")
     out = io.BytesIO()
@@ -248,7 +250,7 @@ def put_file(engine: Engine, container: str, path: str, content: bytes) -> None:
     engine.client.api.put_archive(container, folder or "/", out.getvalue())
 
 
-def put_folder(engine: Engine, container: str, files: Mapping[str, bytes]) -> None:
+def put_folder(engine: ContainerEngine, container: str, files: Mapping[str, bytes]) -> None:
     """Put FOLDER with these files into a container that is not started yet: whoever runs in it may read it."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as archive:
@@ -300,7 +302,7 @@ class _Output:
 class Attached:
     """The streams of a container, over one connection of the engine's. Attach before the container starts."""
 
-    def __init__(self, engine: Engine, container: str, *, stdin: bool) -> None:
+    def __init__(self, engine: ContainerEngine, container: str, *, stdin: bool) -> None:
         """Raises APIError, RequestException."""
         params = {"stdout": 1, "stderr": 1, "stream": 1, **({"stdin": 1} if stdin else {})}
         self._file: Any = engine.client.api.attach_socket(container, params=params)
@@ -358,7 +360,12 @@ def _feed(attached: Attached, data: bytes) -> None:
 
 
 def _wait(
-    engine: Engine, request: RunRequest, container: str, attached: Attached, collected: _Output, began: float
+    engine: ContainerEngine,
+    request: RunRequest,
+    container: str,
+    attached: Attached,
+    collected: _Output,
+    began: float,
 ) -> RunResult:
     api = engine.client.api
     reader = threading.Thread(target=collected.read, args=(attached,), daemon=True)
@@ -398,7 +405,7 @@ def _make_start_failure(error: APIError, began: float) -> RunResult:
     return RunResult(None, "", "", False, False, False, said, time.monotonic() - began)
 
 
-def remove_container(engine: Engine, container: str, *, made: bool = True) -> None:
+def remove_container(engine: ContainerEngine, container: str, *, made: bool = True) -> None:
     """Also while a Ctrl-C is on its way: then the engine is told once more.
 
     `made`: whether the engine has said that it made it; else it may be making it just now, and is waited for.

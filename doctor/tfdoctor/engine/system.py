@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
 
-    from tfdoctor.engine.connection import Engine
+    from tfdoctor.engine.connection import ContainerEngine
 
 __all__ = ["ContainerEndedError", "ContainerSystem", "StartError"]
 
@@ -99,7 +99,7 @@ class ContainerEndedError(EngineError):
 class ContainerSystem:
     """A running container of an image. Close it, or use it with `with`."""
 
-    def __init__(self, engine: Engine, request: RunRequest) -> None:
+    def __init__(self, engine: ContainerEngine, request: RunRequest) -> None:
         """Start it. `request.command` is not used. Raises StartError, EngineError."""
         self._engine = engine
         self._replies: dict[int, queue.Queue[dict[str, Any]]] = {}

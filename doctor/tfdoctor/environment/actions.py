@@ -13,8 +13,8 @@ from tfdoctor.causes.steps import (
     SHELL_STEPS,
     Drop,
     Install,
-    Link,
     LinkParts,
+    MakeLink,
     Remove,
     TakeOut,
     Uninstall,
@@ -90,7 +90,7 @@ class StepRunner:
                 run_installer(
                     command, env=self.env, on_line=self.on_line, inherit=self.inherit, pass_fds=self.held
                 )
-            elif isinstance(step, Link):
+            elif isinstance(step, MakeLink):
                 make_link(step)
             elif isinstance(step, LinkParts):
                 for link in _parts(step):
@@ -142,7 +142,7 @@ def list_touched(steps: Sequence[Step], environment: Environment) -> tuple[Path,
         return None
     paths: dict[Path, None] = {}
     for step in steps:
-        if isinstance(step, Link):
+        if isinstance(step, MakeLink):
             paths[Path(step.path)] = None
         elif isinstance(step, LinkParts):
             paths |= dict.fromkeys(Path(link.path) for link in _parts(step))
@@ -167,7 +167,7 @@ def format_steps(
         if isinstance(step, (Install, Uninstall)):
             command = _command(installer, step) if installer is not None else _plain(step, environment)
             lines.append(shlex.join(command))
-        elif isinstance(step, (Link, LinkParts)):
+        elif isinstance(step, (MakeLink, LinkParts)):
             lines += link_commands((step,))
         elif isinstance(step, Remove):
             lines.append(f"rm -r {step.path if '*' in step.path else shlex.quote(step.path)}")
@@ -217,11 +217,11 @@ def _words(step: Install) -> tuple[str, ...]:
 # ---------------------------------------------------------------- files
 
 
-def _parts(step: LinkParts) -> Iterable[Link]:
+def _parts(step: LinkParts) -> Iterable[MakeLink]:
     for path in sorted(Path(step.source).glob(step.pattern)):
         place = Path(step.folder, path.name)
         if path.is_file() and (place.is_symlink() or not place.exists()):
-            yield Link(str(place), os.path.relpath(path, step.folder))
+            yield MakeLink(str(place), os.path.relpath(path, step.folder))
 
 
 def _find_matching(pattern: str) -> list[Path]:
@@ -232,7 +232,7 @@ def _find_matching(pattern: str) -> list[Path]:
     return sorted(Path(folder).glob(name))
 
 
-def make_link(link: Link) -> None:
+def make_link(link: MakeLink) -> None:
     """Made beside its place and moved there: never half, and never over a file that is no link."""
     place = Path(link.path)
     if not place.is_symlink() and place.exists():

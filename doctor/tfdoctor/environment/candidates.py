@@ -12,8 +12,8 @@ from tfdoctor.causes.steps import (
     Drop,
     Export,
     Install,
-    Link,
     LinkParts,
+    MakeLink,
     Prepend,
     Remove,
     Rename,
@@ -135,7 +135,7 @@ def changes_packages(steps: Sequence[Step]) -> bool:
 
 
 def _place(step: Step) -> str | None:
-    if isinstance(step, (Link, Remove, TakeOut)):
+    if isinstance(step, (MakeLink, Remove, TakeOut)):
         return step.path
     return step.folder if isinstance(step, LinkParts) else None
 

@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Compat
     from tfdoctor.environment.interpreters import Interpreter
-    from tfdoctor.environment.requirements import Asked, Wish
+    from tfdoctor.environment.requirements import Condition, RequirementSet
     from tfdoctor.facts import MachineFacts
     from tfdoctor.fit import Host
     from tfdoctor.plan import Option, Recommendation
     from tfdoctor.system import System
 
-__all__ = ["Choice", "Wishes", "choose", "choose_making"]
+__all__ = ["PlanChoice", "Wishes", "choose", "choose_making"]
 
 _VERSION = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}(?:\.[0-9]{1,3})?")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Choice:
+class PlanChoice:
     """A plan, and the Python that carries it out."""
 
     option: Option
@@ -52,7 +52,7 @@ class Wishes:
     tf: str | None
     packages: tuple[str, ...]
     """Checked lines."""
-    wish: Wish
+    wish: RequirementSet
 
     @property
     def depends(self) -> bool:
@@ -78,7 +78,7 @@ class Wishes:
         found = {python for release in self.compat.releases for python in release.linux_pythons}
         return tuple(sorted(found, key=versions.sort_key, reverse=True))
 
-    def _tensorflow(self, asked: Sequence[Asked]) -> str | None:
+    def _tensorflow(self, asked: Sequence[Condition]) -> str | None:
         """Return `--tf` and what the files say, in one. Raises UsageError if they do not go together."""
         named = [one for one in asked if str(one.specifier)]
         if not named:
@@ -121,7 +121,7 @@ def choose(
     uv: str | None,
     system: System,
     machine: MachineFacts,
-) -> Choice | Recommendation:
+) -> PlanChoice | Recommendation:
     """Return the best plan that a Python at hand (or one that uv can fetch) can carry out, or the planner's conflict.
 
     python: what `--python` was given; system: where the Pythons are looked for; machine: what a survey says of it.
@@ -146,7 +146,7 @@ def choose(
     best = _best(wishes, host, able)
     if best is not None:
         option, interpreter = best
-        return Choice(option, interpreter.path, interpreter.version, _newer(whole, option))
+        return PlanChoice(option, interpreter.path, interpreter.version, _newer(whole, option))
     option = whole.options[0]
     locks_of(option)  # raises where nobody pinned it: no other Python would help
     unable = _best(wishes, host, have)
@@ -155,12 +155,18 @@ def choose(
     if uv is not None and named is None:
         wanted = version or option.python
         note = f"No Python {wanted} is here: uv fetches one."
-        return Choice(option, wanted, wanted, (note,))
+        return PlanChoice(option, wanted, wanted, (note,))
     raise _make_python_error(option, version, machine)
 
 
 def choose_making(
-    choice: Choice, wishes: Wishes, folder: Path, *, uv: str | None, index: str | None, env: dict[str, str]
+    choice: PlanChoice,
+    wishes: Wishes,
+    folder: Path,
+    *,
+    uv: str | None,
+    index: str | None,
+    env: dict[str, str],
 ) -> tuple[Making, tuple[str, ...]]:
     """Return (what is to be made, what is to be said of it)."""
     wanted = wishes.wish.on(choice.version)
@@ -182,7 +188,7 @@ def choose_making(
     return making, (*choice.notes, *wanted.notes, *left)
 
 
-def _check_python(wish: Wish, version: str) -> None:
+def _check_python(wish: RequirementSet, version: str) -> None:
     """Raises UsageError where `--python` is not what the files allow."""
     if not wish.allows(version):
         where = " and ".join(f"{one.where} (python{one.specifier})" for one in wish.pythons)

@@ -17,7 +17,7 @@ from tfdoctor.environment.candidates import (
 )
 from tfdoctor.environment.folder import OWN
 from tfdoctor.environment.history.journal import Journal, Undone, has_pending
-from tfdoctor.environment.models import Attempt, FixResult, Status
+from tfdoctor.environment.models import Attempt, FixResult, FixStatus
 from tfdoctor.environment.offer import environment_at
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.examine import ask_python, choose, examine, kernel_variables, run_tensorflow, state_of
@@ -129,7 +129,7 @@ def plan(
     for candidate in candidates(seen.report, seen.environment, request.codes):
         first.setdefault(candidate.finding.code, candidate)
     done = tuple(
-        Attempt(candidate, Status.PLANNED, _commands(candidate, seen.environment, runner))
+        Attempt(candidate, FixStatus.PLANNED, _commands(candidate, seen.environment, runner))
         for candidate in first.values()
     )
     left = tuple(
@@ -202,7 +202,7 @@ def fix_environment(
             tried.add(candidate.key)
             tell.stage(f"{candidate.finding.code}  {candidate.finding.title}")
             one, seen = _attempt(candidate, seen, journal, runner, lambda: look(new_system, compat, request))
-            if one.status is Status.FIXED:
+            if one.status is FixStatus.FIXED:
                 fixed.add(candidate.finding.code)
             done.append(one)
         recovered = journal.recovered
@@ -233,14 +233,14 @@ def _attempt(
             runner.run(candidate.steps)
         except Error as error:
             step.rollback()
-            return Attempt(candidate, Status.FAILED, commands, error.message), seen
+            return Attempt(candidate, FixStatus.FAILED, commands, error.message), seen
         now = again()
         if not better(seen.report, now.report, candidate.finding):
             step.rollback()
             why = "It made things worse." if worse(seen.report, now.report) else "It did not help."
-            return Attempt(candidate, Status.ROLLED_BACK, commands, why), seen
+            return Attempt(candidate, FixStatus.ROLLED_BACK, commands, why), seen
         entry = step.commit()
-    return Attempt(candidate, Status.FIXED, commands, changes=entry.changes), now
+    return Attempt(candidate, FixStatus.FIXED, commands, changes=entry.changes), now
 
 
 def _apply_activation(new_system: Callable[[Mapping[str, str] | None], System], seen: Look) -> System:

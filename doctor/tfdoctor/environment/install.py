@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor import versions
 from tfdoctor.advice import links_for
-from tfdoctor.causes.steps import Link
+from tfdoctor.causes.steps import MakeLink
 from tfdoctor.compat import Compat
 from tfdoctor.environment.actions import make_link
 from tfdoctor.environment.folder import OWN, remove, write
@@ -30,7 +30,7 @@ from tfdoctor.environment.installers import (
     run_installers,
     uv_options,
 )
-from tfdoctor.environment.resolution import NoSolutionError, Question, Resolution, command, resolve
+from tfdoctor.environment.resolution import NoSolutionError, PipResolution, Question, command, resolve
 from tfdoctor.environment.room import Writing, capture_output, needs, refuse, room_for_pips_cache, used
 from tfdoctor.environment.workplace import INSTALLING, Record, Workplace
 from tfdoctor.errors import Error, UsageError
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NO_LOCK",
-    "Installed",
-    "Locks",
+    "InstallResult",
+    "LockFiles",
     "Making",
     "NoLockError",
     "commands_of",
@@ -71,7 +71,7 @@ class NoLockError(Error):
 
 
 @dataclass(frozen=True, slots=True)
-class Locks:
+class LockFiles:
     """The files of pins that an environment is made from, as the installers are given them."""
 
     tools: Path
@@ -97,7 +97,7 @@ class Making:
     """That Python's version, as far as it is known: `"3.11.7"`, `"3.11"`."""
     uv: str | None
     """uv's path where it does the work, else the environment's pip does."""
-    locks: Locks
+    locks: LockFiles
     requirements: tuple[str, ...] = ()
     """Checked lines (requirements.py)."""
     constraints: tuple[str, ...] = ()
@@ -105,7 +105,7 @@ class Making:
     index: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     """What the programs inherit."""
-    resolution: Resolution | None = None
+    resolution: PipResolution | None = None
     """What the requirements come to, once that is known."""
 
     @property
@@ -142,7 +142,7 @@ class Making:
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
+class InstallResult:
     """What came of it."""
 
     seconds: float
@@ -154,7 +154,7 @@ class Installed:
     """The request, with what the requirements came to; None: nothing was done."""
 
 
-def locks_of(option: Option) -> Locks:
+def locks_of(option: Option) -> LockFiles:
     """Return the locks of a plan. Raises NoLockError if one is not there, DataError where one is damaged."""
     release, python, chosen = option.release, option.python, option.cuda_set
     known = Compat.load().locks
@@ -164,7 +164,7 @@ def locks_of(option: Option) -> Locks:
     if tools is None or main is None or cuda is None or chosen is None:
         msg = f"TensorFlow {release.version} on Python {python} cannot be installed: {NO_LOCK}."
         raise NoLockError(msg, hint="Name another release: `tfdoctor recommend --method pip` has the best.")
-    return Locks(
+    return LockFiles(
         tools=known.tools_path(python),
         tensorflow=known.path(release.package, release.version, python),
         cuda=known.cuda_path(chosen.id),
@@ -284,7 +284,7 @@ def _link(making: Making) -> None:
             raise InstallFailedError(msg, hint=clean_line(str(path.parent / target)))
         if path.is_symlink() and os.readlink(path) == target:  # noqa: PTH115 - as it was written
             continue
-        make_link(Link(str(path), target))
+        make_link(MakeLink(str(path), target))
 
 
 def commands_of(making: Making) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -326,7 +326,7 @@ def list_locked_lines(path: Path) -> tuple[str, ...]:
     return tuple(row.removesuffix("  # sdist") for row in rows if row and not row.startswith("#"))
 
 
-def try_requirements(making: Making, on_line: Callable[[str], None] | None = None) -> Resolution:
+def try_requirements(making: Making, on_line: Callable[[str], None] | None = None) -> PipResolution:
     """Return what `make` would find, without the environment: in a temporary folder.
 
     With pip that folder has a small environment for a while, for the locked pip to be asked. Raises NoSolutionError
@@ -365,13 +365,13 @@ def _load_resolution(making: Making, place: Workplace) -> Making | None:
         )
     except (OSError, ValueError):
         return None
-    return dataclasses.replace(making, resolution=Resolution(kept, hashed, others)) if kept else None
+    return dataclasses.replace(making, resolution=PipResolution(kept, hashed, others)) if kept else None
 
 
 # ---------------------------------------------------------------- making it
 
 
-def make(making: Making, watcher: Progress) -> Installed:
+def make(making: Making, watcher: Progress) -> InstallResult:
     """Make the environment, or finish it; where it is there already, nothing is done.
 
     Raises WorkplaceError, UsageError, InstallFailedError. What is half-made stays, marked as such; where there was
@@ -393,7 +393,7 @@ def make(making: Making, watcher: Progress) -> Installed:
         place.release()
 
 
-def _make(making: Making, place: Workplace, watcher: Progress, began: float) -> Installed:
+def _make(making: Making, place: Workplace, watcher: Progress, began: float) -> InstallResult:
     known = place.record()
     shown = clean_line(str(making.folder))
     same = known is not None and dict(known.plan) == making.plan
@@ -404,7 +404,7 @@ def _make(making: Making, place: Workplace, watcher: Progress, began: float) -> 
         if place.blocked:  # a run was killed in its last moment
             place.finish(known)
         again = _load_resolution(making, place) if making.asks else None
-        return Installed(time.monotonic() - began, resumed=False, already=True, making=again)
+        return InstallResult(time.monotonic() - began, resumed=False, already=True, making=again)
     done = _list_done(making, known) if known is not None and same else ()
     if known is not None:
         watcher.stage(
@@ -434,7 +434,7 @@ def _make(making: Making, place: Workplace, watcher: Progress, began: float) -> 
         raise
     watcher.done()
     place.finish(record)
-    return Installed(time.monotonic() - began, resumed=bool(done), already=False, making=making)
+    return InstallResult(time.monotonic() - began, resumed=bool(done), already=False, making=making)
 
 
 def _list_done(making: Making, known: Record) -> tuple[str, ...]:

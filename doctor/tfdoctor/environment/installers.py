@@ -98,15 +98,15 @@ class Installer:
 
     def install(self, words: Sequence[str]) -> tuple[str, ...]:
         """Return the command that installs; `words` are options and requirements that both programs know."""
-        return (*self.program, "install", *self._list_target_options, *self.options, *words)
+        return (*self.program, "install", *self._target_options, *self.options, *words)
 
     def uninstall(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the command that removes projects."""
         yes = () if self.name == "uv" else ("-y",)
-        return (*self.program, "uninstall", *self._list_target_options, *yes, *names)
+        return (*self.program, "uninstall", *self._target_options, *yes, *names)
 
     @property
-    def _list_target_options(self) -> tuple[str, ...]:
+    def _target_options(self) -> tuple[str, ...]:
         return ("--python", self.python) if self.name == "uv" else ()
 
 
@@ -324,11 +324,11 @@ def run_installers(
     not notice for wheels of an index that is a folder, and `--refresh` does not help (measured with uv 0.13.9). With
     `inherit` nothing is known of what they said: they run once.
     """
-    running: list[_Running] = []
+    running: list[_Process] = []
     try:
         for command in commands:
             with hold_signals():  # a Ctrl-C within Popen would leave a child that nobody knows
-                running.append(_Running.start(command, env, inherit=inherit, pass_fds=pass_fds))
+                running.append(_Process.start(command, env, inherit=inherit, pass_fds=pass_fds))
         for one in _wait_for_all(running, on_line):
             one.check()
     except BaseException as error:
@@ -348,7 +348,7 @@ def run_installers(
 
 
 @dataclass(slots=True)
-class _Running:
+class _Process:
     """A program at work."""
 
     name: str
@@ -362,7 +362,7 @@ class _Running:
     @classmethod
     def start(
         cls, command: Sequence[str], env: Mapping[str, str], *, inherit: bool, pass_fds: Sequence[int]
-    ) -> _Running:
+    ) -> _Process:
         name = _name_of(command)
         teller = sys.stderr.fileno() if inherit else None
         try:
@@ -404,7 +404,7 @@ _PATIENCE = 1.0
 """Seconds that a program's output is read on after its end: a process that it left behind may hold it open."""
 
 
-def _wait_for_all(running: Sequence[_Running], on_line: Callable[[str], None] | None) -> Iterator[_Running]:
+def _wait_for_all(running: Sequence[_Process], on_line: Callable[[str], None] | None) -> Iterator[_Process]:
     """Yield each as it ends; all are read meanwhile."""
     left = list(running)
     while left:
@@ -449,7 +449,7 @@ def _hide(text: str) -> str:
     return _NAMED.sub(r"\1", text)
 
 
-def _stop(running: Sequence[_Running]) -> None:
+def _stop(running: Sequence[_Process]) -> None:
     """End them and their children: asked first, then made to; does not return before they are gone."""
     alive = [one for one in running if one.process.poll() is None]
     with hold_signals() as came:
@@ -480,13 +480,13 @@ def _kill_group(group: int) -> bool:
     return True
 
 
-def _signal_groups(running: Sequence[_Running], number: signal.Signals) -> None:
+def _signal_groups(running: Sequence[_Process], number: signal.Signals) -> None:
     for one in running:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(one.process.pid, number)
 
 
-def _drain(running: Sequence[_Running]) -> None:
+def _drain(running: Sequence[_Process]) -> None:
     """Take away what they still print, so that they do not wait for a reader."""
     pipes = [one.process.stdout.fileno() for one in running if one.process.stdout is not None]
     ready, _, _ = select.select(pipes, [], [], 0.05)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tfdoctor.causes.steps import Step
     from tfdoctor.findings import Finding, Observation, Remedy, Report
 
-__all__ = ["Attempt", "Candidate", "Environment", "FixResult", "Offer", "Status", "Unfixed"]
+__all__ = ["Attempt", "Candidate", "Environment", "FixResult", "FixStatus", "Offer", "Unfixed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Candidate:
         return self.finding.code, self.remedy.steps
 
 
-class Status(str, enum.Enum):
+class FixStatus(str, enum.Enum):
     """What came of an attempt. The values are those of fix.schema.json."""
 
     PLANNED = "planned"
@@ -64,7 +64,7 @@ class Attempt:
     """A candidate that was planned or tried."""
 
     candidate: Candidate
-    status: Status
+    status: FixStatus
     commands: tuple[str, ...]
     """What was done, as a person would type it."""
     detail: str = ""
@@ -74,7 +74,7 @@ class Attempt:
     @property
     def ok(self) -> bool:
         """Whether it helped and stays."""
-        return self.status is Status.FIXED
+        return self.status is FixStatus.FIXED
 
 
 @dataclass(frozen=True, slots=True)

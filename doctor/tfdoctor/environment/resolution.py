@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 __all__ = [
     "LIMITS",
     "WANTED",
-    "Change",
     "NoSolutionError",
+    "PinChange",
+    "PipResolution",
     "Question",
-    "Resolution",
     "command",
     "reason_of",
     "resolve",
@@ -93,7 +93,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PinChange:
     """A package that is not as in the lock."""
 
     name: str
@@ -104,7 +104,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Resolution:
+class PipResolution:
     """All that is installed besides NVIDIA's wheels, as lines for `--no-deps`."""
 
     kept: tuple[str, ...]
@@ -114,13 +114,13 @@ class Resolution:
     others: tuple[str, ...] = ()
     """Lines of which no hash is known: addresses of repositories, packages of an index that gives none."""
 
-    def changes(self, lock: Sequence[str]) -> tuple[Change, ...]:
+    def changes(self, lock: Sequence[str]) -> tuple[PinChange, ...]:
         """Against a lock's lines, by name."""
         before = dict(_name_version(line) for line in lock)
         after = dict(_name_version(line) for line in (*self.kept, *self.hashed, *self.others))
         names = sorted({*before, *after})
         return tuple(
-            Change(name, before.get(name), after.get(name))
+            PinChange(name, before.get(name), after.get(name))
             for name in names
             if before.get(name) != after.get(name)
         )
@@ -150,7 +150,7 @@ def command(question: Question, folder: Path) -> tuple[str, ...]:
     return (*question.program, "install", *words, *question.index, "-c", limits, "-r", wanted)
 
 
-def resolve(question: Question, folder: Path, run: Callable[[Sequence[str]], None]) -> Resolution:
+def resolve(question: Question, folder: Path, run: Callable[[Sequence[str]], None]) -> PipResolution:
     """Ask; `run` runs a command to its end and raises InstallFailedError where it fails.
 
     Raises NoSolutionError with the resolver's reason, and InstallFailedError where it could not be tried.
@@ -336,7 +336,7 @@ def _format_installed(row: dict[str, Any]) -> str:
     return f"{name} @ {info['url']}" + (f" --hash=sha256:{digest}" if digest else "")
 
 
-def _compare_with_lock(question: Question, found: Sequence[str]) -> Resolution:
+def _compare_with_lock(question: Question, found: Sequence[str]) -> PipResolution:
     """Return what was found, beside the lock.
 
     Raises NoSolutionError if it would lay itself over what is planned.
@@ -372,7 +372,7 @@ def _compare_with_lock(question: Question, found: Sequence[str]) -> Resolution:
             others.append(bare)
     if not any(_name_version(line)[0] == question.package for line in kept):
         kept.append(locked[question.package])
-    return Resolution(tuple(kept), tuple(hashed), tuple(others))
+    return PipResolution(tuple(kept), tuple(hashed), tuple(others))
 
 
 def _list_own_hashes(question: Question) -> Iterator[tuple[str, tuple[str, ...]]]:

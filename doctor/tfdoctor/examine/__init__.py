@@ -31,11 +31,11 @@ __all__ = [
     "ask_python",
     "begin",
     "choose",
+    "collect_facts",
+    "evaluate_facts",
     "examine",
-    "judge",
     "kernel_variables",
     "live_machine",
-    "look",
     "run_tensorflow",
     "state_of",
 ]

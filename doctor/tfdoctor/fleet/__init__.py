@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from tfdoctor.fleet.gather import Gathered
 from tfdoctor.fleet.judge import evaluate_fleet, join_hosts
-from tfdoctor.fleet.models import Finding, Fleet, Group, Host, Result
+from tfdoctor.fleet.models import Fleet, FleetFinding, FleetHost, Group, Result
 from tfdoctor.fleet.peers import read_peers
 from tfdoctor.fleet.results import LARGEST, UnusableError, read_result
 
 __all__ = [
     "LARGEST",
-    "Finding",
     "Fleet",
+    "FleetFinding",
+    "FleetHost",
     "Gathered",
     "Group",
-    "Host",
     "Result",
     "UnusableError",
     "evaluate_fleet",

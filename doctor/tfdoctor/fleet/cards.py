@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Severity
-from tfdoctor.fleet.models import Finding
+from tfdoctor.fleet.models import FleetFinding
 from tfdoctor.text import join_words
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ FAULTS = {
 _NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,6})?")
 
 
-def card_findings(profiles: Sequence[Profile]) -> Iterator[Finding]:
+def card_findings(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
     """In the order of their weight."""
     yield from _find_missing(profiles)
     yield from _faulty(profiles)
@@ -54,7 +54,7 @@ def _model(one: Profile) -> str | None:
     return Counter(one.cards).most_common(1)[0][0] if one.cards else None
 
 
-def _find_missing(profiles: Sequence[Profile]) -> Iterator[Finding]:
+def _find_missing(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
     hosts: dict[str, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
     for one in profiles:
         model = _model(one)
@@ -68,7 +68,7 @@ def _find_missing(profiles: Sequence[Profile]) -> Iterator[Finding]:
                 continue
             few = len(names) <= max(1, FEW * total) and len(counts[usual]) > len(names)
             what = f"{count} of this model, {model}; its {len(counts[usual]):,} twins have {usual}"
-            yield Finding(
+            yield FleetFinding(
                 "card-missing" if few else "cards-differ",
                 Severity.ERROR if few else Severity.WARNING,
                 tuple(sorted(names)),
@@ -79,7 +79,7 @@ def _find_missing(profiles: Sequence[Profile]) -> Iterator[Finding]:
             )
 
 
-def _models(profiles: Sequence[Profile]) -> Iterator[Finding]:
+def _models(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
     hosts: dict[tuple[str, str], list[str]] = defaultdict(list)
     for one in profiles:
         model = _model(one)
@@ -94,7 +94,7 @@ def _models(profiles: Sequence[Profile]) -> Iterator[Finding]:
             for (model, memory), names in by_size[:6]
         ]
     )
-    yield Finding(
+    yield FleetFinding(
         "cards-differ",
         Severity.INFO,
         tuple(sorted(name for _, names in by_size[1:] for name in names)),
@@ -109,7 +109,7 @@ def _memory(one: Profile) -> str:
     return join_words(sorted(filter(None, found)))
 
 
-def _slower(profiles: Sequence[Profile]) -> Iterator[Finding]:
+def _slower(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
     for ending, words in PACE.items():
         seen: dict[str, dict[float, list[str]]] = defaultdict(lambda: defaultdict(list))
         for one in profiles:
@@ -123,7 +123,7 @@ def _slower(profiles: Sequence[Profile]) -> Iterator[Finding]:
             if not slow:
                 continue
             least = min(numbers)
-            yield Finding(
+            yield FleetFinding(
                 "card-slowed",
                 Severity.WARNING,
                 tuple(slow),
@@ -141,7 +141,7 @@ def _numbers(one: Profile, ending: str) -> Iterator[float]:
                 yield float(found.group())
 
 
-def _faulty(profiles: Sequence[Profile]) -> Iterator[Finding]:
+def _faulty(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
     seen: dict[str, list[str]] = defaultdict(list)
     for one in profiles:
         told = {
@@ -156,7 +156,7 @@ def _faulty(profiles: Sequence[Profile]) -> Iterator[Finding]:
         for words in told:
             seen[words].extend(one.hosts)
     for words, names in seen.items():
-        yield Finding(
+        yield FleetFinding(
             "card-faults",
             Severity.WARNING,
             tuple(sorted(names)),

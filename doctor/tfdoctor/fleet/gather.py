@@ -6,7 +6,7 @@ from collections import defaultdict
 from sys import intern
 from typing import TYPE_CHECKING
 
-from tfdoctor.fleet.models import Host
+from tfdoctor.fleet.models import FleetHost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +39,7 @@ class Gathered:
     """What has come in so far. `add` and `silent` once a host."""
 
     def __init__(self) -> None:
-        self.hosts: dict[str, Host] = {}
+        self.hosts: dict[str, FleetHost] = {}
         self.profiles: dict[tuple[object, ...], Profile] = {}
         self.owners: dict[str, list[str]] = defaultdict(list)
         """A card's identifier → the hosts that showed it."""
@@ -78,11 +78,11 @@ class Gathered:
         if skew:
             self.skews[name] = skew
         state: State = "ok" if result.usable else "found"
-        self.hosts[name] = Host(name, state, result.cause, seconds, unknown=result.usable is None)
+        self.hosts[name] = FleetHost(name, state, result.cause, seconds, unknown=result.usable is None)
 
     def silent(self, name: str, state: State, why: str, *, seconds: float | None = None) -> None:
         """A host without a usable answer."""
-        self.hosts[name] = Host(name, state, None, seconds, why=why)
+        self.hosts[name] = FleetHost(name, state, None, seconds, why=why)
 
 
 def _intern_pair(key: Value) -> Value:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Severity
 from tfdoctor.fleet.cards import card_findings, tells_of
-from tfdoctor.fleet.models import Finding, Fleet, Group, Host
+from tfdoctor.fleet.models import Fleet, FleetFinding, FleetHost, Group
 from tfdoctor.fleet.peers import peer_findings
 from tfdoctor.report.against.compare import find_differences
 from tfdoctor.report.against.snapshot import AREAS, Entry
@@ -58,7 +58,7 @@ def evaluate_fleet(engine: str, found: Gathered, *, aside: int = 0) -> Fleet:
     groups = tuple(_groups(profiles))
     of_host = {name: group.number for group in groups for name in group.hosts}
     hosts = tuple(
-        Host(one.name, one.state, one.cause, one.seconds, of_host.get(one.name), one.why)
+        FleetHost(one.name, one.state, one.cause, one.seconds, of_host.get(one.name), one.why)
         for _, one in sorted(found.hosts.items())
     )
     cards = list(card_findings(profiles))
@@ -132,7 +132,7 @@ def _common(most: Profile) -> tuple[tuple[str, str], ...]:
 # ---------------------------------------------------------------- findings
 
 
-def _silent(hosts: Sequence[Host]) -> Iterator[Finding]:
+def _silent(hosts: Sequence[FleetHost]) -> Iterator[FleetFinding]:
     for state, words in SILENT.items():
         those = [one for one in hosts if one.state == state]
         if not those:
@@ -141,7 +141,7 @@ def _silent(hosts: Sequence[Host]) -> Iterator[Finding]:
         told = "; ".join(
             f"{why}{f' ({_hosts(count)})' if len(whys) > 1 else ''}" for why, count in whys.most_common(4)
         )
-        yield Finding(
+        yield FleetFinding(
             "answer-unusable" if state == "failed" else "host-silent",
             Severity.ERROR,
             tuple(one.name for one in those),
@@ -150,7 +150,7 @@ def _silent(hosts: Sequence[Host]) -> Iterator[Finding]:
         )
 
 
-def _report_unused_gpus(groups: Sequence[Group]) -> Iterator[Finding]:
+def _report_unused_gpus(groups: Sequence[Group]) -> Iterator[FleetFinding]:
     """Hosts on which TensorFlow will not use its GPUs, by cause."""
     causes: dict[tuple[str | None, bool], list[str]] = {}
     used = sum(len(group.hosts) for group in groups if group.state == "ok")
@@ -164,7 +164,7 @@ def _report_unused_gpus(groups: Sequence[Group]) -> Iterator[Finding]:
             else ("TensorFlow will not use the GPUs")
         )
         beside = f"; on {_hosts(used)} it does" if used else ""
-        yield Finding(
+        yield FleetFinding(
             "gpu-unused",
             Severity.WARNING if unknown else Severity.ERROR,
             tuple(sorted(those)),
@@ -173,7 +173,7 @@ def _report_unused_gpus(groups: Sequence[Group]) -> Iterator[Finding]:
         )
 
 
-def _versions(profiles: Sequence[Profile]) -> Iterator[Finding]:
+def _versions(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
     """Yield versions that all members of one job need alike."""
     for what in dict.fromkeys(SAME_EVERYWHERE.values()):
         keys = [key for key, word in SAME_EVERYWHERE.items() if word == what]
@@ -186,7 +186,7 @@ def _versions(profiles: Sequence[Profile]) -> Iterator[Finding]:
         by_size = sorted(seen.items(), key=lambda item: -len(item[1]))
         told = join_words([f"{version} on {_hosts(len(names))}" for version, names in by_size[:6]])
         odd = sorted(name for _, names in by_size[1:] for name in names)
-        yield Finding(
+        yield FleetFinding(
             "versions-differ",
             Severity.WARNING,
             tuple(odd),
@@ -195,7 +195,7 @@ def _versions(profiles: Sequence[Profile]) -> Iterator[Finding]:
         )
 
 
-def _report_differences(groups: Sequence[Group], named: set[str]) -> Iterator[Finding]:
+def _report_differences(groups: Sequence[Group], named: set[str]) -> Iterator[FleetFinding]:
     """Yield what else few have otherwise than group 1; what the same hosts have, together.
 
     named: hosts of whose cards something was told already.
@@ -218,7 +218,7 @@ def _report_differences(groups: Sequence[Group], named: set[str]) -> Iterator[Fi
         whats.sort(key=lambda what: AREAS.index(what[0][0]) if what[0][0] in AREAS else len(AREAS))
         told = [_describe_difference(name, here, there) for (_, name), here, there in whats[:TOLD]]
         more = f"; and {len(whats) - TOLD} more" if len(whats) > TOLD else ""
-        yield Finding(
+        yield FleetFinding(
             "host-differs",
             _weight(whats),
             names,
@@ -227,7 +227,7 @@ def _report_differences(groups: Sequence[Group], named: set[str]) -> Iterator[Fi
     rest = sorted({name for names, _ in kinds[KINDS:] for name in names})
     if rest:
         message = f"{_hosts(len(rest))} more have something of their own that is not as in the largest kind."
-        yield Finding("host-differs", Severity.INFO, tuple(rest), message)
+        yield FleetFinding("host-differs", Severity.INFO, tuple(rest), message)
 
 
 def _weight(whats: Sequence[tuple[Value, str, str]]) -> Severity:
@@ -249,7 +249,7 @@ def _short(value: str) -> str:
     return value if len(value) <= LONG else f"{value[:LONG].rstrip()} …"
 
 
-def _report_duplicates(found: Gathered) -> Iterator[Finding]:
+def _report_duplicates(found: Gathered) -> Iterator[FleetFinding]:
     """Yield results that show the same card come from one machine."""
     shared: dict[tuple[str, ...], int] = {}
     for owners in found.owners.values():
@@ -257,7 +257,7 @@ def _report_duplicates(found: Gathered) -> Iterator[Finding]:
         if len(key) > 1:
             shared[key] = shared.get(key, 0) + 1
     for names, count in list(shared.items())[:20]:
-        yield Finding(
+        yield FleetFinding(
             "same-card-twice",
             Severity.WARNING,
             names,
@@ -267,13 +267,13 @@ def _report_duplicates(found: Gathered) -> Iterator[Finding]:
         )
 
 
-def _clocks(found: Gathered) -> Iterator[Finding]:
+def _clocks(found: Gathered) -> Iterator[FleetFinding]:
     """Clocks that were outside the time in which their host was asked."""
     off = {name: skew for name, skew in found.skews.items() if abs(skew) > CLOCK}
     if off:
         worst = max(off, key=lambda name: abs(off[name]))
         way = "ahead" if off[worst] > 0 else "behind"
-        yield Finding(
+        yield FleetFinding(
             "clock-skew",
             Severity.WARNING,
             tuple(sorted(off)),
@@ -283,7 +283,7 @@ def _clocks(found: Gathered) -> Iterator[Finding]:
         )
 
 
-def _summary(hosts: Sequence[Host], groups: Sequence[Group]) -> str:
+def _summary(hosts: Sequence[FleetHost], groups: Sequence[Group]) -> str:
     states = Counter(one.state for one in hosts)
     answered = states["ok"] + states["found"]
     if not hosts:

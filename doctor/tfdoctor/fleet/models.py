@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.findings import Severity
 
-__all__ = ["Card", "Finding", "Fleet", "Group", "Host", "Result", "State", "Value"]
+__all__ = ["Fleet", "FleetCard", "FleetFinding", "FleetHost", "Group", "Result", "State", "Value"]
 
 State = Literal["ok", "found", "failed", "lost", "timeout"]
 """ok: TensorFlow will use its GPUs there; found: it will not, or that could not be known; failed: no usable answer;
@@ -21,7 +21,7 @@ Value = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class FleetCard:
     """One card of a host. None: not known."""
 
     model: str
@@ -38,7 +38,7 @@ class Result:
     summary: str
     codes: tuple[str, ...]
     """Of findings that are at least warnings."""
-    cards: tuple[Card, ...]
+    cards: tuple[FleetCard, ...]
     values: Mapping[Value, str | None]
     """What can be compared; None: it is not there."""
     little: frozenset[Value]
@@ -48,7 +48,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class FleetHost:
     """One host of the fleet."""
 
     name: str
@@ -80,7 +80,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FleetFinding:
     """Something that some hosts have and the others have not."""
 
     name: str
@@ -97,10 +97,10 @@ class Fleet:
 
     engine: str
     summary: str
-    hosts: tuple[Host, ...]
+    hosts: tuple[FleetHost, ...]
     """By name."""
     groups: tuple[Group, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[FleetFinding, ...]
     """The most severe first."""
     common: tuple[tuple[str, str], ...] = ()
     """What the hosts of group 1 have, in words: ("driver", "550.54.14")."""

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Severity
-from tfdoctor.fleet.models import Finding
+from tfdoctor.fleet.models import FleetFinding
 from tfdoctor.fleet.results import UnusableError, document
 from tfdoctor.records import dataclass
 from tfdoctor.text import clean_line, join_words
@@ -66,7 +66,7 @@ def machine(name: str) -> str:
     return (host.partition(":")[0] if host.count(":") == 1 else host).rstrip(".").lower()
 
 
-def peer_findings(found: Mapping[str, Peers], silent: Mapping[str, str]) -> Iterator[Finding]:
+def peer_findings(found: Mapping[str, Peers], silent: Mapping[str, str]) -> Iterator[FleetFinding]:
     """silent: host → why it gave no answer to this question."""
     asking = {host: _drop_self(host, one) for host, one in found.items()}
     askers: dict[str, list[str]] = defaultdict(list)
@@ -94,7 +94,7 @@ def peer_findings(found: Mapping[str, Peers], silent: Mapping[str, str]) -> Iter
     if silent:
         why = Counter(silent.values()).most_common(1)[0][0]
         message = f"no answer to the question which peers they reach{f': {why}' if why else ''}."
-        yield Finding("peers-apart", Severity.WARNING, tuple(sorted(silent)), message)
+        yield FleetFinding("peers-apart", Severity.WARNING, tuple(sorted(silent)), message)
 
 
 def _drop_self(host: str, one: Peers) -> Peers:
@@ -108,7 +108,7 @@ def _drop_self(host: str, one: Peers) -> Peers:
 
 def _report_unreachable(
     closed: set[str], askers: Mapping[str, Sequence[str]], asking: Mapping[str, Peers]
-) -> Iterator[Finding]:
+) -> Iterator[FleetFinding]:
     """Yield peers that nobody reaches: the hosts themselves are named, where they are among those that were asked."""
     names: dict[str, str] = {}
     for host in asking:
@@ -127,8 +127,8 @@ def _report_unreachable(
         yield _finding(hosts, f"{_they(hosts)} {_join_addresses(others)}, and nobody else does: {whys}.")
 
 
-def _finding(hosts: Sequence[str], message: str) -> Finding:
-    return Finding("peers-apart", Severity.ERROR, tuple(hosts), message, FIX)
+def _finding(hosts: Sequence[str], message: str) -> FleetFinding:
+    return FleetFinding("peers-apart", Severity.ERROR, tuple(hosts), message, FIX)
 
 
 def _they(hosts: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from tfdoctor.causes import Cause
-from tfdoctor.fleet.models import Card, Result, Value
+from tfdoctor.fleet.models import FleetCard, Result, Value
 from tfdoctor.text import clean_line
 
 __all__ = ["LARGEST", "UnusableError", "document", "read_result"]
@@ -148,7 +148,7 @@ def _values(entries: list[Any]) -> tuple[dict[Value, str | None], frozenset[Valu
     return values, frozenset(little)
 
 
-def _cards(facts: dict[str, Any]) -> tuple[Card, ...]:
+def _cards(facts: dict[str, Any]) -> tuple[FleetCard, ...]:
     """Return the cards, by the tool that shows most of them."""
     found = [
         _list_cards(_list_known(facts, "driver", "nvml", "devices")),
@@ -175,14 +175,14 @@ def _list_known(facts: dict[str, Any], *path: str) -> list[Any]:
     return value[:MOST_CARDS] if isinstance(value, list) else []
 
 
-def _list_cards(devices: list[Any]) -> tuple[Card, ...]:
+def _list_cards(devices: list[Any]) -> tuple[FleetCard, ...]:
     cards = []
     for one in devices:
         if isinstance(one, dict):
             model = _line(one.get("name"), 80)
             if not model and one.get("device_id"):
                 model = f"10de:{_line(one['device_id'], 8)}"
-            cards.append(Card(model or "a card", _line(one.get("uuid"), 60) or None))
+            cards.append(FleetCard(model or "a card", _line(one.get("uuid"), 60) or None))
     return tuple(cards)
 
 

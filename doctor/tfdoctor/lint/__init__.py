@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from tfdoctor.lint.judge import kind_of_file, lint_text
-from tfdoctor.lint.models import Answer, Asked, Fix, Problem, Unreadable
+from tfdoctor.lint.models import Fix, LintAnswer, LintProblem, LintTarget, Unreadable
 
-__all__ = ["Answer", "Asked", "Fix", "Problem", "Unreadable", "kind_of_file", "lint_text"]
+__all__ = ["Fix", "LintAnswer", "LintProblem", "LintTarget", "Unreadable", "kind_of_file", "lint_text"]

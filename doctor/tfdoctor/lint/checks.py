@@ -10,11 +10,11 @@ from tfdoctor.lint.clusters import Clusters
 from tfdoctor.lint.configs import CONFIGS, Configs
 from tfdoctor.lint.devices import Devices
 from tfdoctor.lint.telling import MAX_TEXT_CHARS
-from tfdoctor.lint.values import Const, Many, Map, Module, Obj, Path, Seq, constant
+from tfdoctor.lint.values import Const, Many, Map, ModuleValue, Obj, Path, Seq, constant
 from tfdoctor.lint.words import guess_function
 
 if TYPE_CHECKING:
-    from tfdoctor.lint.models import Asked
+    from tfdoctor.lint.models import LintTarget
 
 __all__ = ["Checks"]
 
@@ -121,7 +121,7 @@ _TEST_OF_VERSION = re.compile(
 class Checks(Configs, Devices, Clusters):
     """What a line means. `Walk` gives the values."""
 
-    def __init__(self, asked: Asked, text: str) -> None:
+    def __init__(self, asked: LintTarget, text: str) -> None:
         super().__init__(asked, text)
         self.graph = asked.old or (
             re.search(r"\bdisable_(?:v2_behavior|eager_execution)\(", text) is not None
@@ -351,7 +351,7 @@ class Checks(Configs, Devices, Clusters):
         base, name = func.data if func.kind == "method" else (None, "")
         if isinstance(base, Obj) and base.kind == "model" and name in _MODEL_USES and not self.graph:
             self.use(node)
-        if isinstance(base, Obj) and base.kind == "instance" and isinstance(base.data, Module):
+        if isinstance(base, Obj) and base.kind == "instance" and isinstance(base.data, ModuleValue):
             own = base.data.functions.get(name)
             if own is not None:
                 return self.run(own, args, {k: v for k, v in keywords.items() if k})

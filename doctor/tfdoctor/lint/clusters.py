@@ -15,7 +15,7 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from tfdoctor.lint.models import Asked
+    from tfdoctor.lint.models import LintTarget
 
 __all__ = ["Clusters", "bad_address", "problems_of"]
 
@@ -90,7 +90,7 @@ def bad_task(jobs: Mapping[str, Collection[int] | None], job: Any, index: Any) -
 class Clusters(Telling):
     """ClusterSpec, Server and TF_CONFIG in Python."""
 
-    def __init__(self, asked: Asked, text: str) -> None:
+    def __init__(self, asked: LintTarget, text: str) -> None:
         super().__init__(asked, text)
         self.started: set[tuple[str, int]] = set()
 

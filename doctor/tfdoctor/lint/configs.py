@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.lint.environ import Environ
-from tfdoctor.lint.values import Const, Map, Module, Obj, Path, Seq, constant
+from tfdoctor.lint.values import Const, Map, ModuleValue, Obj, Path, Seq, constant
 from tfdoctor.lint.words import FIELDS, guess_option, relevant
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Configs(Environ):
             return Obj("sub", inner, base)
         if node.attr == "gpu_options":
             return Obj("sub", "GPUOptions")
-        if isinstance(base, Module):
+        if isinstance(base, ModuleValue):
             return base.functions.get(node.attr)
         if isinstance(base, (Map, Seq, Const)) or (
             isinstance(base, Obj) and base.kind in ("model", "instance", "strategy", "text")

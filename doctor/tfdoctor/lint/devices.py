@@ -10,7 +10,7 @@ from tfdoctor.lint.telling import Telling
 from tfdoctor.lint.values import Many, Obj, Seq, constant
 
 if TYPE_CHECKING:
-    from tfdoctor.lint.models import Asked
+    from tfdoctor.lint.models import LintTarget
 
 __all__ = ["Devices", "device_of"]
 
@@ -92,7 +92,7 @@ class Devices(Telling):
 
     visible: int | None
 
-    def __init__(self, asked: Asked, text: str) -> None:
+    def __init__(self, asked: LintTarget, text: str) -> None:
         super().__init__(asked, text)
         self.growth: list[tuple[Any, Any, int | None, list[str]]] = []
         self.growth_on_all = False

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tfdoctor.findings import Severity
 
-__all__ = ["Answer", "Asked", "Fix", "Problem", "Unreadable"]
+__all__ = ["Fix", "LintAnswer", "LintProblem", "LintTarget", "Unreadable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Fix:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class LintProblem:
     """One thing that is wrong with a file."""
 
     name: str
@@ -51,7 +51,7 @@ class Unreadable:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LintTarget:
     """What code is judged against."""
 
     tf: tuple[int, int] | None = None
@@ -66,11 +66,11 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class LintAnswer:
     """All files."""
 
     files: int
-    problems: tuple[Problem, ...]
+    problems: tuple[LintProblem, ...]
     unreadable: tuple[Unreadable, ...] = ()
     sources: dict[str, str] = field(default_factory=dict)
     """Path → text, of files that have a fix."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor.dockerfile.read.syntax import instructions
 from tfdoctor.lint.clusters import bad_address, bad_task, problems_of
 from tfdoctor.lint.environ import find_lone_assignment
-from tfdoctor.lint.models import Fix, Problem
+from tfdoctor.lint.models import Fix, LintProblem
 from tfdoctor.lint.words import AT_IMPORT, AT_USE, guess_variable, relevant
 
 if TYPE_CHECKING:
@@ -99,14 +99,14 @@ class _Told:
         self.lines = text.split("\n")
         self.data_lines: set[int] = set()
         """Lines that may be data rather than commands: --fix leaves them."""
-        self.found: dict[tuple[str, int, int], Problem] = {}
+        self.found: dict[tuple[str, int, int], LintProblem] = {}
         self.line_starts = [0, *itertools.accumulate(len(line) + 1 for line in self.lines)]
         self.tasks: set[tuple[str, int, _Where]] = set()
         self.where: _Where = 0
         """Where in the script the command stands that is looked at."""
 
     def tell(self, name: str, message: str, line: int, column: int, fix: Fix | None = None) -> None:
-        self.found.setdefault((name, line, column), Problem(name, message, line, column, fix=fix))
+        self.found.setdefault((name, line, column), LintProblem(name, message, line, column, fix=fix))
 
     def find_position(self, mark: Any) -> tuple[int, int]:
         """Return line and column of a mark of YAML, from 1: YAML ends lines at U+0085, U+2028 and U+2029, too."""
@@ -155,7 +155,7 @@ class _Told:
         self.tasks.add((job, index, self.where))
 
 
-def shell(text: str, *, job: bool = False) -> list[Problem]:
+def shell(text: str, *, job: bool = False) -> list[LintProblem]:
     """Return a script of sh, bash, zsh or a batch job. Linear in the text; never raises."""
     told = _Told(text)
     told.data_lines = _find_data_lines(told.lines)
@@ -381,7 +381,7 @@ def _hosts(words: list[tuple[str, int, int]], first: int, told: _Told) -> None:
     told.task(job[0], int(index[0]), index[1], index[2])
 
 
-def dockerfile(text: str) -> list[Problem]:
+def dockerfile(text: str) -> list[LintProblem]:
     """Return a Dockerfile or Containerfile."""
     told = _Told(text)
     for one in instructions(text):
@@ -426,7 +426,7 @@ def dockerfile(text: str) -> list[Problem]:
     return list(told.found.values())
 
 
-def env_file(text: str) -> list[Problem]:
+def env_file(text: str) -> list[LintProblem]:
     """NAME=VALUE a line."""
     told = _Told(text)
     quote = ""
@@ -442,7 +442,7 @@ def env_file(text: str) -> list[Problem]:
     return list(told.found.values())
 
 
-def yaml_text(text: str) -> list[Problem]:
+def yaml_text(text: str) -> list[LintProblem]:
     """Return compose, Kubernetes, workflows: wherever an environment or a script stands.
 
     Raises ValueError.

@@ -10,11 +10,11 @@ __all__ = [
     "Func",
     "Many",
     "Map",
-    "Module",
+    "ModuleValue",
     "Obj",
     "Path",
     "Seq",
-    "State",
+    "WalkState",
     "constant",
     "merge_states",
 ]
@@ -77,14 +77,14 @@ class Func:
 
 
 @dataclass(slots=True)
-class Module:
+class ModuleValue:
     """A class of the file."""
 
     functions: dict[str, Func] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
-class State:
+class WalkState:
     """What has surely happened when a line runs."""
 
     imported: int = 0
@@ -96,10 +96,10 @@ class State:
     dead: bool = False
     """A return, raise, break or continue came before."""
 
-    def copy(self) -> State:
-        return State(self.imported, self.used, self.import_place, self.use_place, self.dead)
+    def copy(self) -> WalkState:
+        return WalkState(self.imported, self.used, self.import_place, self.use_place, self.dead)
 
-    def take(self, other: State) -> None:
+    def take(self, other: WalkState) -> None:
         self.imported, self.used, self.dead = other.imported, other.used, other.dead
         self.import_place, self.use_place = other.import_place, other.use_place
 
@@ -113,7 +113,7 @@ def is_same(left: Any, right: Any) -> bool:
     return left is right or (type(left) is type(right) and isinstance(left, (Path, Const)) and left == right)
 
 
-def merge_states(one: State, two: State) -> State:
+def merge_states(one: WalkState, two: WalkState) -> WalkState:
     """Return what has happened whichever way was taken."""
     if one.dead:
         return two.copy()

@@ -13,12 +13,24 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor.lint.checks import Checks
 from tfdoctor.lint.expressions import Expressions
 from tfdoctor.lint.telling import MAX_STEPS
-from tfdoctor.lint.values import Const, Func, Many, Map, Module, Obj, Path, Seq, State, is_same, merge_states
+from tfdoctor.lint.values import (
+    Const,
+    Func,
+    Many,
+    Map,
+    ModuleValue,
+    Obj,
+    Path,
+    Seq,
+    WalkState,
+    is_same,
+    merge_states,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.lint.models import Asked
+    from tfdoctor.lint.models import LintTarget
 
 __all__ = ["Walk"]
 
@@ -38,9 +50,9 @@ _IMPORTS = (*_TF, "keras")
 class Walk(Checks, Expressions):
     """One file, or all cells of a notebook, one after the other."""
 
-    def __init__(self, asked: Asked, text: str) -> None:
+    def __init__(self, asked: LintTarget, text: str) -> None:
         super().__init__(asked, text)
-        self.state = State()
+        self.state = WalkState()
         self.globals: dict[str, Any] = {}
         self.scopes: list[dict[str, Any]] = [self.globals]
         self.branches: list[tuple[dict[str, Any], dict[str, Any]]] = []
@@ -64,7 +76,7 @@ class Walk(Checks, Expressions):
 
     def end(self) -> None:
         """Functions that nothing called."""
-        at_end = State(imported=self.state.imported, import_place=self.state.import_place)
+        at_end = WalkState(imported=self.state.imported, import_place=self.state.import_place)
         for one in self.functions:
             if id(one.node) not in self.seen:
                 self.state = at_end.copy()
@@ -359,7 +371,7 @@ class Walk(Checks, Expressions):
     def s_classdef(self, node: ast.ClassDef) -> None:
         for base in node.bases:
             self.value(base)
-        made = Module()
+        made = ModuleValue()
         self.scopes.append({})
         for one in node.body:
             if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -565,7 +577,7 @@ class Walk(Checks, Expressions):
             if func.graph and not self.graph:
                 self.use(node)
             return self.run(func, args, {k: v for k, v in keywords.items() if k})
-        if isinstance(func, Module):
+        if isinstance(func, ModuleValue):
             start = func.functions.get("__init__")
             if start is not None:
                 self.run(start, args, {k: v for k, v in keywords.items() if k})

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.findings import Cause
-from tfdoctor.logs.deduce import Device, Origin, devices, origin
+from tfdoctor.logs.deduce import LogOrigin, RegisteredDevice, devices, origin
 from tfdoctor.logs.libraries import (
-    Missing,
+    MissingLibrary,
     find_missing_libraries,
     find_other_cuda,
     is_cupti,
@@ -51,11 +51,11 @@ class Case:
 
     log: Log
     compat: Compat
-    written_by: Origin | None = None
+    written_by: LogOrigin | None = None
     """Where several TensorFlows wrote the log: the one that it is about."""
 
     @cached_property
-    def origin(self) -> Origin:
+    def origin(self) -> LogOrigin:
         return self.written_by or origin(self.log, self.compat)
 
     @cached_property
@@ -65,11 +65,11 @@ class Case:
         return self.log.has("windows-hint") and not any(".so" in event.get("soname") for event in asked)
 
     @cached_property
-    def devices(self) -> tuple[Device, ...]:
+    def devices(self) -> tuple[RegisteredDevice, ...]:
         return devices(self.log, self.compat)
 
     @cached_property
-    def missing(self) -> tuple[Missing, ...]:
+    def missing(self) -> tuple[MissingLibrary, ...]:
         return find_missing_libraries(self.log)
 
     @cached_property
@@ -107,7 +107,7 @@ class Case:
         }
 
     @cached_property
-    def toolkit(self) -> tuple[Missing, ...]:
+    def toolkit(self) -> tuple[MissingLibrary, ...]:
         """What is missing of CUDA and cuDNN itself, after the last GPU was registered.
 
         Before 1.14 a GPU was registered without cuDNN, too.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from tfdoctor import versions
 from tfdoctor.logs.libraries import is_driver, is_tensorrt, matters, stem_of
 from tfdoctor.logs.signatures import load_signatures
-from tfdoctor.logs.sources import Told, Writer, identify_sources
+from tfdoctor.logs.sources import LogSources, Writer, identify_sources
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat, Release
     from tfdoctor.logs.events import Log
 
-__all__ = ["Device", "Origin", "card_memory", "devices", "origin"]
+__all__ = ["LogOrigin", "RegisteredDevice", "card_memory", "devices", "origin"]
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class LogOrigin:
     """Which TensorFlow wrote a log."""
 
     version: str | None
@@ -34,7 +34,7 @@ class Origin:
     """"11.2" or "11": from the names of the libraries."""
     release: Release | None
     """The row of compat/ for `version`, or for the newest release of the era where its lines or sonames decide."""
-    sources: Told = field(default_factory=Told)
+    sources: LogSources = field(default_factory=LogSources)
     """Whose source lines these are; several: TensorFlows of different releases wrote this log."""
     by: Literal["log", "lines", "early", "rest"] = "rest"
     """What `version` and `era` are known by: the log says it, the lines of its source, those and a date before the
@@ -48,7 +48,7 @@ class Origin:
         return f"TensorFlow ({self.era})" if self.era else "TensorFlow"
 
 
-def origin(log: Log, compat: Compat) -> Origin:
+def origin(log: Log, compat: Compat) -> LogOrigin:
     """Return the version that the log states, else the releases that have its lines, else the era to which formats
     and sonames belong.
     """
@@ -69,7 +69,7 @@ def origin(log: Log, compat: Compat) -> Origin:
     if version is not None and not _is_excluded(version, lines, compat):
         nearest = compat.nearest(version)
         minor = versions.major_minor(version)
-        return Origin(version, minor, cuda or nearest.release.cuda, nearest.release, sources, "log")
+        return LogOrigin(version, minor, cuda or nearest.release.cuda, nearest.release, sources, "log")
     if lines:
         lines = [row for row in lines if _is_within(row, *worded)] or lines
         also = [
@@ -81,21 +81,21 @@ def origin(log: Log, compat: Compat) -> Origin:
     built = _match_builds(sources.writers, rows)
     if built and all(_is_between(one, low, high) for one in built):
         alone = built[0] if len(built) == 1 else None
-        return Origin(alone, _range(built[0], built[-1]), cuda, None, sources, "lines")
+        return LogOrigin(alone, _range(built[0], built[-1]), cuda, None, sources, "lines")
     early = _infer_prerelease(sources.writers, bounded)
     if early is not None:
         number = _find_nightly_minor(sources.writers[0].date)
         late = early if _is_before_branch(early, sources.writers[0], compat) else number or _next(early, rows)
         first, late = sorted((early, late), key=versions.numbers)
         own = [row for row in rows if row.minor == early and row.version in sources.writers[0].releases]
-        return Origin(None, _range(first, late), cuda, own[-1], sources, "early")
+        return LogOrigin(None, _range(first, late), cuda, own[-1], sources, "early")
     if sources.before is not None and _is_between(sources.before, low, high):
-        return Origin(None, sources.before, cuda, None, sources)
+        return LogOrigin(None, sources.before, cuda, None, sources)
     if low == "" and not names:
         of_cuda = [row.minor for row in rows if _has_cuda(row, dlls)] if dlls is not None else []
-        return Origin(None, _range(of_cuda[0], of_cuda[-1]) if of_cuda else None, cuda, None, sources)
+        return LogOrigin(None, _range(of_cuda[0], of_cuda[-1]) if of_cuda else None, cuda, None, sources)
     if not fitting:
-        return Origin(None, _range(low, high), cuda, None, sources)
+        return LogOrigin(None, _range(low, high), cuda, None, sources)
     near = [row for row in fitting if any(row.version in writer.releases for writer in sources.writers)]
     minors = [row.minor for row in fitting]
     if len(sources.writers) == 1 and near and _is_candidate_date(near, sources.writers[0].date):
@@ -111,7 +111,7 @@ def origin(log: Log, compat: Compat) -> Origin:
     known = {row.cuda for row in fitting}
     if cuda is None and len(known) == 1:
         cuda = newest.cuda
-    return Origin(None, _range(minors[0], minors[-1]), cuda, newest if names else None, sources)
+    return LogOrigin(None, _range(minors[0], minors[-1]), cuda, newest if names else None, sources)
 
 
 def _match_lines(writers: Sequence[Writer], rows: Sequence[Release]) -> list[Release]:
@@ -227,9 +227,9 @@ def _infer_from_lines(
     fitting: Sequence[Release],
     also: Sequence[str],
     cuda: str | None,
-    sources: Told,
+    sources: LogSources,
     compat: Compat,
-) -> Origin:
+) -> LogOrigin:
     """Return `fitting`: those of `lines` that ask for the libraries of this log.
 
     None if somebody built it for another CUDA. `also`: minors of which a build has these lines that is not in the
@@ -248,7 +248,9 @@ def _infer_from_lines(
         }
         left = {row.version for row in chosen}
         version = newest.version if len(left) == 1 < len(patches) else newest.minor
-    return Origin(version, _range(minors[0], minors[-1]), cuda, newest if fitting else None, sources, "lines")
+    return LogOrigin(
+        version, _range(minors[0], minors[-1]), cuda, newest if fitting else None, sources, "lines"
+    )
 
 
 def _list_unpublished(rows: Sequence[Release], writer: Writer, compat: Compat) -> list[str]:
@@ -397,7 +399,7 @@ def _has_cuda(row: Release, cuda: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class RegisteredDevice:
     """A GPU that TensorFlow registered."""
 
     index: int
@@ -408,14 +410,14 @@ class Device:
     pci_bus_id: str | None
 
 
-def devices(log: Log, compat: Compat) -> tuple[Device, ...]:
+def devices(log: Log, compat: Compat) -> tuple[RegisteredDevice, ...]:
     """Return every registered GPU once, as it was registered last."""
-    found: dict[tuple[int, str], Device] = {}
+    found: dict[tuple[int, str], RegisteredDevice] = {}
     for event in log.list_events("device-created"):
         index = int(event.get("slot"))
         memory = event.get("memory")
         capability = event.get("cc") or _capability(event.get("name"), compat)
-        found[(index, event.get("pci"))] = Device(
+        found[(index, event.get("pci"))] = RegisteredDevice(
             index, event.get("name"), capability, int(memory) if memory else None, event.get("pci") or None
         )
     return tuple(sorted(found.values(), key=lambda device: (device.index, device.pci_bus_id or "")))

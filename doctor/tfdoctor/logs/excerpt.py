@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tfdoctor.logs.reader import Rows
     from tfdoctor.logs.report import LogReport
 
-__all__ = ["Excerpt", "Part", "excerpt", "list_deciding_lines"]
+__all__ = ["Excerpt", "ExcerptPart", "excerpt", "list_deciding_lines"]
 
 SHORT = 1500
 """Lines of a log that is kept whole."""
@@ -32,7 +32,7 @@ MOST = 600_000
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ExcerptPart:
     """Neighbouring lines."""
 
     lines: tuple[tuple[int, str], ...]
@@ -47,7 +47,7 @@ class Part:
 class Excerpt:
     """What is kept of a log."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[ExcerptPart, ...]
     after: int
     """Lines behind the last part."""
 
@@ -109,15 +109,15 @@ class _Kept:
         return bool(block)
 
 
-def _parts(lines: list[tuple[int, str]], near: set[int]) -> Iterator[Part]:
+def _parts(lines: list[tuple[int, str]], near: set[int]) -> Iterator[ExcerptPart]:
     """Neighbours that are alike together."""
     part: list[tuple[int, str]] = []
     end = 0
     for number, text in lines:
         if part and (number != part[-1][0] + 1 or (number in near) != (part[-1][0] in near)):
-            yield Part(tuple(part), part[0][0] not in near, part[0][0] - end - 1)
+            yield ExcerptPart(tuple(part), part[0][0] not in near, part[0][0] - end - 1)
             end = part[-1][0]
             part = []
         part.append((number, text))
     if part:
-        yield Part(tuple(part), part[0][0] not in near, part[0][0] - end - 1)
+        yield ExcerptPart(tuple(part), part[0][0] not in near, part[0][0] - end - 1)

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from tfdoctor.logs.case import Decision
-    from tfdoctor.logs.deduce import Device
+    from tfdoctor.logs.deduce import RegisteredDevice
     from tfdoctor.logs.events import Event
 
 __all__ = [
     "FRAMEWORKS",
     "MOST",
-    "Part",
-    "Process",
+    "LogProcess",
+    "ProcessPart",
     "Splitter",
     "find_speaker",
     "find_speaker_spans",
@@ -121,7 +121,7 @@ _THREAD = re.compile(r"[IWEF]\d{4} [\d:.]{8,40}\s{1,8}(?P<id>\d{1,20}) ")
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class LogProcess:
     """What one process, or another framework, says."""
 
     label: str
@@ -134,11 +134,11 @@ class Process:
     cause: Cause | None
     """None: another framework; it is not judged."""
     summary: str
-    devices: tuple[Device, ...] = ()
+    devices: tuple[RegisteredDevice, ...] = ()
 
 
 @dataclass
-class Part:
+class ProcessPart:
     """The events of one process."""
 
     label: str
@@ -161,14 +161,14 @@ class Splitter:
     """
 
     def __init__(self) -> None:
-        self._parts: dict[tuple[str, int], Part] = {}
-        self._threads: dict[str, Part] = {}
+        self._parts: dict[tuple[str, int], ProcessPart] = {}
+        self._threads: dict[str, ProcessPart] = {}
         self._starters: set[str] = set()
         self._runs: dict[str, int] = {}
         self._ended: set[str] = set()
         self._kept = 0
         self._more: set[int] = set()
-        self._full: list[Part] = []
+        self._full: list[ProcessPart] = []
         """Parts that are to be closed."""
         self.closed = False
         """Whether enough is kept: nothing is told apart any more, other processes are counted."""
@@ -228,7 +228,7 @@ class Splitter:
             one is None or one.closed or one.log.full(name) for one in (part, self._threads.get(thread))
         )
 
-    def _part(self, label: str, event: Event) -> Part | None:
+    def _part(self, label: str, event: Event) -> ProcessPart | None:
         run = self._runs.get(label)
         if self.closed and run is not None:
             return None
@@ -250,7 +250,7 @@ class Splitter:
                 part = None
         self._ended.discard(label)
         if part is None:
-            part = self._parts.setdefault((label, run), Part(label, run))
+            part = self._parts.setdefault((label, run), ProcessPart(label, run))
         return part
 
     def _find_by_thread(self, label: str, event: Event, times: int) -> bool:
@@ -258,12 +258,12 @@ class Splitter:
         if part is None:
             if len(self._threads) >= MOST or self.closed:
                 return False
-            part = self._threads[label] = Part(label)
+            part = self._threads[label] = ProcessPart(label)
         if event.id in _ONCE:
             self._starters.add(label)
         return self._keep(part, event, times)
 
-    def _keep(self, part: Part, event: Event, times: int) -> bool:
+    def _keep(self, part: ProcessPart, event: Event, times: int) -> bool:
         part.first = part.first or event.line
         if part.closed or self.closed:
             return False
@@ -283,7 +283,7 @@ class Splitter:
         """Processes beyond those that are kept."""
         return len(self._more)
 
-    def parts(self, whole: Log) -> list[Part]:
+    def parts(self, whole: Log) -> list[ProcessPart]:
         """Return the processes in which TensorFlow speaks, in the order in which they begin.
 
         At most one: not told apart.
@@ -358,7 +358,7 @@ def _match_process(prefix: str, text: str) -> tuple[re.Match[str], str] | None:
     return None
 
 
-def overall(whole: Decision, parts: Iterable[tuple[Part, Decision]]) -> tuple[Decision, int]:
+def overall(whole: Decision, parts: Iterable[tuple[ProcessPart, Decision]]) -> tuple[Decision, int]:
     """Return the one root cause over several processes, and how many of them have it.
 
     1. What the log as a whole shows stands where it is an illness and a process has it.

@@ -251,7 +251,7 @@ class _Joined(Rows):
         self.places = [place for _, place, _ in lines]
 
 
-class _Piece(NamedTuple):
+class _LinePiece(NamedTuple):
     """A physical line, or what stands between two carriage returns of one, or a part of what is far too long."""
 
     number: int
@@ -314,7 +314,7 @@ class _Source:
         self._last = Rows(block, number, self._place, early=early)
         return self._last
 
-    def _cut(self, everything: Iterable[bytes], only: Filter | None) -> Iterator[_Piece]:
+    def _cut(self, everything: Iterable[bytes], only: Filter | None) -> Iterator[_LinePiece]:
         """Yield a log that a terminal cut: all of a block or nothing.
 
         The rest of a message can be in the next.
@@ -330,20 +330,20 @@ class _Source:
             last = worth
 
 
-def _pieces(rows: Rows) -> Iterator[_Piece]:
+def _pieces(rows: Rows) -> Iterator[_LinePiece]:
     """Yield each of these lines. Nothing behind the last carriage return of a line is none."""
-    blank: list[_Piece] = []
+    blank: list[_LinePiece] = []
     last = -1
     for number, place, row in zip(rows.numbers, rows.places, rows.texts, strict=False):
         if not row and number == last:
-            blank.append(_Piece(number, place, ""))
+            blank.append(_LinePiece(number, place, ""))
             continue
         if number == last:
             yield from blank
         blank.clear()
         last = number
         for text in decode_line(row):
-            yield _Piece(number, place, text)
+            yield _LinePiece(number, place, text)
 
 
 def decode_line(raw: bytes) -> Iterator[str]:
@@ -424,13 +424,13 @@ def _alike(this: str, following: str) -> bool:
     return same * 10 >= len(this) * 9
 
 
-def _join_cut_lines(pieces: Iterable[_Piece], width: int) -> Iterator[tuple[int, int, str]]:
+def _join_cut_lines(pieces: Iterable[_LinePiece], width: int) -> Iterator[tuple[int, int, str]]:
     """Yield the lines that a terminal cut: the number, the place and the text of each.
 
     No place is left out for what was joined.
     """
     held: deque[str] = deque()
-    began = end = _Piece(0, 0, "")
+    began = end = _LinePiece(0, 0, "")
     last = mark = ""
     gone = 0
     for piece in pieces:

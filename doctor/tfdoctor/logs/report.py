@@ -12,7 +12,7 @@ from tfdoctor.logs import advice, gates_cluster
 from tfdoctor.logs.case import Case, Decision
 from tfdoctor.logs.known import describe_known_problems
 from tfdoctor.logs.libraries import is_cupti, list_names
-from tfdoctor.logs.processes import FRAMEWORKS, Part, Process, Splitter, overall
+from tfdoctor.logs.processes import FRAMEWORKS, LogProcess, ProcessPart, Splitter, overall
 from tfdoctor.logs.scan import scan
 from tfdoctor.logs.signatures import load_signatures
 from tfdoctor.logs.sources import drop_other_eras, split_by_writer
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tfdoctor.compat import Compat
-    from tfdoctor.logs.deduce import Device, Origin
+    from tfdoctor.logs.deduce import LogOrigin, RegisteredDevice
     from tfdoctor.logs.events import Event, Log
 
 __all__ = ["LogReport", "diagnose_log"]
@@ -49,7 +49,7 @@ class LogReport:
     tensorflow_version: str | None
     era: str | None
     gpu_registered: bool | None
-    devices: tuple[Device, ...]
+    devices: tuple[RegisteredDevice, ...]
     missing_libraries: tuple[str, ...]
     benign: tuple[str, ...]
     cause: Cause
@@ -60,7 +60,7 @@ class LogReport:
     lines: int = 0
     bytes: int = 0
     root: Finding | None = field(default=None)
-    processes: tuple[Process, ...] = ()
+    processes: tuple[LogProcess, ...] = ()
     """Each process and each other framework, where the log tells several apart; else empty."""
     more_processes: int = 0
     """How many more there are."""
@@ -106,12 +106,12 @@ def diagnose_log(chunks: Iterable[bytes], compat: Compat, name: str = "-") -> Lo
     return replace(report, processes=tuple(processes), more_processes=splitter.more)
 
 
-def _split_by_release(log: Log, case: Case) -> list[Part]:
+def _split_by_release(log: Log, case: Case) -> list[ProcessPart]:
     """Return the parts of a log that TensorFlows of different releases wrote, where nothing else tells processes
     apart.
     """
     logs = split_by_writer(log, case.origin.sources.writers)
-    parts = [Part(Case(one, case.compat).origin.name, log=one) for one in logs]
+    parts = [ProcessPart(Case(one, case.compat).origin.name, log=one) for one in logs]
     for part in parts:
         part.first = min(event.line for event in part.log)
     return [part for part in parts if part.speaks()]
@@ -139,7 +139,7 @@ def _merge_decisions(decisions: list[Decision]) -> list[Decision]:
     ]
 
 
-def _labels(parts: Sequence[Part]) -> list[str]:
+def _labels(parts: Sequence[ProcessPart]) -> list[str]:
     """Return what each process is called: by the log, else by its place among several runs."""
     if len(parts) == 1:
         return [parts[0].label or "TensorFlow"]
@@ -153,13 +153,13 @@ def _labels(parts: Sequence[Part]) -> list[str]:
     return names
 
 
-def _process(label: str, line: int, case: Case, decision: Decision) -> Process:
+def _process(label: str, line: int, case: Case, decision: Decision) -> LogProcess:
     summary = _summary(case, decision, _list_missing(case, decision))
     used = is_registered(case, decision)
-    return Process(label, "TensorFlow", line, used, decision.cause, summary, case.devices)
+    return LogProcess(label, "TensorFlow", line, used, decision.cause, summary, case.devices)
 
 
-def _frameworks(case: Case) -> list[Process]:
+def _frameworks(case: Case) -> list[LogProcess]:
     found = []
     for signature, name in FRAMEWORKS.items():
         event = case.log.first(signature)
@@ -169,7 +169,7 @@ def _frameworks(case: Case) -> list[Process]:
         what = f"{name} also logs here; tfdoctor does not judge it."
         if oom is not None:
             what = f"{name} ran out of GPU memory (line {oom.line})."
-        found.append(Process(name, name, event.line, None, None, what))
+        found.append(LogProcess(name, name, event.line, None, None, what))
     return sorted(found, key=lambda process: process.line)
 
 
@@ -390,7 +390,7 @@ def _release(case: Case, name: str) -> list[Finding]:
     ]
 
 
-def _is_from_lines_alone(origin: Origin) -> bool:
+def _is_from_lines_alone(origin: LogOrigin) -> bool:
     """Return whether no other release than the one that is named has the lines."""
     named = origin.version or ""
     return all(

@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heappush
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from tfdoctor.compat.decode import DataError, Made, ReleaseSet, decode, read_raw
+from tfdoctor.compat.decode import Converted, DataError, ReleaseSet, decode, read_raw
 from tfdoctor.compat.folder import data_dir
 from tfdoctor.findings import Cause
 from tfdoctor.logs.reader import DIGITS, decode_line, messages_of
@@ -77,7 +77,7 @@ def _era(minors: tuple[str, ...]) -> tuple[str, str]:
     return minors[0], minors[1]
 
 
-Era = Annotated[tuple[str, str], Made(tuple[str, ...], _era)]
+Era = Annotated[tuple[str, str], Converted(tuple[str, ...], _era)]
 """The first and the last minor whose logs have it; empty where that is not known, or it has not ended."""
 
 
@@ -86,15 +86,15 @@ class Signature:
     """One message that is known."""
 
     NAMED: ClassVar = ("id",)
-    id: Annotated[str, Made(str, _id)]
+    id: Annotated[str, Converted(str, _id)]
     role: Role
     says: str
     """What the message means, as a sentence."""
     literals: tuple[str, ...]
     """A line with none of these cannot match. Where the pattern takes each digit for every other one, and these have
     none but 0, that stands for any digit."""
-    pattern: Annotated[Pattern, Made(str, Pattern)]
-    causes: Annotated[tuple[Cause, ...], Made(tuple[str, ...], _causes)] = ()
+    pattern: Annotated[Pattern, Converted(str, Pattern)]
+    causes: Annotated[tuple[Cause, ...], Converted(tuple[str, ...], _causes)] = ()
     """The root causes that it can stand for."""
     benign: str | None = None
     versions: ReleaseSet | None = None
@@ -127,7 +127,7 @@ class Signature:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class SourceFolder:
     """Where TensorFlow's sources lay, as its messages say."""
 
     NAMED: ClassVar = ("part",)
@@ -189,7 +189,7 @@ class Catalogue:
     def __init__(
         self,
         signatures: tuple[Signature, ...],
-        places: tuple[Place, ...] = (),
+        places: tuple[SourceFolder, ...] = (),
         wordings: tuple[Wording, ...] = (),
         nightlies: tuple[Nightly, ...] = (),
     ) -> None:
@@ -498,7 +498,7 @@ def _group_end(pattern: str, at: int) -> int:
 @dataclass(frozen=True, slots=True)
 class _File:
     signatures: tuple[Signature, ...] = field(metadata={"key": "signature"})
-    places: tuple[Place, ...] = field(default=(), metadata={"key": "place"})
+    places: tuple[SourceFolder, ...] = field(default=(), metadata={"key": "place"})
     wordings: tuple[Wording, ...] = field(default=(), metadata={"key": "wording"})
     nightlies: tuple[Nightly, ...] = field(default=(), metadata={"key": "nightly"})
 
@@ -508,7 +508,7 @@ def load_signatures(folder: Path | None = None) -> Catalogue:
     """Read `compat/logs/*.toml`. Raises DataError with the file, the signature and what is wrong."""
     folder = data_dir("compat") / "logs" if folder is None else folder
     signatures: list[Signature] = []
-    places: list[Place] = []
+    places: list[SourceFolder] = []
     wordings: list[Wording] = []
     nightlies: list[Nightly] = []
     for path in sorted(folder.glob("*.toml")):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tfdoctor.logs.events import Event
     from tfdoctor.logs.signatures import Signature
 
-__all__ = ["Told", "Writer", "drop_other_eras", "identify_sources", "split_by_writer"]
+__all__ = ["LogSources", "Writer", "drop_other_eras", "identify_sources", "split_by_writer"]
 
 _STAMP = re.compile(
     r"(?P<date>20\d\d-[01]\d-[0-3]\d) \d\d:\d\d:\d\d\.\d{1,6}: [IWEF] |[IWEF]0000 00:00:(?P<seconds>1\d{9})\."
@@ -64,7 +64,7 @@ class Writer:
 
 
 @dataclass(slots=True)
-class _Lines:
+class _ReleaseLines:
     """Lines that can be of one release."""
 
     common: frozenset[str]
@@ -72,7 +72,7 @@ class _Lines:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class LogSources:
     """What the lines of a log tell."""
 
     writers: tuple[Writer, ...] = ()
@@ -85,14 +85,14 @@ class Told:
     was built between both, and what is built then has the later one's number."""
 
 
-def identify_sources(log: Log, compat: Compat) -> Told:
+def identify_sources(log: Log, compat: Compat) -> LogSources:
     """Return whose lines these are."""
     if not log.has(*_OF_LINES):
-        return Told()
+        return LogSources()
     said, foreign = _attribute_lines(log, compat)
     if foreign is not None:
-        return Told((), foreign, _find_later_release(said, compat))
-    parts: list[_Lines] = []
+        return LogSources((), foreign, _find_later_release(said, compat))
+    parts: list[_ReleaseLines] = []
     last = 0
     for event, releases in said:
         for place in sorted(range(len(parts)), key=lambda place: place != last):
@@ -101,15 +101,15 @@ def identify_sources(log: Log, compat: Compat) -> Told:
                 break
         else:
             last = len(parts)
-            parts.append(_Lines(releases, []))
+            parts.append(_ReleaseLines(releases, []))
         parts[last].common &= releases
         parts[last].said.append((event, releases))
     if len(parts) < 2:
         parts = _with_frames(parts, log, compat)
     if len(parts) > _MOST or (len(parts) > 1 and any(len(part.said) < _LEAST for part in parts)):
         first = min((event for event, _ in said), key=lambda event: event.order)
-        return Told((), first, _find_later_release(said, compat))
-    return Told(tuple(_writer(part, compat.source_lines) for part in parts))
+        return LogSources((), first, _find_later_release(said, compat))
+    return LogSources(tuple(_writer(part, compat.source_lines) for part in parts))
 
 
 def _attribute_lines(log: Log, compat: Compat) -> tuple[list[tuple[Event, frozenset[str]]], Event | None]:
@@ -150,7 +150,7 @@ def _find_later_release(said: Sequence[tuple[Event, frozenset[str]]], compat: Co
     return fitting[0] if len(fitting) == 1 else None
 
 
-def _with_frames(parts: list[_Lines], log: Log, compat: Compat) -> list[_Lines]:
+def _with_frames(parts: list[_ReleaseLines], log: Log, compat: Compat) -> list[_ReleaseLines]:
     """Return the same, and what TensorFlow's own functions in tracebacks tell.
 
     What contradicts it, tells nothing: files can have been changed, and a traceback can be another one's.
@@ -172,7 +172,7 @@ def _with_frames(parts: list[_Lines], log: Log, compat: Compat) -> list[_Lines]:
             return parts  # of two TensorFlows
     if not said:
         return parts
-    return [_Lines(common, [*(parts[0].said if parts else []), *said])]
+    return [_ReleaseLines(common, [*(parts[0].said if parts else []), *said])]
 
 
 def _frames(log: Log) -> Iterator[tuple[Event, str, int, str]]:
@@ -196,7 +196,7 @@ def _frames(log: Log) -> Iterator[tuple[Event, str, int, str]]:
             shown = None
 
 
-def _writer(lines: _Lines, table: SourceLines) -> Writer:
+def _writer(lines: _ReleaseLines, table: SourceLines) -> Writer:
     date = max((date for event, _ in lines.said if (date := _date(event.text))), default=None)
     of_then = {one.version for one in table.unpublished if one.first <= (date or "") <= one.last}
     known = frozenset(table.releases) | of_then

@@ -13,7 +13,7 @@ _ROW = lazy_pattern(
 
 
 @dataclass(frozen=True, slots=True)
-class KernelModule(Parsed):
+class ListedModule(Parsed):
     """A module: ``size`` in bytes, ``used`` its reference count, ``by`` the modules that use it."""
 
     module: str
@@ -27,12 +27,12 @@ class Lsmod(Parsed):
     """How many rows there are, those of NVIDIA's driver, and whether nouveau is loaded."""
 
     n_modules: int
-    nvidia_modules: tuple[KernelModule, ...]
+    nvidia_modules: tuple[ListedModule, ...]
     nouveau: bool
     notes: tuple[str, ...] = ()
 
 
-def parse_modules(text: str) -> list[KernelModule]:
+def parse_modules(text: str) -> list[ListedModule]:
     """Return every module of ``lsmod``, whole or through grep, or of ``/proc/modules``."""
     return [module for line in clean_lines(text) if (module := _row(line)) is not None]
 
@@ -48,10 +48,10 @@ def parse_lsmod(text: str) -> Lsmod:
     )
 
 
-def _row(line: str) -> KernelModule | None:
+def _row(line: str) -> ListedModule | None:
     match = _ROW.match(unquote(line))
     if not match:
         return None
     users = (match[4] or "").split(",")
     by = tuple(user for user in users if user not in ("", "-") and not user.startswith("["))
-    return KernelModule(match[1], int(match[2]), int(match[3]), by)
+    return ListedModule(match[1], int(match[2]), int(match[3]), by)

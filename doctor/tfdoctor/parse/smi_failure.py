@@ -92,7 +92,7 @@ _NVCC_LINES = lazy_pattern(r"cuda compilation tools|\bnvcc: nvidia")
 
 
 @dataclass(frozen=True, slots=True)
-class SmiFailure(Parsed):
+class SmiFailureText(Parsed):
     """``kind`` is the failure that leads (None: none recognised), ``also`` the others said in the same text.
 
     ``reported_by`` names another tool that said it; ``exit_status`` is what the text says or the caller saw;
@@ -110,7 +110,7 @@ class SmiFailure(Parsed):
     notes: tuple[str, ...] = ()
 
 
-def parse_smi_failure(text: str, exit_status: int | None = None) -> SmiFailure:
+def parse_smi_failure(text: str, exit_status: int | None = None) -> SmiFailureText:
     """Classify what nvidia-smi, its shell, or a tool beside it said.
 
     ``exit_status`` is the process's, where the caller ran it: it decides only where no sentence is
@@ -128,7 +128,7 @@ def parse_smi_failure(text: str, exit_status: int | None = None) -> SmiFailure:
     if not kinds:
         notes = ("no known failure sentence",)
     version = _NVML_VERSION.search(flat)
-    return SmiFailure(
+    return SmiFailureText(
         kind=kinds[0] if kinds else None,
         bus_id=_bus_id(flat, lowered),
         reported_by=next((tool for tool in _REPORTERS if tool in lowered), None),

@@ -34,7 +34,7 @@ class Anything(object):
     def __mro_entries__(self, bases):
         classes = [base for base in bases if type(base) is not Anything]
         stands = [base for base in bases if type(base) is Anything]
-        return () if self is not stands[-1] or any(issubclass(one, Base) for one in classes) else (Base,)
+        return () if self is not stands[-1] or any(issubclass(one, StandInBase) for one in classes) else (StandInBase,)
 
     def __instancecheck__(self, other):
         return False
@@ -80,7 +80,7 @@ class Wrapper(object):
         return module
 
 
-class Base(object):
+class StandInBase(object):
     """What is derived from a class of TensorFlow's is derived from this."""
 
     def __init__(self, *args, **options):
@@ -103,7 +103,7 @@ class Module(types.ModuleType):
         if name == "keras":
             raise AttributeError(name)
         if self.__name__.endswith(".data_structures") and not name.startswith("__"):
-            return type(name, (Base,), {})  # optree takes nothing but true classes, and looks at them from C++
+            return type(name, (StandInBase,), {})  # optree takes nothing but true classes, and looks at them from C++
         if not name.startswith("__") and lacks(self.__dict__.get("__real__"), name):
             raise AttributeError("module %r has no attribute %r" % (self.__name__, name))
         return Anything.__getattr__(self, name)

@@ -80,7 +80,7 @@ class Piece(object):
         say(stage="bench", run=line)
 
 
-class Listening(object):
+class LogCapture(object):
     """What is logged meanwhile (in C++, too), cut to the lines that tell something; it goes on to where it went before.
 
     A file, for a pipe could be full while nobody may read it.
@@ -131,7 +131,7 @@ def do_bench(run):
     logical_cpus(run, count)
     for workload in wish.get("workloads") or WORKLOADS:  # a graph each: optimizing a large one takes long
         graph = v1.Graph()
-        with Listening() as log:  # the first makes the devices
+        with LogCapture() as log:  # the first makes the devices
             session = v1.Session(graph=graph, config=config)
         if log.text:
             say(stage="bench", log=log.text)
@@ -146,7 +146,7 @@ def do_bench(run):
     # hangs, those are kept.
     building = clock()
     eager = []
-    with Listening() as log:
+    with LogCapture() as log:
         make_pieces(build_eager(run, cards, wish, short_name), None, eager, refused)
     if log.text:
         say(stage="bench", log=log.text)
@@ -257,7 +257,7 @@ def warm_up(pieces, began, budget, share):
             if piece.ready is not None:
                 piece.ready()
             apart += clock() - start
-            with Listening() as log:
+            with LogCapture() as log:
                 start = clock()
                 piece.call()
                 piece.first = round(clock() - start, 6)

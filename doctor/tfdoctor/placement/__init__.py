@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from tfdoctor.placement.judge import evaluate_placement
 from tfdoctor.placement.kernels import needs_kernels
-from tfdoctor.placement.models import Device, Found, OpCount, Placement, Refusal
+from tfdoctor.placement.models import OpCount, Placement, PlacementData, PlacementDevice, Refusal
 from tfdoctor.placement.reader import Reader, read_placement
 from tfdoctor.placement.said import find_era
 
 __all__ = [
-    "Device",
-    "Found",
     "OpCount",
     "Placement",
+    "PlacementData",
+    "PlacementDevice",
     "Reader",
     "Refusal",
     "evaluate_placement",

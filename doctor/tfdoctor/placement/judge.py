@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.causes.codes import DEVICE_UNUSED, NOT_PRINTED, RAN_ON_CPU
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.placement.kernels import find_cpu_operations, with_reasons
-from tfdoctor.placement.models import Found, OnCpu, Placement, find_kind
+from tfdoctor.placement.models import OnCpu, Placement, PlacementData, find_kind
 from tfdoctor.text import join_words
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ CHECK = Remedy("See whether TensorFlow can use the GPU at all.", ("tfdoctor chec
 
 
 def evaluate_placement(
-    found: Found, name: str = "-", *, kernels: Kernels | None = None, era: str | None = None
+    found: PlacementData, name: str = "-", *, kernels: Kernels | None = None, era: str | None = None
 ) -> Placement:
     """Return the answer. Pure.
 
@@ -90,7 +90,7 @@ def evaluate_placement(
     return Placement(name, found, _summary(found), tuple(findings), cpu)
 
 
-def _summary(found: Found) -> str:
+def _summary(found: PlacementData) -> str:
     totals = found.totals
     if not totals:
         if found.calls and not found.refused:
@@ -137,7 +137,7 @@ def _summary(found: Found) -> str:
     return text
 
 
-def _report_refusals(found: Found, name: str) -> list[Finding]:
+def _report_refusals(found: PlacementData, name: str) -> list[Finding]:
     if not found.refused:
         return []
     told = []
@@ -162,7 +162,7 @@ def _report_refusals(found: Found, name: str) -> list[Finding]:
     ]
 
 
-def _report_missing_gpu(found: Found) -> list[Finding]:
+def _report_missing_gpu(found: PlacementData) -> list[Finding]:
     kinds = {one.kind for one in found.devices}
     if "XLA_GPU" in kinds and "GPU" not in kinds:
         row = Cause.XLA_GPU_ONLY.row
@@ -199,7 +199,7 @@ def _make_no_gpu_finding() -> Finding:
     )
 
 
-def _report_unused(found: Found) -> list[Finding]:
+def _report_unused(found: PlacementData) -> list[Finding]:
     if not found.unused or found.api is None or found.refused:
         return []  # what was refused was to run there, or after it
     what = _join_few(found.unused)
@@ -222,7 +222,7 @@ def _report_unused(found: Found) -> list[Finding]:
     ]
 
 
-def _report_interruptions(found: Found) -> list[Finding]:
+def _report_interruptions(found: PlacementData) -> list[Finding]:
     often = [(op, count) for op, count in found.between if count >= OFTEN]
     if not often:
         return []
@@ -271,7 +271,7 @@ def _rank_type(name: str) -> tuple[int, str]:
     return (COMMON.index(name) if name in COMMON else len(COMMON)), name
 
 
-def _report_copies(found: Found) -> list[Finding]:
+def _report_copies(found: PlacementData) -> list[Finding]:
     """Report the copies that the log names, and where consecutive operations changed their device."""
     parts = []
     if found.copies:

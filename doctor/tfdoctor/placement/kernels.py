@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfdoctor.placement.models import Found, Lacking, OnCpu, Refusal, find_kind, find_task
+from tfdoctor.placement.models import Lacking, OnCpu, PlacementData, Refusal, find_kind, find_task
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,14 +21,14 @@ __all__ = ["find_cpu_operations", "needs_kernels", "with_reasons"]
 _REASONS = ("no-kernel", "no-kernel-for-type")
 
 
-def needs_kernels(found: Found) -> bool:
+def needs_kernels(found: PlacementData) -> bool:
     """Return whether kernels would say more; then the log's release is worth the time."""
     if any(one.reason in _REASONS for one in found.refused):
         return True
     return _has_only_nvidia(found) and any(find_kind(row.device) == "CPU" for row in found.ops)
 
 
-def find_cpu_operations(found: Found, kernels: Kernels, era: str | None) -> OnCpu | None:
+def find_cpu_operations(found: PlacementData, kernels: Kernels, era: str | None) -> OnCpu | None:
     """Return the operations on a CPU, of tasks with a GPU, that have no GPU kernel, or none for some types.
 
     None: the release is not known or was not measured, or there is no GPU that it is known of.
@@ -53,7 +53,7 @@ def find_cpu_operations(found: Found, kernels: Kernels, era: str | None) -> OnCp
     return OnCpu(_format_era(era or ""), tuple(none), tuple(fewer))
 
 
-def with_reasons(found: Found, kernels: Kernels, era: str | None) -> Found:
+def with_reasons(found: PlacementData, kernels: Kernels, era: str | None) -> PlacementData:
     """Return the same; a refusal whose message lists no kernels is explained by those of the release."""
     releases = kernels.list_measured(era) if era else ()
     if not releases:
@@ -62,7 +62,9 @@ def with_reasons(found: Found, kernels: Kernels, era: str | None) -> Found:
     return replace(found, refused=refused)
 
 
-def _explain(one: Refusal, found: Found, kernels: Kernels, releases: Sequence[str], era: str) -> Refusal:
+def _explain(
+    one: Refusal, found: PlacementData, kernels: Kernels, releases: Sequence[str], era: str
+) -> Refusal:
     kind = find_kind(one.wanted or "")
     if one.op is None or one.reason not in _REASONS or kind not in ("CPU", "GPU"):
         return one
@@ -86,7 +88,7 @@ def _explain(one: Refusal, found: Found, kernels: Kernels, releases: Sequence[st
     return replace(one, reason=reason, told=told)
 
 
-def _has_only_nvidia(found: Found) -> bool:
+def _has_only_nvidia(found: PlacementData) -> bool:
     """Return whether there are GPUs, all NVIDIA's: TensorFlow names a compute capability of no other."""
     gpus = [one for one in found.devices if one.kind == "GPU"]
     return bool(gpus) and all(one.compute_capability is not None for one in gpus)

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 __all__ = [
     "LOCAL",
     "OTHER",
-    "Change",
-    "Device",
-    "Found",
+    "DeviceChange",
     "Lacking",
     "OnCpu",
     "OpCount",
     "Placement",
+    "PlacementData",
+    "PlacementDevice",
     "Refusal",
     "find_kind",
     "find_task",
@@ -30,7 +30,7 @@ LOCAL = "/job:localhost/replica:0/task:0"
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class PlacementDevice:
     """A device that TensorFlow lists: in "Device mapping:" or where it creates it."""
 
     device: str
@@ -86,7 +86,7 @@ class Copied:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class DeviceChange:
     """How often an operation that ran eagerly was on another device than the one before it."""
 
     before: str
@@ -121,12 +121,12 @@ class OnCpu:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PlacementData:
     """What was read, before it is judged."""
 
     api: str | None
     """"1": graphs placed for sessions. "2": operations executed one by one. None: nothing of placement is printed."""
-    devices: tuple[Device, ...]
+    devices: tuple[PlacementDevice, ...]
     no_known_devices: bool
     """Whether "Device mapping: no known devices." stands there."""
     ops: tuple[OpCount, ...]
@@ -144,7 +144,7 @@ class Found:
     """Calls of functions ("__inference_step_12") by device: what they do is printed for itself."""
     copies: tuple[Copied, ...] = ()
     """Those that the log names; nothing is concluded."""
-    changes: tuple[Change, ...] = ()
+    changes: tuple[DeviceChange, ...] = ()
     """Between operations that ran eagerly, one directly after the other."""
     left_out: tuple[tuple[str, int], ...] = ()
     """(devices, copies …, how many of them were not kept), because too many are different."""
@@ -183,7 +183,7 @@ class Placement:
 
     name: str
     """The file, as the user named it; "-" for standard input."""
-    found: Found
+    found: PlacementData
     summary: str
     findings: tuple[Finding, ...]
     on_cpu: OnCpu | None = None

@@ -14,9 +14,18 @@ from itertools import groupby, islice
 from typing import TYPE_CHECKING
 
 from tfdoctor.logs.blocks import blocks
-from tfdoctor.placement.models import OTHER, Change, Copied, Device, Found, OpCount, find_kind, find_task
+from tfdoctor.placement.models import (
+    OTHER,
+    Copied,
+    DeviceChange,
+    OpCount,
+    PlacementData,
+    PlacementDevice,
+    find_kind,
+    find_task,
+)
 from tfdoctor.placement.refusals import Refusals, shorten_device
-from tfdoctor.placement.said import Said
+from tfdoctor.placement.said import FirstMessages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -76,7 +85,7 @@ _OF_THE_CLIENT = re.compile(rb"(?:^|/)_(?:send|recv)_[^/]*$")
 _NUMBER = re.compile(r"_\d+$")
 
 
-def read_placement(chunks: Iterable[bytes]) -> Found:
+def read_placement(chunks: Iterable[bytes]) -> PlacementData:
     """Read the log's bytes. Never raises on any bytes."""
     reader = Reader()
     for _ in reader.read(chunks):
@@ -113,7 +122,7 @@ class Reader:
         """(operation, device) → nodes of graphs."""
         self.arguments: Counter[tuple[bytes, bytes]] = Counter()
         self.executed: Counter[tuple[bytes, bytes]] = Counter()
-        self.devices: dict[tuple[str, str | None, str | None], Device] = {}
+        self.devices: dict[tuple[str, str | None, str | None], PlacementDevice] = {}
         """What tells one from another → the device, with all that any line says of it."""
         self.refusals = Refusals()
         self.mapped = self.nothing_known = False
@@ -125,7 +134,7 @@ class Reader:
         """(operation, from, to) → how often TensorFlow said so."""
         self.called: Counter[tuple[bytes, bytes]] = Counter()
         self.clients: Counter[tuple[bytes, bytes]] = Counter()
-        self.said = Said()
+        self.said = FirstMessages()
         self.last: bytes | None = None
         """Where the operation before this one ran."""
         self.on_gpu: bytes | None = None
@@ -301,7 +310,7 @@ class Reader:
             return
         name, pci, capability = (pattern.search(text) for pattern in (_NAME, _PCI, _CAPABILITY))
         self.mapped = self.mapped or not created
-        new = Device(
+        new = PlacementDevice(
             device,
             find_kind(device),
             find_task(device),
@@ -318,7 +327,7 @@ class Reader:
 
     # ---------------------------------------------------------------- the end
 
-    def end(self) -> Found:
+    def end(self) -> PlacementData:
         """Return everything that was read."""
         self.refusals.end()
         eager = bool(self.executed or self.called) or any(one.eager for one in self.refusals.found)
@@ -331,7 +340,7 @@ class Reader:
                 self._commit()
         tables = (self.placed, self.executed, *(() if eager else (self.arguments,)))
         graphs = bool(self.placed or self.arguments or self.mapped or self.refusals.found)
-        return Found(
+        return PlacementData(
             api="2" if eager else "1" if graphs else None,
             devices=tuple(self.devices.values()),
             no_known_devices=self.nothing_known,
@@ -365,12 +374,12 @@ class Reader:
             )
         return tuple(found)
 
-    def _changes(self) -> tuple[Change, ...]:
+    def _changes(self) -> tuple[DeviceChange, ...]:
         named = (
             (shorten_device(one), shorten_device(two), count)
             for (one, two), count in self.changes.most_common()
         )
-        return tuple(Change(one, two, count) for one, two, count in named if one != two)
+        return tuple(DeviceChange(one, two, count) for one, two, count in named if one != two)
 
 
 def _make_counts(*tables: Counter[tuple[bytes, bytes]]) -> tuple[OpCount, ...]:

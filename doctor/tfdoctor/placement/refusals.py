@@ -82,7 +82,7 @@ def shorten_device(spelled: bytes | str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReadRefusal:
     """A refusal, and whether it is of an operation that ran eagerly."""
 
     refusal: Refusal
@@ -93,7 +93,7 @@ class Refusals:
     """The refusals of a log, each once, as its blocks come."""
 
     def __init__(self) -> None:
-        self.found: list[Told] = []
+        self.found: list[ReadRefusal] = []
         self.left_out = 0
         """Refusals that were not kept."""
         self._open: tuple[bytes, int] | None = None
@@ -138,7 +138,7 @@ class Refusals:
         if told is not None:
             self._add(told)
 
-    def _add(self, new: Told) -> None:
+    def _add(self, new: ReadRefusal) -> None:
         """Add a refusal once: what one of its messages leaves out, another one may say."""
         one = new.refusal
         for number, old in enumerate(self.found):
@@ -146,7 +146,7 @@ class Refusals:
             if (one.node, one.wanted) == (two.node, two.wanted) and (
                 one.op == two.op or (one.node is not None and None in (one.op, two.op))
             ):
-                self.found[number] = Told(
+                self.found[number] = ReadRefusal(
                     replace(
                         two,
                         op=two.op or one.op,
@@ -163,7 +163,7 @@ class Refusals:
             self.left_out += 1
 
 
-def _parse_refusal(text: str, line: int) -> Told | None:
+def _parse_refusal(text: str, line: int) -> ReadRefusal | None:
     first = text.partition("\n")[0]
     if "assign a device" in first and "Could not satisfy" not in first and "assigned" not in first:
         first = text[:600]
@@ -183,7 +183,7 @@ def _parse_refusal(text: str, line: int) -> Told | None:
     )
     eager = "[Op:" in text or "enable_soft_placement=" in first or "unknown device" in first
     listed = _LISTED.search(text) is not None
-    return Told(
+    return ReadRefusal(
         Refusal(op, node, wanted or None, reason, line, clean_line(first, limit=300), listed, types), eager
     )
 

@@ -13,7 +13,7 @@ from tfdoctor.logs.sources import drop_other_eras
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
 
-__all__ = ["Said", "find_era"]
+__all__ = ["FirstMessages", "find_era"]
 
 BEGINNING = 1 << 16
 """Bytes of the beginning that are kept whole."""
@@ -31,7 +31,7 @@ _REBUILT = re.compile(
 """What vendors' builds are called: 2.10.0+nv22.12, and a container's "NVIDIA Release 22.12-tf2"."""
 
 
-class Said:
+class FirstMessages:
     """The beginning of a log, and of each line of TensorFlow's source the first message that is behind it."""
 
     def __init__(self) -> None:

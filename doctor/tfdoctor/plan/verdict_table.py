@@ -27,7 +27,7 @@ __all__ = [
     "Answer",
     "Drivers",
     "Numbers",
-    "System",
+    "TableSystem",
     "Verdicts",
     "encode_runs",
     "fill_text",
@@ -45,7 +45,7 @@ OLDEST_BRANCH = 375
 
 
 @dataclass(frozen=True, slots=True)
-class System:
+class TableSystem:
     """An operating system that can be chosen."""
 
     word: str
@@ -98,7 +98,7 @@ class Drivers:
 class Verdicts:
     """The table. `answer` looks up; whoever writes it elsewhere writes its parts."""
 
-    systems: tuple[System, ...]
+    systems: tuple[TableSystem, ...]
     cards: dict[str, tuple[str, ...]]
     """A compute capability → the cards' names that mean it and nothing else."""
     pythons: tuple[str, ...]

@@ -33,7 +33,7 @@ from tfdoctor.plan.verdict_table import (
     NAME,
     OLDEST_BRANCH,
     Drivers,
-    System,
+    TableSystem,
     Verdicts,
     encode_runs,
     join_numbers,
@@ -89,18 +89,20 @@ def verdicts(
     return table
 
 
-def systems_of(compat: Compat) -> tuple[System, ...]:
+def systems_of(compat: Compat) -> tuple[TableSystem, ...]:
     """Return those that `recommend` tells apart: a glibc matters where it is older than what some release needs."""
     oldest, *_, newest = sorted(map(versions.numbers, _glibcs(compat)))
     ubuntu = {row.glibc: f" (Ubuntu {row.name})" for row in compat.pythons.systems}
     older = [f"{oldest[0]}.{minor}" for minor in range(newest[1] - 1, oldest[1] - 1, -1)]
     return (
-        System("linux", f"Linux, glibc {newest[0]}.{newest[1]} or newer", "linux", Host(), addressed=True),
-        System("wsl", "Windows, in WSL 2", "windows", Host(wsl=True)),
-        System("windows", "Windows", "windows", Host(system="Windows", machine="AMD64")),
-        System("macos", "macOS", "linux", Host(system="Darwin")),
+        TableSystem(
+            "linux", f"Linux, glibc {newest[0]}.{newest[1]} or newer", "linux", Host(), addressed=True
+        ),
+        TableSystem("wsl", "Windows, in WSL 2", "windows", Host(wsl=True)),
+        TableSystem("windows", "Windows", "windows", Host(system="Windows", machine="AMD64")),
+        TableSystem("macos", "macOS", "linux", Host(system="Darwin")),
         *(
-            System(
+            TableSystem(
                 f"linux-{glibc}",
                 f"Linux, glibc {glibc}{ubuntu.get(glibc, '')}",
                 "linux",
@@ -138,7 +140,7 @@ def _cards(compat: Compat) -> dict[str, tuple[str, ...]]:
 _CARDS, _DRIVER = Host.__dict__["cards"], Host.__dict__["driver"]
 
 
-class _Watched(Host):
+class _WatchedHost(Host):
     """A machine that notes what is asked of it."""
 
     __slots__ = ("asked_cards", "asked_driver", "glibcs", "limits")
@@ -150,7 +152,7 @@ class _Watched(Host):
     glibcs: set[str]
 
     @classmethod
-    def watch(cls, host: Host, cards: tuple[Card, ...], driver: str | None) -> _Watched:
+    def watch(cls, host: Host, cards: tuple[Card, ...], driver: str | None) -> _WatchedHost:
         """Return the machine with these cards and this driver."""
         made = cls(
             cards=cards,
@@ -260,7 +262,7 @@ class _Filling:
         self._placed: dict[tuple[str, str | None, str | None, str | None], str] = {}
         self._texts_of_cards: dict[tuple[Platform, str], list[int]] = {}
         self._glibcs = _glibcs(compat)
-        self._of_glibc: dict[int, System] = {}
+        self._of_glibc: dict[int, TableSystem] = {}
         """How many of these it has → the first system with as many."""
         self._rows: dict[tuple[object, ...], tuple[int, ...]] = {}
         self._best_rows: dict[tuple[tuple[int, ...], ...], tuple[int, ...]] = {}
@@ -288,7 +290,9 @@ class _Filling:
                     self._course(minor, python, capability, system, recipe)
         self._wanted.append((minor, python))
 
-    def _course(self, minor: str, python: str, capability: str, system: System, recipe: Recipe) -> _Course:
+    def _course(
+        self, minor: str, python: str, capability: str, system: TableSystem, recipe: Recipe
+    ) -> _Course:
         """Return the ways of a recipe for each driver, asked for once for all systems and cards that have the same."""
         of_system = self._system_of(minor, python, capability, system, recipe)
         for of_card in (None, capability):  # None: whatever the card is
@@ -299,7 +303,9 @@ class _Filling:
         self._courses[minor, python, None if whatever else capability, recipe, of_system.word] = made
         return made
 
-    def _system_of(self, minor: str, python: str, capability: str, system: System, recipe: Recipe) -> System:
+    def _system_of(
+        self, minor: str, python: str, capability: str, system: TableSystem, recipe: Recipe
+    ) -> TableSystem:
         """Return the first system that is the same for this recipe: an image brings its glibc, and of a new glibc
         there is enough.
         """
@@ -319,7 +325,7 @@ class _Filling:
         )
 
     def _explore(
-        self, minor: str, python: str, capability: str, system: System, recipe: Recipe
+        self, minor: str, python: str, capability: str, system: TableSystem, recipe: Recipe
     ) -> tuple[_Course, bool]:
         """Return the ways of a recipe, and whether they are the same for every card."""
         unknown, seen = self._ask(minor, python, capability, system, recipe, None)
@@ -343,11 +349,17 @@ class _Filling:
         return course, whatever
 
     def _ask(
-        self, minor: str, python: str, capability: str, system: System, recipe: Recipe, driver: str | None
-    ) -> tuple[int, _Watched]:
+        self,
+        minor: str,
+        python: str,
+        capability: str,
+        system: TableSystem,
+        recipe: Recipe,
+        driver: str | None,
+    ) -> tuple[int, _WatchedHost]:
         """Return what the planner makes of one machine, and the machine."""
         cards = (Card(NAME, capability),) if capability else ()
-        host = _Watched.watch(system.host, cards, driver)
+        host = _WatchedHost.watch(system.host, cards, driver)
         request = Request(tensorflow=minor or None, python=python or None)
         option, turned_down = way(self.compat, request, host, recipe)
         glibc = system.host.glibc
@@ -413,7 +425,7 @@ class _Filling:
                     row = self._row(minor, python, capability, system)
                     self.table.cells[system.word, minor, python, capability] = row
 
-    def _row(self, minor: str, python: str, capability: str, system: System) -> tuple[int, ...]:
+    def _row(self, minor: str, python: str, capability: str, system: TableSystem) -> tuple[int, ...]:
         """Return the answers for each driver, and for an unknown one."""
         courses = [self._course(minor, python, capability, system, recipe) for recipe in RECIPES]
         key = (system.platform, capability, *map(id, courses))
@@ -431,7 +443,7 @@ class _Filling:
         return self._rows[key]
 
     def _spread(
-        self, course: _Course, minor: str, python: str, capability: str, system: System, recipe: Recipe
+        self, course: _Course, minor: str, python: str, capability: str, system: TableSystem, recipe: Recipe
     ) -> None:
         """The ways of a course at every place of the platform's drivers."""
         undriven = self._undriven(system.platform, capability)
@@ -466,7 +478,7 @@ class _Filling:
             ]
         return self._texts_of_cards[platform, capability]
 
-    def best(self, system: System, python: str) -> None:
+    def best(self, system: TableSystem, python: str) -> None:
         """Fill the cells of the best of all minors; where there is none, they say why the newest that has a wheel is
         none."""
         table = self.table

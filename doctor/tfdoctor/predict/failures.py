@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts.imports import FileDifference, RehearsalFacts, Shadow
 
 __all__ = [
-    "Failure",
+    "ImportFailure",
     "cause_of",
     "failures",
     "find_own_damage",
@@ -41,7 +41,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class ImportFailure:
     """A module with which `import tensorflow` stops."""
 
     rehearsed: Rehearsed
@@ -59,7 +59,7 @@ class Failure:
     """False: only Keras (tf.keras) fails with it."""
 
 
-def failures(facts: Facts, compat: Compat) -> tuple[Failure, ...]:
+def failures(facts: Facts, compat: Compat) -> tuple[ImportFailure, ...]:
     """Return what stops `import tensorflow` (or, not `fatal`, Keras alone), the first one first."""
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     rehearsal = value_of(facts.rehearsal)
@@ -79,7 +79,7 @@ def failures(facts: Facts, compat: Compat) -> tuple[Failure, ...]:
     found += _find_in_working_folder(facts, python, table, rehearsal)
     # The same package may be taken through several modules, and the same file hide from many of them: once is enough.
     hidden = {one.package for one in found if one.shadow}
-    first: dict[str, Failure] = {}
+    first: dict[str, ImportFailure] = {}
     for one in sorted(found, key=lambda one: not one.fatal):
         if one.shadow or one.package not in hidden:  # else what stands in its place is to blame for that, too
             first.setdefault(one.shadow or one.package, one)
@@ -113,11 +113,11 @@ def _shadows_here(
 
 def _find_in_working_folder(
     facts: Facts, python: PythonFacts, table: Imported, rehearsal: RehearsalFacts | None
-) -> Iterator[Failure]:
+) -> Iterator[ImportFailure]:
     for shadow in _shadows_here(facts, python, table, rehearsal):
         package = distribution_of(shadow.name)
         if find_working_folder_copy(python, package) is None:
-            yield Failure(Rehearsed(shadow.name), package, missing=False, shadow=shadow.taken)
+            yield ImportFailure(Rehearsed(shadow.name), package, missing=False, shadow=shadow.taken)
 
 
 def find_untested_copies(facts: Facts, compat: Compat) -> tuple[Distribution, ...]:
@@ -138,7 +138,7 @@ def list_imported(rehearsal: RehearsalFacts | None) -> set[str]:
     return {distribution_of(one.name) for one in modules if one.ok} - failed
 
 
-def _explain_led_away(facts: Facts, failure: Failure) -> Failure:
+def _explain_led_away(facts: Facts, failure: ImportFailure) -> ImportFailure:
     """Return the failure, of a package of a folder that is put first: nothing that is installed changes it."""
     taken = package_led_away(facts, failure.package) if not failure.shadow and not failure.missing else None
     if taken is None:
@@ -148,14 +148,14 @@ def _explain_led_away(facts: Facts, failure: Failure) -> Failure:
     return dataclasses.replace(failure, shadow=f"{taken.location}/{_top_module(taken.name)}")
 
 
-def _absent_family(python: PythonFacts, table: Imported) -> Iterator[Failure]:
+def _absent_family(python: PythonFacts, table: Imported) -> Iterator[ImportFailure]:
     if not any(one.requires for one in python.distributions):
         return  # planned, not looked at
     for name in table.must:
         package = normal(name)
         if python.distribution(package) is None and name not in python.modules:
             error = f"No module named {name!r}"
-            yield Failure(
+            yield ImportFailure(
                 Rehearsed(name, error, "ModuleNotFoundError", import_error=True, not_found=name),
                 package,
                 missing=True,
@@ -164,7 +164,7 @@ def _absent_family(python: PythonFacts, table: Imported) -> Iterator[Failure]:
 
 def _list_rehearsal_failures(
     python: PythonFacts, table: Imported, rehearsal: RehearsalFacts
-) -> Iterator[Failure]:
+) -> Iterator[ImportFailure]:
     for one in (_with_file(one) if one.name in table.tried else one for one in rehearsal.modules):
         if one.ok:
             continue
@@ -187,7 +187,7 @@ def _list_rehearsal_failures(
 
 def _list_keras_failures(
     python: PythonFacts, rehearsal: RehearsalFacts, *, spared: bool
-) -> Iterator[Failure]:
+) -> Iterator[ImportFailure]:
     """Yield what Keras fails with; `spared`: an AttributeError does not stop TensorFlow's import either.
 
     Only what is unlike what works is blamed. A Keras that raises something itself may do so because of the stand-in
@@ -227,7 +227,7 @@ def _with_file(one: Rehearsed) -> Rehearsed:
     return dataclasses.replace(one, error=error, error_type="TypeError")
 
 
-def _failure(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed, *, fatal: bool) -> Failure:
+def _failure(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed, *, fatal: bool) -> ImportFailure:
     missing = bool(one.not_found) and not one.not_found.startswith("tensorflow.")
     if missing:
         # Of a namespace without any of its parts only its first name is missed: "google" for google.protobuf.
@@ -280,7 +280,7 @@ def _failure(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed, *, 
         if distribution is not None
         else ()
     )
-    return Failure(one, package, missing, shadow, library, damage, fatal)
+    return ImportFailure(one, package, missing, shadow, library, damage, fatal)
 
 
 def _is_in(place: str, taken: str) -> bool:
@@ -299,7 +299,7 @@ def _top_module(package: str) -> str:
     return next(named, package.replace("-", "_")).partition(".")[0]
 
 
-def cause_of(failure: Failure) -> Cause:
+def cause_of(failure: ImportFailure) -> Cause:
     """Return the contract's word for it."""
     if failure.shadow:
         return Cause.SHADOWED_MODULE

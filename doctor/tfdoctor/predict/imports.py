@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat.companions import Companion
     from tfdoctor.facts import Facts, Instead, PythonFacts, TensorFlowFacts
     from tfdoctor.predict.build import Build
-    from tfdoctor.predict.failures import Failure
+    from tfdoctor.predict.failures import ImportFailure
 
 
 def import_failure(
@@ -202,7 +202,7 @@ def _companion_failure(
     return _find_rehearsed_failure(tried)
 
 
-def _find_rehearsed_failure(failed: Failure | None) -> tuple[Cause, str] | None:
+def _find_rehearsed_failure(failed: ImportFailure | None) -> tuple[Cause, str] | None:
     if failed is None:
         return None
     one = failed.rehearsed

@@ -31,8 +31,8 @@ __all__ = [
     "ODD_DIFFERENCES",
     "READ",
     "REAL_DIFFERENCES",
+    "RehearsalPlan",
     "Unmet",
-    "Wanted",
     "distribution_of",
     "good_version",
     "legacy_keras",
@@ -55,7 +55,7 @@ ODD_DIFFERENCES = REAL_DIFFERENCES | {"changed"}
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RehearsalPlan:
     """What a child is to import."""
 
     modules: tuple[tuple[str, tuple[str, ...]], ...]
@@ -86,7 +86,7 @@ def table_of(tensorflow: TensorFlowFacts, compat: Compat) -> Imported | None:
 
 def plan_rehearsal(
     python: PythonFacts, tensorflow: TensorFlowFacts, variables: Mapping[str, str], compat: Compat
-) -> Wanted | None:
+) -> RehearsalPlan | None:
     """Return what is to be rehearsed.
 
     None if all is as it is known to work, or nothing is known of this release.
@@ -111,7 +111,9 @@ def plan_rehearsal(
         if distribution_of(name) in odd and python.distribution(distribution_of(name)) is not None:
             modules.setdefault(name, ())
     keras = _list_keras_modules(python, tensorflow, table, variables, compat)
-    return Wanted(tuple(modules.items()), tuple(_list_generated(python, tensorflow, table)), oddities, keras)
+    return RehearsalPlan(
+        tuple(modules.items()), tuple(_list_generated(python, tensorflow, table)), oddities, keras
+    )
 
 
 LEGACY_KERAS = "TF_USE_LEGACY_KERAS"

@@ -16,7 +16,7 @@ from tfdoctor.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Asked", "format_asked", "met", "normal", "parse_asked"]
+__all__ = ["RequirementLine", "format_asked", "met", "normal", "parse_asked"]
 
 _PLAIN = re.compile(
     r"([A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?)"
@@ -33,7 +33,7 @@ _Condition = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequirementLine:
     """What a line that applies asks for."""
 
     package: str
@@ -48,7 +48,7 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def parse_asked(line: str, environment: Mapping[str, str]) -> Asked | None:
+def parse_asked(line: str, environment: Mapping[str, str]) -> RequirementLine | None:
     """Return what a line asks for; None if it cannot be read, or does not apply.
 
     `environment`: PEP 508's variables, with an empty `extra`.
@@ -60,7 +60,7 @@ def parse_asked(line: str, environment: Mapping[str, str]) -> Asked | None:
             any(_holds(one, environment) for one in group) for group in conditions
         ):
             return None
-        return Asked(package, line, specification)
+        return RequirementLine(package, line, specification)
     requirement = versions.parse_requirement_or_none(line)
     if requirement is None:
         return None
@@ -72,10 +72,10 @@ def parse_asked(line: str, environment: Mapping[str, str]) -> Asked | None:
                 return None
         except UndefinedEnvironmentName:
             return None
-    return Asked(normal(requirement.name), line, None)
+    return RequirementLine(normal(requirement.name), line, None)
 
 
-def met(one: Asked, version: str) -> bool:
+def met(one: RequirementLine, version: str) -> bool:
     """Return whether a version (of PEP 440) is one that is asked for."""
     if one.specification is not None:
         return not one.specification or versions.satisfies(version, one.specification)
@@ -83,7 +83,7 @@ def met(one: Asked, version: str) -> bool:
     return requirement is None or requirement.specifier.contains(version, prereleases=True)
 
 
-def format_asked(one: Asked) -> str:
+def format_asked(one: RequirementLine) -> str:
     """Name and conditions, as `packaging` writes them."""
     requirement = versions.parse_requirement_or_none(one.line)
     return f"{requirement.name}{requirement.specifier}" if requirement is not None else one.package

@@ -15,7 +15,7 @@ from tfdoctor.text import clean_line, join_words
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.bench import Bench, Link, Scaling, Timed
+    from tfdoctor.bench import Bench, Interconnect, Scaling, Timed
 
 __all__ = [
     "UNITS",
@@ -213,7 +213,7 @@ def _last(one: Timed, bench: Bench) -> str:
     return ", ".join(told)
 
 
-def format_link(link: Link) -> str:
+def format_link(link: Interconnect) -> str:
     """Return "CPU:0 to GPU:0: PCI Express 4.0 x16, at most 31.5 GB/s; 12.1 GB/s were measured (38 %)"."""
     told = f"{link.one} to {link.other}: {clean_line(link.how, limit=40)}"
     if link.gbps is not None:

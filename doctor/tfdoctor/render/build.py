@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tfdoctor.advice.target import InImage
-    from tfdoctor.dockerfile.emit import Made
+    from tfdoctor.dockerfile.emit import EmittedImage
     from tfdoctor.findings import Verification
     from tfdoctor.plan import Option
 
 __all__ = ["build_json", "render_built", "render_context", "render_dry_run"]
 
 
-def render_dry_run(made: Made, *, whole: bool = True, width: int = 80, colour: bool = False) -> str:
+def render_dry_run(made: EmittedImage, *, whole: bool = True, width: int = 80, colour: bool = False) -> str:
     """Return the plan on one screen; or the `whole` of it, with its Dockerfile."""
     out = Page(width, coloured=colour)
     show_option(out, made.option, whole=whole)
@@ -42,7 +42,7 @@ def render_dry_run(made: Made, *, whole: bool = True, width: int = 80, colour: b
 def render_context(
     folder: str,
     files: Mapping[str, bytes],
-    made: Made,
+    made: EmittedImage,
     *,
     replaced: Sequence[str],
     kept: Sequence[str],

@@ -14,7 +14,7 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.cluster import Answer, Fault, Member
+    from tfdoctor.cluster import ClusterAnswer, Fault, Member
 
 __all__ = ["cluster_json", "render_cluster"]
 
@@ -29,7 +29,7 @@ STATES = {
 
 
 def render_cluster(
-    answers: Sequence[Answer], *, verbose: bool = False, width: int = 80, colour: bool = False
+    answers: Sequence[ClusterAnswer], *, verbose: bool = False, width: int = 80, colour: bool = False
 ) -> str:
     """Return the answer in a sentence, what is wrong and how to fix it, and the tasks."""
     out = Page(width, coloured=colour)
@@ -40,7 +40,7 @@ def render_cluster(
     return out.text
 
 
-def _print_answer(out: Page, answer: Answer, *, verbose: bool) -> None:
+def _print_answer(out: Page, answer: ClusterAnswer, *, verbose: bool) -> None:
     worst = max((fault.severity for fault in answer.faults), default=None)
     sign = mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
     if answer.written.jobs is None and not answer.faults:
@@ -93,7 +93,7 @@ def _state(member: Member, *, connected: bool) -> str:
     return address
 
 
-def cluster_json(answers: Sequence[Answer]) -> dict[str, Any]:
+def cluster_json(answers: Sequence[ClusterAnswer]) -> dict[str, Any]:
     """Return the contract's document, of the first cluster.
 
     Further ones of a Python file are its `others`.
@@ -106,7 +106,7 @@ def cluster_json(answers: Sequence[Answer]) -> dict[str, Any]:
     }
 
 
-def _answer(answer: Answer) -> dict[str, Any]:
+def _answer(answer: ClusterAnswer) -> dict[str, Any]:
     written = answer.written
     return {
         "source": answer.source,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.advice.taken_back import describe_undo_rights, needs_root
 from tfdoctor.causes.steps import SHELL_STEPS
-from tfdoctor.environment.models import Status
+from tfdoctor.environment.models import FixStatus
 from tfdoctor.findings import Severity
 from tfdoctor.render.finding import finding_json
 from tfdoctor.render.json import SCHEMA_VERSION
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["fix_json", "render_fix", "render_undo", "undo_json"]
 
 MARKS = {
-    Status.PLANNED: ("→", "bold"),
-    Status.FIXED: ("✓", "green"),
-    Status.ROLLED_BACK: ("–", "yellow"),
-    Status.FAILED: ("✗", "bold red"),
+    FixStatus.PLANNED: ("→", "bold"),
+    FixStatus.FIXED: ("✓", "green"),
+    FixStatus.ROLLED_BACK: ("–", "yellow"),
+    FixStatus.FAILED: ("✗", "bold red"),
 }
 
 
@@ -86,13 +86,13 @@ def _print_done(out: Page, done: Attempt, *, verbose: bool, most: int | None) ->
     out.print()
     print_hanging(out, Text(f"{mark} {finding.code}  ", style=style), clean_line(finding.title), style="bold")
     _text(out, done.candidate.remedy.text, most)
-    if verbose or done.status is not Status.FIXED:
+    if verbose or done.status is not FixStatus.FIXED:
         _commands(out, done.commands, most)
     result = {
-        Status.FIXED: f"Done: {done.changes} file{'s' * (done.changes != 1)} changed.",
-        Status.ROLLED_BACK: f"{done.detail} It was taken back.",
-        Status.FAILED: f"It failed and was taken back: {done.detail}",
-        Status.PLANNED: "",
+        FixStatus.FIXED: f"Done: {done.changes} file{'s' * (done.changes != 1)} changed.",
+        FixStatus.ROLLED_BACK: f"{done.detail} It was taken back.",
+        FixStatus.FAILED: f"It failed and was taken back: {done.detail}",
+        FixStatus.PLANNED: "",
     }[done.status]
     if result:
         print_hanging(out, Text("          "), clean_line(result, limit=1000))

@@ -17,7 +17,7 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.fleet import Finding, Fleet, Group, Host
+    from tfdoctor.fleet import Fleet, FleetFinding, FleetHost, Group
     from tfdoctor.privacy.redactor import Redactor
 
 __all__ = ["COLUMNS", "cell", "fleet_json", "redact_fleet", "render_fleet", "state_word"]
@@ -41,7 +41,7 @@ OF_DRIVER = ("driver", "NVIDIA driver")
 SIGNS = {"used": ("✓", "green"), "not used": ("✗", "red"), "unknown": ("?", "yellow")}
 
 
-def state_word(one: Group | Host) -> str:
+def state_word(one: Group | FleetHost) -> str:
     """Return the word of the table for a group's or a host's state."""
     return "unknown" if one.unknown else STATES[one.state]
 
@@ -100,7 +100,7 @@ def redact_fleet(answer: Fleet, redactor: Redactor) -> Fleet:
     )
 
 
-def _finding(out: Page, one: Finding, *, whole: bool) -> None:
+def _finding(out: Page, one: FleetFinding, *, whole: bool) -> None:
     names = ", ".join(one.hosts) if whole else join_hosts(one.hosts)
     sign = Text("  ") + mark(SEVERITY_STATUS[one.severity])
     told = f"{clean_line(names, limit=4000)}: {clean_line(one.message, limit=600)} [{FLEET[one.name]}]"

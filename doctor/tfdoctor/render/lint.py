@@ -17,14 +17,14 @@ from tfdoctor.text import clean, clean_line
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfdoctor.lint import Answer, Problem
+    from tfdoctor.lint import LintAnswer, LintProblem
 
 __all__ = ["FORMATS", "lint_json", "render_lint"]
 
 _STYLES = {Severity.ERROR: "31", Severity.WARNING: "33"}
 
 
-def render_lint(answer: Answer, *, width: int = 80, colour: bool = False) -> str:
+def render_lint(answer: LintAnswer, *, width: int = 80, colour: bool = False) -> str:
     """Return a finding: its place and what it means; the line; a caret below the place. Then the count."""
     out: list[str] = []
     for one in answer.problems:
@@ -44,12 +44,12 @@ def render_lint(answer: Answer, *, width: int = 80, colour: bool = False) -> str
     return "\n".join(out) + "\n"
 
 
-def _place(one: Problem) -> str:
+def _place(one: LintProblem) -> str:
     cell = f":cell {one.cell}" if one.cell is not None else ""
     return f"{clean_line(one.path)}{cell}:{one.line}:{one.column}"
 
 
-def _fit_line(one: Problem, width: int) -> tuple[str, int]:
+def _fit_line(one: LintProblem, width: int) -> tuple[str, int]:
     """Return the line as it fits the screen, and the columns before the caret."""
     source = clean(one.source.replace("\t", " "), limit=10_000).replace("\n", " ")
     left = len(source) - len(source.lstrip())
@@ -61,7 +61,7 @@ def _fit_line(one: Problem, width: int) -> tuple[str, int]:
     return source[start : start + room].rstrip(), cells(source[start:at])
 
 
-def _count(answer: Answer) -> str:
+def _count(answer: LintAnswer) -> str:
     files = f"{answer.files:,} file{'s' if answer.files != 1 else ''}"
     if not answer.problems:
         text = f"No problems found in {files}."
@@ -82,7 +82,7 @@ def _count(answer: Answer) -> str:
     return text
 
 
-def lint_json(answer: Answer) -> dict[str, Any]:
+def lint_json(answer: LintAnswer) -> dict[str, Any]:
     """`lint --json`."""
     return {
         "schema_version": SCHEMA_VERSION,
@@ -114,7 +114,7 @@ def lint_json(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _json(answer: Answer, **_looks: Any) -> str:
+def _json(answer: LintAnswer, **_looks: Any) -> str:
     return json_text(lint_json(answer))
 
 
@@ -127,7 +127,7 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def _github(answer: Answer, **_looks: Any) -> str:
+def _github(answer: LintAnswer, **_looks: Any) -> str:
     rows = []
     for one in answer.problems:
         where = f"file={_property(one.path)}"
@@ -141,7 +141,7 @@ def _github(answer: Answer, **_looks: Any) -> str:
     return "".join(f"{row}\n" for row in rows)
 
 
-def _sarif(answer: Answer, **_looks: Any) -> str:
+def _sarif(answer: LintAnswer, **_looks: Any) -> str:
     import tfdoctor
 
     rules = {one.code: one.name for one in answer.problems}
@@ -183,7 +183,7 @@ def _sarif(answer: Answer, **_looks: Any) -> str:
     return json_text({"$schema": schema, "version": "2.1.0", "runs": [run]})
 
 
-def _junit(answer: Answer, **_looks: Any) -> str:
+def _junit(answer: LintAnswer, **_looks: Any) -> str:
     count = len(answer.problems)
     tests = max(count, 1)
     rows = [

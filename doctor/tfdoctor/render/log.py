@@ -21,7 +21,7 @@ from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from tfdoctor.findings import Finding
-    from tfdoctor.logs.deduce import Device
+    from tfdoctor.logs.deduce import RegisteredDevice
     from tfdoctor.logs.report import LogReport
 
 
@@ -136,7 +136,7 @@ def log_json(report: LogReport) -> dict[str, Any]:
     }
 
 
-def _device(device: Device) -> dict[str, Any]:
+def _device(device: RegisteredDevice) -> dict[str, Any]:
     return {
         "index": device.index,
         "name": device.name,

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdoctor.findings import Evidence, Remedy
-    from tfdoctor.logs.deduce import Device
-    from tfdoctor.logs.processes import Process
+    from tfdoctor.logs.deduce import RegisteredDevice
+    from tfdoctor.logs.processes import LogProcess
     from tfdoctor.logs.report import LogReport
 
 __all__ = ["describe_log", "device_text", "log_verdict", "process_row", "render_log_screen"]
@@ -103,7 +103,7 @@ def log_verdict(out: Page, report: LogReport, *, whole: bool = False) -> None:
     print_hanging(out, Text(f"{mark} ", style=style), f"{text}{code}", style="bold")
 
 
-def device_text(device: Device) -> str:
+def device_text(device: RegisteredDevice) -> str:
     """Return "0: Tesla T4, compute capability 7.5, …"."""
     parts = [device.name]
     if device.compute_capability:
@@ -115,7 +115,7 @@ def device_text(device: Device) -> str:
     return clean_line(f"{device.index}: {', '.join(parts)}")
 
 
-def process_row(process: Process) -> tuple[str, str, str]:
+def process_row(process: LogProcess) -> tuple[str, str, str]:
     """(mark, its style, what one process or other framework did)."""
     mark, style = "✗", "red"
     if process.cause is None or process.cause is Cause.INCONCLUSIVE:

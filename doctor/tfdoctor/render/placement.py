@@ -14,7 +14,7 @@ from tfdoctor.render.page import Page, Text, cells, print_hanging
 from tfdoctor.text import clean_line, join_words
 
 if TYPE_CHECKING:
-    from tfdoctor.placement import Device, Found, Placement
+    from tfdoctor.placement import Placement, PlacementData, PlacementDevice
 
 __all__ = ["placement_json", "placement_svg", "render_placement"]
 
@@ -72,7 +72,7 @@ def render_placement(
     return out.text
 
 
-def _describe_left_out(found: Found) -> list[str]:
+def _describe_left_out(found: PlacementData) -> list[str]:
     """Say what was not told apart or not kept."""
     told = []
     if found.count_others:
@@ -86,7 +86,7 @@ def _describe_left_out(found: Found) -> list[str]:
     return told
 
 
-def _device_line(device: Device, count: int) -> str:
+def _device_line(device: PlacementDevice, count: int) -> str:
     about = ", ".join(
         clean_line(part, limit=100)
         for part in (
@@ -99,7 +99,7 @@ def _device_line(device: Device, count: int) -> str:
     return f"{device.device}{f' ({about})' if about else ''}: {format_operations(count)}"
 
 
-def _table(out: Page, found: Found, *, verbose: bool) -> None:
+def _table(out: Page, found: PlacementData, *, verbose: bool) -> None:
     """A row an operation, a column a device; with many devices a row for each pair."""
     if not found.ops:
         return
@@ -133,7 +133,7 @@ def _table(out: Page, found: Found, *, verbose: bool) -> None:
         out.print(Text(f"  and {len(ops) - len(shown)} other types: -v"))
 
 
-def _group_by_operation(found: Found) -> tuple[list[str], dict[str, dict[str, int]]]:
+def _group_by_operation(found: PlacementData) -> tuple[list[str], dict[str, dict[str, int]]]:
     """Return (devices, GPUs first; operation → device → how often, the most frequent operation first)."""
     counts: dict[str, dict[str, int]] = {}
     for row in found.ops:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat
     from tfdoctor.facts import Facts, LoaderFacts, PythonFacts, TensorFlowFacts
     from tfdoctor.findings import Observation, Prediction
-    from tfdoctor.predict.failures import Failure
+    from tfdoctor.predict.failures import ImportFailure
 
 T = TypeVar("T")
 GPU, DRIVER, CUDA, CUDNN, TENSORFLOW, LOADER, ENVIRONMENT = (
@@ -89,7 +89,7 @@ class RuleContext:
         return explain_missing(self.facts, self.build) if self.build is not None else ()
 
     @cached_property
-    def failures(self) -> tuple[Failure, ...]:
+    def failures(self) -> tuple[ImportFailure, ...]:
         """List what stops the import of TensorFlow, or of Keras alone, the first failure first."""
         return failures(self.facts, self.compat)
 

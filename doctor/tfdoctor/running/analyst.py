@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tfdoctor.logs.report import LogReport
     from tfdoctor.placement import Placement
 
-__all__ = ["Analyst", "Answer"]
+__all__ = ["Analyst", "LogAnswer"]
 
 CHUNK = 1 << 20
 IN_THE_PIPE = 1 << 18
@@ -40,7 +40,7 @@ LONGEST = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class LogAnswer:
     """What the analyst found."""
 
     report: LogReport
@@ -71,7 +71,7 @@ class Analyst:
         """Bytes that were not looked at."""
         self._partial = {1: b"", 2: b""}
         self._deaf = False
-        self._done: Answer | None = None
+        self._done: LogAnswer | None = None
         self._received = b""
         self._pid = os.fork()
         if self._pid == 0:
@@ -146,7 +146,7 @@ class Analyst:
             self._deaf = True
             self._waiting.clear()
 
-    def receive(self) -> str | Answer | None:
+    def receive(self) -> str | LogAnswer | None:
         """Return its next message: a line for the user at once, or the answer; None if it has left."""
         while len(self._received) < 8 or len(self._received) < 8 + int.from_bytes(self._received[:8], "big"):
             data = os.read(self.says, CHUNK)
@@ -155,11 +155,11 @@ class Analyst:
             self._received += data
         end = 8 + int.from_bytes(self._received[:8], "big")
         message, self._received = pickle.loads(self._received[8:end]), self._received[end:]  # noqa: S301 - our own
-        if isinstance(message, Answer):
+        if isinstance(message, LogAnswer):
             self._done = message
         return message  # type: ignore[no-any-return]
 
-    def answer(self) -> Answer | None:
+    def answer(self) -> LogAnswer | None:
         """Wait for the end of its work. None where it died, or takes longer than anybody wants to wait."""
         with self._lock:
             for held in self._partial.values():
@@ -216,7 +216,7 @@ def _send(descriptor: int, message: Any) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def _analyze_output(reading: int, saying: int, parent: int, *, placement: bool) -> Answer:
+def _analyze_output(reading: int, saying: int, parent: int, *, placement: bool) -> LogAnswer:
     from tfdoctor.compat import Compat
     from tfdoctor.logs.report import diagnose_log
     from tfdoctor.running.watch import Watch
@@ -234,7 +234,7 @@ def _analyze_output(reading: int, saying: int, parent: int, *, placement: bool) 
 
     compat = Compat.load()
     watch = Watch(compat, "output", tell)
-    seen = Seen()
+    seen = LogMarks()
     pieces = watch.watch(seen.search(_read_pieces(reading, parent)))
     if placement:
         from tfdoctor.placement import Reader, evaluate_placement, find_era, needs_kernels
@@ -247,10 +247,10 @@ def _analyze_output(reading: int, saying: int, parent: int, *, placement: bool) 
     else:
         report, placed = diagnose_log(pieces, compat, "output"), None
     known = report.tensorflow_version is not None or report.era is not None or bool(report.benign)
-    return Answer(report, known or seen.tensorflow, seen.loader, placed)
+    return LogAnswer(report, known or seen.tensorflow, seen.loader, placed)
 
 
-class Seen:
+class LogMarks:
     """What is looked for in passing."""
 
     def __init__(self) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tfdoctor.report.progress import Progress
-    from tfdoctor.simulate.computing import Wanted
+    from tfdoctor.simulate.computing import LibrarySet
     from tfdoctor.system import CommandResult
 
 __all__ = ["CompilerError", "build_software_gpu", "build_stand_in", "find_cache_folder"]
@@ -89,7 +89,7 @@ def build_stand_in(env: Mapping[str, str] | None = None) -> Path:
 
 
 def build_software_gpu(
-    wanted: Wanted,
+    wanted: LibrarySet,
     env: Mapping[str, str] | None = None,
     *,
     glibc: tuple[int, ...] | None = None,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-__all__ = ["Compilers", "Wanted", "build_computing", "make_defines"]
+__all__ = ["Compilers", "LibrarySet", "build_computing", "make_defines"]
 
 C, CXX = "-std=gnu11", ("-std=c++17", "-frounding-math", "-ffp-contract=off")
 ALWAYS = ("libnccl.so.2", "libnvidia-ml.so.1")
@@ -39,7 +39,7 @@ class Compilers:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LibrarySet:
     """CUDA's libraries that a TensorFlow opens, and the versions that they say they are."""
 
     sonames: tuple[str, ...]
@@ -49,7 +49,7 @@ class Wanted:
     """`"9.3"`"""
 
 
-def make_defines(wanted: Wanted) -> list[str]:
+def make_defines(wanted: LibrarySet) -> list[str]:
     """Return CUDART_VERSION and CUDNN_VERSION: from cuDNN 9 on, its major number counts ten times as much."""
     cuda, cudnn = (
         [*versions.numbers(versions.major_minor(text)), 0][:2] for text in (wanted.cuda, wanted.cudnn)
@@ -62,7 +62,7 @@ def build_computing(
     run: Callable[[Sequence[str]], str | None],
     compilers: Compilers,
     folder: Path,
-    wanted: Wanted,
+    wanted: LibrarySet,
     *,
     options: Sequence[str] = ("-O2",),
     of_c: Sequence[str] = (),
@@ -124,7 +124,7 @@ def _make_library(
     compilers: Compilers,
     folder: Path,
     soname: str,
-    wanted: Wanted,
+    wanted: LibrarySet,
     options: Sequence[str],
     of_c: Sequence[str],
 ) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from tfdoctor.advice.pip import check_again
 from tfdoctor.advice.target import target_of
-from tfdoctor.bench import Link, Measured, Watched, read_lines
+from tfdoctor.bench import Interconnect, Measured, Watched, read_lines
 from tfdoctor.errors import UsageError
 from tfdoctor.examine import collect_facts
 from tfdoctor.examine.cards import read_cards, read_interconnects, read_peer_access, tensorflow_names
@@ -206,7 +206,7 @@ def list_links(
     peers: Mapping[tuple[str, str], bool],
     facts: Facts,
     cards: Cards,
-) -> tuple[Link, ...]:
+) -> tuple[Interconnect, ...]:
     """List the links between the host and each card, and between two cards, with what they can carry.
 
     `pairs`: two devices → what nvidia-smi prints of the link between them; `peers`: → whether one reaches the
@@ -219,7 +219,7 @@ def list_links(
         if card.lanes and card.generation:
             speed = cards.pcie_gbps(card.generation, card.lanes)
             how = f"PCI Express {card.generation}.0 x{card.lanes}"
-            hosts[card.device] = Link("CPU:0", card.device, "pcie", how, speed)
+            hosts[card.device] = Interconnect("CPU:0", card.device, "pcie", how, speed)
     found = list(hosts.values())
     for (one, other), said in pairs.items():
         speed = None
@@ -231,7 +231,7 @@ def list_links(
             speeds = [hosts[name].gbps for name in (one, other) if name in hosts]
             known = [speed for speed in speeds if speed is not None]
             speed = min(known) if len(known) == 2 and kind != "other" else None
-        found.append(Link(one, other, kind, said, speed, peer=peers.get((one, other))))
+        found.append(Interconnect(one, other, kind, said, speed, peer=peers.get((one, other))))
     return tuple(found)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tfdoctor.compat import Compat
-    from tfdoctor.engine import Engine
+    from tfdoctor.engine import ContainerEngine
     from tfdoctor.system import CommandResult, System
     from tfdoctor.verify.benching import BenchWish, Timing
 
@@ -27,7 +27,7 @@ __all__ = ["bench_image"]
 
 
 def bench_image(
-    engine: Engine,
+    engine: ContainerEngine,
     compat: Compat,
     image: str,
     python: str | None,
@@ -65,7 +65,7 @@ def bench_image(
         )
 
 
-def _start_container(engine: Engine, image: str, wish: BenchWish) -> ContainerSystem:
+def _start_container(engine: ContainerEngine, image: str, wish: BenchWish) -> ContainerSystem:
     """Start a container with the first GPU access that the engine takes.
 
     Raises EngineError with what it answered to the first one.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfdoctor.compat import Compat
-    from tfdoctor.engine import Engine
+    from tfdoctor.engine import ContainerEngine
     from tfdoctor.facts import Facts
     from tfdoctor.facts.containers import ContainerFacts
     from tfdoctor.findings import Stage, Verification
@@ -55,7 +55,7 @@ _HAS_TENSORFLOW = (
 
 
 def verify_image(
-    engine: Engine,
+    engine: ContainerEngine,
     compat: Compat,
     image: str,
     wish: Wish,
@@ -121,7 +121,7 @@ def _add_ended(run: Verifying, error: ContainerEndedError, seconds: float) -> No
     run.fail("runtime" if not run.stages else "import", finding.title, finding.cause, seconds)
 
 
-def usual_option(engine: Engine) -> str:
+def usual_option(engine: ContainerEngine) -> str:
     """Return the option that gives all GPUs, as this engine most often takes it."""
     return list_gpu_access(engine, None)[0].option
 
@@ -145,7 +145,12 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 
 def _start_container(
-    engine: Engine, compat: Compat, request: RunRequest, wish: Wish, host: Facts | None, run: Verifying
+    engine: ContainerEngine,
+    compat: Compat,
+    request: RunRequest,
+    wish: Wish,
+    host: Facts | None,
+    run: Verifying,
 ) -> tuple[ContainerSystem | None, GpuAccess]:
     """Start the container with the first GPU access that the engine takes."""
     began = time.monotonic()
@@ -168,7 +173,7 @@ def _start_container(
     return None, access
 
 
-def list_gpu_access(engine: Engine, gpus: str | None) -> list[GpuAccess]:
+def list_gpu_access(engine: ContainerEngine, gpus: str | None) -> list[GpuAccess]:
     """List the ways in which this engine may give GPUs to a container, the most usual first."""
     if gpus == "none":
         return [GpuAccess("none")]
@@ -185,7 +190,7 @@ def list_gpu_access(engine: Engine, gpus: str | None) -> list[GpuAccess]:
 
 
 def _explain_refusal(
-    engine: Engine, compat: Compat, refused: Sequence[tuple[GpuAccess, str]], host: Facts | None
+    engine: ContainerEngine, compat: Compat, refused: Sequence[tuple[GpuAccess, str]], host: Facts | None
 ) -> Finding:
     """Return the finding for the engine's own words, by the same signatures as `diagnose`."""
     text = "\n".join(f"docker: Error response from daemon: {said}" for _, said in refused)
@@ -243,7 +248,7 @@ def _is_unknown_device(text: str, containers: ContainerFacts | None) -> bool:
 
 
 def _report_unknown_gpu(
-    engine: Engine, access: GpuAccess, host: Facts | None, evidence: tuple[Evidence, ...]
+    engine: ContainerEngine, access: GpuAccess, host: Facts | None, evidence: tuple[Evidence, ...]
 ) -> Finding:
     count = count_expected_gpus(host, None) if host is not None else None
     asked = ",".join(access.devices)

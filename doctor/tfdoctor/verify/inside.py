@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Facts
     from tfdoctor.findings import Finding, Report, Stage
     from tfdoctor.system import CommandResult, System
-    from tfdoctor.verify.stages import Answer
+    from tfdoctor.verify.stages import PayloadAnswer
     from tfdoctor.verify.verifying import Verifying
 
 __all__ = ["LOOKING", "run_stages"]
@@ -86,7 +86,7 @@ def run_stages(run: Verifying, system: System, compat: Compat, report: Report) -
 
 
 def _list_own_findings(
-    run: Verifying, stage: Stage, answer: Answer, result: CommandResult, report: Report
+    run: Verifying, stage: Stage, answer: PayloadAnswer, result: CommandResult, report: Report
 ) -> list[Finding]:
     """Return the findings of a failed stage that no rule makes, so that nothing else is taken for its reason."""
     if answer.timed_out:
@@ -163,7 +163,7 @@ def find_expected_speeds(facts: Facts, cards: Cards) -> dict[str, dict[str, floa
 
 def _compute(
     run: Verifying, system: System, python: str, speed: dict[str, float]
-) -> tuple[Answer, CommandResult]:
+) -> tuple[PayloadAnswer, CommandResult]:
     """Run the payload; it ends by itself at each stage's deadline, and is ended where it does not."""
     wish = run.wish
     names = [name for name in wish.stages if name in PAYLOAD]
@@ -185,7 +185,7 @@ def _compute(
     return read_answer(result, wish.limits), result
 
 
-def _build_run_output(answer: Answer, result: CommandResult) -> Said:
+def _build_run_output(answer: PayloadAnswer, result: CommandResult) -> Said:
     listed = answer.status("visible") in ("passed", "failed")
     return Said(
         imported=answer.status("import") == "passed",
@@ -198,7 +198,7 @@ def _build_run_output(answer: Answer, result: CommandResult) -> Said:
 
 
 def _add_stages(
-    run: Verifying, answer: Answer, result: CommandResult, report: Report, compat: Compat
+    run: Verifying, answer: PayloadAnswer, result: CommandResult, report: Report, compat: Compat
 ) -> None:
     """Add the payload's stages, with the root cause of the first that failed."""
     for name in PAYLOAD:
@@ -237,7 +237,7 @@ def _check_gpu_count(run: Verifying, stage: Stage, visible: int) -> Stage:
 
 
 def _find_cause(
-    name: str, answer: Answer, result: CommandResult, report: Report, compat: Compat
+    name: str, answer: PayloadAnswer, result: CommandResult, report: Report, compat: Compat
 ) -> Cause | None:
     """Return the cause by the rules, else by the log."""
     root = report.root

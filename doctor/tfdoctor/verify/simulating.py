@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.compat.fat_binaries import Kernels, coverage
+from tfdoctor.compat.fat_binaries import KernelCoverage, coverage
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import build_of
@@ -107,9 +107,11 @@ def _judge_by_files(
 ) -> str | None:
     """Evaluate the fat binaries: return what they have, in words; None if a card cannot run it."""
     said = "; ".join(one.sentence for one in each)
-    lacking = next((one for one in each if one.kernels in (Kernels.TOO_NEW, Kernels.TOO_OLD)), None)
+    lacking = next(
+        (one for one in each if one.kernels in (KernelCoverage.TOO_NEW, KernelCoverage.TOO_OLD)), None
+    )
     if lacking is not None:
-        cause = Cause.GPU_TOO_NEW if lacking.kernels is Kernels.TOO_NEW else Cause.GPU_TOO_OLD
+        cause = Cause.GPU_TOO_NEW if lacking.kernels is KernelCoverage.TOO_NEW else Cause.GPU_TOO_OLD
         run.fail("compute", said, cause)
         if all(finding.cause is not cause for finding in report.findings):
             run.findings.append(_report_missing_code(build, lacking, cause))
@@ -118,7 +120,7 @@ def _judge_by_files(
     if too_old is not None:
         run.fail("compute", too_old.title, Cause.DRIVER_TOO_OLD)
         return None
-    late = [(one, _find_needed_cuda(one, build, compat)) for one in each if one.kernels is Kernels.PTX]
+    late = [(one, _find_needed_cuda(one, build, compat)) for one in each if one.kernels is KernelCoverage.PTX]
     refused_one = next(
         ((one, cuda) for one, cuda in late if cuda and not versions.is_at_least(asked.cuda, cuda)), None
     )

@@ -12,7 +12,7 @@ from tfdoctor import versions
 from tfdoctor.compat.fat_binaries import newest_text
 from tfdoctor.errors import Error
 from tfdoctor.simulate.asked import make_software_variables
-from tfdoctor.simulate.computing import Wanted
+from tfdoctor.simulate.computing import LibrarySet
 from tfdoctor.system.payloads import run_payload
 from tfdoctor.system.signals import stop_on_signal
 from tfdoctor.text import clean_line
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tfdoctor.predict import Build
     from tfdoctor.simulate.kernels import Binaries
     from tfdoctor.system import System
-    from tfdoctor.verify.stages import Answer
+    from tfdoctor.verify.stages import PayloadAnswer
     from tfdoctor.verify.verifying import Verifying
 
 __all__ = ["COMPUTING", "NOT_SIMULATED", "run_computing"]
@@ -65,7 +65,7 @@ def run_computing(
 
 def _try_computing(
     run: Verifying, system: System, python: PythonFacts, build: Build, binaries: Binaries
-) -> tuple[Answer | None, str]:
+) -> tuple[PayloadAnswer | None, str]:
     """Return what TensorFlow computed, or why it was not tried."""
     text = newest_text(binaries.counts)
     if run.software is None:
@@ -103,7 +103,7 @@ def _try_computing(
     return read_answer(result, limits), ""
 
 
-def _list_libraries(build: Build) -> Wanted | None:
+def _list_libraries(build: Build) -> LibrarySet | None:
     """Return the libraries that it opens.
 
     Its build information has cuDNN's major number alone, and it refuses one older than it was built with.
@@ -114,14 +114,14 @@ def _list_libraries(build: Build) -> Wanted | None:
         cudnn = release.cudnn if same else cudnn
     if build.cuda is None or cudnn is None or not build.required:
         return None
-    return Wanted(build.required, build.cuda, cudnn)
+    return LibrarySet(build.required, build.cuda, cudnn)
 
 
 def _field(name: str) -> str:
     return "importing" if name == "import" else name
 
 
-def _explain_skipped(answer: Answer | None) -> str:
+def _explain_skipped(answer: PayloadAnswer | None) -> str:
     """Return why a stage was not reached."""
     failed = next((one for one in answer.stages if one.status == "failed"), None) if answer else None
     return f"{failed.name} failed there: {failed.detail}" if failed is not None else "it was not come to"

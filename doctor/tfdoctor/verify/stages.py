@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.system import CommandResult
 
-__all__ = ["STAGES", "Answer", "Limits", "read_answer"]
+__all__ = ["STAGES", "Limits", "PayloadAnswer", "read_answer"]
 
 STAGES = ("runtime", "driver", "libraries", "import", "visible", "compute", "cudnn", "nccl")
 PAYLOAD = ("import", "visible", "compute", "cudnn", "nccl")
@@ -112,7 +112,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PayloadAnswer:
     """What the payload said, however far it came."""
 
     stages: tuple[Stage, ...]
@@ -207,7 +207,7 @@ class _Heard:
                 self.computed[card] = self.computed.get(card, "") or wrong
 
 
-def read_answer(result: CommandResult, limits: Limits) -> Answer:
+def read_answer(result: CommandResult, limits: Limits) -> PayloadAnswer:
     """Read the payload's lines, completed by how its process ended."""
     heard = _Heard()
     for line in _lines(result.stdout):
@@ -233,7 +233,7 @@ def read_answer(result: CommandResult, limits: Limits) -> Answer:
             heard.stages[stage] = Stage(stage, "failed", detail, round(max(result.seconds - spent, 0.0), 2))
             heard.error = heard.error or detail
     ordered = tuple(sorted(heard.stages.values(), key=lambda stage: STAGES.index(stage.name)))
-    return Answer(ordered, heard.devices, heard.computed, heard.error, timed_out, heard.topology)
+    return PayloadAnswer(ordered, heard.devices, heard.computed, heard.error, timed_out, heard.topology)
 
 
 def add_explanation(detail: str) -> str:

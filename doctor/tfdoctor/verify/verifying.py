@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Facts
     from tfdoctor.findings import Finding, Report, Simulation
     from tfdoctor.simulate.asked import Simulated
-    from tfdoctor.simulate.computing import Wanted
+    from tfdoctor.simulate.computing import LibrarySet
 
 __all__ = ["Verifying", "Wish", "complete_request", "count_expected_gpus", "format_size", "ignore_stage"]
 
@@ -112,7 +112,7 @@ class Verifying:
         self.access = ""
         self.other_libcuda: str | None = None
         """The libcuda.so.1 that the loader finds before the stand-in, where one was meant to be met."""
-        self.software: Callable[[Wanted, tuple[int, ...] | None], str] | None = None
+        self.software: Callable[[LibrarySet, tuple[int, ...] | None], str] | None = None
         """Makes the libraries of the software GPU, for that glibc at most, and says their folder there; None: nothing
         computes beside a stand-in."""
         self.shown_by_simulation: tuple[str, ...] = ()

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tfdoctor.compat import Compat
-    from tfdoctor.dockerfile.read.models import Seen
+    from tfdoctor.dockerfile.read.models import SourceLine
     from tfdoctor.dockerfile.read.starts import Start
     from tfdoctor.dockerfile.read.subject import Subject
     from tfdoctor.findings import Cause, Finding, Remedy
 
-__all__ = ["Context", "DockerfileRule", "Foresee", "Said"]
+__all__ = ["CheckContext", "DockerfileRule", "Foresee", "IndexAnswer"]
 
 
-class Said(Protocol):
+class IndexAnswer(Protocol):
     """What the index says of requirements; nothing in either: they go together."""
 
     @property
@@ -38,11 +38,11 @@ class Said(Protocol):
 class Foresee(Protocol):
     """Whether requirement lines, constraint lines and a Python ("3.11") go together."""
 
-    def __call__(self, wanted: Sequence[str], limits: Sequence[str], python: str) -> Said: ...
+    def __call__(self, wanted: Sequence[str], limits: Sequence[str], python: str) -> IndexAnswer: ...
 
 
 @dataclass(frozen=True)
-class Context:
+class CheckContext:
     """What a check may look at. Nothing here does I/O."""
 
     subject: Subject
@@ -66,7 +66,7 @@ class Context:
         """Return evidence in the Dockerfile, or in a file that it copies."""
         return Evidence(source or self.file, text, line)
 
-    def cite(self, seen: Seen) -> Evidence:
+    def cite(self, seen: SourceLine) -> Evidence:
         return self.make_evidence(seen.line, seen.text, seen.source)
 
     @cached_property
@@ -95,6 +95,6 @@ class DockerfileRule(Check):
     name: str
     title: str
     causes: tuple[Cause, ...]
-    check: Callable[[Context], Sequence[Finding]]
+    check: Callable[[CheckContext], Sequence[Finding]]
     first: bool = False
     """It is about the base image: without that nothing else matters."""

@@ -29,13 +29,13 @@ from tfdoctor.findings import Cause, Remedy, Severity
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.dockerfile.checks.base import Context
+    from tfdoctor.dockerfile.checks.base import CheckContext
     from tfdoctor.dockerfile.read.models import Setting
     from tfdoctor.dockerfile.read.starts import Start
     from tfdoctor.findings import Finding
 
 
-def check(context: Context) -> Sequence[Finding]:
+def check(context: CheckContext) -> Sequence[Finding]:
     environment = context.subject.environment
     found: list[Finding] = []
     visible = environment.get("CUDA_VISIBLE_DEVICES")
@@ -74,7 +74,7 @@ def check(context: Context) -> Sequence[Finding]:
     return found
 
 
-def _check_start(context: Context, start: Start) -> list[Finding]:
+def _check_start(context: CheckContext, start: Start) -> list[Finding]:
     """Return what the file that starts the container keeps away."""
     what = f"The service {start.name}" if start.name else "The dev container"
     found = []
@@ -104,7 +104,7 @@ def _check_start(context: Context, start: Start) -> list[Finding]:
     return found
 
 
-def _capabilities(context: Context, setting: Setting) -> list[Finding]:
+def _capabilities(context: CheckContext, setting: Setting) -> list[Finding]:
     given = {word.strip() for word in (setting.value or "").split(",")}
     release = context.tensorflow.release
     instead = "ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility"
@@ -125,7 +125,7 @@ def _capabilities(context: Context, setting: Setting) -> list[Finding]:
 
 
 def _finding(
-    context: Context, setting: Setting, cause: Cause, severity: Severity, why: str, instead: str
+    context: CheckContext, setting: Setting, cause: Cause, severity: Severity, why: str, instead: str
 ) -> Finding:
     return RULE.finding(
         cause,

@@ -29,11 +29,11 @@ from tfdoctor.findings import Cause, Remedy, Severity
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.dockerfile.checks.base import Context
+    from tfdoctor.dockerfile.checks.base import CheckContext
     from tfdoctor.findings import Finding
 
 
-def check(context: Context) -> Sequence[Finding]:
+def check(context: CheckContext) -> Sequence[Finding]:
     base = context.subject.base
     if base.kind != "cuda" or base.pinned:
         return ()
@@ -57,7 +57,7 @@ def check(context: Context) -> Sequence[Finding]:
     ]
 
 
-def _make_replacements(context: Context) -> list[Remedy]:
+def _make_replacements(context: CheckContext) -> list[Remedy]:
     base, tensorflow = context.subject.base, context.tensorflow
     if tensorflow.release is not None:
         other = on_another_base(context.compat, tensorflow.release, tensorflow.python)

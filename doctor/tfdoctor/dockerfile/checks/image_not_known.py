@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdoctor.compat.images import Flavour
-    from tfdoctor.dockerfile.checks.base import Context
+    from tfdoctor.dockerfile.checks.base import CheckContext
     from tfdoctor.findings import Finding
 
 
-def check(context: Context) -> Sequence[Finding]:
+def check(context: CheckContext) -> Sequence[Finding]:
     base = context.subject.base
     if base.pinned:
         return ()
@@ -51,7 +51,7 @@ def check(context: Context) -> Sequence[Finding]:
     ]
 
 
-def _cuda(context: Context) -> Sequence[Finding]:
+def _cuda(context: CheckContext) -> Sequence[Finding]:
     base, images = context.subject.base, context.compat.images
     if base.tag == "latest" or explain_deleted_tag(context.compat, base) is not None:
         return ()  # image-deleted says it
@@ -83,7 +83,7 @@ def _flavour(text: str | None) -> Flavour | None:
     )
 
 
-def _finding(context: Context, severity: Severity, why: str, remedies: Sequence[Remedy] = ()) -> Finding:
+def _finding(context: CheckContext, severity: Severity, why: str, remedies: Sequence[Remedy] = ()) -> Finding:
     return RULE.finding(
         Cause.INCONCLUSIVE,
         severity,

@@ -24,11 +24,11 @@ from tfdoctor.findings import Cause, Remedy, Severity
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.dockerfile.checks.base import Context
+    from tfdoctor.dockerfile.checks.base import CheckContext
     from tfdoctor.findings import Finding
 
 
-def check(context: Context) -> Sequence[Finding]:
+def check(context: CheckContext) -> Sequence[Finding]:
     tensorflow = context.tensorflow
     one = tensorflow.installed
     if one is None:
@@ -66,7 +66,7 @@ def check(context: Context) -> Sequence[Finding]:
     ]
 
 
-def _finding(context: Context, title: str, why: str, instead: str) -> Finding:
+def _finding(context: CheckContext, title: str, why: str, instead: str) -> Finding:
     return RULE.finding(
         Cause.NO_MATCHING_WHEEL,
         Severity.ERROR,

@@ -24,14 +24,14 @@ from tfdoctor.findings import Cause, Remedy, Severity
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.dockerfile.checks.base import Context
+    from tfdoctor.dockerfile.checks.base import CheckContext
     from tfdoctor.findings import Evidence, Finding
 
 MOST = 8
 """Pieces of evidence that are shown."""
 
 
-def check(context: Context) -> Sequence[Finding]:
+def check(context: CheckContext) -> Sequence[Finding]:
     unseen = unseen_of(context)
     if not unseen:
         return ()
@@ -46,7 +46,7 @@ def check(context: Context) -> Sequence[Finding]:
     ]
 
 
-def unseen_of(context: Context) -> list[Evidence]:
+def unseen_of(context: CheckContext) -> list[Evidence]:
     """Return what would have to be known to be sure, each as a piece of evidence."""
     subject, tensorflow = context.subject, context.tensorflow
     found: list[Evidence] = []

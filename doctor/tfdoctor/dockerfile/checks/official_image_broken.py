@@ -24,11 +24,11 @@ from tfdoctor.findings import Cause, Remedy, Severity
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.dockerfile.checks.base import Context
+    from tfdoctor.dockerfile.checks.base import CheckContext
     from tfdoctor.findings import Finding
 
 
-def check(context: Context) -> Sequence[Finding]:
+def check(context: CheckContext) -> Sequence[Finding]:
     base = context.subject.base
     if base.kind != "official" or not base.gpu or base.tensorflow is None or context.subject.both:
         return ()

@@ -27,11 +27,11 @@ from tfdoctor.plan import Method, Request, recommend
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.dockerfile.checks.base import Context
+    from tfdoctor.dockerfile.checks.base import CheckContext
     from tfdoctor.findings import Finding
 
 
-def check(context: Context) -> Sequence[Finding]:
+def check(context: CheckContext) -> Sequence[Finding]:
     tensorflow, release = context.tensorflow, context.tensorflow.release
     if context.subject.base.musl and tensorflow.installed is not None:
         return [

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tfdoctor.compat import Release
-    from tfdoctor.dockerfile.checks.base import Context
-    from tfdoctor.dockerfile.read.installs import Wanted
+    from tfdoctor.dockerfile.checks.base import CheckContext
+    from tfdoctor.dockerfile.read.installs import WantedDistribution
     from tfdoctor.dockerfile.read.subject import Call
     from tfdoctor.findings import Finding
 
@@ -41,7 +41,7 @@ ABOVE = ".0.0.0.1"
 """What makes a version the next one above it."""
 
 
-def check(context: Context) -> Sequence[Finding]:
+def check(context: CheckContext) -> Sequence[Finding]:
     if _has_old_pip(context):
         return ()
     found = []
@@ -51,7 +51,7 @@ def check(context: Context) -> Sequence[Finding]:
     return found
 
 
-def _has_old_pip(context: Context) -> bool:
+def _has_old_pip(context: CheckContext) -> bool:
     """Return whether the image's pip may be older than 20.3, which installs what does not go together: what comes of
     that is judged by the checks of a machine.
     """
@@ -64,7 +64,7 @@ def _has_old_pip(context: Context) -> bool:
     return subject.base.kind == "plain" and python is not None and not versions.is_at_least(python, "3.9")
 
 
-def _find_known_conflicts(context: Context, call: Call) -> Iterator[Finding]:
+def _find_known_conflicts(context: CheckContext, call: Call) -> Iterator[Finding]:
     """Yield what excludes each other by the words alone, and by what TensorFlow's own wheel requires."""
     own = next((one for one in call.wants if _is_ours(context, one)), None)
     release = context.tensorflow.release
@@ -81,13 +81,13 @@ def _find_known_conflicts(context: Context, call: Call) -> Iterator[Finding]:
                 )
 
 
-def _is_ours(context: Context, one: Wanted) -> bool:
+def _is_ours(context: CheckContext, one: WantedDistribution) -> bool:
     installed = context.tensorflow.installed
     return installed is not None and one.name == installed.want.name and context.tensorflow.state == "there"
 
 
 def _find_release_conflicts(
-    required: dict[str, str], one: Wanted, release: Release | None
+    required: dict[str, str], one: WantedDistribution, release: Release | None
 ) -> Iterator[tuple[str, str]]:
     text = required.get(one.name, "")
     if text and release is not None:
@@ -124,7 +124,7 @@ def _can_both_hold(left: str, right: str) -> bool:
     return any(both.contains(edge, prereleases=True) for edge in ["0", *edges, *(e + ABOVE for e in edges)])
 
 
-def _ask_index(context: Context, call: Call) -> list[Finding]:
+def _ask_index(context: CheckContext, call: Call) -> list[Finding]:
     """Return what the package index says, where somebody asks it."""
     told = [one for one in call.wants if one.name not in ("pip", "setuptools", "wheel")]
     if context.foresee is None or len(told) + len(call.limits) < 2:
@@ -148,12 +148,12 @@ def _ask_index(context: Context, call: Call) -> list[Finding]:
     return []
 
 
-def _line(one: Wanted) -> str:
+def _line(one: WantedDistribution) -> str:
     extras = f"[{','.join(sorted(one.extras))}]" if one.extras else ""
     return f"{one.name}{extras}{one.specifier}" + (f"; {one.marker}" if one.marker else "")
 
 
-def _finding(context: Context, one: Wanted, why: str) -> Finding:
+def _finding(context: CheckContext, one: WantedDistribution, why: str) -> Finding:
     return RULE.finding(
         Cause.PACKAGE_CONFLICT,
         Severity.ERROR,

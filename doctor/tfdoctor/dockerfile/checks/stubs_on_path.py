@@ -26,11 +26,11 @@ from tfdoctor.findings import Cause, Remedy, Severity
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.dockerfile.checks.base import Context
+    from tfdoctor.dockerfile.checks.base import CheckContext
     from tfdoctor.findings import Finding
 
 
-def check(context: Context) -> Sequence[Finding]:
+def check(context: CheckContext) -> Sequence[Finding]:
     path = context.subject.environment.get("LD_LIBRARY_PATH")
     if path is None or not re.search(r"/stubs/?(?=:|$|\s)", path.value or path.text):
         return ()

@@ -25,15 +25,15 @@ from tfdoctor.findings import Cause, Remedy, Severity
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.dockerfile.checks.base import Context
+    from tfdoctor.dockerfile.checks.base import CheckContext
     from tfdoctor.findings import Finding
 
 
-def check(context: Context) -> Sequence[Finding]:
+def check(context: CheckContext) -> Sequence[Finding]:
     return [*_report_lost_limits(context), *_tensorflow(context)]
 
 
-def _report_lost_limits(context: Context) -> list[Finding]:
+def _report_lost_limits(context: CheckContext) -> list[Finding]:
     """Limits that the shell takes for redirections."""
     found = []
     for one in context.subject.packages.values():
@@ -57,7 +57,7 @@ def _report_lost_limits(context: Context) -> list[Finding]:
     return found
 
 
-def _tensorflow(context: Context) -> Sequence[Finding]:
+def _tensorflow(context: CheckContext) -> Sequence[Finding]:
     tensorflow, base = context.tensorflow, context.subject.base
     one = tensorflow.installed
     if one is None:
@@ -82,7 +82,7 @@ def _tensorflow(context: Context) -> Sequence[Finding]:
     return [_finding(context, why, "", f"'{one.want.name}{extras}=={release.version}'")]
 
 
-def _finding(context: Context, why: str, title: str, instead: str = "") -> Finding:
+def _finding(context: CheckContext, why: str, title: str, instead: str = "") -> Finding:
     return RULE.finding(
         Cause.INCONCLUSIVE,
         Severity.WARNING,

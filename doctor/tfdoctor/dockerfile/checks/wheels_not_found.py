@@ -29,11 +29,11 @@ from tfdoctor.findings import Cause, Remedy, Severity
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.dockerfile.checks.base import Context
+    from tfdoctor.dockerfile.checks.base import CheckContext
     from tfdoctor.findings import Finding
 
 
-def check(context: Context) -> Sequence[Finding]:
+def check(context: CheckContext) -> Sequence[Finding]:
     tensorflow, release = context.tensorflow, context.tensorflow.release
     if release is None or tensorflow.installed is None:
         return ()
@@ -77,14 +77,14 @@ def check(context: Context) -> Sequence[Finding]:
     return found
 
 
-def _python(context: Context, condition: str | None) -> bool:
+def _python(context: CheckContext, condition: str | None) -> bool:
     if condition is None:
         return True
     python = context.tensorflow.python
     return python is not None and versions.satisfies(python, condition)
 
 
-def _has_search_path(context: Context) -> bool:
+def _has_search_path(context: CheckContext) -> bool:
     """Return whether the loader is told of the wheels' folders, as far as can be seen."""
     path = context.subject.environment.get("LD_LIBRARY_PATH")
     in_path = path is not None and bool(re.search(r"nvidia/|cusolver|site-packages", path.value or path.text))
@@ -92,7 +92,7 @@ def _has_search_path(context: Context) -> bool:
 
 
 def _finding(
-    context: Context, cause: Cause, severity: Severity, title: str, why: str, remedy: str
+    context: CheckContext, cause: Cause, severity: Severity, title: str, why: str, remedy: str
 ) -> Finding:
     return RULE.finding(
         cause,

@@ -8,12 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from tfdoctor import versions
-from tfdoctor.dockerfile.read.models import Seen
+from tfdoctor.dockerfile.read.models import SourceLine
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
 
-__all__ = ["Base", "base_of", "explain_deleted_tag", "is_known_tag"]
+__all__ = ["BaseReference", "base_of", "explain_deleted_tag", "is_known_tag"]
 
 Kind = Literal["cuda", "official", "ngc", "python", "plain", "unknown"]
 _CUDA_TAG = re.compile(
@@ -29,7 +29,7 @@ _CONDA = ("continuumio/", "condaforge/", "mambaorg/")
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
+class BaseReference:
     """The image behind the first FROM of the chain."""
 
     kind: Kind
@@ -62,14 +62,16 @@ class Base:
     why_unknown: str = ""
 
     @property
-    def seen(self) -> Seen:
-        return Seen(f"FROM {self.reference}", self.line)
+    def seen(self) -> SourceLine:
+        return SourceLine(f"FROM {self.reference}", self.line)
 
 
-def base_of(reference: str | None, written: str, line: int, compat: Compat) -> Base:
+def base_of(reference: str | None, written: str, line: int, compat: Compat) -> BaseReference:
     """Return what is known of an image. Never raises."""
     if reference is None:
-        return Base("unknown", written, line, why_unknown=f"`{written}` depends on what the build is given")
+        return BaseReference(
+            "unknown", written, line, why_unknown=f"`{written}` depends on what the build is given"
+        )
     name, _, digest = reference.partition("@")
     first, slash, rest = name.partition("/")
     hosted = bool(slash) and ("." in first or ":" in first or first == "localhost")
@@ -79,14 +81,14 @@ def base_of(reference: str | None, written: str, line: int, compat: Compat) -> B
         path, tag = tag, "latest"
     known = {"host": host, "path": path, "tag": tag, "digest": digest}
     found = _recognize_base(reference, line, compat, **known)
-    return found or Base(
+    return found or BaseReference(
         "unknown", reference, line, tag, why_unknown=f"what is in {reference} is not known to tfdoctor"
     )
 
 
 def _recognize_base(
     reference: str, line: int, compat: Compat, *, host: str, path: str, tag: str, digest: str
-) -> Base | None:
+) -> BaseReference | None:
     hub = host in ("", "docker.io", "index.docker.io", "registry-1.docker.io")
     pinned = bool(digest)
     if path == "nvidia/cuda" or path.endswith("/nvidia/cuda"):
@@ -101,7 +103,7 @@ def _recognize_base(
         return None
     if short == "python":
         return _python(reference, line, tag, mirror=not hub, pinned=pinned)
-    plain = partial(Base, "plain", reference, line, tag, pinned=pinned)
+    plain = partial(BaseReference, "plain", reference, line, tag, pinned=pinned)
     if short == "ubuntu":
         system = compat.pythons.system(tag.partition("-")[0])
         return plain(
@@ -122,10 +124,12 @@ def _recognize_base(
     return None
 
 
-def _cuda(reference: str, line: int, tag: str, compat: Compat, *, mirror: bool, pinned: bool) -> Base:
+def _cuda(
+    reference: str, line: int, tag: str, compat: Compat, *, mirror: bool, pinned: bool
+) -> BaseReference:
     match = _CUDA_TAG.fullmatch(tag)
     if match is None:
-        return Base("cuda", reference, line, tag, mirror, pinned)
+        return BaseReference("cuda", reference, line, tag, mirror, pinned)
     system = match["number"] if match["system"] == "ubuntu" else None
     row = next((row for row in compat.images.cuda if row.version == match["cuda"]), None)
     cudnn = None
@@ -134,7 +138,7 @@ def _cuda(reference: str, line: int, tag: str, compat: Compat, *, mirror: bool, 
         number = match["cudnn"].removeprefix("cudnn")
         cudnn = inside if inside and inside.startswith(f"{number}." if number else "") else number or None
     found = compat.pythons.system(system) if system else None
-    return Base(
+    return BaseReference(
         "cuda",
         reference,
         line,
@@ -151,7 +155,9 @@ def _cuda(reference: str, line: int, tag: str, compat: Compat, *, mirror: bool, 
     )
 
 
-def _official(reference: str, line: int, tag: str, compat: Compat, *, mirror: bool, pinned: bool) -> Base:
+def _official(
+    reference: str, line: int, tag: str, compat: Compat, *, mirror: bool, pinned: bool
+) -> BaseReference:
     match = _OFFICIAL_TAG.fullmatch(tag)
     if (
         match is None
@@ -159,7 +165,7 @@ def _official(reference: str, line: int, tag: str, compat: Compat, *, mirror: bo
         or "custom-op" in match["rest"]
         or match["version"] == "nightly"
     ):
-        return Base("official", reference, line, tag, mirror, pinned, gpu="gpu" in tag)
+        return BaseReference("official", reference, line, tag, mirror, pinned, gpu="gpu" in tag)
     version = match["version"] or "latest"
     version = (
         compat.newest.version if version == "latest" else str(versions.parse(version.replace("-rc", "rc")))
@@ -171,7 +177,7 @@ def _official(reference: str, line: int, tag: str, compat: Compat, *, mirror: bo
     old = compat.has(version, "images-of-two-pythons")
     if old and "py3" not in match["rest"]:
         python = "2.7"
-    return Base(
+    return BaseReference(
         "official",
         reference,
         line,
@@ -190,11 +196,11 @@ def _official(reference: str, line: int, tag: str, compat: Compat, *, mirror: bo
     )
 
 
-def _ngc(reference: str, line: int, tag: str, compat: Compat, *, mirror: bool, pinned: bool) -> Base:
+def _ngc(reference: str, line: int, tag: str, compat: Compat, *, mirror: bool, pinned: bool) -> BaseReference:
     row = next((row for row in compat.images.ngc if row.tag == tag), None)
     if row is None:
-        return Base("ngc", reference, line, tag, mirror, pinned, gpu=True)
-    return Base(
+        return BaseReference("ngc", reference, line, tag, mirror, pinned, gpu=True)
+    return BaseReference(
         "ngc",
         reference,
         line,
@@ -212,9 +218,9 @@ def _ngc(reference: str, line: int, tag: str, compat: Compat, *, mirror: bool, p
     )
 
 
-def _python(reference: str, line: int, tag: str, *, mirror: bool, pinned: bool) -> Base:
+def _python(reference: str, line: int, tag: str, *, mirror: bool, pinned: bool) -> BaseReference:
     match = _PYTHON_TAG.fullmatch(tag)
-    return Base(
+    return BaseReference(
         "python",
         reference,
         line,
@@ -229,7 +235,7 @@ def _python(reference: str, line: int, tag: str, *, mirror: bool, pinned: bool) 
 # ---------------------------------------------------------------- tags of nvidia/cuda
 
 
-def explain_deleted_tag(compat: Compat, base: Base) -> str | None:
+def explain_deleted_tag(compat: Compat, base: BaseReference) -> str | None:
     """Return why no tag of this CUDA is left, or None. `11.0-…` is gone where 11.0.3 is still there."""
     if base.kind != "cuda" or base.cuda is None:
         return None
@@ -239,7 +245,7 @@ def explain_deleted_tag(compat: Compat, base: Base) -> str | None:
     return row.note if row is not None else None
 
 
-def is_known_tag(compat: Compat, base: Base) -> bool | None:
+def is_known_tag(compat: Compat, base: BaseReference) -> bool | None:
     """Return whether a tag of nvidia/cuda is in the table.
 
     None: the table does not say (a system it is not about).

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from tfdoctor.dockerfile.read.models import Seen
+from tfdoctor.dockerfile.read.models import SourceLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ __all__ = [
     "AptCall",
     "CondaCall",
     "PipCall",
-    "Wanted",
+    "WantedDistribution",
     "apt_call",
     "conda_call",
     "parse_wanted",
@@ -97,7 +97,7 @@ _VALUED = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedDistribution:
     """One requirement."""
 
     name: str
@@ -116,8 +116,8 @@ class Wanted:
     marker: str = ""
 
     @property
-    def seen(self) -> Seen:
-        return Seen(self.text, self.line, self.source)
+    def seen(self) -> SourceLine:
+        return SourceLine(self.text, self.line, self.source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class PipCall:
     """The word before: `"pip3"`, `"python3.8"`, `"/opt/venv/bin/pip"`, `"uv"`."""
     python: str | None
     """The Python that the program's name says: `"3.8"`."""
-    packages: tuple[Wanted, ...]
+    packages: tuple[WantedDistribution, ...]
     files: tuple[str, ...]
     constraints: tuple[str, ...]
     others: int
@@ -164,7 +164,7 @@ class AptCall:
 
 def parse_wanted(
     text: str, line: int, source: str = "", *, known: bool = True, cut: str = ""
-) -> Wanted | None:
+) -> WantedDistribution | None:
     """Return a requirement as pip takes it, or a wheel's file name; None if it is neither."""
     text = text.strip()
     if len(text) > 1000:
@@ -172,7 +172,9 @@ def parse_wanted(
     match = _WHEEL.fullmatch(text)
     if match is not None:
         name = canonicalize_name(match[1])
-        return Wanted(name, frozenset(), f"=={match[2].replace('_', '.')}", text, line, source, known)
+        return WantedDistribution(
+            name, frozenset(), f"=={match[2].replace('_', '.')}", text, line, source, known
+        )
     try:
         found = Requirement(text.rstrip("=<>!~") if not known else text)
     except (InvalidRequirement, RecursionError, ValueError):
@@ -184,7 +186,7 @@ def parse_wanted(
         known = known and match is not None
     name = canonicalize_name(found.name)
     extras = frozenset(canonicalize_name(one) for one in found.extras)
-    return Wanted(name, extras, specifier, text, line, source, known, cut, marker)
+    return WantedDistribution(name, extras, specifier, text, line, source, known, cut, marker)
 
 
 def pip_call(command: Command) -> PipCall | None:
@@ -245,7 +247,7 @@ def _module(rest: Sequence[Word]) -> int | None:
 def _pip(
     command: Command, action: str, program: str, python: str | None, rest: Sequence[Word], offset: int
 ) -> PipCall:
-    packages: list[Wanted] = []
+    packages: list[WantedDistribution] = []
     files: list[str] = []
     constraints: list[str] = []
     others, dependencies = 0, True

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.compat import split_soname
-from tfdoctor.dockerfile.read.models import Seen
+from tfdoctor.dockerfile.read.models import SourceLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfdoctor.compat import Compat, Release
-    from tfdoctor.dockerfile.read.bases import Base
+    from tfdoctor.dockerfile.read.bases import BaseReference
     from tfdoctor.dockerfile.read.subject import Subject
     from tfdoctor.dockerfile.read.tensorflow import TensorFlow
 
@@ -38,11 +38,11 @@ _WHOLE = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class LibraryOffer:
     """A library that is in the image, in whatever version."""
 
     path: str
-    by: Seen
+    by: SourceLine
     """Where it comes from."""
     version: str | None = None
     """Its own, where more than its major is known."""
@@ -59,7 +59,7 @@ class Library:
     soname: str
     found: bool | None
     """None: not known."""
-    offer: Offer | None = None
+    offer: LibraryOffer | None = None
     """It, or what is there instead."""
 
 
@@ -109,7 +109,7 @@ def libraries_of(subject: Subject, tensorflow: TensorFlow, compat: Compat) -> tu
     )
 
 
-def _works(base: Base, compat: Compat) -> bool:
+def _works(base: BaseReference, compat: Compat) -> bool:
     """Return whether the image's own TensorFlow finds what it opens in it: NVIDIA's images do, official ones mostly."""
     if base.kind == "ngc":
         return True
@@ -122,7 +122,7 @@ def _library(
 ) -> Library:
     if "and-cuda" in tensorflow.extras and release.pip_extra == "and-cuda":
         return Library(soname, True)
-    others: list[Offer] = []
+    others: list[LibraryOffer] = []
     for offer in _offers(soname, subject, compat):
         if offer.name == soname:
             return Library(soname, True, offer)
@@ -132,7 +132,7 @@ def _library(
     return Library(soname, None if unknown else False, others[0] if others else None)
 
 
-def _offers(soname: str, subject: Subject, compat: Compat) -> Iterator[Offer]:
+def _offers(soname: str, subject: Subject, compat: Compat) -> Iterator[LibraryOffer]:
     """Yield everything in the image that has this library, in whatever version."""
     parts = split_soname(soname)
     if parts is None:
@@ -144,10 +144,14 @@ def _offers(soname: str, subject: Subject, compat: Compat) -> Iterator[Offer]:
     for folder, cuda, by in _toolkits(soname, stem, subject, compat):
         have = compat.soname_for(stem, cuda)
         if have is not None:
-            yield Offer(f"{folder or f'/usr/local/cuda-{versions.major_minor(cuda)}/lib64'}/{have}", by)
+            yield LibraryOffer(
+                f"{folder or f'/usr/local/cuda-{versions.major_minor(cuda)}/lib64'}/{have}", by
+            )
 
 
-def _toolkits(soname: str, stem: str, subject: Subject, compat: Compat) -> Iterator[tuple[str, str, Seen]]:
+def _toolkits(
+    soname: str, stem: str, subject: Subject, compat: Compat
+) -> Iterator[tuple[str, str, SourceLine]]:
     """Yield (folder, where it is not the toolkit's own; CUDA version.
 
     Where from) of everything that brings this library.
@@ -170,14 +174,14 @@ def _toolkits(soname: str, stem: str, subject: Subject, compat: Compat) -> Itera
         own = compat.debian_package_for(soname, cuda)
         bare = name.replace("-dev-", "-")
         if match[1] in _WHOLE or (own is not None and bare in (own, own.replace("lib", "cuda-", 1))):
-            yield "", cuda, Seen(name, line)
+            yield "", cuda, SourceLine(name, line)
 
 
-def _cudnn(subject: Subject, newest: str) -> Iterator[Offer]:
+def _cudnn(subject: Subject, newest: str) -> Iterator[LibraryOffer]:
     for project, version in wheels_of(subject).items():
         if project.startswith("nvidia-cudnn-"):
             name = f"libcudnn.so.{versions.major(version or newest)}"
-            yield Offer(
+            yield LibraryOffer(
                 f"{SITE}/nvidia/cudnn/lib/{name}", subject.packages[project].want.seen, version or None
             )
     for name, (pin, line) in subject.apt.items():
@@ -185,19 +189,19 @@ def _cudnn(subject: Subject, newest: str) -> Iterator[Offer]:
         if match is not None:
             number = re.match(r"\d+\.\d+(?:\.\d+)*", pin or "")
             told = number[0] if number is not None else None
-            yield Offer(
-                f"{_SYSTEM}/libcudnn.so.{match[1]}", Seen(f"{name}={pin}" if pin else name, line), told
+            yield LibraryOffer(
+                f"{_SYSTEM}/libcudnn.so.{match[1]}", SourceLine(f"{name}={pin}" if pin else name, line), told
             )
     base = subject.base
     if base.cudnn is not None and re.match(r"\d", base.cudnn):
         told = base.cudnn if "." in base.cudnn else None
-        yield Offer(f"{_SYSTEM}/libcudnn.so.{versions.major(base.cudnn)}", base.seen, told)
+        yield LibraryOffer(f"{_SYSTEM}/libcudnn.so.{versions.major(base.cudnn)}", base.seen, told)
     elif (
         base.kind == "cuda"
         and base.has_cudnn
         and base.cuda is not None
         and versions.is_at_least(base.cuda, "12.4")
     ):
-        yield Offer(
+        yield LibraryOffer(
             f"{_SYSTEM}/libcudnn.so.9", base.seen
         )  # the tag says `cudnn` alone, as with all of cuDNN 9

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Union
 if TYPE_CHECKING:
     from tfdoctor.dockerfile.read.shell import Command
 
-__all__ = ["Copy", "Dockerfile", "Run", "Seen", "Setting", "Stage", "Step"]
+__all__ = ["BuildStage", "Copy", "Dockerfile", "Setting", "ShellCommand", "SourceLine", "Step"]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SourceLine:
     """Something in the Dockerfile and where."""
 
     text: str
@@ -22,7 +22,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ShellCommand:
     """One simple command of a RUN instruction."""
 
     command: Command
@@ -62,11 +62,11 @@ class Setting:
     """As written."""
 
 
-Step = Union[Run, Copy, Setting]  # noqa: UP007 - Python 3.10 evaluates it
+Step = Union[ShellCommand, Copy, Setting]  # noqa: UP007 - Python 3.10 evaluates it
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class BuildStage:
     """From one FROM to the next."""
 
     index: int
@@ -87,12 +87,12 @@ class Stage:
 class Dockerfile:
     """The whole file."""
 
-    stages: tuple[Stage, ...]
+    stages: tuple[BuildStage, ...]
     cut: bool = False
     """Whether it is so long that its end was not read."""
 
     @property
-    def chain(self) -> tuple[Stage, ...]:
+    def chain(self) -> tuple[BuildStage, ...]:
         """The last stage and those that it builds on, the first first: they make the image."""
         if not self.stages:
             return ()
@@ -101,7 +101,7 @@ class Dockerfile:
             found.append(self.stages[parent])
         return tuple(reversed(found))
 
-    def stage(self, name: str, before: int) -> Stage | None:
+    def stage(self, name: str, before: int) -> BuildStage | None:
         """Return the stage that `COPY --from=NAME` of stage `before` means, or None: it is an image."""
         for stage in reversed(self.stages[:before]):
             if stage.name and stage.name == name.lower():

@@ -9,12 +9,12 @@ from tfdoctor import versions
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
-    from tfdoctor.dockerfile.read.bases import Base
+    from tfdoctor.dockerfile.read.bases import BaseReference
     from tfdoctor.dockerfile.read.installs import AptCall, CondaCall, PipCall
     from tfdoctor.dockerfile.read.models import Setting
     from tfdoctor.dockerfile.read.shell import Command
 
-__all__ = ["Pythons"]
+__all__ = ["PythonTracker"]
 
 _VERSIONED = re.compile(r"(?:.*/)?(?:python|pip)(\d\.\d{1,2})")
 _PLAIN = re.compile(r"(?:.*/)?(python3?|pip3?)")
@@ -27,15 +27,15 @@ _ALLOWED = frozenset(
 """With them pip does not change the system's Python, or was told that it may."""
 
 
-def _has_plain_pip(base: Base) -> bool:
+def _has_plain_pip(base: BaseReference) -> bool:
     """Return whether the system's python3-pip has a `pip` besides `pip3`: Debian's from 11 on."""
     return base.kind == "plain" and base.python is not None and versions.is_at_least(base.python, "3.9")
 
 
-class Pythons:
+class PythonTracker:
     """Follows the steps in order."""
 
-    def __init__(self, base: Base, compat: Compat) -> None:
+    def __init__(self, base: BaseReference, compat: Compat) -> None:
         self.base = base
         self.compat = compat
         self.names: dict[str, str | None] = {"python3": base.python, "pip3": base.python}

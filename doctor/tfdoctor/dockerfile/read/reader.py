@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tfdoctor.dockerfile.read.models import Copy, Dockerfile, Run, Setting, Stage
+from tfdoctor.dockerfile.read.models import BuildStage, Copy, Dockerfile, Setting, ShellCommand
 from tfdoctor.dockerfile.read.shell import commands, expand
 from tfdoctor.dockerfile.read.syntax import instructions
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfdoctor.dockerfile.read.models import Step
-    from tfdoctor.dockerfile.read.syntax import Instruction, Text
+    from tfdoctor.dockerfile.read.syntax import Instruction, JoinedText
 
 __all__ = ["read_dockerfile"]
 
@@ -47,7 +47,7 @@ _BUILD_ARGUMENTS = (
 
 
 @dataclass(slots=True)
-class _Making:
+class _StageBuilder:
     """A stage that is being read."""
 
     index: int
@@ -69,8 +69,8 @@ class _Making:
         """What `$NAME` means: ENV comes before ARG."""
         return {**self.arguments, **self.environment}
 
-    def finish(self) -> Stage:
-        return Stage(
+    def finish(self) -> BuildStage:
+        return BuildStage(
             self.index,
             self.name,
             self.base,
@@ -85,7 +85,7 @@ class _Making:
 def read_dockerfile(text: str) -> Dockerfile:
     """Return the stages of a Dockerfile; none if it has no FROM."""
     top: dict[str, str | None] = dict.fromkeys(_BUILD_ARGUMENTS)
-    made: list[_Making] = []
+    made: list[_StageBuilder] = []
     steps, cut = 0, False
     for number, one in enumerate(instructions(text)):
         if number >= MOST_INSTRUCTIONS or steps >= MOST_STEPS:
@@ -103,7 +103,7 @@ def read_dockerfile(text: str) -> Dockerfile:
     return Dockerfile(tuple(making.finish() for making in made), cut)
 
 
-def _from(one: Instruction, top: dict[str, str | None], made: list[_Making]) -> _Making:
+def _from(one: Instruction, top: dict[str, str | None], made: list[_StageBuilder]) -> _StageBuilder:
     flags, rest = _flags(one.body.text)
     words = rest.split()
     written = words[0] if words else ""
@@ -114,7 +114,7 @@ def _from(one: Instruction, top: dict[str, str | None], made: list[_Making]) -> 
     parent = None
     if image:
         parent = next((m for m in reversed(made) if m.name and m.name == image.lower()), None)
-    making = _Making(
+    making = _StageBuilder(
         index=len(made),
         name=name,
         base=None if parent is not None or not image else image,
@@ -139,7 +139,7 @@ def _flags(text: str) -> tuple[dict[str, str], str]:
     return flags, text[at:]
 
 
-def _step(one: Instruction, stage: _Making, top: dict[str, str | None]) -> None:
+def _step(one: Instruction, stage: _StageBuilder, top: dict[str, str | None]) -> None:
     if one.word == "ARG":
         _argument(one.body.text, stage.arguments, stage.variables, top)
     elif one.word == "ENV":
@@ -181,7 +181,7 @@ def _unquote(text: str) -> str:
     return re.sub(r"\\([\"'\\ ])", r"\1", text)
 
 
-def _environment(one: Instruction, stage: _Making) -> None:
+def _environment(one: Instruction, stage: _StageBuilder) -> None:
     """`ENV A=1 B=2`, and the old `ENV A all the rest`."""
     text, at = one.body.text, 0
     known = stage.variables
@@ -209,7 +209,7 @@ def _resolve_path(folder: str | None, path: str) -> str | None:
     return None if folder is None else posixpath.normpath(posixpath.join(folder, path))
 
 
-def _copies(one: Instruction, stage: _Making) -> Iterator[Copy]:
+def _copies(one: Instruction, stage: _StageBuilder) -> Iterator[Copy]:
     flags, rest = _flags(one.body.text)
     words: list[str] = []
     if rest.lstrip().startswith("["):
@@ -236,7 +236,7 @@ def _copies(one: Instruction, stage: _Making) -> Iterator[Copy]:
         yield Copy(sources, target, name, one.line)
 
 
-def _run(one: Instruction, stage: _Making) -> None:
+def _run(one: Instruction, stage: _StageBuilder) -> None:
     text = one.body.text
     at = 0
     while (match := _FLAG.match(text, at)) is not None:
@@ -246,7 +246,7 @@ def _run(one: Instruction, stage: _Making) -> None:
     variables = stage.variables
     folder = stage.folder
     rest = text[at:]
-    scripts: list[tuple[str, Text, int]] = [(rest, one.body, at)]
+    scripts: list[tuple[str, JoinedText, int]] = [(rest, one.body, at)]
     plain = _HEREDOC_WORD.sub("", rest).strip() if one.heredocs else ""
     if one.heredocs and plain in ("", "bash", "sh", "bash -e", "bash -ex", "/bin/bash", "sh -e", "sh -ex"):
         scripts = [(body.text, body, 0) for body in one.heredocs if not _foreign(body.text)]
@@ -261,10 +261,10 @@ def _run(one: Instruction, stage: _Making) -> None:
             if command.name == "cd" and len(command.words) > 1:
                 folder = _resolve_path(folder, command.words[1].text) if command.words[1].known else None
                 continue
-            stage.steps.append(Run(command, folder))
+            stage.steps.append(ShellCommand(command, folder))
 
 
-def _line(source: Text, start: int, place: int) -> int:
+def _line(source: JoinedText, start: int, place: int) -> int:
     return source.line_at(place + start)
 
 
@@ -273,7 +273,7 @@ def _foreign(script: str) -> bool:
     return script.startswith("#!") and "sh" not in script.partition("\n")[0]
 
 
-def _parse_mounts(text: str, stage: _Making, line: int) -> Iterator[Copy]:
+def _parse_mounts(text: str, stage: _StageBuilder, line: int) -> Iterator[Copy]:
     """`type=bind,source=requirements.txt,target=/tmp/requirements.txt`."""
     values = dict(part.partition("=")[::2] for part in text.split(","))
     if values.get("type", "bind") != "bind":

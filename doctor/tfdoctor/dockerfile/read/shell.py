@@ -213,7 +213,7 @@ def _trim_pattern(value: str, rest: str) -> str | None:
 
 
 @dataclass(slots=True)
-class _Making:
+class _CommandBuilder:
     """A command that is being read."""
 
     words: list[Word]
@@ -234,7 +234,7 @@ def commands(
     Assignments (`A=1`, `export A=1`) are written into `variables`.
     """
     if exec_form and (words := _exec_words(text, line_at)):
-        yield from _unwrap_command(_Making(words, []), variables, depth)
+        yield from _unwrap_command(_CommandBuilder(words, []), variables, depth)
         return
     for number, making in enumerate(_split(text, line_at, variables)):
         if number >= MOST_COMMANDS:
@@ -255,7 +255,9 @@ def _exec_words(text: str, line_at: Callable[[int], int]) -> list[Word]:
     return [Word(one, True, line_at(0)) for one in value]
 
 
-def _unwrap_command(making: _Making, variables: dict[str, str | None], depth: int) -> Iterator[Command]:
+def _unwrap_command(
+    making: _CommandBuilder, variables: dict[str, str | None], depth: int
+) -> Iterator[Command]:
     """Yield the command without what comes before it; the script of a `sh -c` in its place."""
     words, shift = list(making.words), 0
     exporting = bool(words) and words[0].text in ("export", "declare", "readonly", "local", "ARG", "ENV")
@@ -308,9 +310,11 @@ def _script(words: list[Word]) -> Word | None:
     return None
 
 
-def _split(text: str, line_at: Callable[[int], int], variables: dict[str, str | None]) -> Iterator[_Making]:
+def _split(
+    text: str, line_at: Callable[[int], int], variables: dict[str, str | None]
+) -> Iterator[_CommandBuilder]:
     """Yield words and redirections, command by command."""
-    making = _Making([], [])
+    making = _CommandBuilder([], [])
     at, end = 0, len(text)
     while at < end:
         char = text[at]
@@ -328,7 +332,7 @@ def _split(text: str, line_at: Callable[[int], int], variables: dict[str, str | 
                 continue
             if making.words or making.redirects:
                 yield making
-            making = _Making([], [], piped=char == "|" and two != "||")
+            making = _CommandBuilder([], [], piped=char == "|" and two != "||")
             at += 2 if two in ("&&", "||", ";;", "|&") else 1
         elif char in "<>":
             at = _redirection(text, at, line_at, variables, making)
@@ -344,7 +348,11 @@ def _split(text: str, line_at: Callable[[int], int], variables: dict[str, str | 
 
 
 def _redirection(
-    text: str, at: int, line_at: Callable[[int], int], variables: dict[str, str | None], making: _Making
+    text: str,
+    at: int,
+    line_at: Callable[[int], int],
+    variables: dict[str, str | None],
+    making: _CommandBuilder,
 ) -> int:
     glued = at > 0 and text[at - 1] not in " \t\n0123456789" and bool(making.words)
     if at > 0 and text[at - 1].isdigit() and making.words:

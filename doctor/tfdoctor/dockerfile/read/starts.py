@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from yaml.nodes import Node
 
-__all__ = ["Start", "StartError", "devcontainer", "is_compose", "is_devcontainer", "services"]
+__all__ = ["Start", "StartFileError", "devcontainer", "is_compose", "is_devcontainer", "services"]
 
 _COMPOSE = re.compile(r"(?:docker-)?compose(?:[.-][\w.-]{1,60})?\.ya?ml")
 _DEVCONTAINER = re.compile(r"\.?devcontainer\.json")
@@ -33,7 +33,7 @@ MOST_DEPTH = 60
 """Of merges and collections that are followed."""
 
 
-class StartError(Exception):
+class StartFileError(Exception):
     """It cannot be read; why, in a sentence's part."""
 
 
@@ -85,13 +85,13 @@ def services(text: str, file: str) -> list[Start]:
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark is not None else ""
         message = f"it is not YAML: {error.problem or error.context}{line}"
-        raise StartError(message) from error
+        raise StartFileError(message) from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         message = "it is not YAML, or too deep"
-        raise StartError(message) from error
+        raise StartFileError(message) from error
     if not found:
         message = "it has no services"
-        raise StartError(message)
+        raise StartFileError(message)
     return found
 
 
@@ -210,10 +210,10 @@ def devcontainer(text: str, file: str) -> Start | tuple[list[str], str]:
         found = json.loads(_strip_comments(text))
     except (ValueError, RecursionError) as error:
         message = "it is not JSON"
-        raise StartError(message) from error
+        raise StartFileError(message) from error
     if not isinstance(found, dict):
         message = "it is no JSON object"
-        raise StartError(message)
+        raise StartFileError(message)
     compose = found.get("dockerComposeFile")
     if compose:
         files = compose if isinstance(compose, list) else [compose]
@@ -225,7 +225,7 @@ def devcontainer(text: str, file: str) -> Start | tuple[list[str], str]:
     image = found.get("image")
     if not isinstance(dockerfile, str) and not isinstance(image, str):
         message = "it names no image, no Dockerfile and no compose file"
-        raise StartError(message)
+        raise StartFileError(message)
     words = [str(one) for one in found.get("runArgs") or () if isinstance(one, str)]
     joined = [*words, *(f"{a}={b}" for a, b in itertools.pairwise(words))]
     wanted = (found.get("hostRequirements") or {}) if isinstance(found.get("hostRequirements"), dict) else {}

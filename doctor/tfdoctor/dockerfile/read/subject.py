@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING
 
 from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
 
-from tfdoctor.dockerfile.read.bases import Base, base_of
+from tfdoctor.dockerfile.read.bases import BaseReference, base_of
 from tfdoctor.dockerfile.read.installs import apt_call, conda_call, parse_wanted, pip_call, requirement_lines
-from tfdoctor.dockerfile.read.models import Copy, Run, Seen, Setting
-from tfdoctor.dockerfile.read.pythons import Pythons
+from tfdoctor.dockerfile.read.models import Copy, Setting, ShellCommand, SourceLine
+from tfdoctor.dockerfile.read.pythons import PythonTracker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tfdoctor.compat import Compat
-    from tfdoctor.dockerfile.read.installs import PipCall, Wanted
-    from tfdoctor.dockerfile.read.models import Dockerfile, Stage, Step
+    from tfdoctor.dockerfile.read.installs import PipCall, WantedDistribution
+    from tfdoctor.dockerfile.read.models import BuildStage, Dockerfile, Step
     from tfdoctor.dockerfile.read.shell import Command
 
     Reader = Callable[[str], "str | None"]
 
-__all__ = ["Call", "Installed", "Subject", "subject_of"]
+__all__ = ["Call", "InstalledDistribution", "Subject", "subject_of"]
 
 MOST_CALLS = 100
 _ELSEWHERE = frozenset(
@@ -64,10 +64,10 @@ _HARMLESS_CUDA = re.compile(r"cuda-keyring|3bf863cc|7fa2af80|sources\.list|apt-k
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
+class InstalledDistribution:
     """A distribution that pip is told to install."""
 
-    want: Wanted
+    want: WantedDistribution
     python: str | None
     """The Python that it is installed for, where that is known."""
 
@@ -77,8 +77,8 @@ class Call:
     """What one `pip install` is told: only what it is told at once does it have go together."""
 
     python: str | None
-    wants: tuple[Wanted, ...]
-    limits: tuple[Wanted, ...]
+    wants: tuple[WantedDistribution, ...]
+    limits: tuple[WantedDistribution, ...]
     """Of its constraints."""
     whole: bool
     """Whether all of it is known, and comes from the index that pip asks by itself."""
@@ -88,30 +88,30 @@ class Call:
 class Subject:
     """What is known of the image."""
 
-    base: Base
-    packages: dict[str, Installed] = field(default_factory=dict)
+    base: BaseReference
+    packages: dict[str, InstalledDistribution] = field(default_factory=dict)
     """By normalised name; what came last counts."""
-    both: list[Installed] = field(default_factory=list)
+    both: list[InstalledDistribution] = field(default_factory=list)
     """Every TensorFlow that is installed and not taken away again, in order."""
-    constraints: dict[str, list[Wanted]] = field(default_factory=dict)
+    constraints: dict[str, list[WantedDistribution]] = field(default_factory=dict)
     others: int = 0
     """Projects installed by path or address, whose requirements are not known."""
     apt: dict[str, tuple[str | None, int]] = field(default_factory=dict)
     """Package → (version, line)."""
     conda: dict[str, tuple[str, int]] = field(default_factory=dict)
     environment: dict[str, Setting] = field(default_factory=dict)
-    unseen: list[Seen] = field(default_factory=list)
+    unseen: list[SourceLine] = field(default_factory=list)
     """What would have to be known to be sure."""
-    cuda_elsewhere: list[Seen] = field(default_factory=list)
+    cuda_elsewhere: list[SourceLine] = field(default_factory=list)
     """Signs of a CUDA that comes in a way that is not read here: a runfile, a copy, a downloaded package."""
-    loader: list[Seen] = field(default_factory=list)
+    loader: list[SourceLine] = field(default_factory=list)
     """Where the loader is told of folders: ld.so.conf.d, LD_LIBRARY_PATH in a command."""
-    stub_links: list[Seen] = field(default_factory=list)
-    apt_updates: list[tuple[Seen, bool]] = field(default_factory=list)
+    stub_links: list[SourceLine] = field(default_factory=list)
+    apt_updates: list[tuple[SourceLine, bool]] = field(default_factory=list)
     """`apt-get update`, and whether NVIDIA's list was taken away or its key renewed before."""
     no_deps: bool = False
     calls: list[Call] = field(default_factory=list)
-    refused: list[Seen] = field(default_factory=list)
+    refused: list[SourceLine] = field(default_factory=list)
     """Installs into a Python that its system manages: pip refuses them (PEP 668)."""
 
     def list_limits(self, name: str) -> tuple[str, ...]:
@@ -130,19 +130,19 @@ def subject_of(file: Dockerfile, compat: Compat, read: Reader) -> Subject:
     chain = file.chain
     first = chain[0]
     subject = Subject(base_of(first.base, first.written, first.line, compat))
-    work = _Work(file, subject, read, Pythons(subject.base, compat))
+    work = _Work(file, subject, read, PythonTracker(subject.base, compat))
     for stage in chain:
         for step in stage.steps:
             work.take(step, stage)
     if file.cut:
-        subject.unseen.append(Seen("the file is very long: its end was not read", first.line))
+        subject.unseen.append(SourceLine("the file is very long: its end was not read", first.line))
     return subject
 
 
 class _Work:
     """Goes through the steps in order."""
 
-    def __init__(self, file: Dockerfile, subject: Subject, read: Reader, pythons: Pythons) -> None:
+    def __init__(self, file: Dockerfile, subject: Subject, read: Reader, pythons: PythonTracker) -> None:
         self.file = file
         self.subject = subject
         self.read = read
@@ -151,10 +151,10 @@ class _Work:
         self.files = 0
         self.list_gone = False
         self.taken: set[int] = set()
-        self.wants: list[Wanted] = []
-        self.limits: list[Wanted] = []
+        self.wants: list[WantedDistribution] = []
+        self.limits: list[WantedDistribution] = []
 
-    def take(self, step: Step, stage: Stage) -> None:
+    def take(self, step: Step, stage: BuildStage) -> None:
         if isinstance(step, Setting):
             self.subject.environment[step.name] = step
             self.pythons.setting(step)
@@ -165,60 +165,60 @@ class _Work:
 
     # --- files ---
 
-    def _copy(self, step: Copy, stage: Stage) -> None:
+    def _copy(self, step: Copy, stage: BuildStage) -> None:
         if step.origin is None:
             self.copies.append(step)
             return
         source = self.file.stage(step.origin, stage.index)
         if source is None:
             if any(_CUDA_WORD.search(text) for text in (step.origin, *step.sources)):
-                self.subject.cuda_elsewhere.append(Seen(f"COPY --from={step.origin}", step.line))
+                self.subject.cuda_elsewhere.append(SourceLine(f"COPY --from={step.origin}", step.line))
             return
         named = any(_CUDA_WORD.search(path) for path in (*step.sources, step.target or ""))
         brings = any(_ENVIRONMENT_FOLDERS.search(path) for path in step.sources) or step.sources == ("/",)
         libraries = any(_LIBRARY_FOLDERS.search(path) for path in step.sources)
         if named or (libraries and self._has_cuda(source)) or (brings and self._has_conda_cuda(source)):
             self.subject.cuda_elsewhere.append(
-                Seen(f"COPY --from={step.origin} {' '.join(step.sources)}", step.line)
+                SourceLine(f"COPY --from={step.origin} {' '.join(step.sources)}", step.line)
             )
         if brings and source.index not in self.taken:
             self.taken.add(source.index)
             self._packages_of(source)
 
-    def _chain(self, stage: Stage) -> list[Stage]:
+    def _chain(self, stage: BuildStage) -> list[BuildStage]:
         """Return a stage and those that it builds on, the first last."""
         stages = [stage]
         while (parent := stages[-1].parent) is not None:
             stages.append(self.file.stages[parent])
         return stages
 
-    def _has_cuda(self, source: Stage) -> bool:
+    def _has_cuda(self, source: BuildStage) -> bool:
         """Return whether another stage has a CUDA that is not pip's: its image's, apt's, or conda's."""
         return bool(_CUDA_WORD.search(self._chain(source)[-1].base or "")) or any(
             pip_call(command) is None and _CUDA_WORD.search(command.text)
             for command in self._commands(source)
         )
 
-    def _has_conda_cuda(self, source: Stage) -> bool:
+    def _has_conda_cuda(self, source: BuildStage) -> bool:
         calls = (conda_call(command) for command in self._commands(source))
         return any(_CUDA_WORD.search(name) for call in calls if call is not None for name, _ in call.packages)
 
-    def _commands(self, source: Stage) -> Iterator[Command]:
+    def _commands(self, source: BuildStage) -> Iterator[Command]:
         for stage in self._chain(source):
-            yield from (step.command for step in stage.steps if isinstance(step, Run))
+            yield from (step.command for step in stage.steps if isinstance(step, ShellCommand))
 
-    def _packages_of(self, source: Stage) -> None:
+    def _packages_of(self, source: BuildStage) -> None:
         """Those that pip installed in another stage and that a copy brings along."""
         stages = self._chain(source)
         base = stages[-1]
         mine, copies = self.pythons, self.copies
         other = base_of(base.base, base.written, base.line, mine.compat)
-        self.pythons, self.copies = Pythons(other, mine.compat), []
+        self.pythons, self.copies = PythonTracker(other, mine.compat), []
         for stage in reversed(stages):
             for step in stage.steps:
-                if isinstance(step, Run) and (call := pip_call(step.command)) is not None:
+                if isinstance(step, ShellCommand) and (call := pip_call(step.command)) is not None:
                     self._pip(call, step)
-                elif isinstance(step, Run):
+                elif isinstance(step, ShellCommand):
                     self.pythons.command(step.command)
                 elif isinstance(step, Copy) and step.origin is None:
                     self.copies.append(step)
@@ -245,7 +245,7 @@ class _Work:
 
     # --- commands ---
 
-    def _run(self, step: Run) -> None:
+    def _run(self, step: ShellCommand) -> None:
         command = step.command
         text = command.text
         subject = self.subject
@@ -254,18 +254,18 @@ class _Work:
             return
         if (apt := apt_call(command)) is not None:
             if apt.action == "update":
-                subject.apt_updates.append((Seen(text[:200], apt.line), self.list_gone))
+                subject.apt_updates.append((SourceLine(text[:200], apt.line), self.list_gone))
             for name, version in apt.packages if apt.action in ("install", "satisfy", "reinstall") else ():
                 subject.apt[name] = (version, apt.line)
             if apt.unknown and _CUDA_WORD.search(text):
-                subject.cuda_elsewhere.append(Seen(text[:200], apt.line))
+                subject.cuda_elsewhere.append(SourceLine(text[:200], apt.line))
             self.pythons.apt(apt)
             return
         if (conda := conda_call(command)) is not None:
             for name, version in conda.packages:
                 subject.conda[name] = (version, conda.line)
             for name in conda.files:
-                subject.unseen.append(Seen(f"{name}: files of conda are not read", conda.line))
+                subject.unseen.append(SourceLine(f"{name}: files of conda are not read", conda.line))
             self.pythons.conda(conda)
             return
         self.pythons.command(command)
@@ -278,22 +278,22 @@ class _Work:
         if "3bf863cc" in text or "cuda-keyring" in text:
             self.list_gone = True
         if "ld.so.conf" in text or "ld.so.conf" in targets or "LD_LIBRARY_PATH" in text:
-            subject.loader.append(Seen(text[:200], line))
+            subject.loader.append(SourceLine(text[:200], line))
         if "stubs/libcuda.so" in text and name in ("ln", "cp", "mv"):
-            subject.stub_links.append(Seen(text[:200], line))
+            subject.stub_links.append(SourceLine(text[:200], line))
         elif name in ("sh", "bash", "dpkg", "gdebi", "tar", "cp", "unzip", "ln", "mv") or name.endswith(
             ".run"
         ):
             if _CUDA_WORD.search(text) and not _HARMLESS_CUDA.search(text) and name != "ln":
-                subject.cuda_elsewhere.append(Seen(text[:200], line))
+                subject.cuda_elsewhere.append(SourceLine(text[:200], line))
         elif name in ("poetry", "pipenv", "pdm", "pixi") or (
             name == "uv" and re.search(r"uv (?:sync|add)\b", text)
         ):
-            subject.unseen.append(Seen(f"{text[:100]}: what it installs is not read", line))
+            subject.unseen.append(SourceLine(f"{text[:100]}: what it installs is not read", line))
 
     # --- pip ---
 
-    def _pip(self, call: PipCall, step: Run) -> None:
+    def _pip(self, call: PipCall, step: ShellCommand) -> None:
         subject = self.subject
         python = call.python or self.pythons.find_python(call.program)
         if call.action == "uninstall":
@@ -302,7 +302,7 @@ class _Work:
                 subject.both = [other for other in subject.both if other.want.name != one.name]
             return
         if self.pythons.refuses(call, step.command) and call.action == "install":
-            subject.refused.append(Seen(step.command.text[:200], call.line))
+            subject.refused.append(SourceLine(step.command.text[:200], call.line))
         self.wants, self.limits = [], []
         before = subject.others, len(subject.unseen)
         subject.others += call.others
@@ -325,13 +325,13 @@ class _Work:
             subject.calls.append(Call(python, tuple(self.wants), tuple(self.limits), whole))
 
     def _requirements(
-        self, path: str, step: Run, python: str | None, *, depth: int, constraint: bool = False
+        self, path: str, step: ShellCommand, python: str | None, *, depth: int, constraint: bool = False
     ) -> None:
         self.files += 1
         found = self._file(path, step.folder) if self.files <= MOST_FILES and depth < 5 else None
         if found is None:
             what = "constraints" if constraint else "requirements"
-            self.subject.unseen.append(Seen(f"{what} {path[:100]} could not be read", step.line))
+            self.subject.unseen.append(SourceLine(f"{what} {path[:100]} could not be read", step.line))
             return
         name, text = found
         for number, written in requirement_lines(text):
@@ -359,11 +359,11 @@ class _Work:
             elif not constraint:
                 self.subject.others += 1
 
-    def _want(self, one: Wanted, python: str | None) -> None:
+    def _want(self, one: WantedDistribution, python: str | None) -> None:
         if not _applies(one, python):
             return
         self.wants.append(one)
-        installed = Installed(one, python)
+        installed = InstalledDistribution(one, python)
         known = self.subject.packages.get(one.name)
         if known is not None and not one.specifier and one.known and not one.extras - known.want.extras:
             return  # it is there already: pip leaves it
@@ -382,7 +382,7 @@ def _is_tensorflow(name: str) -> bool:
     )
 
 
-def _applies(one: Wanted, python: str | None) -> bool:
+def _applies(one: WantedDistribution, python: str | None) -> bool:
     """Return whether its marker lets it through on Linux; True where that is not known."""
     if not one.marker:
         return True

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["LARGEST", "Instruction", "Text", "instructions"]
+__all__ = ["LARGEST", "Instruction", "JoinedText", "instructions"]
 
 LARGEST = 1024 * 1024
 """Characters of a Dockerfile."""
@@ -48,7 +48,7 @@ _KNOWN = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class JoinedText:
     """A text joined from lines, which remembers them."""
 
     text: str
@@ -68,10 +68,10 @@ class Instruction:
 
     word: str
     """In capitals: `"RUN"`."""
-    body: Text
+    body: JoinedText
     """What follows the word, continued lines joined and comments left out."""
     line: int
-    heredocs: tuple[Text, ...] = ()
+    heredocs: tuple[JoinedText, ...] = ()
 
 
 def instructions(text: str) -> Iterator[Instruction]:
@@ -108,7 +108,7 @@ def _parse_lines(lines: list[str], escape: str) -> Iterator[Instruction]:
         word = match[1].upper() if match is not None else ""
         if match is None or word not in _KNOWN:
             continue
-        heredocs: list[Text] = []
+        heredocs: list[JoinedText] = []
         if word in ("RUN", "COPY", "ADD"):
             for found in _HEREDOC.finditer(joined.text):
                 body, index = _heredoc(lines, index, ends, found[3])
@@ -118,7 +118,7 @@ def _parse_lines(lines: list[str], escape: str) -> Iterator[Instruction]:
         yield Instruction(word, _cut(joined, match.end()), first + 1, tuple(heredocs))
 
 
-def _join_logical_line(lines: list[str], index: int, escape: str) -> tuple[Text, int]:
+def _join_logical_line(lines: list[str], index: int, escape: str) -> tuple[JoinedText, int]:
     """Return the logical line that begins here, and the index after it."""
     pieces: list[str] = []
     offsets: list[int] = []
@@ -137,18 +137,20 @@ def _join_logical_line(lines: list[str], index: int, escape: str) -> tuple[Text,
         numbers.append(index)
         pieces.append(piece)
         size += len(piece)
-    return Text("".join(pieces), tuple(offsets), tuple(numbers)), index
+    return JoinedText("".join(pieces), tuple(offsets), tuple(numbers)), index
 
 
-def _cut(text: Text, start: int) -> Text:
+def _cut(text: JoinedText, start: int) -> JoinedText:
     """Return the text from `start` on."""
     kept = [(max(offset - start, 0), line) for offset, line in zip(text.offsets, text.lines, strict=True)]
     while len(kept) > 1 and kept[1][0] == 0:
         kept.pop(0)
-    return Text(text.text[start:], tuple(offset for offset, _ in kept), tuple(line for _, line in kept))
+    return JoinedText(text.text[start:], tuple(offset for offset, _ in kept), tuple(line for _, line in kept))
 
 
-def _heredoc(lines: list[str], index: int, ends: dict[str, list[int]], name: str) -> tuple[Text | None, int]:
+def _heredoc(
+    lines: list[str], index: int, ends: dict[str, list[int]], name: str
+) -> tuple[JoinedText | None, int]:
     """Return the lines up to `name`; None if it never comes, so that a stray `<<` eats nothing."""
     places = ends.get(name, [])
     at = bisect.bisect_left(places, index)
@@ -161,4 +163,4 @@ def _heredoc(lines: list[str], index: int, ends: dict[str, list[int]], name: str
         offsets.append(size)
         size += len(row) + 1
     text = "\n".join(lines[index:end])
-    return Text(text, tuple(offsets) or (0,), tuple(range(index + 1, end + 1)) or (index + 1,)), end + 1
+    return JoinedText(text, tuple(offsets) or (0,), tuple(range(index + 1, end + 1)) or (index + 1,)), end + 1

@@ -11,7 +11,7 @@ from tfdoctor import versions
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat, Release
-    from tfdoctor.dockerfile.read.subject import Installed, Subject
+    from tfdoctor.dockerfile.read.subject import InstalledDistribution, Subject
 
 __all__ = ["TensorFlow", "tensorflow_from", "tensorflow_of"]
 
@@ -29,7 +29,7 @@ class TensorFlow:
     release: Release | None
     """What is meant; where no wheel fits, what pip is asked for."""
     python: str | None
-    installed: Installed | None
+    installed: InstalledDistribution | None
     """None: it comes with the base image."""
     pinned: bool
     """To one version."""
@@ -72,7 +72,7 @@ def tensorflow_of(subject: Subject, compat: Compat) -> TensorFlow:
     return TensorFlow("none", "tensorflow", None, base.python, None, False, "", base.line)
 
 
-def tensorflow_from(one: Installed, subject: Subject, compat: Compat) -> TensorFlow:
+def tensorflow_from(one: InstalledDistribution, subject: Subject, compat: Compat) -> TensorFlow:
     """Return the TensorFlow that a requirement brings."""
     want = one.want
     specifier = ",".join(

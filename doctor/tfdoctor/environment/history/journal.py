@@ -45,8 +45,8 @@ from tfdoctor.environment.history.record import (
     HISTORY,
     STEPS,
     UNDO,
-    Entry,
     History,
+    HistoryEntry,
     changes_of,
     check_conflicts,
     conflicts,
@@ -63,11 +63,11 @@ from tfdoctor.environment.history.restore import Bytes, Restorer
 from tfdoctor.environment.history.snapshot import (
     FILES,
     MANIFEST,
-    Change,
     JournalError,
-    Row,
+    PathChange,
+    PathRow,
+    PathState,
     Scope,
-    State,
     check_path,
     is_derived,
     look,
@@ -80,7 +80,16 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-__all__ = ["Change", "Entry", "Journal", "JournalError", "State", "Step", "Undone", "has_pending"]
+__all__ = [
+    "HistoryEntry",
+    "Journal",
+    "JournalError",
+    "PathChange",
+    "PathState",
+    "Step",
+    "Undone",
+    "has_pending",
+]
 
 LOCK, GONE, STAGE, DONE = "lock", "steps.gone", "stage", "done"
 _AGAIN = (
@@ -92,7 +101,7 @@ _AGAIN = (
 class Undone:
     """What an undo did. `restored` counts paths; `kept` are those left because somebody changed them since."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[HistoryEntry, ...]
     """The steps that were taken back, newest first."""
     restored: int
     kept: tuple[str, ...]
@@ -131,7 +140,7 @@ class Journal:
         return journal
 
     @staticmethod
-    def read(prefix: Path) -> tuple[Entry, ...]:
+    def read(prefix: Path) -> tuple[HistoryEntry, ...]:
         """Return the steps that were done, oldest first; takes no lock and writes nothing.
 
         Raises JournalError.
@@ -145,7 +154,7 @@ class Journal:
             return history.entries
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[HistoryEntry, ...]:
         """The steps that were done, oldest first."""
         return self._history.entries
 
@@ -181,7 +190,9 @@ class Journal:
         scope = Scope(("",)) if paths is None else self._scope(paths)
         number = max((*numbers(self._own), *(entry.number for entry in self.entries)), default=0) + 1
         folder = f"{self._steps}/{number}"
-        entry = Entry(number, title, tuple(codes), datetime.now(timezone.utc).isoformat(timespec="seconds"))
+        entry = HistoryEntry(
+            number, title, tuple(codes), datetime.now(timezone.utc).isoformat(timespec="seconds")
+        )
         try:
             with _errors(f"{self._prefix}: what is there now could not be kept, so nothing was changed"):
                 with contextlib.suppress(FileExistsError):
@@ -224,7 +235,7 @@ class Journal:
         }
         return Scope(tuple(sorted(roots)), tuple(sorted(folders - roots)))
 
-    def _commit(self, entry: Entry) -> Entry:
+    def _commit(self, entry: HistoryEntry) -> HistoryEntry:
         self._step = None
         try:
             with _errors(f"{self._prefix}: the changes could not be recorded, so they were taken back"):
@@ -238,7 +249,7 @@ class Journal:
                 raise  # interrupted after it was committed
             return self.entries[-1]
 
-    def _record(self, entry: Entry) -> Entry:
+    def _record(self, entry: HistoryEntry) -> HistoryEntry:
         """Compare, and write the history with this step in it: the one moment from which it counts."""
         _, scope, rows = snapshot.read_snapshot(f"{self._steps}/{entry.number}")
         found = changes_of(self._prefix, self._steps, rows, snapshot.scan(self._prefix, scope))
@@ -252,7 +263,7 @@ class Journal:
             self._prune(entry.number)
         return entry
 
-    def _give_to_owner(self, scope: Scope, rows: Mapping[str, Row]) -> None:
+    def _give_to_owner(self, scope: Scope, rows: Mapping[str, PathRow]) -> None:
         """Give what root made in somebody else's environment to the owner of its folder."""
         if os.geteuid() != 0:
             return
@@ -263,7 +274,7 @@ class Journal:
                 if before is None or os.lstat(place).st_ino != before.state.inode:
                     give_to_owner_of_folder(place)
 
-    def _settle(self, changes: list[Change]) -> None:
+    def _settle(self, changes: list[PathChange]) -> None:
         """What was changed goes to the disk before the history that says so."""
         files = [f"{self._prefix}/{one.path}" for one in changes if one.after and one.after.type == "file"]
         folders = {os.path.dirname(f"{self._prefix}/{one.path}") for one in changes}
@@ -289,7 +300,7 @@ class Journal:
                 os.rmdir(place)
         os.unlink(f"{folder}/{MANIFEST}")
 
-    def _take_back(self, entry: Entry) -> None:
+    def _take_back(self, entry: HistoryEntry) -> None:
         self._step = None
         with _errors(f"{self._prefix}: the changes could not be taken back", hint=_AGAIN):
             _, _, lost = self._roll_back(entry.number)
@@ -415,7 +426,7 @@ class Journal:
             f" Left as they are, changed by somebody else: {join_paths(left)}." if left else ""
         )
 
-    def _half_way(self, change: Change) -> bool:
+    def _half_way(self, change: PathChange) -> bool:
         """Return whether a path is as an undo that was stopped may have left it."""
         info = look(self._prefix, change.path)
         if info is None:
@@ -468,7 +479,7 @@ class Journal:
 class Step:
     """A step under way. `with step:` takes it back where the block raises; then `commit` or `rollback`."""
 
-    def __init__(self, commit: Callable[[], Entry], rollback: Callable[[], None]) -> None:
+    def __init__(self, commit: Callable[[], HistoryEntry], rollback: Callable[[], None]) -> None:
         """For `Journal.step`."""
         self._commit, self._rollback = commit, rollback
         self._over = False
@@ -482,7 +493,7 @@ class Step:
         if error is not None and not self._over:
             self.rollback()
 
-    def commit(self) -> Entry:
+    def commit(self) -> HistoryEntry:
         """Keep the changes. Where that cannot be recorded they are taken back, and JournalError is raised."""
         self._end()
         return self._commit()

@@ -16,9 +16,9 @@ from tfdoctor.environment.folder import is_folder
 from tfdoctor.environment.history import snapshot
 from tfdoctor.environment.history.restore import Bytes, paths_in_way
 from tfdoctor.environment.history.snapshot import (
-    Change,
     JournalError,
-    State,
+    PathChange,
+    PathState,
     alike,
     check_kept,
     check_path,
@@ -35,7 +35,7 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tfdoctor.environment.history.snapshot import Row
+    from tfdoctor.environment.history.snapshot import PathRow
 
 HISTORY, UNDO, STEPS = "history.json", "undo.json", "steps"
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
@@ -44,7 +44,7 @@ _LISTED = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class HistoryEntry:
     """A step that was done. `when`: UTC, ISO 8601; `changes`: how many paths it changed."""
 
     number: int
@@ -58,9 +58,9 @@ class Entry:
 class History:
     """All that was done since the environment was as its owner had it."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[HistoryEntry, ...] = ()
     """Oldest first."""
-    changes: Mapping[str, Change] = field(default_factory=dict)
+    changes: Mapping[str, PathChange] = field(default_factory=dict)
     """path → what was there before the first step, and what the last one left."""
     compiled: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """path → size and mtime of compiled files that belong to what was there, though their source was changed."""
@@ -72,7 +72,9 @@ class History:
 # ---------------------------------------------------------------- a step is merged
 
 
-def changes_of(top: str, steps: str, rows: Mapping[str, Row], found: Mapping[str, State]) -> list[Change]:
+def changes_of(
+    top: str, steps: str, rows: Mapping[str, PathRow], found: Mapping[str, PathState]
+) -> list[PathChange]:
     """Return what a step has changed, with the hashes of both sides. Raises OSError.
 
     rows: its snapshot; found: a scan after it.
@@ -93,20 +95,20 @@ def changes_of(top: str, steps: str, rows: Mapping[str, Row], found: Mapping[str
             bytes_of = bytes_of if before.sha256 is not None else None
         if after is not None and after.type == "file":
             after = after._replace(sha256=hashes.get(f"{top}/{path}"))
-        complete = Change(path, before, after, bytes_of)
+        complete = PathChange(path, before, after, bytes_of)
         if not _is_unchanged(complete):  # replaced by the same
             result.append(complete)
     return result
 
 
-def _is_unchanged(change: Change) -> bool:
+def _is_unchanged(change: PathChange) -> bool:
     """Return whether a path is what it was."""
     before = change.before
     known = before is None or before.type != "file" or before.sha256 is not None
     return known and alike(before, change.after, times=True)
 
 
-def _was(before: State | None, state: State | None) -> bool:
+def _was(before: PathState | None, state: PathState | None) -> bool:
     """Return whether a step began with this state.
 
     What it wrote into in place has no hash: its size and mtime had to do.
@@ -117,7 +119,9 @@ def _was(before: State | None, state: State | None) -> bool:
     return alike(before, state)
 
 
-def with_step(history: History, entry: Entry, found: Iterable[Change], rows: Mapping[str, Row]) -> History:
+def with_step(
+    history: History, entry: HistoryEntry, found: Iterable[PathChange], rows: Mapping[str, PathRow]
+) -> History:
     """Return the history after another step: what was there before the first one stays, what is there now is the last
     one's.
 
@@ -198,7 +202,7 @@ def _to_hash(top: str, history: History, real: set[str]) -> set[str]:
 
 
 def is_now(
-    top: str, path: str, state: State | None, hashes: dict[str, str], real: set[str] | None = None
+    top: str, path: str, state: PathState | None, hashes: dict[str, str], real: set[str] | None = None
 ) -> bool:
     """Return whether a path is now in this state: type, size, mode and hash.
 
@@ -262,7 +266,9 @@ def numbers(own: str) -> list[int]:
 def write_history(own: str, history: History) -> None:
     """From now on, this is what was done. Raises OSError."""
     value = {
-        "entries": [{name: getattr(entry, name) for name in Entry.__slots__} for entry in history.entries],
+        "entries": [
+            {name: getattr(entry, name) for name in HistoryEntry.__slots__} for entry in history.entries
+        ],
         "changes": [
             {
                 **change._asdict(),
@@ -276,7 +282,7 @@ def write_history(own: str, history: History) -> None:
     write_json(f"{own}/{HISTORY}", value)
 
 
-def _state_to_json(state: State | None) -> dict[str, Any] | None:
+def _state_to_json(state: PathState | None) -> dict[str, Any] | None:
     if state is None:
         return None
     value = state._asdict()
@@ -305,30 +311,30 @@ def read_history(own: str) -> History:
     return History(entries, changes, compiled)
 
 
-def _read_entry(item: dict[str, Any]) -> Entry:
+def _read_entry(item: dict[str, Any]) -> HistoryEntry:
     """Raises KeyError, TypeError, ValueError."""
     texts, counts = (item["title"], item["when"], *item["codes"]), (item["number"], item["changes"])
     if (
-        set(item) != set(Entry.__slots__)
+        set(item) != set(HistoryEntry.__slots__)
         or not isinstance(item["codes"], list)
         or not all(isinstance(text, str) for text in texts)
         or not all(type(count) is int and count >= 0 for count in counts)
     ):
         raise ValueError("not an entry")
-    return Entry(**{**item, "codes": tuple(item["codes"])})
+    return HistoryEntry(**{**item, "codes": tuple(item["codes"])})
 
 
-def _read_change(item: dict[str, Any]) -> Change:
+def _read_change(item: dict[str, Any]) -> PathChange:
     """Raises KeyError, TypeError, ValueError."""
-    if set(item) != set(Change._fields) or type(item["foreign"]) is not bool:
+    if set(item) != set(PathChange._fields) or type(item["foreign"]) is not bool:
         raise ValueError("not a change")
     before, after = (
-        None if side is None else check_state(State(**side)) for side in (item["before"], item["after"])
+        None if side is None else check_state(PathState(**side)) for side in (item["before"], item["after"])
     )
     kept = check_kept(item["kept"])
     if kept is not None and (before is None or before.type != "file"):
         raise ValueError("bytes of what is no file")
-    return Change(check_path(item["path"]), before, after, kept, item["foreign"])
+    return PathChange(check_path(item["path"]), before, after, kept, item["foreign"])
 
 
 def write_undo(own: str, left: Iterable[str]) -> None:

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 from tfdoctor.environment.folder import fsync, give_to_owner_of_folder, is_folder, remove, sync, unwritten
 from tfdoctor.environment.history.snapshot import (
     SET_ID,
-    Change,
-    Kept,
+    KeptFile,
+    PathChange,
+    PathState,
     Scope,
-    State,
     copy,
     digest,
     is_derived,
@@ -43,16 +43,16 @@ class Bytes:
         self._steps = steps
         self._real: set[str] = set()
 
-    def place(self, kept: Kept) -> str:
+    def place(self, kept: KeptFile) -> str:
         """Return the path of the file that holds the bytes."""
         return f"{self._steps}/{kept.place}"
 
-    def info(self, kept: Kept) -> os.stat_result | None:
+    def info(self, kept: KeptFile) -> os.stat_result | None:
         """lstat of that file; None where there is none."""
         info = look(self._steps, kept.place, self._real)
         return info if info is not None and stat.S_ISREG(info.st_mode) else None
 
-    def are_whole(self, before: State, kept: Kept | None) -> bool:
+    def are_whole(self, before: PathState, kept: KeptFile | None) -> bool:
         """Return whether they are still what the file was: nobody wrote into the file that a link shares."""
         info = self.info(kept) if kept is not None else None
         if kept is None or info is None or info.st_size != before.size:
@@ -75,7 +75,7 @@ class Restorer:
         top: str,
         stage: str,
         kept: Bytes,
-        changes: Iterable[Change],
+        changes: Iterable[PathChange],
         *,
         valid_pyc: Mapping[str, tuple[int, int]] | None = None,
         exact: bool = False,
@@ -112,7 +112,7 @@ class Restorer:
                 self._stage(change)
         fsync(self._stage_folder)
 
-    def _stage(self, change: Change) -> str | None:
+    def _stage(self, change: PathChange) -> str | None:
         """Return where the file is made ready; None if the bytes are lost."""
         before, kept = change.before, change.kept
         if before is None or kept is None or not self._bytes.are_whole(before, kept):
@@ -264,7 +264,7 @@ class Restorer:
             self._touch(path)
         self._modes[path] = mode
 
-    def _restore_path(self, change: Change, before: State) -> None:
+    def _restore_path(self, change: PathChange, before: PathState) -> None:
         path = change.path
         if not self._has_folder(path):
             self._leave(path)
@@ -299,7 +299,7 @@ class Restorer:
         self._set(ready, os.lstat(ready), before)
         self._rename(ready, path)
 
-    def _set(self, place: str, info: os.stat_result, before: State) -> None:
+    def _set(self, place: str, info: os.stat_result, before: PathState) -> None:
         """Mode and mtime. Never more rights than the file has: who asks for them may be somebody else."""
         if info.st_mtime_ns != before.mtime_ns:
             os.utime(place, ns=(before.mtime_ns, before.mtime_ns), follow_symlinks=False)

@@ -56,7 +56,7 @@ class JournalError(Error):
     kind = "journal"
 
 
-class State(NamedTuple):
+class PathState(NamedTuple):
     """What is at a path. `size` and `sha256` of files, `target` of links; `sha256` None of a file: not known."""
 
     type: Literal["file", "link", "dir"]
@@ -69,7 +69,7 @@ class State(NamedTuple):
     """Only while it is compared; never written into history.json."""
 
 
-class Kept(NamedTuple):
+class KeptFile(NamedTuple):
     """Where a file's bytes are: in the step that kept them, under this number."""
 
     step: int
@@ -81,20 +81,20 @@ class Kept(NamedTuple):
         return f"{self.step}/{FILES}/{self.number // 1000}/{self.number}"
 
 
-class Row(NamedTuple):
+class PathRow(NamedTuple):
     """A path of a snapshot. The hash is known of copies alone: hashing what is linked would read gigabytes."""
 
-    state: State
-    kept: Kept | None
+    state: PathState
+    kept: KeptFile | None
 
 
-class Change(NamedTuple):
+class PathChange(NamedTuple):
     """What became of a path (relative to the environment). None: nothing was, or is, there."""
 
     path: str
-    before: State | None
-    after: State | None
-    kept: Kept | None
+    before: PathState | None
+    after: PathState | None
+    kept: KeptFile | None
     """The bytes of `before`; None where they are lost, and of what is no file."""
     foreign: bool = False
     """Somebody had changed it between two of our steps: `before` is what they made of it."""
@@ -117,7 +117,7 @@ class Snapshot(NamedTuple):
     title: str
     """The step's, for who finds it unfinished."""
     scope: Scope
-    rows: dict[str, Row]
+    rows: dict[str, PathRow]
 
 
 # ---------------------------------------------------------------- files
@@ -224,19 +224,19 @@ def digests(paths: Iterable[str]) -> dict[str, str]:
 # ---------------------------------------------------------------- looking
 
 
-def _state(info: os.stat_result, place: str) -> State | None:
+def _state(info: os.stat_result, place: str) -> PathState | None:
     """None of sockets, pipes and devices: nobody can put them back."""
     mode = stat.S_IMODE(info.st_mode)
     if stat.S_ISREG(info.st_mode):
-        return State("file", mode, info.st_size, info.st_mtime_ns, inode=info.st_ino)
+        return PathState("file", mode, info.st_size, info.st_mtime_ns, inode=info.st_ino)
     if stat.S_ISDIR(info.st_mode):
-        return State("dir", mode, 0, info.st_mtime_ns)
+        return PathState("dir", mode, 0, info.st_mtime_ns)
     if stat.S_ISLNK(info.st_mode):
-        return State("link", mode, 0, info.st_mtime_ns, os.readlink(place))
+        return PathState("link", mode, 0, info.st_mtime_ns, os.readlink(place))
     return None
 
 
-def see(top: str, path: str, real: set[str] | None = None) -> State | None:
+def see(top: str, path: str, real: set[str] | None = None) -> PathState | None:
     """Return one path as `scan` would find it."""
     info = look(top, path, real)
     if info is None:
@@ -247,9 +247,9 @@ def see(top: str, path: str, real: set[str] | None = None) -> State | None:
         return None
 
 
-def scan(top: str, scope: Scope) -> dict[str, State]:
+def scan(top: str, scope: Scope) -> dict[str, PathState]:
     """Return path → what is there, of everything a step may change."""
-    found: dict[str, State] = {}
+    found: dict[str, PathState] = {}
     pending: list[str] = []
     for path in (*scope.folders, *scope.roots):
         seen = see(top, path) if path else None
@@ -283,7 +283,7 @@ def scan(top: str, scope: Scope) -> dict[str, State]:
 # ---------------------------------------------------------------- keeping
 
 
-def _rewritten_in_place(path: str, state: State, scope: Scope) -> bool:
+def _rewritten_in_place(path: str, state: PathState, scope: Scope) -> bool:
     """Return whether the bytes are copied, because programs may write into the file."""
     if state.mode & SET_ID:
         return False  # made again it would not be what it was, or would be too much
@@ -300,7 +300,7 @@ def _rewritten_in_place(path: str, state: State, scope: Scope) -> bool:
     )
 
 
-def copy(source: str, target: str) -> State:
+def copy(source: str, target: str) -> PathState:
     """Copy a file: bytes, mode, mtime, extended attributes and, for root, owner; not set-user-ID. Raises OSError.
 
     → its state, with the hash, and the inode of the source.
@@ -321,7 +321,7 @@ def copy(source: str, target: str) -> State:
             copy_attributes(reading, writing)
     os.utime(target, ns=(info.st_mtime_ns, info.st_mtime_ns))
     mode = stat.S_IMODE(info.st_mode)
-    return State("file", mode, size, info.st_mtime_ns, sha256=total.hexdigest(), inode=info.st_ino)
+    return PathState("file", mode, size, info.st_mtime_ns, sha256=total.hexdigest(), inode=info.st_ino)
 
 
 def make_hard_link(source: str, target: str) -> bool:
@@ -338,31 +338,31 @@ def make_hard_link(source: str, target: str) -> bool:
 def take(top: str, folder: str, title: str, scope: Scope) -> None:
     """Make the snapshot of a scope in a step's (new, empty) folder, `…/steps/N`, down to the disk. Raises OSError."""
     steps, _, step = folder.rpartition("/")
-    shelves, copies, rows = [f"{folder}/{FILES}"], list[str](), dict[str, Row]()
-    first: dict[int, tuple[State, str]] = {}
+    shelves, copies, rows = [f"{folder}/{FILES}"], list[str](), dict[str, PathRow]()
+    first: dict[int, tuple[PathState, str]] = {}
     """Inode of a copied file with several names → the copy, which its other names are kept as, too."""
     os.mkdir(shelves[0], 0o700)
     count = 0
     for path, state in scan(top, scope).items():
         if state.type != "file":
-            rows[path] = Row(state, None)
+            rows[path] = PathRow(state, None)
             continue
         if count % 1000 == 0:
             shelves.append(f"{folder}/{FILES}/{count // 1000}")
             os.mkdir(shelves[-1], 0o700)
-        kept = Kept(int(step), count)
+        kept = KeptFile(int(step), count)
         source, target = f"{top}/{path}", f"{steps}/{kept.place}"
         with contextlib.suppress(FileNotFoundError):  # gone while we were looking
             if _rewritten_in_place(path, state, scope) or not make_hard_link(source, target):
                 if state.inode in first and make_hard_link(first[state.inode][1], target):
-                    rows[path] = Row(first[state.inode][0], kept)
+                    rows[path] = PathRow(first[state.inode][0], kept)
                 else:
                     copied = copy(source, target)  # as it was when it was read, later than the scan
-                    rows[path] = Row(copied, kept)
+                    rows[path] = PathRow(copied, kept)
                     first[copied.inode] = copied, target
                     copies.append(target)
             else:
-                rows[path] = Row(state, kept)
+                rows[path] = PathRow(state, kept)
         count += 1
     sync((*copies, *shelves))
     value = {
@@ -384,7 +384,7 @@ def read_snapshot(folder: str) -> Snapshot:
         )
         rows = {}
         for path, state, kept in value["rows"]:
-            row = Row(check_state(State(*state)), check_kept(kept))
+            row = PathRow(check_state(PathState(*state)), check_kept(kept))
             if (row.kept is None) != (row.state.type != "file"):
                 raise make_damage_error(place, "a file without bytes")
             rows[check_path(path)] = row
@@ -409,19 +409,19 @@ def _whole(*numbers: object) -> bool:
     return all(type(number) is int and 0 <= number < 1 << 63 for number in numbers)
 
 
-def check_kept(value: object) -> Kept | None:
+def check_kept(value: object) -> KeptFile | None:
     """Raises ValueError, TypeError."""
     if value is None:
         return None
     if not isinstance(value, list):
         raise TypeError("not a place of bytes")
-    kept = Kept(*value)
+    kept = KeptFile(*value)
     if not _whole(*kept):
         raise ValueError("not a place of bytes")
     return kept
 
 
-def check_state(state: State) -> State:
+def check_state(state: PathState) -> PathState:
     """Return the state itself, where it can be one. Raises ValueError."""
     mtime_ns: object = state.mtime_ns
     target: object = state.target
@@ -447,7 +447,7 @@ def check_state(state: State) -> State:
 # ---------------------------------------------------------------- comparing
 
 
-def differences(top: str, rows: Mapping[str, Row], found: Mapping[str, State]) -> list[Change]:
+def differences(top: str, rows: Mapping[str, PathRow], found: Mapping[str, PathState]) -> list[PathChange]:
     """Return every path that is not as the snapshot says, in order.
 
     Reads copied files, for they may look the same.
@@ -464,11 +464,11 @@ def differences(top: str, rows: Mapping[str, Row], found: Mapping[str, State]) -
     for path in sorted(rows.keys() | found.keys()):
         row, now = rows.get(path), found.get(path)
         if row is None or now is None or not _is_same_state(row.state, now, hashes.get(f"{top}/{path}")):
-            changed.append(Change(path, row and row.state, now, row and row.kept))
+            changed.append(PathChange(path, row and row.state, now, row and row.kept))
     return changed
 
 
-def _is_same_state(was: State, now: State, sha256: str | None) -> bool:
+def _is_same_state(was: PathState, now: PathState, sha256: str | None) -> bool:
     if was.type != now.type:
         return False
     if was.type == "link":
@@ -482,7 +482,7 @@ def _is_same_state(was: State, now: State, sha256: str | None) -> bool:
     return was.inode == now.inode if was.sha256 is None else was.sha256 == sha256
 
 
-def alike(one: State | None, other: State | None, *, times: bool = False) -> bool:
+def alike(one: PathState | None, other: PathState | None, *, times: bool = False) -> bool:
     """Return whether two states are the same; mtimes (of files) count with `times` alone."""
     if one is None or other is None:
         return one is other

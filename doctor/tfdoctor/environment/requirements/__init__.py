@@ -1,14 +1,14 @@
 """What a user wants installed: files and options that come from outside, checked."""
 
-from tfdoctor.environment.requirements.asked import Asked
+from tfdoctor.environment.requirements.asked import Condition
 from tfdoctor.environment.requirements.lines import MOST_LINES, parse_packages, parse_requirements
-from tfdoctor.environment.requirements.wish import Wanted, Wish, drop_cuda_lines, read_wish
+from tfdoctor.environment.requirements.wish import RequirementSet, WantedForPython, drop_cuda_lines, read_wish
 
 __all__ = [
     "MOST_LINES",
-    "Asked",
-    "Wanted",
-    "Wish",
+    "Condition",
+    "RequirementSet",
+    "WantedForPython",
     "drop_cuda_lines",
     "parse_packages",
     "parse_requirements",

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from tfdoctor.environment.requirements.lines import Item
     from tfdoctor.environment.requirements.locked import Graph
 
-__all__ = ["MOST_FILES", "Asked", "Part", "holds"]
+__all__ = ["MOST_FILES", "Condition", "RequirementFile", "holds"]
 
 MOST_FILES = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Condition:
     """A condition on a version, and where it stands."""
 
     specifier: SpecifierSet
@@ -30,13 +30,13 @@ class Asked:
 
 
 @dataclass(slots=True)
-class Part:
+class RequirementFile:
     """What one file says."""
 
     items: list[Item] = field(default_factory=list)
     limits: list[Item] = field(default_factory=list)
     """Constraints: they install nothing."""
-    pythons: list[Asked] = field(default_factory=list)
+    pythons: list[Condition] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """Sentences: what was left out, or taken for something else."""
     graphs: list[Graph] = field(default_factory=list)

@@ -14,7 +14,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from tfdoctor.compat import Compat
-from tfdoctor.environment.requirements.asked import Asked, Part
+from tfdoctor.environment.requirements.asked import Condition, RequirementFile
 from tfdoctor.environment.requirements.files import take_rows
 from tfdoctor.environment.requirements.lines import MOST_LINES, parse_line
 from tfdoctor.errors import UsageError
@@ -35,10 +35,10 @@ _NONE_OF_PYTHONS = re.compile(
 )
 
 
-def read_environment(text: str, path: Path, text_of: Callable[[Path], str]) -> Part:
+def read_environment(text: str, path: Path, text_of: Callable[[Path], str]) -> RequirementFile:
     """Return what an environment lists. Raises UsageError."""
     shown = clean_line(str(path))
-    part = Part()
+    part = RequirementFile()
     cuda: list[str] = []
     foreign: list[str] = []
     unknown: list[str] = []
@@ -85,13 +85,13 @@ def _fourth(name: str, specifier: str) -> str:
     return re.sub(r"^(==[0-9.]+)$", r"\1.*", specifier) if name == "opencv-python" else specifier
 
 
-def _add(part: Part, line: str, where: str) -> None:
+def _add(part: RequirementFile, line: str, where: str) -> None:
     item = parse_line(line, where)
     if item is not None:
         part.items.append(item)
 
 
-def _python(specifier: str, where: str, part: Part) -> Asked:
+def _python(specifier: str, where: str, part: RequirementFile) -> Condition:
     match = re.fullmatch(r"==([0-9]+\.[0-9]+)\.[0-9.]+(?:\.\*)?", specifier)
     if match is not None:  # of an export: any patch release of it serves
         full = specifier.removeprefix("==").removesuffix(".*")
@@ -99,7 +99,7 @@ def _python(specifier: str, where: str, part: Part) -> Asked:
         specifier = f"=={match[1]}.*"
     elif re.fullmatch(r"==[0-9]+\.[0-9]+", specifier):
         specifier = f"{specifier}.*"
-    return Asked(SpecifierSet(specifier), where)
+    return Condition(SpecifierSet(specifier), where)
 
 
 # ---------------------------------------------------------------- a package
@@ -167,16 +167,16 @@ def _make_syntax_error(text: str, where: str) -> UsageError:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _CondaEntry:
     line: int
     inside: str
     """`"conda"` or `"pip"`."""
     text: str
 
 
-def _entries(text: str, shown: str) -> list[_Entry]:
+def _entries(text: str, shown: str) -> list[_CondaEntry]:
     """Return what stands under `dependencies`. Raises UsageError for what is not of this shape."""
-    found: list[_Entry] = []
+    found: list[_CondaEntry] = []
     key, outer, inner = "", -1, -1
     seen = False
     for number, row in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
@@ -192,7 +192,7 @@ def _entries(text: str, shown: str) -> list[_Entry]:
             key, outer, inner = _top(word, where), -1, -1
             if key == "dependencies":
                 seen = True
-                found += [_Entry(number, "conda", one) for one in _flow(word, where)]
+                found += [_CondaEntry(number, "conda", one) for one in _flow(word, where)]
             continue
         if key != "dependencies":
             continue
@@ -205,10 +205,10 @@ def _entries(text: str, shown: str) -> list[_Entry]:
             if value == "pip:":
                 inner = 0
             else:
-                found.append(_Entry(number, "conda", _scalar(value, where)))
+                found.append(_CondaEntry(number, "conda", _scalar(value, where)))
         elif inner >= 0 and indent > outer and inner in (0, indent):
             inner = indent
-            found.append(_Entry(number, "pip", _scalar(value, where)))
+            found.append(_CondaEntry(number, "pip", _scalar(value, where)))
         else:
             raise _shape(word, where)
     if not seen or len(found) > MOST_LINES:

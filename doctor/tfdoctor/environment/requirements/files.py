@@ -6,7 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor.environment.requirements.asked import MOST_FILES, Part
+from tfdoctor.environment.requirements.asked import MOST_FILES, RequirementFile
 from tfdoctor.environment.requirements.lines import MOST_LINES, join_lines, parse_line
 from tfdoctor.errors import UsageError
 from tfdoctor.text import clean_line
@@ -22,15 +22,15 @@ _IS_SO_ANYHOW = frozenset({"--require-hashes"})
 """Options of pip that change nothing here."""
 
 
-def read_requirements(path: Path, text_of: Callable[[Path], str]) -> Part:
+def read_requirements(path: Path, text_of: Callable[[Path], str]) -> RequirementFile:
     """Return a file and all that it names. Raises UsageError."""
-    part = Part()
+    part = RequirementFile()
     _take(path, part, text_of, set(), limit=False, quote=True)
     return part
 
 
 def take_rows(
-    rows: Iterable[tuple[str, str]], beside: Path, part: Part, text_of: Callable[[Path], str]
+    rows: Iterable[tuple[str, str]], beside: Path, part: RequirementFile, text_of: Callable[[Path], str]
 ) -> None:
     """(where, line) of requirements that stand in another kind of file, `beside`. Raises UsageError."""
     _take_rows(rows, beside, part, text_of, {(_place(beside), False)}, limit=False, quote=True)
@@ -42,7 +42,7 @@ def _place(path: Path) -> str:
 
 def _take(
     path: Path,
-    part: Part,
+    part: RequirementFile,
     text_of: Callable[[Path], str],
     seen: set[tuple[str, bool]],
     *,
@@ -68,7 +68,7 @@ def _take(
 def _take_rows(
     rows: Iterable[tuple[str, str]],
     beside: Path,
-    part: Part,
+    part: RequirementFile,
     text_of: Callable[[Path], str],
     seen: set[tuple[str, bool]],
     *,
@@ -89,7 +89,7 @@ def _include(
     match: re.Match[str],
     where: str,
     beside: Path,
-    part: Part,
+    part: RequirementFile,
     text_of: Callable[[Path], str],
     seen: set[tuple[str, bool]],
     *,

@@ -12,7 +12,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from tfdoctor import versions
-from tfdoctor.environment.requirements.asked import Asked, Part, holds
+from tfdoctor.environment.requirements.asked import Condition, RequirementFile, holds
 from tfdoctor.environment.requirements.lines import parse_line
 from tfdoctor.environment.requirements.project import poetry_specifier, tables
 from tfdoctor.errors import UsageError
@@ -182,11 +182,11 @@ def _list(value: Any) -> list[Any]:
     return value[:_MOST] if isinstance(value, list) else []
 
 
-def _pythons(text: Any, where: str, *, poetry: bool) -> list[Asked]:
+def _pythons(text: Any, where: str, *, poetry: bool) -> list[Condition]:
     if not isinstance(text, str) or "|" in text:
         return []
     try:
-        return [Asked(SpecifierSet(poetry_specifier(text, where) if poetry else text), where)]
+        return [Condition(SpecifierSet(poetry_specifier(text, where) if poetry else text), where)]
     except InvalidSpecifier as error:
         msg = f"{where}: `{clean_line(text)}` is not a set of versions."
         raise UsageError(msg) from error
@@ -195,7 +195,7 @@ def _pythons(text: Any, where: str, *, poetry: bool) -> list[Asked]:
 # ---------------------------------------------------------------- uv
 
 
-def read_uv(text: str, shown: str) -> Part:
+def read_uv(text: str, shown: str) -> RequirementFile:
     """uv.lock. Raises UsageError."""
     document = tables(text, shown)
     nodes: list[Node] = []
@@ -228,7 +228,7 @@ def read_uv(text: str, shown: str) -> Part:
     notes = [f"{shown}: as it is pinned there, without its groups for development and its extras."]
     local_ones = [node for node in nodes if node.local]
     chosen = tuple(roots) if local_ones and roots else None
-    part = Part(notes=notes, graphs=[Graph(shown, tuple(nodes), chosen)])
+    part = RequirementFile(notes=notes, graphs=[Graph(shown, tuple(nodes), chosen)])
     part.pythons += _pythons(document.get("requires-python"), f"{shown}, requires-python", poetry=False)
     return part
 
@@ -256,11 +256,13 @@ def _uv_address(source: Mapping[str, Any]) -> str | None:
 # ---------------------------------------------------------------- poetry
 
 
-def read_poetry(text: str, shown: str) -> Part:
+def read_poetry(text: str, shown: str) -> RequirementFile:
     """poetry.lock, of any version of it. Raises UsageError."""
     document = tables(text, shown)
     metadata = _as_mapping(document.get("metadata"))
-    part = Part(notes=[f"{shown}: as it is pinned there, without its groups for development and its extras."])
+    part = RequirementFile(
+        notes=[f"{shown}: as it is pinned there, without its groups for development and its extras."]
+    )
     nodes = []
     for row in _packages(document, shown):
         where = f"{shown}, {clean_line(row['name'], limit=80)}"

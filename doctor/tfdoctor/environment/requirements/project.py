@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from tfdoctor.environment.requirements.asked import Asked, Part
+from tfdoctor.environment.requirements.asked import Condition, RequirementFile
 from tfdoctor.environment.requirements.lines import MOST_LINES, parse_line
 from tfdoctor.errors import UsageError
 from tfdoctor.parse import toml
@@ -32,11 +32,11 @@ def tables(text: str, shown: str) -> dict[str, Any]:
         raise UsageError(msg) from error
 
 
-def read_project(text: str, shown: str) -> Part:
+def read_project(text: str, shown: str) -> RequirementFile:
     """Return the dependencies of a project. Raises UsageError."""
     document = tables(text, shown)
     project, poetry = _table(document.get("project")), _table(_table(document.get("tool")).get("poetry"))
-    part = Part()
+    part = RequirementFile()
     if isinstance(project.get("requires-python"), str):
         part.pythons.append(_python(project["requires-python"], f"{shown}, requires-python"))
     dependencies = project.get("dependencies")
@@ -59,13 +59,13 @@ def _table(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _tell_left(extras: dict[str, Any], shown: str, part: Part) -> None:
+def _tell_left(extras: dict[str, Any], shown: str, part: RequirementFile) -> None:
     if extras:
         names = ", ".join(clean_line(str(name), limit=60) for name in list(extras)[:20])
         part.notes.append(f"{shown}: its optional dependencies ({names}) are left out.")
 
 
-def _take(rows: list[Any], where: str, part: Part) -> None:
+def _take(rows: list[Any], where: str, part: RequirementFile) -> None:
     if len(rows) > MOST_LINES:
         msg = f"{where}: more than {MOST_LINES}."
         raise UsageError(msg)
@@ -78,9 +78,9 @@ def _take(rows: list[Any], where: str, part: Part) -> None:
             part.items.append(item)
 
 
-def _python(text: str, where: str) -> Asked:
+def _python(text: str, where: str) -> Condition:
     try:
-        return Asked(SpecifierSet(text), where)
+        return Condition(SpecifierSet(text), where)
     except InvalidSpecifier as error:
         msg = f"{where}: `{clean_line(text)}` is not a set of versions."
         raise UsageError(msg) from error
@@ -89,7 +89,7 @@ def _python(text: str, where: str) -> Asked:
 # ---------------------------------------------------------------- poetry
 
 
-def _take_poetry(dependencies: dict[str, Any], where: str, part: Part) -> None:
+def _take_poetry(dependencies: dict[str, Any], where: str, part: RequirementFile) -> None:
     for name, said in list(dependencies.items())[:MOST_LINES]:
         here = f"{where}, {clean_line(str(name), limit=80)}"
         if name.lower() == "python":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from tfdoctor import versions
-from tfdoctor.environment.requirements.asked import Asked, Part, holds
+from tfdoctor.environment.requirements.asked import Condition, RequirementFile, holds
 from tfdoctor.environment.requirements.lines import Item, is_tensorflow
 from tfdoctor.errors import UsageError
 from tfdoctor.text import clean_line
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-__all__ = ["Wanted", "Wish", "drop_cuda_lines", "environment", "read_wish"]
+__all__ = ["RequirementSet", "WantedForPython", "drop_cuda_lines", "environment", "read_wish"]
 
 _SAME = {
     "tensorflow-gpu": "tensorflow-gpu is taken as tensorflow, which has had the same code since 2.1.",
@@ -32,24 +32,24 @@ _CUDA = re.compile(r"(nvidia(?:-[a-z0-9]+)+?)(?:-cu[0-9]{2})?")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedForPython:
     """What is asked for on one Python."""
 
     lines: tuple[str, ...] = ()
     """Requirements besides TensorFlow."""
     constraints: tuple[str, ...] = ()
-    tensorflow: tuple[Asked, ...] = ()
+    tensorflow: tuple[Condition, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class RequirementSet:
     """What all files ask for."""
 
-    parts: tuple[Part, ...] = ()
+    parts: tuple[RequirementFile, ...] = ()
 
     @property
-    def pythons(self) -> tuple[Asked, ...]:
+    def pythons(self) -> tuple[Condition, ...]:
         """Conditions on the Python."""
         return tuple(one for part in self.parts for one in part.pythons)
 
@@ -78,11 +78,11 @@ class Wish:
             all(one.specifier.contains(text, prereleases=True) for one in self.pythons) for text in patches
         )
 
-    def on(self, python: str) -> Wanted:
+    def on(self, python: str) -> WantedForPython:
         """Return what is asked for on a Python, `"3.11"`. Raises UsageError."""
         lines: list[str] = []
         limits: list[str] = []
-        tensorflow: list[Asked] = []
+        tensorflow: list[Condition] = []
         notes: list[str] = []
         where = environment(python)
         for part in self.parts:
@@ -96,7 +96,7 @@ class Wish:
                 else:
                     lines.append(item.line)
             notes += part.notes
-        return Wanted(
+        return WantedForPython(
             tuple(dict.fromkeys(lines)),
             tuple(dict.fromkeys(limits)),
             tuple(tensorflow),
@@ -104,7 +104,7 @@ class Wish:
         )
 
 
-def _tensorflow(item: Item, where: Mapping[str, str], notes: list[str]) -> Asked | None:
+def _tensorflow(item: Item, where: Mapping[str, str], notes: list[str]) -> Condition | None:
     """Return the condition on TensorFlow's version; None if the line is for another system.
 
     Raises UsageError.
@@ -119,7 +119,7 @@ def _tensorflow(item: Item, where: Mapping[str, str], notes: list[str]) -> Asked
         raise UsageError(msg, hint="Remove the line, and choose TensorFlow itself with --tf.")
     if item.name in _SAME:
         notes.append(f"{item.where}: {_SAME[item.name]}")
-    return Asked(item.requirement.specifier, item.where)
+    return Condition(item.requirement.specifier, item.where)
 
 
 def environment(python: str) -> dict[str, str]:
@@ -174,9 +174,9 @@ def _stem(name: str) -> str:
 # ---------------------------------------------------------------- files
 
 
-def read_wish(files: Sequence[Path], text_of: Callable[[Path], str]) -> Wish:
+def read_wish(files: Sequence[Path], text_of: Callable[[Path], str]) -> RequirementSet:
     """Return what files ask for. `text_of` gives the text of one, or raises UsageError, as this does."""
-    return Wish(tuple(_read_part(path, text_of) for path in files))
+    return RequirementSet(tuple(_read_part(path, text_of) for path in files))
 
 
 _UNREAD = {
@@ -189,7 +189,7 @@ _UNREAD = {
 }
 
 
-def _read_part(path: Path, text_of: Callable[[Path], str]) -> Part:
+def _read_part(path: Path, text_of: Callable[[Path], str]) -> RequirementFile:
     from tfdoctor.environment.requirements import conda, files, locked, project
 
     shown, name = clean_line(str(path)), path.name.lower()

@@ -5,6 +5,6 @@
 
 from __future__ import annotations
 
-from tfdoctor.fleet.nodes.models import Answer, Ended, Engine, Job
+from tfdoctor.fleet.nodes.models import Ended, Engine, Job, NodeAnswer
 
-__all__ = ["Answer", "Ended", "Engine", "Job"]
+__all__ = ["Ended", "Engine", "Job", "NodeAnswer"]

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from tfdoctor.errors import Error, install_hint
 from tfdoctor.fleet.nodes import remote
-from tfdoctor.fleet.nodes.models import Answer, read_answer
+from tfdoctor.fleet.nodes.models import NodeAnswer, read_answer
 from tfdoctor.fleet.nodes.unpickling import restrict_unpickling
 from tfdoctor.text import clean_line
 
@@ -74,7 +74,7 @@ class DaskEngine:
     def hosts(self) -> Sequence[str]:
         return tuple(sorted(self._workers))
 
-    def run(self, hosts: Sequence[str], job: Job) -> Iterator[Answer]:
+    def run(self, hosts: Sequence[str], job: Job) -> Iterator[NodeAnswer]:
         try:
             yield from _Running(self._client, self._workers, hosts, job, self._ask_scheduler)
         finally:
@@ -123,11 +123,11 @@ class _Running:
             msg = f"Dask could not send the file to its workers: {clean_line(str(error), limit=200)}."
             raise Error(msg) from error
 
-    def __iter__(self) -> Iterator[Answer]:
+    def __iter__(self) -> Iterator[NodeAnswer]:
         looked = time.monotonic()
         try:
             for host in self._gone:
-                yield Answer(host, "lost", why="Dask no longer has a worker there")
+                yield NodeAnswer(host, "lost", why="Dask no longer has a worker there")
             while any(self._waiting.values()):
                 try:
                     host, future = self._ended.get(timeout=LOOK)
@@ -144,7 +144,7 @@ class _Running:
             if left:
                 self._client.cancel(left, force=True)
 
-    def _answer(self, host: str, future: Any) -> Answer | None:
+    def _answer(self, host: str, future: Any) -> NodeAnswer | None:
         worker = next((one for one, tasks in self._waiting.items() if host in tasks), None)
         if worker is None:
             return None  # given up before
@@ -154,14 +154,14 @@ class _Running:
             why = clean_line(
                 str(future.exception()) if future.status == "error" else future.status, limit=300
             )
-            return Answer(host, "lost" if _is_killed(future) else "failed", why=why)
+            return NodeAnswer(host, "lost" if _is_killed(future) else "failed", why=why)
         try:
             got = future.result(timeout=GRACE)
         except Exception as error:
-            return Answer(host, "lost", why=clean_line(str(error) or type(error).__name__, limit=300))
+            return NodeAnswer(host, "lost", why=clean_line(str(error) or type(error).__name__, limit=300))
         return read_answer(host, got, self._job.largest)
 
-    def _list_missing(self) -> Iterator[Answer]:
+    def _list_missing(self) -> Iterator[NodeAnswer]:
         """Hosts whose worker is gone, or gave no answer for too long."""
         there = self._seen()
         late = time.monotonic() - self._job.deadline - GRACE
@@ -173,9 +173,9 @@ class _Running:
                 del tasks[host]
                 self._client.cancel([future], force=True)
                 if gone:
-                    yield Answer(host, "lost", why="Dask's worker there went away")
+                    yield NodeAnswer(host, "lost", why="Dask's worker there went away")
                 else:
-                    yield Answer(host, "timeout", why=f"no answer within {self._job.deadline:g} s")
+                    yield NodeAnswer(host, "timeout", why=f"no answer within {self._job.deadline:g} s")
 
 
 def _is_killed(future: Any) -> bool:

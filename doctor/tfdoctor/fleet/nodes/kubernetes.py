@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from tfdoctor.errors import Error, UsageError, install_hint
 from tfdoctor.fleet.nodes.manifests import ASKS, LABEL, daemon_set, file_maps, make_collect_script, node_job
-from tfdoctor.fleet.nodes.models import Answer
+from tfdoctor.fleet.nodes.models import NodeAnswer
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class KubernetesEngine:
         msg = f"Kubernetes: {what}: {clean_line(why, limit=200)}."
         return Error(msg)
 
-    def run(self, hosts: Sequence[str], job: Job) -> Iterator[Answer]:
+    def run(self, hosts: Sequence[str], job: Job) -> Iterator[NodeAnswer]:
         run = f"tfdoctor-{uuid4().hex[:8]}"
         try:
             numbers = self._create_jobs(run, hosts, job)
@@ -149,7 +149,7 @@ class KubernetesEngine:
         with contextlib.suppress(*self._failures):
             self._core.delete_collection_namespaced_config_map(self._namespace, **where)
 
-    def _collect_ended(self, run: str, waiting: dict[str, str], job: Job) -> Iterator[Answer]:
+    def _collect_ended(self, run: str, waiting: dict[str, str], job: Job) -> Iterator[NodeAnswer]:
         began = time.monotonic()
         seen: dict[str, Any] = {}
         while waiting:
@@ -161,13 +161,13 @@ class KubernetesEngine:
                         del waiting[number]
                         yield one
             for number in [n for n in seen if pods is not None and n in waiting and n not in pods]:
-                yield Answer(waiting.pop(number), "lost", why="its pod was removed")
+                yield NodeAnswer(waiting.pop(number), "lost", why="its pod was removed")
             seen = pods if pods is not None else seen
             if time.monotonic() - began > job.deadline + GRACE:
                 for number, host in list(waiting.items()):
                     del waiting[number]
                     why = _waits(seen.get(number)) or f"no answer within {job.deadline:g} s"
-                    yield Answer(host, "timeout", why=why)
+                    yield NodeAnswer(host, "timeout", why=why)
             if waiting:
                 time.sleep(LOOK)
 
@@ -181,16 +181,16 @@ class KubernetesEngine:
             return None
         return {str((one.metadata.labels or {}).get(f"{LABEL}-node")): one for one in found}
 
-    def _answer(self, host: str, pod: Any, job: Job) -> Answer | None:
+    def _answer(self, host: str, pod: Any, job: Job) -> NodeAnswer | None:
         """Return None: it still runs."""
         phase = pod.status.phase
         if phase == "Unknown" or pod.status.reason == "NodeLost":
-            return Answer(host, "lost", why="Kubernetes has lost the node")
+            return NodeAnswer(host, "lost", why="Kubernetes has lost the node")
         if pod.status.reason == "DeadlineExceeded":
-            return Answer(host, "timeout", why=_waits(pod) or f"no answer within {job.deadline:g} s")
+            return NodeAnswer(host, "timeout", why=_waits(pod) or f"no answer within {job.deadline:g} s")
         if phase == "Pending":
             why = _waits(pod)
-            return Answer(host, "failed", why=why) if why.startswith(NEVER) else None
+            return NodeAnswer(host, "failed", why=why) if why.startswith(NEVER) else None
         if phase not in ("Succeeded", "Failed"):
             return None
         said, seconds = _end(pod)
@@ -204,12 +204,14 @@ class KubernetesEngine:
             )
             output = bytes(log.data)
         except self._failures as error:
-            return Answer(host, "lost", why=self._make_error("its log cannot be read", error).message)
+            return NodeAnswer(host, "lost", why=self._make_error("its log cannot be read", error).message)
         if len(output) > job.largest:
-            return Answer(host, "flooded", why=f"it wrote more than {job.largest >> 20} MiB", seconds=seconds)
+            return NodeAnswer(
+                host, "flooded", why=f"it wrote more than {job.largest >> 20} MiB", seconds=seconds
+            )
         if output.strip():
-            return Answer(host, "answered", output, seconds=seconds)
-        return Answer(host, "failed", why=said or pod.status.reason or "it said nothing", seconds=seconds)
+            return NodeAnswer(host, "answered", output, seconds=seconds)
+        return NodeAnswer(host, "failed", why=said or pod.status.reason or "it said nothing", seconds=seconds)
 
 
 def _waits(pod: Any) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["Answer", "Ended", "Engine", "Job", "read_answer"]
+__all__ = ["Ended", "Engine", "Job", "NodeAnswer", "read_answer"]
 
 LONGEST_LINE = 4096
 """Bytes of the line before a worker's output."""
@@ -39,7 +39,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class NodeAnswer:
     """What one node gave."""
 
     host: str
@@ -51,13 +51,13 @@ class Answer:
     seconds: float | None = None
 
 
-def read_answer(host: str, data: object, largest: int) -> Answer:
+def read_answer(host: str, data: object, largest: int) -> NodeAnswer:
     """Return what a worker of Dask or Ray sent (see `remote.run_here`); a failure if it is anything else."""
     if not isinstance(data, bytes):
-        return Answer(host, "failed", why="what it sent is no answer of tfdoctor")
+        return NodeAnswer(host, "failed", why="what it sent is no answer of tfdoctor")
     line, _, output = data.partition(b"\n")
     if len(output) > largest or len(line) > LONGEST_LINE:
-        return Answer(host, "flooded", why=f"more than {largest >> 20} MiB")
+        return NodeAnswer(host, "flooded", why=f"more than {largest >> 20} MiB")
     try:
         head = json.loads(line)
         ended, why, seconds = head["ended"], head["why"], head["seconds"]
@@ -69,8 +69,10 @@ def read_answer(host: str, data: object, largest: int) -> Answer:
         or not isinstance(seconds, float)
         or not math.isfinite(seconds)
     ):
-        return Answer(host, "failed", why="what it sent is no answer of tfdoctor")
-    return Answer(host, ended, output if ended == "answered" else b"", clean_line(why, limit=300), seconds)
+        return NodeAnswer(host, "failed", why="what it sent is no answer of tfdoctor")
+    return NodeAnswer(
+        host, ended, output if ended == "answered" else b"", clean_line(why, limit=300), seconds
+    )
 
 
 class Engine(Protocol):
@@ -83,7 +85,7 @@ class Engine(Protocol):
         """Return the nodes' names, sorted, each once."""
         ...
 
-    def run(self, hosts: Sequence[str], job: Job) -> Iterator[Answer]:
+    def run(self, hosts: Sequence[str], job: Job) -> Iterator[NodeAnswer]:
         """Yield one answer for every one of `hosts`, in the order in which they end.
 
         Closing the iterator (or an exception within it, Ctrl-C among them) stops what still runs, here and, as far as

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.errors import Error, install_hint
 from tfdoctor.fleet.nodes import remote
-from tfdoctor.fleet.nodes.models import Answer, read_answer
+from tfdoctor.fleet.nodes.models import NodeAnswer, read_answer
 from tfdoctor.fleet.nodes.unpickling import restrict_unpickling
 from tfdoctor.text import clean_line
 
@@ -83,19 +83,19 @@ class RayEngine:
     def hosts(self) -> Sequence[str]:
         return tuple(sorted(self._nodes))
 
-    def run(self, hosts: Sequence[str], job: Job) -> Iterator[Answer]:
+    def run(self, hosts: Sequence[str], job: Job) -> Iterator[NodeAnswer]:
         """Standard output is closed meanwhile: Ray prints there what happens to its nodes."""
         with Path(os.devnull).open("w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
             yield from self._run(hosts, job)
 
-    def _run(self, hosts: Sequence[str], job: Job) -> Iterator[Answer]:
+    def _run(self, hosts: Sequence[str], job: Job) -> Iterator[NodeAnswer]:
         waiting: dict[Any, str] = {}
         try:
             content = self._ray.put(job.zipapp.read_bytes())
             task = self._ray.remote(num_cpus=0, max_retries=0)(remote.run_here)
             for host in hosts:
                 if host not in self._nodes:
-                    yield Answer(host, "lost", why="Ray no longer has that node")
+                    yield NodeAnswer(host, "lost", why="Ray no longer has that node")
                     continue
                 strategy = self._pinned.NodeAffinitySchedulingStrategy(self._nodes[host], soft=False)
                 pinned = task.options(scheduling_strategy=strategy)
@@ -107,7 +107,7 @@ class RayEngine:
                     self._ray.cancel(one, force=True)
             self._ray.shutdown()
 
-    def _collect_ended(self, waiting: dict[Any, str], job: Job) -> Iterator[Answer]:
+    def _collect_ended(self, waiting: dict[Any, str], job: Job) -> Iterator[NodeAnswer]:
         until = time.monotonic() + job.deadline + GRACE
         while waiting:
             done, _ = self._ray.wait(list(waiting), num_returns=1, timeout=LOOK)
@@ -119,14 +119,14 @@ class RayEngine:
             for one, host in list(waiting.items()):
                 if self._nodes[host] not in alive:
                     del waiting[one]
-                    yield Answer(host, "lost", why="Ray's node went away")
+                    yield NodeAnswer(host, "lost", why="Ray's node went away")
                 elif time.monotonic() > until:
                     del waiting[one]
                     with contextlib.suppress(Exception):
                         self._ray.cancel(one, force=True)
-                    yield Answer(host, "timeout", why=f"no answer within {job.deadline:g} s")
+                    yield NodeAnswer(host, "timeout", why=f"no answer within {job.deadline:g} s")
 
-    def _answer(self, host: str, one: Any, largest: int) -> Answer:
+    def _answer(self, host: str, one: Any, largest: int) -> NodeAnswer:
         try:
             got = self._ray.get(one)
         except Exception as error:
@@ -139,7 +139,7 @@ class RayEngine:
                 "ObjectLostError",
             )
             why = clean_line(str(error).partition("\n")[0] or type(error).__name__, limit=300)
-            return Answer(host, "lost" if gone else "failed", why=why)
+            return NodeAnswer(host, "lost" if gone else "failed", why=why)
         return read_answer(host, got, largest)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from tfdoctor.errors import Error, UsageError
-from tfdoctor.fleet.nodes.models import Answer
+from tfdoctor.fleet.nodes.models import NodeAnswer
 from tfdoctor.fleet.nodes.started import ask_each, script
 from tfdoctor.system.children import Children
 from tfdoctor.text import clean_line
@@ -73,7 +73,7 @@ class SlurmEngine:
             argv = ["scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]]
         return tuple(sorted(name for name in set(_run_slurm(argv).split()) if NAME.fullmatch(name)))
 
-    def run(self, hosts: Sequence[str], job: Job) -> Iterator[Answer]:
+    def run(self, hosts: Sequence[str], job: Job) -> Iterator[NodeAnswer]:
         """Nodes that Slurm itself has as down are told at once: srun would wait for them."""
         name = f"tfdoctor-{uuid4().hex[:12]}"
         words = ["srun", "--quiet", "--nodes=1", "--ntasks=1", f"--job-name={name}", "--kill-on-bad-exit=0"]
@@ -87,7 +87,7 @@ class SlurmEngine:
         down = self._find_down()
         for host in hosts:
             if host in down:
-                yield Answer(host, "lost", why=f"Slurm has it as {down[host]}")
+                yield NodeAnswer(host, "lost", why=f"Slurm has it as {down[host]}")
         answers = ask_each(
             [host for host in hosts if host not in down],
             job,
@@ -121,14 +121,14 @@ class SlurmEngine:
                 found[name] = f"{told}: {clean_line(reason, limit=200)}" if known else told
         return found
 
-    def _explain_answer(self, one: Answer) -> Answer:
+    def _explain_answer(self, one: NodeAnswer) -> NodeAnswer:
         """srun says of a node that is down that it is busy."""
         state = self._find_down(silent=True).get(one.host)
         if state is not None:
-            return Answer(one.host, "lost", why=f"Slurm has it as {state}", seconds=one.seconds)
+            return NodeAnswer(one.host, "lost", why=f"Slurm has it as {state}", seconds=one.seconds)
         if BUSY.search(one.why):
             why = f"Slurm has given no place on it: {one.why.removeprefix('srun: error: ')}"
-            return Answer(one.host, "timeout", why=why, seconds=one.seconds)
+            return NodeAnswer(one.host, "timeout", why=why, seconds=one.seconds)
         return one
 
     def _cancel_job(self, name: str) -> None:

@@ -14,7 +14,7 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tfdoctor.fleet.nodes.models import Answer, Job
+    from tfdoctor.fleet.nodes.models import Job, NodeAnswer
     from tfdoctor.system.children import Ran
 
 __all__ = ["SshEngine", "command_of", "host_names"]
@@ -56,7 +56,7 @@ class SshEngine:
     def hosts(self) -> Sequence[str]:
         return self._hosts
 
-    def run(self, hosts: Sequence[str], job: Job) -> Iterator[Answer]:
+    def run(self, hosts: Sequence[str], job: Job) -> Iterator[NodeAnswer]:
         words = ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", *self._options, "--"]
         inside = command_of(job)
         return ask_each(hosts, job, lambda host: [*words, host, inside], _is_lost, parallel=self._parallel)

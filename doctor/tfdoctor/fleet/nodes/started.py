@@ -11,7 +11,7 @@ import time
 from collections import deque
 from typing import IO, TYPE_CHECKING
 
-from tfdoctor.fleet.nodes.models import Answer, Job
+from tfdoctor.fleet.nodes.models import Job, NodeAnswer
 from tfdoctor.system.children import Children
 from tfdoctor.text import clean_line
 
@@ -74,13 +74,13 @@ def ask_each(
     *,
     parallel: int,
     after: Callable[[], None] = lambda: None,
-) -> Generator[Answer, None, None]:
+) -> Generator[NodeAnswer, None, None]:
     """Yield one answer a host. command: what reaches it, which is given the file as its standard input.
 
     Lost: whether it ended because the node was not reached; after: what takes away what our programs may have left,
     at the end.
     """
-    children, answers, waiting = Children(), queue.SimpleQueue[Answer](), deque(hosts)
+    children, answers, waiting = Children(), queue.SimpleQueue[NodeAnswer](), deque(hosts)
     ending = threading.Event()
 
     def work() -> None:
@@ -108,7 +108,7 @@ def ask_each(
 
 def _ask_host(
     children: Children, host: str, job: Job, argv: Sequence[str], lost: Callable[[Ran], bool]
-) -> Answer:
+) -> NodeAnswer:
     began, taken = time.monotonic(), 0
 
     def heard(piece: bytes) -> None:
@@ -124,9 +124,11 @@ def _ask_host(
             )
     except _FloodError:
         why = f"it wrote more than {job.largest >> 20} MiB"
-        return Answer(host, "flooded", why=why, seconds=time.monotonic() - began)
+        return NodeAnswer(host, "flooded", why=why, seconds=time.monotonic() - began)
     except (OSError, ValueError) as error:
-        return Answer(host, "failed", why=clean_line(f"{argv[0]}: {getattr(error, 'strerror', '') or error}"))
+        return NodeAnswer(
+            host, "failed", why=clean_line(f"{argv[0]}: {getattr(error, 'strerror', '') or error}")
+        )
     return _answer(host, job, ran, lost=lost(ran), seconds=round(time.monotonic() - began, 3))
 
 
@@ -153,21 +155,21 @@ def _open_pipe(file: Path) -> Iterator[IO[bytes]]:
         write.close()
 
 
-def _answer(host: str, job: Job, ran: Ran, *, lost: bool, seconds: float) -> Answer:
+def _answer(host: str, job: Job, ran: Ran, *, lost: bool, seconds: float) -> NodeAnswer:
     if ran.returncode is None or (ran.returncode in TIMED_OUT and seconds >= job.deadline):
-        return Answer(host, "timeout", why=f"no answer within {job.deadline:g} s", seconds=seconds)
+        return NodeAnswer(host, "timeout", why=f"no answer within {job.deadline:g} s", seconds=seconds)
     said = [clean_line(line, limit=200) for line in ran.stderr.decode("utf-8", "replace").splitlines()[-200:]]
     whose = [line for line in said if line and (lost or not line.startswith(OF_ENGINE))]
     last = next(reversed(whose or [line for line in said if line]), "")
     if lost:
-        return Answer(host, "lost", why=last or "it was not reached", seconds=seconds)
+        return NodeAnswer(host, "lost", why=last or "it was not reached", seconds=seconds)
     if ran.stdout.strip():
-        return Answer(host, "answered", ran.stdout, seconds=seconds)
+        return NodeAnswer(host, "answered", ran.stdout, seconds=seconds)
     why = f"exit status {ran.returncode}"
     if ran.returncode == NOT_FOUND:
         why = f"there is no {job.python}"
     elif ran.returncode == LEFT_BEHIND:
         why = "the node has no room for the file"
-    return Answer(
+    return NodeAnswer(
         host, "failed", why=clean_line(f"{why}: {last}" if last else why, limit=300), seconds=seconds
     )

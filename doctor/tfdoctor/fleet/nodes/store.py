@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tfdoctor.fleet.nodes.models import Answer
+    from tfdoctor.fleet.nodes.models import NodeAnswer
 
-__all__ = ["JOURNAL", "PEERS", "Ending", "Kept", "Store"]
+__all__ = ["JOURNAL", "PEERS", "Ending", "Store", "StoredNode"]
 
 JOURNAL = "fleet.jsonl"
 PEERS = "peers"
@@ -46,7 +46,7 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredNode:
     """One node of the folder."""
 
     host: str
@@ -87,7 +87,7 @@ class Store:
         """Whether nothing of an earlier run is in it."""
         return not self.folder.is_dir() or not any(self.folder.iterdir())
 
-    def keep(self, answer: Answer, *, asked: float | None, came: float) -> None:
+    def keep(self, answer: NodeAnswer, *, asked: float | None, came: float) -> None:
         """Keep what one node gave. Raises Error where it cannot be written."""
         try:
             if answer.ended == "answered":
@@ -121,7 +121,7 @@ class Store:
             pass
         return found
 
-    def results(self, largest: int) -> Iterator[Kept]:
+    def results(self, largest: int) -> Iterator[StoredNode]:
         """Yield every node, by name, one at a time. Raises UsageError if there is no such folder."""
         shown = clean_line(str(self.folder))
         try:
@@ -142,9 +142,9 @@ class Store:
                 continue
             host = clean_line(unquote(name.removesuffix(".json"), errors="replace"), limit=LONGEST_NAME)
             content, why = _read_content(self.folder / name, largest)
-            yield Kept(host, content, endings.pop(host, None), why)
+            yield StoredNode(host, content, endings.pop(host, None), why)
         for ending in endings.values():
-            yield Kept(ending.host, None, ending)
+            yield StoredNode(ending.host, None, ending)
 
 
 def file_of(host: str) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat.companions import Companion
     from tfdoctor.findings import Finding
-    from tfdoctor.predict.failures import Failure
+    from tfdoctor.predict.failures import ImportFailure
 
 
 def find_broken_companions(context: RuleContext) -> tuple[Companion, ...]:
@@ -129,7 +129,7 @@ def _requirement(context: RuleContext, row: Companion) -> str:
 # ---------------------------------------------------------------- what was rehearsed
 
 
-def package_finding(context: RuleContext, rule: Rule, failed: Sequence[Failure]) -> Finding:
+def package_finding(context: RuleContext, rule: Rule, failed: Sequence[ImportFailure]) -> Finding:
     """Report the packages that a rehearsed import fails with as one finding.
 
     They are fixed together.
@@ -192,14 +192,14 @@ def _is_numpy_mismatch(error: str) -> bool:
     return any(words in error for words in _OTHER_NUMPY)
 
 
-def _format_package(context: RuleContext, failure: Failure) -> str:
+def _format_package(context: RuleContext, failure: ImportFailure) -> str:
     there = context.python.distribution(failure.package) if context.python is not None else None
     return (
         f"{failure.package} {there.version}" if there is not None and not failure.missing else failure.package
     )
 
 
-def _evidence(context: RuleContext, failed: Sequence[Failure]) -> list[Evidence]:
+def _evidence(context: RuleContext, failed: Sequence[ImportFailure]) -> list[Evidence]:
     found = []
     for failure in failed:
         one = failure.rehearsed
@@ -213,7 +213,7 @@ def _evidence(context: RuleContext, failed: Sequence[Failure]) -> list[Evidence]
     return found
 
 
-def _remedy(context: RuleContext, failed: Sequence[Failure]) -> Remedy:
+def _remedy(context: RuleContext, failed: Sequence[ImportFailure]) -> Remedy:
     library = failed[0].library
     if library:
         return _library_removal_remedy(context, library)
@@ -249,7 +249,7 @@ def _remedy(context: RuleContext, failed: Sequence[Failure]) -> Remedy:
     )
 
 
-def _variable_of(context: RuleContext, failed: Sequence[Failure]) -> str:
+def _variable_of(context: RuleContext, failed: Sequence[ImportFailure]) -> str:
     """Return the variable that made an otherwise working package odd; empty if there is none."""
     rehearsal = value_of(context.facts.rehearsal)
     modules = {one.package for one in failed}
@@ -259,7 +259,7 @@ def _variable_of(context: RuleContext, failed: Sequence[Failure]) -> str:
     return named[0] if named and len(odd) == len(named) else ""
 
 
-def _lacks_module(context: RuleContext, failure: Failure) -> bool:
+def _lacks_module(context: RuleContext, failure: ImportFailure) -> bool:
     """Return whether a package lacks a module and no other version is known to have it."""
     if failure.missing or not failure.rehearsed.not_found:
         return False

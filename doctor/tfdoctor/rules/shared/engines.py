@@ -16,7 +16,7 @@ from tfdoctor.rules.shared import drivers
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.advice.engine import Trouble
+    from tfdoctor.advice.engine import EngineTrouble
     from tfdoctor.facts.containers import ContainerFacts
     from tfdoctor.findings import Finding
     from tfdoctor.rules.base import Rule, RuleContext
@@ -43,7 +43,7 @@ def get_container_facts(context: RuleContext) -> ContainerFacts:
     return require_value(value_of(context.facts.containers))
 
 
-def convert_problems(rule: Rule, troubles: Sequence[Trouble]) -> list[Finding]:
+def convert_problems(rule: Rule, troubles: Sequence[EngineTrouble]) -> list[Finding]:
     """Convert the troubles to findings of a rule."""
     return [
         rule.finding(
