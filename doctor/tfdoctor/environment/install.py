@@ -504,10 +504,10 @@ def describe_changes(making: Making) -> tuple[str, ...]:
 
 
 def _describe_record(record: Record) -> str:
-    def said(name: str) -> str:
+    def format_field(name: str) -> str:
         return clean_line(str(record.plan.get(name, "?")), limit=40)
 
-    return f"TensorFlow {said('tensorflow')} on Python {said('python')}"
+    return f"TensorFlow {format_field('tensorflow')} on Python {format_field('python')}"
 
 
 def _starts(making: Making, place: Workplace) -> bool:

@@ -10,7 +10,7 @@ from tfdoctor import versions
 from tfdoctor.findings import Cause
 from tfdoctor.logs.deduce import LogOrigin, RegisteredDevice, devices, origin
 from tfdoctor.logs.libraries import (
-    MissingLibrary,
+    UnopenedLibrary,
     find_missing_libraries,
     find_other_cuda,
     is_cupti,
@@ -69,7 +69,7 @@ class Case:
         return devices(self.log, self.compat)
 
     @cached_property
-    def missing(self) -> tuple[MissingLibrary, ...]:
+    def missing(self) -> tuple[UnopenedLibrary, ...]:
         return find_missing_libraries(self.log)
 
     @cached_property
@@ -107,7 +107,7 @@ class Case:
         }
 
     @cached_property
-    def toolkit(self) -> tuple[MissingLibrary, ...]:
+    def toolkit(self) -> tuple[UnopenedLibrary, ...]:
         """What is missing of CUDA and cuDNN itself, after the last GPU was registered.
 
         Before 1.14 a GPU was registered without cuDNN, too.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdoctor.logs.events import Event
-    from tfdoctor.logs.libraries import MissingLibrary
+    from tfdoctor.logs.libraries import UnopenedLibrary
 
 BUSY_MIB = 1024
 """A device made with less than this, on a card of unknown size, was made beside somebody else."""
@@ -101,7 +101,7 @@ _UNUSABLE = (
 """What the loader says of a file that it found."""
 
 
-def _explain_unusable(missing: Sequence[MissingLibrary]) -> Cause | None:
+def _explain_unusable(missing: Sequence[UnopenedLibrary]) -> Cause | None:
     """Return why files that are there cannot be opened; None if one of them is not there."""
     for cause, words in _UNUSABLE:
         if all(any(word in one.error for word in words) for one in missing):

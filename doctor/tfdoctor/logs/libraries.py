@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tfdoctor.logs.events import Event, Log
 
 __all__ = [
-    "MissingLibrary",
+    "UnopenedLibrary",
     "describe_present",
     "find_missing_libraries",
     "find_other_cuda",
@@ -45,7 +45,7 @@ _DLL_VERSION = re.compile(r"64_(\d{2,3})(?:_\d)?\.dll$|32_(\d{2,3})\.dll$", re.I
 
 
 @dataclass(frozen=True, slots=True)
-class MissingLibrary:
+class UnopenedLibrary:
     """A library that could not be opened."""
 
     soname: str
@@ -95,9 +95,9 @@ def matters(name: str) -> bool:
     return _CUDA.fullmatch(stem_of(name)) is not None and not is_tensorrt(name)
 
 
-def find_missing_libraries(log: Log) -> tuple[MissingLibrary, ...]:
+def find_missing_libraries(log: Log) -> tuple[UnopenedLibrary, ...]:
     """Return every library that could not be opened and was not opened later, in the order of the log."""
-    found: dict[str, MissingLibrary] = {}
+    found: dict[str, UnopenedLibrary] = {}
     names = (
         "dso-failed",
         "dso-failed-old",
@@ -123,13 +123,13 @@ def find_missing_libraries(log: Log) -> tuple[MissingLibrary, ...]:
     )
 
 
-def _read_event(event: Event) -> list[MissingLibrary]:
+def _read_event(event: Event) -> list[UnopenedLibrary]:
     soname = event.get("soname").rstrip(".")
     if event.id == "import-so":
         return [] if event.get("opened") else _make_missing(soname, soname, event)
     if event.id == "import-dll":
         names = [name.strip() for name in re.split(r" or |,", soname)]
-        return [MissingLibrary(name, name, event) for name in names if name]
+        return [UnopenedLibrary(name, name, event) for name in names if name]
     if event.id == "lazy-library-failed":
         inner = _NAMES.search(event.get("error"))
         result = _make_missing(soname, soname, event)
@@ -153,14 +153,14 @@ def _whole(really: str, soname: str) -> str:
 
 def _make_missing(
     really: str, opened: str, event: Event, error: str = "", path: str | None = None
-) -> list[MissingLibrary]:
-    return [MissingLibrary(really, opened, event, error, path)] if matters(really) or matters(opened) else []
+) -> list[UnopenedLibrary]:
+    return [UnopenedLibrary(really, opened, event, error, path)] if matters(really) or matters(opened) else []
 
 
 # ---------------------------------------------------------------- why
 
 
-def search_path(missing: Sequence[MissingLibrary]) -> str | None:
+def search_path(missing: Sequence[UnopenedLibrary]) -> str | None:
     """Return LD_LIBRARY_PATH as the log shows it; None if it does not."""
     return next((m.path for m in missing if m.path is not None), None)
 
@@ -180,7 +180,7 @@ def cuda_wanted(names: Sequence[str], compat: Compat) -> tuple[str, ...]:
     return tuple(wanted)
 
 
-def libraries_cause(missing: Sequence[MissingLibrary], log: Log, compat: Compat) -> Cause:
+def libraries_cause(missing: Sequence[UnopenedLibrary], log: Log, compat: Compat) -> Cause:
     """Return the likeliest of wrong version, not installed, not on the path.
 
     The log seldom tells them apart.
@@ -215,7 +215,7 @@ def libraries_cause(missing: Sequence[MissingLibrary], log: Log, compat: Compat)
     return Cause.LIBS_NOT_INSTALLED
 
 
-def describe_present(missing: Sequence[MissingLibrary], log: Log, compat: Compat) -> str:
+def describe_present(missing: Sequence[UnopenedLibrary], log: Log, compat: Compat) -> str:
     """Return what the log shows to be there in the place of what is missing, as sentences.
 
     Empty if it shows nothing.
@@ -237,7 +237,7 @@ def describe_present(missing: Sequence[MissingLibrary], log: Log, compat: Compat
     return " ".join(said)
 
 
-def _list_opened_beside(missing: Sequence[MissingLibrary], log: Log) -> list[str]:
+def _list_opened_beside(missing: Sequence[UnopenedLibrary], log: Log) -> list[str]:
     """Sonames of the libraries that the log shows to be opened where others of them are missing."""
     opened = dict.fromkeys(event.get("soname") for event in log.list_events("dso-opened"))
     gone = {m.opened for m in missing}
@@ -246,7 +246,7 @@ def _list_opened_beside(missing: Sequence[MissingLibrary], log: Log) -> list[str
     ]
 
 
-def partly_there(missing: Sequence[MissingLibrary], log: Log) -> bool:
+def partly_there(missing: Sequence[UnopenedLibrary], log: Log) -> bool:
     """Return whether libraries of the same kind were opened, and no error says that those missing are of another
     version.
     """
@@ -255,7 +255,7 @@ def partly_there(missing: Sequence[MissingLibrary], log: Log) -> bool:
     )
 
 
-def is_only_path(missing: Sequence[MissingLibrary], log: Log) -> bool:
+def is_only_path(missing: Sequence[UnopenedLibrary], log: Log) -> bool:
     """Return whether nothing but the search path tells of a CUDA: its folder can be empty."""
     return (
         not any(_OTHER_VERSION.search(one.error) for one in missing)
@@ -265,7 +265,7 @@ def is_only_path(missing: Sequence[MissingLibrary], log: Log) -> bool:
     )
 
 
-def find_other_cuda(missing: Sequence[MissingLibrary], compat: Compat) -> tuple[str, str] | None:
+def find_other_cuda(missing: Sequence[UnopenedLibrary], compat: Compat) -> tuple[str, str] | None:
     """Return (the CUDA on the search path, the one that is wanted), where only another one is there."""
     runtime = next((one.soname for one in missing if stem_of(one.soname) == "cudart"), "")
     wanted = compat.cuda_of_soname(runtime) if runtime.startswith("lib") else ()
@@ -286,6 +286,6 @@ def _has_runtime_alone(log: Log) -> bool:
     return len(names) >= 3 and not any(stem_of(name) == "cudart" for name in names)
 
 
-def list_names(missing: Sequence[MissingLibrary]) -> tuple[str, ...]:
+def list_names(missing: Sequence[UnopenedLibrary]) -> tuple[str, ...]:
     """Return sonames in the order of the log, each once."""
     return tuple(dict.fromkeys(m.soname for m in missing))

@@ -243,13 +243,13 @@ def drop_other_eras(log: Log, compat: Compat) -> Log:
         return log
     minors = [versions.numbers(version)[:2] for version in writers[0].releases]
 
-    def other(signature: Signature) -> bool:
+    def is_other_era(signature: Signature) -> bool:
         first, last = signature.era or ("", "")
         return (bool(last) and min(minors) > versions.numbers(last)) or (
             bool(first) and max(minors) < versions.numbers(first)
         )
 
-    kept = {name: events for name, events in log.events.items() if not other(events[0].signature)}
+    kept = {name: events for name, events in log.events.items() if not is_other_era(events[0].signature)}
     return log if len(kept) == len(log.events) else Log(kept, log.counts, log.lines, log.bytes)
 
 

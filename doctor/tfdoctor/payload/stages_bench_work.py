@@ -86,14 +86,14 @@ def allow_tf32(run, call):
     """TensorFlow asks whether TF32 is allowed whenever it starts a product."""
     switch = tf32_switch(run, True).switch
 
-    def wrapped():
+    def call_with_tf32():
         switch(True)
         try:
             call()
         finally:
             switch(False)
 
-    return wrapped
+    return call_with_tf32
 
 
 def matmul(run, cards, wish, dtype, name):

@@ -68,18 +68,20 @@ def address_commands(answer: Recommendation, gpus: Sequence[str], driver: str | 
     if not words:
         return answer
 
-    def named(option: Option) -> Option:
+    def name_machine(option: Option) -> Option:
         first, *rest = option.commands
         return dataclasses.replace(option, commands=(" ".join([first, *words]), *rest))
 
     conflict = answer.conflict
     if conflict is not None:
         nearest = tuple(
-            dataclasses.replace(one, option=named(one.option)) if one.here else one
+            dataclasses.replace(one, option=name_machine(one.option)) if one.here else one
             for one in conflict.nearest
         )
         conflict = dataclasses.replace(conflict, nearest=nearest)
-    return dataclasses.replace(answer, options=tuple(named(one) for one in answer.options), conflict=conflict)
+    return dataclasses.replace(
+        answer, options=tuple(name_machine(one) for one in answer.options), conflict=conflict
+    )
 
 
 def settle_answer(compat: Compat, host: Host, answer: Callable[[Host], T]) -> T:

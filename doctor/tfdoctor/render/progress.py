@@ -30,7 +30,7 @@ class _Shown(Progress):
         self._verbose = verbose
 
     def failed(self, step: str, lines: Sequence[str]) -> None:
-        self._crossed(step)
+        self._cross(step)
         self.close()
         if self._verbose or not lines:  # or they stand above
             return
@@ -41,7 +41,7 @@ class _Shown(Progress):
     def close(self) -> None:
         """Nothing moves any more."""
 
-    def _crossed(self, step: str) -> None:
+    def _cross(self, step: str) -> None:
         """Show that this step failed, "": the running one."""
 
     def _say(self, text: str) -> None:
@@ -116,7 +116,7 @@ class _Moving(_Lines):
     def close(self) -> None:
         self._live.stop()
 
-    def _crossed(self, step: str) -> None:
+    def _cross(self, step: str) -> None:
         if self._step:
             number = self._step.partition(" ")[0]
             self._end(f"  ✗ {number} {clean_line(step, limit=80)}" if step else f"  ✗ {self._step}", "red")

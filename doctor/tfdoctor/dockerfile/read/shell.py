@@ -171,7 +171,7 @@ def _expand_braced(
     if not rest:
         return value
 
-    def other(text: str) -> str | None:
+    def expand_other(text: str) -> str | None:
         found = expand(text, variables, default=default, depth=depth + 1)
         return found.text if found.known else None
 
@@ -179,11 +179,11 @@ def _expand_braced(
     if rest.startswith((":-", "-")):
         if declared and value is None:
             return None
-        return value if value else other(rest.removeprefix(":")[1:])
+        return value if value else expand_other(rest.removeprefix(":")[1:])
     if rest.startswith((":+", "+")):
         if declared and value is None:
             return None
-        return other(rest.removeprefix(":")[1:]) if value else ""
+        return expand_other(rest.removeprefix(":")[1:]) if value else ""
     if value is None:
         return None
     if rest.startswith("/"):
