@@ -112,7 +112,7 @@ def text_of(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def bounded(value: Any, data: bytes) -> str:
+def check_json(value: Any, data: bytes) -> str:
     """`value` as JSON. Raises BrokenPromiseError where it is not of JSON's own kinds, or far larger than `data`."""
     shown = json.dumps(value)
     require(json.loads(shown) == value, "the answer changes on its way through JSON")
@@ -126,7 +126,7 @@ def bounded(value: Any, data: bytes) -> str:
 def parser(kind: str) -> Callable[[bytes], None]:
     def run(data: bytes) -> None:
         answer = PARSERS[kind](text_of(data)).as_dict()
-        bounded(answer, data)
+        check_json(answer, data)
         for path, value in leaves(answer):
             clean_line(f"{path}: {value}")
 
@@ -188,7 +188,7 @@ def run_log(data: bytes) -> None:
     report = diagnose_log((data[at : at + size] for at in range(0, len(data), size)), compat(), "log")
     shown = render_log(report, verbose=True) + log_markdown(report)
     require(not CONTROL.search(shown), "a control character is passed on")
-    bounded(log_json(report), data)
+    check_json(log_json(report), data)
 
 
 def run_packed_log(data: bytes) -> None:
@@ -233,8 +233,8 @@ def run_ldcache(data: bytes) -> None:
 def run_answer(data: bytes) -> None:
     text = text_of(data)
     require(isinstance(parse_answer(text), dict), "no object")
-    bounded(parse_build_info(text), data)
-    bounded(parse_cuda_config(text), data)
+    check_json(parse_build_info(text), data)
+    check_json(parse_cuda_config(text), data)
     parse_version_header(text)
 
 
@@ -264,11 +264,11 @@ def run_lint(data: bytes) -> None:
                 )
 
 
-def linted() -> Iterator[bytes]:
+def list_lint_cases() -> Iterator[bytes]:
     cases = runpy.run_path(str(TESTS / "lint" / "cases.py"))
     texts = [*cases["PYTHON"].values(), *(text for _, _, text in cases["WITH_OPTIONS"].values())]
     texts = [textwrap.dedent(text) for text in texts]
-    yield from encoded([*texts, cases["SHELL"], cases["DOCKERFILE"], cases["YAML"]])
+    yield from encode_texts([*texts, cases["SHELL"], cases["DOCKERFILE"], cases["YAML"]])
     yield json.dumps({"cells": [{"cell_type": "code", "source": text} for text in texts[:6]]}).encode()
 
 
@@ -278,7 +278,7 @@ def run_pythons(data: bytes) -> None:
         _ = Compat(scratch()).pythons
 
 
-def judged(host: str, *, whole: bool) -> None:
+def check_recording(host: str, *, whole: bool) -> None:
     """Everything that `check --facts FOLDER` does with a recorded machine, in `host` as JSON."""
     system = RecordedSystem({archive.HOST: host.encode("utf-8", "surrogateescape")})
     seen = survey(system, compat(), timeout=20.0)
@@ -296,7 +296,7 @@ def judged(host: str, *, whole: bool) -> None:
 def run_recording(data: bytes) -> None:
     """A recording that is damaged anywhere."""
     with contextlib.suppress(UsageError):
-        judged(text_of(data), whole=False)
+        check_recording(text_of(data), whole=False)
 
 
 def run_machine(data: bytes) -> None:
@@ -309,7 +309,7 @@ def run_machine(data: bytes) -> None:
     value = {**raw[table][key], stream: text} if stream else text
     changed = {**raw, table: {**raw[table], key: value}}
     with contextlib.suppress(UsageError):
-        judged(json.dumps(changed), whole=True)
+        check_recording(json.dumps(changed), whole=True)
 
 
 def run_archive(data: bytes) -> None:
@@ -390,25 +390,25 @@ def texts_by_kind() -> dict[str, tuple[str, ...]]:
     return {kind: tuple(texts) for kind, texts in found.items()}
 
 
-def encoded(texts: Iterable[str]) -> Iterator[bytes]:
+def encode_texts(texts: Iterable[str]) -> Iterator[bytes]:
     return (text.encode("utf-8", "surrogatepass") for text in texts)
 
 
 def seeds_of(kind: str) -> Callable[[], Iterator[bytes]]:
-    return lambda: encoded((*texts_by_kind()[kind], *texts_by_kind()[""]))
+    return lambda: encode_texts((*texts_by_kind()[kind], *texts_by_kind()[""]))
 
 
-def all_texts() -> Iterator[bytes]:
-    return encoded(text for texts in texts_by_kind().values() for text in texts)
+def list_texts() -> Iterator[bytes]:
+    return encode_texts(text for texts in texts_by_kind().values() for text in texts)
 
 
 def logs() -> Iterator[bytes]:
     for path in sorted((*(TESTS / "logs" / "data").glob("*.txt"), *CORPUS.glob("logs/*/log.txt"))):
         yield path.read_bytes()
-    yield from encoded(text for text in texts_of_tests() if ".cc:" in text)
+    yield from encode_texts(text for text in texts_of_tests() if ".cc:" in text)
 
 
-def packed_logs() -> Iterator[bytes]:
+def pack_logs() -> Iterator[bytes]:
     import bz2
     import lzma
 
@@ -455,7 +455,7 @@ def caches() -> Iterator[bytes]:
 
 
 def answers() -> Iterator[bytes]:
-    yield from encoded(text for header, text in texts_of_machines() if "payload:" in header)
+    yield from encode_texts(text for header, text in texts_of_machines() if "payload:" in header)
     yield b'#define TF_MAJOR_VERSION 2\n#define TF_MINOR_VERSION 4\n#define TF_PATCH_VERSION 1\n#define TF_VERSION_SUFFIX "-rc0"\n'  # noqa: E501
     yield b"build_info = collections.OrderedDict([('cuda_version', '12.5.1'), ('is_cuda_build', True)])\ncuda_version_number = '10.0'\n"  # noqa: E501
 
@@ -478,8 +478,8 @@ def archives() -> Iterator[bytes]:
         yield made.getvalue()
 
 
-def captured() -> Iterator[bytes]:
-    yield from (*caches(), *answers(), *all_texts())
+def list_captures() -> Iterator[bytes]:
+    yield from (*caches(), *answers(), *list_texts())
     yield b"root:x:0:0:root:/root:/bin/sh\nsomeone:x:1000:1000:,,,:/srv/someone:/bin/sh\n"
     yield b'{"auths": {"r.example": {"auth": "c29tZTpvbmU="}}, "currentContext": "remote"}'
     yield b"python\0train.py\0--token=abcdefghijklmnop\0someone@some-host.example\0"
@@ -487,25 +487,25 @@ def captured() -> Iterator[bytes]:
 
 
 def machine_texts() -> Iterator[bytes]:
-    return encoded(f"{header}\n{text}" for header, text in texts_of_machines())
+    return encode_texts(f"{header}\n{text}" for header, text in texts_of_machines())
 
 
 TARGETS = {
     target.name: target
     for target in (
         *(Target(kind, parser(kind), seeds_of(kind)) for kind in PARSERS),
-        *(Target(name, reader(functions), all_texts) for name, functions in further_readers().items()),
-        Target("auto", run_auto, all_texts),
+        *(Target(name, reader(functions), list_texts) for name, functions in further_readers().items()),
+        Target("auto", run_auto, list_texts),
         Target("log", run_log, logs, largest=1 << 16, weight=4),
-        Target("packed-log", run_packed_log, packed_logs, "bytes"),
+        Target("packed-log", run_packed_log, pack_logs, "bytes"),
         Target("elf", run_elf, objects, "bytes", 1 << 16),
         Target("ldcache", run_ldcache, caches, "bytes"),
         Target("answer", run_answer, answers),
-        Target("redact", run_redact, all_texts),
-        Target("lint", run_lint, linted, weight=3),
+        Target("redact", run_redact, list_texts),
+        Target("lint", run_lint, list_lint_cases, weight=3),
         Target("pythons", run_pythons, lambda: [(ROOT / "compat" / "pythons.toml").read_bytes()]),
         Target("archive", run_archive, archives, "bytes"),
-        Target("capture", run_capture, captured, weight=2),
+        Target("capture", run_capture, list_captures, weight=2),
         Target("recording", run_recording, recordings, "json", 1 << 16, weight=3),
         Target("machine", run_machine, machine_texts, "headed", 1 << 15, weight=5),
     )

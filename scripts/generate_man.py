@@ -50,7 +50,7 @@ def page() -> str:
     ]
     for name in COMMANDS:
         command = group.commands[name]
-        lines += [f".SS {_quoted(' '.join(['tfdoctor', name, *_places(command)]))}"]
+        lines += [f".SS {_quote(' '.join(['tfdoctor', name, *_places(command)]))}"]
         for number, paragraph in enumerate((command.help or "").split("\n\n")):
             lines += [*([".PP"] if number else []), _text(" ".join(paragraph.split()))]
         lines += _parameters(command)
@@ -107,18 +107,18 @@ def _default(param: Any, context: Any) -> str:
 def _text(text: str) -> str:
     """One paragraph; `words` in backticks are bold."""
     parts = re.split(r"`([^`]*)`", text)
-    parts[1::2] = [rf"\fB{_escaped(part)}\fP" for part in parts[1::2]]
-    parts[::2] = [_escaped(part) for part in parts[::2]]
+    parts[1::2] = [rf"\fB{_escape(part)}\fP" for part in parts[1::2]]
+    parts[::2] = [_escape(part) for part in parts[::2]]
     shown = "".join(parts)
     return rf"\&{shown}" if shown.startswith(".") else shown
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return "".join(ESCAPED.get(c) or (c if c.isascii() else rf"\[u{ord(c):04X}]") for c in text)
 
 
-def _quoted(text: str) -> str:
-    return f'"{_escaped(text)}"'
+def _quote(text: str) -> str:
+    return f'"{_escape(text)}"'
 
 
 def write() -> int:

@@ -75,7 +75,7 @@ class Theme:
     green: str
     yellow: str
 
-    def of(self, style: Style) -> str:
+    def get_color(self, style: Style) -> str:
         """The colour of a piece of text."""
         number = style.color.number if style.color is not None else None
         colours = {1: self.red, 2: self.green, 3: self.yellow}
@@ -88,7 +88,9 @@ THEMES = {
 }
 
 
-def drawn(shown: str, output: str, theme: Theme, size: tuple[int, int | None] = (COLUMNS, None)) -> str:
+def draw_terminal(
+    shown: str, output: str, theme: Theme, size: tuple[int, int | None] = (COLUMNS, None)
+) -> str:
     """The SVG of a terminal in which `shown` was typed and `output` (with ANSI colours) came.
 
     size: columns, and lines where it is a screen's: the last ones are seen, with the next prompt.
@@ -124,7 +126,7 @@ def drawn(shown: str, output: str, theme: Theme, size: tuple[int, int | None] = 
             weight = ' font-weight="700"' if style.bold else ""
             parts.append(
                 f'<text x="{EDGE + column * ADVANCE:.1f}" y="{y}" textLength="{len(text) * ADVANCE:.1f}"'
-                f' lengthAdjust="spacingAndGlyphs" fill="{theme.of(style)}"{weight}>{escape(text)}</text>'
+                f' lengthAdjust="spacingAndGlyphs" fill="{theme.get_color(style)}"{weight}>{escape(text)}</text>'
             )
     return "\n".join([*parts, "</g>", "</svg>"]) + "\n"
 
@@ -162,7 +164,7 @@ def run(command: tuple[str, ...]) -> str:
     return done.stdout
 
 
-def watched(command: tuple[str, ...], columns: int, rows: int) -> str:
+def record_terminal(command: tuple[str, ...], columns: int, rows: int) -> str:
     """What a command prints on a terminal of this size."""
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -189,10 +191,10 @@ def look(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, command in LOOK.items():
         for size in SIZES:
-            output = watched(command, *size)
+            output = record_terminal(command, *size)
             for theme, colours in THEMES.items():
                 path = folder / f"{name}-{size[0]}x{size[1]}-{theme}.svg"
-                path.write_text(drawn(shlex.join(command), output, colours, size), encoding="utf-8")
+                path.write_text(draw_terminal(shlex.join(command), output, colours, size), encoding="utf-8")
 
 
 def pictures() -> dict[Path, str]:
@@ -201,7 +203,7 @@ def pictures() -> dict[Path, str]:
     for name, command in RUNS.items():
         output = run(command)
         for theme, colours in THEMES.items():
-            found[PICTURES / f"{name}-{theme}.svg"] = drawn(shlex.join(command), output, colours)
+            found[PICTURES / f"{name}-{theme}.svg"] = draw_terminal(shlex.join(command), output, colours)
     return found
 
 

@@ -29,7 +29,7 @@ from tfdoctor.compat.fat_binaries import load_fat_binaries
 from tfdoctor.simulate.kernels import READING
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.payloads import run_payload
-from update_support.whole_wheels import download, last_patches, named, newest_python
+from update_support.whole_wheels import download, last_patches, newest_python, select_releases
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.check:
         return check(compat, known)
     wanted = options.releases or [version for version in last_patches(compat, SINCE) if version not in known]
-    releases = {release.version: release for release in named(compat, wanted)}
+    releases = {release.version: release for release in select_releases(compat, wanted)}
     failed = len(set(wanted)) - len(releases)
     for version, release in releases.items():
         counts = read(release)

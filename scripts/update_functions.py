@@ -144,7 +144,7 @@ def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
             yield one
 
 
-def _asked(name: str) -> str:
+def _map_path(name: str) -> str:
     """The name of a file in FUNCTIONS: 1.15 to 2.1 have the folder `tensorflow_core`."""
     return name.replace("tensorflow_core/", "tensorflow/", 1) if name.startswith("tensorflow_core/") else name
 
@@ -157,7 +157,7 @@ def measure(web: Web, url: str) -> dict[str, dict[str, list[tuple[int, int]]]]:
     wanted = {}
     for member in members:
         name = member.name.rpartition(".data/purelib/")[2]
-        if _asked(name) in FUNCTIONS:
+        if _map_path(name) in FUNCTIONS:
             wanted[name] = member
     texts: dict[str, bytes] = {}
     for name, member in wanted.items():
@@ -171,7 +171,7 @@ def measure(web: Web, url: str) -> dict[str, dict[str, list[tuple[int, int]]]]:
         try:
             # `async` was a name like others in the Python that the old ones were written for
             source = re.sub(r"\basync\b(?!\s+(?:def|with|for)\b)", "async_", text.decode("utf-8", "replace"))
-            found[name] = functions(source, FUNCTIONS[_asked(name)])
+            found[name] = functions(source, FUNCTIONS[_map_path(name)])
         except SyntaxError as error:  # written for a Python that had other words
             print(f"  {name}: {error}", file=sys.stderr)
     return {name: one for name, one in found.items() if one}
@@ -204,7 +204,7 @@ def render(measured: dict[str, dict[str, Any]], as_of: str) -> str:
     return by_release.render(head, {file: {"functions": row(names)} for file, names in rows.items()})
 
 
-def known(table: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def load_known(table: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """What the table says of each release, as `measure` gives it."""
     found: dict[str, dict[str, Any]] = {version: {} for version in table["releases"]}
     for file, row in table["files"].items():
@@ -212,7 +212,7 @@ def known(table: dict[str, Any]) -> dict[str, dict[str, Any]]:
             for word in words.split():
                 where, _, places = word.partition(":")
                 first, _, last = where.partition("-")
-                for version in by_release.at(table["releases"], places):
+                for version in by_release.expand_spans(table["releases"], places):
                     found[version].setdefault(file, {}).setdefault(name, []).append(
                         (int(first), int(last or first))
                     )
@@ -221,7 +221,7 @@ def known(table: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def stale(table: dict[str, Any]) -> list[str]:
     """What is wrong with the table as it is, offline."""
-    return by_release.unmeasured(table, MINIMUM_RELEASES)
+    return by_release.find_unmeasured(table, MINIMUM_RELEASES)
 
 
 def main() -> int:
@@ -231,10 +231,10 @@ def main() -> int:
         json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.is_file() else {"releases": [], "files": {}}
     )
     if given.check:
-        return by_release.checked(stale(table))
-    measured = known(table)
+        return by_release.finish_check(stale(table))
+    measured = load_known(table)
     fetch(measured, SpecifierSet(given.only, prereleases=True) if given.only else None, given.as_of)
-    by_release.told(len(measured))
+    by_release.format_count(len(measured))
     return 0
 
 

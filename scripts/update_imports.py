@@ -36,7 +36,7 @@ from checkout import ROOT
 from tfdoctor import versions
 from tfdoctor.compat import Compat
 from tfdoctor.compat.locks import lock_name, tools_name
-from update_support.trials import LOCKS, Bench, TrialError, find_python, linked, stand_ins
+from update_support.trials import LOCKS, Bench, TrialError, find_linked, find_python, stand_ins
 
 if TYPE_CHECKING:
     from tfdoctor.compat.releases import Release
@@ -103,7 +103,7 @@ def measure(release: Release, cache: Path) -> dict[str, Any]:
         bench.install(LOCKS / tools_name(python))
         bench.install(LOCKS / lock_name(release.package, release.version, python))
         site = next(iter(sorted(folder.glob("env/lib/python*/site-packages/tensorflow"))))
-        wanted = linked(site) if Version(release.version) < Version("1.14") else {}
+        wanted = find_linked(site) if Version(release.version) < Version("1.14") else {}
         env = dict(bench.env)
         if wanted:
             env["LD_LIBRARY_PATH"] = str(stand_ins(folder / "lib", cache, wanted))

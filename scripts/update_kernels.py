@@ -31,9 +31,9 @@ from tfdoctor import versions
 from tfdoctor.compat import Compat
 from tfdoctor.compat.kernels import Types, load_kernels
 from update_support.by_release import spans
-from update_support.registered_kernels import by_operation
+from update_support.registered_kernels import group_by_operation
 from update_support.trials import find_python
-from update_support.whole_wheels import download, last_patches, named
+from update_support.whole_wheels import download, last_patches, select_releases
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.check:
         return check(compat, known)
     wanted = options.releases or [version for version in last_patches(compat, SINCE) if version not in known]
-    releases = {release.version: release for release in named(compat, wanted)}
+    releases = {release.version: release for release in select_releases(compat, wanted)}
     failed = len(set(wanted)) - len(releases)
     for version, release in releases.items():
         kept = options.lists / f"{version}.bin" if options.lists else None
@@ -82,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 kind: {name: frozenset(types) for name, types in limits.items()}
                 for kind, limits in kinds.items()
             }
-            for operation, kinds in by_operation(data).items()
+            for operation, kinds in group_by_operation(data).items()
         }
         TABLE.write_text(text(known), encoding="utf-8")
         print(f"{version}: {len(known[version])} operations")

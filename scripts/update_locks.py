@@ -51,7 +51,7 @@ from tfdoctor import versions
 from tfdoctor.compat import Compat, DataError
 from tfdoctor.compat.locks import Lock, read_lock, tools_name
 from tfdoctor.compat.wheels import CudaSet, read_sets
-from update_support.targets import Target, chosen_by, targets
+from update_support.targets import Target, make_filter, targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -165,7 +165,7 @@ class Maker:
         plain = {pin.name: pin for pin in by_date().resolve(roots)}
         notes = [
             f"made by scripts/update_locks.py: everything else as it was on {day}, {DAYS} days after the release",
-            *moved(target, [pin for pin in pins if pin.name not in tools], plain.values()),
+            *find_moved(target, [pin for pin in pins if pin.name not in tools], plain.values()),
             f"after {tools_name(python)}: pip install --no-deps --require-hashes --no-build-isolation -r {target.name}",
         ]
         glibc = max(pin.glibc for pin in pins)
@@ -173,7 +173,7 @@ class Maker:
         return text_of(title, notes, pins)
 
 
-def moved(target: Target, pins: Iterable[Pin], plain: Iterable[Pin]) -> list[str]:
+def find_moved(target: Target, pins: Iterable[Pin], plain: Iterable[Pin]) -> list[str]:
     """What is not as the date rule alone (`plain`) would have it, and why."""
     by_date = {pin.name: pin.version for pin in plain}
     why = {canonicalize_name(Requirement(move.requirement).name): move.why for move in moves_for(target)}
@@ -198,7 +198,7 @@ def write(path: Path, text: str) -> bool:
 
 def make(options: argparse.Namespace, specs: Sequence[str]) -> int:
     """Write what was asked for; the exit status."""
-    tests = [chosen_by(spec) for spec in specs if spec not in ("tools", "cuda")]
+    tests = [make_filter(spec) for spec in specs if spec not in ("tools", "cuda")]
 
     def is_due(name: str, path: Path) -> bool:
         return options.all or name in specs or (not specs and not path.is_file())

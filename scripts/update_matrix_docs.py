@@ -58,7 +58,7 @@ def page(compat: Compat) -> str:
         "Without any one of these no GPU is registered; up to 1.13 the import fails.\n",
         _libraries(groups),
         "## Releases without GPU code\n",
-        _without_gpu(compat),
+        _make_cpu_rows(compat),
         "## Known problems\n",
         _problems(compat),
     ]
@@ -141,7 +141,7 @@ def _libraries(groups: Sequence[MatrixGroup]) -> str:
     return _table(("TensorFlow", "how", "CUDA libraries", "driver"), rows)
 
 
-def _without_gpu(compat: Compat) -> str:
+def _make_cpu_rows(compat: Compat) -> str:
     rows = [
         (_range(members.versions), f"`{members.packages[0]}`", pythons(members.first.release.linux_pythons))
         for members in group_rows(select_rows(compat, MatrixQuery(gpu=False)))

@@ -41,7 +41,7 @@ from packaging.version import Version
 from checkout import ROOT
 from update_support import by_release
 from update_support.by_release import releases
-from update_support.log_lines import Logged, logged
+from update_support.log_lines import Logged, list_messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,7 +95,7 @@ MINIMUM_LINES = 40_000
 """Fewer than were measured in November 2026: something was lost."""
 
 
-def in_turn(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def sort_patches(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The newest and the oldest patch of each minor before those between."""
     minors: dict[tuple[int, ...], list[dict[str, Any]]] = {}
     for row in rows:
@@ -119,7 +119,7 @@ def measure(web: Web, url: str) -> list[Logged]:
                 for piece in pieces:
                     out.write(piece)
             with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                found.update(logged(data))
+                found.update(list_messages(data))
 
         for member in members:
             if OBJECTS.search(member.name):
@@ -147,7 +147,7 @@ def rows(measured: dict[str, list[Logged]]) -> dict[str, dict[str, Any]]:
         version: [one for one in messages if not one.text.startswith("Check failed")]
         for version, messages in measured.items()
     }
-    chosen = _chosen(measured)
+    chosen = _choose_sources(measured)
     for place, messages in enumerate(measured.values()):
         for one in messages:
             if one.file in chosen:
@@ -157,7 +157,7 @@ def rows(measured: dict[str, list[Logged]]) -> dict[str, dict[str, Any]]:
     return {file: _row(lines) for file, lines in sorted(found.items())}
 
 
-def _chosen(measured: dict[str, list[Logged]]) -> set[str]:
+def _choose_sources(measured: dict[str, list[Logged]]) -> set[str]:
     """The sources that speak; of releases with Abseil's logger, which prints no folders, those of their names."""
     files: set[str] = set()
     of_absl: set[str] = set()
@@ -202,7 +202,7 @@ def render(measured: dict[str, list[Logged]], builds: list[dict[str, str]], as_o
     return by_release.render(head, rows(measured))
 
 
-def known(table: dict[str, Any]) -> dict[str, list[Logged]]:
+def load_known(table: dict[str, Any]) -> dict[str, list[Logged]]:
     """What the table says of each release: the messages of which `rows` makes it, with the texts that it kept."""
     found: dict[str, list[Logged]] = {version: [] for version in table["releases"]}
     for file, row in table["files"].items():
@@ -211,14 +211,14 @@ def known(table: dict[str, Any]) -> dict[str, list[Logged]]:
             for group in groups.split(","):
                 places, _, text = group.partition("=")
                 said = row["texts"][int(text)] if text else ""
-                for version in by_release.at(table["releases"], places):
+                for version in by_release.expand_spans(table["releases"], places):
                     found[version].append(Logged(file, int(line), "", said))
     return found
 
 
 def stale(table: dict[str, Any]) -> list[str]:
     """What is wrong with the table as it is, offline."""
-    found = by_release.unmeasured(table, MINIMUM_RELEASES)
+    found = by_release.find_unmeasured(table, MINIMUM_RELEASES)
     count = sum(len(row["lines"].split()) for row in table["files"].values())
     return found if count >= MINIMUM_LINES else [*found, f"only {count} lines"]
 
@@ -241,27 +241,27 @@ def main() -> int:
     )
     table = json.loads(TABLE.read_text(encoding="utf-8"))
     if given.check:
-        return by_release.checked(stale(table))
+        return by_release.finish_check(stale(table))
     if not (given.cached or given.builds or given.only) and not stale(table):
         print("every release is there")
         return 0
     given.cache.mkdir(parents=True, exist_ok=True)
     if not given.cached:
         there = set() if given.only else {*table["releases"]}
-        wanted = [*in_turn(releases()), *(builds() if given.builds else ())]
+        wanted = [*sort_patches(releases()), *(builds() if given.builds else ())]
         fetch(given.cache, wanted, SpecifierSet(given.only or "", prereleases=True), there)
-    text = render(*together(table, given.cache), given.as_of)
+    text = render(*merge_sources(table, given.cache), given.as_of)
     if lines := [line for line in stale(json.loads(text)) if line.startswith("only")]:
         print("\n".join(lines), file=sys.stderr)
         return 1
     TABLE.write_text(text, encoding="utf-8")
-    by_release.told(len(json.loads(text)["releases"]))
+    by_release.format_count(len(json.loads(text)["releases"]))
     return 0
 
 
-def together(table: dict[str, Any], cache: Path) -> tuple[dict[str, list[Logged]], list[dict[str, str]]]:
+def merge_sources(table: dict[str, Any], cache: Path) -> tuple[dict[str, list[Logged]], list[dict[str, str]]]:
     """What is in the cache, and of the rest what the table says; and which of them are no releases."""
-    measured = known(table)
+    measured = load_known(table)
     others = {row["version"]: row for row in table.get("builds", ())}
     for path in cache.glob("*.json"):
         read = json.loads(path.read_text(encoding="utf-8"))

@@ -47,14 +47,13 @@ from checkout import ROOT
 from tfdoctor.compat.releases import SHARED
 from update_support.authored import SAID, Authored
 from update_support.remote_zip import Web, central_directory
-from update_support.targets import chosen_by
+from update_support.targets import make_filter
 from update_support.wheel_facts import (
     ReleaseFiles,
     WheelFacts,
     cache_file,
     header_capabilities,
     header_defines,
-    in_order,
     load_cached,
     measure_objects,
     measure_small,
@@ -62,6 +61,7 @@ from update_support.wheel_facts import (
     read_index,
     requirements,
     save,
+    sort_architectures,
     strip_root,
 )
 
@@ -101,7 +101,7 @@ def is_cuda_build(facts: WheelFacts, project: str) -> bool:
     return project == "tensorflow-gpu"
 
 
-def linked_libraries(inside: dict[str, ObjectFacts]) -> list[str]:
+def list_linked_libraries(inside: dict[str, ObjectFacts]) -> list[str]:
     """CUDA sonames that `import tensorflow` links, in the loader's order: breadth first from the binding."""
     by_name = {Path(name).name: facts for name, facts in inside.items()}
     root = next(
@@ -259,13 +259,13 @@ def objects_columns(inside: dict[str, ObjectFacts], version: Version, *, gpu: bo
     if not gpu:
         return columns
     columns |= {
-        "cubin": in_order(cubin),
-        "ptx": in_order({arch for arch in targets if arch.isdigit()}),
-        "ptx_arch_specific": in_order({arch for arch in targets if not arch.isdigit()}),
+        "cubin": sort_architectures(cubin),
+        "ptx": sort_architectures({arch for arch in targets if arch.isdigit()}),
+        "ptx_arch_specific": sort_architectures({arch for arch in targets if not arch.isdigit()}),
         "runpath": runpath,
     }
     if version < Version("1.14"):
-        linked = linked_libraries(inside)
+        linked = list_linked_libraries(inside)
         columns["required_libraries"] = [name for name in linked if not name.startswith("libcuda.")]
         # 1.0 opens the driver instead of linking it; without it there is no GPU either way.
         columns["driver_libraries"] = ["libcuda.so.1"]
@@ -537,7 +537,7 @@ def main() -> int:
         return 1 if lines else 0
     wanted = releases
     if options.only:
-        test = chosen_by(options.only)
+        test = make_filter(options.only)
         wanted = [files for files in releases if test(files.version)]
     updater = Updater(options.cache, binaries=not options.no_binaries)
     rows = {(row["package"], row["version"]): row for row in measure(wanted, updater, authored, old)}

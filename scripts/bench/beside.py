@@ -31,7 +31,7 @@ class Run:
     tf, v1 = tf, v1
 
 
-def by_hand():
+def make_manual_work():
     """Kind of work → (its size, a function that gives what is called)."""
 
     def number(tensor):
@@ -82,7 +82,7 @@ def middle(times):
     return sorted(times)[len(times) // 2]
 
 
-def counted(call, spent, who):
+def count_cpu_time(call, spent, who):
     """The same, and what all its threads used of the processors is added up."""
 
     def whole():
@@ -95,7 +95,7 @@ def counted(call, spent, who):
 
 def main():
     card = Card(0, "CPU", "/device:CPU:0")
-    for kind, (size, make) in by_hand().items():
+    for kind, (size, make) in make_manual_work().items():
         with v1.Graph().as_default() as graph:
             offered = work.build(Run, [card], {"workloads": [kind], "sizes": [size]}, bench.short_name)
             offered = [one for one in offered if one[0]["model"] in (None, "cnn")][:1]
@@ -107,8 +107,8 @@ def main():
         bench.warm_up(pieces, bench.clock(), 60)  # seconds
         plain.run(wanted), plain.run(wanted)
         ours, theirs, spent = [], [], [0.0, 0.0]
-        pieces[0].call = counted(pieces[0].call, spent, 0)
-        by_itself = counted(functools.partial(plain.run, wanted), spent, 1)
+        pieces[0].call = count_cpu_time(pieces[0].call, spent, 0)
+        by_itself = count_cpu_time(functools.partial(plain.run, wanted), spent, 1)
         bench.ROUNDS = 1
         for _ in range(TURNS):
             pieces[0].seconds = []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version
 
-from update_support.targets import chosen_by
+from update_support.targets import make_filter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +53,7 @@ class Authored:
 
     def instructions_for(self, version: str) -> list[str] | None:
         """What the processor must have; None: nobody looked."""
-        found = (row for row in self.instructions if chosen_by(row["versions"])(version))
+        found = (row for row in self.instructions if make_filter(row["versions"])(version))
         return next((row["needs"] for row in found), None)
 
 

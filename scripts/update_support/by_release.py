@@ -16,7 +16,16 @@ from checkout import ROOT
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["at", "checked", "options", "releases", "render", "spans", "unmeasured", "urls"]
+__all__ = [
+    "expand_spans",
+    "find_unmeasured",
+    "finish_check",
+    "options",
+    "releases",
+    "render",
+    "spans",
+    "urls",
+]
 
 COMPAT = ROOT / "compat"
 
@@ -38,7 +47,7 @@ def urls() -> dict[str, str]:
     return {package.filename: package.url for files in read_index() for package in files.linux.values()}
 
 
-def unmeasured(table: Mapping[str, Any], at_least: int) -> list[str]:
+def find_unmeasured(table: Mapping[str, Any], at_least: int) -> list[str]:
     """What is wrong with the releases of a table, offline."""
     missing = sorted({row["version"] for row in releases()} - {*table["releases"]}, key=Version)
     found = [f"not measured: {', '.join(missing)}"] if missing else []
@@ -60,7 +69,7 @@ def options(doc: str | None, *more: tuple[str, dict[str, Any]]) -> argparse.Name
     return parser.parse_args()
 
 
-def checked(lines: list[str]) -> int:
+def finish_check(lines: list[str]) -> int:
     """The exit status of `--check`, after it said these."""
     print("\n".join(lines) or "every release is there")
     return 1 if lines else 0
@@ -77,7 +86,7 @@ def spans(places: Iterable[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
 
 
-def at(names: list[str], places: str) -> Iterator[str]:
+def expand_spans(names: list[str], places: str) -> Iterator[str]:
     """ "3-5,9" → the names that stand there: what `spans` wrote."""
     for part in places.split(","):
         first, _, last = part.partition("-")
@@ -95,6 +104,6 @@ def render(head: Mapping[str, object], files: Mapping[str, object]) -> str:
     return f'{{{lines}"files":{{\n{rows}\n}}}}\n'
 
 
-def told(count: int) -> None:
+def format_count(count: int) -> None:
     """How many releases the table has now."""
     print(f"{count} releases", file=sys.stderr)

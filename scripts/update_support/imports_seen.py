@@ -18,7 +18,7 @@ FAMILY = ("keras", "tf_keras", "tensorflow_estimator")
 # They import TensorFlow themselves: they can be looked for, and not be imported before it.
 
 
-def executed(body, guard, annotations):
+def iter_executed(body, guard, annotations):
     """(statement or expression, guard) for all that an import executes: bodies of functions are left out.
 
     guard: "" where an error stops the import; "try" below a try with handlers; "if" where it may not be reached.
@@ -36,27 +36,27 @@ def executed(body, guard, annotations):
         elif isinstance(node, ast.ClassDef):
             for one in node.decorator_list + node.bases + [keyword.value for keyword in node.keywords]:
                 yield one, guard
-            for one in executed(node.body, guard, annotations):
+            for one in iter_executed(node.body, guard, annotations):
                 yield one
         elif isinstance(node, ast.If):
             yield node.test, guard
             if "TYPE_CHECKING" not in ast.dump(node.test):
-                for one in executed(node.body, guard or "if", annotations):
+                for one in iter_executed(node.body, guard or "if", annotations):
                     yield one
-            for one in executed(node.orelse, guard or "if", annotations):
+            for one in iter_executed(node.orelse, guard or "if", annotations):
                 yield one
         elif isinstance(node, ast.Try):
-            for one in executed(node.body, "try" if node.handlers else guard, annotations):
+            for one in iter_executed(node.body, "try" if node.handlers else guard, annotations):
                 yield one
             for handler in node.handlers:
-                for one in executed(handler.body, guard or "if", annotations):
+                for one in iter_executed(handler.body, guard or "if", annotations):
                     yield one
-            for one in executed(node.orelse, "try" if node.handlers else guard, annotations):
+            for one in iter_executed(node.orelse, "try" if node.handlers else guard, annotations):
                 yield one
-            for one in executed(node.finalbody, guard, annotations):
+            for one in iter_executed(node.finalbody, guard, annotations):
                 yield one
         elif isinstance(node, (ast.With, ast.For, ast.While)):
-            for one in executed(node.body, guard or "if", annotations):
+            for one in iter_executed(node.body, guard or "if", annotations):
                 yield one
         else:
             yield node, guard
@@ -121,7 +121,7 @@ class Needs:
             for node in tree.body
         )
         bound = {}
-        for node, guard in executed(tree.body, "", not postponed):
+        for node, guard in iter_executed(tree.body, "", not postponed):
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     self.add(alias.name, "", guard)
@@ -156,7 +156,7 @@ def sources(tops):
             yield path
 
 
-def of(tops):
+def find_needs(tops):
     needs = Needs(tops)
     for path in sources(tops):
         needs.read(path)
@@ -176,7 +176,7 @@ def versions():
     return found
 
 
-def mapped():
+def list_mapped():
     """The files that are mapped into this process: shared objects among them."""
     with open("/proc/self/maps") as stream:
         return set(line.split(None, 5)[5].strip() for line in stream if len(line.split(None, 5)) == 6)
@@ -185,7 +185,7 @@ def mapped():
 def idle(tensorflow):
     """TensorFlow's own sources and shared objects that its import does not load, below the folder of its package."""
     root = os.path.dirname(os.path.dirname(tensorflow.__file__))
-    loaded = set(os.path.realpath(path) for path in sources(OWN)) | set(map(os.path.realpath, mapped()))
+    loaded = set(os.path.realpath(path) for path in sources(OWN)) | set(map(os.path.realpath, list_mapped()))
     found = []
     for top in OWN:
         for folder, _, files in os.walk(os.path.join(root, top)):
@@ -236,8 +236,8 @@ def main():
     answer = {
         "tensorflow": getattr(tensorflow, "__version__", ""),
         "python": "%d.%d" % sys.version_info[:2],
-        "needs": of(OWN),
-        "family": {name: of((name,)) for name in FAMILY if name in after},
+        "needs": find_needs(OWN),
+        "family": {name: find_needs((name,)) for name in FAMILY if name in after},
         "standard": sorted({name for name in after - BEFORE if "." not in name} - third - set(OWN)),
         "loaded": sorted(third - set(OWN)),
         "idle": idle(tensorflow),

@@ -105,14 +105,14 @@ class Index:
         name = canonicalize_name(project)
         if name not in self._files:
             path = self.cache / "pages" / f"{name}.json"
-            found = self._cached_page(path)
+            found = self._get_page(path)
             if found is None:
                 found = self._fetch(name)
                 _write(path, {"format": FORMAT, "files": [asdict(file) for file in found]})
             self._files[name] = found
         return self._files[name]
 
-    def _cached_page(self, path: Path) -> list[File] | None:
+    def _get_page(self, path: Path) -> list[File] | None:
         if not path.exists() or time.time() - path.stat().st_mtime > self.fresh:
             return None
         raw = json.loads(path.read_text(encoding="utf-8"))
@@ -155,11 +155,11 @@ class Index:
             raw = json.loads(path.read_text(encoding="utf-8"))
             if raw.get("format") == FORMAT:
                 return list(raw["requires"])
-        found = self._of_wheel(file) if file.is_wheel else self._of_sdist(file)
+        found = self._read_wheel(file) if file.is_wheel else self._read_sdist(file)
         _write(path, {"format": FORMAT, "file": file.filename, "requires": found})
         return found
 
-    def _of_wheel(self, file: File) -> list[str]:
+    def _read_wheel(self, file: File) -> list[str]:
         members, total = central_directory(self.web, file.url)
         wanted = [m for m in members if re.fullmatch(r"[^/]+\.dist-info/METADATA", m.name)]
         text: list[bytes] = []
@@ -170,7 +170,7 @@ class Index:
         extract(self.web, file.url, wanted[:1], total, keep)
         return _headers(text[0].decode("utf-8", "replace"))
 
-    def _of_sdist(self, file: File) -> list[str]:
+    def _read_sdist(self, file: File) -> list[str]:
         response = self.client.s.get(file.url, timeout=120)
         response.raise_for_status()
         members = dict(_texts(file.filename, response.content))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Data = bytes | mmap.mmap
 
-__all__ = ["Logged", "logged"]
+__all__ = ["Logged", "list_messages"]
 
 FILE = re.compile(rb"[\w./+-]{3,200}\.(?:cc|cpp)\0")
 ROOT = re.compile(rb"(?:tensorflow|external|third_party)/")
@@ -99,7 +99,7 @@ class Section(NamedTuple):
     executable: bool
 
 
-def logged(data: Data) -> list[Logged]:
+def list_messages(data: Data) -> list[Logged]:
     """Every message of a shared object, sorted. Raises ValueError where it is none for x86-64."""
     sections = list(_sections(data))
     names = _names(data, sections)

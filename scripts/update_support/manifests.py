@@ -50,7 +50,7 @@ class Registry:
         digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
         manifest = _table(body)
         if "manifests" in manifest:
-            body = self._get(f"{one.address}/manifests/{_of_amd64(manifest)}", one.repository, SINGLE)
+            body = self._get(f"{one.address}/manifests/{_find_amd64(manifest)}", one.repository, SINGLE)
             manifest = _table(body)
         layers, config = manifest.get("layers"), manifest.get("config")
         if not isinstance(layers, list) or not isinstance(config, dict):
@@ -126,7 +126,7 @@ def _table(body: bytes) -> dict[str, Any]:
     return found
 
 
-def _of_amd64(index: dict[str, Any]) -> str:
+def _find_amd64(index: dict[str, Any]) -> str:
     for row in index["manifests"] if isinstance(index["manifests"], list) else ():
         platform = row.get("platform") if isinstance(row, dict) else None
         if not isinstance(platform, dict):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Types = dict[str, set[str]]
 
-__all__ = ["by_operation", "registered"]
+__all__ = ["group_by_operation", "read_kernel_list"]
 
 LIBRARIES = ("libtensorflow_framework.so*", "libtensorflow_cc.so*", "python/_pywrap_tensorflow_internal.so")
 """In the order of loading. The last has the kernels that call Python (PyFunc), before libtensorflow_cc all of them."""
@@ -52,7 +52,7 @@ class Buffer(ctypes.Structure):
     _fields_ = (("data", ctypes.c_void_p), ("length", ctypes.c_size_t), ("deallocator", ctypes.c_void_p))
 
 
-def registered(folder: Path) -> bytes:
+def read_kernel_list(folder: Path) -> bytes:
     """The serialized KernelList of the libraries below `folder`. Raises OSError."""
     paths = [one for pattern in LIBRARIES for one in sorted(folder.glob(pattern))]
     loaded = [ctypes.CDLL(str(one), ctypes.RTLD_GLOBAL) for one in paths]
@@ -64,7 +64,7 @@ def registered(folder: Path) -> bytes:
     return ctypes.string_at(answer.data, answer.length)
 
 
-def by_operation(data: bytes) -> dict[str, dict[str, dict[str, list[str]]]]:
+def group_by_operation(data: bytes) -> dict[str, dict[str, dict[str, list[str]]]]:
     """Operation → "cpu", "gpu" → attribute → the types that some kernel there takes, of a KernelList.
 
     An attribute that not every kernel there limits is left out, and so is a device without kernels. Kernels of DEFAULT
@@ -78,12 +78,12 @@ def by_operation(data: bytes) -> dict[str, dict[str, dict[str, list[str]]]]:
                 if not label and device in (kind.upper(), "DEFAULT"):
                     kernels.setdefault(operation, {}).setdefault(kind, []).append(types)
     return {
-        operation: {kind: _together(every) for kind, every in sorted(kinds.items())}
+        operation: {kind: _merge_constraints(every) for kind, every in sorted(kinds.items())}
         for operation, kinds in sorted(kernels.items())
     }
 
 
-def _together(every: list[Types]) -> dict[str, list[str]]:
+def _merge_constraints(every: list[Types]) -> dict[str, list[str]]:
     limited = set(every[0]).intersection(*every)
     return {name: sorted(set().union(*(one[name] for one in every))) for name in sorted(limited)}
 
@@ -149,4 +149,4 @@ def _number(data: bytes, place: int) -> tuple[int, int]:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_bytes(registered(Path(sys.argv[1])))
+    Path(sys.argv[2]).write_bytes(read_kernel_list(Path(sys.argv[1])))

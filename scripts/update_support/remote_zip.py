@@ -75,7 +75,7 @@ class Web:
         def fetch() -> None:
             try:
                 for piece in self._pieces(url, start, length):
-                    while not _put(pieces, piece):
+                    while not _try_put(pieces, piece):
                         if stop.is_set():
                             return
                 pieces.put(None)
@@ -111,7 +111,7 @@ class Web:
                 time.sleep(2.0**failures)
 
 
-def _put(pieces: queue.Queue[bytes | Exception | None], piece: bytes) -> bool:
+def _try_put(pieces: queue.Queue[bytes | Exception | None], piece: bytes) -> bool:
     """Whether there was room within half a second."""
     try:
         pieces.put(piece, timeout=0.5)

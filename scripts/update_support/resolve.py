@@ -229,7 +229,7 @@ class Resolver:
         extras = {extra for row in limits for extra in row.extras}
         self.deepest = f"{name} ({', '.join(str(row) for row in limits)})"
         blamed = {who for who, _ in mine}
-        for pin in self._fitting(name, limits):
+        for pin in self._list_fitting(name, limits):
             self.steps += 1
             if self.steps > STEPS:
                 return set()
@@ -247,7 +247,7 @@ class Resolver:
             blamed |= found
         return blamed - {name}
 
-    def _fitting(self, name: str, limits: list[Requirement]) -> Iterator[Pin]:
+    def _list_fitting(self, name: str, limits: list[Requirement]) -> Iterator[Pin]:
         """Candidates that all requirements allow; candidates for a release only where no final one fits."""
         fitting = [
             pin

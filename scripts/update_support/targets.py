@@ -49,7 +49,7 @@ def targets() -> list[Target]:
     ]
 
 
-def chosen_by(spec: str) -> Callable[[str], bool]:
+def make_filter(spec: str) -> Callable[[str], bool]:
     """A PEP 440 set, a prefix such as 2.10, or one version."""
     text = f"=={spec}.*" if spec.count(".") < 2 and spec[0].isdigit() else spec
     wanted = SpecifierSet(text if text[0] in "<>=!~" else f"=={text}")

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checkout import ROOT
-from update_support.targets import Target, chosen_by, targets
+from update_support.targets import Target, make_filter, targets
 
 if TYPE_CHECKING:
     import argparse
@@ -197,7 +197,7 @@ class Bench:
             .strip()
             .splitlines()[-1]
         )
-        wanted = linked(Path(site))
+        wanted = find_linked(Path(site))
         if wanted:
             env["LD_LIBRARY_PATH"] = str(stand_ins(self.folder / "lib", cache, wanted))
         found = re.search(
@@ -208,7 +208,7 @@ class Bench:
         return found[2]
 
 
-def linked(package: Path) -> dict[str, list[Path]]:
+def find_linked(package: Path) -> dict[str, list[Path]]:
     """CUDA sonames that TensorFlow's objects link → those objects; empty from 1.14 on."""
     from lab import standins
 
@@ -284,7 +284,7 @@ def write_record(locks: Mapping[str, Any], as_of: str) -> None:
 
 def run(options: argparse.Namespace, specs: Sequence[str]) -> int:
     """`scripts/update_locks.py --try`: the exit status is 1 where a lock failed."""
-    tests = [chosen_by(spec) for spec in specs]
+    tests = [make_filter(spec) for spec in specs]
     chosen = [
         target
         for target in targets()

@@ -159,16 +159,16 @@ def requirements(metadata: str) -> tuple[list[str], dict[str, list[str]]]:
     return sorted(plain), {name: sorted(pins) for name, pins in extras.items()}
 
 
-def dotted(arch: str) -> str:
+def format_architecture(arch: str) -> str:
     """`"90a"` → `"9.0a"`."""
     suffix = arch[-1] if arch[-1].isalpha() else ""
     digits = arch.removesuffix(suffix)
     return f"{digits[:-1]}.{digits[-1]}{suffix}"
 
 
-def in_order(archs: Iterable[str]) -> list[str]:
+def sort_architectures(archs: Iterable[str]) -> list[str]:
     """Architectures as compute capabilities, lowest first."""
-    return [dotted(arch) for arch in sorted(archs, key=lambda arch: int(arch.rstrip("af")))]
+    return [format_architecture(arch) for arch in sorted(archs, key=lambda arch: int(arch.rstrip("af")))]
 
 
 def strip_root(name: str) -> str:

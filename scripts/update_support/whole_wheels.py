@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat
     from tfdoctor.compat.releases import Release
 
-__all__ = ["download", "last_patches", "named", "newest_python"]
+__all__ = ["download", "last_patches", "newest_python", "select_releases"]
 
 PLATFORMS = ("manylinux1", "manylinux2010", "manylinux2014", "manylinux_2_17", "manylinux_2_27")
 
@@ -36,7 +36,7 @@ def last_patches(compat: Compat, since: str) -> Iterator[str]:
     return (release.version for release in newest.values())
 
 
-def named(compat: Compat, asked: Iterable[str]) -> Iterator[Release]:
+def select_releases(compat: Compat, asked: Iterable[str]) -> Iterator[Release]:
     """The releases of these versions; one that is none is said, and left out."""
     for version in asked:
         release = compat.release(version)

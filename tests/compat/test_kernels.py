@@ -16,7 +16,7 @@ from tfdoctor.compat.kernels import load_kernels, type_named
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 try:
-    from update_support.registered_kernels import by_operation
+    from update_support.registered_kernels import group_by_operation
 finally:
     sys.path.pop(0)
 
@@ -159,7 +159,7 @@ def test_a_list_of_kernels_by_operation(packed: bool) -> None:
             kernel(b"C", b"TPU_SYSTEM", {}, packed=packed),
         )
     )
-    assert by_operation(data) == {
+    assert group_by_operation(data) == {
         "A": {"cpu": {"T": ["float32", "int32", "string"]}, "gpu": {"T": ["float32"]}},
         "B": {"cpu": {}, "gpu": {}},
     }
@@ -168,4 +168,4 @@ def test_a_list_of_kernels_by_operation(packed: bool) -> None:
 def test_a_limit_to_words_leaves_all_types() -> None:
     words = field(3, field(1, b"data_format") + field(2, field(1, field(2, b"NHWC"))))
     data = field(1, field(1, b"D") + field(2, b"GPU") + words)
-    assert by_operation(data) == {"D": {"gpu": {}}}
+    assert group_by_operation(data) == {"D": {"gpu": {}}}

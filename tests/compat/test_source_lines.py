@@ -17,7 +17,7 @@ sys.path.insert(0, str(SCRIPTS))
 try:
     import update_source_lines as script
     from update_support import by_release
-    from update_support.log_lines import Logged, logged
+    from update_support.log_lines import Logged, list_messages
 finally:
     sys.path.remove(str(SCRIPTS))
 
@@ -149,7 +149,9 @@ CALL = b"\xe8\x00\x01\x00\x00"
     ],
 )
 def test_a_message_is_read_out_of_machine_code(code: bytes, severity: str) -> None:
-    assert logged(elf(code, RODATA)) == [Logged("tensorflow/core/a.cc", 1663, severity, "Found device ")]
+    assert list_messages(elf(code, RODATA)) == [
+        Logged("tensorflow/core/a.cc", 1663, severity, "Found device ")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -162,12 +164,12 @@ def test_a_message_is_read_out_of_machine_code(code: bytes, severity: str) -> No
     ],
 )
 def test_what_is_no_message_is_none(code: bytes) -> None:
-    assert logged(elf(code, RODATA)) == []
+    assert list_messages(elf(code, RODATA)) == []
 
 
 def test_another_kind_of_file_is_refused() -> None:
     with pytest.raises(ValueError, match="x86-64"):
-        logged(b"MZ" + bytes(100))
+        list_messages(b"MZ" + bytes(100))
 
 
 def test_rows_are_the_same_of_the_same_measurements() -> None:
@@ -196,7 +198,7 @@ def test_rows_are_the_same_of_the_same_measurements() -> None:
 @pytest.mark.few(0)
 def test_what_is_not_measured_anew_stays_as_the_table_has_it() -> None:
     raw = json.loads(script.TABLE.read_text(encoding="utf-8"))
-    kept = script.known(raw)
+    kept = script.load_known(raw)
     assert [*kept] == raw["releases"]
     again = json.loads(script.render(kept, raw["builds"], raw["as_of"]))
     assert again["files"][GPU_DEVICE] == raw["files"][GPU_DEVICE]
@@ -207,7 +209,7 @@ def test_what_is_not_measured_anew_stays_as_the_table_has_it() -> None:
 
 def test_places_are_written_as_spans() -> None:
     assert by_release.spans([9, 3, 4, 5]) == "3-5,9"
-    assert [*by_release.at([*"abcdefghij"], "3-5,9")] == [*"defj"]
+    assert [*by_release.expand_spans([*"abcdefghij"], "3-5,9")] == [*"defj"]
 
 
 def test_a_table_that_lost_something_is_stale() -> None:
@@ -221,4 +223,4 @@ def test_a_table_that_lost_something_is_stale() -> None:
 
 def test_the_newest_and_the_oldest_patch_come_first() -> None:
     rows = [{"version": version} for version in ("1.0.0", "1.0.1", "1.0.2", "1.1.0")]
-    assert [row["version"] for row in script.in_turn(rows)] == ["1.0.2", "1.1.0", "1.0.0", "1.0.1"]
+    assert [row["version"] for row in script.sort_patches(rows)] == ["1.0.2", "1.1.0", "1.0.0", "1.0.1"]

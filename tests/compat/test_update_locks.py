@@ -331,8 +331,8 @@ def test_a_move_is_told_only_where_it_moves_something() -> None:
     source = Memory([wheel("h5py", "2.10"), wheel("h5py", "3.1")])
     plain = resolve.Resolver(source, "3.9", LATE).resolve(["h5py"])
     limited = resolve.Resolver(source, "3.9", LATE, constraints=[Requirement("h5py<3")]).resolve(["h5py"])
-    assert script.moved(target, plain, plain) == []
-    [told] = script.moved(target, limited, plain)
+    assert script.find_moved(target, plain, plain) == []
+    [told] = script.find_moved(target, limited, plain)
     assert told.startswith("moved: h5py 2.10 rather than 3.1: Keras")
 
 
@@ -346,8 +346,8 @@ def test_a_move_is_told_only_where_it_moves_something() -> None:
     ],
 )
 def test_releases_by_prefix_or_set(spec: str, yes: str, no: str) -> None:
-    assert script.chosen_by(spec)(yes)
-    assert not script.chosen_by(spec)(no)
+    assert script.make_filter(spec)(yes)
+    assert not script.make_filter(spec)(no)
 
 
 def test_what_a_trial_runs_is_python_2_and_3() -> None:

@@ -227,7 +227,7 @@ def test_requirements() -> None:
     ("arch", "text"), [("35", "3.5"), ("90a", "9.0a"), ("120", "12.0"), ("100f", "10.0f")]
 )
 def test_dotted(arch: str, text: str) -> None:
-    assert wheel_facts.dotted(arch) == text
+    assert wheel_facts.format_architecture(arch) == text
 
 
 def test_linked_libraries_are_in_the_loaders_order() -> None:
@@ -241,13 +241,13 @@ def test_linked_libraries_are_in_the_loaders_order() -> None:
         ),
         "tensorflow/contrib/other.so": facts(needed=["libnvinfer.so.4"]),
     }
-    assert script.linked_libraries(inside) == [
+    assert script.list_linked_libraries(inside) == [
         "libcublas.so.10.0",
         "libcudart.so.10.0",
         "libcuda.so.1",
         "libcudnn.so.7",
     ]
-    assert script.linked_libraries({}) == []
+    assert script.list_linked_libraries({}) == []
 
 
 def test_rows_not_read_inherit_from_their_neighbour() -> None:
@@ -278,10 +278,10 @@ def test_the_table_is_what_the_script_writes() -> None:
 
 
 def test_only() -> None:
-    assert script.chosen_by("2.4")("2.4.1")
-    assert not script.chosen_by("2.4")("2.40.0")
-    assert script.chosen_by("2.22.0rc0")("2.22.0rc0")
-    assert script.chosen_by(">=2.10,<2.12")("2.11.1")
+    assert script.make_filter("2.4")("2.4.1")
+    assert not script.make_filter("2.4")("2.40.0")
+    assert script.make_filter("2.22.0rc0")("2.22.0rc0")
+    assert script.make_filter(">=2.10,<2.12")("2.11.1")
 
 
 def test_the_authored_runs_agree_with_the_derivation() -> None:
