@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--registry", metavar="HOST[:PORT][/PATH]")
     parser.add_argument("--check", action="store_true")
     given = parser.parse_args(argv)
-    names, rows = images(Compat.load()), read()
+    names, rows = images(Compat.load()), load_rows()
     if given.check:
         return check(names, rows)
     wanted = [name for name in names if not given.prefix or name.startswith(tuple(given.prefix))]
@@ -74,7 +74,7 @@ def today() -> dt.date:
     return dt.datetime.now(tz=dt.timezone.utc).date()
 
 
-def read() -> dict[str, dict[str, Any]]:
+def load_rows() -> dict[str, dict[str, Any]]:
     """The rows as they are, by name."""
     return {row["image"]: row for row in json.loads(TABLE.read_text(encoding="utf-8"))["images"]}
 

@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--lists", type=Path, metavar="DIR")
     options = parser.parse_args(argv)
     compat = Compat.load()
-    known = read() if TABLE.exists() else {}
+    known = load_known() if TABLE.exists() else {}
     if options.check:
         return check(compat, known)
     wanted = options.releases or [version for version in last_patches(compat, SINCE) if version not in known]
@@ -160,7 +160,7 @@ def _compact(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def read() -> dict[str, dict[str, dict[str, Types]]]:
+def load_known() -> dict[str, dict[str, dict[str, Types]]]:
     """What the table has of each release."""
     table = load_kernels(TABLE.parent)
     known: dict[str, dict[str, dict[str, Types]]] = {}

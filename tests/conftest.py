@@ -58,7 +58,7 @@ LEFT_OUT = pytest.StashKey["collections.Counter[str]"]()
 """Why → how many cases were not run."""
 
 
-def some_of(cases: list[pytest.Item], most: int) -> list[pytest.Item]:
+def choose_some(cases: list[pytest.Item], most: int) -> list[pytest.Item]:
     """`most` cases, at least one: the first, the last, and some evenly apart, for neighbours are often alike."""
     count = max(1, min(most, len(cases)))
     return [cases[number * (len(cases) - 1) // max(1, count - 1)] for number in range(count)]
@@ -77,14 +77,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if (quick or config.getoption("--without-lab")) and (marks["tensorflow"] or marks["engine"]):
             left_out[LAB] += len(cases)
             continue
-        some = some_of(cases, len(cases) if most is None else most)
+        some = choose_some(cases, len(cases) if most is None else most)
         if quick and marks["few"] is not None:
             left_out[SLOW] += len(some)
             few = marks["few"].args[0]
-            some = some_of(some, few) if few else []
+            some = choose_some(some, few) if few else []
             left_out[SLOW] -= len(some)
         elif slow is not None and marks["few"] is not None and marks["few"].args[0]:
-            some = some_of(some, slow * marks["few"].args[0])
+            some = choose_some(some, slow * marks["few"].args[0])
         kept.update(some)
     config.stash[LEFT_OUT] = left_out
     if hasattr(config, "workeroutput"):
@@ -142,7 +142,7 @@ def lab_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[engine.LabE
 
     TFDOCTOR_LAB_ENGINE=FOLDER takes the one that `python -m lab.engine` runs there.
     """
-    if not environments.wanted():
+    if not environments.parse_wanted():
         pytest.skip("set TFDOCTOR_LAB=1 to start an engine")
     ready = os.environ.get("TFDOCTOR_LAB_ENGINE")
     if ready:

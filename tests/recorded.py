@@ -20,7 +20,7 @@ FOLDERS = sorted(path.parent for path in HOSTS.glob("*/host.json"))
 
 
 @cache
-def seen(folder: Path) -> Facts:
+def list_events(folder: Path) -> Facts:
     """What there is on a machine."""
     return survey(RecordedSystem(folder), Compat.load())
 
@@ -28,4 +28,4 @@ def seen(folder: Path) -> Facts:
 @cache
 def report(folder: Path) -> Report:
     """What is wrong with it."""
-    return diagnose(seen(folder), Compat.load())
+    return diagnose(list_events(folder), Compat.load())

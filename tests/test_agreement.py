@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab import environments
-from lab.compare import disagreement, predicted
+from lab.compare import disagreement, make_prediction
 from lab.record_truth import run
 from lab.situations import Situation, inspect_target, situations
 
@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.tensorflow,
     pytest.mark.timeout(1500),
     pytest.mark.skipif(
-        not environments.wanted(),
+        not environments.parse_wanted(),
         reason="set TFDOCTOR_LAB=1 to run real TensorFlow wheels (gigabytes, minutes)",
     ),
 ]
@@ -34,7 +34,7 @@ WHOLE = {"all-present", "all-missing"}
 """Where TensorFlow's Python is imported too, not its native code alone."""
 
 
-def every_second(found: list[Situation], *, offset: int) -> list[Situation]:
+def drop_every_second(found: list[Situation], *, offset: int) -> list[Situation]:
     """A release of an even minor version tries those that one of an odd one does not; `WHOLE` each does."""
     kept = [one for one in found if one.name in WHOLE]
     return kept + [one for one in found if one not in kept][offset::2]
@@ -42,15 +42,16 @@ def every_second(found: list[Situation], *, offset: int) -> list[Situation]:
 
 def test_prediction_is_what_tensorflow_does(tensorflow_python: Path, standin_cache: Path) -> None:
     target = inspect_target(tensorflow_python, standin_cache)
-    chosen = [one for one in situations(target) if one.core or environments.everything()]
+    chosen = [one for one in situations(target) if one.core or environments.list_everything()]
     assert len(chosen) >= 25
-    if not environments.everything():
-        chosen = every_second(chosen, offset=target.version[1] % 2)
+    if not environments.list_everything():
+        chosen = drop_every_second(chosen, offset=target.version[1] % 2)
 
     def compare(situation: Situation) -> str:
-        quick = situation.name not in WHOLE and not environments.everything()
+        quick = situation.name not in WHOLE and not environments.list_everything()
         problem = disagreement(
-            run(target, situation, standin_cache, quick=quick), predicted(target, situation, standin_cache)
+            run(target, situation, standin_cache, quick=quick),
+            make_prediction(target, situation, standin_cache),
         )
         return problem and f"{situation.name}: {problem}"
 

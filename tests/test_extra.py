@@ -42,7 +42,7 @@ def release() -> Release:
     return allowed[-1]
 
 
-def wanted(python: str, system: str = "linux", machine: str = "x86_64") -> bool:
+def parse_wanted(python: str, system: str = "linux", machine: str = "x86_64") -> bool:
     marker = requirement().marker
     assert marker is not None
     return marker.evaluate({"python_version": python, "sys_platform": system, "platform_machine": machine})
@@ -56,10 +56,10 @@ def healthy_as_it_comes(one: Release) -> bool:
 def test_it_is_for_the_pythons_that_have_a_wheel() -> None:
     one = release()
     assert requirement().extras == {one.pip_extra}
-    assert {python for python in PYTHONS if wanted(python)} == {*one.linux_pythons} & {*PYTHONS}
-    assert not wanted("3.12", system="darwin")
-    assert not wanted("3.12", system="win32")
-    assert not wanted("3.12", machine="aarch64")
+    assert {python for python in PYTHONS if parse_wanted(python)} == {*one.linux_pythons} & {*PYTHONS}
+    assert not parse_wanted("3.12", system="darwin")
+    assert not parse_wanted("3.12", system="win32")
+    assert not parse_wanted("3.12", machine="aarch64")
 
 
 def test_it_is_the_newest_that_needs_nothing_else() -> None:
@@ -72,7 +72,7 @@ def test_it_is_the_newest_that_needs_nothing_else() -> None:
     assert fit[-1] == release()
 
 
-def found_in(python: str, distributions: dict[str, str]) -> list[str]:
+def find_in(python: str, distributions: dict[str, str]) -> list[str]:
     """The codes of the errors and warnings of an environment with these, on a machine with a card."""
     one = release()
     site = SITE.format(python)
@@ -101,7 +101,7 @@ def uv(*words: str, text: str) -> str | None:
 
 
 @pytest.mark.few(0)
-@pytest.mark.parametrize("python", [python for python in PYTHONS if wanted(python)])
+@pytest.mark.parametrize("python", [python for python in PYTHONS if parse_wanted(python)])
 def test_what_is_resolved_today_is_healthy(python: str) -> None:
     """A dry resolution; where there is no index the tests above say what they can."""
     words = ["pip", "compile", "-", "--python-version", python, "--python-platform", "x86_64-manylinux_2_28"]
@@ -112,7 +112,7 @@ def test_what_is_resolved_today_is_healthy(python: str) -> None:
     assert said is not None
     found = dict(line.split("==") for line in said.splitlines() if "==" in line)
     assert found["tensorflow"] == release().version
-    assert found_in(python, found) == []
+    assert find_in(python, found) == []
 
 
 def test_without_the_extra_no_tensorflow_comes() -> None:

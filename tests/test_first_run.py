@@ -118,7 +118,7 @@ def silent() -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def refusing() -> Iterator[int]:
+def refuse() -> Iterator[int]:
     """A port at which nobody listens."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -126,7 +126,7 @@ def refusing() -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def answering(
+def make_answering(
     handler: type[http.server.BaseHTTPRequestHandler], context: ssl.SSLContext | None = None
 ) -> Iterator[int]:
     """A server of HTTP, or with a context of HTTPS."""
@@ -156,7 +156,7 @@ def refuses_with(status: int, reason: str) -> type[http.server.BaseHTTPRequestHa
     return type("Proxy", (Handler,), {"do_CONNECT": Handler.do_GET})
 
 
-def named(said: list[tuple[float, str]], text: str, hint: str) -> None:
+def list_named(said: list[tuple[float, str]], text: str, hint: str) -> None:
     """One sentence, its hint, and nothing raw; in time."""
     lines = [line for _, line in said]
     assert lines[0].startswith("tfdoctor: "), lines
@@ -185,28 +185,28 @@ Servers = "Callable[[], contextlib.AbstractContextManager[int]]"
             "env -u HTTPS_PROXY",
         ),
         (
-            refusing,
+            refuse,
             "HTTPS_PROXY",
             "http://me:se/cr@et@",
             "the package index cannot be reached through the proxy of HTTPS_PROXY.",
             "HTTPS_PROXY=http",
         ),
         (
-            refusing,
+            refuse,
             "PIP_PROXY",
             "http://",
             "the package index cannot be reached through the proxy of pip's setting.",
             "HTTPS_PROXY=http",
         ),
         (
-            lambda: answering(refuses_with(407, "Proxy Authentication Required")),
+            lambda: make_answering(refuses_with(407, "Proxy Authentication Required")),
             "HTTPS_PROXY",
             "http://",
             "the proxy of HTTPS_PROXY wants a user and a password",
             "USER:PASSWORD",
         ),
         (silent, "PIP_INDEX_URL", "https://", "the package index does not answer", "HTTPS_PROXY=http"),
-        (refusing, "PIP_INDEX_URL", "https://", "the package index cannot be reached", "PIP_INDEX_URL=URL"),
+        (refuse, "PIP_INDEX_URL", "https://", "the package index cannot be reached", "PIP_INDEX_URL=URL"),
     ],
     ids=[
         "silent proxy",
@@ -234,7 +234,7 @@ def test_the_trouble_has_its_name_at_once(
         hasty = {variable: f"{scheme}{host}:{port}", "PIP_TIMEOUT": "3", "PIP_RETRIES": "1"}
         status, said, out = pip_of(real_pip, "download", "--no-deps", "x", **hasty)
     assert (status, out) == (3, "")
-    named(said, says.format(port), hint)
+    list_named(said, says.format(port), hint)
     assert "secret" not in "".join(line for _, line in said)
 
 
@@ -249,11 +249,11 @@ def test_an_authority_of_the_networks_own(real_pip: Path, tmp_path: Path) -> Non
     subprocess.run([openssl, *map(str, words)], capture_output=True, check=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
-    with answering(refuses_with(404, "Not Found"), context) as port:
+    with make_answering(refuses_with(404, "Not Found"), context) as port:
         index = f"https://localhost:{port}/simple"  # some pips fail on an address by themselves
         status, said, _ = pip_of(real_pip, "download", "--no-deps", "x", PIP_INDEX_URL=index)
         assert status == 3
-        named(said, "a certificate that nobody vouches for here", "PIP_CERT=/")
+        list_named(said, "a certificate that nobody vouches for here", "PIP_CERT=/")
         # With the hint taken the certificate is no matter any more.
         _, said, _ = pip_of(real_pip, "download", "--no-deps", "x", PIP_INDEX_URL=index, PIP_CERT=str(cert))
     lines = " ".join(line for _, line in said)
@@ -363,7 +363,7 @@ def foreign(tmp_path: Path) -> Iterator[Path]:
     checkout.chmod(0o755)
 
 
-def made(folder: Path, checkout: Path) -> None:
+def make_sample(folder: Path, checkout: Path) -> None:
     """An environment that is whole; its Python prints its own path."""
     (folder / "bin").mkdir(parents=True, exist_ok=True)
     (folder / "bin" / "python").write_text('#!/bin/sh\necho "$0"\n', encoding="utf-8")
@@ -386,14 +386,14 @@ def test_a_checkout_of_somebody_elses(foreign: Path) -> None:
     assert folder.parent == home / ".cache" / "tfdoctor"
     assert f"private environment in {folder} with" in done.stderr
     assert not (foreign / ".venv-run").exists()
-    made(folder, foreign)
+    make_sample(folder, foreign)
     done = as_nobody([str(foreign / "scripts" / "tfdoctor"), "version"], env=env)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{folder}/bin/python\n", "")
 
 
 def test_one_that_its_owner_has_made_is_everybodys(foreign: Path) -> None:
     foreign.chmod(0o755)
-    made(foreign / ".venv-run", foreign)
+    make_sample(foreign / ".venv-run", foreign)
     foreign.chmod(0o555)
     env = {"PATH": "/usr/bin:/bin", "HOME": str(foreign.parent / "home")}
     done = as_nobody([str(foreign / "scripts" / "tfdoctor"), "version"], env=env)

@@ -82,7 +82,7 @@ def test_deep_nesting_is_an_input_like_any_other(name: str) -> None:
         TARGETS[name].run(text.encode()[: 1 << 14 if name == "capture" else None])
 
 
-def changed(source: Sequence[bytes]) -> st.SearchStrategy[bytes]:
+def change_facts(source: Sequence[bytes]) -> st.SearchStrategy[bytes]:
     """Seeds with lines taken away, repeated, moved, cut and mixed, and with a byte or a word changed."""
     lines = sorted({line for seed in source for line in seed.splitlines(keepends=True)})
     odd = (b"N/A", b"-1", b"9" * 30, b"\xed\xa0\x80", b"\xd9\xa3", b"\0", b"\r", b"\x1b[", b"", b"\\n", b"]>")
@@ -119,7 +119,7 @@ def test_changed_real_texts_break_no_promise(name: str, data: st.DataObject) -> 
     TARGETS[name].run(data.draw(STRATEGIES[name]))
 
 
-STRATEGIES = {name: st.deferred(lambda name=name: changed(seeds(name))) for name in TARGETS}
+STRATEGIES = {name: st.deferred(lambda name=name: change_facts(seeds(name))) for name in TARGETS}
 
 
 # ---------------------------------------------------------------- the checks themselves

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from recorded import FOLDERS, HOSTS, report, seen
+from recorded import FOLDERS, HOSTS, list_events, report
 from tfdoctor.compat import Compat
 from tfdoctor.facts import Absent, Unknown
 from tfdoctor.findings import OutcomeKind
@@ -117,7 +117,7 @@ def test_remedies_name_only_commands_there_are(folder: Path) -> None:
 @pytest.mark.few(25)
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 def test_no_rule_crashes_where_facts_are_missing(folder: Path) -> None:
-    facts = seen(folder)
+    facts = list_events(folder)
     for nothing in (Unknown("not looked at"), Absent("somewhere")):
         for name in FACTS:
             driver = dataclasses.replace(facts.driver, **{name: nothing})

@@ -24,25 +24,25 @@ pytestmark = [
     pytest.mark.tensorflow,
     pytest.mark.timeout(1500),
     pytest.mark.skipif(
-        not environments.wanted(),
+        not environments.parse_wanted(),
         reason="set TFDOCTOR_LAB=1 to run real TensorFlow wheels (gigabytes, minutes)",
     ),
 ]
 
 
-def examined(python: Path, standin_cache: Path) -> Target:
+def run_examination(python: Path, standin_cache: Path) -> Target:
     """What is tried here; skips what need not be."""
     target = inspect_target(python, standin_cache)
     if target.own_wheels:
         pytest.skip("its own CUDA libraries are found whatever is left out")
-    if target.version < (2,) and not environments.everything():
+    if target.version < (2,) and not environments.list_everything():
         pytest.skip("a minute, and old logs are in the corpus, too: TFDOCTOR_LAB_FULL=1")
     return target
 
 
 def test_diagnose_says_what_was_true(tensorflow_python: Path, standin_cache: Path) -> None:
-    target = examined(tensorflow_python, standin_cache)
-    printed = print_all(target, standin_cache, quick=not environments.everything())
+    target = run_examination(tensorflow_python, standin_cache)
+    printed = print_all(target, standin_cache, quick=not environments.list_everything())
     wrong = [
         f"{one.situation}{' (named)' if one.named else ''}: {'; '.join(found)}"
         for one in printed
@@ -54,7 +54,7 @@ def test_diagnose_says_what_was_true(tensorflow_python: Path, standin_cache: Pat
 
 def test_run_names_the_library_that_is_missing(tensorflow_python: Path, standin_cache: Path) -> None:
     """From 2.12 on TensorFlow names none by itself; up to 1.13 the ImportError names it."""
-    target = examined(tensorflow_python, standin_cache)
+    target = run_examination(tensorflow_python, standin_cache)
     without = [one for one in log_situations(target) if one.name.startswith("without-")]
     with ThreadPoolExecutor(2) as pool:
         said = list(pool.map(lambda one: run_says(target, one, standin_cache), without))

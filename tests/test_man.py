@@ -39,7 +39,7 @@ def test_its_statuses_are_those_of_the_program() -> None:
     assert list(EXIT_STATUS) == [int(code) for code in ExitCode]
 
 
-def shown(*command: str) -> str:
+def show_answer(*command: str) -> str:
     """The page as text of 200 columns, without overstrikes and escapes."""
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={"PATH": "/usr/bin:/bin"})
     assert done.stderr == ""
@@ -54,7 +54,7 @@ def shown(*command: str) -> str:
 def test_it_says_what_help_says(command: tuple[str, ...]) -> None:
     if shutil.which(command[0]) is None:
         pytest.skip(f"no {command[0]}")
-    text = shown(*command, str(PAGE)).replace("-", "").replace(" ", "")
+    text = show_answer(*command, str(PAGE)).replace("-", "").replace(" ", "")
     assert f"tfdoctor{__version__}" in text
     for name, line in COMMANDS.items():
         assert f"tfdoctor{name}[OPTIONS]" in text

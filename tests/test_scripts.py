@@ -183,7 +183,7 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
 
 
-def collected(*words: str) -> tuple[list[str], str]:
+def collect_lines(*words: str) -> tuple[list[str], str]:
     """The cases that pytest would run, and its last line."""
     command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *words]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment())
@@ -198,7 +198,7 @@ def counts(cases: list[str]) -> dict[str, int]:
 def test_some_cases_of_each_test() -> None:
     """--cases, with which CI runs the tests on the other Pythons."""
     file = "tests/environment/test_requirements.py"
-    (everything, _), (some, _) = collected(file), collected("--cases", "2", file)
+    (everything, _), (some, _) = collect_lines(file), collect_lines("--cases", "2", file)
     assert max(counts(everything).values()) > 2
     assert {name: min(2, count) for name, count in counts(everything).items()} == counts(some)
     assert set(some) < set(everything)
@@ -208,7 +208,7 @@ def test_some_cases_of_each_test() -> None:
 def test_the_quick_run_has_some_cases_of_each_test_and_says_what_it_lacks() -> None:
     """--quick, which `scripts/test` takes."""
     files = ("tests/cli/test_explain.py", "tests/test_agreement.py")
-    (everything, _), (quick, last) = collected(*files), collected("--quick", *files)
+    (everything, _), (quick, last) = collect_lines(*files), collect_lines("--quick", *files)
     lab = [case for case in everything if case.startswith("tests/test_agreement.py")]
     assert counts(quick).keys() == counts(everything).keys() - counts(lab).keys()
     slow = len(everything) - len(lab) - len(quick)
@@ -217,7 +217,7 @@ def test_the_quick_run_has_some_cases_of_each_test_and_says_what_it_lacks() -> N
         f"left out: {slow} further cases of slow tests (TFDOCTOR_ALL=1); "
         f"{len(lab)} with real TensorFlow or an engine (TFDOCTOR_LAB=1); the wheel, other Pythons, fuzzing (.ci/run)"
     )
-    without, told = collected("--without-lab", *files)
+    without, told = collect_lines("--without-lab", *files)
     assert without == [case for case in everything if case not in lab]
     assert told == last.replace(f"{slow} further cases of slow tests (TFDOCTOR_ALL=1); ", "")
 
@@ -237,4 +237,4 @@ def test_what_is_left_out_is_the_same_beside_each_other() -> None:
     assert done.returncode == 0, done.stdout
     last = done.stdout.splitlines()[-1]
     assert "further cases of slow tests" in last
-    assert last == collected(*words)[1]
+    assert last == collect_lines(*words)[1]

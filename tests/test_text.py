@@ -15,7 +15,7 @@ from tfdoctor.causes.steps import Drop, remove_entries
 from tfdoctor.text import clean_line, entries_of, lazy_pattern, strip_credentials
 
 
-def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def compile_source(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is compiled from now on, in order."""
     found: list[str] = []
     real = re.compile
@@ -29,7 +29,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_nothing_is_compiled_before_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    done = compiled(monkeypatch)
+    done = compile_source(monkeypatch)
     word = lazy_pattern("(?P<one>a)B", re.IGNORECASE)
     assert not done
     match = word.fullmatch("Ab")

@@ -65,7 +65,7 @@ OF_SEVERAL_RULES = {
 by_code = pytest.mark.parametrize("rule", ALL_RULES, ids=lambda rule: rule.code)
 
 
-def tracked() -> list[Path]:
+def count_tracked() -> list[Path]:
     """Every file of the checkout that is or will be under version control."""
     if shutil.which("git") is None or not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
@@ -80,7 +80,7 @@ def tracked() -> list[Path]:
 
 
 def modules() -> list[Path]:
-    return [path for path in tracked() if path.suffix == ".py"]
+    return [path for path in count_tracked() if path.suffix == ".py"]
 
 
 @functools.cache
@@ -414,7 +414,7 @@ def test_every_module_says_what_it_is_for() -> None:
 def test_a_house_that_can_be_overseen() -> None:
     rooms = {
         path.relative_to(ROOT).parts[2]
-        for path in tracked()
+        for path in count_tracked()
         if path.match("doctor/tfdoctor/**/*.py") or path.match("doctor/tfdoctor/*.py")
     }
     assert len(rooms - {"__init__.py", "__main__.py"}) <= ROOMS, "put it into the room that has its question"
@@ -453,7 +453,7 @@ MAY_NAME = frozenset({"tests/test_tidy.py"})
 
 def test_no_machine_and_no_registry_in_any_file() -> None:
     found = []
-    for path in tracked():
+    for path in count_tracked():
         if relative(path) in MAY_NAME or relative(path).startswith("tests/hosts/"):
             continue
         text = path.read_bytes().decode("utf-8", "replace")

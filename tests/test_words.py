@@ -57,14 +57,14 @@ def strings() -> Iterator[tuple[str, str]]:
                 yield f"{name}:{node.lineno}", " ".join(node.value.split())
 
 
-def of_tables(value: object, key: str = "") -> Iterator[str]:
+def make_tables(value: object, key: str = "") -> Iterator[str]:
     """The texts of a table of compat that are printed."""
     if isinstance(value, dict):
         for name, inner in value.items():
-            yield from of_tables(inner, name)
+            yield from make_tables(inner, name)
     elif isinstance(value, list):
         for inner in value:
-            yield from of_tables(inner, key)
+            yield from make_tables(inner, key)
     elif isinstance(value, str) and key in SHOWN_KEYS:
         yield value
 
@@ -72,7 +72,7 @@ def of_tables(value: object, key: str = "") -> Iterator[str]:
 def data() -> Iterator[tuple[str, str]]:
     """(file, text) of all that is printed from compat."""
     for path in sorted((ROOT / "compat").rglob("*.toml")):
-        for text in of_tables(tomllib.loads(path.read_text(encoding="utf-8"))):
+        for text in make_tables(tomllib.loads(path.read_text(encoding="utf-8"))):
             yield path.relative_to(ROOT).as_posix(), text
 
 

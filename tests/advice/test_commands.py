@@ -15,14 +15,14 @@ from rules.make_facts import (
     at,
     context,
     healthy,
-    in_wheel,
-    lost,
+    is_in_wheel_folder,
+    make_lost,
+    remove_libraries,
     with_cards,
     with_loader,
     with_machine,
     with_python,
     with_tensorflow,
-    without_libraries,
 )
 from tfdoctor import advice, versions
 from tfdoctor.advice import commands, person
@@ -47,16 +47,16 @@ def with_programs(facts: Facts, *programs: str) -> Facts:
     return replace(facts, environment=replace(facts.environment, programs=frozenset({"sh", *programs})))
 
 
-def by_uv(facts: Facts) -> Facts:
+def make_uv_facts(facts: Facts) -> Facts:
     python = value_of(facts.python)
     assert python is not None
     return with_python(facts, distributions=tuple(replace(d, installer="uv") for d in python.distributions))
 
 
-def without_cufft(facts: Facts) -> Facts:
+def remove_cufft(facts: Facts) -> Facts:
     """Its wheel is gone; the partners of it are there."""
     installed = {"nvidia-nvjitlink-cu12": "12.5.82", "nvidia-cublas-cu12": "12.5.3.2"}
-    return with_loader(with_python(facts, installed=installed), lost(CUFFT))
+    return with_loader(with_python(facts, installed=installed), make_lost(CUFFT))
 
 
 def root(facts: Facts) -> Finding:
@@ -70,7 +70,7 @@ def first(facts: Facts) -> tuple[str, ...]:
     return root(facts).remedies[0].commands
 
 
-def everything(facts: Facts) -> str:
+def list_everything(facts: Facts) -> str:
     remedies = [remedy for finding in diagnose(facts, COMPAT).findings for remedy in finding.remedies]
     return "\n".join(line for remedy in remedies for line in remedy.commands)
 
@@ -98,31 +98,31 @@ def everything(facts: Facts) -> str:
 def test_the_program_that_installs_is_one_that_is_there(
     programs: tuple[str, ...] | None, pip: bool | None, ensurepip: bool | None, begins: str
 ) -> None:
-    facts = by_uv(without_cufft(with_machine(healthy(), root=False)))
+    facts = make_uv_facts(remove_cufft(with_machine(healthy(), root=False)))
     facts = with_python(facts, pip=pip, ensurepip=ensurepip)
     if programs is not None:
         facts = with_programs(facts, *programs)
     assert first(facts)[0].startswith(begins)
     if programs is not None and "uv" not in programs:
-        assert "uv " not in everything(facts)
+        assert "uv " not in list_everything(facts)
 
 
 def test_what_pip_has_installed_pip_installs_also_where_uv_is() -> None:
-    facts = with_programs(with_python(without_cufft(healthy()), pip=True), "uv")
+    facts = with_programs(with_python(remove_cufft(healthy()), pip=True), "uv")
     assert first(facts)[0].startswith("/env/bin/python -m pip install ")
 
 
 def test_uninstalling_takes_the_same_program() -> None:
-    facts = with_programs(by_uv(healthy()), "uv")
+    facts = with_programs(make_uv_facts(healthy()), "uv")
     assert advice.pip_uninstall(context(facts).target, ["a"]) == "uv pip uninstall --python /env/bin/python a"
-    facts = with_python(with_programs(by_uv(healthy())), pip=True)
+    facts = with_python(with_programs(make_uv_facts(healthy())), pip=True)
     assert advice.pip_uninstall(context(facts).target, ["a"]) == "/env/bin/python -m pip uninstall -y a"
 
 
 # -- Where it goes
 
 
-def in_user_site(facts: Facts, **more: Any) -> Facts:
+def move_to_user_site(facts: Facts, **more: Any) -> Facts:
     """As `pip install --user` leaves it."""
     moved = with_tensorflow(facts, package_dir=f"{USER}/tensorflow", core_dir=f"{USER}/tensorflow")
     python = value_of(moved.python)
@@ -132,13 +132,13 @@ def in_user_site(facts: Facts, **more: Any) -> Facts:
 
 
 def test_the_users_folder_gets_what_the_tensorflow_in_it_needs() -> None:
-    facts = with_programs(in_user_site(without_cufft(healthy())), "uv")
+    facts = with_programs(move_to_user_site(remove_cufft(healthy())), "uv")
     assert person.place(context(facts).target) is InstallFolder.USER
     assert first(facts)[0].startswith("/usr/bin/python3 -m pip install --user ")
 
 
 def test_a_python_of_the_systems_is_not_broken_before_anything_else_is_tried() -> None:
-    facts = with_programs(in_user_site(without_cufft(healthy()), externally_managed=True, pip=True))
+    facts = with_programs(move_to_user_site(remove_cufft(healthy()), externally_managed=True, pip=True))
     remedies = root(facts).remedies
     assert "--break-system-packages" not in "\n".join(remedies[0].commands)
     assert (
@@ -155,12 +155,12 @@ def test_a_python_of_the_systems_is_not_broken_before_anything_else_is_tried() -
     assert last.startswith("/usr/bin/python3 -m pip install --break-system-packages --user ")
 
 
-def closed(facts: Facts) -> Facts:
+def make_unwritable(facts: Facts) -> Facts:
     return with_python(facts, unwritable=((SITE, "alice"),), pip=True)
 
 
 def test_nothing_is_installed_into_a_colleagues_environment() -> None:
-    facts = with_programs(closed(without_cufft(healthy())))
+    facts = with_programs(make_unwritable(remove_cufft(healthy())))
     assert person.place(context(facts).target) is InstallFolder.CLOSED
     remedies = root(facts).remedies
     assert "alice" in remedies[0].text
@@ -176,8 +176,12 @@ def test_nothing_is_installed_into_a_colleagues_environment() -> None:
 
 
 def test_a_link_that_may_not_be_made_is_a_folder_that_is_named() -> None:
-    facts = closed(
-        with_loader(healthy("2.21.0"), lost("libcusolver.so.11"), found=(in_wheel("libcusolver.so.11"),))
+    facts = make_unwritable(
+        with_loader(
+            healthy("2.21.0"),
+            make_lost("libcusolver.so.11"),
+            found=(is_in_wheel_folder("libcusolver.so.11"),),
+        )
     )
     facts = with_programs(facts)
     assert first(facts)[0].startswith(f"export LD_LIBRARY_PATH={SITE}/nvidia/cusolver/lib")
@@ -185,14 +189,14 @@ def test_a_link_that_may_not_be_made_is_a_folder_that_is_named() -> None:
 
 
 def test_an_older_module_in_a_colleagues_environment_is_put_before() -> None:
-    facts = with_programs(closed(with_python(healthy("2.20.0"), installed={"protobuf": "4.25.3"})))
+    facts = with_programs(make_unwritable(with_python(healthy("2.20.0"), installed={"protobuf": "4.25.3"})))
     commands = first(facts)
     assert '--target "$HOME/for-tensorflow/protobuf"' in commands[0]
     assert commands[1] == 'export PYTHONPATH="$HOME/for-tensorflow/protobuf${PYTHONPATH:+:$PYTHONPATH}"'
 
 
 def test_a_damaged_tensorflow_of_a_colleague_is_left_to_him() -> None:
-    facts = with_programs(closed(with_tensorflow(healthy("2.20.0"), missing_files=("python/",))))
+    facts = with_programs(make_unwritable(with_tensorflow(healthy("2.20.0"), missing_files=("python/",))))
     remedies = root(facts).remedies
     assert remedies[0].commands[0] == "/env/bin/python -m venv tf-env"
     assert "tensorflow[and-cuda]==2.20.0" in remedies[0].commands[2]
@@ -203,7 +207,7 @@ def test_a_damaged_tensorflow_of_a_colleague_is_left_to_him() -> None:
 def test_tensorflow_outside_of_the_folder_that_pip_takes() -> None:
     there = "/srv/tf"
     facts = with_tensorflow(
-        without_cufft(healthy()), package_dir=f"{there}/tensorflow", core_dir=f"{there}/tensorflow"
+        remove_cufft(healthy()), package_dir=f"{there}/tensorflow", core_dir=f"{there}/tensorflow"
     )
     facts = with_programs(with_python(facts, pip=True))
     assert person.place(context(facts).target) is InstallFolder.ELSEWHERE
@@ -215,10 +219,10 @@ def test_a_new_environment_without_debians_python3_venv() -> None:
     facts = with_python(
         facts, externally_managed=True, virtual=False, ensurepip=False, pip=True, distributions=()
     )
-    assert "-m venv --without-pip tf-env" in everything(with_programs(facts))
-    assert "uv venv --python /env/bin/python tf-env" in everything(with_programs(facts, "uv"))
+    assert "-m venv --without-pip tf-env" in list_everything(with_programs(facts))
+    assert "uv venv --python /env/bin/python tf-env" in list_everything(with_programs(facts, "uv"))
     none = with_machine(with_python(facts, pip=False), root=False)
-    assert "sudo apt-get install python3.11-venv" in everything(with_programs(none, "apt-get", "sudo"))
+    assert "sudo apt-get install python3.11-venv" in list_everything(with_programs(none, "apt-get", "sudo"))
 
 
 def test_a_good_tensorflow_behind_pythonpath_is_not_replaced() -> None:
@@ -234,20 +238,22 @@ def test_a_good_tensorflow_behind_pythonpath_is_not_replaced() -> None:
     facts = replace(facts, environment=replace(facts.environment, variables={"PYTHONPATH": f"/a:{there}/"}))
     facts = with_programs(facts)
     assert first(facts)[0] == "export PYTHONPATH=/a"
-    assert "pip" not in everything(facts)
+    assert "pip" not in list_everything(facts)
 
 
 def test_uv_is_made_where_a_python_has_to_be_fetched_and_there_is_none() -> None:
     facts = replace(healthy(python="3.15.0"), tensorflow=Absent("", ""), loader=Absent("", ""))
     facts = with_python(facts, ensurepip=True, distributions=())
-    assert "tf-uv/bin/uv venv --python 3." in everything(with_programs(facts))
-    assert "tf-uv" not in everything(with_programs(facts, "uv"))
+    assert "tf-uv/bin/uv venv --python 3." in list_everything(with_programs(facts))
+    assert "tf-uv" not in list_everything(with_programs(facts, "uv"))
 
 
 def test_conda_is_mamba_where_that_is_what_there_is() -> None:
-    facts = with_loader(healthy("2.4.4", python="3.8.18"), *(lost(name) for name in ("libcudart.so.11.0",)))
-    assert "conda create" in everything(with_programs(facts, "conda"))
-    assert "micromamba create" in everything(with_programs(facts, "micromamba"))
+    facts = with_loader(
+        healthy("2.4.4", python="3.8.18"), *(make_lost(name) for name in ("libcudart.so.11.0",))
+    )
+    assert "conda create" in list_everything(with_programs(facts, "conda"))
+    assert "micromamba create" in list_everything(with_programs(facts, "micromamba"))
 
 
 # -- sudo
@@ -285,8 +291,10 @@ def test_sudo_stands_only_where_it_is(
 
 def test_the_first_remedy_has_what_the_other_errors_need() -> None:
     """2.21 leaves cuSOLVER unfound, and cuFFT is not there either."""
-    facts = without_cufft(healthy("2.21.0"))
-    facts = with_loader(facts, lost("libcusolver.so.11"), also_found=(in_wheel("libcusolver.so.11"),))
+    facts = remove_cufft(healthy("2.21.0"))
+    facts = with_loader(
+        facts, make_lost("libcusolver.so.11"), also_found=(is_in_wheel_folder("libcusolver.so.11"),)
+    )
     commands = "\n".join(first(facts))
     assert "nvidia-cufft-cu12" in commands
     assert "libcusolver.so.11" in commands
@@ -294,16 +302,18 @@ def test_the_first_remedy_has_what_the_other_errors_need() -> None:
 
 
 def test_two_faults_of_two_kinds_are_typed_away_together() -> None:
-    facts = with_python(without_cufft(healthy("2.20.0")), installed={"protobuf": "4.25.3"})
+    facts = with_python(remove_cufft(healthy("2.20.0")), installed={"protobuf": "4.25.3"})
     commands = "\n".join(first(facts))
     assert "protobuf" in commands
     assert "nvidia-cufft-cu12" in commands
 
 
 def test_also_where_the_environment_is_somebody_elses() -> None:
-    facts = without_cufft(healthy("2.21.0"))
-    facts = with_loader(facts, lost("libcusolver.so.11"), also_found=(in_wheel("libcusolver.so.11"),))
-    commands = "\n".join(first(with_programs(closed(facts))))
+    facts = remove_cufft(healthy("2.21.0"))
+    facts = with_loader(
+        facts, make_lost("libcusolver.so.11"), also_found=(is_in_wheel_folder("libcusolver.so.11"),)
+    )
+    commands = "\n".join(first(with_programs(make_unwritable(facts))))
     assert "--target" in commands
     assert "nvidia-cufft-cu12" in commands
     assert f"{SITE}/nvidia/cusolver/lib" in commands
@@ -315,7 +325,7 @@ def hidden_by_a_file(facts: Facts) -> Facts:
 
 def test_what_is_typed_by_hand_is_typed_with_what_the_others_need() -> None:
     """A remedy without steps: a file beside the program is renamed, and cuFFT is to be installed all the same."""
-    remedy = root(hidden_by_a_file(without_cufft(healthy("2.20.0")))).remedies[0]
+    remedy = root(hidden_by_a_file(remove_cufft(healthy("2.20.0")))).remedies[0]
     assert remedy.commands[0] == "mv /home/user/code/tensorflow.py /home/user/code/my_tensorflow.py"
     assert "nvidia-cufft-cu12" in remedy.commands[1]
     assert remedy.commands[2] == "tfdoctor check --python /env/bin/python"
@@ -326,7 +336,7 @@ def test_what_is_typed_by_hand_is_typed_with_what_the_others_need() -> None:
 def test_what_fix_does_not_do_is_not_in_its_words() -> None:
     """CUDA 11.0 comes by hand, NumPy by `fix`: the screen and `fix` say each of its own."""
     facts = with_python(healthy("2.4.4", python="3.8.18"), installed={"numpy": "1.24.4"})
-    facts = with_programs(without_libraries(facts), "conda")
+    facts = with_programs(remove_libraries(facts), "conda")
     report = diagnose(facts, COMPAT)
     remedy = report.findings[0].remedies[0]
     assert report.findings[0].code == "TFD306"
@@ -343,14 +353,14 @@ def test_what_fix_does_not_do_is_not_in_its_words() -> None:
 
 
 def test_so_it_is_in_somebody_elses_environment() -> None:
-    commands = first(hidden_by_a_file(with_programs(closed(without_cufft(healthy("2.20.0"))))))
+    commands = first(hidden_by_a_file(with_programs(make_unwritable(remove_cufft(healthy("2.20.0"))))))
     assert commands[0].startswith("mv /home/user/code/tensorflow.py ")
     assert "--target" in commands[1]
 
 
 def test_nothing_is_added_to_another_tensorflow() -> None:
     """The release that the card needs comes with all that it needs: this one's libraries are of no use then."""
-    facts = with_cards(without_cufft(healthy("2.20.0")), "3.5")
+    facts = with_cards(remove_cufft(healthy("2.20.0")), "3.5")
     found = list(diagnose(facts, COMPAT).findings)
     old = next(one for one in found if one.code == "TFD110")
     assert {one.code for one in found} >= {"TFD110", "TFD201"}
@@ -360,7 +370,7 @@ def test_nothing_is_added_to_another_tensorflow() -> None:
 
 def test_what_the_administrator_types_stands_alone() -> None:
     """He is asked for his part; the rest is a remedy of its own."""
-    facts = with_programs(with_machine(hidden_by_a_file(without_cufft(healthy("2.20.0"))), root=False))
+    facts = with_programs(with_machine(hidden_by_a_file(remove_cufft(healthy("2.20.0"))), root=False))
     by_root = Remedy("Do it.", ("sudo modprobe x", advice.check_again(context(facts).target)))
     found = [replace(root(facts), remedies=(by_root,)), *diagnose(facts, COMPAT).findings[1:]]
     told = advice.adapt_findings(context(facts).target, found[0], found)[id(found[0])].remedies
@@ -369,7 +379,7 @@ def test_what_the_administrator_types_stands_alone() -> None:
 
 
 def test_fix_is_told_of_one_finding_at_a_time() -> None:
-    facts = with_python(without_cufft(healthy("2.20.0")), installed={"protobuf": "4.25.3"})
+    facts = with_python(remove_cufft(healthy("2.20.0")), installed={"protobuf": "4.25.3"})
     steps = root(facts).remedies[0].steps
     assert [versions.project_of(one) for step in steps for one in getattr(step, "requirements", ())] == [
         "protobuf"
@@ -391,10 +401,10 @@ def test_what_hides_a_good_library_leaves_the_path() -> None:
         healthy("2.20.0"),
         resolution,
         library_path=(old,),
-        also_found=(in_wheel("libcusolver.so.11"), at(f"{old}/libcusolver.so.11")),
+        also_found=(is_in_wheel_folder("libcusolver.so.11"), at(f"{old}/libcusolver.so.11")),
     )
     assert first(facts)[0] == "unset LD_LIBRARY_PATH"
-    assert "libcublas11" not in everything(facts)
+    assert "libcublas11" not in list_everything(facts)
 
 
 def test_nothing_is_installed_again_where_the_path_may_be_what_is_wrong() -> None:
@@ -404,7 +414,7 @@ def test_nothing_is_installed_again_where_the_path_may_be_what_is_wrong() -> Non
     resolution = Resolution("libcudnn.so.9", path, "RUNPATH", error, ("libcudnn.so.9",), needed_by=path)
     facts = with_loader(healthy("2.20.0"), resolution, library_path=("/old",))
     assert first(facts) == ("env -u LD_LIBRARY_PATH tfdoctor check --python /env/bin/python",)
-    assert "--force-reinstall" not in everything(facts)
+    assert "--force-reinstall" not in list_everything(facts)
 
 
 def test_an_older_libstdcxx_on_the_path_leaves_it() -> None:
@@ -422,10 +432,12 @@ def test_steps_of_fix_and_commands_are_of_one_mind() -> None:
     """What `fix` would show of the steps names what the person types."""
     environment = Environment("/env", "/env/bin/python", "venv", "")
     cases = [
-        without_cufft(healthy("2.20.0")),
-        with_python(without_cufft(healthy("2.20.0")), installed={"protobuf": "4.25.3"}),
+        remove_cufft(healthy("2.20.0")),
+        with_python(remove_cufft(healthy("2.20.0")), installed={"protobuf": "4.25.3"}),
         with_loader(
-            healthy("2.21.0"), lost("libcusolver.so.11"), also_found=(in_wheel("libcusolver.so.11"),)
+            healthy("2.21.0"),
+            make_lost("libcusolver.so.11"),
+            also_found=(is_in_wheel_folder("libcusolver.so.11"),),
         ),
         with_python(healthy("2.10.1", python="3.10.1"), installed={"numpy": "2.0.2"}),
     ]

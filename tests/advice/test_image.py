@@ -122,7 +122,7 @@ def test_what_is_made_anew_gets_a_name_of_its_own(image: str, new: str) -> None:
     assert new_name(image) == new
 
 
-def fixed(image: InImage, *steps: Step) -> list[tuple[str, ...]]:
+def list_fixed(image: InImage, *steps: Step) -> list[tuple[str, ...]]:
     """The commands of each remedy of an error that these steps put right."""
     one = Remedy("Do it. The last line keeps it for each login.", ("…",), steps=steps)
     error = Finding("TFD203", Cause.LIBS_NOT_ON_PATH, Severity.ERROR, "", "", (), (one,))
@@ -132,12 +132,12 @@ def fixed(image: InImage, *steps: Step) -> list[tuple[str, ...]]:
 
 
 def test_lines_are_written_as_root_and_the_user_is_the_same_afterwards() -> None:
-    lines, *_ = fixed(InImage("team/app:1", user="1000"), Install(("numpy<2",)))
+    lines, *_ = list_fixed(InImage("team/app:1", user="1000"), Install(("numpy<2",)))
     assert lines[:3] == ("USER root", "RUN python3 -m pip install 'numpy<2'", "USER 1000")
 
 
 def test_a_search_path_gets_no_empty_entry_which_would_be_the_working_folder() -> None:
-    lines, *_ = fixed(InImage("team/app:1"), Prepend("LD_LIBRARY_PATH", ("/a", "/b")))
+    lines, *_ = list_fixed(InImage("team/app:1"), Prepend("LD_LIBRARY_PATH", ("/a", "/b")))
     assert lines[0] == "ENV LD_LIBRARY_PATH=/a:/b${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
 
@@ -153,7 +153,7 @@ def test_what_is_done_to_files_is_done_in_the_image(cause: Cause) -> None:
 
 
 def test_a_variable_needs_no_root_and_is_given_to_one_container_too() -> None:
-    lines, one, *_ = fixed(
+    lines, one, *_ = list_fixed(
         InImage("team/app:1", user="1000"), Export("NVIDIA_DRIVER_CAPABILITIES", "compute,utility")
     )
     assert lines[:2] == (
@@ -243,7 +243,7 @@ def test_no_tensorflow_is_installed_on_the_host_for_an_image_without_one() -> No
 
 def test_podman_has_its_own_commands() -> None:
     image = InImage("localhost/app:1", "podman", "--device nvidia.com/gpu=all")
-    lines, variable, *_ = fixed(image, Install(("numpy<2",)), Unset("TF_XLA_FLAGS"))
+    lines, variable, *_ = list_fixed(image, Install(("numpy<2",)), Unset("TF_XLA_FLAGS"))
     assert "podman build -t localhost/app:1-fixed ." in lines
     assert variable == (
         "podman run --rm --device nvidia.com/gpu=all --unsetenv TF_XLA_FLAGS localhost/app:1",

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rules.make_facts import COMPAT, context, healthy, in_wheel, lost, with_environment, with_loader
+from rules.make_facts import (
+    COMPAT,
+    context,
+    healthy,
+    is_in_wheel_folder,
+    make_lost,
+    with_environment,
+    with_loader,
+)
 from tfdoctor import advice
 from tfdoctor.advice.kernel import adapt_to_kernel
 from tfdoctor.causes.steps import Drop, Install, Unset
@@ -64,7 +72,9 @@ def test_what_is_installed_is_installed_as_ever() -> None:
 
 def test_no_remedy_of_a_kernels_python_speaks_to_a_shell() -> None:
     facts = with_loader(
-        healthy("2.21.0"), lost("libcusolver.so.11"), also_found=(in_wheel("libcusolver.so.11"),)
+        healthy("2.21.0"),
+        make_lost("libcusolver.so.11"),
+        also_found=(is_in_wheel_folder("libcusolver.so.11"),),
     )
     facts = replace(facts, choice=target().choice)
     assert advice.check_again(context(facts).target) == AGAIN

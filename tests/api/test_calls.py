@@ -25,13 +25,13 @@ HOSTS = ROOT / "tests" / "hosts"
 LOG = "gpu_device.cc:1956] Cannot dlopen some GPU libraries. Skipping registering GPU devices...\nünïcödé\n"
 
 
-def printed(*words: str, text: str = "") -> dict[str, Any]:
+def run_json(*words: str, text: str = "") -> dict[str, Any]:
     command = [sys.executable, "-m", "tfdoctor", *words, "--json"]
     done = subprocess.run(command, input=text.encode(), capture_output=True, check=False)
     return dict(json.loads(done.stdout))
 
 
-def without_times(answer: Any) -> dict[str, Any]:
+def drop_times(answer: Any) -> dict[str, Any]:
     answer["facts"].pop("seconds", None)
     return {key: value for key, value in answer.items() if key != "at"}
 
@@ -40,14 +40,14 @@ def without_times(answer: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("host", ["healthy-two-gpus", "nouveau", "environment-deleted", "wsl2-healthy"])
 def test_check_returns_what_is_printed(host: str) -> None:
     mine = tfdoctor.check(facts=HOSTS / host)
-    assert without_times(mine) == without_times(printed("check", "--facts", str(HOSTS / host)))
+    assert drop_times(mine) == drop_times(run_json("check", "--facts", str(HOSTS / host)))
 
 
 def test_check_of_this_machine(tmp_path: Path) -> None:
     (tmp_path / "env" / "bin").mkdir(parents=True)
     (tmp_path / "env" / "bin" / "python").symlink_to(sys.executable)
     mine = tfdoctor.check(str(tmp_path / "env"))
-    theirs = printed("check", "--python", str(tmp_path / "env"))
+    theirs = run_json("check", "--python", str(tmp_path / "env"))
     for name in ("executable", "version", "distributions"):
         assert mine["facts"]["python"]["known"][name] == theirs["facts"]["python"]["known"][name]
     assert mine["verdict"] == theirs["verdict"]
@@ -68,7 +68,7 @@ def test_check_sees_the_variables_of_today(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_diagnose_returns_what_is_printed() -> None:
-    theirs = printed("diagnose", "-", text=LOG)
+    theirs = run_json("diagnose", "-", text=LOG)
     assert tfdoctor.diagnose(LOG) == tfdoctor.diagnose(LOG.encode()) == theirs
     assert theirs["verdict"]["cause"] == "libs-unlisted"
     tfdoctor.diagnose("\udcff\ud800 no text\0")
@@ -91,7 +91,7 @@ def test_diagnose_returns_what_is_printed() -> None:
     ids=str,
 )
 def test_recommend_returns_what_is_printed(asked: dict[str, Any], words: tuple[str, ...]) -> None:
-    assert tfdoctor.recommend(**asked) == printed("recommend", *words)
+    assert tfdoctor.recommend(**asked) == run_json("recommend", *words)
 
 
 @pytest.mark.parametrize(
@@ -161,12 +161,14 @@ def test_the_stub_says_what_the_functions_take() -> None:
             assert ast.dump(getattr(function, part)) == ast.dump(getattr(real[name], part)), name
 
 
-def resolved(schema: dict[str, Any], whole: dict[str, Any]) -> list[dict[str, Any]]:
+def resolve_schema(schema: dict[str, Any], whole: dict[str, Any]) -> list[dict[str, Any]]:
     """What a place in a schema can be, without null."""
     if "$ref" in schema:
-        return resolved(whole["$defs"][schema["$ref"].rpartition("/")[2]], whole)
+        return resolve_schema(whole["$defs"][schema["$ref"].rpartition("/")[2]], whole)
     if "anyOf" in schema or "oneOf" in schema:
-        return [one for part in schema.get("anyOf", schema.get("oneOf")) for one in resolved(part, whole)]
+        return [
+            one for part in schema.get("anyOf", schema.get("oneOf")) for one in resolve_schema(part, whole)
+        ]
     return [schema] if schema.get("type") != "null" else []
 
 
@@ -175,7 +177,7 @@ def compare(hint: Any, schema: dict[str, Any], whole: dict[str, Any], place: str
     if get_origin(hint) in (Union, types.UnionType):
         kinds = [one for one in get_args(hint) if one is not type(None)]
         return compare(kinds[0], schema, whole, place)
-    said = resolved(schema, whole)
+    said = resolve_schema(schema, whole)
     if get_origin(hint) is list:
         return sum(
             compare(get_args(hint)[0], one["items"], whole, f"{place}[]") for one in said if "items" in one

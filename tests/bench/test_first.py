@@ -88,7 +88,7 @@ def test_what_xla_compiles_is_a_curve_of_its_own() -> None:
     assert "matmul XLA on GPU:0" in render_bench(done)
 
 
-def of_pieces(disturbed: int, factor: float = 1.0, others: float = 0.5) -> Any:
+def make_pieces_run(disturbed: int, factor: float = 1.0, others: float = 0.5) -> Any:
     parts = [
         piece(
             0.01 * n * (3.0 if n <= disturbed else factor), size=n, others=others if n <= disturbed else 0.01
@@ -100,14 +100,14 @@ def of_pieces(disturbed: int, factor: float = 1.0, others: float = 0.5) -> Any:
 
 def test_a_few_disturbed_pieces_do_not_spoil_a_run() -> None:
     """Of 20 pieces two took three times as long: they are left out, and the rest is compared."""
-    done = of_pieces(2)
+    done = make_pieces_run(2)
     assert (done.disturbance.pieces, done.disturbance.of, done.disturbance.much) == (2, 20, False)
     assert done.findings == ()
     assert "A little disturbed: other programs used up to 50 %" in render_bench(done)
     assert [one["disturbed"] for one in bench_json(done)["runs"]].count(True) == 2
     old = earlier(json.dumps(bench_json(done)).encode(), "old.json")
     for factor, verdict in ((1.0, "same"), (1.2, "slower"), (0.8, "faster")):
-        now = of_pieces(0, factor)
+        now = make_pieces_run(0, factor)
         known = compare_runs(now, old, "old.json")
         assert known.verdict == verdict
         assert len(known.changes) == 18
@@ -116,19 +116,19 @@ def test_a_few_disturbed_pieces_do_not_spoil_a_run() -> None:
 
 @pytest.mark.parametrize(("pieces", "others"), [(6, 0.5), (20, 0.2), (6, 1.0)])
 def test_many_do(pieces: int, others: float) -> None:
-    done = of_pieces(pieces, others=others)
+    done = make_pieces_run(pieces, others=others)
     assert done.disturbance.much
     assert [finding.code for finding in done.findings] == ["TFD828"]
     old = earlier(json.dumps(bench_json(done)).encode(), "old.json")
-    now = of_pieces(0)
+    now = make_pieces_run(0)
     assert compare_runs(now, old, "old.json").verdict == "disturbed"
 
 
 def test_an_earlier_file_without_the_count_is_believed() -> None:
     """As the first version wrote it: any disturbance is one."""
-    told = bench_json(of_pieces(2))
+    told = bench_json(make_pieces_run(2))
     del told["disturbance"]
-    now = of_pieces(0)
+    now = make_pieces_run(0)
     assert compare_runs(now, earlier(json.dumps(told).encode(), "x"), "x").verdict == "disturbed"
 
 

@@ -22,7 +22,7 @@ def codes(done: Bench) -> list[str]:
     return [finding.code for finding in done.findings]
 
 
-def scaled(*parts: dict[str, Any], watched: tuple[Watched, ...] = ()) -> tuple[str, ...]:
+def list_reasons(*parts: dict[str, Any], watched: tuple[Watched, ...] = ()) -> tuple[str, ...]:
     """Why, of the one set of devices."""
     (one,) = result(on("CPU:0", *TWO), *parts, watched=watched).scaling
     return one.why
@@ -84,7 +84,7 @@ def test_averaging_the_gradients_is_the_reason() -> None:
 
 
 def test_a_small_batch_is_the_reason() -> None:
-    why = scaled(
+    why = list_reasons(
         train(1.0, "GPU:0"), train(1.0, "GPU:1"), train(1.05, *TWO), train(0.97, *TWO, part="compute")
     )
     assert why[0] == (
@@ -94,7 +94,9 @@ def test_a_small_batch_is_the_reason() -> None:
 
 
 def test_a_slower_card_is_the_reason() -> None:
-    why = scaled(train(1.0, "GPU:0"), train(3.0, "GPU:1"), train(1.5, *TWO), train(1.4, *TWO, part="compute"))
+    why = list_reasons(
+        train(1.0, "GPU:0"), train(3.0, "GPU:1"), train(1.5, *TWO), train(1.4, *TWO, part="compute")
+    )
     assert why[0] == "GPU:1 is slower than the others, and each step waits for the slowest device."
 
 
@@ -138,7 +140,7 @@ def test_parts_of_a_processor_are_the_reason() -> None:
 
 
 def test_nothing_is_guessed_where_the_parts_are_not_known() -> None:
-    why = scaled(train(1.0, "GPU:0"), train(1.0, "GPU:1"), train(2.0, *TWO, strategy="mirrored"))
+    why = list_reasons(train(1.0, "GPU:0"), train(1.0, "GPU:1"), train(2.0, *TWO, strategy="mirrored"))
     assert why == ("What was measured does not say why; the averaging of gradients was not timed apart.",)
 
 

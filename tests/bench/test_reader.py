@@ -32,15 +32,15 @@ def run_of(factor: float, seed: int, **facts: object) -> Bench:
     return result(on("CPU:0", "GPU:0"), *parts)
 
 
-def against(now: Bench, then: Bench) -> BenchComparison:
+def compare_with(now: Bench, then: Bench) -> BenchComparison:
     old = earlier(json.dumps(bench_json(then)).encode(), "old.json")
     return compare_runs(now, old, "old.json")
 
 
 def test_the_same_again_is_the_same_and_a_slower_one_is_slower() -> None:
-    same = [against(run_of(1.0, seed), run_of(1.0, 100 + seed)).verdict for seed in range(40)]
-    slower = [against(run_of(1.2, seed), run_of(1.0, 100 + seed)).verdict for seed in range(40)]
-    faster = [against(run_of(0.8, seed), run_of(1.0, 100 + seed)).verdict for seed in range(40)]
+    same = [compare_with(run_of(1.0, seed), run_of(1.0, 100 + seed)).verdict for seed in range(40)]
+    slower = [compare_with(run_of(1.2, seed), run_of(1.0, 100 + seed)).verdict for seed in range(40)]
+    faster = [compare_with(run_of(0.8, seed), run_of(1.0, 100 + seed)).verdict for seed in range(40)]
     assert same.count("same") >= 38
     assert slower.count("slower") >= 38
     assert faster.count("faster") >= 38
@@ -60,11 +60,13 @@ def on_a_machine(changes: float, factor: float, seed: int) -> Bench:
 @pytest.mark.parametrize("changes", [0.0, 0.03, 0.08])
 def test_a_machine_whose_speed_changes_is_no_slower_run(changes: float) -> None:
     runs = [on_a_machine(changes, 1.0, seed) for seed in range(80)]
-    assert [against(*pair).verdict for pair in itertools.pairwise(runs)].count("same") >= 75
+    assert [compare_with(*pair).verdict for pair in itertools.pairwise(runs)].count("same") >= 75
     told = [one.unsteady for one in runs if one.unsteady is not None]
     assert len(told) == 80
     assert statistics.median(told) == pytest.approx(changes, rel=0.3, abs=0.01)
-    twice = [against(on_a_machine(changes, 2.0, 100 + seed), then).verdict for seed, then in enumerate(runs)]
+    twice = [
+        compare_with(on_a_machine(changes, 2.0, 100 + seed), then).verdict for seed, then in enumerate(runs)
+    ]
     assert twice.count("slower") >= 76
     for one in runs:
         said = "own speed went up and down" in render_bench(one)
@@ -78,7 +80,7 @@ def test_a_machine_whose_speed_changes_is_no_slower_run(changes: float) -> None:
 def test_a_steady_machine_is_judged_by_less() -> None:
     """12 % more, by all pieces alike, and each round like the others."""
     slower = [
-        against(on_a_machine(0.0, 1.12, seed), on_a_machine(0.0, 1.0, 50 + seed)).verdict
+        compare_with(on_a_machine(0.0, 1.12, seed), on_a_machine(0.0, 1.0, 50 + seed)).verdict
         for seed in range(40)
     ]
     assert slower.count("slower") == 40
@@ -107,11 +109,11 @@ def test_what_the_processor_itself_changed_is_not_tensorflows(
         told = {"stage": "bench", "yardstick": {"what": what, "seconds": 3e-4 * own}}
         return result(on("CPU:0"), *parts, told)
 
-    known = against(run(ratio, machine), run(1.0, 1.0))
+    known = compare_with(run(ratio, machine), run(1.0, 1.0))
     assert known.verdict == verdict
     assert known.ratio == pytest.approx(ratio)
     assert (f"{machine:.2f} times as long" in known.why) == (machine != 1.0)
-    other = against(run(ratio, machine, "numpy 1.26.4"), run(1.0, 1.0))
+    other = compare_with(run(ratio, machine, "numpy 1.26.4"), run(1.0, 1.0))
     assert other.verdict == ("slower" if ratio > 1 else "faster" if ratio < 1 else "same")
 
 
@@ -120,8 +122,8 @@ def test_a_cards_times_are_not_the_processors() -> None:
         parts = [piece(0.01 * factor * at, "GPU:0", size=64 + at) for at in range(1, 6)]
         return result(on("GPU:0"), *parts, {"stage": "bench", "yardstick": {"what": "x", "seconds": own}})
 
-    assert against(run(1.3, 1.3), run(1.0, 1.0)).verdict == "slower"
-    assert against(run(1.0, 2.0), run(1.0, 1.0)).verdict == "same"
+    assert compare_with(run(1.3, 1.3), run(1.0, 1.0)).verdict == "slower"
+    assert compare_with(run(1.0, 2.0), run(1.0, 1.0)).verdict == "same"
 
 
 @pytest.mark.parametrize(
@@ -169,7 +171,7 @@ def test_an_earlier_result_without_rounds_is_compared() -> None:
     assert compare_runs(now, earlier(json.dumps(told).encode(), "x"), "x").verdict == "same"
 
 
-def of_sizes(short: float, long: float) -> Bench:
+def make_sized_bench(short: float, long: float) -> Bench:
     """Seven pieces of work below a millisecond and four above it."""
     sizes = [*(((1 << at) * 1e-5 * short) for at in range(7)), *((0.002 * at * long) for at in range(1, 5))]
     return result(on("CPU:0"), *(piece(one, "CPU:0", size=64 + at) for at, one in enumerate(sizes)))
@@ -177,11 +179,11 @@ def of_sizes(short: float, long: float) -> Bench:
 
 def test_what_takes_microseconds_says_nothing_of_a_whole_run() -> None:
     """From process to process it takes up to a third more or less."""
-    known = against(of_sizes(1.25, 1.0), of_sizes(1.0, 1.0))
+    known = compare_with(make_sized_bench(1.25, 1.0), make_sized_bench(1.0, 1.0))
     assert (known.verdict, any(one.beyond for one in known.changes)) == ("same", False)
-    known = against(of_sizes(1.0, 1.12), of_sizes(1.0, 1.0))
+    known = compare_with(make_sized_bench(1.0, 1.12), make_sized_bench(1.0, 1.0))
     assert (known.verdict, sum(one.beyond for one in known.changes)) == ("slower", 4)
-    known = against(of_sizes(2.0, 1.0), of_sizes(1.0, 1.0))
+    known = compare_with(make_sized_bench(2.0, 1.0), make_sized_bench(1.0, 1.0))
     assert (known.verdict, sum(one.beyond for one in known.changes)) == ("same", 7)
     assert "4 longer pieces of work" in known.why
 
@@ -191,14 +193,14 @@ def test_one_long_piece_makes_no_run_slower() -> None:
         result(on("CPU:0"), *(piece(one, size=64 + at) for at, one in enumerate((1e-4, 2e-4, 3e-4, last))))
         for last in (0.02, 0.01)
     )
-    assert against(now, then).verdict == "same"
+    assert compare_with(now, then).verdict == "same"
 
 
 def test_nothing_is_said_of_a_disturbed_run_or_of_too_little() -> None:
-    assert against(run_of(2.0, 1, others=0.9), run_of(1.0, 2)).verdict == "disturbed"
-    assert against(run_of(2.0, 1), run_of(1.0, 2, others=0.9)).verdict == "disturbed"
+    assert compare_with(run_of(2.0, 1, others=0.9), run_of(1.0, 2)).verdict == "disturbed"
+    assert compare_with(run_of(2.0, 1), run_of(1.0, 2, others=0.9)).verdict == "disturbed"
     alone = result(on("CPU:0"), piece(1.0))
-    assert against(alone, alone).verdict == "incomparable"
+    assert compare_with(alone, alone).verdict == "incomparable"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ TWO = ("GPU:0", "GPU:1")
 PCIE = tuple(Interconnect("CPU:0", name, "pcie", "PCI Express 4.0 x16", 31.5) for name in TWO)
 
 
-def joined(kind: str, how: str, gbps: float | None = None) -> tuple[Interconnect, ...]:
+def make_links(kind: str, how: str, gbps: float | None = None) -> tuple[Interconnect, ...]:
     return (*PCIE, Interconnect(*TWO, kind, how, gbps))
 
 
@@ -65,18 +65,18 @@ CASES = (
         "all-reduce through the host's memory", *USUAL, 0.050, 0.011, 0.038, 32, 8,
         "Averaging the gradients and changing the weights takes 76 % of each step (38 ms), more than the split saves (",
         "cannot reach each other's memory, so all of it goes through the host's",
-        links=joined("bridge", "PHB", 31.5), log=MATRIX, copied=2.9,
+        links=make_links("bridge", "PHB", 31.5), log=MATRIX, copied=2.9,
     ),
     Case(
         "all-reduce between two processors", *USUAL, 0.050, 0.011, 0.038, 32, 8,
         "Averaging the gradients and changing the weights takes 76 %",
         "4.1 GB/s were measured; between GPU:0 and GPU:1 it goes through the link between two processors (NUMA)",
-        links=joined("processors", "SYS", 31.5), copied=4.1,
+        links=make_links("processors", "SYS", 31.5), copied=4.1,
     ),
     Case(
         "NCCL takes its time", *USUAL, 0.040, 0.011, 0.027, 32, 8,
         "Averaging the gradients and changing the weights by NCCL takes 68 %",
-        strategy="mirrored", way="CollectiveAllReduce, NCCL", links=joined("nvlink", "NV4", 100.0),
+        strategy="mirrored", way="CollectiveAllReduce, NCCL", links=make_links("nvlink", "NV4", 100.0),
     ),
     Case(
         "hierarchical copies", *USUAL, 0.040, 0.011, 0.027, 32, 8,
@@ -133,7 +133,7 @@ CASES = (
     ),
     Case(
         "all is well", *USUAL, 0.0115, 0.0103, 0.001, 32, 8, "", codes=(), fed=(0.022, 0.0125),
-        links=joined("nvlink", "NV4", 100.0), log=MATRIX.replace("N N", "N Y", 1).replace("1:   N N", "1:   Y N"),
+        links=make_links("nvlink", "NV4", 100.0), log=MATRIX.replace("N N", "N Y", 1).replace("1:   N N", "1:   Y N"),
     ),
     Case(
         "nothing apart", *USUAL, 0.040, None, None, 32, 8,
@@ -142,7 +142,7 @@ CASES = (
 )  # fmt: skip
 
 
-def measured(case: Case) -> Bench:
+def make_measured(case: Case) -> Bench:
     first, second = case.devices
     largest = SIZES[-1]
     parts = [{**on("CPU:0", *(name for name in case.devices if name != "CPU:0")), "log": case.log}]
@@ -167,7 +167,7 @@ def measured(case: Case) -> Bench:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_is_known_of_it_is_said(case: Case) -> None:
-    done = measured(case)
+    done = make_measured(case)
     crossover = [(one.size, one.below) for one in done.crossover if one.device == "GPU:0"]
     assert crossover == ([] if case.devices[0] == "CPU:0" else [(case.size, case.below)])
     (one,) = done.scaling
@@ -183,13 +183,13 @@ def test_what_is_known_of_it_is_said(case: Case) -> None:
 
 
 def test_the_parts_of_a_step_are_told() -> None:
-    (one,) = measured(CASES[0]).scaling
+    (one,) = make_measured(CASES[0]).scaling
     assert (one.compute, one.allreduce, one.input, one.way) == (0.011, 0.038, None, None)
     assert one.idle == pytest.approx(0.001)
-    told = bench_json(measured(CASES[6]))["scaling"][0]
+    told = bench_json(make_measured(CASES[6]))["scaling"][0]
     assert told["parts"]["input"] == pytest.approx(0.0435)
     assert told["fed"]["speedup"] == pytest.approx(48 / 55)
-    (named,) = measured(CASES[2]).scaling
+    (named,) = make_measured(CASES[2]).scaling
     assert named.way == "NCCL"
 
 

@@ -39,7 +39,7 @@ def link(generation: int, lanes: int, most: tuple[int, int] = (4, 16)) -> str:
     )
 
 
-def measured(
+def make_measured(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     links: tuple[str, str],
@@ -99,21 +99,21 @@ def measured(
     return evaluate_bench(timing.measured, timing.target, timing.peaks)
 
 
-def copied(one: str, other: str, gbps: float, size: int = 64 * MIB) -> dict[str, Any]:
+def make_copied(one: str, other: str, gbps: float, size: int = 64 * MIB) -> dict[str, Any]:
     return piece(size / gbps / 1e9, one, other, workload="copy", size=size, bytes=size)
 
 
 def test_four_lanes_are_told_beside_what_was_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = measured(
+    done = make_measured(
         tmp_path,
         monkeypatch,
         (link(4, 16), link(3, 4)),
         "SYS",
-        copied("CPU:0", "GPU:0", 12.6),
-        copied("CPU:0", "GPU:1", 2.9),
-        copied("GPU:0", "GPU:1", 2.5),
+        make_copied("CPU:0", "GPU:0", 12.6),
+        make_copied("CPU:0", "GPU:1", 2.9),
+        make_copied("GPU:0", "GPU:1", 2.5),
     )
     told = {(one.one, one.other): one for one in done.links}
     assert told["CPU:0", "GPU:0"].how == "PCI Express 4.0 x16"
@@ -131,14 +131,16 @@ def test_four_lanes_are_told_beside_what_was_measured(
 
 
 def test_a_card_that_fell_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (finding,) = measured(
-        tmp_path, monkeypatch, (link(1, 16), link(4, 16)), "PHB", copied("CPU:0", "GPU:0", 2.0)
+    (finding,) = make_measured(
+        tmp_path, monkeypatch, (link(1, 16), link(4, 16)), "PHB", make_copied("CPU:0", "GPU:0", 2.0)
     ).findings
     assert finding.title == "GPU:0 uses generation 1 of 4 of PCI Express"
 
 
 def test_nvlink_by_its_number_of_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = measured(tmp_path, monkeypatch, (link(4, 16), link(4, 16)), "NV4", copied("GPU:0", "GPU:1", 40.0))
+    done = make_measured(
+        tmp_path, monkeypatch, (link(4, 16), link(4, 16)), "NV4", make_copied("GPU:0", "GPU:1", 40.0)
+    )
     (nvlink,) = [one for one in done.links if one.kind == "nvlink"]
     assert nvlink.gbps == pytest.approx(56.25, rel=1e-3)  # 8.6: 14.06 each
     assert nvlink.measured == pytest.approx(40)
@@ -152,14 +154,16 @@ def test_whether_cards_reach_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, peer: bool | None
 ) -> None:
     parts = [train(1.0, "GPU:0"), train(1.0, "GPU:1"), train(2.0, *TWO), train(0.5, *TWO, part="compute")]
-    done = measured(tmp_path, monkeypatch, (link(4, 16), link(4, 16)), "PHB", *parts, peers=said)
+    done = make_measured(tmp_path, monkeypatch, (link(4, 16), link(4, 16)), "PHB", *parts, peers=said)
     (between,) = [one for one in done.links if one.one == "GPU:0"]
     assert between.peer is peer
     assert ("cannot reach each other's memory" in done.scaling[0].why[0]) is (peer is False)
 
 
 def test_what_nvidia_smi_does_not_say_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = measured(tmp_path, monkeypatch, ("", link(9, 16, (9, 16))), "X9", copied("CPU:0", "GPU:0", 9.0))
+    done = make_measured(
+        tmp_path, monkeypatch, ("", link(9, 16, (9, 16))), "X9", make_copied("CPU:0", "GPU:0", 9.0)
+    )
     told = {(one.one, one.other): one for one in done.links}
     assert ("CPU:0", "GPU:0") not in told
     assert told["CPU:0", "GPU:1"].gbps is None
@@ -170,11 +174,11 @@ def test_what_nvidia_smi_does_not_say_is_not_known(tmp_path: Path, monkeypatch: 
 
 def test_the_peaks_of_each_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a clock nothing is known; with one a product in float16 is set against that type's."""
-    done = measured(tmp_path, monkeypatch, ("", ""), "PIX", train(1.0, "GPU:0"))
+    done = make_measured(tmp_path, monkeypatch, ("", ""), "PIX", train(1.0, "GPU:0"))
     assert all(not one.peaks for one in done.devices)
     product = piece(0.1, "GPU:0", size=8192, flop=2.0 * 8192**3, dtype="float16")
     clock = ', "clock_khz": 1695000'
-    done = measured(tmp_path, monkeypatch, ("", ""), "PIX", product, train(1.0, "GPU:0"), clock=clock)
+    done = make_measured(tmp_path, monkeypatch, ("", ""), "PIX", product, train(1.0, "GPU:0"), clock=clock)
     card = done.devices[1]
     assert card.peak_gflops == card.peaks["float32"] == pytest.approx(35_600, rel=0.01)
     assert card.peaks["tf32"] == card.peaks["float32"]

@@ -132,7 +132,7 @@ def command_line(*args: str) -> list[str]:
     return [sys.executable, str(HERE), "install", *PLANNED, "--python", sys.executable, *args]
 
 
-def ended(args: Sequence[str], env: Mapping[str, str], cwd: Path) -> subprocess.CompletedProcess[str]:
+def run_to_end(args: Sequence[str], env: Mapping[str, str], cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run it to its end."""
     return subprocess.run(
         args, env=dict(env), cwd=cwd, capture_output=True, text=True, check=False, timeout=120
@@ -144,7 +144,7 @@ def empty_disks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10**12})())
 
 
-def changed(**changes: object) -> dict[str, str]:
+def change_facts(**changes: object) -> dict[str, str]:
     """A variable for the command: what is another way than it is."""
     return {"TEST_CHANGES": json.dumps(changes)}
 
@@ -156,7 +156,7 @@ def start(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
 
 
-def until(process: subprocess.Popen[str], seen: Path, text: str = "") -> None:
+def wait_until(process: subprocess.Popen[str], seen: Path, text: str = "") -> None:
     """Wait until a file is there (with a text in it), while the process lives."""
     for _ in range(3000):
         if seen.exists() and (not text or text in seen.read_text(encoding="utf-8")):
@@ -179,10 +179,10 @@ def _locks(folder: Path) -> core.LockFiles:
 def _main() -> None:
     folder = Path(os.environ["TEST_LOCKS"])
 
-    def no_links(*_: Any) -> tuple[MakeLink, ...]:
+    def find_no_links(*_: Any) -> tuple[MakeLink, ...]:
         return ()
 
-    core.links_for = no_links
+    core.links_for = find_no_links
     core.requires_of = lambda _: REQUIRES
     for module in (core, choosing):
         module.locks_of = lambda _: _locks(folder)

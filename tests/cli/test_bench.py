@@ -46,9 +46,9 @@ def test_a_wrong_wish_is_said(args: tuple[str, ...], said: str) -> None:
 @pytest.mark.tensorflow
 def test_all_of_it_on_parts_of_a_cpu(tensorflow_python: Path, tmp_path: Path) -> None:
     beside = tensorflow_python.parents[1].glob("lib/python*/site-packages/nvidia")
-    if any(beside) and not environments.everything():
+    if any(beside) and not environments.list_everything():
         pytest.skip("on the CPU they change nothing: TFDOCTOR_LAB_FULL=1")
-    long, short = ("20", "6") if environments.everything() else ("12", "4")
+    long, short = ("20", "6") if environments.list_everything() else ("12", "4")
     devices = ("--devices", "CPU:0,CPU:1")
     done = run("--python", str(tensorflow_python), *devices, "--time", long, "--json", "-o", str(tmp_path))
     answer = json.loads(done.stdout)

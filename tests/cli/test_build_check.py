@@ -53,7 +53,7 @@ CHECKS = Path(checks.__file__).parent
 by_rule = pytest.mark.parametrize("rule", DOCKERFILE_RULES, ids=lambda rule: rule.code)
 
 
-def judged(text: str, files: dict[str, str] | None = None) -> Judged:
+def make_report(text: str, files: dict[str, str] | None = None) -> Judged:
     found = judge_dockerfile(text, Compat.load(), read=(files or {}).get)
     assert found is not None
     return found
@@ -78,7 +78,7 @@ def tfdoctor(*args: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_dockerfile_gets_its_findings(case: Case) -> None:
-    found = judged(case.text, dict(case.files))
+    found = make_report(case.text, dict(case.files))
     assert codes(found) == case.codes
     assert (found.verdict.gpu_usable, str(found.verdict.cause.value if found.verdict.cause else None)) == (
         case.usable,
@@ -91,14 +91,14 @@ def test_a_dockerfile_gets_its_findings(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_json_is_what_the_schema_promises(case: Case) -> None:
-    answer = json.loads(json.dumps(make_dockerfile_json(judged(case.text, dict(case.files)))))
+    answer = json.loads(json.dumps(make_dockerfile_json(make_report(case.text, dict(case.files)))))
     jsonschema.Draft202012Validator(SCHEMA).validate(answer)
     assert answer["stages"][-1]["counts"]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_every_error_says_what_to_do_and_where(case: Case) -> None:
-    for finding in judged(case.text, dict(case.files)).findings:
+    for finding in make_report(case.text, dict(case.files)).findings:
         assert finding.evidence
         assert all(evidence.line for evidence in finding.evidence)
         assert finding.cause in next(r for r in EXPLAINED if r.code == finding.code).causes
@@ -110,7 +110,7 @@ def test_every_error_says_what_to_do_and_where(case: Case) -> None:
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 def test_text_fits_the_terminal(width: int) -> None:
     for case in CASES:
-        for line in render_judged(judged(case.text, dict(case.files)), width=width).splitlines():
+        for line in render_judged(make_report(case.text, dict(case.files)), width=width).splitlines():
             command = line.startswith("          ") or "tfdoctor explain" in line
             assert command or len(line) <= width or " " not in line.strip()
             assert line == line.rstrip()
@@ -119,12 +119,12 @@ def test_text_fits_the_terminal(width: int) -> None:
 def test_no_runtime_image_is_advised_where_all_of_its_cuda_are_gone() -> None:
     gone = "FROM nvidia/cuda:10.0-cudnn7-devel-ubuntu18.04\nRUN pip3 install tensorflow-gpu==1.14.0\n"
     there = "FROM nvidia/cuda:11.8.0-cudnn8-devel-ubuntu22.04\nRUN pip3 install tensorflow==2.13.1\n"
-    assert "TFD517" not in codes(judged(gone), Severity.INFO)
-    assert "TFD517" in codes(judged(there), Severity.INFO)
+    assert "TFD517" not in codes(make_report(gone), Severity.INFO)
+    assert "TFD517" in codes(make_report(there), Severity.INFO)
 
 
 def test_every_check_is_met_by_a_case() -> None:
-    seen = {finding.code for case in CASES for finding in judged(case.text, dict(case.files)).findings}
+    seen = {finding.code for case in CASES for finding in make_report(case.text, dict(case.files)).findings}
     assert seen >= {rule.code for rule in DOCKERFILE_RULES}
 
 
@@ -132,19 +132,19 @@ def test_no_rule_crashes_on_what_does_not_exist_yet(monkeypatch: pytest.MonkeyPa
     ended: list[Outcome] = []
     run = Rule.run
 
-    def kept(rule: Rule, context: RuleContext) -> Outcome:
+    def keep_outcome(rule: Rule, context: RuleContext) -> Outcome:
         ended.append(run(rule, context))
         return ended[-1]
 
-    monkeypatch.setattr(Rule, "run", kept)
+    monkeypatch.setattr(Rule, "run", keep_outcome)
     for case in CASES:
-        judged(case.text, dict(case.files))
+        make_report(case.text, dict(case.files))
     assert ended
     assert not [outcome for outcome in ended if outcome.kind is OutcomeKind.CRASHED]
 
 
 def test_the_rules_of_check_judge_it_too_and_their_old_codes_lead_there() -> None:
-    seen = {finding.code for case in CASES for finding in judged(case.text, dict(case.files)).findings}
+    seen = {finding.code for case in CASES for finding in make_report(case.text, dict(case.files)).findings}
     for row in RETIRED:
         if row.code.startswith("TFD5"):
             assert seen.intersection(row.by), row.code
@@ -152,7 +152,7 @@ def test_the_rules_of_check_judge_it_too_and_their_old_codes_lead_there() -> Non
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_is_to_be_typed_is_for_a_dockerfile(case: Case) -> None:
-    for finding in judged(case.text, dict(case.files)).findings:
+    for finding in make_report(case.text, dict(case.files)).findings:
         for remedy in finding.remedies:
             for command in remedy.commands:
                 assert command.startswith(("ENV ", "FROM ", "RUN ", "tfdoctor build", "tfdoctor verify "))
@@ -192,7 +192,7 @@ def test_the_schema_has_the_vocabulary() -> None:
 
 
 def tensorflow_of(text: str, files: dict[str, str] | None = None) -> tuple[str, str | None, int]:
-    found = judged(text, files).tensorflow
+    found = make_report(text, files).tensorflow
     return found.text, found.python, found.line
 
 
@@ -222,7 +222,7 @@ def tensorflow_of(text: str, files: dict[str, str] | None = None) -> tuple[str, 
     ],
 )
 def test_ways_to_say_it(run: str) -> None:
-    found = judged(f"FROM python:3.11-slim\nRUN {run}\n").tensorflow
+    found = make_report(f"FROM python:3.11-slim\nRUN {run}\n").tensorflow
     assert found.release is not None
     assert (found.release.version, found.python, found.state) == ("2.15.1", "3.11", "there")
 
@@ -240,7 +240,7 @@ def test_ways_to_say_it(run: str) -> None:
     ],
 )
 def test_what_installs_none(run: str) -> None:
-    assert judged(f"FROM python:3.11-slim\nRUN {run}\n").tensorflow.state == "none"
+    assert make_report(f"FROM python:3.11-slim\nRUN {run}\n").tensorflow.state == "none"
 
 
 @pytest.mark.parametrize(
@@ -256,30 +256,30 @@ def test_what_installs_none(run: str) -> None:
     ],
 )
 def test_what_from_means(text: str, image: str | None) -> None:
-    first = judged(text + "\n").file.chain[0]
+    first = make_report(text + "\n").file.chain[0]
     assert first.base == image
 
 
 def test_an_argument_of_the_top_holds_for_from_alone() -> None:
     text = "ARG V=2.15.1\nFROM python:3.11\n{}RUN pip install tensorflow==$V\n"
-    assert judged(text.format("")).tensorflow.state == "unknown"
-    assert judged(text.format("ARG V\n")).tensorflow.state == "there"
+    assert make_report(text.format("")).tensorflow.state == "unknown"
+    assert make_report(text.format("ARG V\n")).tensorflow.state == "there"
 
 
 def test_a_pinned_image_is_there_whatever_its_tag() -> None:
     text = f"FROM nvidia/cuda:9.0-base@sha256:{'0' * 64}\nRUN apt-get update\n"
-    assert codes(judged(text)) == set()
-    assert codes(judged(text.partition("@")[0])) == {"TFD501"}
+    assert codes(make_report(text)) == set()
+    assert codes(make_report(text.partition("@")[0])) == {"TFD501"}
 
 
 def test_the_end_of_a_file_that_was_not_read_is_said() -> None:
-    found = judged("FROM python:3.11\n" + "RUN true\n" * 10_001 + "RUN pip install tensorflow\n")
+    found = make_report("FROM python:3.11\n" + "RUN true\n" * 10_001 + "RUN pip install tensorflow\n")
     assert found.verdict.gpu_usable is None
     assert "very long" in found.verdict.summary
 
 
 def test_onbuild_is_not_run() -> None:
-    assert judged("FROM python:3.11\nONBUILD RUN pip install tensorflow\n").tensorflow.state == "none"
+    assert make_report("FROM python:3.11\nONBUILD RUN pip install tensorflow\n").tensorflow.state == "none"
 
 
 @pytest.mark.parametrize(
@@ -322,8 +322,8 @@ def test_which_python_pip_installs_for(setup: str, pip: str, python: str | None)
 )
 def test_requirements_are_found_where_they_were_copied_from(copy: str, path: str) -> None:
     text = f"FROM python:3.11\nWORKDIR /app\n{copy}\nRUN pip install -r requirements.txt\n"
-    assert judged(text, {path: "a\n\ntensorflow==2.15.1 # why\n"}).tensorflow.line == 3
-    unseen = judged(text)
+    assert make_report(text, {path: "a\n\ntensorflow==2.15.1 # why\n"}).tensorflow.line == 3
+    unseen = make_report(text)
     assert unseen.tensorflow.state == "none"
     assert "TFD518" in codes(unseen, Severity.INFO)
     assert unseen.verdict.gpu_usable is None
@@ -338,7 +338,7 @@ def test_a_bind_mount_a_heredoc_and_files_of_files() -> None:
     assert tensorflow_of(heredoc)[0] == "tensorflow==2.15.1"
     nested = "FROM python:3.11\nCOPY a /a\nRUN pip install -r /a/one.txt -c /a/c.txt\n"
     files = {"a/one.txt": "-r b/two.txt\n", "a/b/two.txt": "tensorflow\n", "a/c.txt": "tensorflow==2.14.1\n"}
-    found = judged(nested, files)
+    found = make_report(nested, files)
     assert found.tensorflow.release is not None
     assert found.tensorflow.release.version == "2.14.1"
 
@@ -393,7 +393,7 @@ def test_only_files_of_the_folder_are_read(tmp_path: Path) -> None:
 
 def test_what_the_file_says_cannot_move_the_terminal() -> None:
     text = "FROM python:3.11\nRUN pip install 'tensorflow==2.15.1' && apt-get update\nENV CUDA_VISIBLE_DEVICES=-1\n"
-    hostile = judged(text.replace("python:3.11", "nvidia/cuda:\x1b]0;title\x07\x1b[31m9.0\u202e"))
+    hostile = make_report(text.replace("python:3.11", "nvidia/cuda:\x1b]0;title\x07\x1b[31m9.0\u202e"))
     assert "\x1b" not in render_judged(hostile)
     assert "\u202e" not in render_judged(hostile)
 
@@ -489,10 +489,12 @@ def test_what_tfdoctor_builds_itself_is_healthy(recipe: Recipe | None, version: 
     answer = make_plan(Compat.load(), request, Host())
     assert answer.options, answer.conflict
     context = context_of(answer.options[0], Extras())
-    found = judged(context.dockerfile, {name: content.decode() for name, content in context.files.items()})
+    found = make_report(
+        context.dockerfile, {name: content.decode() for name, content in context.files.items()}
+    )
     assert not found.findings
     assert found.verdict.gpu_usable
-    alone = judged(context.dockerfile)  # --print gives the Dockerfile without its files
+    alone = make_report(context.dockerfile)  # --print gives the Dockerfile without its files
     assert not codes(alone)
 
 
@@ -551,10 +553,12 @@ def test_the_index_is_not_asked_what_it_cannot_answer(text: str) -> None:
 def test_pips_before_20_3_install_what_does_not_go_together() -> None:
     text = "FROM nvidia/cuda:11.2.2-cudnn8-runtime-ubuntu20.04\nRUN apt-get install -y python3-pip\n"
     install = "RUN pip3 install tensorflow==2.10.1 'protobuf==4.25.3'\n"
-    assert "TFD519" not in codes(judged(text + install))
-    assert "TFD519" in codes(judged(f"{text}RUN pip3 install -U pip\n{install}"))
+    assert "TFD519" not in codes(make_report(text + install))
+    assert "TFD519" in codes(make_report(f"{text}RUN pip3 install -U pip\n{install}"))
 
 
 def test_no_other_tag_is_named_of_a_release_that_is_gone() -> None:
-    gone = judged("FROM nvidia/cuda:10.0-cudnn7-devel-ubuntu18.04\nRUN pip3 install tensorflow-gpu==1.15.5\n")
+    gone = make_report(
+        "FROM nvidia/cuda:10.0-cudnn7-devel-ubuntu18.04\nRUN pip3 install tensorflow-gpu==1.15.5\n"
+    )
     assert "TFD517" not in {finding.code for finding in gone.findings}

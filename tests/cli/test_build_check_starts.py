@@ -118,7 +118,7 @@ def test_no_text_is_too_strange(text: str) -> None:
 # ---------------------------------------------------------------- dev containers
 
 
-def made(**more: Any) -> Start:
+def make_sample(**more: Any) -> Start:
     found = devcontainer(json.dumps({"image": "x", **more}), "devcontainer.json")
     assert isinstance(found, Start)
     return found
@@ -140,7 +140,7 @@ def made(**more: Any) -> Start:
     ],
 )
 def test_whether_a_dev_container_is_given_a_gpu(more: dict[str, Any], given_one: bool) -> None:
-    assert made(**more).gpu is given_one
+    assert make_sample(**more).gpu is given_one
 
 
 def test_comments_and_commas_as_editors_take_them() -> None:

@@ -35,7 +35,7 @@ def tfdoctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     return Tfdoctor(monkeypatch, capsys)
 
 
-def there(folder: Path) -> dict[str, bytes]:
+def list_present(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
@@ -46,7 +46,7 @@ def test_the_folder_is_what_a_build_sends(tfdoctor: Tfdoctor, tmp_path: Path) ->
     folder = tmp_path / "new" / "image"
     ended = tfdoctor(*CONTEXT, str(folder), "--package", "six")
     assert (ended.status, ended.err) == (0, "")
-    files = there(folder)
+    files = list_present(folder)
     assert files["Dockerfile"].decode() == tfdoctor(*WISH, "--print", "--package", "six").out
     copied = re.findall(r"^COPY (.+) \S+$", files["Dockerfile"].decode(), re.MULTILINE)
     names = {word for line in copied for word in line.split()}
@@ -69,7 +69,7 @@ def test_every_file_of_every_recipe_is_told(tfdoctor: Tfdoctor, tmp_path: Path, 
     (tmp_path / "ca.pem").write_text(PEM, encoding="ascii")
     wish = ("build", "--tf", tf, "--recipe", recipe, "--emit", "context", "--package", "six")
     assert tfdoctor(*wish, "--ca-cert", str(tmp_path / "ca.pem"), str(tmp_path / "d")).status == 0
-    assert there(tmp_path / "d").keys() - {"README.md"} <= ABOUT.keys()
+    assert list_present(tmp_path / "d").keys() - {"README.md"} <= ABOUT.keys()
 
 
 def test_a_second_time_changes_nothing(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
@@ -88,15 +88,15 @@ def test_what_is_there_is_replaced_where_that_was_asked_for(tfdoctor: Tfdoctor, 
     ended = tfdoctor(*CONTEXT, str(tmp_path))
     assert (ended.status, ended.out) == (2, "")
     assert "has README.md already, with different content." in ended.err
-    assert there(tmp_path) == {"mine.py": b"print()\n", "README.md": b"mine\n"}
+    assert list_present(tmp_path) == {"mine.py": b"print()\n", "README.md": b"mine\n"}
     dry = tfdoctor(*CONTEXT, str(tmp_path), "--dry-run")
     assert dry.status == 0
     assert "Nothing was written." in dry.out
     assert "replaced: README.md" in dry.out
-    assert there(tmp_path) == {"mine.py": b"print()\n", "README.md": b"mine\n"}
+    assert list_present(tmp_path) == {"mine.py": b"print()\n", "README.md": b"mine\n"}
     assert tfdoctor(*CONTEXT, str(tmp_path), "--force").status == 0
-    assert there(tmp_path)["README.md"].startswith(b"# TensorFlow 2.15.1")
-    assert there(tmp_path)["mine.py"] == b"print()\n"
+    assert list_present(tmp_path)["README.md"].startswith(b"# TensorFlow 2.15.1")
+    assert list_present(tmp_path)["mine.py"] == b"print()\n"
 
 
 @pytest.mark.parametrize("new", [True, False], ids=["new", "there"])
@@ -107,7 +107,7 @@ def test_half_a_folder_is_never_left(
     if not new:
         folder.mkdir()
         (folder / "Dockerfile").write_text("FROM mine\n", encoding="ascii")
-    before = there(folder) if folder.exists() else None
+    before = list_present(folder) if folder.exists() else None
     calls = []
     original = build_emit.place_file
 
@@ -127,7 +127,7 @@ def test_half_a_folder_is_never_left(
     ended = tfdoctor(*CONTEXT, str(folder), "--force")
     assert ended.status == 3
     assert "No space left on device" in ended.err
-    assert (there(folder) if folder.exists() else None) == before
+    assert (list_present(folder) if folder.exists() else None) == before
     assert [path.name for path in tmp_path.iterdir()] == ([] if new else ["image"])
 
 
@@ -377,7 +377,7 @@ def test_the_files_of_a_definition_are_the_contexts(tfdoctor: Tfdoctor, tmp_path
     writing = re.findall(r"^mkdir -p .+\n(?:sed .+\n(?:\|.*\n)*END-OF-FILE\n)", found["post"], re.MULTILINE)
     script = "".join(writing).replace(share, str(tmp_path / "made"))
     subprocess.run([SH, "-e"], input=script, text=True, check=True)
-    made = there(tmp_path / "made")
+    made = list_present(tmp_path / "made")
     assert made.keys() == {
         "tools.txt",
         "cuda.txt",
@@ -387,7 +387,7 @@ def test_the_files_of_a_definition_are_the_contexts(tfdoctor: Tfdoctor, tmp_path
         "constraints.txt",
         "requirements.txt",
     }
-    assert made == {name: there(tmp_path / "context")[name] for name in made}
+    assert made == {name: list_present(tmp_path / "context")[name] for name in made}
 
 
 # ---------------------------------------------------------------- lists
@@ -421,7 +421,7 @@ def test_sbom(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
     base, *packages = found["components"]
     assert (base["type"], base["name"]) == ("container", "python:3.11-slim-bookworm")
     tfdoctor(*wish, "--emit", "context", str(tmp_path))
-    files = there(tmp_path)
+    files = list_present(tmp_path)
     assert files["sbom.cdx.json"].decode() == text
     lines = [
         line.split()
@@ -464,10 +464,10 @@ def test_pin_names_the_base_by_its_digest(tfdoctor: Tfdoctor, monkeypatch: pytes
 
 
 def test_a_base_that_was_not_looked_into_is_told(tfdoctor: Tfdoctor, monkeypatch: pytest.MonkeyPatch) -> None:
-    def none() -> None:
+    def raise_none() -> None:
         raise EngineError("no container engine answers.", hint="")
 
-    monkeypatch.setattr("tfdoctor.engine.connect", none)
+    monkeypatch.setattr("tfdoctor.engine.connect", raise_none)
     ended = tfdoctor(*WISH, "--base", "debian:bookworm", "--print")
     assert ended.status == 0
     assert "Note: debian:bookworm was not looked into" in ended.err

@@ -45,7 +45,7 @@ def script(path: Path, body: str) -> Path:
     return path
 
 
-def judged(*args: str, env: dict[str, str] | None = None) -> Any:
+def make_report(*args: str, env: dict[str, str] | None = None) -> Any:
     """`check --json` without how long it took; what a bare interpreter has mapped comes in no fixed order."""
     answer = json.loads(run("check", "--json", "--fail-on", "never", *args, env=env).stdout)
     del answer["facts"]["seconds"]
@@ -55,7 +55,7 @@ def judged(*args: str, env: dict[str, str] | None = None) -> Any:
     return answer
 
 
-def of_user(answer: Any) -> Any:
+def drop_home(answer: Any) -> Any:
     """The same, whoever's home this checkout and this Python lie in: a capture calls them `user`."""
     text = json.dumps(answer)
     for name in set(re.findall(r"/home/([^/\"\s:]+)", text)):
@@ -86,10 +86,10 @@ def test_this_machine_is_judged_as_its_capture(tmp_path: Path) -> None:
     done = run("capture", "-o", str(target), "--python", sys.executable, "--timeout", "5", env=env)
     assert done.returncode == 0, done.stderr
     assert f"tfdoctor check --facts {target}" in done.stdout
-    live = of_user(judged("--python", sys.executable, "--timeout", "5", env=env))
+    live = drop_home(make_report("--python", sys.executable, "--timeout", "5", env=env))
     assert live["facts"]["driver"]["smi"]["known"]["kind"] == "timeout"
     hanging.unlink()
-    recorded = of_user(judged("--facts", str(target)))
+    recorded = drop_home(make_report("--facts", str(target)))
     assert recorded["findings"] == live["findings"]
     assert recorded["outcomes"] == live["outcomes"]
     assert recorded["prediction"] == live["prediction"]

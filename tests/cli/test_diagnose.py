@@ -187,7 +187,7 @@ def test_what_is_left_of_an_archive_is_judged(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- following
 
 
-def following(*args: str, **more: Any) -> subprocess.Popen[str]:
+def start_following(*args: str, **more: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "tfdoctor", "diagnose", "-f", *args],
         stdout=subprocess.PIPE,
@@ -202,7 +202,7 @@ def following(*args: str, **more: Any) -> subprocess.Popen[str]:
 def test_following_tells_the_verdict_when_it_changes_and_all_at_the_end(tmp_path: Path) -> None:
     path = tmp_path / "train.log"
     path.write_text("starting\n", encoding="utf-8")
-    with following(str(path)) as process:
+    with start_following(str(path)) as process:
         assert process.stdout is not None
         try:
             with path.open("a", encoding="utf-8") as file:
@@ -225,7 +225,7 @@ def test_following_tells_the_verdict_when_it_changes_and_all_at_the_end(tmp_path
 
 
 def test_following_a_pipe(tmp_path: Path) -> None:
-    with following("--json", stdin=subprocess.PIPE) as process:
+    with start_following("--json", stdin=subprocess.PIPE) as process:
         out, err = process.communicate(LOG, timeout=30)
     assert json.loads(out)["verdict"]["cause"] == "libs-wrong-version"
     assert (process.returncode, err) == (1, "")

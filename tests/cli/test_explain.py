@@ -181,7 +181,7 @@ def test_nonsense_is_refused(query: str) -> None:
 
 
 @cache
-def explained() -> tuple[Explanation, ...]:
+def list_explanations() -> tuple[Explanation, ...]:
     return (catalogue(), *(lookup(word) for word in ASKED))
 
 
@@ -189,7 +189,7 @@ def explained() -> tuple[Explanation, ...]:
 @pytest.mark.parametrize("width", [20, 40, 59, 60, 80, 200])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     """But for one word of a command, which has no room."""
-    for found in explained():
+    for found in list_explanations():
         text = render_explanation(found, width=width)
         assert text.endswith("\n")
         assert not text.endswith("\n\n")

@@ -133,7 +133,9 @@ os.execv(sys.executable, sys.argv[1:])
 """
 
 
-def at_a_terminal(env: Fake, answer: str, *words: str, command: Sequence[str] = ("fix",)) -> tuple[int, str]:
+def run_at_terminal(
+    env: Fake, answer: str, *words: str, command: Sequence[str] = ("fix",)
+) -> tuple[int, str]:
     """Exit status, and all that appears on the terminal."""
     terminal, theirs = pty.openpty()
     process = subprocess.Popen(
@@ -171,7 +173,7 @@ def at_a_terminal(env: Fake, answer: str, *words: str, command: Sequence[str] = 
 def test_a_person_is_asked(answer: str, done: bool, new: Callable[..., Fake]) -> None:
     env = new()
     before = env.list()
-    status, text = at_a_terminal(env, answer, "--no-deep")
+    status, text = run_at_terminal(env, answer, "--no-deep")
     assert "Do this? [y/N]" in text
     before_asking = text.partition("Do this?")[0]
     assert "ln -sf" in before_asking
@@ -186,7 +188,7 @@ def test_a_person_is_asked(answer: str, done: bool, new: Callable[..., Fake]) ->
 def test_check_asks_the_same_question(answer: str, done: bool, new: Callable[..., Fake]) -> None:
     env = new()
     before = env.list()
-    _, text = at_a_terminal(env, answer, command=("check", "--fix"))
+    _, text = run_at_terminal(env, answer, command=("check", "--fix"))
     first, _, then = re.sub(r"\x1b\[[0-9;]*m", "", text).partition("Do this? [y/N]")
     assert re.search(r"Fix it\s+.*tfdoctor fix", first)  # the screen of check
     assert first.count("Environment ") >= 1  # what fix would do
@@ -224,7 +226,7 @@ def test_what_does_not_go_with_fixing(words: tuple[str, ...]) -> None:
 def test_ctrl_c_at_the_question(new: Callable[..., Fake]) -> None:
     env = new()
     before = env.list()
-    status, text = at_a_terminal(env, "\x03")
+    status, text = run_at_terminal(env, "\x03")
     assert (status, "Interrupted." in text) == (130, True)
     assert "Traceback" not in text
     assert difference(before, env.list()) == {}
@@ -320,11 +322,11 @@ def test_undo_where_nothing_was_done_writes_nothing(
 
     real = os.mkdir
 
-    def refusing(path: str, *words: int, **more: int) -> None:
+    def refuse(path: str, *words: int, **more: int) -> None:
         assert not str(path).startswith(str(env.root)), path
         real(path, *words, **more)
 
-    monkeypatch.setattr(os, "mkdir", refusing)
+    monkeypatch.setattr(os, "mkdir", refuse)
     before = env.list()
     run = env.run("fix", "--undo")
     assert (run.status, "fix has changed nothing in" in run.said) == (0, True)

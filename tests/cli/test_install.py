@@ -20,14 +20,14 @@ from cli.installing import (
     SENTENCE,
     UV,
     Index,
-    changed,
+    change_facts,
     command_line,
     empty_disks,
-    ended,
     make_index,
     needs_uv,
+    run_to_end,
     start,
-    until,
+    wait_until,
 )
 from cli.planner import Tfdoctor, is_clean, validate
 from processes import processes_with
@@ -70,7 +70,7 @@ def test_an_environment_is_made_told_and_left_alone_afterwards(
 ) -> None:
     args = command_line("--installer", installer, "--package", "pandas", "--into", "a b/env")
     env = index.env()
-    first = ended([*args, "--json"], env, tmp_path)
+    first = run_to_end([*args, "--json"], env, tmp_path)
     assert first.returncode == 1, "a TensorFlow of three empty files is not right"
     answer = json.loads(first.stdout)
     validate(answer, "install")
@@ -82,11 +82,11 @@ def test_an_environment_is_made_told_and_left_alone_afterwards(
     assert start(made).stdout == "whole\n"
     for name in ("tensorflow", "numpy", "nvidia_cublas_cu12", "tool", "pandas"):
         assert list(made.glob(f"lib/python3*/site-packages/{name}-1.0.dist-info")), name
-    sourced = ended(["sh", "-c", ". 'a b/env/bin/activate' && command -v python"], env, tmp_path)
+    sourced = run_to_end(["sh", "-c", ". 'a b/env/bin/activate' && command -v python"], env, tmp_path)
     assert sourced.stdout == f"{made}/bin/python\n"
     assert not list(made.glob("lib/python3*/site-packages/*unfinished*"))
     inodes = {path: path.lstat().st_ino for path in made.rglob("*") if "__pycache__" not in path.parts}
-    again = ended(args, env, tmp_path)
+    again = run_to_end(args, env, tmp_path)
     assert "as planned" in again.stdout
     assert "nothing was done" in again.stdout
     assert again.returncode == 1, "as check"
@@ -102,7 +102,7 @@ def test_the_callers_variables_do_not_lead_astray(index: Index, tmp_path: Path) 
     env = index.env(**elsewhere, PIP_USER="1", VIRTUAL_ENV=str(tmp_path), UV_PYTHON="2.7", PIP_DRY_RUN="1")
     args = command_line("--installer", "pip", "--no-deep")
     # PYTHONHOME would keep tfdoctor itself from starting.
-    done = ended(args, {name: text for name, text in env.items() if name != "PYTHONHOME"}, tmp_path)
+    done = run_to_end(args, {name: text for name, text in env.items() if name != "PYTHONHOME"}, tmp_path)
     assert "Made " in done.stdout
     assert not (tmp_path / "elsewhere").exists()
 
@@ -233,11 +233,11 @@ def test_the_links_of_a_release_that_needs_them_are_commands_too(tfdoctor: Tfdoc
 
 def test_no_python_at_hand(index: Index, tmp_path: Path) -> None:
     args = [sys.executable, command_line()[1], "install", *PLANNED, "--installer", "pip"]
-    done = ended(args, index.env(**changed(python={})), tmp_path)
+    done = run_to_end(args, index.env(**change_facts(python={})), tmp_path)
     assert (done.returncode, done.stdout) == (3, "")
     assert "needs Python 3." in done.stderr
     assert "get uv" in done.stderr
-    named = ended([*args, "--python", "3.10.99"], index.env(**changed(python={})), tmp_path)
+    named = run_to_end([*args, "--python", "3.10.99"], index.env(**change_facts(python={})), tmp_path)
     assert "No Python 3.10.99 is here." in named.stderr
     assert not (tmp_path / "tensorflow-env").exists()
 
@@ -261,8 +261,8 @@ def test_what_is_typed_for_a_venv_follows_the_survey(
 
 
 def test_a_python_without_venv(index: Index, tmp_path: Path) -> None:
-    env = index.env(**changed(python={"venv": False}))
-    done = ended(command_line("--installer", "pip"), env, tmp_path)
+    env = index.env(**change_facts(python={"venv": False}))
+    done = run_to_end(command_line("--installer", "pip"), env, tmp_path)
     assert (done.returncode, done.stdout) == (3, "")
     assert "cannot make environments: it lacks ensurepip" in done.stderr
     assert "uv" in done.stderr
@@ -271,22 +271,26 @@ def test_a_python_without_venv(index: Index, tmp_path: Path) -> None:
 
 @needs_uv
 def test_a_python_without_venv_is_no_hindrance_for_uv(index: Index, tmp_path: Path) -> None:
-    done = ended(command_line(), index.env(**changed(python={"venv": False})), tmp_path)
+    done = run_to_end(command_line(), index.env(**change_facts(python={"venv": False})), tmp_path)
     assert "Made " in done.stdout
 
 
 @needs_uv
 def test_a_python_that_nobody_has_and_uv_may_not_fetch(index: Index, tmp_path: Path) -> None:
     args = [sys.executable, command_line()[1], "install", *PLANNED, "--installer", "uv"]
-    done = ended(
-        args, index.env(**changed(python={}), UV_PYTHON_INSTALL_DIR=str(tmp_path), PATH="/usr/bin"), tmp_path
+    done = run_to_end(
+        args,
+        index.env(**change_facts(python={}), UV_PYTHON_INSTALL_DIR=str(tmp_path), PATH="/usr/bin"),
+        tmp_path,
     )
     assert done.returncode == 3
     assert "Traceback" not in done.stderr
 
 
 def test_no_room(index: Index, tmp_path: Path) -> None:
-    done = ended(command_line("--installer", "pip"), index.env(**changed(free=1_000_000_000)), tmp_path)
+    done = run_to_end(
+        command_line("--installer", "pip"), index.env(**change_facts(free=1_000_000_000)), tmp_path
+    )
     assert done.returncode == 3
     assert re.search(r"\d+\.\d GB needed, 1\.0 GB free", done.stderr)
     assert not (tmp_path / "tensorflow-env").exists()
@@ -295,7 +299,7 @@ def test_no_room(index: Index, tmp_path: Path) -> None:
 def test_a_file_that_was_changed_is_not_installed(index: Index, tmp_path: Path) -> None:
     lock = index.locks / "tensorflow.txt"
     lock.write_text(re.sub(r"(tensorflow==1.0 --hash=sha256:).{8}", r"\g<1>00000000", lock.read_text()))
-    done = ended(command_line("--installer", ONE), index.env(), tmp_path)
+    done = run_to_end(command_line("--installer", ONE), index.env(), tmp_path)
     assert (done.returncode, done.stdout) == (3, "")
     assert "a file is not the one that was locked" in done.stderr
     assert "run the same command again" in done.stderr
@@ -308,7 +312,7 @@ def test_no_network(index: Index, tmp_path: Path) -> None:
     env = index.env(PIP_RETRIES="1", UV_HTTP_RETRIES="0")
     del env["PIP_NO_INDEX"], env["PIP_FIND_LINKS"]
     args = command_line("--installer", ONE, "--index", "http://127.0.0.1:9/simple")
-    done = ended(args, env, tmp_path)
+    done = run_to_end(args, env, tmp_path)
     assert done.returncode == 3
     assert "the network or the package index cannot be reached" in done.stderr
 
@@ -355,7 +359,7 @@ def test_what_the_machine_lacks_is_not_the_environments_fault(host: str, right: 
 )
 def test_killed_after_each_command(index: Index, tmp_path: Path, installer: str, step: str) -> None:
     args = command_line("--installer", installer, "--package", "pandas")
-    killed = ended(args, index.env(**changed(kill_after=step)), tmp_path)
+    killed = run_to_end(args, index.env(**change_facts(kill_after=step)), tmp_path)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     made = tmp_path / "tensorflow-env"
     refused = start(made)
@@ -363,7 +367,7 @@ def test_killed_after_each_command(index: Index, tmp_path: Path, installer: str,
     assert SENTENCE in refused.stderr
     isolated = subprocess.run([made / "bin/python", "-I", "-c", "0"], capture_output=True, check=False)
     assert isolated.returncode == 3
-    done = ended(args, index.env(), tmp_path)
+    done = run_to_end(args, index.env(), tmp_path)
     assert ("Finished" if step != "venv" else "Made ") in done.stdout
     assert start(made).stdout == "whole\n"
 
@@ -384,7 +388,7 @@ def test_ctrl_c(index: Index, tmp_path: Path, installer: str) -> None:
         start_new_session=True,
     )
     made = tmp_path / "tensorflow-env"
-    until(process, made / ".tfdoctor" / "install.json", '"tools"')
+    wait_until(process, made / ".tfdoctor" / "install.json", '"tools"')
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=60)
     if process.returncode != 130:  # it was faster than we are
@@ -394,7 +398,7 @@ def test_ctrl_c(index: Index, tmp_path: Path, installer: str) -> None:
     assert "run the same command again to finish it, or remove it: rm -r" in told
     assert SENTENCE in start(made).stderr
     assert not processes_with(str(made))
-    assert "Finished" in ended(args, slow.env(), tmp_path).stdout
+    assert "Finished" in run_to_end(args, slow.env(), tmp_path).stdout
 
 
 @needs_uv
@@ -404,7 +408,7 @@ def test_sigterm_is_a_polite_end(index: Index, tmp_path: Path) -> None:
         command_line(), env=slow.env(), cwd=tmp_path, stderr=subprocess.PIPE, text=True
     )
     made = tmp_path / "tensorflow-env"
-    until(process, made / ".tfdoctor" / "install.json", '"venv"')
+    wait_until(process, made / ".tfdoctor" / "install.json", '"venv"')
     process.terminate()
     _, told = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGTERM
@@ -429,8 +433,8 @@ def test_two_at_once(index: Index, tmp_path: Path) -> None:
 
 @needs_uv
 def test_a_finished_environment_of_another_plan_stays(index: Index, tmp_path: Path) -> None:
-    ended(command_line(), index.env(), tmp_path)
-    other = ended(command_line("--package", "pandas"), index.env(), tmp_path)
+    run_to_end(command_line(), index.env(), tmp_path)
+    other = run_to_end(command_line("--package", "pandas"), index.env(), tmp_path)
     assert (other.returncode, other.stdout) == (2, "")
     assert "of another plan" in other.stderr
     assert start(tmp_path / "tensorflow-env").stdout == "whole\n"

@@ -14,12 +14,12 @@ from cli.installing import (
     SENTENCE,
     UV,
     Index,
-    changed,
+    change_facts,
     command_line,
     empty_disks,
-    ended,
     make_index,
     needs_uv,
+    run_to_end,
     start,
 )
 from cli.planner import Tfdoctor, validate
@@ -49,7 +49,7 @@ def tfdoctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 
 
 def test_requirements_that_do_not_go_with_tensorflow(index: Index, tmp_path: Path) -> None:
-    done = ended(command_line("--installer", ONE, "--package", "wants-old-numpy"), index.env(), tmp_path)
+    done = run_to_end(command_line("--installer", ONE, "--package", "wants-old-numpy"), index.env(), tmp_path)
     assert done.returncode == 3
     assert "Your requirements and TensorFlow 1.0 cannot be installed together: " in done.stderr
     assert "numpy<1" in done.stderr
@@ -64,7 +64,7 @@ def test_requirements_that_want_another_version_are_resolved_anew(
     index: Index, tmp_path: Path, installer: str
 ) -> None:
     args = command_line("--installer", installer, "--package", "wants-new-numpy", "--package", "pandas")
-    tried = ended([*args, "-n", "--json"], index.env(), tmp_path)
+    tried = run_to_end([*args, "-n", "--json"], index.env(), tmp_path)
     assert tried.returncode == 0, tried.stderr
     promised = json.loads(tried.stdout)
     validate(promised, "install")
@@ -79,9 +79,9 @@ def test_requirements_that_want_another_version_are_resolved_anew(
     }
     assert promised["room"][0]["needed_bytes"] > 0
     assert not (tmp_path / "tensorflow-env").exists()
-    shown = ended([*args, "-n"], index.env(), tmp_path).stdout
+    shown = run_to_end([*args, "-n"], index.env(), tmp_path).stdout
     assert "numpy 1.1 instead of 1.0, for your requirements." in shown
-    done = ended([*args, "--json"], index.env(), tmp_path)
+    done = run_to_end([*args, "--json"], index.env(), tmp_path)
     answer = json.loads(done.stdout)
     validate(answer, "install")
     assert answer["resolution"] == promised["resolution"]
@@ -90,7 +90,7 @@ def test_requirements_that_want_another_version_are_resolved_anew(
     names = {path.name for path in site.glob("*.dist-info")}
     assert {"numpy-1.1.dist-info", "pandas-1.0.dist-info", "tensorflow-1.0.dist-info"} <= names
     assert "numpy-1.0.dist-info" not in names
-    again = ended([*args, "--json"], index.env(), tmp_path)
+    again = run_to_end([*args, "--json"], index.env(), tmp_path)
     assert json.loads(again.stdout)["resolution"] == promised["resolution"]
 
 
@@ -98,11 +98,11 @@ def test_requirements_that_want_another_version_are_resolved_anew(
 @with_each
 def test_a_dry_run_says_what_cannot_be_had(index: Index, tmp_path: Path, installer: str) -> None:
     args = command_line("--installer", installer, "-n", "--package")
-    done = ended([*args, "wants-old-numpy"], index.env(), tmp_path)
+    done = run_to_end([*args, "wants-old-numpy"], index.env(), tmp_path)
     assert (done.returncode, done.stdout) == (3, "")
     assert "cannot be installed together: " in done.stderr
     assert "numpy<1" in done.stderr
-    nowhere = ended([*args, "no-such-package"], index.env(), tmp_path)
+    nowhere = run_to_end([*args, "no-such-package"], index.env(), tmp_path)
     assert (nowhere.returncode, nowhere.stdout) == (3, "")
     assert "no-such-package" in nowhere.stderr
     assert not (tmp_path / "tensorflow-env").exists()
@@ -110,7 +110,9 @@ def test_a_dry_run_says_what_cannot_be_had(index: Index, tmp_path: Path, install
 
 @pytest.mark.few(0)
 def test_what_would_write_over_the_plans_cuda_is_refused(index: Index, tmp_path: Path) -> None:
-    done = ended(command_line("--installer", ONE, "--package", "wants-other-cudnn"), index.env(), tmp_path)
+    done = run_to_end(
+        command_line("--installer", ONE, "--package", "wants-other-cudnn"), index.env(), tmp_path
+    )
     assert (done.returncode, done.stdout) == (3, "")
     assert (
         "nvidia-cublas-cu13 1.0 comes with them, and overwrites the files of nvidia-cublas-cu12"
@@ -125,15 +127,15 @@ def test_a_dry_run_without_network_claims_nothing(index: Index, tmp_path: Path, 
     env = index.env(PIP_RETRIES="0", UV_HTTP_RETRIES="0")
     del env["PIP_NO_INDEX"], env["PIP_FIND_LINKS"]
     args = command_line("--installer", installer, "--index", "http://127.0.0.1:9/simple", "-n")
-    done = ended([*args, "--package", "pandas"], env, tmp_path)
+    done = run_to_end([*args, "--package", "pandas"], env, tmp_path)
     assert done.returncode == 3
     assert "Could not check whether your requirements" in done.stdout
     assert "the network or the package index cannot be reached" in " ".join(done.stdout.split())
-    told = json.loads(ended([*args, "--package", "pandas", "--json"], env, tmp_path).stdout)
+    told = json.loads(run_to_end([*args, "--package", "pandas", "--json"], env, tmp_path).stdout)
     validate(told, "install")
     assert told["resolution"]["tried"] is False
     assert "network" in told["resolution"]["why"]
-    without = ended(args, env, tmp_path)
+    without = run_to_end(args, env, tmp_path)
     assert without.returncode == 0, "a plan alone needs no network"
 
 
@@ -141,7 +143,7 @@ def test_a_dry_run_without_network_claims_nothing(index: Index, tmp_path: Path, 
 def test_hashes_of_the_users_own_are_kept(index: Index, tmp_path: Path) -> None:
     wrong = f"pandas==1.0 --hash=sha256:{'0' * 64}\n"
     (tmp_path / "r.txt").write_text(wrong)
-    done = ended(command_line("--installer", ONE, "-r", "r.txt"), index.env(), tmp_path)
+    done = run_to_end(command_line("--installer", ONE, "-r", "r.txt"), index.env(), tmp_path)
     assert done.returncode == 3
     assert "a file is not the one that was locked" in done.stderr
     assert SENTENCE in start(tmp_path / "tensorflow-env").stderr
@@ -149,20 +151,20 @@ def test_hashes_of_the_users_own_are_kept(index: Index, tmp_path: Path) -> None:
 
 @pytest.mark.few(0)
 def test_a_conflict_after_an_unfinished_run_of_another_plan(index: Index, tmp_path: Path) -> None:
-    ended(command_line(), index.env(**changed(kill_after="tools.txt")), tmp_path)
+    run_to_end(command_line(), index.env(**change_facts(kill_after="tools.txt")), tmp_path)
     assert (tmp_path / "tensorflow-env").exists()
-    done = ended(command_line("--package", "wants-old-numpy"), index.env(), tmp_path)
+    done = run_to_end(command_line("--package", "wants-old-numpy"), index.env(), tmp_path)
     assert done.returncode == 3
-    made = ended(command_line("--package", "pandas"), index.env(), tmp_path)
+    made = run_to_end(command_line("--package", "pandas"), index.env(), tmp_path)
     assert "Made " in made.stdout
 
 
 def test_room_of_each_disk_is_shown_before_anything_is_fetched(index: Index, tmp_path: Path) -> None:
     args = command_line("--installer", ONE, "-n")
-    shown = ended(args, index.env(), tmp_path)
+    shown = run_to_end(args, index.env(), tmp_path)
     said = " ".join(shown.stdout.split())
     assert re.search(r" Room: .*the environment.*\d GB needed, 1000\.0 GB free\. ", said)
-    short = ended(args, index.env(**changed(free=1_000_000_000)), tmp_path)
+    short = run_to_end(args, index.env(**change_facts(free=1_000_000_000)), tmp_path)
     assert (short.returncode, short.stdout) == (3, "")
     assert re.search(r"\d+\.\d GB needed, 1\.0 GB free", short.stderr)
 
@@ -170,7 +172,7 @@ def test_room_of_each_disk_is_shown_before_anything_is_fetched(index: Index, tmp
 # ---------------------------------------------------------------- what the files of -r have a say in
 
 
-def planned_with(tfdoctor: Tfdoctor, tmp_path: Path, *args: str) -> Any:
+def plan_with(tfdoctor: Tfdoctor, tmp_path: Path, *args: str) -> Any:
     """The dry run of a wish; without an index, so that nothing is asked of one."""
     into = ("--anywhere", "-n", "--json", "--into", str(tmp_path / "env"), "--installer", ONE)
     return tfdoctor("install", *into, *args)
@@ -207,13 +209,13 @@ def test_a_tensorflow_in_a_file_is_chosen(
 ) -> None:
     (tmp_path / name).write_text(text)
     (tmp_path / "more.txt").write_text("tensorflow==2.14.*\n")
-    told = planned_with(tfdoctor, tmp_path, "-r", str(tmp_path / name))
+    told = plan_with(tfdoctor, tmp_path, "-r", str(tmp_path / name))
     assert told.status == 0, told.err
     validate(told.json, "install")
     assert told.json["plan"]["tensorflow"] == version
-    same = planned_with(tfdoctor, tmp_path, "-r", str(tmp_path / name), "--tf", version.rpartition(".")[0])
+    same = plan_with(tfdoctor, tmp_path, "-r", str(tmp_path / name), "--tf", version.rpartition(".")[0])
     assert same.json["plan"]["tensorflow"] == version
-    other = planned_with(tfdoctor, tmp_path, "-r", str(tmp_path / name), "--tf", "2.20")
+    other = plan_with(tfdoctor, tmp_path, "-r", str(tmp_path / name), "--tf", "2.20")
     assert other.status == 2
     assert re.search(
         r"--tf 2\.20 and .*\(tensorflow.*\) contradict each other", other.json["error"]["message"]
@@ -225,13 +227,13 @@ def test_the_python_of_a_file_counts(tfdoctor: Tfdoctor, tmp_path: Path) -> None
     minor = f"{sys.version_info[0]}.{sys.version_info[1]}"
     path = tmp_path / "environment.yml"
     path.write_text(f"dependencies:\n  - python={minor}\n  - cudatoolkit=11.8\n  - ffmpeg\n")
-    told = planned_with(tfdoctor, tmp_path, "-r", str(path))
+    told = plan_with(tfdoctor, tmp_path, "-r", str(path))
     assert told.json["plan"]["python"] == minor
-    other = planned_with(tfdoctor, tmp_path, "-r", str(path), "--python", "3.8")
+    other = plan_with(tfdoctor, tmp_path, "-r", str(path), "--python", "3.8")
     assert other.status == 2
     assert "--python 3.8 and " in other.json["error"]["message"]
     path.write_text("dependencies:\n  - python=3.30\n")
-    none = planned_with(tfdoctor, tmp_path, "-r", str(path))
+    none = plan_with(tfdoctor, tmp_path, "-r", str(path))
     assert none.status == 2
     assert "no wheels for this Python" in none.json["error"]["message"]
 
@@ -248,6 +250,6 @@ def test_the_python_of_a_file_counts(tfdoctor: Tfdoctor, tmp_path: Path) -> None
 )
 def test_files_that_cannot_be_followed(tfdoctor: Tfdoctor, tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "r.txt").write_text(text)
-    told = planned_with(tfdoctor, tmp_path, "-r", str(tmp_path / "r.txt"))
+    told = plan_with(tfdoctor, tmp_path, "-r", str(tmp_path / "r.txt"))
     assert told.status == 2
     assert said in told.json["error"]["message"]

@@ -20,7 +20,7 @@ LOADED = (
 )
 
 
-def loaded(*words: str) -> set[str]:
+def list_loaded(*words: str) -> set[str]:
     """The modules of tfdoctor, without its name before them, that a command line loads."""
     done = subprocess.run(
         [sys.executable, "-c", LOADED.format(words=words)], capture_output=True, text=True, check=False
@@ -40,14 +40,14 @@ def test_a_command_is_a_module_with_a_signature_of_its_own(name: str) -> None:
 
 
 def test_help_lists_all_and_loads_none() -> None:
-    found = loaded("--help")
+    found = list_loaded("--help")
     assert not found & {f"cli.{name}" for name in COMMANDS}
     assert not found & {"compat", "engine", "plan", "render", "rules"}
 
 
 @pytest.mark.parametrize("name", ["check", "explain", "matrix", "parse"])
 def test_a_command_loads_no_other(name: str) -> None:
-    found = loaded(name, "--help")
+    found = list_loaded(name, "--help")
     assert {one for one in COMMANDS if f"cli.{one}" in found} == {name}
     assert "engine" not in found
 
@@ -65,7 +65,7 @@ def test_without_a_command_it_is_the_whole_help() -> None:
     assert (asked.returncode, alone.returncode) == (0, 2)
 
 
-def said(*words: str) -> tuple[int, str, str]:
+def make_output(*words: str) -> tuple[int, str, str]:
     """Exit status, and both streams, on a terminal of 80 columns."""
     env = {**os.environ, "COLUMNS": "80"}
     command = [sys.executable, "-m", "tfdoctor", *words]
@@ -89,13 +89,13 @@ def said(*words: str) -> tuple[int, str, str]:
     ids=" ".join,
 )
 def test_what_many_type_first(words: list[str], means: list[str]) -> None:
-    found = said(*words)
-    assert found == said(*means)
+    found = make_output(*words)
+    assert found == make_output(*means)
     assert (found[0], found[2]) == (0, "")
 
 
 def test_help_for_a_command_that_is_none() -> None:
-    status, out, err = said("help", "chek")
+    status, out, err = make_output("help", "chek")
     assert (status, out) == (2, "")
     assert "'check'" in err
 
@@ -103,14 +103,14 @@ def test_help_for_a_command_that_is_none() -> None:
 def test_help_is_one_screen() -> None:
     """With the next prompt, on a terminal of 24 lines."""
     for words in (["--help"], []):
-        lines = said(*words)[1].splitlines()
+        lines = make_output(*words)[1].splitlines()
         assert len(lines) <= 24
         assert max(map(len, lines)) <= 80
 
 
 def test_each_command_has_one_line() -> None:
     """At 80 columns, in the order in which people need them."""
-    _, out, _ = said("--help")
+    _, out, _ = make_output("--help")
     lines = out.partition("Commands:\n")[2].partition("Exit status")[0].splitlines()
     assert [line.split()[0] for line in lines] == list(COMMANDS)
     assert [line.split(maxsplit=1)[1] for line in lines] == list(COMMANDS.values())
@@ -128,7 +128,7 @@ def test_each_command_has_one_line() -> None:
 
 def test_check_loads_nothing_that_takes_long() -> None:
     host = Path(__file__).parents[1] / "hosts" / "container-without-gpu"
-    found = loaded("check", "--facts", str(host))
+    found = list_loaded("check", "--facts", str(host))
     assert {"rules", "render.report"} <= found
     assert not found & {"rich", "typer", "hashlib", "platform"}
 

@@ -30,7 +30,7 @@ WORDS = [
 ]
 
 
-def by_typer(words: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+def call_by_typer(words: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     """What the command is called with."""
     found: dict[str, object] = {}
     monkeypatch.setattr(
@@ -51,7 +51,7 @@ def by_typer(words: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, obj
     ids=" ".join,
 )
 def test_as_typer_reads_it(words, monkeypatch):
-    mine, theirs = plain(["check", *words]), by_typer(words, monkeypatch)
+    mine, theirs = plain(["check", *words]), call_by_typer(words, monkeypatch)
     assert mine == theirs
     assert {name: type(value) for name, value in mine.items()} == {
         name: type(value) for name, value in theirs.items()

@@ -94,11 +94,11 @@ def test_this_machine_without_a_network(tfdoctor: Tfdoctor, monkeypatch: pytest.
         assert self.family == socket.AF_UNIX, f"asked {address}"
         connect(self, address)
 
-    def no_names(*args: Any, **kwargs: Any) -> None:
+    def refuse_names(*args: Any, **kwargs: Any) -> None:
         pytest.fail(f"looked up {args}")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
-    monkeypatch.setattr(socket, "getaddrinfo", no_names)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse_names)
     ended = tfdoctor("recommend", "--json")
     assert ended.status in (0, 1)
     validate(ended.json, "recommend")

@@ -36,7 +36,7 @@ def run(*args: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def judged(name: str) -> Report:
+def make_report(name: str) -> Report:
     compat = Compat.load()
     return diagnose(survey(RecordedSystem(HOSTS / name), compat), compat)
 
@@ -82,7 +82,7 @@ def test_every_machine_has_a_report(folder: Path) -> None:
 
 
 def test_a_long_report_is_cut_where_it_is_longest_and_says_so() -> None:
-    found = judged("container-without-gpu")
+    found = make_report("container-without-gpu")
     many = {f"TF_VARIABLE_{number}": "x" * 300 for number in range(1000)}
     facts = dataclasses.replace(
         found.facts, environment=dataclasses.replace(found.facts.environment, variables=many)
@@ -96,7 +96,7 @@ def test_a_long_report_is_cut_where_it_is_longest_and_says_so() -> None:
 
 
 def test_nothing_breaks_out() -> None:
-    found = judged("container-without-gpu")
+    found = make_report("container-without-gpu")
     nasty = "````\n</details>\x1b[31m @somebody #1 <img src=x> | `x` \u202e"
     findings = tuple(
         dataclasses.replace(f, title=nasty, explanation=nasty, evidence=(Evidence(nasty, nasty),))

@@ -287,7 +287,7 @@ class Terminal:
         self.seen = ""
         self._from = 0
 
-        def own() -> None:
+        def take_terminal() -> None:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
         self.process = subprocess.Popen(
@@ -296,7 +296,7 @@ class Terminal:
             stdout=self.slave,
             stderr=self.slave,
             start_new_session=True,
-            preexec_fn=own,  # noqa: PLW1509
+            preexec_fn=take_terminal,  # noqa: PLW1509
             env={**os.environ, "TERM": "xterm", "PS1": "$ ", **(env or {})},
         )
 

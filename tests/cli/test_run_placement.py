@@ -162,7 +162,7 @@ REAL = {
 
 @pytest.mark.tensorflow
 @pytest.mark.skipif(not os.environ.get("TFDOCTOR_LAB"), reason="TFDOCTOR_LAB=1 runs real TensorFlow")
-@pytest.mark.parametrize("name", list(REAL) if environments.everything() else ["2.18"])
+@pytest.mark.parametrize("name", list(REAL) if environments.list_everything() else ["2.18"])
 def test_real_tensorflow(tmp_path: Path, name: str) -> None:
     (tmp_path / "multiply.py").write_text(REAL[name])
     with environments.environment(name, tmp_path / "env") as python:

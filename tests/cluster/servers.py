@@ -116,7 +116,7 @@ class Servers:
     def text(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text("utf-8", "replace")
 
-    def done(self, name: str) -> bool:
+    def is_done(self, name: str) -> bool:
         return any(line.startswith(DONE) for line in self.text(name).splitlines())
 
     def says(self, name: str, pattern: str, seconds: float) -> bool:
@@ -133,12 +133,12 @@ class Servers:
         ends = time.monotonic() + seconds
         processes = {name: process for name, process, _ in self.started}
         while time.monotonic() < ends:
-            if all(self.done(name) or processes[name].poll() is not None for name in names):
+            if all(self.is_done(name) or processes[name].poll() is not None for name in names):
                 return True
             time.sleep(0.2)
         return False
 
-    def listening(self, places: Sequence[int], seconds: float) -> bool:
+    def wait_for_ports(self, places: Sequence[int], seconds: float) -> bool:
         """Whether something takes connections at each of these ports within this time."""
         ends = time.monotonic() + seconds
         left = list(places)

@@ -27,7 +27,7 @@ def answers(*texts: str, python: bool = False, source: str = "text") -> list[Clu
     return [evaluate_cluster(written, name) for name, written in merge_clusters(specs)]
 
 
-def told(text: str) -> list[tuple[str, str | None]]:
+def summarize_answer(text: str) -> list[tuple[str, str | None]]:
     (answer,) = answers(text)
     return [(fault.name, fault.task) for fault in answer.faults]
 
@@ -143,7 +143,7 @@ def test_what_every_machine_takes_for_itself() -> None:
     ],
 )  # fmt: skip
 def test_what_is_found(text: str, want: list[tuple[str, str | None]]) -> None:
-    assert told(text) == want
+    assert summarize_answer(text) == want
 
 
 @pytest.mark.parametrize(

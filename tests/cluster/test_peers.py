@@ -16,7 +16,7 @@ HOSTS = Path(__file__).parents[1] / "hosts"
 TEXT = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}'
 
 
-def told(*releases: str | None) -> tuple[list[tuple[str, Severity]], tuple[str, ...]]:
+def summarize_answer(*releases: str | None) -> tuple[list[tuple[str, Severity]], tuple[str, ...]]:
     installed = [InstalledRelease(f"machine {number}", one) for number, one in enumerate(releases)]
     answer = evaluate_cluster(read_cluster(TEXT, "env").written[0], "env", installed=installed)
     return [(one.name, one.severity) for one in answer.faults], answer.notes
@@ -33,10 +33,13 @@ def told(*releases: str | None) -> tuple[list[tuple[str, Severity]], tuple[str, 
     ],
 )
 def test_versions_are_compared(releases: tuple[str | None, ...], differ: bool, notes: list[str]) -> None:
-    assert told(*releases) == ([("version-differs", Severity.WARNING)] if differ else [], tuple(notes))
+    assert summarize_answer(*releases) == (
+        [("version-differs", Severity.WARNING)] if differ else [],
+        tuple(notes),
+    )
 
 
-def typed(*args: str, status: int) -> subprocess.CompletedProcess[str]:
+def run_typed(*args: str, status: int) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tfdoctor", "cluster", "--tf-config", TEXT, *args]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == status, done.stderr
@@ -45,7 +48,7 @@ def typed(*args: str, status: int) -> subprocess.CompletedProcess[str]:
 
 def test_recorded_machines_of_two_releases() -> None:
     peers = [f"--peer={HOSTS / name}" for name in ("blackwell-with-tf218", "blackwell-with-tf221")]
-    answer = json.loads(typed(*peers, "--json", "--fail-on", "warning", status=1).stdout)
+    answer = json.loads(run_typed(*peers, "--json", "--fail-on", "warning", status=1).stdout)
     (found,) = [one for one in answer["findings"] if one["name"] == "version-differs"]
     assert found["code"] == "TFD739"
     assert "2.18" in found["message"]
@@ -53,4 +56,4 @@ def test_recorded_machines_of_two_releases() -> None:
 
 
 def test_what_is_no_recording(tmp_path: Path) -> None:
-    assert "Traceback" not in typed("--peer", str(tmp_path), status=2).stderr
+    assert "Traceback" not in run_typed("--peer", str(tmp_path), status=2).stderr

@@ -25,11 +25,11 @@ SECONDS = 60
 pytestmark = [
     pytest.mark.tensorflow,
     pytest.mark.timeout(400),  # the first one makes the environments
-    pytest.mark.skipif(not environments.wanted(), reason="set TFDOCTOR_LAB=1 to make environments"),
+    pytest.mark.skipif(not environments.parse_wanted(), reason="set TFDOCTOR_LAB=1 to make environments"),
 ]
 
 
-rare = pytest.mark.skipif(not environments.everything(), reason="half a minute: TFDOCTOR_LAB_FULL=1")
+rare = pytest.mark.skipif(not environments.list_everything(), reason="half a minute: TFDOCTOR_LAB_FULL=1")
 
 
 def releases(interpreters: list[str]) -> dict[str, str]:
@@ -67,13 +67,13 @@ def local(numbers: list[int]) -> list[str]:
     return [f"localhost:{number}" for number in numbers]
 
 
-def asked(tf_config: str) -> dict[str, str | None]:
+def run_question(tf_config: str) -> dict[str, str | None]:
     """What --connect tells of each task: None: it answers."""
     _, answer = tfdoctor("cluster", "--connect", "--timeout", "5", env={"TF_CONFIG": tf_config})
     return {one["task"]: one["why"] if one["reachable"] is False else None for one in answer["members"]}
 
 
-def diagnosed(servers: Servers, name: str) -> str:
+def diagnose_text(servers: Servers, name: str) -> str:
     """What is said of the cluster, beside that this machine has no driver; "" where nothing is."""
     _, answer = tfdoctor("diagnose", str(servers.folder / f"{name}.log"))
     told: list[dict[str, Any]] = [one for one in answer["findings"] if one["cause"] == "cluster-failure"]
@@ -87,10 +87,10 @@ def test_two_workers_that_find_each_other(tmp_path: Path, python: str) -> None:
         for index in range(2):
             servers.start(f"w{index}", python, MIRRORED, config(cluster, "worker", index))
         assert servers.wait(["w0", "w1"], SECONDS)
-        assert servers.done("w0"), servers.text("w0")
+        assert servers.is_done("w0"), servers.text("w0")
         for index in range(2):
-            assert asked(config(cluster, "worker", index)) == {"worker:0": None, "worker:1": None}
-            assert diagnosed(servers, f"w{index}") == ""
+            assert run_question(config(cluster, "worker", index)) == {"worker:0": None, "worker:1": None}
+            assert diagnose_text(servers, f"w{index}") == ""
 
 
 def test_one_of_three_workers_is_missing(tmp_path: Path, python: str) -> None:
@@ -99,15 +99,15 @@ def test_one_of_three_workers_is_missing(tmp_path: Path, python: str) -> None:
     with Servers(tmp_path) as servers:
         for index in range(2):
             servers.start(f"w{index}", python, MIRRORED, config(cluster, "worker", index))
-        assert servers.listening(numbers[:2], SECONDS)
+        assert servers.wait_for_ports(numbers[:2], SECONDS)
         for index in range(2):
-            assert asked(config(cluster, "worker", index)) == {
+            assert run_question(config(cluster, "worker", index)) == {
                 "worker:0": None,
                 "worker:1": None,
                 "worker:2": "refused",
             }
         assert servers.says("w0", r"stragglers|2/3 tasks", 20)
-        assert "worker:2" in diagnosed(servers, "w0"), servers.text("w0")
+        assert "worker:2" in diagnose_text(servers, "w0"), servers.text("w0")
 
 
 @rare
@@ -117,9 +117,9 @@ def test_a_worker_on_another_port_than_the_others_think(tmp_path: Path, python: 
     with Servers(tmp_path) as servers:
         servers.start("w0", python, MIRRORED, config(here, "worker", 0))
         servers.start("w1", python, MIRRORED, config(there, "worker", 1))
-        assert servers.listening([first, wrong], SECONDS)
-        assert asked(config(here, "worker", 0)) == {"worker:0": None, "worker:1": "refused"}
-        assert asked(config(there, "worker", 1)) == {"worker:0": None, "worker:1": None}
+        assert servers.wait_for_ports([first, wrong], SECONDS)
+        assert run_question(config(here, "worker", 0)) == {"worker:0": None, "worker:1": "refused"}
+        assert run_question(config(there, "worker", 1)) == {"worker:0": None, "worker:1": None}
         for name, text in (
             ("w0.json", config(here, "worker", 0)),
             ("w1.json", config(there, "worker", 1)),
@@ -137,13 +137,13 @@ def test_both_workers_say_that_they_are_the_first(tmp_path: Path, python: str) -
     given = config({"worker": local(numbers)}, "worker", 0)
     with Servers(tmp_path) as servers:
         servers.start("a", python, MIRRORED, given)
-        assert servers.listening(numbers[:1], SECONDS)
+        assert servers.wait_for_ports(numbers[:1], SECONDS)
         servers.start("b", python, MIRRORED, given)
         assert servers.says("b", "Started server with target|Could not start gRPC server", SECONDS)
-        assert not servers.done("b")
-        assert asked(given) == {"worker:0": None, "worker:1": "refused"}
+        assert not servers.is_done("b")
+        assert run_question(given) == {"worker:0": None, "worker:1": "refused"}
         assert servers.says("b", "stragglers|tasks to connect|Could not start", 20)
-        words = diagnosed(servers, "b")
+        words = diagnose_text(servers, "b")
         assert "worker:1" in words or "same index" in words, servers.text("b")
 
 
@@ -156,10 +156,10 @@ def test_a_worker_cut_off_in_a_network_namespace(tmp_path: Path, python: str) ->
     with Servers(tmp_path) as servers:
         servers.start("w0", python, MIRRORED, config(cluster, "worker", 0))
         servers.start("w1", python, MIRRORED, config(cluster, "worker", 1), before=("unshare", "-n"))
-        assert servers.listening(numbers[:1], SECONDS)
-        assert asked(config(cluster, "worker", 0)) == {"worker:0": None, "worker:1": "refused"}
+        assert servers.wait_for_ports(numbers[:1], SECONDS)
+        assert run_question(config(cluster, "worker", 0)) == {"worker:0": None, "worker:1": "refused"}
         assert servers.says("w0", r"stragglers|1/2 tasks", 20)
-        assert "worker:1" in diagnosed(servers, "w0"), servers.text("w0")
+        assert "worker:1" in diagnose_text(servers, "w0"), servers.text("w0")
 
 
 def test_a_parameter_server_with_its_chief_and_a_worker(tmp_path: Path, python: str) -> None:
@@ -169,9 +169,9 @@ def test_a_parameter_server_with_its_chief_and_a_worker(tmp_path: Path, python: 
         for job in ("worker", "ps", "chief"):
             servers.start(job, python, PARAMETERS, config(cluster, job, 0))
         assert servers.wait(list(cluster), SECONDS)
-        assert servers.done("chief"), servers.text("chief")
-        assert asked(config(cluster, "chief", 0)) == dict.fromkeys(("chief:0", "worker:0", "ps:0"))
-        assert diagnosed(servers, "chief") == ""
+        assert servers.is_done("chief"), servers.text("chief")
+        assert run_question(config(cluster, "chief", 0)) == dict.fromkeys(("chief:0", "worker:0", "ps:0"))
+        assert diagnose_text(servers, "chief") == ""
 
 
 def test_a_session_of_tensorflow_1_waits_for_its_parameter_server(
@@ -184,7 +184,7 @@ def test_a_session_of_tensorflow_1_waits_for_its_parameter_server(
     cluster = {"chief": local(numbers[:1]), "ps": local(numbers[1:])}
     with Servers(tmp_path) as servers:
         servers.start("chief", old[0], SESSION, config(cluster, "chief", 0))
-        assert servers.listening(numbers[:1], SECONDS)
-        assert asked(config(cluster, "chief", 0)) == {"chief:0": None, "ps:0": "refused"}
+        assert servers.wait_for_ports(numbers[:1], SECONDS)
+        assert run_question(config(cluster, "chief", 0)) == {"chief:0": None, "ps:0": "refused"}
         assert servers.says("chief", "still waiting", 40)
-        assert "ps:0" in diagnosed(servers, "chief"), servers.text("chief")
+        assert "ps:0" in diagnose_text(servers, "chief"), servers.text("chief")

@@ -95,13 +95,13 @@ TABLE: dict[str, Any] = {
 }
 
 
-def made(tmp_path: Path, **changes: object) -> Path:
+def make_sample(tmp_path: Path, **changes: object) -> Path:
     (tmp_path / "kernels.json").write_text(json.dumps({**TABLE, **changes}), encoding="utf-8")
     return tmp_path
 
 
 def test_places_are_read(tmp_path: Path) -> None:
-    table = load_kernels(made(tmp_path))
+    table = load_kernels(make_sample(tmp_path))
     old, new = (table.find_kernels(release, "A") for release in table.releases)
     assert old is not None
     assert new is not None
@@ -115,12 +115,12 @@ def test_places_are_read(tmp_path: Path) -> None:
 )
 def test_another_shape_is_refused(tmp_path: Path, changes: dict[str, object]) -> None:
     with pytest.raises(DataError):
-        load_kernels(made(tmp_path, **changes))
+        load_kernels(make_sample(tmp_path, **changes))
 
 
 @pytest.mark.parametrize("row", ["T=9:0", "T=x:0", "T=0:x", "T=0"])
 def test_a_row_that_cannot_be_read_is_named(tmp_path: Path, row: str) -> None:
-    table = load_kernels(made(tmp_path, operations={"A": {"cpu": row}}))
+    table = load_kernels(make_sample(tmp_path, operations={"A": {"cpu": row}}))
     with pytest.raises(DataError, match=r"kernels\.json: A"):
         table.find_kernels("2.9.3", "A")
 

@@ -94,7 +94,7 @@ def registry() -> Iterator[str]:
     server.server_close()
 
 
-def told(registry: str, name: str) -> Any:
+def summarize_answer(registry: str, name: str) -> Any:
     code = "from update_support.manifests import Registry; print(json.dumps(Registry(sys.argv[1]).image(sys.argv[2])))"
     return run(code, registry, name)
 
@@ -123,7 +123,7 @@ EXPECTED = {
 }
 
 
-def shown_whole(option: Option) -> str:
+def render_whole(option: Option) -> str:
     page = Page(200, coloured=False)
     show_option(page, option, whole=True)
     return page.text
@@ -135,7 +135,7 @@ def test_a_registry_is_read(registry: str) -> None:
         f"/v2/nvidia/cuda/manifests/{digest(MANIFEST)}": MANIFEST,
         f"/v2/nvidia/cuda/blobs/{digest(CONFIG)}": CONFIG,
     }
-    assert told(registry, "nvidia/cuda:1") == {"digest": digest(INDEX), **EXPECTED}
+    assert summarize_answer(registry, "nvidia/cuda:1") == {"digest": digest(INDEX), **EXPECTED}
 
 
 def test_rows_are_made_anew_and_what_is_gone_keeps_its_row(registry: str) -> None:
@@ -177,13 +177,13 @@ def test_rows_are_made_anew_and_what_is_gone_keeps_its_row(registry: str) -> Non
 def test_what_is_no_answer_is_said(registry: str, page: bytes | None, why: str) -> None:
     Fake.pages = {} if page is None else {"/v2/nvidia/cuda/manifests/1": page}
     with pytest.raises(ValueError, match=why):
-        told(registry, "nvidia/cuda:1")
+        summarize_answer(registry, "nvidia/cuda:1")
 
 
 def test_another_configuration_than_the_manifest_names_is_refused(registry: str) -> None:
     Fake.pages = {"/v2/a/b/manifests/1": MANIFEST, f"/v2/a/b/blobs/{digest(CONFIG)}": b"{}"}
     with pytest.raises(ValueError, match="not the one that the manifest names"):
-        told(registry, "a/b:1")
+        summarize_answer(registry, "a/b:1")
 
 
 def test_a_real_registry_is_read(tmp_path: Path) -> None:
@@ -215,9 +215,12 @@ def test_a_real_registry_is_read(tmp_path: Path) -> None:
                 f"{host}/v2/library/python/manifests/3", data=MANIFEST, headers=kind, timeout=30
             )
             assert put.status_code == 201, put.text
-            assert told(f"127.0.0.1:{port}", "python:3") == {"digest": digest(MANIFEST), **EXPECTED}
+            assert summarize_answer(f"127.0.0.1:{port}", "python:3") == {
+                "digest": digest(MANIFEST),
+                **EXPECTED,
+            }
             with pytest.raises(ValueError, match="404"):
-                told(f"127.0.0.1:{port}", "python:4")
+                summarize_answer(f"127.0.0.1:{port}", "python:4")
         finally:
             server.terminate()
 
@@ -248,8 +251,8 @@ def test_a_digest_that_others_tell_is_shown_and_not_built_on() -> None:
     assert known.evidence == "inferred"
     assert made.base is not None
     assert made.base.reference == "nvcr.io/nvidia/tensorflow:25.02-tf2-py3"
-    assert known.digest in "".join(shown_whole(made).split())
-    assert "as other projects tell it; the registry was not asked" in " ".join(shown_whole(made).split())
+    assert known.digest in "".join(render_whole(made).split())
+    assert "as other projects tell it; the registry was not asked" in " ".join(render_whole(made).split())
 
 
 @pytest.mark.parametrize(
@@ -293,7 +296,7 @@ def test_a_digest_that_a_registry_told_is_built_on(tmp_path: Path) -> None:
     made = recommend(compat, wish, Host()).options[0]
     assert made.base is not None
     assert made.base.reference == f"python:3.11-slim-bookworm@sha256:{'1' * 64}"
-    shown = " ".join(shown_whole(made).split())
+    shown = " ".join(render_whole(made).split())
     assert "45 MB to download in 4 layers (as the registry said, 2026-11-23)" in shown
 
 

@@ -23,15 +23,15 @@ COMPAT = Compat.load()
 RELEASES = [row for row in COMPAT.releases if row.gpu and COMPAT.cuda_set(row.version) is not None]
 
 
-def of_release(release: Release) -> list[Leftover]:
+def make_release_log(release: Release) -> list[Leftover]:
     return [row for row in COMPAT.leftovers if versions.satisfies(release.version, row.tensorflow)]
 
 
-def taken(release: Release) -> set[str]:
+def list_taken(release: Release) -> set[str]:
     """Files of the release's CUDA wheels that its image is built without."""
     chosen = COMPAT.cuda_set(release.version)
     assert chosen is not None
-    patterns = [row.pattern for row in of_release(release)]
+    patterns = [row.pattern for row in make_release_log(release)]
     return {
         name
         for name, library in chosen.files.items()
@@ -52,7 +52,7 @@ def test_the_rows_are_read() -> None:
 def test_nothing_that_is_opened_or_linked_is_taken(release: Release) -> None:
     chosen = COMPAT.cuda_set(release.version)
     assert chosen is not None
-    gone = taken(release)
+    gone = list_taken(release)
     opened = {
         name for name in (*release.required_libraries, *release.optional_libraries) if name in chosen.files
     }
@@ -64,9 +64,9 @@ def test_nothing_that_is_opened_or_linked_is_taken(release: Release) -> None:
 
 
 def test_something_is_taken_from_each() -> None:
-    assert all(taken(release) for release in RELEASES)
-    assert "libcurand.so.10" in taken(COMPAT.release("2.21.0"))
-    assert "libcurand.so.10" not in taken(COMPAT.release("2.10.1")), "TensorFlow opens it up to 2.13"
+    assert all(list_taken(release) for release in RELEASES)
+    assert "libcurand.so.10" in list_taken(COMPAT.release("2.21.0"))
+    assert "libcurand.so.10" not in list_taken(COMPAT.release("2.10.1")), "TensorFlow opens it up to 2.13"
 
 
 def test_tensorflow_itself_stays() -> None:

@@ -173,17 +173,17 @@ def test_another_kind_of_file_is_refused() -> None:
 
 
 def test_rows_are_the_same_of_the_same_measurements() -> None:
-    def said(text: str, line: int = 7) -> Logged:
+    def make_output(text: str, line: int = 7) -> Logged:
         return Logged(GPU_DEVICE, line, "I", text)
 
     measured = {
         "1.0": [
-            said("Found device "),
-            said("Adding visible", 9),
+            make_output("Found device "),
+            make_output("Adding visible", 9),
             Logged("tensorflow/lite/x.cc", 1, "I", "a"),
         ],
-        "1.1": [said("Found device "), said("Check failed: x", 8)],
-        "1.2": [said("XLA service %p initialized for platform %s")],
+        "1.1": [make_output("Found device "), make_output("Check failed: x", 8)],
+        "1.2": [make_output("XLA service %p initialized for platform %s")],
     }
     assert script.rows(measured) == {
         GPU_DEVICE: {

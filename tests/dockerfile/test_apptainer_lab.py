@@ -30,7 +30,8 @@ pytestmark = [
     pytest.mark.tensorflow,
     pytest.mark.timeout(1800),
     pytest.mark.skipif(
-        not environments.wanted(), reason="set TFDOCTOR_LAB=1 to carry out definitions (half a gigabyte each)"
+        not environments.parse_wanted(),
+        reason="set TFDOCTOR_LAB=1 to carry out definitions (half a gigabyte each)",
     ),
     pytest.mark.skipif(
         not hasattr(os, "geteuid") or os.geteuid() != 0, reason="a system in a folder needs root"
@@ -84,7 +85,7 @@ class System:
         return done.stdout
 
 
-def carried_out(definition: str, folder: Path, bases: Mapping[str, tuple[Path, Prepare]]) -> System:
+def carry_out(definition: str, folder: Path, bases: Mapping[str, tuple[Path, Prepare]]) -> System:
     """The system that a definition makes; `bases`: the beginning of an image's name → what stands in for it."""
     made: dict[str, System] = {}
     for number, text in enumerate(re.split(r"^(?=Bootstrap: docker$)", definition, flags=re.MULTILINE)[1:]):
@@ -136,7 +137,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         shutil.rmtree(one, ignore_errors=True)
 
 
-def started(system: System, cache: Path) -> str:
+def start_system(system: System, cache: Path) -> str:
     """TensorFlow's list of GPUs, as `apptainer run --nv` starts it: the driver's libraries on LD_LIBRARY_PATH."""
     standins.driver(system.root / ".singularity.d/libs", cache, gpus=2)
     start = ". /environment; export LD_LIBRARY_PATH=/.singularity.d/libs; . /runscript"
@@ -152,11 +153,11 @@ def test_the_official_recipe(archive: Path, folder: Path, standin_cache: Path) -
         subprocess.run([_tool("ldconfig"), "-r", str(root)], check=True)
 
     text = definition_of("--tf", "1.14", "--python", "2.7", "--recipe", "official", "--package", "six")
-    system = carried_out(text, folder, {"tensorflow/tensorflow:1.14.0-gpu": (archive, with_cuda)})
-    assert "GPU:1" in started(system, standin_cache)
+    system = carry_out(text, folder, {"tensorflow/tensorflow:1.14.0-gpu": (archive, with_cuda)})
+    assert "GPU:1" in start_system(system, standin_cache)
 
 
-@pytest.mark.skipif(not environments.everything(), reason="minutes: TFDOCTOR_LAB_FULL=1")
+@pytest.mark.skipif(not environments.list_everything(), reason="minutes: TFDOCTOR_LAB_FULL=1")
 @pytest.mark.parametrize("archive", ["bullseye"], indirect=True)
 def test_the_same_files_each_time(archive: Path, folder: Path) -> None:
     """All steps with wheels, twice: content, owners, modes and times of all files are the same."""
@@ -165,7 +166,7 @@ def test_the_same_files_each_time(archive: Path, folder: Path) -> None:
     found = []
     for name in ("first", "second"):
         (folder / name).mkdir()
-        system = carried_out(text, folder / name, {"debian:bullseye": (archive, lambda _: None)})
+        system = carry_out(text, folder / name, {"debian:bullseye": (archive, lambda _: None)})
         found.append(files_of(system.root))
         shutil.rmtree(folder / name)
     first, second = found
@@ -198,7 +199,7 @@ def files_of(root: Path) -> dict[str, tuple[object, ...]]:
     return found
 
 
-@pytest.mark.skipif(not environments.everything(), reason="minutes: TFDOCTOR_LAB_FULL=1")
+@pytest.mark.skipif(not environments.list_everything(), reason="minutes: TFDOCTOR_LAB_FULL=1")
 @pytest.mark.parametrize("archive", ["bookworm"], indirect=True)
 def test_cuda_from_conda(archive: Path, folder: Path, standin_cache: Path) -> None:
     """What conda-forge has is a stand-in; where it goes and that TensorFlow finds it there is not."""
@@ -221,8 +222,8 @@ def test_cuda_from_conda(archive: Path, folder: Path, standin_cache: Path) -> No
         "mambaorg/micromamba:": (archive, with_micromamba),
         "python:3.7-slim": (archive, with_python),
     }
-    system = carried_out(text, folder, bases)
+    system = carry_out(text, folder, bases)
     told = (folder / "system-0/told").read_text(encoding="ascii").split()
     assert told[:2] == ["10.0", "create"]
     assert told[-2:] == ["cudatoolkit=10.0", "cudnn=7.6"]
-    assert "GPU:1" in started(system, standin_cache)
+    assert "GPU:1" in start_system(system, standin_cache)

@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def engine(request: pytest.FixtureRequest) -> Iterator[ContainerEngine]:
-    url = request.getfixturevalue("lab_engine").url if environments.wanted() else None
+    url = request.getfixturevalue("lab_engine").url if environments.parse_wanted() else None
     one = None
     try:
         one = connect(url)

@@ -137,13 +137,13 @@ def test_closing_the_iterator_stops_the_build(
 
 
 def test_an_exception_stops_the_build(engine: ContainerEngine, small: str, nothing_left: None) -> None:
-    def interrupted() -> None:
+    def raise_interrupt() -> None:
         for event in build(engine, request(small, "RUN echo started; sleep 100")):
             if event.text == "started":
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        interrupted()
+        raise_interrupt()
     wait_until_gone(engine, small)
 
 
@@ -157,7 +157,7 @@ def wait_until_gone(engine: ContainerEngine, image: str, seconds: float = 30) ->
 # ---------------------------------------------------------------- what a build leaves that did not end
 
 
-def dangling(engine: ContainerEngine) -> set[str]:
+def list_dangling(engine: ContainerEngine) -> set[str]:
     return {one["Id"] for one in engine.client.api.images(filters={"dangling": True})}
 
 
@@ -172,35 +172,35 @@ def unfinished(engine: ContainerEngine) -> Iterator[str]:
 def test_a_failed_build_leaves_a_name_and_the_next_goes_on_from_there(
     engine: ContainerEngine, small: str, tag: str, unfinished: str
 ) -> None:
-    before = dangling(engine)
+    before = list_dangling(engine)
     first = request(small, "RUN echo dear", "RUN exit 1")
     for _ in range(2):  # the second time from the cache
         with pytest.raises(BuildFailedError):
             finish(build(engine, first))
         kept = engine.image(unfinished)
         assert kept is not None
-        assert dangling(engine) == before, "no <none>"
+        assert list_dangling(engine) == before, "no <none>"
     longer = BuildRequest(first.dockerfile.replace("RUN exit 1", "RUN echo more\nRUN exit 1"), {}, TAG)
     with pytest.raises(BuildFailedError):
         finish(build(engine, longer))
     assert engine.image(unfinished) != kept
-    assert dangling(engine) == before
+    assert list_dangling(engine) == before
     other = request(small, "RUN exit 1")  # nothing of it is of the one before: that goes
     with pytest.raises(BuildFailedError):
         finish(build(engine, other))
-    assert dangling(engine) == before
+    assert list_dangling(engine) == before
     with pytest.raises(BuildFailedError):
         finish(build(engine, first))
     right = BuildRequest(first.dockerfile.replace("RUN exit 1", "RUN echo right"), {}, TAG)
     events = finish(build(engine, right))
     assert [event.number for event in events if event.kind == "cached"] == [2, 3]
-    assert dangling(engine) == before
+    assert list_dangling(engine) == before
 
 
 def test_an_interrupted_build_leaves_a_name(
     engine: ContainerEngine, small: str, unfinished: str, nothing_left: None
 ) -> None:
-    before = dangling(engine)
+    before = list_dangling(engine)
     events = build(engine, request(small, "RUN echo started; sleep 100"))
     for event in events:
         if event.text == "started":
@@ -208,7 +208,7 @@ def test_an_interrupted_build_leaves_a_name(
     events.close()
     wait_until_gone(engine, small)
     assert engine.image(unfinished) is not None
-    assert dangling(engine) == before
+    assert list_dangling(engine) == before
 
 
 def test_where_no_step_ended_nothing_is_named(engine: ContainerEngine, small: str, unfinished: str) -> None:
@@ -283,7 +283,7 @@ def command(engine: ContainerEngine, folder: Path, *words: str) -> subprocess.Po
     )
 
 
-def nothing_there(engine: ContainerEngine, image: str, folder: Path) -> None:
+def assert_nothing_there(engine: ContainerEngine, image: str, folder: Path) -> None:
     wait_until_gone(engine, image)
     assert engine.image(TAG) is None
     assert list((folder / "scratch").iterdir()) == []
@@ -311,7 +311,7 @@ def test_a_signal_in_the_middle_of_a_real_build(
         _, said = process.communicate(timeout=60)
     assert process.returncode == (130 if number == signal.SIGINT else -number)
     assert "Traceback" not in said
-    nothing_there(engine, small, tmp_path)
+    assert_nothing_there(engine, small, tmp_path)
 
 
 def test_a_step_that_fails_in_a_real_build(
@@ -331,7 +331,7 @@ def test_a_step_that_fails_in_a_real_build(
     assert "E: No space left on device" in said
     assert "docker builder prune" in said
     assert "Traceback" not in said
-    nothing_there(engine, small, tmp_path)
+    assert_nothing_there(engine, small, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def http(body: bytes, status: str = "200 OK") -> bytes:
     return head.encode() + body
 
 
-def refused(url: str) -> EngineError:
+def get_refusal(url: str) -> EngineError:
     with pytest.raises(EngineError) as caught:
         connect(url)
     assert caught.value.message.isprintable()
@@ -107,7 +107,7 @@ def test_docker_host_is_followed(engine: ContainerEngine, monkeypatch: pytest.Mo
 
 
 def test_there_is_no_socket(place: Path) -> None:
-    failure = refused(f"unix://{place}/none.sock")
+    failure = get_refusal(f"unix://{place}/none.sock")
     assert failure.kind == "engine-missing"
     assert str(place / "none.sock") in failure.message
     assert "systemctl start docker" in failure.hint
@@ -115,7 +115,7 @@ def test_there_is_no_socket(place: Path) -> None:
 
 def test_a_socket_that_nobody_serves_any_more(place: Path) -> None:
     Answering(place / "s", b"").close()
-    failure = refused(f"unix://{place}/s")
+    failure = get_refusal(f"unix://{place}/s")
     assert failure.kind == "engine-silent"
     assert "refused" in failure.message
     assert "systemctl start docker" in failure.hint
@@ -145,7 +145,7 @@ def test_a_socket_that_nobody_serves_any_more(place: Path) -> None:
 def test_what_is_not_an_engine(place: Path, answer: bytes) -> None:
     one = Answering(place / "s", answer)
     try:
-        failure = refused(f"unix://{place}/s")
+        failure = get_refusal(f"unix://{place}/s")
     finally:
         one.close()
     assert failure.kind == "engine-silent"
@@ -157,7 +157,7 @@ def test_a_socket_that_hangs(place: Path, monkeypatch: pytest.MonkeyPatch) -> No
     one = Answering(place / "s", b"", keep=True)
     began = time.monotonic()
     try:
-        failure = refused(f"unix://{place}/s")
+        failure = get_refusal(f"unix://{place}/s")
     finally:
         one.close()
     assert time.monotonic() - began < 5
@@ -178,11 +178,11 @@ def test_what_is_no_address(url: str) -> None:
     ["tcp://", "tcp://127.0.0.1:1", "tcp://127.0.0.1:x", "http://[::1", "tcp://127.0.0.1:99999999"],
 )
 def test_addresses_that_lead_nowhere(url: str) -> None:
-    assert refused(url).kind in ("engine-silent", "engine-missing")
+    assert get_refusal(url).kind in ("engine-silent", "engine-missing")
 
 
 def test_an_engine_over_the_network_is_not_started_here() -> None:
-    assert "systemctl" not in refused("tcp://127.0.0.1:1").hint
+    assert "systemctl" not in get_refusal("tcp://127.0.0.1:1").hint
 
 
 def test_an_engine_behind_ssh_is_refused_with_the_reason_and_a_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +204,7 @@ def test_an_engine_behind_ssh_is_refused_with_the_reason_and_a_way(monkeypatch: 
     ],
 )
 def test_a_port_of_ssh_is_typed_as_ssh_takes_it(address: str, typed: str) -> None:
-    assert f"/var/run/docker.sock {typed} &" in refused(address).hint
+    assert f"/var/run/docker.sock {typed} &" in get_refusal(address).hint
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_each_engine_is_started_in_its_own_way(
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(place))
     path = socket.replace("RUNTIME", str(place)).replace("HOME", str(place))
-    hint = refused(f"unix://{path}").hint
+    hint = get_refusal(f"unix://{path}").hint
     assert typed in hint
     assert typed.startswith("sudo") == ("sudo" in hint)
 
@@ -246,7 +246,7 @@ def contexts(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def asked(place: Path) -> str:
+def run_question(place: Path) -> str:
     """Whom `connect` asks: nothing but nonsense answers there."""
     one = Answering(place / "s", http(b"[]"))
     try:
@@ -261,14 +261,14 @@ def test_the_context_of_the_variable_is_taken(
     contexts: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_CONTEXT", "other")
-    told = asked(place)
+    told = run_question(place)
     assert str(place / "s") in told
     assert "context other" in told
 
 
 def test_the_context_that_was_chosen_is_taken(contexts: Path, place: Path) -> None:
     (contexts / "config.json").write_text('{"currentContext": "other"}', encoding="utf-8")
-    assert str(place / "s") in asked(place)
+    assert str(place / "s") in run_question(place)
 
 
 def test_the_address_of_the_variable_comes_before_a_context(
@@ -276,7 +276,7 @@ def test_the_address_of_the_variable_comes_before_a_context(
 ) -> None:
     (contexts / "config.json").write_text('{"currentContext": "none"}', encoding="utf-8")
     monkeypatch.setenv("DOCKER_HOST", f"unix://{place}/s")
-    assert str(place / "s") in asked(place)
+    assert str(place / "s") in run_question(place)
 
 
 def test_a_context_that_is_not_there_is_not_passed_over(
@@ -321,7 +321,7 @@ except EngineError as error:
 as_nobody = pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="needs root to be nobody")
 
 
-def told_to_nobody(url: str) -> list[str]:
+def list_told(url: str) -> list[str]:
     done = subprocess.run(
         [sys.executable, "-c", CHILD, url], capture_output=True, text=True, check=True, timeout=60
     )
@@ -335,7 +335,7 @@ def test_the_group_of_the_socket_is_named(place: Path) -> None:
     os.chown(place / "s", 0, group.gr_gid)
     (place / "s").chmod(0o660)
     try:
-        kind, message, hint = told_to_nobody(f"unix://{place}/s")
+        kind, message, hint = list_told(f"unix://{place}/s")
     finally:
         one.close()
     assert kind == "engine-permission"
@@ -350,7 +350,7 @@ def test_no_group_helps_where_the_socket_is_closed_to_it(place: Path) -> None:
     one = Answering(place / "s", b"")
     (place / "s").chmod(0o600)
     try:
-        kind, _, hint = told_to_nobody(f"unix://{place}/s")
+        kind, _, hint = list_told(f"unix://{place}/s")
     finally:
         one.close()
     assert kind == "engine-permission"
@@ -363,7 +363,7 @@ def test_a_real_engine_and_a_folder_that_may_not_be_entered(place: Path) -> None
     (place / "closed").mkdir(mode=0o700)
     one = Answering(place / "closed" / "s", b"")
     try:
-        kind, message, _ = told_to_nobody(f"unix://{place}/closed/s")
+        kind, message, _ = list_told(f"unix://{place}/closed/s")
     finally:
         one.close()
     assert kind == "engine-permission"

@@ -143,7 +143,7 @@ def tfdoctor_build(url: str, base: str, folder: Path, *words: str) -> subprocess
     )
 
 
-def failed_well(process: subprocess.Popen[str], folder: Path, seconds: float = 100) -> str:
+def check_failure(process: subprocess.Popen[str], folder: Path, seconds: float = 100) -> str:
     """What it said; it ended with 3, without a traceback and without temporary files."""
     with process:
         out, said = process.communicate(timeout=seconds)
@@ -176,7 +176,7 @@ def test_a_registry_that_refuses(
 ) -> None:
     registry = Registry(lambda to: answer(to, status, **headers))
     try:
-        told = failed_well(tfdoctor_build(engine.url, registry.name, tmp_path), tmp_path)
+        told = check_failure(tfdoctor_build(engine.url, registry.name, tmp_path), tmp_path)
     finally:
         registry.close()
     assert said in told
@@ -190,7 +190,7 @@ def test_a_registry_with_trouble_of_its_own(
 ) -> None:
     registry = Registry(lambda to: answer(to, 500, b"<html>\x1b[31moops"))
     try:
-        told = failed_well(tfdoctor_build(engine.url, registry.name, tmp_path), tmp_path)
+        told = check_failure(tfdoctor_build(engine.url, registry.name, tmp_path), tmp_path)
     finally:
         registry.close()
     assert f"pulling {registry.name}" in told
@@ -200,7 +200,7 @@ def test_a_registry_with_trouble_of_its_own(
 def test_nobody_serves_the_registry(
     engine: ContainerEngine, small: str, nothing_left: None, tmp_path: Path
 ) -> None:
-    told = failed_well(tfdoctor_build(engine.url, "localhost:1/corp/base:1", tmp_path), tmp_path)
+    told = check_failure(tfdoctor_build(engine.url, "localhost:1/corp/base:1", tmp_path), tmp_path)
     assert "the registry localhost:1 does not answer" in told
     assert "--registry MIRROR" in told
 
@@ -211,7 +211,7 @@ def test_the_network_is_cut_in_the_middle_of_a_layer(
     """The lab's engine tries once; others try for a minute and more."""
     registry = Registry(None)
     try:
-        told = failed_well(tfdoctor_build(lab_engine.url, registry.name, tmp_path), tmp_path, 250)
+        told = check_failure(tfdoctor_build(lab_engine.url, registry.name, tmp_path), tmp_path, 250)
     finally:
         registry.close()
     assert registry.cut
@@ -277,7 +277,7 @@ def test_the_engine_dies_in_the_middle_of_a_build(lab_engine: LabEngine, tmp_pat
             engine.client.close()
             assert one.process is not None
             one.process.kill()
-            told = failed_well(process, tmp_path)
+            told = check_failure(process, tmp_path)
     except Unavailable as why:
         pytest.skip(str(why))
     assert "building the image" in told

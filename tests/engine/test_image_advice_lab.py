@@ -183,10 +183,10 @@ MODERN = {"libs-transitive", "stub-libcuda", "hidden by a file", "NVML for one c
 FEW = (*WITH_PODMAN[::4], *(replace(ill, on="2.21") for ill in ILLS if (ill.name or ill.cause) in MODERN))
 """Each a quarter of a minute; TFDOCTOR_LAB_FULL=1 takes all."""
 ALL = (*WITH_PODMAN, *ILLS, *(replace(ill, engine="podman") for ill in WITH_BOTH))
-TRIED = ALL if environments.everything() else FEW
+TRIED = ALL if environments.list_everything() else FEW
 
 
-def verified(ground: Ground, image: str) -> dict[str, Any]:
+def run_verification(ground: Ground, image: str) -> dict[str, Any]:
     return verify(ground.url, image, "--stages", "visible")[1]
 
 
@@ -240,7 +240,7 @@ def _good(ground: Ground, release: str, folder: Path) -> Iterator[Good]:
     if READY and release == "2.16" and ground.program == "docker":
         yield Good(ground, READY, release, words)
         return
-    image = ground.named(f"advice:{release}")
+    image = ground.list_named(f"advice:{release}")
     make(ground.url, image, *words, "--tf", release)
     yield Good(ground, image, release, words)
     ground.remove(image)
@@ -249,7 +249,7 @@ def _good(ground: Ground, release: str, folder: Path) -> Iterator[Good]:
 @contextlib.contextmanager
 def _linked(ground: Ground, folder: Path) -> Iterator[Good]:
     """TensorFlow 1.13, which is linked with CUDA, on Python 2.7, with stand-ins of CUDA 10.0 and its functions."""
-    bare, image = ground.named("bare:1.13"), ground.named("advice:1.13")
+    bare, image = ground.list_named("bare:1.13"), ground.list_named("advice:1.13")
     make(ground.url, bare, "--tf", "1.13", *OFFICIAL, "--base", ground.base("bullseye"))
     objects = [
         f"{PACKAGES}/tensorflow/{name}"
@@ -272,7 +272,7 @@ def _linked(ground: Ground, folder: Path) -> Iterator[Good]:
 # ---------------------------------------------------------------- broken, and put right
 
 
-def broken(good: Good, folder: Path, ill: Ill) -> str:
+def make_broken_image(good: Good, folder: Path, ill: Ill) -> str:
     """The broken image's name."""
     folder.mkdir()
     (folder / "ca.crt").write_bytes(Path(CERTIFICATES).read_bytes())
@@ -286,12 +286,12 @@ def broken(good: Good, folder: Path, ill: Ill) -> str:
     )
     head = f"FROM {good.image}\nUSER root\nCOPY ca.crt /ca.crt\nENV PIP_CERT=/ca.crt\n"
     (folder / "Dockerfile").write_text(f"{head}{ill.lines}\nUSER 1000\n", encoding="utf-8")
-    name = good.ground.named(f"ill:{ill.word.lower()}")
+    name = good.ground.list_named(f"ill:{ill.word.lower()}")
     good.ground.client("build", "--network", "host", "-t", name, str(folder))
     return name
 
 
-def applied(ground: Ground, folder: Path, image: str, commands: list[str]) -> str:
+def apply_lines(ground: Ground, folder: Path, image: str, commands: list[str]) -> str:
     """The lines as they are printed, below FROM, and the commands after them; the name of what is made."""
     at = next(n for n, line in enumerate(commands) if line.startswith(f"{ground.program} build "))
     folder.mkdir()
@@ -350,10 +350,10 @@ def test_podman_gives_gpus_through_cdi(good: Good) -> None:
 @pytest.mark.parametrize(("good", "ill"), cases(), indirect=["good"], scope="module")
 def test_the_advice_for_an_image_is_applied_and_helps(good: Good, tmp_path: Path, ill: Ill) -> None:
     ground = good.ground
-    image = broken(good, tmp_path / "ill", ill)
+    image = make_broken_image(good, tmp_path / "ill", ill)
     new = ""
     try:
-        answer = verified(ground, image)
+        answer = run_verification(ground, image)
         assert answer["verdict"]["gpu_usable"] is False
         assert answer["verdict"]["cause"] == ill.cause, answer["verdict"]
         told = remedies(answer)
@@ -365,8 +365,8 @@ def test_the_advice_for_an_image_is_applied_and_helps(good: Good, tmp_path: Path
         else:
             built = f"{ground.program} build "
             lines = next(one for one in told if any(line.startswith(built) for line in one))
-            new = applied(ground, tmp_path / "cured", image, lines)
-        after = verified(ground, new)
+            new = apply_lines(ground, tmp_path / "cured", image, lines)
+        after = run_verification(ground, new)
         assert after["verdict"]["gpu_usable"] is True, after
     finally:
         ground.remove(image, *([new] if new else []))

@@ -52,7 +52,7 @@ def test_two_cards_that_are_not_there(lab_engine: LabEngine, middle: Built) -> N
     assert took[1] < 3 * took[0], took
 
 
-@pytest.mark.skipif(not environments.everything(), reason="minutes: TFDOCTOR_LAB_FULL=1")
+@pytest.mark.skipif(not environments.list_everything(), reason="minutes: TFDOCTOR_LAB_FULL=1")
 @pytest.mark.skipif(
     importlib.util.find_spec("ziglang") is None, reason="an old glibc takes the package ziglang"
 )
@@ -89,7 +89,7 @@ def test_an_image_that_is_broken_in_another_way_than_the_tests_of_advice(
     half = f"RUN cd {PACKAGES}/nvidia/cublas/lib && head -c 1000000 libcublasLt.so.11 >x && mv x libcublasLt.so.11"
     plugin = f"RUN mkdir {PACKAGES}/tensorflow-plugins && echo junk >{PACKAGES}/tensorflow-plugins/libown.so"
     for steps, codes in ((half, ["TFD209"]), (plugin, ["TFD320"])):
-        tag = derived(lab_engine.url, middle.tag, ground.named("other:1"), f"{steps}\nUSER 1000")
+        tag = derived(lab_engine.url, middle.tag, ground.list_named("other:1"), f"{steps}\nUSER 1000")
         code, answer = verify(lab_engine.url, tag, "--stages", "visible")
         ground.remove(tag)
         assert (code, answer["verdict"]["cause"]) == (1, "damaged-file"), answer
@@ -101,14 +101,16 @@ def test_what_an_entrypoint_does_is_not_known(lab_engine: LabEngine, middle: Bui
     ground = docker_ground(lab_engine)
     script = "printf '#!/bin/sh\\nCUDA_VISIBLE_DEVICES=7 exec \"$@\"\\n' >/entry && chmod 755 /entry"
     steps = f'RUN {script}\nENTRYPOINT ["tini", "--", "/entry"]'
-    tag = derived(lab_engine.url, middle.tag, ground.named("entry:1"), steps)
+    tag = derived(lab_engine.url, middle.tag, ground.list_named("entry:1"), steps)
     code, answer = verify(lab_engine.url, tag, "--stages", "runtime")
     ground.remove(tag)
     assert code == 0
     assert answer["stages"][0]["detail"].endswith("; its ENTRYPOINT (/entry) is not run")
 
 
-@pytest.mark.skipif(not environments.everything(), reason="minutes, and four gigabytes: TFDOCTOR_LAB_FULL=1")
+@pytest.mark.skipif(
+    not environments.list_everything(), reason="minutes, and four gigabytes: TFDOCTOR_LAB_FULL=1"
+)
 def test_two_builds_of_wheels_give_the_same_files_and_layers(
     lab_engine: LabEngine, middle: Built, tmp_path: Path
 ) -> None:

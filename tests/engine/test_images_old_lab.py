@@ -11,7 +11,7 @@ import pytest
 
 from lab import environments
 from lab.images import MARKS, Built, docker_ground, first_failed, make, verify, with_cuda_10
-from lab.same_images import emitted, same_again
+from lab.same_images import emit_plan, same_again
 from tfdoctor.engine import RunRequest, connect, run
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def test_plain_docker_builds_the_same_image_from_the_folder(
     lab_engine: LabEngine, old: Built, tmp_path: Path
 ) -> None:
     """All of it comes from the engine's cache: the steps and the files are the same."""
-    folder = emitted(lab_engine.url, tmp_path / "context", OLD, old.tag)
+    folder = emit_plan(lab_engine.url, tmp_path / "context", OLD, old.tag)
     (folder / "mine.bin").write_bytes(b"0" * 100_000)  # .dockerignore keeps it away
     tag = "tfdoctor-lab/plain:1"
     lab_engine.docker("build", "--network", "host", "--tag", tag, str(folder))
@@ -57,7 +57,7 @@ def test_plain_docker_builds_the_same_image_from_the_folder(
     assert ids[0] == ids[1]
 
 
-@pytest.mark.skipif(not environments.everything(), reason="minutes: TFDOCTOR_LAB_FULL=1")
+@pytest.mark.skipif(not environments.list_everything(), reason="minutes: TFDOCTOR_LAB_FULL=1")
 def test_two_builds_give_the_same_files_and_layers(lab_engine: LabEngine, old: Built, tmp_path: Path) -> None:
     same_again(docker_ground(lab_engine), old, OLD, tmp_path)
 

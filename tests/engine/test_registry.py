@@ -227,7 +227,7 @@ def test_only_tokens_from_https_or_this_machine(
     played: Played, challenge: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        socket, "getaddrinfo", _only_loopback(socket.getaddrinfo)
+        socket, "getaddrinfo", _allow_loopback_only(socket.getaddrinfo)
     )  # no name is asked for, let alone connected to
     played.manifest = lambda to: reply(to, 401, WWW_Authenticate=challenge)
     answer = ask_registry(played.name)
@@ -235,7 +235,7 @@ def test_only_tokens_from_https_or_this_machine(
     assert [path for _, path, _ in played.asked] == ["/v2/library/thing/manifests/1.0"]
 
 
-def _only_loopback(real: Callable[..., object]) -> Callable[..., object]:
+def _allow_loopback_only(real: Callable[..., object]) -> Callable[..., object]:
     def look(host: object, *args: object, **kwargs: object) -> object:
         assert host in ("127.0.0.1", b"127.0.0.1"), host
         return real(host, *args, **kwargs)

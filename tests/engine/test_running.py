@@ -107,10 +107,10 @@ def test_a_runtime_that_is_not_there(engine: ContainerEngine, small: str) -> Non
 def test_interrupted_in_the_middle(engine: ContainerEngine, small: str) -> None:
     """Ctrl-C comes as an exception from anywhere. The fixture looks for what is left."""
 
-    def waited(_seconds: float) -> None:
+    def wait_for_end(_seconds: float) -> None:
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tfdoctor.engine.running.time.sleep", waited)
+        patch.setattr("tfdoctor.engine.running.time.sleep", wait_for_end)
         with pytest.raises(KeyboardInterrupt):
             run(engine, shell(small, "sleep 60"))

@@ -32,7 +32,7 @@ def test_a_slow_container_makes_no_other_layer(lab_engine: LabEngine, tmp_path: 
     ground = docker_ground(lab_engine)
     layers, members = [], []
     for seconds in (0, 3):
-        tag = ground.named(f"settled:{seconds}")
+        tag = ground.list_named(f"settled:{seconds}")
         (tmp_path / "Dockerfile").write_text(
             f"FROM {lab_engine.base('bookworm')}\nARG SOURCE_DATE_EPOCH=1560902400\n"
             f"COPY settle.sh /usr/local/share/tfdoctor/\n{STEP.format(seconds)}",

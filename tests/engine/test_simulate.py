@@ -32,7 +32,7 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_stand_in({"PATH": os.environ.get("PATH", os.defpath), "XDG_CACHE_HOME": str(cache)})
 
 
-def verified(
+def run_verification(
     engine: ContainerEngine, image: str, stand_in: Path, *names: str, driver: str | None = None
 ) -> Verification:
     asked = parse_simulation(COMPAT, names, driver=driver)
@@ -41,7 +41,7 @@ def verified(
 
 
 def test_the_container_meets_the_stand_in(engine: ContainerEngine, small: str, stand_in: Path) -> None:
-    done = verified(engine, small, stand_in, "RTX 4090", "T4")
+    done = run_verification(engine, small, stand_in, "RTX 4090", "T4")
     stages = {one.name: (one.status, one.detail) for one in done.stages}
     assert stages["runtime"][0] == "passed", done
     assert stages["driver"] == ("passed", "libcuda answers (simulated): CUDA 13.2, 2 devices")
@@ -49,13 +49,13 @@ def test_the_container_meets_the_stand_in(engine: ContainerEngine, small: str, s
 
 
 def test_a_driver_that_does_not_know_the_card(engine: ContainerEngine, small: str, stand_in: Path) -> None:
-    done = verified(engine, small, stand_in, "RTX 4090", driver="470")
+    done = run_verification(engine, small, stand_in, "RTX 4090", driver="470")
     assert (done.ok, done.cause) == (False, Cause.NO_DEVICE)
 
 
 def test_nothing_of_it_stays(engine: ContainerEngine, small: str, stand_in: Path) -> None:
     before = engine.image(small)
-    verified(engine, small, stand_in, "RTX 4090")
+    run_verification(engine, small, stand_in, "RTX 4090")
     assert engine.image(small) == before
     look = ("python3", "-c", f"import os; print(os.path.exists({FOLDER!r}), os.environ.get('STANDIN_GPUS'))")
     assert run(engine, RunRequest(image=small, command=look)).stdout.split() == ["False", "None"]

@@ -88,7 +88,7 @@ class Seen:
     mtime_ns: int
 
 
-def listing(root: Path) -> dict[str, Seen]:
+def list_tree(root: Path) -> dict[str, Seen]:
     """Everything below a folder but what Python compiled."""
     found = {}
     for folder, folders, files in os.walk(root):
@@ -331,7 +331,7 @@ class Fake:
         ]
 
     def list(self) -> dict[str, Seen]:
-        return listing(self.root)
+        return list_tree(self.root)
 
     def activates(self, *lines: str) -> None:
         """Lines at the end of bin/activate."""

@@ -43,11 +43,11 @@ DUMP = "import json,os,sys; json.dump(dict(os.environ), sys.stdout)"
 NAME = "LD_LIBRARY_PATH"
 
 
-def there() -> list[str]:
+def list_present() -> list[str]:
     return [name for name in SHELLS if shutil.which("bash" if name == "strict" else name)]
 
 
-def sourced(shell: str, text: str, folder: Path, **variables: str) -> dict[str, str]:
+def source_text(shell: str, text: str, folder: Path, **variables: str) -> dict[str, str]:
     """The variables after a shell has run the text, in an empty folder, in which nothing may appear."""
     script, place = folder / "script", folder / "empty"
     script.write_text(text, encoding="utf-8", newline="")
@@ -108,63 +108,63 @@ HOSTILE = (
 
 
 @pytest.mark.few(3)
-@pytest.mark.parametrize("shell", there())
+@pytest.mark.parametrize("shell", list_present())
 def test_hostile_values_are_values(shell: str, tmp_path: Path) -> None:
     for index, value in enumerate((*HOSTILE, "/two\nlines\ntouch broken")):
         text = block(shell, Export("GIVEN", value))
-        assert sourced(shell, text, tmp_path)["GIVEN"] == value, (index, text)
+        assert source_text(shell, text, tmp_path)["GIVEN"] == value, (index, text)
 
 
-@pytest.mark.parametrize("shell", there())
+@pytest.mark.parametrize("shell", list_present())
 def test_hostile_folders_come_first(shell: str, tmp_path: Path) -> None:
     text = block(shell, Prepend(NAME, HOSTILE))
-    assert sourced(shell, text, tmp_path)[NAME] == ":".join(HOSTILE)
-    assert sourced(shell, text, tmp_path, **{NAME: "/x:/y"})[NAME] == ":".join((*HOSTILE, "/x", "/y"))
+    assert source_text(shell, text, tmp_path)[NAME] == ":".join(HOSTILE)
+    assert source_text(shell, text, tmp_path, **{NAME: "/x:/y"})[NAME] == ":".join((*HOSTILE, "/x", "/y"))
 
 
 @pytest.mark.few(3)
-@pytest.mark.parametrize("shell", there())
+@pytest.mark.parametrize("shell", list_present())
 def test_hostile_entries_go_and_no_others(shell: str, tmp_path: Path) -> None:
     for entry in HOSTILE:
         kept = "/keep:/with spaces:/it:/a:/"
         value = f"{entry}:{kept}:{entry}:{entry}:/2:{entry}/"
-        after = sourced(shell, block(shell, Drop(NAME, (entry,))), tmp_path, **{NAME: value})
+        after = source_text(shell, block(shell, Drop(NAME, (entry,))), tmp_path, **{NAME: value})
         assert after[NAME] == f"{kept}:/2", entry
         assert needs_block((Drop(NAME, (entry,)),), after) == ()
 
 
-@pytest.mark.parametrize("shell", there())
+@pytest.mark.parametrize("shell", list_present())
 @pytest.mark.parametrize("value", ["/a", "/a/", "/a:/a", "/a:/a/:/a", "/b/:/a"])
 def test_a_path_that_is_empty_then_is_unset(value: str, shell: str, tmp_path: Path) -> None:
     text = block(shell, Drop(NAME, ("/a", "/b")))
-    assert NAME not in sourced(shell, text, tmp_path, **{NAME: value})
-    assert NAME not in sourced(shell, text, tmp_path)
+    assert NAME not in source_text(shell, text, tmp_path, **{NAME: value})
+    assert NAME not in source_text(shell, text, tmp_path)
 
 
-@pytest.mark.parametrize("shell", there())
+@pytest.mark.parametrize("shell", list_present())
 def test_entries_are_known_with_and_without_a_slash(shell: str, tmp_path: Path) -> None:
     for entry in ("/a b", "/a b/"):
         text = block(shell, Drop(NAME, (entry,)))
-        assert sourced(shell, text, tmp_path, **{NAME: "/a b/:/x:/a b:/a bc:/a"})[NAME] == "/x:/a bc:/a"
+        assert source_text(shell, text, tmp_path, **{NAME: "/a b/:/x:/a b:/a bc:/a"})[NAME] == "/x:/a bc:/a"
 
 
-@pytest.mark.parametrize("shell", there())
+@pytest.mark.parametrize("shell", list_present())
 def test_variables_go_and_change_their_name(shell: str, tmp_path: Path) -> None:
     steps = (Unset("GONE"), Rename("WRONG", "RIGHT"))
-    after = sourced(shell, block(shell, *steps), tmp_path, GONE="1", WRONG='$(touch broken) it\'s "5"')
+    after = source_text(shell, block(shell, *steps), tmp_path, GONE="1", WRONG='$(touch broken) it\'s "5"')
     assert ("GONE" in after, "WRONG" in after) == (False, False)
     assert after["RIGHT"] == '$(touch broken) it\'s "5"'
     assert needs_block(steps, after) == ()
-    after = sourced(shell, block(shell, *steps), tmp_path, RIGHT="kept")
+    after = source_text(shell, block(shell, *steps), tmp_path, RIGHT="kept")
     assert after["RIGHT"] == "kept"
     assert "GONE" not in after
 
 
-@pytest.mark.parametrize("shell", there())
+@pytest.mark.parametrize("shell", list_present())
 def test_activating_twice_is_no_harm(shell: str, tmp_path: Path) -> None:
     text = block(shell, Drop(NAME, ("/a",)), Export("X", "1"), Unset("Y"), Rename("W", "R"))
-    once = sourced(shell, text, tmp_path, **{NAME: "/a:/b", "Y": "1", "W": "2"})
-    twice = sourced(shell, text + text, tmp_path, **{NAME: "/a:/b", "Y": "1", "W": "2"})
+    once = source_text(shell, text, tmp_path, **{NAME: "/a:/b", "Y": "1", "W": "2"})
+    twice = source_text(shell, text + text, tmp_path, **{NAME: "/a:/b", "Y": "1", "W": "2"})
     assert {name: once.get(name) for name in (NAME, "X", "Y", "W", "R")} == {
         name: twice.get(name) for name in (NAME, "X", "Y", "W", "R")
     }
@@ -241,12 +241,12 @@ def test_lines_for_other_shells(name: str, line: str) -> None:
     )
 
 
-@pytest.mark.parametrize("shell", [name for name in there() if SHELLS[name] == "sh"])
+@pytest.mark.parametrize("shell", [name for name in list_present() if SHELLS[name] == "sh"])
 def test_what_is_taken_out_may_be_all_that_a_condition_has(shell: str, tmp_path: Path) -> None:
     text = (
         "if [ -n \"$HOME\" ]; then\n    export VISIBLE='it is'\nfi\nf() {\n  VISIBLE=2\n}\nf\nexport LAST=1\n"
     )
-    after = sourced(shell, edit_script(text, "activate", (OUT,)), tmp_path)
+    after = source_text(shell, edit_script(text, "activate", (OUT,)), tmp_path)
     assert ("VISIBLE" in after, after["LAST"]) == (False, "1")
 
 
@@ -258,9 +258,9 @@ def test_what_is_taken_out_may_be_all_that_a_condition_has(shell: str, tmp_path:
     ],
 )
 def test_conditions_of_other_shells(shell: str, text: str, tmp_path: Path) -> None:
-    if shell not in there():
+    if shell not in list_present():
         pytest.skip(f"no {shell}")
-    after = sourced(shell, edit_script(text, SHELLS[shell], (OUT,)), tmp_path)
+    after = source_text(shell, edit_script(text, SHELLS[shell], (OUT,)), tmp_path)
     assert ("VISIBLE" in after, after["LAST"]) == (False, "1")
 
 

@@ -205,7 +205,7 @@ def test_the_systems_python_is_not_touched(change: dict[str, Any], refused: bool
 
 
 def test_better_is_a_better_prediction_or_a_finding_less(report: Report) -> None:
-    def predicted(
+    def make_prediction(
         registered: bool | None, count: int | None, *missing: str, import_ok: bool = True
     ) -> Report:
         prediction = replace(
@@ -218,19 +218,19 @@ def test_better_is_a_better_prediction_or_a_finding_less(report: Report) -> None
         return replace(report, prediction=prediction)
 
     one = finding("TFD203")
-    broken, whole = predicted(False, 0, "a", "b"), predicted(True, 2)
+    broken, whole = make_prediction(False, 0, "a", "b"), make_prediction(True, 2)
     assert better(broken, whole, one)
     assert not better(whole, broken, one)
     assert (worse(whole, broken), worse(broken, whole), worse(whole, whole)) == (True, False, False)
-    assert not better(predicted(True, 2), predicted(True, 1), one)
-    assert better(predicted(False, 0, import_ok=False), predicted(False, 0), one)
+    assert not better(make_prediction(True, 2), make_prediction(True, 1), one)
+    assert better(make_prediction(False, 0, import_ok=False), make_prediction(False, 0), one)
     # equal predictions: whether the finding is still there
     stays = replace(whole, findings=(one,))
     assert not better(stays, stays, one)
     assert better(stays, whole, one)
     # it is there as it was, and a library less is missed; but not one in exchange for another
-    fewer = replace(predicted(False, 0, "b"), findings=(one,))
-    other = replace(predicted(False, 0, "b", "c"), findings=(one,))
+    fewer = replace(make_prediction(False, 0, "b"), findings=(one,))
+    other = replace(make_prediction(False, 0, "b", "c"), findings=(one,))
     before = replace(broken, findings=(one,))
     assert better(before, fewer, one)
     assert not better(before, other, one)

@@ -43,7 +43,7 @@ def link_cure(env: Fake) -> None:
     """2.21.0 is broken as pip leaves it."""
 
 
-def dangling_cure(env: Fake) -> None:
+def add_dangling_link(env: Fake) -> None:
     env.nvidia("cusparse/lib/libcusolver.so.11").symlink_to("../../gone/lib/libcusolver.so.11")
 
 
@@ -57,7 +57,7 @@ def file_gone(env: Fake) -> None:
     env.wheel("nvidia-cufft-cu12", "11.2.3.61")
 
 
-def damaged(env: Fake) -> None:
+def damage_library(env: Fake) -> None:
     env.nvidia("cufft/lib/libcufft.so.11").write_bytes(b"")
     env.wheel("nvidia-cufft-cu12", "11.2.3.61")
 
@@ -67,7 +67,7 @@ def cudnn_part_gone(env: Fake) -> None:
     env.wheel("nvidia-cudnn-cu12", CUDA_12["nvidia-cudnn-cu12"][0])
 
 
-def both_packages(env: Fake) -> None:
+def install_both(env: Fake) -> None:
     env.place("tensorflow-cpu", "2.20.0", tensorflow_files(env, "2.20.0", gpu=False))
     env.wheel("tensorflow", "2.20.0", tensorflow_files(env, "2.20.0"))
 
@@ -84,13 +84,13 @@ def protobuf_too_new(env: Fake) -> None:
     env.wheel("protobuf", "3.19.6")
 
 
-def shadowed_by_activate(env: Fake) -> None:
+def shadow_by_activate(env: Fake) -> None:
     folder = env.folder("old cuda's/lib64")
     (folder / "libcudnn.so.9").write_bytes(b"")
     env.activates(f'export LD_LIBRARY_PATH="{folder}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"')
 
 
-def shadowed_by_caller(env: Fake) -> None:
+def shadow_by_caller(env: Fake) -> None:
     folder = env.folder("old cuda's/lib64")
     (folder / "libcudnn.so.9").write_bytes(b"")
     env.variables["LD_LIBRARY_PATH"] = str(folder)
@@ -138,7 +138,7 @@ def stub_preloaded(env: Fake) -> None:
     env.activates(f"export LD_PRELOAD={stub}")
 
 
-def other_tensorflow(env: Fake) -> None:
+def put_other_tensorflow_first(env: Fake) -> None:
     folder = env.folder("team's packages")
     for name, content in tensorflow_files(env, "2.20.0", gpu=False).items():
         path = folder / name
@@ -171,17 +171,17 @@ SITE = f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
 NVIDIA = f"{SITE}/nvidia"
 CASES = (
     Case(link_cure, "TFD203", f"{NVIDIA}/cusparse/lib/libcusolver.so.11", "2.21.0"),
-    Case(dangling_cure, "TFD203", f"{NVIDIA}/cusparse/lib/libcusolver.so.11", "2.21.0"),
+    Case(add_dangling_link, "TFD203", f"{NVIDIA}/cusparse/lib/libcusolver.so.11", "2.21.0"),
     Case(link_cure, "TFD203", f"{SITE}/tensorflow/python/libcudnn.so.8", "2.10.1"),
     Case(wheel_gone, "TFD201", f"{NVIDIA}/cufft/lib/libcufft.so.11"),
     Case(file_gone, "TFD201", f"{NVIDIA}/cufft/lib/libcufft.so.11"),
-    Case(damaged, "TFD209", f"{NVIDIA}/cufft/lib/libcufft.so.11"),
+    Case(damage_library, "TFD209", f"{NVIDIA}/cufft/lib/libcufft.so.11"),
     Case(cudnn_part_gone, "TFD205", f"{NVIDIA}/cudnn/lib/libcudnn_ops.so.9"),
-    Case(both_packages, "TFD304", f"{SITE}/tensorflow_cpu-2.20.0.dist-info"),
+    Case(install_both, "TFD304", f"{SITE}/tensorflow_cpu-2.20.0.dist-info"),
     Case(protobuf_wrong, "TFD307", f"{SITE}/protobuf-5.29.5.dist-info"),
     Case(protobuf_too_new, "TFD307", f"{SITE}/protobuf-3.19.6.dist-info", "2.10.1"),
-    Case(shadowed_by_activate, "TFD209", "bin/activate"),
-    Case(shadowed_by_caller, "TFD209", "bin/activate"),
+    Case(shadow_by_activate, "TFD209", "bin/activate"),
+    Case(shadow_by_caller, "TFD209", "bin/activate"),
     Case(stubs, "TFD107", "bin/activate"),
     Case(hidden_by_activate, "TFD601", "bin/activate"),
     Case(misspelt, "TFD602", "bin/activate"),
@@ -189,7 +189,7 @@ CASES = (
     Case(hidden_by_pth, "TFD601", f"{SITE}/gpu.pth"),
     Case(half_removed_cuda, "TFD204", "bin/activate"),
     Case(stub_preloaded, "TFD107", "bin/activate"),
-    Case(other_tensorflow, "TFD703", "bin/activate"),
+    Case(put_other_tensorflow_first, "TFD703", "bin/activate"),
 )
 
 
@@ -287,7 +287,7 @@ def test_a_startup_file_outside_of_the_environment_is_named_and_left_alone(new: 
 
 def test_a_variable_of_the_caller_gets_lines_in_every_script(new: Callable[..., Fake]) -> None:
     env = new()
-    shadowed_by_caller(env)
+    shadow_by_caller(env)
     assert env.fix().status == 0
     for name in ("activate", "activate.fish", "activate.csh"):
         text = (env.root / "bin" / name).read_text(encoding="utf-8")
@@ -505,7 +505,7 @@ def test_a_missing_driver_is_told_with_its_commands(new: Callable[..., Fake]) ->
         assert command.splitlines()[0] in text
 
 
-@pytest.mark.parametrize("break_it", [wheel_gone, shadowed_by_caller, shadowed_by_activate])
+@pytest.mark.parametrize("break_it", [wheel_gone, shadow_by_caller, shadow_by_activate])
 def test_a_dry_run_writes_nothing(break_it: Callable[[Fake], None], new: Callable[..., Fake]) -> None:
     env = new()
     break_it(env)
@@ -562,12 +562,12 @@ def test_a_folder_that_cannot_be_written_is_told(
     before = env.list()
     real = os.mkdir
 
-    def refusing(path: str, *words: int, **more: int) -> None:
+    def refuse(path: str, *words: int, **more: int) -> None:
         if str(path).startswith(str(env.root)):
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         real(path, *words, **more)
 
-    monkeypatch.setattr(os, "mkdir", refusing)
+    monkeypatch.setattr(os, "mkdir", refuse)
     run = env.fix()
     assert run.status == 3
     assert "the journal of changes cannot be made" in run.err

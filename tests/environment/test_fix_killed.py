@@ -39,7 +39,7 @@ def new(tmp_path: Path, standin_cache: Path) -> Callable[..., Fake]:
     return make_one
 
 
-def broken_package(env: Fake) -> None:
+def remove_library(env: Fake) -> None:
     """A library is gone, and its wheel has many files."""
     files = env.files("nvidia-cufft-cu12", "11.2.3.61")
     env.nvidia("cufft/lib/libcufft.so.11").unlink()
@@ -47,7 +47,7 @@ def broken_package(env: Fake) -> None:
     env.wheel("nvidia-cufft-cu12", "11.2.3.61", {**files, **more})
 
 
-def until(seen: Callable[[], bool], process: subprocess.Popen[str]) -> bool:
+def wait_until(seen: Callable[[], bool], process: subprocess.Popen[str]) -> bool:
     """Wait for something while the process lives; whether it came."""
     for _ in range(30_000):
         if seen():
@@ -58,7 +58,7 @@ def until(seen: Callable[[], bool], process: subprocess.Popen[str]) -> bool:
     return False
 
 
-def ended_well(env: Fake, before: dict[str, Seen], *words: str) -> None:
+def check_recovery(env: Fake, before: dict[str, Seen], *words: str) -> None:
     """The next run mends, the one after it finds nothing to do, and undo restores."""
     run = env.run(*FIX, *words)
     assert run.status == 0, run
@@ -90,7 +90,7 @@ run()
 """
 
 
-def killed_before(env: Fake, number: int, *words: str) -> int:
+def kill_before(env: Fake, number: int, *words: str) -> int:
     """tfdoctor killed before its N-th change of a file of the environment; its exit status."""
     command = [sys.executable, "-c", KILLED, str(number), str(env.root), *env.command(*words)[3:]]
     variables = env.environment(PYTHONPATH=str(Path(__file__).parents[1]))
@@ -104,8 +104,8 @@ def killed_before(env: Fake, number: int, *words: str) -> int:
 def test_killed_before_a_change_of_a_file(number: int, new: Callable[..., Fake]) -> None:
     env = new("2.21.0")
     before = env.list()
-    assert killed_before(env, number, *FIX) == -signal.SIGKILL
-    ended_well(env, before)
+    assert kill_before(env, number, *FIX) == -signal.SIGKILL
+    check_recovery(env, before)
 
 
 @pytest.mark.few(2)
@@ -114,7 +114,7 @@ def test_undo_killed_before_a_change_of_a_file(number: int, new: Callable[..., F
     env = new("2.21.0")
     before = env.list()
     assert env.run(*FIX).status == 0
-    assert killed_before(env, number, "fix", "--undo") == -signal.SIGKILL
+    assert kill_before(env, number, "fix", "--undo") == -signal.SIGKILL
     run = env.run("fix", "--undo")
     assert run.status == 0, run
     assert difference(before, env.list()) == {}
@@ -125,27 +125,27 @@ def test_undo_killed_before_a_change_of_a_file(number: int, new: Callable[..., F
 @pytest.mark.parametrize("seen", ["steps/1/manifest.json", "header7.h", "header250.h"])
 def test_killed_while_an_installer_works(seen: str, installer: str, new: Callable[..., Fake]) -> None:
     env = new()
-    broken_package(env)
+    remove_library(env)
     env.with_pip()
     before = env.list()
     place = env.root / ".tfdoctor" / seen if "/" in seen else env.nvidia(f"cufft/include/{seen}")
     process = env.start(*FIX, "--installer", installer)
-    assert until(place.exists, process), process.communicate()
+    assert wait_until(place.exists, process), process.communicate()
     process.kill()
     process.communicate()
-    ended_well(env, before, "--installer", installer)
+    check_recovery(env, before, "--installer", installer)
 
 
 @pytest.mark.few(0)
 def test_killed_at_some_time(new: Callable[..., Fake]) -> None:
     env = new()
-    broken_package(env)
+    remove_library(env)
     before = env.list()
     process = env.start(*FIX)
     time.sleep(random.uniform(0.2, 2.0))
     process.kill()
     process.communicate()
-    ended_well(env, before)
+    check_recovery(env, before)
 
 
 # ---------------------------------------------------------------- an installer that never ends
@@ -167,7 +167,7 @@ def with_slow_uv(env: Fake) -> Path:
 
 def test_ctrl_c_ends_the_installer_and_takes_everything_back(new: Callable[..., Fake]) -> None:
     env = new()
-    broken_package(env)
+    remove_library(env)
     before = env.list()
     started = with_slow_uv(env)
     ours = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
@@ -175,7 +175,7 @@ def test_ctrl_c_ends_the_installer_and_takes_everything_back(new: Callable[..., 
         process = env.start(*FIX)
     finally:
         signal.signal(signal.SIGINT, ours)
-    assert until(started.exists, process), process.communicate()
+    assert wait_until(started.exists, process), process.communicate()
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert (process.returncode, "Interrupted" in err) == (130, True), err
@@ -186,11 +186,11 @@ def test_ctrl_c_ends_the_installer_and_takes_everything_back(new: Callable[..., 
 
 def test_an_installer_that_is_killed_is_told_and_taken_back(new: Callable[..., Fake]) -> None:
     env = new()
-    broken_package(env)
+    remove_library(env)
     before = env.list()
     started = with_slow_uv(env)
     process = env.start(*FIX)
-    assert until(started.exists, process), process.communicate()
+    assert wait_until(started.exists, process), process.communicate()
     os.kill(int(started.read_text()), signal.SIGKILL)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 1
@@ -201,11 +201,11 @@ def test_an_installer_that_is_killed_is_told_and_taken_back(new: Callable[..., F
 @pytest.mark.few(0)
 def test_an_installer_that_outlives_tfdoctor_is_waited_for(new: Callable[..., Fake]) -> None:
     env = new()
-    broken_package(env)
+    remove_library(env)
     before = env.list()
     started = with_slow_uv(env)
     first = env.start(*FIX)
-    assert until(started.exists, first), first.communicate()
+    assert wait_until(started.exists, first), first.communicate()
     first.kill()
     first.wait()
     env.variables.pop("PATH")
@@ -229,7 +229,7 @@ def test_an_installer_that_outlives_tfdoctor_is_waited_for(new: Callable[..., Fa
 @pytest.mark.few(0)
 def test_two_at_once_do_it_once(new: Callable[..., Fake]) -> None:
     env = new()
-    broken_package(env)
+    remove_library(env)
     before = env.list()
     both = [env.start(*FIX, "--json") for _ in range(2)]
     answers = [json.loads(process.communicate(timeout=120)[0]) for process in both]
@@ -243,7 +243,7 @@ def test_two_at_once_do_it_once(new: Callable[..., Fake]) -> None:
 
 def test_a_dry_run_tells_of_what_was_left_and_leaves_it(new: Callable[..., Fake]) -> None:
     env = new("2.21.0")
-    assert killed_before(env, 14, *FIX) == -signal.SIGKILL
+    assert kill_before(env, 14, *FIX) == -signal.SIGKILL
     before = env.list()
     run = env.run("fix", "--dry-run", "--json")
     assert ["interrupted" in sentence for sentence in run.json()["recovered"]] == [True]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from environment.fake import Fake, difference, listing, make, needs_compiler, needs_uv
+from environment.fake import Fake, difference, list_tree, make, needs_compiler, needs_uv
 from tfdoctor.causes.steps import SHELL_STEPS
 from tfdoctor.compat import Compat
 from tfdoctor.environment.fix import FixRequest, plan
@@ -52,12 +52,12 @@ def test_nothing_is_installed_through_a_link_that_leads_out(new: Callable[..., F
     env.wheel("nvidia-cufft-cu12", "11.2.3.61")
     shared = lead_out(env)
     assert "TFD201" in env.codes()
-    before, outside = env.list(), listing(shared)
+    before, outside = env.list(), list_tree(shared)
     run = env.fix()
     assert run.status == 1
     assert f"is a link to {shared}, outside the environment" in run.said
     assert difference(before, env.list()) == {}
-    assert difference(outside, listing(shared)) == {}
+    assert difference(outside, list_tree(shared)) == {}
 
 
 def test_no_link_is_made_behind_one(new: Callable[..., Fake]) -> None:
@@ -65,13 +65,13 @@ def test_no_link_is_made_behind_one(new: Callable[..., Fake]) -> None:
     env = new("2.21.0")
     shared = lead_out(env)
     assert "TFD203" in env.codes()
-    before, outside = env.list(), listing(shared)
+    before, outside = env.list(), list_tree(shared)
     run = env.fix()
     assert run.status == 0, run
-    assert difference(outside, listing(shared)) == {}
+    assert difference(outside, list_tree(shared)) == {}
     assert env.run("fix", "--undo").status == 0
     assert difference(before, env.list()) == {}
-    assert difference(outside, listing(shared)) == {}
+    assert difference(outside, list_tree(shared)) == {}
 
 
 def test_links_that_lead_out_are_found_wherever_they_are(tmp_path: Path) -> None:

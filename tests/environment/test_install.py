@@ -44,7 +44,7 @@ def option(spec: str = "2.20.0", python: str = "3.11") -> Any:
     return recommend(Compat.load(), request, Host()).options[0]
 
 
-def making(folder: Path, spec: str = "2.20.0", requirements: tuple[str, ...] = ()) -> Making:
+def make_making(folder: Path, spec: str = "2.20.0", requirements: tuple[str, ...] = ()) -> Making:
     plan = dataclasses.replace(option(spec), python=MINOR)
     return Making(
         option=plan,
@@ -102,23 +102,23 @@ def pretend(commands: Sequence[Sequence[str]], **_: Any) -> None:
 
 @pytest.fixture
 def _pretended(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    def no_links(*_: Any) -> tuple[()]:
+    def find_no_links(*_: Any) -> tuple[()]:
         return ()
 
-    def no_needs(*_: Any, **__: Any) -> tuple[()]:
+    def need_nothing(*_: Any, **__: Any) -> tuple[()]:
         return ()
 
-    def no_sync(_: int) -> None:
+    def skip_sync(_: int) -> None:
         """Only a power failure would tell the difference, and a busy disk takes its time."""
 
-    monkeypatch.setattr(os, "fsync", no_sync)
+    monkeypatch.setattr(os, "fsync", skip_sync)
     monkeypatch.setattr(core, "run_installers", pretend)
-    monkeypatch.setattr(core, "links_for", no_links)
-    monkeypatch.setattr(core, "needs", no_needs)
+    monkeypatch.setattr(core, "links_for", find_no_links)
+    monkeypatch.setattr(core, "needs", need_nothing)
     return
 
 
-def forked(work: Callable[[], Any], kill_at: int, below: Path) -> bool:
+def run_forked(work: Callable[[], Any], kill_at: int, below: Path) -> bool:
     """Do it in a child that ends at its N-th change below a folder; whether it lived to its end."""
     child = os.fork()
     if child == 0:
@@ -185,15 +185,15 @@ def test_killed_at_every_change(tmp_path: Path, twice: bool) -> None:
 
     `twice`: the run that goes on is killed, too, and a third one finishes.
     """
-    step = 1 if environments.everything() else 7 if twice else 4
+    step = 1 if environments.list_everything() else 7 if twice else 4
     point, lived, looked = 0, False, set()
     while not lived:
         point += step
         folder = tmp_path / f"env{point}"
-        this = making(folder, requirements=("pandas",))
-        lived = forked(lambda this=this: make(this, Progress()), point, folder)
+        this = make_making(folder, requirements=("pandas",))
+        lived = run_forked(lambda this=this: make(this, Progress()), point, folder)
         if twice and not lived:
-            forked(lambda this=this: make(this, Progress()), point // 2 + 1, folder)
+            run_forked(lambda this=this: make(this, Progress()), point // 2 + 1, folder)
         record = read_record(folder) if folder.exists() else None
         starts = runs(folder)
         looked.add(starts)
@@ -214,21 +214,21 @@ def test_an_unfinished_one_of_another_plan_is_made_anew(
 ) -> None:
     folder = tmp_path / "env"
 
-    def failing(commands: Sequence[Sequence[str]], **words: Any) -> None:
+    def fail_commands(commands: Sequence[Sequence[str]], **words: Any) -> None:
         if any("tensorflow-2.20.0" in word for command in commands for word in command):
             raise core.InstallFailedError("no network.")
         pretend(commands, **words)
 
-    monkeypatch.setattr(core, "run_installers", failing)
+    monkeypatch.setattr(core, "run_installers", fail_commands)
     with pytest.raises(core.InstallFailedError, match="no network"):
-        make(making(folder), Progress())
+        make(make_making(folder), Progress())
     assert runs(folder) is False
     (folder / "left").write_text("")
-    make(making(folder, "2.19.1"), Progress())
+    make(make_making(folder, "2.19.1"), Progress())
     assert runs(folder) is True
     assert not (folder / "left").exists()
     with pytest.raises(UsageError, match=r"TensorFlow 2\.19\.1 on Python"):
-        make(making(folder), Progress())
+        make(make_making(folder), Progress())
     assert runs(folder) is True
 
 
@@ -236,16 +236,16 @@ def test_an_unfinished_one_of_another_plan_is_made_anew(
 def test_what_fails_before_there_is_a_python_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def failing(*_: Any, **__: Any) -> None:
+    def fail_commands(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(core, "run_installers", failing)
+    monkeypatch.setattr(core, "run_installers", fail_commands)
     with pytest.raises(KeyboardInterrupt):
-        make(making(tmp_path / "env"), Progress())
+        make(make_making(tmp_path / "env"), Progress())
     assert not list(tmp_path.iterdir())
     (tmp_path / "mine").mkdir()
     with pytest.raises(KeyboardInterrupt):
-        make(making(tmp_path / "mine"), Progress())
+        make(make_making(tmp_path / "mine"), Progress())
     assert list(tmp_path.iterdir()) == [tmp_path / "mine"], "what was there before stays"
     assert not list((tmp_path / "mine").iterdir())
 
@@ -253,7 +253,7 @@ def test_what_fails_before_there_is_a_python_leaves_nothing(
 @pytest.mark.usefixtures("_pretended")
 def test_a_python_that_is_gone_is_made_anew(tmp_path: Path) -> None:
     folder = tmp_path / "env"
-    make(making(folder), Progress())
+    make(make_making(folder), Progress())
     record = read_record(folder)
     assert record is not None
     place = Workplace.take(folder, MINOR, on_wait=lambda: None)
@@ -261,7 +261,7 @@ def test_a_python_that_is_gone_is_made_anew(tmp_path: Path) -> None:
     place.block()
     place.release()
     (folder / "bin" / "python").unlink()
-    assert make(making(folder), Progress()).resumed is False
+    assert make(make_making(folder), Progress()).resumed is False
     assert runs(folder) is True
 
 
@@ -309,7 +309,7 @@ def test_the_guard_speaks_in_every_shell(tmp_path: Path) -> None:
 
 
 def test_links_are_made_once_and_only_to_files(tmp_path: Path) -> None:
-    this = dataclasses.replace(making(tmp_path), option=option("2.21.0"))
+    this = dataclasses.replace(make_making(tmp_path), option=option("2.21.0"))
     site = tmp_path / "lib" / "python3.11" / "site-packages"
     assert this.option.cuda_set is not None
     wanted = links_for(Compat.load(), this.option.release, this.option.cuda_set, str(site))

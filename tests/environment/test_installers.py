@@ -172,12 +172,12 @@ def test_ctrl_c_while_a_program_is_being_started(tmp_path: Path, monkeypatch: py
     began: list[subprocess.Popen[bytes]] = []
     real = subprocess.Popen
 
-    def interrupted(*args: Any, **words: Any) -> subprocess.Popen[bytes]:
+    def raise_interrupt(*args: Any, **words: Any) -> subprocess.Popen[bytes]:
         began.append(real(*args, **words))
         signal.raise_signal(signal.SIGINT)
         return began[0]
 
-    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    monkeypatch.setattr(subprocess, "Popen", raise_interrupt)
     with pytest.raises(KeyboardInterrupt):
         run_installer([*HERE, "import time; time.sleep(60)"], env=QUIET, on_line=None)
     assert began[0].returncode is not None
@@ -188,12 +188,12 @@ def test_a_second_ctrl_c_ends_the_patience(monkeypatch: pytest.MonkeyPatch) -> N
     stubborn = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); print('up', flush=True); "
     began = time.monotonic()
 
-    def twice(line: str) -> None:
+    def interrupt_twice(line: str) -> None:
         threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_installer([*HERE, stubborn + "time.sleep(60)"], env=QUIET, on_line=twice)
+        run_installer([*HERE, stubborn + "time.sleep(60)"], env=QUIET, on_line=interrupt_twice)
     assert time.monotonic() - began < 8
 
 

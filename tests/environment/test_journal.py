@@ -17,7 +17,7 @@ import pytest
 
 from environment import killer
 from environment.killer import SITE, change, change_again, change_named, write
-from environment.trees import changes_in, commit, differing, kind, listing, same
+from environment.trees import assert_same, changes_in, commit, kind, list_differing, list_tree
 from tfdoctor.environment.history import snapshot
 from tfdoctor.environment.history.journal import Journal, JournalError, has_pending
 from tfdoctor.errors import ExitCode
@@ -55,13 +55,13 @@ def test_a_step_says_what_changed(prefix: Path) -> None:
 
 
 def test_undo_gives_the_original_and_leaves_nothing(prefix: Path) -> None:
-    before = listing(prefix)
+    before = list_tree(prefix)
     commit(prefix, change, change_again)
-    assert listing(prefix) != before
+    assert list_tree(prefix) != before
     with Journal.open(prefix) as journal:
         undone = journal.undo()
         assert journal.entries == ()
-    same(prefix, before)
+    assert_same(prefix, before)
     assert [entry.title for entry in undone.entries] == ["change_again", "change"]
     assert undone.kept == ()
     assert undone.restored > 10
@@ -100,18 +100,18 @@ def test_of_several_steps_the_first_bytes_alone_are_kept(prefix: Path) -> None:
 
 
 def test_nothing_done_leaves_nothing(prefix: Path) -> None:
-    before = listing(prefix)
+    before = list_tree(prefix)
     with Journal.open(prefix) as journal:
         assert journal.undo().entries == ()
     assert not (prefix / ".tfdoctor").exists()
     assert Journal.read(prefix) == ()
     assert not has_pending(prefix)
-    same(prefix, before)
+    assert_same(prefix, before)
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_an_exception_takes_the_step_back(prefix: Path, error: type[BaseException]) -> None:
-    before = listing(prefix)
+    before = list_tree(prefix)
 
     def fail() -> None:
         with Journal.open(prefix) as journal, journal.step(title="change"):
@@ -121,12 +121,12 @@ def test_an_exception_takes_the_step_back(prefix: Path, error: type[BaseExceptio
 
     with pytest.raises(error):
         fail()
-    same(prefix, before)
+    assert_same(prefix, before)
     assert not (prefix / ".tfdoctor").exists()
 
 
 def test_a_step_that_nobody_commits_is_taken_back(prefix: Path) -> None:
-    before = listing(prefix)
+    before = list_tree(prefix)
     with Journal.open(prefix) as journal:
         with journal.step(title="change"):
             change(prefix)
@@ -134,7 +134,7 @@ def test_a_step_that_nobody_commits_is_taken_back(prefix: Path) -> None:
             journal.step(title="another")
         with pytest.raises(JournalError, match="under way"):
             journal.undo()
-    same(prefix, before)
+    assert_same(prefix, before)
 
 
 def test_a_step_is_over_once(prefix: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_step_is_over_once(prefix: Path) -> None:
 
 
 def test_named_paths_alone_are_kept(prefix: Path) -> None:
-    before = listing(prefix)
+    before = list_tree(prefix)
     with Journal.open(prefix) as journal:
         names = [prefix / name for name in killer.NAMED]
         with journal.step(title="change", paths=names) as step:
@@ -162,8 +162,8 @@ def test_named_paths_alone_are_kept(prefix: Path) -> None:
             "etc/made/for",
         }
         journal.undo()
-    before["not-named"] = listing(prefix)["not-named"]
-    same(prefix, before)
+    before["not-named"] = list_tree(prefix)["not-named"]
+    assert_same(prefix, before)
 
 
 @pytest.mark.parametrize("kind", ["dir", "link"])
@@ -181,7 +181,7 @@ def test_a_copied_file_may_become_what_has_no_bytes(tmp_path: Path, kind: Litera
 
 
 def test_named_paths_are_taken_back_by_an_exception(prefix: Path) -> None:
-    before = listing(prefix)
+    before = list_tree(prefix)
     with (
         contextlib.suppress(RuntimeError),
         Journal.open(prefix) as journal,
@@ -189,11 +189,11 @@ def test_named_paths_are_taken_back_by_an_exception(prefix: Path) -> None:
     ):
         change_named(prefix)
         raise RuntimeError
-    same(prefix, before)
+    assert_same(prefix, before)
 
 
 def test_a_named_path_through_a_link_is_the_one_it_leads_to(prefix: Path) -> None:
-    before = listing(prefix)
+    before = list_tree(prefix)
     name = SITE.replace("lib", "lib64", 1) + "/some.pth"
     with Journal.open(prefix) as journal:
         step = journal.step(title="change", paths=[prefix / name])
@@ -201,7 +201,7 @@ def test_a_named_path_through_a_link_is_the_one_it_leads_to(prefix: Path) -> Non
         step.commit()
         assert [change.path for change in changes_in(prefix)] == [f"{SITE}/some.pth"]
         journal.undo()
-    same(prefix, before)
+    assert_same(prefix, before)
 
 
 @pytest.mark.parametrize("name", ["..", "../beside", "/etc/passwd", ".", ".tfdoctor/lock"])
@@ -215,11 +215,11 @@ def test_names_of_any_bytes(prefix: Path) -> None:
     names = [b"not utf-8 \xff", b"new\nline", b"back\\slash", b'"quoted"', "ü".encode()]
     for name in names:
         Path(os.fsdecode(os.fsencode(prefix) + b"/" + name)).write_bytes(name)
-    before = listing(prefix)
+    before = list_tree(prefix)
     commit(prefix, lambda top: [Path(os.fsdecode(os.fsencode(top) + b"/" + name)).unlink() for name in names])
     with Journal.open(prefix) as journal:
         journal.undo()
-    same(prefix, before)
+    assert_same(prefix, before)
 
 
 # ---------------------------------------------------------------- random trees
@@ -278,7 +278,7 @@ class Random:
         if path.exists() and not path.is_symlink():
             path.chmod(self.dice.choice([0o755, 0o700, 0o750]))
 
-    def in_place(self) -> None:
+    def write_in_place(self) -> None:
         """Of files that are copied, or are new; of others it is lost, and another test."""
         files = [path for path in self.paths() if path.is_file() and not path.is_symlink()]
         files = [path for path in files if path.stat().st_nlink == 1 and os.access(path, os.W_OK)]
@@ -291,7 +291,7 @@ class Random:
 
     def go(self, count: int) -> None:
         for _ in range(count):
-            kinds = [self.add, self.add, self.add, self.remove, self.rename, self.mode, self.in_place]
+            kinds = [self.add, self.add, self.add, self.remove, self.rename, self.mode, self.write_in_place]
             self.dice.choice(kinds)()
 
 
@@ -301,27 +301,27 @@ def test_random_steps_and_back(fast: Path, seed: int) -> None:
     (prefix / "bin").mkdir(parents=True)
     dice = Random(seed, prefix)
     dice.go(60)
-    states = [listing(prefix)]
+    states = [list_tree(prefix)]
     with Journal.open(prefix) as journal:
         for number in range(3):
             with journal.step(title=f"step {number}") as step:
                 dice.go(12)
             step.commit()
-            states.append(listing(prefix))
+            states.append(list_tree(prefix))
             step = journal.step(title="rolled back")
             dice.go(12)
             step.rollback()
-            same(prefix, states[-1])
+            assert_same(prefix, states[-1])
     with Journal.open(prefix) as journal:
         assert len(journal.entries) == 3
         for entry, (one, other) in zip(journal.entries, itertools.pairwise(states), strict=True):
-            assert entry.changes == len(differing(one, other))
-        assert [one.path for one in changes_in(prefix) if one.before != one.after] == differing(
+            assert entry.changes == len(list_differing(one, other))
+        assert [one.path for one in changes_in(prefix) if one.before != one.after] == list_differing(
             states[0], states[-1]
         )
         undone = journal.undo()
     assert undone.kept == ()
-    same(prefix, states[0])
+    assert_same(prefix, states[0])
     assert not (prefix / ".tfdoctor").exists()
 
 
@@ -333,7 +333,7 @@ def test_a_conflict_changes_nothing(prefix: Path) -> None:
     (prefix / "bin" / "tool").write_bytes(b"mine")
     (prefix / SITE / "single.py").write_bytes(b"mine")
     (prefix / SITE / "renamed.py").chmod(0o600)
-    now = listing(prefix)
+    now = list_tree(prefix)
     with Journal.open(prefix) as journal:
         with pytest.raises(JournalError) as caught:
             journal.undo()
@@ -343,22 +343,22 @@ def test_a_conflict_changes_nothing(prefix: Path) -> None:
     assert "--force" in caught.value.hint
     assert caught.value.exit_code is ExitCode.IMPOSSIBLE
     assert not has_pending(prefix)
-    same(prefix, now)
+    assert_same(prefix, now)
 
 
 def test_force_leaves_what_somebody_changed(prefix: Path) -> None:
-    before = listing(prefix)
+    before = list_tree(prefix)
     commit(prefix, change, change_again)
     (prefix / "bin" / "tool").write_bytes(b"mine")
     (prefix / SITE / "renamed.py").write_bytes(b"mine too")
     with Journal.open(prefix) as journal:
         undone = journal.undo(force=True)
     assert undone.kept == ("bin/tool", f"{SITE}/renamed.py")
-    now = listing(prefix)
+    now = list_tree(prefix)
     for name in undone.kept:
         before[name] = now[name]
     assert (prefix / "bin" / "tool").read_bytes() == b"mine"
-    same(prefix, before)
+    assert_same(prefix, before)
 
 
 def test_many_conflicts_are_counted(prefix: Path) -> None:
@@ -400,17 +400,17 @@ def test_a_folder_that_has_to_give_way_with_files_of_others_is_a_conflict(prefix
 
 
 def test_what_somebody_put_back_himself_is_no_conflict(prefix: Path) -> None:
-    before = listing(prefix)
+    before = list_tree(prefix)
     commit(prefix, change)
     write(prefix / SITE / "pkg" / "__init__.py", b"one = 1\n", 9_999)
     (prefix / SITE / "renamed.py").unlink()
     with Journal.open(prefix) as journal:
         assert journal.undo().kept == ()
-    same(prefix, before)
+    assert_same(prefix, before)
 
 
 def test_compiled_files_never_count(prefix: Path) -> None:
-    before = listing(prefix)
+    before = list_tree(prefix)
     commit(prefix, change)
     site = prefix / SITE
     write(site / "pkg" / "__pycache__" / "__init__.cpython-311.pyc", b"compiled later", 5)
@@ -420,41 +420,41 @@ def test_compiled_files_never_count(prefix: Path) -> None:
     write(site / "__pycache__" / "renamed.cpython-311.opt-1.pyc", b"compiled later", 5)
     with Journal.open(prefix) as journal:
         assert journal.undo().kept == ()
-    same(prefix, before)
+    assert_same(prefix, before)
 
 
 def test_what_python_compiled_between_two_steps_is_not_put_back(prefix: Path) -> None:
     """It was made of a source that was ours already."""
-    before = listing(prefix)
+    before = list_tree(prefix)
     source = prefix / SITE / "single.py"
     compiled = prefix / SITE / "__pycache__" / "single.cpython-311.pyc"
     commit(prefix, lambda _: write(source, b"two = 2\n", 2_000))
     write(compiled, b"compiled of ours", 5)
 
-    def again(_: Path) -> None:
+    def write_again(_: Path) -> None:
         write(source, b"three = 3\n", 3_000)
         compiled.unlink()
 
-    commit(prefix, again)
+    commit(prefix, write_again)
     with Journal.open(prefix) as journal:
         assert journal.undo().kept == ()
     compiled.parent.rmdir()
-    same(prefix, before)
+    assert_same(prefix, before)
 
 
 def test_compiled_files_that_still_fit_stay(prefix: Path) -> None:
-    before = listing(prefix)
+    before = list_tree(prefix)
     commit(prefix, lambda top: write(top / SITE / "pkg" / "__init__.py", b"two = 2\n", 2_000))
     other = prefix / SITE / "pkg" / "__pycache__" / "other.cpython-311.pyc"
     write(other, b"of another source", 5)
     with Journal.open(prefix) as journal:
         journal.undo()
-    before[other.relative_to(prefix).as_posix()] = listing(prefix)[other.relative_to(prefix).as_posix()]
-    same(prefix, before)
+    before[other.relative_to(prefix).as_posix()] = list_tree(prefix)[other.relative_to(prefix).as_posix()]
+    assert_same(prefix, before)
 
 
 def test_named_sources_take_their_compiled_files_with_them(prefix: Path) -> None:
-    before = listing(prefix)
+    before = list_tree(prefix)
     source = prefix / SITE / "pkg" / "__init__.py"
     with Journal.open(prefix) as journal:
         step = journal.step(title="patch", paths=[source])
@@ -467,7 +467,7 @@ def test_named_sources_take_their_compiled_files_with_them(prefix: Path) -> None
         journal.undo()
     del before[f"{SITE}/pkg/__pycache__/__init__.cpython-311.pyc"]  # somebody's Python had replaced it
     before.pop(f"{SITE}/pkg/__pycache__", None)
-    same(prefix, before)
+    assert_same(prefix, before)
 
 
 # ---------------------------------------------------------------- written in place
@@ -479,14 +479,14 @@ def write_into_a_linked_file(prefix: Path) -> None:
 
 
 def test_a_file_written_in_place_is_told_not_silently_wrong(prefix: Path) -> None:
-    before = listing(prefix)
+    before = list_tree(prefix)
     name = f"{SITE}/pkg/big.so"
 
-    def both(top: Path) -> None:
+    def write_both(top: Path) -> None:
         write_into_a_linked_file(top)
         write(top / "bin" / "tool", b"new", 5)
 
-    commit(prefix, both)
+    commit(prefix, write_both)
     with Journal.open(prefix) as journal:
         lost = next(change for change in changes_in(prefix) if change.path == name)
         assert lost.before is not None
@@ -496,12 +496,12 @@ def test_a_file_written_in_place_is_told_not_silently_wrong(prefix: Path) -> Non
         undone = journal.undo(force=True)
     assert undone.kept == (name,)
     assert (prefix / name).read_bytes().startswith(b"patched in place")
-    before[name] = listing(prefix)[name]
-    same(prefix, before)
+    before[name] = list_tree(prefix)[name]
+    assert_same(prefix, before)
 
 
 def test_what_a_later_step_writes_into_a_file_of_ours_is_no_loss(prefix: Path) -> None:
-    before = listing(prefix)
+    before = list_tree(prefix)
     library = prefix / SITE / "pkg" / "big.so"
     commit(
         prefix,
@@ -510,19 +510,19 @@ def test_what_a_later_step_writes_into_a_file_of_ours_is_no_loss(prefix: Path) -
     )
     with Journal.open(prefix) as journal:
         assert journal.undo().kept == ()
-    same(prefix, before)
+    assert_same(prefix, before)
 
 
 def test_a_file_written_in_place_is_told_by_a_rollback(prefix: Path) -> None:
-    before = listing(prefix)
+    before = list_tree(prefix)
     with Journal.open(prefix) as journal:
         with journal.step(title="change") as step:
             change(prefix)
             write_into_a_linked_file(prefix)
         with pytest.raises(JournalError, match=r"not completely.*big\.so"):
             step.rollback()
-    now = listing(prefix)
-    assert differing(before, now) == [f"{SITE}/pkg/big.so"]
+    now = list_tree(prefix)
+    assert list_differing(before, now) == [f"{SITE}/pkg/big.so"]
     assert not (prefix / ".tfdoctor").exists()
 
 
@@ -543,12 +543,12 @@ def test_a_kept_file_that_somebody_wrote_into_is_not_put_back(prefix: Path) -> N
 
 
 def test_touching_a_kept_file_does_no_harm(prefix: Path) -> None:
-    before = listing(prefix)
+    before = list_tree(prefix)
     commit(prefix, rename_a_linked_file)
     os.utime(prefix / SITE / "renamed.so", (77, 77))
     with Journal.open(prefix) as journal:
         assert journal.undo().kept == ()
-    same(prefix, before)
+    assert_same(prefix, before)
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EMLINK, errno.EXDEV, errno.ENOTSUP])
@@ -559,8 +559,8 @@ def test_without_hard_links_files_are_copied(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "link", refuse)
-    before = listing(prefix)
+    before = list_tree(prefix)
     commit(prefix, change, change_again)
     with Journal.open(prefix) as journal:
         assert journal.undo().kept == ()
-    same(prefix, before)
+    assert_same(prefix, before)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from environment.killer import SITE, change, change_again, plant, write
-from environment.trees import DOCTOR, commit, fresh, listing, same
+from environment.trees import DOCTOR, assert_same, commit, fresh, list_tree
 from tfdoctor.environment.history import snapshot
 from tfdoctor.environment.history.journal import Journal, JournalError, has_pending
 
@@ -57,7 +57,7 @@ class Full:
 @pytest.mark.parametrize("when", ["step", "commit"])
 def test_a_full_disk_in_a_step(fast: Path, name: str, when: str) -> None:
     prefix = fresh(fast / "env")
-    before = listing(prefix)
+    before = list_tree(prefix)
     hits = 0
     for count in range(1, 60):
         with pytest.MonkeyPatch.context() as patch, Journal.open(fresh(prefix)) as journal:
@@ -68,7 +68,7 @@ def test_a_full_disk_in_a_step(fast: Path, name: str, when: str) -> None:
                 patch.undo()
                 if not full.hit:
                     break
-                same(prefix, before)
+                assert_same(prefix, before)
                 assert not has_pending(prefix)
             else:
                 with journal.step(title="change") as step:
@@ -82,13 +82,13 @@ def test_a_full_disk_in_a_step(fast: Path, name: str, when: str) -> None:
                 patch.undo()
                 assert len(journal.entries) == (not told)
                 if told:
-                    same(prefix, before)
+                    assert_same(prefix, before)
                 if not full.hit:
                     break
         hits += 1
         with Journal.open(prefix) as journal:
             journal.undo()
-        same(prefix, before)
+        assert_same(prefix, before)
     else:
         pytest.fail("it never came to an end")
     used = {"step": {"link", "mkdir", "replace", "fsync", "open"}, "commit": {"replace", "fsync", "open"}}
@@ -98,7 +98,7 @@ def test_a_full_disk_in_a_step(fast: Path, name: str, when: str) -> None:
 @pytest.mark.parametrize("name", CALLS)
 def test_a_full_disk_in_an_undo(fast: Path, name: str) -> None:
     prefix = fresh(fast / "env")
-    before = listing(prefix)
+    before = list_tree(prefix)
     ended = False
     for count in range(1, 120):
         with Journal.open(fresh(prefix)) as journal, pytest.MonkeyPatch.context() as patch:
@@ -106,7 +106,7 @@ def test_a_full_disk_in_an_undo(fast: Path, name: str) -> None:
                 step = journal.step(title="change")
                 one(prefix)
                 step.commit()
-            after = listing(prefix)
+            after = list_tree(prefix)
             full = Full(patch, name, count)
             told = ""
             try:
@@ -118,11 +118,11 @@ def test_a_full_disk_in_an_undo(fast: Path, name: str) -> None:
         half_way = has_pending(prefix)
         assert not half_way or "was interrupted" in told
         if not half_way:
-            same(prefix, after if Journal.read(prefix) else before)
+            assert_same(prefix, after if Journal.read(prefix) else before)
         with Journal.open(prefix) as journal:
             assert bool(journal.recovered) == half_way
             journal.undo()
-        same(prefix, before)
+        assert_same(prefix, before)
         if ended:
             break
     assert ended
@@ -131,7 +131,7 @@ def test_a_full_disk_in_an_undo(fast: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ["link", "mkdir", "open"])
 def test_a_full_disk_shows_before_an_undo_changes_anything(prefix: Path, name: str) -> None:
     commit(prefix, change, change_again)
-    after = listing(prefix)
+    after = list_tree(prefix)
     with Journal.open(prefix) as journal:
         with pytest.MonkeyPatch.context() as patch:
             Full(patch, name, 2 if name == "link" else 1, again=True)
@@ -139,13 +139,13 @@ def test_a_full_disk_shows_before_an_undo_changes_anything(prefix: Path, name: s
                 journal.undo()
         assert not has_pending(prefix)
         assert len(journal.entries) == 2
-        same(prefix, after)
+        assert_same(prefix, after)
         assert journal.undo().kept == ()
 
 
 def test_a_file_size_limit_is_told(prefix: Path) -> None:
     """A limit on the size of files stops the manifest half way: a real short write."""
-    before = listing(prefix)
+    before = list_tree(prefix)
     script = (
         "import resource, sys, pathlib; from tfdoctor.environment.history.journal import *\n"
         "with Journal.open(pathlib.Path(sys.argv[1])) as journal:\n"
@@ -161,7 +161,7 @@ def test_a_file_size_limit_is_told(prefix: Path) -> None:
         check=True,
     )
     assert "nothing was changed: File too large" in done.stdout
-    same(prefix, before)
+    assert_same(prefix, before)
     assert not (prefix / ".tfdoctor").exists()
 
 
@@ -186,12 +186,12 @@ def test_a_disk_that_is_really_full(fast: Path) -> None:
     try:
         prefix = disk / "env"
         plant(prefix)
-        before = listing(prefix)
+        before = list_tree(prefix)
         with Journal.open(prefix) as journal:
             with contextlib.suppress(OSError), journal.step(title="fill"):
                 change(prefix)
                 fill(prefix / "huge")
-            same(prefix, before)
+            assert_same(prefix, before)
             step = journal.step(title="fill and commit")
             change(prefix)
             with contextlib.suppress(OSError):
@@ -199,7 +199,7 @@ def test_a_disk_that_is_really_full(fast: Path) -> None:
             with pytest.raises(JournalError, match="No space left") as caught:
                 step.commit()
             assert "Free space" in caught.value.hint
-            same(prefix, before)
+            assert_same(prefix, before)
     finally:
         subprocess.run([shutil.which("umount") or "umount", "-l", str(disk)], check=True)
 
@@ -270,14 +270,14 @@ def test_paths_that_lead_outside_are_refused(prefix: Path, path: object) -> None
     outside.write_text("precious")
     commit(prefix, change)
     tamper(prefix, lambda value: first_of(value, "bin/tool").update(path=path))
-    now = listing(prefix)
+    now = list_tree(prefix)
     with pytest.raises(JournalError, match="damaged") as caught:
         Journal.open(prefix)
     assert caught.value.hint
     with pytest.raises(JournalError, match="damaged"):
         Journal.read(prefix)
     assert outside.read_text() == "precious"
-    same(prefix, now)
+    assert_same(prefix, now)
 
 
 def test_a_parent_that_became_a_link_is_not_followed(prefix: Path) -> None:
@@ -287,25 +287,25 @@ def test_a_parent_that_became_a_link_is_not_followed(prefix: Path) -> None:
     outside.mkdir()
     (prefix / "lib").rename(outside / "lib")
     (prefix / "lib").symlink_to(outside / "lib")
-    untouched = listing(outside)
+    untouched = list_tree(outside)
     for force in (False, True):
         with Journal.open(prefix) as journal, contextlib.suppress(JournalError):
             journal.undo(force=force)
-        same(outside, untouched)
+        assert_same(outside, untouched)
 
 
 def test_a_rollback_does_not_follow_links_either(prefix: Path) -> None:
-    before = listing(prefix)
+    before = list_tree(prefix)
     outside = prefix.parent / "outside"
     plant(outside)
-    untouched = listing(outside)
+    untouched = list_tree(outside)
     with Journal.open(prefix) as journal:
         step = journal.step(title="change")
         shutil.rmtree(prefix / "lib")
         (prefix / "lib").symlink_to(outside / "lib")
         step.rollback()
-    same(outside, untouched)
-    same(prefix, before)
+    assert_same(outside, untouched)
+    assert_same(prefix, before)
 
 
 def test_kept_bytes_that_are_a_link_are_not_used(prefix: Path) -> None:
@@ -361,10 +361,10 @@ def test_a_copied_file_never_gets_more_rights(prefix: Path) -> None:
 def test_a_record_is_read_strictly(prefix: Path, edit: Callable[[Any], None]) -> None:
     commit(prefix, change)
     tamper(prefix, edit)
-    now = listing(prefix)
+    now = list_tree(prefix)
     with pytest.raises(JournalError, match="damaged"):
         Journal.open(prefix)
-    same(prefix, now)
+    assert_same(prefix, now)
 
 
 @pytest.mark.parametrize(
@@ -399,13 +399,13 @@ def test_a_journal_of_format_1_is_told_and_left(prefix: Path, name: str) -> None
     if name != "undo.json":
         (own / "history.json").unlink()
     (own / name).write_text('{"schema_version": 1, "state": "committed", "steps": []}')
-    now, kept = listing(prefix), listing(own)
+    now, kept = list_tree(prefix), list_tree(own)
     with pytest.raises(JournalError, match="an earlier tfdoctor fixed this environment") as caught:
         Journal.open(prefix)
     assert "with that version" in caught.value.hint
-    same(prefix, now)
-    kept["lock"] = listing(own)["lock"]
-    same(own, kept)
+    assert_same(prefix, now)
+    kept["lock"] = list_tree(own)["lock"]
+    assert_same(own, kept)
 
 
 @pytest.mark.parametrize("name", [".tfdoctor", ".tfdoctor/steps", ".tfdoctor/lock", ".tfdoctor/undo.json"])
@@ -430,14 +430,14 @@ def test_damaged_manifest_is_told_and_changes_nothing(
     prefix: Path, victim: Callable[[str, Path, int], str]
 ) -> None:
     assert victim("step", prefix, 60) == "killed"
-    now = listing(prefix)
+    now = list_tree(prefix)
     path = prefix / ".tfdoctor/steps/1" / snapshot.MANIFEST
     value = json.loads(path.read_text())
     value["rows"][0][0] = "../outside"
     path.write_text(json.dumps(value))
     with pytest.raises(JournalError, match="damaged"):
         Journal.open(prefix)
-    same(prefix, now)
+    assert_same(prefix, now)
 
 
 def test_control_characters_do_not_reach_the_terminal(prefix: Path) -> None:

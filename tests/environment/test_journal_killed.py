@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from environment.killer import change, change_again, change_named, write
-from environment.trees import DOCTOR, commit, differing, fresh, listing, same
+from environment.trees import DOCTOR, assert_same, commit, fresh, list_differing, list_tree
 from tfdoctor.environment.history.journal import Journal, JournalError, has_pending
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="environments ar
 # ---------------------------------------------------------------- killed
 
 
-def recovered(prefix: Path, before: dict[str, Any], after: dict[str, Any]) -> int:
+def check_recovered(prefix: Path, before: dict[str, Any], after: dict[str, Any]) -> int:
     """Open what a killed process left: wholly before or wholly after, and from there back. → number of entries."""
     with Journal.open(prefix) as journal:
         count = len(journal.entries)
-        same(prefix, after if count else before)
+        assert_same(prefix, after if count else before)
         journal.undo()
-    same(prefix, before)
+    assert_same(prefix, before)
     assert not (prefix / ".tfdoctor").exists()
     return count
 
@@ -47,15 +47,15 @@ def test_killed_at_every_point_of_a_step(
     fast: Path, victim: Callable[[str, Path, int], str], action: str
 ) -> None:
     prefix = fresh(fast / "env")
-    before = listing(prefix)
+    before = list_tree(prefix)
     (change_named if action == "named" else change)(prefix)
-    after = listing(prefix)
+    after = list_tree(prefix)
     counts = []
     for number in itertools.count(1):
         result = victim(action, fresh(prefix), number)
         with contextlib.suppress(JournalError):
             Journal.read(prefix)
-        counts.append(recovered(prefix, before, after))
+        counts.append(check_recovered(prefix, before, after))
         if result != "killed":
             assert result == "survived"
             break
@@ -67,13 +67,13 @@ def test_killed_at_every_point_of_a_step(
 def test_killed_at_every_point_of_a_second_step(fast: Path, victim: Callable[[str, Path, int], str]) -> None:
     """What was there before the first step stays known, whether the second one counts or not."""
     prefix = fresh(fast / "env")
-    before = listing(prefix)
+    before = list_tree(prefix)
     commit(prefix, change)
-    first = listing(prefix)
+    first = list_tree(prefix)
     saved = fast / "saved"
     copy_links(prefix, saved)
     change_again(prefix)
-    second = listing(prefix)
+    second = list_tree(prefix)
     counts = []
     for number in itertools.count(1):
         shutil.rmtree(prefix, ignore_errors=True)
@@ -81,9 +81,9 @@ def test_killed_at_every_point_of_a_second_step(fast: Path, victim: Callable[[st
         result = victim("again", prefix, number)
         with Journal.open(prefix) as journal:
             counts.append(len(journal.entries))
-            same(prefix, {1: first, 2: second}[counts[-1]])
+            assert_same(prefix, {1: first, 2: second}[counts[-1]])
             assert journal.undo().kept == ()
-        same(prefix, before)
+        assert_same(prefix, before)
         assert not (prefix / ".tfdoctor").exists()
         if result != "killed":
             assert result == "survived"
@@ -95,9 +95,9 @@ def test_killed_at_every_point_of_a_second_step(fast: Path, victim: Callable[[st
 
 def test_killed_at_every_point_of_an_undo(fast: Path, victim: Callable[[str, Path, int], str]) -> None:
     prefix = fresh(fast / "env")
-    before = listing(prefix)
+    before = list_tree(prefix)
     commit(prefix, change, change_again)
-    after = listing(prefix)
+    after = list_tree(prefix)
     saved = fast / "saved"
     prefix.rename(saved)
     whole = 0
@@ -107,10 +107,10 @@ def test_killed_at_every_point_of_an_undo(fast: Path, victim: Callable[[str, Pat
         result = victim("undo", prefix, number)
         with Journal.open(prefix) as journal:
             assert len(journal.entries) in {0, 2}
-            same(prefix, after if journal.entries else before)
+            assert_same(prefix, after if journal.entries else before)
             whole += bool(journal.entries)
             assert journal.undo().kept == ()
-        same(prefix, before)
+        assert_same(prefix, before)
         assert not (prefix / ".tfdoctor").exists()
         if result != "killed":
             assert result == "survived"
@@ -126,9 +126,9 @@ def copy_links(source: Path, target: Path) -> None:
 
 def test_killed_while_recovering(fast: Path, victim: Callable[[str, Path, int], str]) -> None:
     prefix = fresh(fast / "env")
-    before = listing(prefix)
+    before = list_tree(prefix)
     change(prefix)
-    after = listing(prefix)
+    after = list_tree(prefix)
     dice = random.Random(1)
     twice = 0
     for number in range(30, 160, 5):
@@ -136,15 +136,15 @@ def test_killed_while_recovering(fast: Path, victim: Callable[[str, Path, int], 
             break
         for again in sorted(dice.sample(range(1, 90), 4)):
             twice += victim("recover", prefix, again) == "killed"
-        recovered(prefix, before, after)
+        check_recovered(prefix, before, after)
     assert twice > 15
 
 
 def test_killed_while_finishing_an_undo(fast: Path, victim: Callable[[str, Path, int], str]) -> None:
     prefix = fresh(fast / "env")
-    before = listing(prefix)
+    before = list_tree(prefix)
     commit(prefix, change, change_again)
-    after = listing(prefix)
+    after = list_tree(prefix)
     saved = fast / "saved"
     prefix.rename(saved)
     dice = random.Random(2)
@@ -156,19 +156,19 @@ def test_killed_while_finishing_an_undo(fast: Path, victim: Callable[[str, Path,
             break
         for again in sorted(dice.sample(range(1, 60), 4)):
             twice += victim("recover", prefix, again) == "killed"
-        recovered_undo(prefix, before, after)
+        check_recovered_undo(prefix, before, after)
     assert twice > 15
 
 
-def recovered_undo(prefix: Path, before: dict[str, Any], after: dict[str, Any]) -> None:
+def check_recovered_undo(prefix: Path, before: dict[str, Any], after: dict[str, Any]) -> None:
     with Journal.open(prefix) as journal:
-        same(prefix, after if journal.entries else before)
+        assert_same(prefix, after if journal.entries else before)
         journal.undo()
-    same(prefix, before)
+    assert_same(prefix, before)
 
 
 def test_what_a_killed_step_left_is_told(prefix: Path, victim: Callable[[str, Path, int], str]) -> None:
-    before = listing(prefix)
+    before = list_tree(prefix)
     assert victim("step", prefix, 60) == "killed"
     assert has_pending(prefix)
     assert Journal.read(prefix) == ()
@@ -176,13 +176,13 @@ def test_what_a_killed_step_left_is_told(prefix: Path, victim: Callable[[str, Pa
         (sentence,) = journal.recovered
     assert "“change” had been interrupted" in sentence
     assert not has_pending(prefix)
-    same(prefix, before)
+    assert_same(prefix, before)
 
 
 def test_what_somebody_changed_after_a_killed_undo_is_left(
     prefix: Path, victim: Callable[[str, Path, int], str]
 ) -> None:
-    before = listing(prefix)
+    before = list_tree(prefix)
     commit(prefix, change)
     number = next(
         number
@@ -196,8 +196,8 @@ def test_what_somebody_changed_after_a_killed_undo_is_left(
         (sentence,) = journal.recovered
     assert "bin/tool" in sentence
     assert tool.read_bytes() == b"of somebody"
-    before["bin/tool"] = listing(prefix)["bin/tool"]
-    same(prefix, before)
+    before["bin/tool"] = list_tree(prefix)["bin/tool"]
+    assert_same(prefix, before)
 
 
 # ---------------------------------------------------------------- two at once
@@ -233,7 +233,7 @@ def holder(prefix: Path, what: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def said(process: subprocess.Popen[str]) -> str:
+def make_output(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
@@ -246,29 +246,29 @@ def let_go(process: subprocess.Popen[str]) -> None:
 
 def test_the_second_waits_and_sees_what_the_first_did(prefix: Path) -> None:
     with holder(prefix, "step") as first:
-        assert said(first) == "held 0"
+        assert make_output(first) == "held 0"
         with holder(prefix, "look") as second:
-            assert said(second) == (
+            assert make_output(second) == (
                 f"Another tfdoctor (process {first.pid}) is changing this environment; waiting for it."
             )
             let_go(first)
-            assert said(second) == "held 1"
+            assert make_output(second) == "held 1"
             let_go(second)
 
 
 def test_a_lock_that_was_deleted_meanwhile_is_no_lock(prefix: Path) -> None:
     """The first leaves an empty journal, which goes; the second waited for a lock that nobody finds any more."""
     with holder(prefix, "look") as first:
-        assert said(first) == "held 0"
+        assert make_output(first) == "held 0"
         with holder(prefix, "look") as second:
-            assert "waiting" in said(second)
+            assert "waiting" in make_output(second)
             let_go(first)
-            assert said(second) == "held 0"
+            assert make_output(second) == "held 0"
             assert (prefix / ".tfdoctor" / "lock").exists()
             with holder(prefix, "look") as third:
-                assert f"process {second.pid}" in said(third)
+                assert f"process {second.pid}" in make_output(third)
                 let_go(second)
-                assert said(third) == "held 0"
+                assert make_output(third) == "held 0"
                 let_go(third)
                 third.wait(10)
     assert not (prefix / ".tfdoctor").exists()
@@ -291,28 +291,28 @@ def test_a_child_that_goes_on_holds_the_journal(prefix: Path) -> None:
     ) as first:
         assert first.wait(10) == -signal.SIGKILL
         with holder(prefix, "look") as second:
-            assert "waiting" in said(second)
+            assert "waiting" in make_output(second)
             let_go(first)
-            assert said(second) == "held 0"
+            assert make_output(second) == "held 0"
             let_go(second)
 
 
 def test_a_folder_made_for_a_named_path_stays_where_others_use_it(prefix: Path) -> None:
-    before = listing(prefix)
+    before = list_tree(prefix)
     with Journal.open(prefix) as journal:
         step = journal.step(title="hook", paths=[prefix / "etc" / "hook.sh"])
         write(prefix / "etc" / "hook.sh", b"ours", 5)
         write(prefix / "etc" / "other.sh", b"of somebody", 5)
         step.rollback()
-    now = listing(prefix)
-    assert differing(before, now) == ["etc", "etc/other.sh"]
+    now = list_tree(prefix)
+    assert list_differing(before, now) == ["etc", "etc/other.sh"]
 
 
 def test_ctrl_c_ends_the_waiting(prefix: Path) -> None:
     with holder(prefix, "look") as first:
-        assert said(first) == "held 0"
+        assert make_output(first) == "held 0"
         with holder(prefix, "look") as second:
-            assert "waiting" in said(second)
+            assert "waiting" in make_output(second)
             time.sleep(0.1)  # it says so before it waits
             second.send_signal(signal.SIGINT)
             assert second.wait(10) != 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from environment.trees import listing
+from environment.trees import list_tree
 from tfdoctor.environment.folder import write
 from tfdoctor.environment.history.journal import Journal, JournalError
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="owners and attr
 
 
 def test_a_history_that_is_gone_is_refused_and_what_was_kept_stays(prefix: Path) -> None:
-    before = listing(prefix)
+    before = list_tree(prefix)
     with Journal.open(prefix) as journal:
         step = journal.step(title="edit")
         (prefix / "pyvenv.cfg").write_text("changed\n")
@@ -35,7 +35,7 @@ def test_a_history_that_is_gone_is_refused_and_what_was_kept_stays(prefix: Path)
     (prefix / "kept.json").rename(prefix / ".tfdoctor/history.json")
     with Journal.open(prefix) as journal:
         journal.undo()
-    assert listing(prefix) == before
+    assert list_tree(prefix) == before
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can work in somebody else's environment")

@@ -18,7 +18,7 @@ HOSTS = Path(__file__).parents[1] / "hosts"
 COMPAT = Compat.load()
 
 
-def made(
+def make_sample(
     host: str, monkeypatch: pytest.MonkeyPatch, *, writable: bool, links: tuple[tuple[str, str], ...]
 ) -> str:
     """The command that is offered on this machine, were it here; empty where none is."""
@@ -33,7 +33,7 @@ def made(
 
 
 def test_what_fix_can_do_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert made("two-other-cudas", monkeypatch, writable=True, links=()) == "tfdoctor fix"
+    assert make_sample("two-other-cudas", monkeypatch, writable=True, links=()) == "tfdoctor fix"
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_what_fix_can_do_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_fix_refuses_is_not(
     host: str, writable: bool, links: tuple[tuple[str, str], ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert not made(host, monkeypatch, writable=writable, links=links)
+    assert not make_sample(host, monkeypatch, writable=writable, links=links)
 
 
 def test_an_offer_says_what_it_is_for() -> None:

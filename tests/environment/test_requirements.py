@@ -17,7 +17,7 @@ HASH = "a" * 64
 HASHED = f"--hash=sha256:{HASH}"
 
 
-def refused(text: str) -> UsageError:
+def get_refusal(text: str) -> UsageError:
     with pytest.raises(UsageError) as error:
         parse_requirements(text, "r.txt")
     return error.value
@@ -93,7 +93,7 @@ def test_what_is_taken(text: str, lines: tuple[str, ...]) -> None:
     ],
 )
 def test_what_is_refused_and_where(line: str, said: str, hint: str) -> None:
-    error = refused(f"numpy\n\n{line}\npandas\n")
+    error = get_refusal(f"numpy\n\n{line}\npandas\n")
     assert said in error.message
     assert hint in error.hint
     assert error.message.startswith("r.txt, line 3: ")
@@ -102,17 +102,17 @@ def test_what_is_refused_and_where(line: str, said: str, hint: str) -> None:
 
 
 def test_a_continued_line_is_named_by_its_beginning() -> None:
-    assert refused("a\nb \\\n\\\n  ==\nc\n").message.startswith("r.txt, line 2: ")
+    assert get_refusal("a\nb \\\n\\\n  ==\nc\n").message.startswith("r.txt, line 2: ")
 
 
 def test_separators_that_only_python_knows_begin_a_line_too() -> None:
     assert parse_requirements("a\u2028b\x0cc", "r.txt") == ("a", "b", "c")
-    assert refused("a\u2028-e .").message.startswith("r.txt, line 2: ")
+    assert get_refusal("a\u2028-e .").message.startswith("r.txt, line 2: ")
 
 
 def test_a_file_with_too_many_lines() -> None:
     assert len(parse_requirements("x\n" * MOST_LINES, "r.txt")) == MOST_LINES
-    assert "more than" in refused("x\n" * (MOST_LINES + 1)).message
+    assert "more than" in get_refusal("x\n" * (MOST_LINES + 1)).message
 
 
 @pytest.mark.parametrize(

@@ -51,12 +51,14 @@ class Asked:
         self.answer(folder)
 
 
-def found(*rows: str) -> Callable[[Path], None]:
+def find_matches(*rows: str) -> Callable[[Path], None]:
     return lambda folder: (folder / "found.txt").write_text("".join(f"{row}\n" for row in rows)) and None
 
 
 def test_uv_is_asked_with_the_whole_lock_first(tmp_path: Path) -> None:
-    asked = Asked(2, found(f"numpy==1.26.4 \\\n    {B}", f"tensorflow==2.20.0 {B}", f"wrapt==1.17.3 {B}"))
+    asked = Asked(
+        2, find_matches(f"numpy==1.26.4 \\\n    {B}", f"tensorflow==2.20.0 {B}", f"wrapt==1.17.3 {B}")
+    )
     answer = resolve(question("numpy<2", f"pandas {A}"), tmp_path, asked)
     first, second, third = asked.attempts
     assert first["wanted.txt"] == "tensorflow==2.20.0\nnumpy<2\npandas\n"
@@ -172,7 +174,7 @@ PIP_SAYS = (
 )
 def test_the_resolvers_reason_is_told(tmp_path: Path, uv: bool, output: tuple[str, ...], reason: str) -> None:
     with pytest.raises(NoSolutionError) as error:
-        resolve(question("protobuf==3.20.3", uv=uv), tmp_path, Asked(9, found(), *output))
+        resolve(question("protobuf==3.20.3", uv=uv), tmp_path, Asked(9, find_matches(), *output))
     told = str(error.value)
     assert told.startswith("Your requirements and TensorFlow 2.20.0 cannot be installed together: ")
     assert reason in told
@@ -183,12 +185,12 @@ def test_the_resolvers_reason_is_told(tmp_path: Path, uv: bool, output: tuple[st
 @pytest.mark.parametrize("name", ["nvidia-cudnn-cu13", "nvidia-cudnn-cu11", "tensorflow-cpu", "tf-nightly"])
 def test_what_would_lie_over_the_plan_is_no_solution(tmp_path: Path, name: str) -> None:
     with pytest.raises(NoSolutionError, match=f"{name} 9.0 comes with them, and overwrites the files of"):
-        resolve(question("x"), tmp_path, Asked(0, found(*LOCK, f"{name}==9.0 {B}")))
+        resolve(question("x"), tmp_path, Asked(0, find_matches(*LOCK, f"{name}==9.0 {B}")))
 
 
 def test_what_is_of_another_folder_may_come(tmp_path: Path) -> None:
     more = ("nvidia-cudnn-cu12==9.10.2.21", f"nvidia-ml-py==12.0 {B}", f"nvidia-cusparselt-cu12==0.7 {B}")
-    answer = resolve(question("x"), tmp_path, Asked(0, found(*LOCK, *more)))
+    answer = resolve(question("x"), tmp_path, Asked(0, find_matches(*LOCK, *more)))
     assert answer.hashed == more[1:]
 
 
@@ -196,7 +198,7 @@ def test_the_users_own_hashes_count(tmp_path: Path) -> None:
     answer = resolve(
         question(f"wrapt==1.17.3 {B}", f"mine @ https://files.example/m.whl {A}"),
         tmp_path,
-        Asked(0, found(*LOCK, f"mine @ https://files.example/m.whl {B}")),
+        Asked(0, find_matches(*LOCK, f"mine @ https://files.example/m.whl {B}")),
     )
     assert answer.kept == LOCK[:2]
     assert answer.hashed == (f"wrapt==1.17.3 {B}", f"mine @ https://files.example/m.whl {A}")

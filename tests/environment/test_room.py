@@ -45,7 +45,7 @@ def disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     return free
 
 
-def writing(folder: Path, *, uv: str | None = None, **env: str) -> Writing:
+def make_writing(folder: Path, *, uv: str | None = None, **env: str) -> Writing:
     locks = (folder / "a.txt", folder / "b.txt")
     locks[0].write_text("tensorflow==2.20.0 --hash=sha256:00\nnumpy==1.0 --hash=sha256:00\n")
     locks[1].write_text("nvidia-cudnn-cu12==9.10 --hash=sha256:00\n")
@@ -57,14 +57,14 @@ def test_pip_takes_room_for_what_it_downloads_too(tmp_path: Path, disks: dict[st
     for name, size in {"home": 6 * GB, "tmp": 3 * GB}.items():
         (tmp_path / name).mkdir()
         disks[name] = size
-    (one,) = needs(writing(tmp_path))
+    (one,) = needs(make_writing(tmp_path))
     assert (one.size, one.free, one.enough) == (7 * GB, 6 * GB, False)
-    found = needs(writing(tmp_path, TMPDIR=str(tmp_path / "tmp")))
+    found = needs(make_writing(tmp_path, TMPDIR=str(tmp_path / "tmp")))
     assert [(need.folder.name, need.size) for need in found] == [("home", 5 * GB), ("tmp", 2 * GB)]
     refuse(found, "x")
     disks["tmp"] = GB
     with pytest.raises(NoRoomError, match=r"tmp \(temporary files\): 2\.0 GB needed, 1\.0 GB free") as error:
-        refuse(needs(writing(tmp_path, TMPDIR=str(tmp_path / "tmp"))), "x")
+        refuse(needs(make_writing(tmp_path, TMPDIR=str(tmp_path / "tmp"))), "x")
     assert "TMPDIR" in error.value.hint
     assert "--into" not in error.value.hint
 
@@ -73,8 +73,8 @@ def test_pip_does_without_its_cache(tmp_path: Path, disks: dict[str, int]) -> No
     for name in ("home", "cache"):
         (tmp_path / name).mkdir()
         disks[name] = 8 * GB
-    assert room_for_pips_cache(writing(tmp_path, PIP_CACHE_DIR=str(tmp_path / "cache")))
-    assert not room_for_pips_cache(writing(tmp_path, PIP_CACHE_DIR=str(tmp_path / "home" / "pip")))
+    assert room_for_pips_cache(make_writing(tmp_path, PIP_CACHE_DIR=str(tmp_path / "cache")))
+    assert not room_for_pips_cache(make_writing(tmp_path, PIP_CACHE_DIR=str(tmp_path / "home" / "pip")))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_uv_takes_room_in_its_cache(
         disks[name] = GB
     cache = tmp_path / ("home" if same else "cache") / "uv"
 
-    def said(command: Any, _: Any) -> str | None:
+    def make_output(command: Any, _: Any) -> str | None:
         if command[1] == "cache":
             return f"{cache}\n"
         files = [command[at + 1] for at, word in enumerate(command) if word == "-r"]
@@ -111,10 +111,10 @@ def test_uv_takes_room_in_its_cache(
             name = stream.read().partition("==")[0]
         return "Would install 1 package" if name in cached else None
 
-    monkeypatch.setattr(room, "capture_output", said)
-    found = needs(writing(tmp_path, uv="/bin/uv"))
+    monkeypatch.setattr(room, "capture_output", make_output)
+    found = needs(make_writing(tmp_path, uv="/bin/uv"))
     assert [(need.folder.name, need.size // GB) for need in found] == expected
-    copied = needs(writing(tmp_path, uv="/bin/uv", UV_LINK_MODE="copy"))
+    copied = needs(make_writing(tmp_path, uv="/bin/uv", UV_LINK_MODE="copy"))
     assert sum(need.size for need in copied) == 5 * GB + sum(need.size for need in found if same) + (
         0 if same else sum(need.size for need in found[1:])
     )

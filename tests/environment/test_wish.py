@@ -36,7 +36,7 @@ def tensorflow(wanted: WantedForPython) -> list[str]:
     return [str(one.specifier) for one in wanted.tensorflow]
 
 
-def refused(folder: Path, name: str, text: str) -> str:
+def get_refusal(folder: Path, name: str, text: str) -> str:
     (folder / name).write_text(text, encoding="utf-8")
     with pytest.raises(UsageError) as error:
         wish_of(folder, name).on("3.11")
@@ -135,7 +135,7 @@ def test_lines_that_are_refused(tmp_path: Path, text: str, said: str) -> None:
 def test_more_files_than_anybody_has(tmp_path: Path) -> None:
     for number in range(60):
         (tmp_path / f"r{number}.txt").write_text(f"-r r{number + 1}.txt\n")
-    assert "include each other" in refused(tmp_path, "r.txt", "-r r0.txt\n")
+    assert "include each other" in get_refusal(tmp_path, "r.txt", "-r r0.txt\n")
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_more_files_than_anybody_has(tmp_path: Path) -> None:
     ],
 )
 def test_kinds_that_are_not_read(tmp_path: Path, name: str, said: str) -> None:
-    assert said in refused(tmp_path, name, "x")
+    assert said in get_refusal(tmp_path, name, "x")
 
 
 # ---------------------------------------------------------------- pyproject.toml
@@ -247,7 +247,7 @@ def test_poetrys_conditions(text: str, specifier: str) -> None:
     ],
 )
 def test_projects_that_are_refused(tmp_path: Path, text: str, said: str) -> None:
-    assert said in refused(tmp_path, "pyproject.toml", text)
+    assert said in get_refusal(tmp_path, "pyproject.toml", text)
 
 
 # ---------------------------------------------------------------- environment.yml
@@ -345,7 +345,7 @@ def test_condas_conditions(text: str, specifier: str) -> None:
     ],
 )
 def test_environments_that_are_refused(tmp_path: Path, text: str, said: str) -> None:
-    assert said in refused(tmp_path, "environment.yml", text)
+    assert said in get_refusal(tmp_path, "environment.yml", text)
 
 
 # ---------------------------------------------------------------- locks
@@ -537,7 +537,7 @@ Six = [{{file = "six.whl", hash = "sha256:{A}"}}]
     "text", ["", "package = 1", "[[package]]\nversion='1'", "[[package]]\nname='x'", "="]
 )
 def test_locks_that_are_none(tmp_path: Path, name: str, text: str) -> None:
-    assert refused(tmp_path, name, text)
+    assert get_refusal(tmp_path, name, text)
 
 
 # ---------------------------------------------------------------- NVIDIA's wheels

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DOCTOR = Path(__file__).resolve().parents[2] / "doctor"
 
 
-def listing(prefix: Path) -> dict[str, tuple[Any, ...]]:
+def list_tree(prefix: Path) -> dict[str, tuple[Any, ...]]:
     """All that an undo has to bring back: path → type, mode, bytes, target, mtime of files."""
     found: dict[str, tuple[Any, ...]] = {}
     for folder, folders, files in os.walk(prefix):
@@ -41,14 +41,14 @@ def listing(prefix: Path) -> dict[str, tuple[Any, ...]]:
     return found
 
 
-def differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+def list_differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     return sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key))
 
 
-def same(prefix: Path, expected: dict[str, Any]) -> None:
-    now = listing(prefix)
-    assert {key: now.get(key) for key in differing(now, expected)} == {
-        key: expected.get(key) for key in differing(now, expected)
+def assert_same(prefix: Path, expected: dict[str, Any]) -> None:
+    now = list_tree(prefix)
+    assert {key: now.get(key) for key in list_differing(now, expected)} == {
+        key: expected.get(key) for key in list_differing(now, expected)
     }
 
 

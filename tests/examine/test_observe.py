@@ -32,7 +32,7 @@ libnvinfer.so.8: cannot open shared object file: No such file or directory
 """
 
 
-def observed_in(
+def make_observation_in(
     answer: dict[str, Any], result: CommandResult, wanted: Collection[str] = WANTED
 ) -> Observation:
     return make_observation(read_deep(answer, result), result, wanted, COMPAT)
@@ -53,7 +53,7 @@ def test_names_in_the_log_of_every_era() -> None:
 
 
 def test_listed_and_none_registered() -> None:
-    observed = observed_in(
+    observed = make_observation_in(
         {"import_ok": True, "devices": [], "seconds": 5.81},
         CommandResult(("python",), 0, stderr=LOG),
     )
@@ -66,7 +66,7 @@ def test_import_fails() -> None:
         "import_ok": False,
         "error": "ImportError: libcublas.so.10.0: cannot open shared object file: No such",
     }
-    observed = observed_in(answer, CommandResult(("python",), 0), {"libcublas.so.10.0"})
+    observed = make_observation_in(answer, CommandResult(("python",), 0), {"libcublas.so.10.0"})
     assert (observed.import_ok, observed.gpu_registered) == (False, False)
     assert observed.missing_libraries == ("libcublas.so.10.0",)
 
@@ -83,14 +83,14 @@ def test_import_fails() -> None:
     ],
 )
 def test_killed_before_it_listed_anything(result: CommandResult, registered: bool | None, said: str) -> None:
-    observed = observed_in({"import_ok": True}, result)
+    observed = make_observation_in({"import_ok": True}, result)
     assert observed.gpu_registered is registered
     assert said in observed.error
 
 
 def test_killed_while_computing_keeps_what_was_listed() -> None:
     answer = {"import_ok": True, "devices": ["/physical_device:GPU:0"], "computing": 0}
-    observed = observed_in(answer, CommandResult(("python",), -6))
+    observed = make_observation_in(answer, CommandResult(("python",), -6))
     assert observed.gpu_registered is True
     assert observed.computed == ("GPU:0 failed: TensorFlow was ended by signal 6",)
 
@@ -108,7 +108,7 @@ def test_killed_while_computing_keeps_what_was_listed() -> None:
     ],
 )
 def test_a_failed_import_has_a_cause(error: str, cause: Cause) -> None:
-    observed = observed_in({"import_ok": False, "error": error}, CommandResult(("python",), 0))
+    observed = make_observation_in({"import_ok": False, "error": error}, CommandResult(("python",), 0))
     assert observed.cause is cause
 
 
@@ -149,7 +149,7 @@ LISTED = {"stage": "visible", "status": "passed", "devices": ["/physical_device:
 def test_both_payloads_are_read_alike(answer: dict[str, Any], lines: tuple[dict[str, Any], ...]) -> None:
     """What `check --deep` and what `verify` make of a TensorFlow that did the same."""
     result = CommandResult(("python",), 0, stderr=LOG, seconds=2.0)
-    deep = observed_in(answer, result)
+    deep = make_observation_in(answer, result)
     ran = replace(result, stdout=stages(*lines))
     verified = make_observation(_build_run_output(read_answer(ran, Limits()), ran), ran, WANTED, COMPAT)
     assert verified == deep

@@ -26,13 +26,13 @@ def healthy() -> Facts:
     return survey(recorded, Compat.load(), requested_python=recorded.python)
 
 
-def judged(observed: Observation | None = None, **changed: Any) -> Report:
+def make_report(observed: Observation | None = None, **changed: Any) -> Report:
     return diagnose(dataclasses.replace(healthy(), **changed), Compat.load(), observed)
 
 
 @pytest.mark.parametrize("silent", [("python", "tensorflow"), ("tensorflow",)])
 def test_a_python_that_says_nothing_is_3(silent: tuple[str, ...]) -> None:
-    report = judged(**dict.fromkeys(silent, SILENT))
+    report = make_report(**dict.fromkeys(silent, SILENT))
     assert report.verdict.gpu_usable is None
     assert exit_status(report, "error") == 3
     assert exit_status(report, "never") == 0
@@ -44,7 +44,7 @@ def test_a_look_that_ran_out_of_time_is_3(silent: str) -> None:
     """The Python and its TensorFlow answered; what stands between them and the GPU did not."""
     late = Unknown("no time was left", "the look")
     changed = dataclasses.replace(healthy().driver, cuda=late) if silent == "driver" else late
-    report = judged(**{silent: changed})
+    report = make_report(**{silent: changed})
     assert [finding.code for finding in report.findings] == ["TFD903"]
     assert exit_status(report, "error") == 3
     assert exit_status(report, "never") == 0
@@ -58,12 +58,14 @@ def test_what_is_found_counts_more() -> None:
 
 
 def test_no_tensorflow_and_smaller_gaps_are_no_such_case() -> None:
-    assert exit_status(judged(), "error") == 0
+    assert exit_status(make_report(), "error") == 0
     assert (
-        exit_status(judged(nvcc=SILENT, kernel=dataclasses.replace(healthy().kernel, log=SILENT)), "error")
+        exit_status(
+            make_report(nvcc=SILENT, kernel=dataclasses.replace(healthy().kernel, log=SILENT)), "error"
+        )
         == 0
     )
-    without = judged(
+    without = make_report(
         tensorflow=Absent("tensorflow", "not installed"), loader=Absent("the loader", "no TensorFlow")
     )
     assert exit_status(without, "error") in (0, 1)
@@ -73,4 +75,4 @@ def test_tensorflow_that_was_run_is_known() -> None:
     observed = Observation(
         import_ok=True, gpu_registered=True, gpu_count=1, missing_libraries=(), seconds=5.0
     )
-    assert exit_status(judged(observed, tensorflow=SILENT), "error") == 0
+    assert exit_status(make_report(observed, tensorflow=SILENT), "error") == 0

@@ -46,16 +46,16 @@ def hanging(tmp_path: Path) -> Iterator[Path]:
         f"trap '' INT TERM HUP QUIT\nsleep 300 & echo $$ $! >>{pids}\nwhile :; do wait; done",
     )
     yield tmp_path
-    for pid in written(pids):
+    for pid in read_pids(pids):
         if alive(pid):
             os.kill(pid, signal.SIGKILL)
 
 
-def written(pids: Path) -> list[int]:
+def read_pids(pids: Path) -> list[int]:
     return [int(word) for word in pids.read_text(encoding="ascii").split()] if pids.exists() else []
 
 
-def ended_by(words: str, number: signal.Signals, folder: Path) -> tuple[int, bytes, bytes]:
+def run_until_signal(words: str, number: signal.Signals, folder: Path) -> tuple[int, bytes, bytes]:
     """Stop the command while it looks; nobody is left. Its exit status, and what it said."""
     (folder / "log").write_text("nothing\n", encoding="ascii")
     places = {
@@ -68,19 +68,19 @@ def ended_by(words: str, number: signal.Signals, folder: Path) -> tuple[int, byt
     args = [str(places.get(word, word)) for word in words.split()]
     with start(*args, env={"PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}) as process:
         try:
-            assert wait_for(lambda: len(written(folder / "pids")) >= 2), process.communicate(timeout=1)
+            assert wait_for(lambda: len(read_pids(folder / "pids")) >= 2), process.communicate(timeout=1)
             process.send_signal(number)
             out, err = process.communicate(timeout=30)
         finally:
             process.kill()
-    assert wait_for(lambda: not any(alive(pid) for pid in written(folder / "pids")), 3)
+    assert wait_for(lambda: not any(alive(pid) for pid in read_pids(folder / "pids")), 3)
     assert not list(folder.glob(".tfdoctor-*"))
     return process.returncode, out, err
 
 
 @pytest.mark.parametrize("number", ENDING, ids=lambda number: number.name)
 def test_check_dies_by_the_signal_and_leaves_nobody(number: signal.Signals, hanging: Path) -> None:
-    status, out, err = ended_by("check", number, hanging)
+    status, out, err = run_until_signal("check", number, hanging)
     assert out == b""
     assert (status, err) == ((130, b"Interrupted.\n") if number == signal.SIGINT else (-number, b""))
 
@@ -88,7 +88,7 @@ def test_check_dies_by_the_signal_and_leaves_nobody(number: signal.Signals, hang
 @pytest.mark.few(5)
 @pytest.mark.parametrize("words", LOOKING[1:])
 def test_every_command_that_looks_does(words: str, hanging: Path) -> None:
-    status, _, err = ended_by(words, signal.SIGTERM, hanging)
+    status, _, err = run_until_signal(words, signal.SIGTERM, hanging)
     assert status == -signal.SIGTERM
     assert b"Traceback" not in err
 
@@ -104,7 +104,7 @@ def test_a_signal_that_is_ignored_stays_ignored(hanging: Path) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         ) as process:
-            assert wait_for(lambda: len(written(hanging / "pids")) >= 2)
+            assert wait_for(lambda: len(read_pids(hanging / "pids")) >= 2)
             process.send_signal(signal.SIGHUP)
             out, _ = process.communicate(timeout=60)
     finally:

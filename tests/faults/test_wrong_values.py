@@ -39,7 +39,7 @@ def tfdoctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     return Tfdoctor(monkeypatch, capsys)
 
 
-def refused(tfdoctor: Tfdoctor, *args: str) -> None:
+def get_refusal(tfdoctor: Tfdoctor, *args: str) -> None:
     ended = tfdoctor(*args)
     assert ended.status == 2, ended
     assert ended.out == ""
@@ -74,13 +74,13 @@ OPTIONS = [
 @pytest.mark.parametrize("words", OPTIONS, ids=" ".join)
 def test_a_version_of_5000_digits(words: tuple[str, ...], tfdoctor: Tfdoctor) -> None:
     for text in (DIGITS, f"2.{DIGITS}"):
-        refused(tfdoctor, *words, text)
+        get_refusal(tfdoctor, *words, text)
 
 
 @pytest.mark.parametrize("command", ["matrix", "recommend --gpu 8.6", "build --anywhere --dry-run"])
 @pytest.mark.parametrize("text", LONG, ids=lambda text: text[:12])
 def test_a_specification_with_one(command: str, text: str, tfdoctor: Tfdoctor) -> None:
-    refused(tfdoctor, *command.split(), "--tf", text)
+    get_refusal(tfdoctor, *command.split(), "--tf", text)
 
 
 @pytest.mark.parametrize("text", [*LONG, "sm_" + DIGITS, "cp3" + DIGITS], ids=lambda text: text[:12])
@@ -122,7 +122,7 @@ def test_a_dockerfile_with_one(package: str, pin: str, tfdoctor: Tfdoctor, tmp_p
 )
 @pytest.mark.parametrize("value", ["nan", "-nan", "inf", "0", "-1", "1e999"])
 def test_a_time_that_is_none(command: str, value: str, tfdoctor: Tfdoctor) -> None:
-    refused(tfdoctor, *command.split(), "--timeout", value)
+    get_refusal(tfdoctor, *command.split(), "--timeout", value)
 
 
 NO_NUMBERS = pytest.mark.parametrize("value", [DIGITS, "²", "+-3"], ids=["digits", "superscript", "signs"])

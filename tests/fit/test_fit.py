@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from recorded import FOLDERS, seen
-from rules.make_facts import healthy, with_cards, with_python, without_libraries
+from recorded import FOLDERS, list_events
+from rules.make_facts import healthy, remove_libraries, with_cards, with_python
 from tfdoctor import versions
 from tfdoctor.compat import Compat
 from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS, Absent, KernelModule, Known, Unknown, value_of
@@ -66,7 +66,7 @@ def host(*capabilities: str, **more: Any) -> Host:
     return Host(cards=cards, **more)
 
 
-def named(remedy: Remedy) -> set[str]:
+def list_named(remedy: Remedy) -> set[str]:
     """The releases that a remedy names."""
     return {version for text in (remedy.text, *remedy.commands) for version in NAMED.findall(text)}
 
@@ -84,7 +84,7 @@ def contradictions(facts: Facts) -> Iterator[str]:
             own = versions.major_minor(python.version) if python is not None else None
             updated = dataclasses.replace(machine, driver=None)
             later = remedy.text.startswith("After an update of the driver")
-            for version in named(remedy) - installed:
+            for version in list_named(remedy) - installed:
                 if finding.code in NARROWER:
                     fits = any(can_serve(COMPAT, r, machine, own) for r in COMPAT.select(f"=={version}"))
                 else:
@@ -103,7 +103,7 @@ def answers(version: str, machine: Host, python: str | None) -> bool:
     return found is not None and found.cuda is None and found.release.version == version
 
 
-def unregistered(facts: Facts) -> Facts:
+def drop_tensorflow(facts: Facts) -> Facts:
     """Its Python without any TensorFlow."""
     python = value_of(facts.python)
     if python is None:
@@ -115,13 +115,13 @@ def unregistered(facts: Facts) -> Facts:
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 @pytest.mark.few(40)
 def test_a_remedy_names_the_release_that_recommend_names(folder: Path) -> None:
-    facts = seen(folder)
+    facts = list_events(folder)
     nothing = Absent("site-packages", "no tensorflow")
-    without = dataclasses.replace(unregistered(facts), tensorflow=nothing, loader=nothing)
+    without = dataclasses.replace(drop_tensorflow(facts), tensorflow=nothing, loader=nothing)
     assert not [*contradictions(facts), *contradictions(without)]
 
 
-def made(
+def make_sample(
     installed: str | None,
     python: str,
     cards: tuple[str, ...],
@@ -134,7 +134,7 @@ def made(
     facts = healthy(installed or "2.18.1", python=f"{python}.1")
     facts = with_cards(facts, *cards) if cards else facts
     facts = with_python(facts, glibc=glibc)
-    facts = facts if libraries else without_libraries(facts)
+    facts = facts if libraries else remove_libraries(facts)
     module = Known(KernelModule(driver, True), "x") if driver is not None else Unknown("closed")
     answer = value_of(facts.driver.cuda)
     assert answer is not None
@@ -148,7 +148,7 @@ def made(
     )
     if installed is None:
         nothing = Absent("site-packages", "no tensorflow")
-        facts = dataclasses.replace(unregistered(facts), tensorflow=nothing, loader=nothing)
+        facts = dataclasses.replace(drop_tensorflow(facts), tensorflow=nothing, loader=nothing)
     return facts
 
 
@@ -169,12 +169,12 @@ def test_a_remedy_names_the_release_that_recommend_names_on_made_hosts(
     glibc: str,
     libraries: bool,
 ) -> None:
-    facts = made(installed, python, cards, driver, glibc, libraries=libraries)
+    facts = make_sample(installed, python, cards, driver, glibc, libraries=libraries)
     assert not list(contradictions(facts))
 
 
 def test_the_property_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    facts = made(None, "3.11", ("8.6",), "570.86.10", "2.35", libraries=True)
+    facts = make_sample(None, "3.11", ("8.6",), "570.86.10", "2.35", libraries=True)
     assert not list(contradictions(facts))
     monkeypatch.setattr(
         "tfdoctor.advice.releases.fit.find_best_fit",

@@ -28,7 +28,7 @@ def with_value(made: dict[str, Any], area: str, name: str, value: str | None) ->
     return {**made, "values": [*values, {"area": area, "name": name, "value": value}]}
 
 
-def gathered(answers: Mapping[str, dict[str, Any]]) -> Gathered:
+def gather_results(answers: Mapping[str, dict[str, Any]]) -> Gathered:
     """All of them, read as from files."""
     found = Gathered()
     for name, one in answers.items():

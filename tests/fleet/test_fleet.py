@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.made import answer, gathered, with_value
+from fleet.made import answer, gather_results, with_value
 from tfdoctor.causes.codes import FLEET
 from tfdoctor.findings import Severity
 from tfdoctor.fleet import Gathered, UnusableError, evaluate_fleet, read_result
@@ -29,12 +29,12 @@ def healthy(count: int) -> dict[str, dict[str, Any]]:
     return {f"node{number:03d}": answer(HEALTHY, number) for number in range(count)}
 
 
-def found(answers: dict[str, dict[str, Any]], name: str) -> list[Any]:
-    return [one for one in evaluate_fleet("folder", gathered(answers)).findings if one.name == name]
+def find_matches(answers: dict[str, dict[str, Any]], name: str) -> list[Any]:
+    return [one for one in evaluate_fleet("folder", gather_results(answers)).findings if one.name == name]
 
 
 def test_hosts_that_are_alike_are_one_group_and_nothing_is_found() -> None:
-    told = evaluate_fleet("folder", gathered(healthy(5)))
+    told = evaluate_fleet("folder", gather_results(healthy(5)))
     assert [len(one.hosts) for one in told.groups] == [5]
     assert told.findings == ()
     assert (
@@ -44,7 +44,7 @@ def test_hosts_that_are_alike_are_one_group_and_nothing_is_found() -> None:
 
 def test_the_one_with_another_driver_is_named() -> None:
     answers = {**healthy(4), "odd": answer("driver-too-old-for-libcuda", 99)}
-    told = evaluate_fleet("folder", gathered(answers))
+    told = evaluate_fleet("folder", gather_results(answers))
     assert told.groups[1].hosts == ("odd",)
     assert told.groups[1].differs["driver", "NVIDIA driver"] == ("450.80.02", "550.54.14")
     unused = next(one for one in told.findings if one.name == "gpu-unused")
@@ -56,7 +56,7 @@ def test_the_one_with_another_driver_is_named() -> None:
 def test_what_follows_from_another_difference_is_not_told() -> None:
     odd = with_value(answer(HEALTHY, 9), "driver", "NVIDIA driver", "560.1")
     odd = with_value(odd, "driver", "kernel module", "560.1")
-    told = evaluate_fleet("folder", gathered({**healthy(3), "odd": odd}))
+    told = evaluate_fleet("folder", gather_results({**healthy(3), "odd": odd}))
     assert list(told.groups[1].differs) == [("driver", "NVIDIA driver")]
 
 
@@ -65,19 +65,19 @@ def test_a_hosts_own_name_in_its_paths_is_no_difference() -> None:
         name: with_value(one, "paths", "preloaded", f"/scratch/{name}/lib/libx.so")
         for name, one in healthy(4).items()
     }
-    assert len(evaluate_fleet("folder", gathered(answers)).groups) == 1
+    assert len(evaluate_fleet("folder", gather_results(answers)).groups) == 1
 
 
 def test_what_seldom_matters_makes_no_group() -> None:
     odd = answer(HEALTHY, 9)
     odd["values"].append({"area": "paths", "name": "nvcc", "value": "12.9", "little": True})
-    assert len(evaluate_fleet("folder", gathered({**healthy(3), "odd": odd})).groups) == 1
+    assert len(evaluate_fleet("folder", gather_results({**healthy(3), "odd": odd})).groups) == 1
 
 
 def test_what_is_not_known_makes_no_group() -> None:
     odd = answer(HEALTHY, 9)
     odd["values"].append({"area": "kernel", "name": "log", "value": None, "unknown": "not permitted"})
-    assert len(evaluate_fleet("folder", gathered({**healthy(3), "odd": odd})).groups) == 1
+    assert len(evaluate_fleet("folder", gather_results({**healthy(3), "odd": odd})).groups) == 1
 
 
 @pytest.mark.parametrize(
@@ -86,13 +86,13 @@ def test_what_is_not_known_makes_no_group() -> None:
 )
 def test_versions_that_one_job_needs_alike(area: str, name: str, what: str) -> None:
     answers = {**healthy(4), "odd": with_value(answer(HEALTHY, 9), area, name, "1.2.3")}
-    (one,) = found(answers, "versions-differ")
+    (one,) = find_matches(answers, "versions-differ")
     assert one.hosts == ("odd",)
     assert one.message.startswith(f"{what} is not the same everywhere")
     assert "1.2.3 on 1 host" in one.message
 
 
-def one_card(number: int) -> dict[str, Any]:
+def make_one_card(number: int) -> dict[str, Any]:
     """A host of the healthy kind without its second card."""
     made = answer(HEALTHY, number)
     driver = made["facts"]["driver"]
@@ -103,15 +103,15 @@ def one_card(number: int) -> dict[str, Any]:
 
 
 def test_a_card_is_missing_where_nearly_all_twins_have_it() -> None:
-    (one,) = found({**healthy(6), "odd": one_card(9)}, "card-missing")
+    (one,) = find_matches({**healthy(6), "odd": make_one_card(9)}, "card-missing")
     assert one.hosts == ("odd",)
     assert "1 of this model, NVIDIA GeForce RTX 3090; its 6 twins have 2" in one.message
 
 
 def test_no_card_is_missing_where_many_have_the_smaller_number() -> None:
-    answers = {**healthy(6), **{f"small{number}": one_card(number + 20) for number in range(4)}}
-    assert not found(answers, "card-missing")
-    assert any("4 hosts have 1" in one.message for one in found(answers, "cards-differ"))
+    answers = {**healthy(6), **{f"small{number}": make_one_card(number + 20) for number in range(4)}}
+    assert not find_matches(answers, "card-missing")
+    assert any("4 hosts have 1" in one.message for one in find_matches(answers, "cards-differ"))
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,9 @@ def test_no_card_is_missing_where_many_have_the_smaller_number() -> None:
 def test_a_card_that_is_slower_than_its_twins(name: str, usual: str, slow: str) -> None:
     label = f"NVIDIA GeForce RTX 3090 0: {name}"
     answers = {host: with_value(one, "cards", label, usual) for host, one in healthy(4).items()}
-    assert not found(answers, "card-slowed")
+    assert not find_matches(answers, "card-slowed")
     answers["odd"] = with_value(answer(HEALTHY, 9), "cards", label, slow)
-    (one,) = found(answers, "card-slowed")
+    (one,) = find_matches(answers, "card-slowed")
     assert one.hosts == ("odd",)
 
 
@@ -138,24 +138,24 @@ def test_a_card_that_is_slower_than_its_twins(name: str, usual: str, slow: str) 
 def test_no_difference_of_a_card_goes_untold(name: str, value: str) -> None:
     label = f"NVIDIA GeForce RTX 3090 0: {name}"
     answers = {**healthy(3), "odd": with_value(answer(HEALTHY, 9), "cards", label, value)}
-    (one,) = found(answers, "host-differs")
+    (one,) = find_matches(answers, "host-differs")
     assert (one.hosts, one.severity) == (("odd",), Severity.WARNING)
     assert f"{name} {value}, elsewhere" in one.message
 
 
 def test_another_model_is_told_once() -> None:
     answers = {**healthy(3), "odd": answer("healthy-one-gpu", 9)}
-    assert not [one for one in found(answers, "host-differs") if "MIG" in one.message]
+    assert not [one for one in find_matches(answers, "host-differs") if "MIG" in one.message]
 
 
 def test_a_card_with_faults_is_named_and_a_healthy_one_not() -> None:
     answers = {**healthy(3), "odd": answer("memory-errors-in-the-log", 9)}
-    (one,) = found(answers, "card-faults")
+    (one,) = find_matches(answers, "card-faults")
     assert one.hosts == ("odd",)
 
 
 def test_the_same_card_under_two_names() -> None:
-    (one,) = found(
+    (one,) = find_matches(
         {"a": answer(HEALTHY, 1), "b": answer(HEALTHY, 1), "c": answer(HEALTHY, 2)}, "same-card-twice"
     )
     assert one.hosts == ("a", "b")
@@ -173,7 +173,7 @@ def test_a_clock_is_wrong_where_it_was_outside_of_the_question(at: float | None,
 
 
 def test_hosts_without_an_answer_are_told_first_and_by_kind() -> None:
-    made = gathered(healthy(2))
+    made = gather_results(healthy(2))
     made.silent("gone", "lost", "no route")
     made.silent("slow", "timeout", "")
     made.silent("odd", "failed", "what it wrote is no JSON")
@@ -210,7 +210,7 @@ def test_one_verdict_in_text_table_and_page(
 ) -> None:
     one = answer(HEALTHY)
     one["verdict"] = {**one["verdict"], "gpu_usable": usable, "cause": cause}
-    told = evaluate_fleet("ssh", gathered({"a": one}))
+    told = evaluate_fleet("ssh", gather_results({"a": one}))
     screen, page = render_fleet(told), fleet_html(told).decode()
     assert message in screen
     assert message in page
@@ -278,7 +278,7 @@ def test_an_error_of_tfdoctor_there_is_told_in_its_words() -> None:
 
 def test_control_characters_of_a_host_reach_no_terminal() -> None:
     odd = with_value(answer(HEALTHY, 9), "driver", "NVIDIA driver", "\x1b[31m5\x07\u202e")
-    made = gathered({**healthy(3), "odd": odd})
+    made = gather_results({**healthy(3), "odd": odd})
     made.silent("bad\x1b[2J", "failed", "why\x07")
     told = evaluate_fleet("folder", made)
     for text in (render_fleet(told, verbose=True), fleet_html(told).decode()):
@@ -312,7 +312,7 @@ def test_the_screen_stays_one_screen_however_many_kinds_there_are() -> None:
         f"odd{number}": with_value(answer(HEALTHY, number + 50), "system", "distribution", f"Linux {number}")
         for number in range(60)
     }
-    told = evaluate_fleet("folder", gathered(answers))
+    told = evaluate_fleet("folder", gather_results(answers))
     assert len(told.groups) == 61
     screen = render_fleet(told)
     assert len(screen.splitlines()) <= 24
@@ -336,7 +336,7 @@ def test_the_screen_stays_one_screen_however_many_kinds_there_are() -> None:
 def test_the_grid_names_what_tells_hosts_apart(names: list[str], shown: list[str]) -> None:
     usual, odd = names
     answers = {usual: answer(HEALTHY, 1), odd: answer("kernel-updated", 2)}
-    screen = render_fleet(evaluate_fleet("folder", gathered(answers)))
+    screen = render_fleet(evaluate_fleet("folder", gather_results(answers)))
     assert all(f"  {one}  " in screen for one in shown)
     assert len({line.index("=") for line in screen.splitlines() if " used " in line and " = " in line}) <= 2
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.made import answer, gathered
+from fleet.made import answer, gather_results
 from tfdoctor.findings import Severity
 from tfdoctor.fleet import UnusableError, evaluate_fleet, read_peers
 from tfdoctor.fleet.peers import Peers, machine, peer_findings
@@ -17,7 +17,7 @@ from tfdoctor.fleet.peers import Peers, machine, peer_findings
 NAMES = ["node1", "node2", "node3", "node4"]
 
 
-def said(members: list[Any], **changed: Any) -> bytes:
+def make_output(members: list[Any], **changed: Any) -> bytes:
     return json.dumps({"schema_version": 1, "members": members, "findings": [], **changed}).encode()
 
 
@@ -25,7 +25,9 @@ def member(address: str, *, ok: bool | None = True, why: str | None = None) -> d
     return {"task": "worker:0", "address": address, "self": False, "reachable": ok, "why": why}
 
 
-def told(cut: dict[str, dict[str, str]], names: list[str] = NAMES) -> list[tuple[tuple[str, ...], str]]:
+def summarize_answer(
+    cut: dict[str, dict[str, str]], names: list[str] = NAMES
+) -> list[tuple[tuple[str, ...], str]]:
     """cut: host → peer → why; all others are reached."""
     found = {}
     for name in names:
@@ -44,23 +46,23 @@ def test_a_refusal_is_an_answer_of_that_machine() -> None:
         member("e:1", ok=False, why="no-such-name"),
         member("f:1", ok=None),
     ]
-    one = read_peers(said(members))
+    one = read_peers(make_output(members))
     assert one.reached == {"a:1", "b:1", "c:1"}
     assert one.cut == {"d:1": "timeout", "e:1": "no-such-name"}
 
 
 def test_where_all_reach_all_nothing_is_told() -> None:
-    assert told({}) == []
+    assert summarize_answer({}) == []
 
 
 def test_a_host_that_nobody_reaches_is_named() -> None:
     cut = {name: {"node3": "timeout"} for name in NAMES if name != "node3"}
-    assert told(cut) == [(("node3",), "nobody reaches node3:2222: no answer in time.")]
+    assert summarize_answer(cut) == [(("node3",), "nobody reaches node3:2222: no answer in time.")]
 
 
 def test_a_host_that_reaches_nobody_is_named() -> None:
     cut = {"node2": dict.fromkeys(["node1", "node3", "node4"], "no-such-name")}
-    assert told(cut) == [(("node2",), "reaches no other host: the name does not resolve there.")]
+    assert summarize_answer(cut) == [(("node2",), "reaches no other host: the name does not resolve there.")]
 
 
 def test_two_halves() -> None:
@@ -69,21 +71,21 @@ def test_two_halves() -> None:
         "node2": {"node3": "timeout", "node4": "timeout"},
         "node3": {"node1": "timeout"},
     }
-    assert told(cut) == [
+    assert summarize_answer(cut) == [
         (("node1", "node2"), "do not reach node3:2222 and node4:2222: no answer in time; others do."),
         (("node3",), "does not reach node1:2222: no answer in time; others do."),
     ]
 
 
 def test_two_hosts() -> None:
-    ((hosts, message),) = told({"node1": {"node2": "timeout"}}, ["node1", "node2"])
+    ((hosts, message),) = summarize_answer({"node1": {"node2": "timeout"}}, ["node1", "node2"])
     assert hosts == ("node1",)
     assert message.startswith("does not reach node2:2222: no answer in time")
 
 
 def test_a_host_is_no_peer_of_itself() -> None:
     """Its own name may lead elsewhere, or to its loopback."""
-    assert told({"node1": {"node1": "timeout"}}) == []
+    assert summarize_answer({"node1": {"node1": "timeout"}}) == []
 
 
 def test_addresses_that_are_no_hosts_of_the_fleet() -> None:
@@ -94,7 +96,7 @@ def test_addresses_that_are_no_hosts_of_the_fleet() -> None:
 
 
 def test_it_is_among_the_findings_and_those_without_an_answer_are_named() -> None:
-    made = gathered({name: answer("healthy-two-gpus", number) for number, name in enumerate(NAMES)})
+    made = gather_results({name: answer("healthy-two-gpus", number) for number, name in enumerate(NAMES)})
     made.peers = {name: Peers(frozenset({"node1:1", "node4:1"}), {}) for name in NAMES[:3]}
     made.peers["node2"] = Peers(frozenset({"node4:1"}), {"node1:1": "timeout"})
     made.mute = {"node4": "exit status 3"}
@@ -126,10 +128,10 @@ def test_the_machine_in_a_name(name: str, host: str) -> None:
         b"hello",
         b"[1]",
         b"[" * 100_000,
-        said([5]),
-        said([{}]),
-        said([{"address": 5}]),
-        said([], schema_version=2),
+        make_output([5]),
+        make_output([{}]),
+        make_output([{"address": 5}]),
+        make_output([], schema_version=2),
         json.dumps({"error": {"message": "no"}}).encode(),
         b"x" * (5 << 20),
     ],
@@ -155,7 +157,7 @@ JSON = st.recursive(
 )
 def test_no_answer_makes_the_reader_stumble(members: list[Any]) -> None:
     try:
-        one = read_peers(said(members))
+        one = read_peers(make_output(members))
     except UnusableError:
         return
     for finding in peer_findings({"a": one, "b": one}, {}):

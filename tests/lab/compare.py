@@ -21,7 +21,7 @@ if __package__ in (None, ""):  # run as a script
 from lab.situations import Bench, Situation, Target, inspect_target, situations
 
 
-def predicted(target: Target, situation: Situation, cache: Path) -> dict[str, Any]:
+def make_prediction(target: Target, situation: Situation, cache: Path) -> dict[str, Any]:
     """What `check --json` says in one situation."""
     root = Path(tempfile.mkdtemp(prefix="lab-")).resolve()
     try:
@@ -92,7 +92,7 @@ def main() -> int:
     wrong = 0
     with ThreadPoolExecutor(options.jobs) as pool:
         for one, answer in zip(
-            chosen, pool.map(lambda s: predicted(target, s, options.cache), chosen), strict=True
+            chosen, pool.map(lambda s: make_prediction(target, s, options.cache), chosen), strict=True
         ):
             problem = disagreement(truths[one.name], answer)
             wrong += bool(problem)

@@ -63,7 +63,7 @@ def compiled_with(text: str) -> str | None:
     return f"{number // 1000}.{number // 100 % 10}.{number % 100}"
 
 
-def asked(release: Release, python: Path, work: Path) -> str:
+def run_question(release: Release, python: Path, work: Path) -> str:
     """What a release says when it pools on a GPU beside a cuDNN of the major before."""
     assert release.cudnn is not None
     key = "\0".join((*release.required_libraries, str(release.cuda), before(release.cudnn)))
@@ -83,7 +83,7 @@ def asked(release: Release, python: Path, work: Path) -> str:
     return done.stdout + done.stderr
 
 
-def made(release: Release, folder: Path) -> Path:
+def make_sample(release: Release, folder: Path) -> Path:
     """A fresh environment with this release; its interpreter. LookupError where no Python is here that it is for."""
     bases = (find_python(minor) for minor in reversed(release.linux_pythons))
     base = next((found for found in bases if found), None)
@@ -123,7 +123,7 @@ def main() -> int:
             if release is None or release.cudnn is None:
                 message = "no release with GPUs that is known"
                 raise LookupError(message)  # noqa: TRY301
-            said = asked(release, options.python or made(release, folder), options.work)
+            said = run_question(release, options.python or make_sample(release, folder), options.work)
             found = compiled_with(said)
             if found is None:
                 message = f"it does not say it:\n{said[-3000:]}"

@@ -38,12 +38,12 @@ OTHERS = {
 """What single tests ask for."""
 
 
-def wanted() -> bool:
+def parse_wanted() -> bool:
     """Whether the tests with real wheels are to run at all."""
     return bool(os.environ.get("TFDOCTOR_LAB") or ready())
 
 
-def everything() -> bool:
+def list_everything() -> bool:
     """Whether they are to try every situation, and the slow way."""
     return bool(os.environ.get("TFDOCTOR_LAB_FULL"))
 
@@ -55,7 +55,7 @@ def ready() -> list[str]:
 
 def names() -> list[str]:
     """What to run on: ready interpreters, else the names of ENVIRONMENTS."""
-    return ready() or list(ENVIRONMENTS | (MORE if everything() else {}))
+    return ready() or list(ENVIRONMENTS | (MORE if list_everything() else {}))
 
 
 def find_python(version: str) -> str | None:

@@ -29,7 +29,7 @@ MARKS = [
     pytest.mark.tensorflow,
     pytest.mark.timeout(3000),
     pytest.mark.skipif(
-        not environments.wanted(),
+        not environments.parse_wanted(),
         reason="set TFDOCTOR_LAB=1 to build real images (gigabytes, minutes)",
     ),
 ]
@@ -83,7 +83,7 @@ class Ground:
     prefix: str = ""
     """Of the names of images that are made here."""
 
-    def named(self, name: str) -> str:
+    def list_named(self, name: str) -> str:
         return f"{self.prefix}tfdoctor-lab/{name}"
 
     def remove(self, *tags: str) -> None:
@@ -141,5 +141,5 @@ def with_cuda_10(ground: Ground, folder: Path, objects: Sequence[Path] = ()) -> 
         symbols = wanted.get(name.partition(".so")[0], ())
         files[name] = standins.library(folder / name, ground.cache / "compiled", symbols=symbols).read_bytes()
     steps = "COPY *.so.* /usr/local/cuda-10.0/lib64/\nRUN echo /usr/local/cuda-10.0/lib64 >/etc/ld.so.conf.d/c.conf"
-    name = ground.named("cuda10:2" if objects else "cuda10:1")
+    name = ground.list_named("cuda10:2" if objects else "cuda10:1")
     return derived(ground.url, ground.base("bullseye"), name, f"{steps} && ldconfig", files)

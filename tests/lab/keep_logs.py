@@ -111,7 +111,7 @@ def _messages(log: str) -> frozenset[tuple[str, str]]:
     return frozenset(found)
 
 
-def kept(folder: Path) -> dict[str, Printed]:
+def keep_outcome(folder: Path) -> dict[str, Printed]:
     """The logs of a folder, by file."""
     found = {}
     for name, row in json.loads((folder / "expected.json").read_text(encoding="utf-8")).items():

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from lab.broken import BROKEN, Broken
 from lab.broken_env import BASES, GPUS, Env, Unavailable, make_base
-from lab.restoring import Entry, Snapshot, listing
+from lab.restoring import Entry, Snapshot, list_tree
 from lab.truth import Truth, observe
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Bases:
             shutil.rmtree(base.root)
 
     @contextmanager
-    def broken(self, one: Broken) -> Iterator[Env]:
+    def make_broken_image(self, one: Broken) -> Iterator[Env]:
         """An environment broken in this way; put back afterwards."""
         base = self.get(one.base)
         work = Path(tempfile.mkdtemp(prefix="work-", dir=self.folder)).resolve()
@@ -162,7 +162,7 @@ def check_names_it(trial: Trial, env: Env, *, quick: bool) -> None:
     if one.cause is not None:
         trial.expect(verdict["cause"] == one.cause, f"check: cause {verdict['cause']}, not {one.cause}")
     seen = truth(env, quick=quick)
-    trial.notes.append(f"TensorFlow: {shown(seen)}")
+    trial.notes.append(f"TensorFlow: {show_answer(seen)}")
     trial.expect(
         bool(seen.gpu_registered) is one.works_before,
         f"the breakage itself is wrong: TensorFlow registers {seen.gpu_count}",
@@ -174,7 +174,7 @@ def check_names_it(trial: Trial, env: Env, *, quick: bool) -> None:
         trial.problems.append("the breakage itself is wrong: the import fails")
 
 
-def shown(seen: Truth) -> str:
+def show_answer(seen: Truth) -> str:
     """The essence of what TensorFlow did."""
     error = (seen.error or "").strip().splitlines()
     last = error[-1] if error else ""
@@ -229,14 +229,14 @@ def _is_mended(trial: Trial, env: Env, before: Snapshot, run: Run, *, quick: boo
     env.driver = True
     seen = truth(env, quick=quick)
     env.driver = driver
-    trial.notes.append(f"TensorFlow then: {shown(seen)}")
+    trial.notes.append(f"TensorFlow then: {show_answer(seen)}")
     trial.expect(seen.import_ok, "mended, and the import fails")
     trial.expect(seen.gpu_count == GPUS, f"mended, and TensorFlow registers {seen.gpu_count}")
 
 
 def _plain(env: Env) -> dict[str, Entry]:
     """The listing without inodes: what is rolled back may be another file with the same content and times."""
-    found = listing(env.root)
+    found = list_tree(env.root)
     found.pop(".tfdoctor/lock", None)
     return {path: replace(entry, inode=0) for path, entry in found.items()}
 
@@ -245,7 +245,7 @@ def attempt(one: Broken, bases: Bases, *, quick: bool, only_check: bool = False)
     """Everything on one way. Raises Unavailable where its base cannot be had."""
     trial = Trial(one)
     quick = quick and not one.whole
-    with bases.broken(one) as env:
+    with bases.make_broken_image(one) as env:
         check_names_it(trial, env, quick=quick)
         if not only_check:
             fix_mends_it(trial, env, env.work / "kept", quick=quick)
@@ -258,7 +258,7 @@ def stop_in_the_middle(one: Broken, bases: Bases, number: int) -> Trial:
     Ctrl-C takes it back at once; after SIGKILL the next run does, which first waits for the orphaned installer.
     """
     trial = Trial(one)
-    with bases.broken(one) as env:
+    with bases.make_broken_image(one) as env:
         before = Snapshot(env.root, env.work / "kept")
         there = len(list(env.site.glob("nvidia_*")))
         child = subprocess.Popen(
@@ -301,7 +301,7 @@ def stop_in_the_middle(one: Broken, bases: Bases, number: int) -> Trial:
 def without_network(one: Broken, bases: Bases) -> Trial:
     """`fix` where the package index cannot be reached: it says so, and nothing is changed."""
     trial = Trial(one)
-    with bases.broken(one) as env:
+    with bases.make_broken_image(one) as env:
         nowhere = "http://127.0.0.1:9/simple"
         env.variables |= {"UV_INDEX_URL": nowhere, "UV_DEFAULT_INDEX": nowhere, "PIP_INDEX_URL": nowhere}
         env.variables |= {"UV_HTTP_RETRIES": "0", "PIP_RETRIES": "0", "UV_CACHE_DIR": str(env.work / "cache")}

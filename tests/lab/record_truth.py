@@ -92,7 +92,7 @@ def main() -> int:
     order = [one.name for one in situations(target)]
     chosen = [one for one in chosen if one.name not in results or one.name in options.only]
 
-    def written() -> str:
+    def read_pids() -> str:
         ordered = {name: results[name] for name in order if name in results}
         head = {
             "tensorflow": ".".join(map(str, target.version)),
@@ -111,9 +111,9 @@ def main() -> int:
                 f" crashed={result['crashed']} {result['seconds']} s\n"
             )
             if options.output:
-                options.output.write_text(written(), encoding="utf-8")
+                options.output.write_text(read_pids(), encoding="utf-8")
     if not options.output:
-        sys.stdout.write(written())
+        sys.stdout.write(read_pids())
     return 0
 
 

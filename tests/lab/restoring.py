@@ -40,7 +40,7 @@ class Entry:
     """Of a link."""
 
 
-def listing(root: Path) -> dict[str, Entry]:
+def list_tree(root: Path) -> dict[str, Entry]:
     """Everything below a folder, by its path relative to it, derived files left out."""
     found: dict[str, Entry] = {}
     folders = [""]
@@ -68,7 +68,7 @@ class Snapshot:
     def __init__(self, root: Path, store: Path) -> None:
         """Keep `root` in `store`, a folder of the same file system that is not there yet."""
         self.root, self.store = root, store
-        self.entries = listing(root)
+        self.entries = list_tree(root)
         store.mkdir(parents=True)
         for path, entry in self.entries.items():
             if entry.kind == "file":
@@ -81,7 +81,7 @@ class Snapshot:
 
     def differences(self) -> list[str]:
         """What is not as it was: a line for each path; paths, kinds, modes, targets, times and contents."""
-        now = listing(self.root)
+        now = list_tree(self.root)
         lines = [f"not there any more: {path}" for path in sorted(self.entries.keys() - now.keys())]
         lines += [f"was not there: {path}" for path in sorted(now.keys() - self.entries.keys())]
         for path in sorted(now.keys() & self.entries.keys()):
@@ -97,7 +97,7 @@ class Snapshot:
     def restore(self) -> None:
         """Put everything back. Raises RuntimeError where a kept file itself was written into."""
         self.root.mkdir(exist_ok=True)  # a command may have taken all of it
-        now = listing(self.root)
+        now = list_tree(self.root)
         for path in sorted(now, key=len, reverse=True):
             if path not in self.entries or self.entries[path].kind != now[path].kind:
                 _remove(self.root / path)

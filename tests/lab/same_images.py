@@ -57,7 +57,7 @@ def rows_of(archive: tarfile.TarFile) -> dict[str, Row]:
     return found
 
 
-def differing(first: dict[str, Row], second: dict[str, Row]) -> dict[str, tuple[Row | None, Row | None]]:
+def list_differing(first: dict[str, Row], second: dict[str, Row]) -> dict[str, tuple[Row | None, Row | None]]:
     """Path → what each says of it, where they differ."""
     both = {name: (first.get(name), second.get(name)) for name in first.keys() | second.keys()}
     return {name: (one, other) for name, (one, other) in both.items() if one != other}
@@ -100,7 +100,7 @@ def instructions(dockerfile: str) -> list[str]:
     return [word for word in re.findall(r"^([A-Z]+) ", dockerfile, re.MULTILINE) if word in ("RUN", "COPY")]
 
 
-def emitted(url: str, folder: Path, words: tuple[str, ...], tag: str) -> Path:
+def emit_plan(url: str, folder: Path, words: tuple[str, ...], tag: str) -> Path:
     """The folder that a plan is written into."""
     done = tfdoctor(
         url,
@@ -113,18 +113,18 @@ def emitted(url: str, folder: Path, words: tuple[str, ...], tag: str) -> Path:
 
 def same_again(ground: Ground, made: Built, words: tuple[str, ...], folder: Path) -> None:
     """But for when the folders of COPY were made, which Podman's --timestamp and BuildKit's rewrite-timestamp fix."""
-    again = make(ground.url, ground.named("again:1"), "--no-cache", *words)
+    again = make(ground.url, ground.list_named("again:1"), "--no-cache", *words)
     tags = (made.tag, again.tag)
     first, second = (files_of(ground.url, tag) for tag in tags)
-    context = emitted(ground.url, folder / "context", words, made.tag)
+    context = emit_plan(ground.url, folder / "context", words, made.tag)
     steps = instructions((context / "Dockerfile").read_text(encoding="utf-8"))
     layers = [layers_of(ground, tag)[-len(steps) :] for tag in tags]
     members = [members_of(ground, tag, folder)[-len(steps) :] for tag in tags]
     ground.remove(again.tag)
     assert len(first) > 10_000
-    assert differing(first, second) == {}
+    assert list_differing(first, second) == {}
     told = [
-        (step, differing(one, other))
+        (step, list_differing(one, other))
         for step, digests, one, other in zip(steps, zip(*layers, strict=True), *members, strict=True)
         if digests[0] != digests[1]
     ]

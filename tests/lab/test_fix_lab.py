@@ -18,7 +18,7 @@ from lab import environments
 from lab.broken import BROKEN, Broken
 from lab.broken_env import BASES, Unavailable
 from lab.mending import Bases, Trial, attempt, stop_in_the_middle, without_network
-from lab.restoring import Snapshot, listing
+from lab.restoring import Snapshot, list_tree
 from tfdoctor.findings import Cause
 from tfdoctor.rules import ALL_RULES
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 CHOSEN = sorted(
-    (one for one in BROKEN if one.cheap or environments.everything()),
+    (one for one in BROKEN if one.cheap or environments.list_everything()),
     key=lambda one: list(BASES).index(one.base),
 )
 """One base after the other: each is gigabytes."""
@@ -52,7 +52,7 @@ def real(test: Callable[..., None]) -> Callable[..., None]:
     for mark in (
         pytest.mark.tensorflow,
         pytest.mark.timeout(1500),
-        pytest.mark.skipif(not environments.wanted(), reason=why),
+        pytest.mark.skipif(not environments.parse_wanted(), reason=why),
     ):
         test = mark(test)
     return test
@@ -65,13 +65,13 @@ def test_fix_mends_what_can_be_mended_and_undo_restores_it(one: Broken, bases: B
         for name in set(bases.made) - {one.base}:
             bases.drop(name)
     try:
-        trial = attempt(one, bases, quick=not environments.everything())
+        trial = attempt(one, bases, quick=not environments.list_everything())
     except Unavailable as why:
         pytest.skip(str(why))
     _sound(trial)
 
 
-def _named(name: str) -> Broken:
+def _list_named(name: str) -> Broken:
     return next(one for one in BROKEN if one.name == name)
 
 
@@ -80,10 +80,12 @@ def _sound(trial: Trial) -> None:
 
 
 @real
-@pytest.mark.parametrize("number", [signal.SIGKILL, *([signal.SIGINT] if environments.everything() else [])])
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, *([signal.SIGINT] if environments.list_everything() else [])]
+)
 def test_a_fix_that_is_stopped_leaves_nothing_half_done(number: signal.Signals, bases: Bases) -> None:
     try:
-        _sound(stop_in_the_middle(_named("no-cuda"), bases, number))
+        _sound(stop_in_the_middle(_list_named("no-cuda"), bases, number))
     except Unavailable as why:
         pytest.skip(str(why))
 
@@ -91,7 +93,7 @@ def test_a_fix_that_is_stopped_leaves_nothing_half_done(number: signal.Signals, 
 @real
 def test_without_a_network_nothing_is_changed(bases: Bases) -> None:
     try:
-        _sound(without_network(_named("cufft-wheel-gone"), bases))
+        _sound(without_network(_list_named("cufft-wheel-gone"), bases))
     except Unavailable as why:
         pytest.skip(str(why))
 
@@ -165,14 +167,14 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 def test_a_snapshot_sees_a_change_and_takes_it_back(change: str, tmp_path: Path) -> None:
     root = tmp_path / "env"
     _tree(root)
-    before = {path: (entry.kind, entry.mode, entry.size) for path, entry in listing(root).items()}
+    before = {path: (entry.kind, entry.mode, entry.size) for path, entry in list_tree(root).items()}
     snapshot = Snapshot(root, tmp_path / "kept")
     assert snapshot.differences() == []
     CHANGES[change](root)
     assert snapshot.differences()
     snapshot.restore()
     assert snapshot.differences() == []
-    assert {path: (entry.kind, entry.mode, entry.size) for path, entry in listing(root).items()} == before
+    assert {path: (entry.kind, entry.mode, entry.size) for path, entry in list_tree(root).items()} == before
 
 
 def test_a_snapshot_leaves_derived_files_out_and_refuses_what_was_spoilt(tmp_path: Path) -> None:

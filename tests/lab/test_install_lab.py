@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.tensorflow,
-    pytest.mark.skipif(not environments.wanted(), reason="set TFDOCTOR_LAB=1 to install real wheels"),
+    pytest.mark.skipif(not environments.parse_wanted(), reason="set TFDOCTOR_LAB=1 to install real wheels"),
     pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler"),
     pytest.mark.timeout(1200),
 ]
 OLD = {"2.5": "3.8", "2.6": "3.9", "2.7": "3.9", "2.8": "3.10", "2.9": "3.10", "2.10": "3.10", "2.11": "3.10"}
 MINORS = {**OLD, **{f"2.{minor}": "3.11" for minor in range(12, 22)}}
-TRIED = tuple(MINORS) if environments.everything() else ("2.21",)
+TRIED = tuple(MINORS) if environments.list_everything() else ("2.21",)
 DRIVERS = {"libcuda.so.1", "libnvidia-ml.so.1"}
 """Which this machine need not have."""
 COUNT = "import tensorflow as tf; print('GPUS', len(tf.config.list_physical_devices('GPU')))"

@@ -33,7 +33,7 @@ pytestmark = [
 ]
 
 CHOSEN = ("tensorflow-gpu-1.4.1-cp27.txt", "tensorflow-gpu-1.13.2-cp36.txt")
-if environments.everything():
+if environments.list_everything():
     CHOSEN += ("tensorflow-gpu-1.15.5-cp37.txt", "tensorflow-2.10.1-cp310.txt")
 """Small ones, each of another kind: CUDA linked, sources to build; of those whose Python is here. test_install_lab.py
 installs those from 2.12 on."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from lab.broken import BROKEN, Broken
 from lab.broken_env import GPUS, Env, Unavailable
 from lab.broken_people import PEOPLE
-from lab.mending import Bases, Trial, shown, tfdoctor
+from lab.mending import Bases, Trial, show_answer, tfdoctor
 from lab.truth import observe
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def type_it(trial: Trial, env: Env, *, quick: bool) -> bool | None:
     trial.notes += [
         f"    > {line}" for line in log.read_text(encoding="utf-8", errors="replace").splitlines()[-25:]
     ]
-    trial.notes.append(f"TensorFlow then: {shown(seen)}")
+    trial.notes.append(f"TensorFlow then: {show_answer(seen)}")
     trial.expect(seen.import_ok, "typed, and the import fails")
     trial.expect(seen.gpu_count == GPUS, f"typed, and TensorFlow registers {seen.gpu_count}")
     return not trial.problems
@@ -101,7 +101,7 @@ def type_it(trial: Trial, env: Env, *, quick: bool) -> bool | None:
 def attempt(one: Broken, bases: Bases, *, quick: bool) -> tuple[Trial, bool | None]:
     """Break it, type what is printed, ask TensorFlow. Raises Unavailable where its base cannot be had."""
     trial = Trial(one)
-    with bases.broken(one) as env:
+    with bases.make_broken_image(one) as env:
         return trial, type_it(trial, env, quick=quick and not one.whole)
 
 

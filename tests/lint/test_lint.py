@@ -29,7 +29,7 @@ def correct(text: str, problems: list[LintProblem], kind: str) -> str:
     return apply_edits(source.data, plan_edits(source, problems, kind)).decode()
 
 
-def wanted(text: str) -> tuple[str, list[tuple[int, str]]]:
+def parse_wanted(text: str) -> tuple[str, list[tuple[int, str]]]:
     """The code without its marks, and (line, name) of them."""
     lines, marks = [], []
     for number, line in enumerate(text.split("\n"), 1):
@@ -40,14 +40,14 @@ def wanted(text: str) -> tuple[str, list[tuple[int, str]]]:
     return "\n".join(lines), marks
 
 
-def told(problems: list[LintProblem]) -> list[tuple[int, str]]:
+def summarize_answer(problems: list[LintProblem]) -> list[tuple[int, str]]:
     return [(one.line, one.name) for one in problems]
 
 
 def python(text: str, asked: LintTarget | None = None) -> None:
-    code, marks = wanted(textwrap.dedent(text))
+    code, marks = parse_wanted(textwrap.dedent(text))
     problems, unreadable = lint_text(code, "python", asked or LintTarget())
-    assert told(problems) == marks
+    assert summarize_answer(problems) == marks
     assert unreadable is None
 
 
@@ -75,15 +75,15 @@ def test_a_task_that_does_start_twice(name: str) -> None:
 
 @pytest.mark.parametrize(("kind", "text"), [("shell", cases.SHELL), ("yaml", cases.YAML)])
 def test_other_texts(kind: str, text: str) -> None:
-    code, marks = wanted(text)
+    code, marks = parse_wanted(text)
     problems, unreadable = lint_text(code, kind, LintTarget())
-    assert (told(problems), unreadable) == (marks, None)
+    assert (summarize_answer(problems), unreadable) == (marks, None)
 
 
 def test_a_dockerfile() -> None:
-    code, marks = wanted(cases.DOCKERFILE)
+    code, marks = parse_wanted(cases.DOCKERFILE)
     problems, _ = lint_text(code, "dockerfile", LintTarget())
-    assert told(problems) == sorted([*marks, (4, "misspelt-variable")])
+    assert summarize_answer(problems) == sorted([*marks, (4, "misspelt-variable")])
 
 
 def notebook(source: str) -> str:
@@ -96,7 +96,7 @@ def notebook(source: str) -> str:
 
 
 def test_a_notebook() -> None:
-    parts = [wanted(part.strip("\n")) for part in cases.NOTEBOOK.split("# %%\n")]
+    parts = [parse_wanted(part.strip("\n")) for part in cases.NOTEBOOK.split("# %%\n")]
     expected = [(cell, line, name) for cell, (_, marks) in enumerate(parts, 2) for line, name in marks]
     problems, unreadable = lint_text(
         notebook("# %%\n".join(f"{code}\n" for code, _ in parts)), "notebook", LintTarget()
@@ -139,7 +139,7 @@ def test_kinds_of_files(name: str, first: str, kind: str | None) -> None:
 def test_an_error_in_a_file_is_told_and_the_rest_is_read() -> None:
     text = 'import os\nos.environ["CUDA_VISIBLE_DEVIES"] = "0"\n\ndef f(:\n    x = = 3\n'
     problems, unreadable = lint_text(text, "python", LintTarget())
-    assert told(problems) == [(2, "misspelt-variable")]
+    assert summarize_answer(problems) == [(2, "misspelt-variable")]
     _, unreadable = lint_text("import os, tensorflow as tf\ndef f(:\n    x = = 3\n", "python", LintTarget())
     assert unreadable is not None
     assert "is not Python" in unreadable
@@ -184,7 +184,7 @@ def test_fixes_in_a_notebook_leave_everything_else() -> None:
 
 def test_every_kind_is_found_here_and_explained() -> None:
     texts = [*cases.PYTHON.values(), *(text for _, _, text in cases.WITH_OPTIONS.values())]
-    assert {name for text in texts for _, name in wanted(text)[1]} == set(LINT)
+    assert {name for text in texts for _, name in parse_wanted(text)[1]} == set(LINT)
     assert {kind.name for kind in KINDS} | {"cluster-address", "cluster-task"} == set(LINT)
     assert set(LINT.values()) <= set(LOG_NOTES)
 

@@ -9,7 +9,7 @@ from tfdoctor.logs.signatures import load_signatures
 CATALOGUE = load_signatures()
 
 
-def kept(data: bytes, *, each: bool = False) -> list[object]:
+def keep_outcome(data: bytes, *, each: bool = False) -> list[object]:
     """Of the whole, of each process, how often each message was said."""
     splitter = Splitter()
     log = scan([data], CATALOGUE, splitter, each=each)

@@ -19,7 +19,7 @@ SKIPPED = "Cannot dlopen some GPU libraries. Please make sure the missing librar
 SKIPPED += "Skipping registering GPU devices...\n"
 
 
-def told(text: str) -> LogReport:
+def summarize_answer(text: str) -> LogReport:
     return diagnose_log([text.encode()], COMPAT)
 
 
@@ -28,7 +28,7 @@ def commands(report: LogReport) -> list[str]:
     return [command for remedy in report.root.remedies for command in remedy.commands]
 
 
-def of_release(minor: str, cuda: str = "") -> LogReport:
+def make_release_log(minor: str, cuda: str = "") -> LogReport:
     """A log of this release in which its CUDA runtime and cuDNN are missing."""
     release = next(row for row in reversed(COMPAT.releases) if row.minor == minor and row.gpu)
     names = [name for name in release.required_libraries if "cudart" in name or "cudnn" in name]
@@ -38,14 +38,14 @@ def of_release(minor: str, cuda: str = "") -> LogReport:
         f"directory{path}"
         for one in names
     ]
-    return told("\n".join([f"TensorFlow version: {release.version}", *failed, SKIPPED]))
+    return summarize_answer("\n".join([f"TensorFlow version: {release.version}", *failed, SKIPPED]))
 
 
 @pytest.mark.few(3)
 @pytest.mark.parametrize("minor", MINORS)
 def test_in_every_era_the_commands_lead_to_a_gpu(minor: str) -> None:
     """What is offered can be had: the planner, asked for the same, has a way."""
-    found = commands(of_release(minor))
+    found = commands(make_release_log(minor))
     assert "tfdoctor check" in found
     asked = [shlex.split(one) for one in found if one.startswith(("tfdoctor install", "tfdoctor build"))]
     for words in asked:
@@ -58,7 +58,7 @@ def test_in_every_era_the_commands_lead_to_a_gpu(minor: str) -> None:
 
 
 def test_the_two_cudnns_that_a_log_names_are_told() -> None:
-    report = told("Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.3.0.\n")
+    report = summarize_answer("Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.3.0.\n")
     assert report.root is not None
     assert "cuDNN 9.1.0 was loaded; TensorFlow was built with 9.3.0." in report.root.explanation
 
@@ -71,7 +71,7 @@ def test_the_two_cudnns_that_a_log_names_are_told() -> None:
     ],
 )
 def test_libraries_that_are_not_named(text: str, release: str) -> None:
-    report = told(text)
+    report = summarize_answer(text)
     assert report.cause is Cause.LIBS_UNLISTED
     found = commands(report)
     assert found[0] == "tfdoctor check"
@@ -83,7 +83,7 @@ def test_libraries_that_are_not_named(text: str, release: str) -> None:
 
 
 def test_another_cuda_is_named_with_the_one_that_is_wanted() -> None:
-    report = of_release("2.3", "10.0")
+    report = make_release_log("2.3", "10.0")
     assert report.cause is Cause.LIBS_WRONG_VERSION
     assert "CUDA 10.0 is installed, but it needs CUDA 10.1" in report.headline
     assert report.root is not None
@@ -95,13 +95,13 @@ def test_the_card_that_a_log_names_is_in_the_command() -> None:
     missing = (
         "Could not load dynamic library 'libcudart.so.10.1'; dlerror: libcudart.so.10.1: cannot open shared "
     )
-    report = told(f"{card}{missing}object file: No such file or directory\n{SKIPPED}")
+    report = summarize_answer(f"{card}{missing}object file: No such file or directory\n{SKIPPED}")
     assert "tfdoctor recommend --gpu 'GeForce RTX 2070'" in commands(report)
 
 
 def test_a_card_nobody_knows_is_not_asked_for() -> None:
     card = "pciBusID: 0000:01:00.0 name: $(reboot) computeCapability: 7.5\n"
-    assert not any("reboot" in command for command in commands(told(f"{card}{SKIPPED}")))
+    assert not any("reboot" in command for command in commands(summarize_answer(f"{card}{SKIPPED}")))
 
 
 # --- what the log names is in the commands ---
@@ -120,7 +120,7 @@ DRIVER = "I tensorflow/stream_executor/cuda/cuda_diagnostics.cc:204] kernel repo
 
 
 def commands_of(text: str) -> list[str]:
-    return commands(told(text))
+    return commands(summarize_answer(text))
 
 
 @pytest.mark.parametrize(

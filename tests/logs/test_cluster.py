@@ -15,7 +15,7 @@ COMPAT = Compat.load()
 DATA = Path(__file__).parent / "data" / "cluster"
 
 
-def judged(text: str) -> LogReport:
+def make_report(text: str) -> LogReport:
     return diagnose_log([text.encode()], COMPAT, "log.txt")
 
 
@@ -32,7 +32,7 @@ def judged(text: str) -> LogReport:
     ],
 )
 def test_what_real_servers_print(name: str, title: str, words: str) -> None:
-    report = judged((DATA / f"{name}.log").read_text("utf-8"))
+    report = make_report((DATA / f"{name}.log").read_text("utf-8"))
     assert report.cause.value == "cluster-failure"
     assert report.root is not None
     assert title in report.root.title
@@ -69,7 +69,7 @@ ALL = "UNAVAILABLE: failed to connect to all addresses\n"
     ],
 )
 def test_others_words(text: str, words: str) -> None:
-    report = judged(text)
+    report = make_report(text)
     assert report.cause.value == "cluster-failure"
     assert report.root is not None
     assert words in report.root.explanation
@@ -87,13 +87,13 @@ def test_others_words(text: str, words: str) -> None:
     ],
 )
 def test_a_cluster_that_came_together_and_other_programs(text: str) -> None:
-    assert judged(text).cause.value == "inconclusive"
+    assert make_report(text).cause.value == "inconclusive"
 
 
 def test_a_task_that_waits_and_has_no_driver_as_well() -> None:
     """On machines without a GPU the wait is all that the reader came for: it is told beside."""
     no_driver = "E cuda_platform.cc:51] failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)\n"
-    report = judged(no_driver + STARTED + LEFT.format(1) + STRAGGLERS + "/job:worker/replica:0/task:1\n")
+    report = make_report(no_driver + STARTED + LEFT.format(1) + STRAGGLERS + "/job:worker/replica:0/task:1\n")
     assert report.cause.value == "no-driver"
     told = render_log_screen(report, heading=False)
     assert "Also: A task waits for another task of its cluster: " in told
@@ -104,10 +104,10 @@ def test_a_task_that_waits_and_has_no_driver_as_well() -> None:
 def test_a_worker_cut_off_where_there_is_no_driver_either() -> None:
     """Real, TensorFlow 2.20 on a CPU: the driver is the cause, and the worker that is missing is told, too."""
     text = (DATA / "mw-cutoff-220.log").read_text("utf-8")
-    report = judged(text)
+    report = make_report(text)
     assert report.cause.value == "no-driver"
     (beside,) = [one for one in report.findings if one.cause.value == "cluster-failure"]
     assert "waits for another" in beside.title
     assert "worker:1" in beside.explanation
-    whole = judged(text.replace("Waiting for 1/2", "Waiting for 0/2"))
+    whole = make_report(text.replace("Waiting for 1/2", "Waiting for 0/2"))
     assert [one for one in whole.findings if one.cause.value == "cluster-failure"] == []

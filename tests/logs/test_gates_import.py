@@ -21,7 +21,7 @@ def traceback(*frames: str, error: str) -> str:
     return "\n".join([*lines, error]) + "\n"
 
 
-def judged(text: str) -> LogReport:
+def make_report(text: str) -> LogReport:
     return diagnose_log([text.encode()], COMPAT, "log.txt")
 
 
@@ -137,7 +137,7 @@ TOLD = [
 
 @pytest.mark.parametrize(("cause", "text"), TOLD, ids=[f"{case[0]}-{n}" for n, case in enumerate(TOLD)])
 def test_why_the_import_failed(cause: str, text: str) -> None:
-    report = judged(text)
+    report = make_report(text)
     assert report.cause.value == cause
     assert report.gpu_registered is False
     assert report.root is not None
@@ -148,13 +148,13 @@ def test_why_the_import_failed(cause: str, text: str) -> None:
 
 @pytest.mark.parametrize(("cause", "text"), TOLD, ids=[f"{case[0]}-{n}" for n, case in enumerate(TOLD)])
 def test_an_import_that_failed_is_not_the_cause_where_tensorflow_ran(cause: str, text: str) -> None:
-    assert judged(text + RAN).cause.value == "no-device", cause
-    assert judged(RAN + text).cause.value == "no-device", cause
+    assert make_report(text + RAN).cause.value == "no-device", cause
+    assert make_report(RAN + text).cause.value == "no-device", cause
 
 
 def test_a_drivers_library_that_is_empty_is_a_container_without_gpus() -> None:
     text = traceback(MINE, TF, error="ImportError: /usr/lib/x86_64-linux-gnu/libcuda.so.1: file too short")
-    assert judged(text).cause.value in ("container-no-gpu", "no-driver")
+    assert make_report(text).cause.value in ("container-no-gpu", "no-driver")
 
 
 NESTED = f"""\
@@ -174,7 +174,7 @@ Traceback (most recent call last):
 
 
 def test_a_program_whose_own_frame_follows_another_traceback_shadows_nothing() -> None:
-    report = judged(NESTED)
+    report = make_report(NESTED)
     assert (report.cause.value, report.missing_libraries) == ("import-missing-cuda-lib", ("libcudnn.so.6",))
 
 
@@ -202,7 +202,7 @@ FOREIGN = [
 
 @pytest.mark.parametrize("text", FOREIGN, ids=range(len(FOREIGN)))
 def test_an_error_of_something_else_is_no_cause(text: str) -> None:
-    assert judged(text).cause.value == "inconclusive"
+    assert make_report(text).cause.value == "inconclusive"
 
 
 def test_every_module_that_an_import_takes_can_be_hidden() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logs.everything import CATALOGUE, kept
+from logs.everything import CATALOGUE, keep_outcome
 from tfdoctor.compat import Compat
 from tfdoctor.logs import blocks, events, kinds, processes, reader, sources
 from tfdoctor.logs import scan as scanning
@@ -69,7 +69,7 @@ def narrow(chance: random.Random) -> Iterator[None]:
         yield
 
 
-def mixed(chance: random.Random) -> bytes:
+def mix_kinds(chance: random.Random) -> bytes:
     """Some kinds of lines in any order, some of their digits others each time, behind whatever comes before them."""
     said = (
         chance.sample(EXAMPLES, chance.randrange(1, 12))
@@ -96,9 +96,9 @@ def mixed(chance: random.Random) -> bytes:
 @given(st.integers(0, 1 << 40), st.booleans())
 def test_kinds_in_any_order_tell_what_each_line_tells(seed: int, bounded: bool) -> None:
     chance = random.Random(seed)
-    data = mixed(chance)
+    data = mix_kinds(chance)
     with narrow(chance) if bounded else contextlib.nullcontext():
-        assert kept(data, each=False) == kept(data, each=True)
+        assert keep_outcome(data, each=False) == keep_outcome(data, each=True)
 
 
 def test_lines_that_all_begin_with_the_time_are_counted_by_what_follows_it(
@@ -114,7 +114,7 @@ def test_lines_that_all_begin_with_the_time_are_counted_by_what_follows_it(
         kinds.Kinds, "_alike", lambda self, rows: counted.append(alike(self, rows)) or counted[-1]
     )
     monkeypatch.setattr(blocks, "_BLOCK", 1 << 14)
-    assert kept(data, each=False) == kept(data, each=True)
+    assert keep_outcome(data, each=False) == keep_outcome(data, each=True)
     assert counted.count(True) > 5
 
 
@@ -124,7 +124,7 @@ def test_what_was_said_before_a_process_ended_is_no_other_one() -> None:
     text = "\n".join([line] * 5 + [PROMPT] * 2 + [line] * 5 + [CUINIT] * 9 + [line, PROMPT, line] * 9) + "\n"
     for most in (1, 2, 3, 256):
         with mock.patch.object(processes, "MOST", most):
-            assert kept(text.encode(), each=False) == kept(text.encode(), each=True)
+            assert keep_outcome(text.encode(), each=False) == keep_outcome(text.encode(), each=True)
 
 
 MADE = CREATED.format("{gpu}", "{n}")
@@ -146,11 +146,11 @@ def test_of_each_kind_a_few_lines_are_read(name: str, monkeypatch: pytest.Monkey
     asked = []
     matches = Catalogue.matches
 
-    def counted(self: Catalogue, line: str) -> Iterator[Match]:
+    def count_calls(self: Catalogue, line: str) -> Iterator[Match]:
         asked.append(line)
         return matches(self, line)
 
-    monkeypatch.setattr(Catalogue, "matches", counted)
+    monkeypatch.setattr(Catalogue, "matches", count_calls)
     most, line = LINES[name]
     chance = random.Random(1)
     data = "".join(
@@ -188,11 +188,17 @@ def test_a_log_without_a_numbered_line_does_not_load_the_table_of_them() -> None
 
 
 def test_of_each_event_the_first_and_the_last_are_kept_in_whatever_order_they_come() -> None:
-    def said(number: int, value: str) -> Event:
+    def make_output(number: int, value: str) -> Event:
         return Event(CATALOGUE.map_ids["cuinit"], number, number, "", {"code": value})
 
     log = Log()
-    for event in (said(1, "a"), said(2, "b"), said(9, "a"), said(7, "a"), said(5, "b")):
+    for event in (
+        make_output(1, "a"),
+        make_output(2, "b"),
+        make_output(9, "a"),
+        make_output(7, "a"),
+        make_output(5, "b"),
+    ):
         log.add(event)
     log.finish()
     assert [event.line for event in log.list_events("cuinit")] == [1, 2, 5, 9]

@@ -17,7 +17,7 @@ JIT = (
 )
 
 
-def told(report: LogReport) -> str:
+def summarize_answer(report: LogReport) -> str:
     return report.root.explanation.partition("Known of this release")[2] if report.root is not None else ""
 
 
@@ -36,7 +36,7 @@ def told(report: LogReport) -> str:
 )
 def test_a_log_of_the_lab(log: str, words: str) -> None:
     report = diagnose_log([(LAB / f"{log}.log").read_bytes()], COMPAT)
-    assert words in told(report) if words else not told(report)
+    assert words in summarize_answer(report) if words else not summarize_answer(report)
 
 
 def test_the_remedy_is_given_too() -> None:
@@ -55,4 +55,4 @@ def test_the_remedy_is_given_too() -> None:
 )
 def test_the_card_decides_where_it_must(version: str, capability: str, words: str) -> None:
     report = diagnose_log([JIT.format(version, capability).encode()], COMPAT)
-    assert words in told(report) if words else not told(report)
+    assert words in summarize_answer(report) if words else not summarize_answer(report)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.keep_logs import kept
+from lab.keep_logs import keep_outcome
 from lab.logs import disagreements
 
 FOLDER = Path(__file__).parent / "lab"
-KEPT = kept(FOLDER)
+KEPT = keep_outcome(FOLDER)
 
 
 @pytest.mark.parametrize("name", KEPT)

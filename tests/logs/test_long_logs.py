@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from logs.everything import CATALOGUE, kept
+from logs.everything import CATALOGUE, keep_outcome
 from tfdoctor.compat import Compat
 from tfdoctor.logs import blocks, reader
 from tfdoctor.logs.blocks import is_binary
@@ -48,7 +48,7 @@ MISSING = (
 )
 
 
-def seen(data: bytes, *, fast: bool) -> tuple[Sequence[tuple[object, ...]], tuple[int, int]]:
+def list_events(data: bytes, *, fast: bool) -> tuple[Sequence[tuple[object, ...]], tuple[int, int]]:
     """Every event of a log, and its lines and bytes."""
     log = scan([data], CATALOGUE, each=not fast)
     events = [(e.id, e.line, e.text, tuple(e.fields.items()), e.record, e.following, e.prefix) for e in log]
@@ -91,7 +91,7 @@ def test_read_by_shapes_or_line_by_line_the_same_is_found(
     text = beginning + "".join(mark + word + end for word, end in pieces)
     data = text.encode("utf-8", "replace") + (b"\xff\xfe broken \xe9" if broken else b"") + b" end"
     with mock.patch.object(reader, "_WHOLE", 1), mock.patch.object(blocks, "_BLOCK", 700):
-        fast, slow = seen(data, fast=True), seen(data, fast=False)
+        fast, slow = list_events(data, fast=True), list_events(data, fast=False)
     assert fast == slow
 
 
@@ -124,7 +124,7 @@ def test_what_is_said_again_loses_no_event_no_line_and_no_count(
         for which, stamp, who, times in said
         for n in range(times)
     )
-    assert kept(text.encode()) == kept(text.encode(), each=True)
+    assert keep_outcome(text.encode()) == keep_outcome(text.encode(), each=True)
 
 
 @settings(max_examples=30, deadline=None)
@@ -145,7 +145,7 @@ def test_what_differs_in_digits_alone_is_the_same_however_it_is_read(
         one = "".join(chance.choice("0123456789") if c.isdigit() else c for c in chance.choice(examples))
         lines.append(f"{stamp.format(n % 60, chance.randrange(3))}{one}\n")
     data = "".join(lines).encode()
-    same_however_it_is_read(data)
+    assert_same_reading(data)
 
 
 ALIKE = {
@@ -169,7 +169,7 @@ ALIKE = {
 @pytest.mark.parametrize("form", ALIKE.values(), ids=ALIKE)
 def test_what_digits_can_change_is_not_taken_for_the_same(form: str) -> None:
     chance = random.Random(1)
-    same_however_it_is_read(
+    assert_same_reading(
         "".join(
             form.format(n, chance.randrange(10**4, 10**5), chance.randrange(4)) for n in range(600)
         ).encode()
@@ -183,11 +183,11 @@ def test_what_differs_in_digits_alone_is_matched_a_few_times(
     asked = []
     matches = Catalogue.matches
 
-    def counted(self: Catalogue, line: str) -> Iterator[Match]:
+    def count_calls(self: Catalogue, line: str) -> Iterator[Match]:
         asked.append(line)
         return matches(self, line)
 
-    monkeypatch.setattr(Catalogue, "matches", counted)
+    monkeypatch.setattr(Catalogue, "matches", count_calls)
     created = CREATED[CREATED.index("gpu_device.cc") :]
     lines = "".join(
         f"I0000 00:00:1700000000.{n:06d}  {n % threads + 10_000} {created.format(n % 4, n % 4)}\n".replace(
@@ -199,9 +199,9 @@ def test_what_differs_in_digits_alone_is_matched_a_few_times(
     assert len(asked) < 1_500
 
 
-def same_however_it_is_read(data: bytes) -> None:
+def assert_same_reading(data: bytes) -> None:
     """With what lines mean remembered, and each line read for itself."""
-    assert kept(data) == kept(data, each=True)
+    assert keep_outcome(data) == keep_outcome(data, each=True)
 
 
 def test_the_last_time_is_known_however_often_it_was_said() -> None:
@@ -220,7 +220,7 @@ def test_nothing_is_lost_in_the_middle_of_a_long_log() -> None:
     dull = f"{bar}\nINFO:tensorflow:loss = 0.1, step = 3\n{back}\n" * 30
     for signature in ("cuinit", "oom", "device-created", "tf-version-alone", "answer-line"):
         line = CATALOGUE.map_ids[signature].match[0]
-        events, (lines, size) = seen(f"{dull}{line}\n{dull}".encode(), fast=True)
+        events, (lines, size) = list_events(f"{dull}{line}\n{dull}".encode(), fast=True)
         assert [event[:2] for event in events if event[0] == signature] == [(signature, 91)]
         assert (lines, size) == (181, len(f"{dull}{line}\n{dull}".encode()))
 
@@ -239,7 +239,7 @@ def test_a_progress_bar_is_a_text_and_no_terminal_cut_it() -> None:
 # ---------------------------------------------------------------- hostile
 
 
-def judged(chunks: Iterable[bytes]) -> tuple[LogReport, float]:
+def make_report(chunks: Iterable[bytes]) -> tuple[LogReport, float]:
     """The report, and the MB of memory that reading took at most."""
     tracemalloc.start()
     report = diagnose_log(chunks, COMPAT)
@@ -275,7 +275,7 @@ HOSTILE = {
 @pytest.mark.parametrize("chunks", HOSTILE.values(), ids=HOSTILE)
 @pytest.mark.timeout(180)
 def test_a_hostile_log_is_read_in_bounds_and_said_in_bounds(chunks: list[bytes]) -> None:
-    report, memory = judged(chunks)
+    report, memory = make_report(chunks)
     assert memory < 100
     assert report.bytes == sum(map(len, chunks))
     assert len(report.processes) <= 256 + 5

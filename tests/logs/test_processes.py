@@ -43,11 +43,11 @@ OPENED = (
 SKIPPED = T + "W tensorflow/core/common_runtime/gpu/gpu_device.cc:1663] Cannot dlopen some GPU libraries.\n"
 
 
-def judged(*parts: str) -> LogReport:
+def make_report(*parts: str) -> LogReport:
     return diagnose_log(["".join(parts).encode()], COMPAT, "log.txt")
 
 
-def said(mark: str, text: str) -> str:
+def make_output(mark: str, text: str) -> str:
     return "".join(f"{mark}{line}\n" for line in text.splitlines())
 
 
@@ -81,7 +81,11 @@ def lines(report: LogReport) -> dict[str, str | None]:
 def test_what_stands_before_the_messages_names_the_process(
     first: str, second: str, labels: tuple[str, str]
 ) -> None:
-    report = judged(said(first, GPU), said(second, OPENED + MISSING + SKIPPED), said(first, "Epoch 1/3\n"))
+    report = make_report(
+        make_output(first, GPU),
+        make_output(second, OPENED + MISSING + SKIPPED),
+        make_output(first, "Epoch 1/3\n"),
+    )
     assert lines(report) == {labels[0]: "healthy", labels[1]: "cudnn-missing"}
     assert report.cause is Cause.CUDNN_MISSING, "a healthy process does not hide a sick one"
     assert report.gpu_registered is True
@@ -93,39 +97,41 @@ def test_what_stands_before_the_messages_names_the_process(
     "mark", ["ERROR:", "stderr: ", "2024-01-01T10:00:00.123456789Z stderr F ", "> ", "INFO: ", "    "]
 )
 def test_what_names_no_process_is_not_taken_for_one(mark: str) -> None:
-    assert judged(said(mark, GPU), said(f"{mark}", "Epoch 1/3\n")).processes == ()
+    assert make_report(make_output(mark, GPU), make_output(f"{mark}", "Epoch 1/3\n")).processes == ()
     assert label_of(mark.strip(), GPU) == ""
 
 
 def test_one_process_is_not_told_apart_from_itself() -> None:
-    assert judged(GPU, OOM, GPU).processes == ()
-    assert judged("hello\n").processes == ()
+    assert make_report(GPU, OOM, GPU).processes == ()
+    assert make_report("hello\n").processes == ()
 
 
 def test_what_one_opened_another_can_miss() -> None:
-    report = judged(said("(pid=1) ", MISSING + SKIPPED), said("(pid=2) ", OPENED + GPU))
+    report = make_report(make_output("(pid=1) ", MISSING + SKIPPED), make_output("(pid=2) ", OPENED + GPU))
     assert report.missing_libraries == ("libcudnn.so.7",)
     assert report.cause is Cause.CUDNN_MISSING
 
 
 def test_hidden_gpus_of_a_parameter_server_are_no_illness() -> None:
-    report = judged(said("(pid=1) ", NO_DEVICE), said("(pid=2) ", GPU))
+    report = make_report(make_output("(pid=1) ", NO_DEVICE), make_output("(pid=2) ", GPU))
     assert lines(report) == {"pid 1": "hidden-by-env", "pid 2": "healthy"}
     assert report.cause in (Cause.HEALTHY, Cause.HIDDEN_BY_ENV)
-    sick = judged(said("(pid=1) ", NO_DEVICE), said("(pid=2) ", GPU), said("(pid=3) ", GPU + OOM))
+    sick = make_report(
+        make_output("(pid=1) ", NO_DEVICE), make_output("(pid=2) ", GPU), make_output("(pid=3) ", GPU + OOM)
+    )
     assert sick.cause is Cause.OOM
 
 
 def test_a_process_cannot_contradict_itself() -> None:
-    report = judged(NO_DEVICE, GPU)
+    report = make_report(NO_DEVICE, GPU)
     assert lines(report) == {"run 1": "hidden-by-env", "run 2": "healthy"}
     assert report.cause is Cause.HEALTHY
-    twice = judged(UNKNOWN, "some output\n", UNKNOWN)
+    twice = make_report(UNKNOWN, "some output\n", UNKNOWN)
     assert lines(twice) == {"run 1": "driver-init-unknown", "run 2": "driver-init-unknown"}
 
 
 def test_a_prompt_begins_another_run_and_the_last_run_counts() -> None:
-    report = judged(
+    report = make_report(
         "$ python train.py\n",
         MISSING,
         SKIPPED,
@@ -144,10 +150,10 @@ def test_the_threads_of_what_is_said_once_tell_processes_apart() -> None:
     failed = "cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected"
     created = "gpu_device.cc:2020] Created device /job:localhost/replica:0/task:0/device:GPU:0 with 6100 MB memory:  -> device: 0, name: NVIDIA GeForce RTX 2060 SUPER, pci bus id: 0000:29:00.0, compute capability: 7.5"
     factory = "cuda_dnn.cc:8310] Unable to register cuDNN factory: Attempting to register factory for plugin cuDNN when one has already been registered"
-    report = judged(says(11, factory), says(22, factory), says(11, created), says(22, failed))
+    report = make_report(says(11, factory), says(22, factory), says(11, created), says(22, failed))
     assert lines(report) == {"process 11": "healthy", "process 22": "hidden-by-env"}
     assert (
-        judged(
+        make_report(
             says(11, factory), says(11, created), says(12, "cuda_dnn.cc:529] Loaded cuDNN version 90100")
         ).processes
         == ()
@@ -155,7 +161,7 @@ def test_the_threads_of_what_is_said_once_tell_processes_apart() -> None:
 
 
 def test_other_frameworks_get_their_line_and_no_verdict() -> None:
-    report = judged(
+    report = make_report(
         GPU,
         "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n",
         "Total BFLOPS 65.879 \n",
@@ -166,7 +172,7 @@ def test_other_frameworks_get_their_line_and_no_verdict() -> None:
 
 
 def test_too_many_are_counted() -> None:
-    report = judged(*(said(f"(pid={n}) ", MISSING + SKIPPED) for n in range(300)))
+    report = make_report(*(make_output(f"(pid={n}) ", MISSING + SKIPPED) for n in range(300)))
     assert len(report.processes) == 256
     assert report.more_processes == 44
     shown = render_log(report)
@@ -178,7 +184,7 @@ def test_too_many_are_counted() -> None:
 
 
 def test_every_renderer_has_the_lines() -> None:
-    report = judged(said("(pid=1) ", GPU), said("(pid=2) ", UNKNOWN))
+    report = make_report(make_output("(pid=1) ", GPU), make_output("(pid=2) ", UNKNOWN))
     for text in (render_log(report), log_markdown(report)):
         assert "pid 1" in text
         assert "pid 2" in text

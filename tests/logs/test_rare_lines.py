@@ -84,17 +84,17 @@ CASES = [
 ]
 
 
-def judged(text: str) -> LogReport:
+def make_report(text: str) -> LogReport:
     return diagnose_log([text.encode()], COMPAT, "log.txt")
 
 
 @pytest.mark.parametrize(("cause", "text"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_the_root_cause(cause: str, text: str) -> None:
-    assert judged(text).cause.value == cause
+    assert make_report(text).cause.value == cause
 
 
 def test_a_forked_worker_is_told_what_it_is() -> None:
-    report = judged(
+    report = make_report(
         GPU
         + "F cuda_driver.cc:148] Failed setting context: CUDA_ERROR_NOT_INITIALIZED: initialization error\n"
     )
@@ -106,7 +106,7 @@ def test_a_forked_worker_is_told_what_it_is() -> None:
 def test_cuinit_in_a_forked_worker_may_be_the_reason() -> None:
     """The driver answers so, too, where nothing was forked (seen in the lab): which it is, the log does not say."""
     failed = INIT + "CUDA_ERROR_NOT_INITIALIZED: initialization error\n"
-    alone, beside = judged(failed), judged(GPU + failed)
+    alone, beside = make_report(failed), make_report(GPU + failed)
     assert (alone.gpu_registered, beside.gpu_registered) == (False, True)
     for report in (alone, beside):
         assert report.cause is Cause.DRIVER_INIT_UNKNOWN
@@ -125,7 +125,7 @@ def test_a_library_is_named_where_the_line_is_cut_off_behind_it() -> None:
         + DSO
         + "Could not load dynamic library 'libcufft.so.10'; dl"
     )
-    assert judged(log).missing_libraries == ("libcudart.so.10.1", "libcufft.so.10")
+    assert make_report(log).missing_libraries == ("libcudart.so.10.1", "libcufft.so.10")
 
 
 @pytest.mark.parametrize(
@@ -146,4 +146,4 @@ def test_a_library_is_named_where_the_line_is_cut_off_behind_it() -> None:
     ],
 )
 def test_what_a_failed_call_tells_of_registration(line: str, registered: bool | None) -> None:
-    assert judged(T + line + "\n").gpu_registered is registered
+    assert make_report(T + line + "\n").gpu_registered is registered

@@ -26,7 +26,7 @@ Skipping registering GPU devices...
 """  # noqa: E501
 
 
-def wrapped(width: int) -> str:
+def wrap_lines(width: int) -> str:
     return "\n".join(
         part
         for line in LOG.splitlines()
@@ -34,7 +34,7 @@ def wrapped(width: int) -> str:
     )
 
 
-def prefixed(mark: str, text: str = LOG) -> str:
+def prefix_lines(mark: str, text: str = LOG) -> str:
     return "\n".join(mark + line for line in text.splitlines())
 
 
@@ -44,21 +44,21 @@ SHAPES = {
     "utf-16": LOG.encode("utf-16"),
     "utf-16 without mark": LOG.encode("utf-16-le"),
     "byte-order mark": LOG.encode("utf-8-sig"),
-    "colours": prefixed("\x1b[31m\x1b[1m").encode(),
-    "quoted": prefixed("> ").encode(),
-    "a comment": prefixed("# ").encode(),
-    "indented": prefixed("    ").encode(),
-    "ray": prefixed("(pid=7428) ").encode(),
-    "mpi": prefixed("[1,0]<stderr>:").encode(),
-    "slurm": prefixed("0: ").encode(),
-    "compose": prefixed("trainer_1  | ").encode(),
-    "kubectl": prefixed("2024-01-01T10:00:00.123456789Z stderr F ").encode(),
-    "journald": prefixed("Nov 20 12:30:30 host python3[123]: ").encode(),
-    "airflow": prefixed("[2024-01-01, 10:00:00 UTC] {subprocess.py:93} INFO - ").encode(),
-    "hadoop": prefixed("18/07/25 12:17:57 INFO HboxContainer: ").encode(),
-    "80 columns": wrapped(80).encode(),
-    "146 columns": wrapped(146).encode(),
-    "80 columns, quoted": prefixed("> ", wrapped(80)).encode(),
+    "colours": prefix_lines("\x1b[31m\x1b[1m").encode(),
+    "quoted": prefix_lines("> ").encode(),
+    "a comment": prefix_lines("# ").encode(),
+    "indented": prefix_lines("    ").encode(),
+    "ray": prefix_lines("(pid=7428) ").encode(),
+    "mpi": prefix_lines("[1,0]<stderr>:").encode(),
+    "slurm": prefix_lines("0: ").encode(),
+    "compose": prefix_lines("trainer_1  | ").encode(),
+    "kubectl": prefix_lines("2024-01-01T10:00:00.123456789Z stderr F ").encode(),
+    "journald": prefix_lines("Nov 20 12:30:30 host python3[123]: ").encode(),
+    "airflow": prefix_lines("[2024-01-01, 10:00:00 UTC] {subprocess.py:93} INFO - ").encode(),
+    "hadoop": prefix_lines("18/07/25 12:17:57 INFO HboxContainer: ").encode(),
+    "80 columns": wrap_lines(80).encode(),
+    "146 columns": wrap_lines(146).encode(),
+    "80 columns, quoted": prefix_lines("> ", wrap_lines(80)).encode(),
     "on one line": LOG.replace("\n", " ").encode(),
     "html": ("<pre>" + LOG.replace("'", "&#39;").replace("\n", "<br>\n") + "</pre>").encode(),
     "a notebook": (
@@ -82,10 +82,10 @@ def test_every_shape_says_the_same(data: bytes) -> None:
 
 
 def test_the_numbers_are_those_of_the_file() -> None:
-    report = diagnose_log([b"\n\n" + wrapped(80).encode()], COMPAT)
+    report = diagnose_log([b"\n\n" + wrap_lines(80).encode()], COMPAT)
     assert report.root is not None
     assert report.root.evidence[0].line == 7
-    assert report.lines == 2 + len(wrapped(80).splitlines())
+    assert report.lines == 2 + len(wrap_lines(80).splitlines())
 
 
 def test_pieces_of_any_size_are_the_same_log() -> None:

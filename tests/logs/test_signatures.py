@@ -22,16 +22,16 @@ CATALOGUE = load_signatures()
 each = pytest.mark.parametrize("signature", CATALOGUE.signatures, ids=lambda signature: signature.id)
 
 
-def found(signature: Signature, line: str) -> bool:
+def find_matches(signature: Signature, line: str) -> bool:
     return any(match.signature is signature for match in CATALOGUE.matches(line))
 
 
 @each
 def test_examples(signature: Signature) -> None:
     for line in signature.match:
-        assert found(signature, line), line
+        assert find_matches(signature, line), line
     for line in signature.no_match:
-        assert not found(signature, line), line
+        assert not find_matches(signature, line), line
 
 
 @each
@@ -125,7 +125,7 @@ def _chars_of(members: Any) -> list[str]:
 def test_a_line_is_known_by_its_shape(signature: Signature) -> None:
     """Long logs are read by shapes, which have 0 for every digit: whatever matches must match there, too."""
     for line in (*signature.match, *_lines_for(sre.parse(signature.pattern.pattern))):
-        if found(signature, line) or (signature.pattern.search(line) and signature.longest is None):
+        if find_matches(signature, line) or (signature.pattern.search(line) and signature.longest is None):
             shape = re.sub("[1-9]", "0", line)
             assert re.search(digitless(signature.pattern.pattern), shape), line
 

@@ -25,11 +25,11 @@ GPU = "tensorflow/core/common_runtime/gpu/gpu_device.cc"
 DSO = "tensorflow/stream_executor/platform/default/dso_loader.cc"
 
 
-def said(date: str, *messages: str) -> str:
+def make_output(date: str, *messages: str) -> str:
     return "".join(f"{date} 10:00:{n:02}.000001: {message}\n" for n, message in enumerate(messages))
 
 
-def diagnosed(text: str) -> LogReport:
+def diagnose_text(text: str) -> LogReport:
     return diagnose_log([text.encode()], COMPAT)
 
 
@@ -59,7 +59,7 @@ NAMES = "WARNING:tensorflow:From a.py:6: The name tf.Session is deprecated. Plea
 
 
 def test_the_lines_name_the_release_and_its_commands() -> None:
-    report = diagnosed(said("2020-09-11", *OLD))
+    report = diagnose_text(make_output("2020-09-11", *OLD))
     assert (report.tensorflow_version, report.era) == ("1.14", "1.14")
     assert report.cause is Cause.LIBS_WRONG_VERSION
     assert report.summary.startswith("TensorFlow 1.14: ")
@@ -88,7 +88,7 @@ def test_four_cards_beside_another_cuda_than_the_one_that_is_wanted() -> None:
     xla = "".join(
         f"/job:localhost/replica:0/task:0/device:XLA_GPU:{n} -> device: XLA_GPU device\n" for n in range(4)
     )
-    report = diagnosed(found + said("2020-09-11", *OLD[1:]) + xla)
+    report = diagnose_text(found + make_output("2020-09-11", *OLD[1:]) + xla)
     assert (report.tensorflow_version, report.gpu_registered, report.devices) == ("1.14", False, ())
     assert report.root is not None
     for words in (
@@ -109,7 +109,7 @@ def test_four_cards_beside_another_cuda_than_the_one_that_is_wanted() -> None:
 
 
 def test_a_build_for_another_cuda_has_the_lines_and_not_the_needs_of_the_release() -> None:
-    report = diagnosed(said("2020-09-11", *OLD).replace(".so.10.0", ".so.10.1"))
+    report = diagnose_text(make_output("2020-09-11", *OLD).replace(".so.10.0", ".so.10.1"))
     assert report.tensorflow_version == "1.14"
     assert report.root is not None
     assert "CUDA 10.0" not in report.root.remedies[0].text
@@ -117,23 +117,23 @@ def test_a_build_for_another_cuda_has_the_lines_and_not_the_needs_of_the_release
 
 
 def test_patches_that_share_all_lines_are_named_by_their_minor() -> None:
-    assert diagnosed(said("2021-09-01", *NEW)).tensorflow_version == "2.4"
+    assert diagnose_text(make_output("2021-09-01", *NEW)).tensorflow_version == "2.4"
 
 
 def test_one_line_can_be_of_several_releases() -> None:
-    report = diagnosed(said("2023-09-11", f"W {GPU}:1934] Cannot dlopen some GPU libraries."))
+    report = diagnose_text(make_output("2023-09-11", f"W {GPU}:1934] Cannot dlopen some GPU libraries."))
     assert (report.tensorflow_version, report.era) == (None, "2.10-2.11")
     assert "TensorFlow 2.10-2.11" in note(report)
 
 
 def test_what_the_log_states_stays_where_the_lines_agree() -> None:
-    report = diagnosed("tensorflow version: 2.4.1\n" + said("2021-09-01", *NEW))
+    report = diagnose_text("tensorflow version: 2.4.1\n" + make_output("2021-09-01", *NEW))
     assert report.tensorflow_version == "2.4.1"
     assert not note(report)
 
 
 def test_lines_outweigh_a_release_that_is_named_beside_them() -> None:
-    report = diagnosed("Successfully installed tensorflow-gpu-2.4.1\n" + said("2020-09-11", *OLD))
+    report = diagnose_text("Successfully installed tensorflow-gpu-2.4.1\n" + make_output("2020-09-11", *OLD))
     assert report.tensorflow_version == "1.14"
 
 
@@ -142,36 +142,38 @@ def test_names_of_dlls_tell_releases_apart_that_share_their_lines() -> None:
         f"W {DSO}:55] Could not load dynamic library 'cudart64_100.dll'; dlerror: cudart64_100.dll not found"
     )
     stub = "I tensorflow/stream_executor/cuda/cudart_stub.cc:29] Ignore above cudart dlerror if you do not have a GPU"
-    assert diagnosed(said("2020-12-02", lines, stub)).era in ("1.15", "1.15-2.0")
+    assert diagnose_text(make_output("2020-12-02", lines, stub)).era in ("1.15", "1.15-2.0")
 
 
 @pytest.mark.parametrize("where", ["", "C:\\tf_jenkins\\workspace\\", "external/org_tensorflow/"])
 def test_what_a_build_puts_before_a_path_changes_nothing(where: str) -> None:
-    text = said("2020-09-11", *OLD).replace("I tensorflow/", f"I {where}tensorflow/")
-    assert diagnosed(text.replace("W tensorflow/", f"W {where}tensorflow/")).era == "1.14"
+    text = make_output("2020-09-11", *OLD).replace("I tensorflow/", f"I {where}tensorflow/")
+    assert diagnose_text(text.replace("W tensorflow/", f"W {where}tensorflow/")).era == "1.14"
 
 
 # --- none that can be named ---
 
 
 def test_a_line_that_no_release_has_is_of_another_build() -> None:
-    report = diagnosed(said("2020-09-11", *OLD, f"I {GPU}:9] Adding visible gpu devices: 0"))
+    report = diagnose_text(make_output("2020-09-11", *OLD, f"I {GPU}:9] Adding visible gpu devices: 0"))
     assert report.tensorflow_version is None
     assert "another build" in note(report)
 
 
 def test_lines_that_share_no_release_by_chance_name_none() -> None:
-    report = diagnosed(said("2022-09-11", OLD[0], NEW[0]))
+    report = diagnose_text(make_output("2022-09-11", OLD[0], NEW[0]))
     assert report.tensorflow_version is None
     assert "another build" in note(report)
 
 
 def test_a_log_from_before_a_release_is_not_of_it() -> None:
-    report = diagnosed(said("2020-11-14", *NEW[:1]))
+    report = diagnose_text(make_output("2020-11-14", *NEW[:1]))
     assert report.tensorflow_version is None
     assert "come from different releases: the release" in note(report)
-    ahead = diagnosed(
-        said("2020-04-14", f"I {DSO}:44] Successfully opened dynamic library libcudart.so.10.1", CANDIDATE)
+    ahead = diagnose_text(
+        make_output(
+            "2020-04-14", f"I {DSO}:44] Successfully opened dynamic library libcudart.so.10.1", CANDIDATE
+        )
     )
     assert (
         ahead.tensorflow_version is None
@@ -179,22 +181,22 @@ def test_a_log_from_before_a_release_is_not_of_it() -> None:
     assert ahead.root is not None
     assert any("tfdoctor build --tf 2.2" in remedy.commands for remedy in ahead.root.remedies)
     seconds = "E0000 00:00:1500000000.960447  222489 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error"
-    assert diagnosed(f"{seconds}\n").tensorflow_version is None
-    assert diagnosed(f"{seconds.replace('15000', '17751', 1)}\n").tensorflow_version == "2.21"
+    assert diagnose_text(f"{seconds}\n").tensorflow_version is None
+    assert diagnose_text(f"{seconds.replace('15000', '17751', 1)}\n").tensorflow_version == "2.21"
 
 
 def test_betas_that_nobody_can_measure_are_thought_of() -> None:
-    assert diagnosed(said("2019-08-19", *OLD)).era == "1.14-2.0"
-    assert diagnosed(f"{NAMES}\n" + said("2019-08-19", *OLD)).tensorflow_version == "1.14"
+    assert diagnose_text(make_output("2019-08-19", *OLD)).era == "1.14-2.0"
+    assert diagnose_text(f"{NAMES}\n" + make_output("2019-08-19", *OLD)).tensorflow_version == "1.14"
 
 
 def test_lines_of_other_programs_say_nothing() -> None:
     text = (
-        said("2020-09-11", *OLD)
+        make_output("2020-09-11", *OLD)
         + "[2020-09-11 10:00:00.1: D horovod/common/gloo/gloo_context.cc:123] rendezvous\n"
     )
     text += "E0000 00:00:1775118342.960447  222489 pjrt_stream_executor_client.cc:9] Execution of replica 0 failed\n"
-    assert diagnosed(text).tensorflow_version == "1.14"
+    assert diagnose_text(text).tensorflow_version == "1.14"
 
 
 # --- several ---
@@ -202,9 +204,9 @@ def test_lines_of_other_programs_say_nothing() -> None:
 
 @pytest.mark.parametrize("mixed", [False, True])
 def test_two_releases_in_one_log_are_told_apart(mixed: bool) -> None:
-    first, second = said("2021-09-11", *OLD).splitlines(), said("2021-09-11", *NEW).splitlines()
+    first, second = make_output("2021-09-11", *OLD).splitlines(), make_output("2021-09-11", *NEW).splitlines()
     lines = [line for both in zip(first, second, strict=False) for line in both] if mixed else first + second
-    report = diagnosed("\n".join(lines) + "\n")
+    report = diagnose_text("\n".join(lines) + "\n")
     assert [process.label for process in report.processes] == ["TensorFlow 1.14", "TensorFlow 2.4"]
     assert report.tensorflow_version in ("1.14", "2.4")
     assert report.root is not None
@@ -214,7 +216,7 @@ def test_two_releases_in_one_log_are_told_apart(mixed: bool) -> None:
 
 def test_processes_with_names_have_their_own_release() -> None:
     text = "".join(f"(pid=1) {line}\n(pid=2) {other}\n" for line, other in zip(OLD, [*NEW, ""], strict=True))
-    report = diagnosed(text)
+    report = diagnose_text(text)
     assert [process.summary.partition(":")[0] for process in report.processes] == [
         "TensorFlow 1.14",
         "TensorFlow 2.4",
@@ -225,9 +227,9 @@ def test_a_page_that_quotes_an_old_session_is_read_as_the_log_that_it_has() -> N
     quoted = (
         "/job:localhost/replica:0/task:0/gpu:0 -> device: 0, name: Tesla K40c, pci bus id: 0000:05:00.0\n"
     )
-    assert diagnosed(quoted).gpu_registered is True
-    report = diagnosed(
-        said("2020-09-11", *OLD) + "You should see:\n" + quoted + "![](E:\\blog\\source\\a.png)\n"
+    assert diagnose_text(quoted).gpu_registered is True
+    report = diagnose_text(
+        make_output("2020-09-11", *OLD) + "You should see:\n" + quoted + "![](E:\\blog\\source\\a.png)\n"
     )
     assert report.gpu_registered is not True
     assert report.cause is Cause.LIBS_WRONG_VERSION
@@ -238,13 +240,13 @@ def test_a_page_that_quotes_an_old_session_is_read_as_the_log_that_it_has() -> N
 def test_a_beta_is_told_from_the_release_whose_sources_it_has_by_the_file_that_differs() -> None:
     numa = "successful NUMA node read from SysFS had negative value (-1)"
     executor = "tensorflow/stream_executor/cuda/cuda_gpu_executor.cc"
-    beta = said("2019-07-11", f"I {executor}:1006] {numa}", *OLD)
-    assert (diagnosed(beta).tensorflow_version, diagnosed(beta).era) == ("2.0", "2.0")
+    beta = make_output("2019-07-11", f"I {executor}:1006] {numa}", *OLD)
+    assert (diagnose_text(beta).tensorflow_version, diagnose_text(beta).era) == ("2.0", "2.0")
     assert (
-        diagnosed(beta.replace("2019-07", "2020-02")).era == "2.0"
+        diagnose_text(beta.replace("2019-07", "2020-02")).era == "2.0"
     )  # nothing else has these lines, whenever
-    assert diagnosed(beta.replace(":1006]", ":1005]")).tensorflow_version == "1.14"
-    assert diagnosed(said("2019-07-11", *OLD)).era == "1.14-2.0"
+    assert diagnose_text(beta.replace(":1006]", ":1005]")).tensorflow_version == "1.14"
+    assert diagnose_text(make_output("2019-07-11", *OLD)).era == "1.14-2.0"
 
 
 def test_what_messages_say_decides_between_releases_that_share_the_lines() -> None:
@@ -253,14 +255,18 @@ def test_what_messages_say_decides_between_releases_that_share_the_lines() -> No
         "E tensorflow/stream_executor/cuda/cuda_driver.cc:318] failed call to cuInit: UNKNOWN ERROR (303)",
         f"I {service}:168] XLA service 0x1 executing computations on platform Host. Devices:",
     )
-    assert diagnosed(said("2023-03-06", *lines)).era == "1.14-2.0"
-    old = diagnosed(
-        said("2023-03-06", *lines, f"I {service}:175]   StreamExecutor device (0): <undefined>, <undefined>")
+    assert diagnose_text(make_output("2023-03-06", *lines)).era == "1.14-2.0"
+    old = diagnose_text(
+        make_output(
+            "2023-03-06", *lines, f"I {service}:175]   StreamExecutor device (0): <undefined>, <undefined>"
+        )
     )
     assert old.tensorflow_version == "1.14"
     assert note(old).startswith("Of the releases with these source lines, only TensorFlow 1.14")
-    new = said("2023-03-06", *lines, f"I {service}:175]   StreamExecutor device (0): Host, Default Version")
-    assert diagnosed(new).tensorflow_version == "2.0"
+    new = make_output(
+        "2023-03-06", *lines, f"I {service}:175]   StreamExecutor device (0): Host, Default Version"
+    )
+    assert diagnose_text(new).tensorflow_version == "2.0"
 
 
 def test_no_release_was_compiled_with_a_cudnn_that_is_newer() -> None:
@@ -268,8 +274,8 @@ def test_no_release_was_compiled_with_a_cudnn_that_is_newer() -> None:
         "E tensorflow/stream_executor/cuda/cuda_dnn.cc:324] Loaded runtime CuDNN library: 7.3.1 but source was "
         "compiled with: {}."
     )
-    assert diagnosed(said("2020-07-05", dnn.format("7.1.4"))).tensorflow_version is None
-    assert diagnosed(said("2020-07-05", dnn.format("7.5.0"))).tensorflow_version == "1.13"
+    assert diagnose_text(make_output("2020-07-05", dnn.format("7.1.4"))).tensorflow_version is None
+    assert diagnose_text(make_output("2020-07-05", dnn.format("7.5.0"))).tensorflow_version == "1.13"
 
 
 # --- real logs ---
@@ -328,21 +334,24 @@ def frame(function: str, release: str, file: str = "client/session.py", packages
 
 def test_a_traceback_tells_the_release_where_no_line_of_the_source_is_named() -> None:
     text = "".join(frame(name, "1.12.0") for name in ("run", "_run", "_do_run", "_do_call"))
-    report = diagnosed(
+    report = diagnose_text(
         f"Traceback (most recent call last):\n{text}x.InternalError: Blas GEMM launch failed\n"
     )
     assert report.era == "1.12-1.13"
 
 
 def test_a_traceback_and_lines_of_the_source_narrow_each_other() -> None:
-    line = said("2020-09-11", f"I {DSO}:44] Successfully opened dynamic library libcudart.so.10.1")
+    line = make_output("2020-09-11", f"I {DSO}:44] Successfully opened dynamic library libcudart.so.10.1")
     text = frame("_do_call", "2.1.0", packages=f"{PACKAGES}_core")
-    assert diagnosed(line).tensorflow_version is None
-    assert diagnosed(line + text).tensorflow_version == "2.1"
+    assert diagnose_text(line).tensorflow_version is None
+    assert diagnose_text(line + text).tensorflow_version == "2.1"
 
 
 def test_a_frame_that_contradicts_the_lines_tells_nothing() -> None:
-    assert diagnosed(said("2020-09-11", *OLD) + frame("_do_call", "2.15.0")).tensorflow_version == "1.14"
+    assert (
+        diagnose_text(make_output("2020-09-11", *OLD) + frame("_do_call", "2.15.0")).tensorflow_version
+        == "1.14"
+    )
 
 
 @pytest.mark.parametrize(
@@ -355,24 +364,27 @@ def test_a_frame_that_contradicts_the_lines_tells_nothing() -> None:
     ],
 )
 def test_frames_of_others_tell_nothing(text: str) -> None:
-    assert (diagnosed(text).tensorflow_version, diagnosed(text).era) == (None, None)
+    assert (diagnose_text(text).tensorflow_version, diagnose_text(text).era) == (None, None)
 
 
 def test_frames_of_two_releases_tell_nothing() -> None:
     text = frame("_do_call", "1.12.0") + frame("_do_call", "2.15.0")
-    assert diagnosed(text).tensorflow_version is None
+    assert diagnose_text(text).tensorflow_version is None
 
 
 # --- candidates ---
 
 
 def test_what_was_written_soon_before_a_release_is_of_it_or_of_a_nightly_of_the_next() -> None:
-    late, early = diagnosed(said("2021-09-01", *NEW)), diagnosed(said("2020-11-20", *NEW))
+    late, early = (
+        diagnose_text(make_output("2021-09-01", *NEW)),
+        diagnose_text(make_output("2020-11-20", *NEW)),
+    )
     assert (late.tensorflow_version, late.era) == ("2.4", "2.4")
     assert (early.tensorflow_version, early.era) == (None, "2.4-2.5")
-    assert "2.5" not in " ".join(named(early))  # what is typed is for the release that has these lines
-    assert "2.4" in named(early)
-    assert diagnosed(said("2020-05-01", *NEW)).era != "2.4-2.5"
+    assert "2.5" not in " ".join(list_named(early))  # what is typed is for the release that has these lines
+    assert "2.4" in list_named(early)
+    assert diagnose_text(make_output("2020-05-01", *NEW)).era != "2.4-2.5"
     assert "the log is older than it: a candidate or a nightly build wrote this" in note(early)
 
 
@@ -380,21 +392,25 @@ def test_what_was_written_soon_before_a_release_is_of_it_or_of_a_nightly_of_the_
     ("date", "era"), [("2019-05-25", "1.14"), ("2019-06-16", "1.14-1.15"), ("2019-07-29", "1.14-2.0")]
 )
 def test_nightlies_of_a_known_number_are_no_others(date: str, era: str) -> None:
-    assert diagnosed(said(date, *OLD)).era == era
+    assert diagnose_text(make_output(date, *OLD)).era == era
 
 
 def test_few_lines_soon_before_several_releases_leave_out_those_that_have_none_of_them() -> None:
     text = f"W {DSO}:55] {CUSOLVER.replace('cusolver.so.10', 'cudart.so.10.0')}"
-    assert diagnosed(said("2019-09-20", text)).era == "1.15-2.1"
+    assert diagnose_text(make_output("2019-09-20", text)).era == "1.15-2.1"
 
 
 # --- what the messages say ---
 
 
 def test_the_words_of_messages_tell_the_release_where_no_line_is_named() -> None:
-    assert diagnosed("Cannot dlopen some GPU libraries. Skipping registering GPU devices...\n").era == "1.14"
+    assert (
+        diagnose_text("Cannot dlopen some GPU libraries. Skipping registering GPU devices...\n").era == "1.14"
+    )
     new = "Created device /job:localhost/replica:0/task:0/device:GPU:0 with 9 MB memory:  -> device: 0, name: Tesla T4,"
-    assert (diagnosed(f"{new} pci bus id: 0000:00:04.0, compute capability: 7.5").era or "").startswith("2.6")
+    assert (diagnose_text(f"{new} pci bus id: 0000:00:04.0, compute capability: 7.5").era or "").startswith(
+        "2.6"
+    )
 
 
 @pytest.mark.parametrize("path", sorted(LAB.glob("*.log")), ids=lambda path: path.stem)
@@ -410,7 +426,7 @@ def test_every_release_says_what_is_said_of_its_words(path: Path) -> None:
 # --- what is typed ---
 
 
-def named(report: LogReport) -> set[str]:
+def list_named(report: LogReport) -> set[str]:
     """The releases that the commands name."""
     commands = [line for one in report.findings for remedy in one.remedies for line in remedy.commands]
     found = {word for line in commands for word in re.findall(r"--tf[ =]'?([\d.]+)", line)}
@@ -437,9 +453,9 @@ def test_no_command_names_a_release_that_the_lines_exclude(seed: int) -> None:
     )
     messages = [f"W {file}:{line}] what is said there" for file, line in chosen]
     messages.append("W Cannot dlopen some GPU libraries.")
-    report = diagnosed(said("2026-09-11", *messages))
+    report = diagnose_text(make_output("2026-09-11", *messages))
     assert report.gpu_registered is False
-    for version in named(report):
+    for version in list_named(report):
         assert any(one == version or one.startswith(f"{version}.") for one in fitting), (version, fitting)
     assert report.tensorflow_version is None or any(
         one == report.tensorflow_version or one.startswith(f"{report.tensorflow_version}.") for one in fitting
@@ -454,7 +470,7 @@ def test_no_command_names_a_release_that_the_log_cannot_be_of(path: Path) -> Non
     low, _, high = (report.era or f"{minors[0]}-{minors[-1]}").partition("-")
     known = minors[minors.index(low.rstrip("+")) : minors.index(high or low) + 1 if "+" not in low else None]
     assert ".".join(path.name.split(".")[:2]) in known
-    for version in named(report):
+    for version in list_named(report):
         assert ".".join(version.split(".")[:2]) in known
 
 
@@ -473,7 +489,7 @@ def test_no_log_gets_a_command_that_names_a_release_that_its_lines_exclude(path:
         return
     having = {release for writer in writers for release in writer.releases}
     report = diagnose_log([text], COMPAT)
-    for version in {*named(report), report.tensorflow_version} - {None}:
+    for version in {*list_named(report), report.tensorflow_version} - {None}:
         assert any(one == version or one.startswith(f"{version}.") for one in having), (version, having)
 
 
@@ -501,30 +517,30 @@ def test_a_candidate_and_a_package_for_other_cards_are_named_by_their_minor() ->
     assert any("rocm" in build for build in builds)
     assert any(build.startswith("0.12") for build in builds)
     lines = lines_of("2.13.1.600+rocm", GPU, without="2.13.1", count=8)
-    assert diagnosed(said("2024-02-01", *lines)).era == "2.13"
+    assert diagnose_text(make_output("2024-02-01", *lines)).era == "2.13"
 
 
 def test_lines_of_two_releases_one_after_the_other_are_of_a_nightly_of_the_later() -> None:
     own = lines_of("2.3.0", GPU, without="2.2.0", count=4)
     older = lines_of("2.2.0", "tensorflow/stream_executor/cuda/cuda_driver.cc", without="2.3.0", count=1)
-    report = diagnosed(said("2020-05-31", *own, *older))
+    report = diagnose_text(make_output("2020-05-31", *own, *older))
     assert (report.tensorflow_version, report.era) == (None, "2.3")
     far = lines_of("1.14.0", "tensorflow/stream_executor/cuda/cuda_driver.cc", without="2.3.0", count=2)
-    assert diagnosed(said("2020-05-31", *own, *far)).era != "2.3"
+    assert diagnose_text(make_output("2020-05-31", *own, *far)).era != "2.3"
 
 
 def test_another_build_that_asks_for_the_libraries_of_a_release_can_be_one_of_the_next() -> None:
     opened = f"I {DSO}:49] Successfully opened dynamic library libcudart.so.10.1"
-    assert diagnosed(opened.replace(":49]", "]")).era == "2.1-2.3"
-    assert diagnosed(said("2020-11-14", opened, f"I {GPU}:9] Found device 0")).era == "2.1-2.4"
+    assert diagnose_text(opened.replace(":49]", "]")).era == "2.1-2.3"
+    assert diagnose_text(make_output("2020-11-14", opened, f"I {GPU}:9] Found device 0")).era == "2.1-2.4"
 
 
 def test_long_before_the_first_candidate_a_nightly_has_the_number_of_its_lines() -> None:
     lines = lines_of("2.11.0", GPU, without="2.12.0", count=4)
     candidate = min(build.released for build in COMPAT.source_lines.builds if build.version == "2.11.0rc0")
     assert candidate > "2022-10-01"
-    assert diagnosed(said("2022-09-19", *lines)).era == "2.11"
-    assert diagnosed(said("2022-11-10", *lines)).era == "2.11-2.12"
+    assert diagnose_text(make_output("2022-09-19", *lines)).era == "2.11"
+    assert diagnose_text(make_output("2022-11-10", *lines)).era == "2.11-2.12"
 
 
 def test_the_name_of_a_dll_tells_of_which_cuda_it_is() -> None:
@@ -532,7 +548,7 @@ def test_the_name_of_a_dll_tells_of_which_cuda_it_is() -> None:
         "ImportError: Could not find 'cudart64_100.dll'. TensorFlow requires that this DLL be installed in a directory "
         "that is named in your %PATH% environment variable. Download and install CUDA 10.0 from this URL: "
     )
-    assert diagnosed(text).era == "1.13-2.0"
+    assert diagnose_text(text).era == "1.13-2.0"
 
 
 def test_a_notebook_shows_the_line_that_ran_with_an_arrow() -> None:
@@ -541,22 +557,24 @@ def test_a_notebook_shows_the_line_that_ran_with_an_arrow() -> None:
         '     80               "environment variable. Download and install CUDA %s from "\n'
         "---> 82               % (build_info.cudart_dll_name, build_info.cuda_version_number))\n"
     )
-    assert diagnosed(text).era == "1.4-1.14"
-    assert diagnosed(f"{text}ImportError: Could not find 'cudart64_100.dll'.\n").era == "1.13-1.14"
-    assert diagnosed(text.replace("self_check.py in preload_check()", "nobody.py in run()")).era is None
+    assert diagnose_text(text).era == "1.4-1.14"
+    assert diagnose_text(f"{text}ImportError: Could not find 'cudart64_100.dll'.\n").era == "1.13-1.14"
+    assert diagnose_text(text.replace("self_check.py in preload_check()", "nobody.py in run()")).era is None
 
 
 def test_a_frame_whose_module_html_took_is_the_modules() -> None:
     packages = "C:\\env\\lib\\site-packages\\tensorflow\\python"
     text = f'Traceback (most recent call last):\n  File "{packages}\\pywrap_tensorflow.py", line 62, in '
     end = "\nfrom tensorflow.python._pywrap_tensorflow_internal import *\nImportError: DLL load failed"
-    assert diagnosed(f"{text}<module>{end}: x\n").era == diagnosed(f"{text}{end}: x\n").era == "1.5-2.14"
-    assert diagnosed(f"{text}{end} while importing _pywrap_tensorflow_internal: x\n").era == "2.9-2.14"
+    assert (
+        diagnose_text(f"{text}<module>{end}: x\n").era == diagnose_text(f"{text}{end}: x\n").era == "1.5-2.14"
+    )
+    assert diagnose_text(f"{text}{end} while importing _pywrap_tensorflow_internal: x\n").era == "2.9-2.14"
 
 
 def test_a_python_for_which_a_release_has_no_wheel_leaves_it_out() -> None:
-    line = said("2024-09-11", f"W {GPU}:1934] Cannot dlopen some GPU libraries.")
+    line = make_output("2024-09-11", f"W {GPU}:1934] Cannot dlopen some GPU libraries.")
     frame = '  File "/opt/env/lib/python3.7/site-packages/tensorflow/python/nobody.py", line 1, in run\n'
-    assert diagnosed(line).era == "2.10-2.11"
+    assert diagnose_text(line).era == "2.10-2.11"
     eleven = frame.replace("3.7", "3.11")
-    assert diagnosed(line + eleven).era == "2.10-2.11"  # of none, then it was built for it
+    assert diagnose_text(line + eleven).era == "2.10-2.11"  # of none, then it was built for it

@@ -38,12 +38,12 @@ MISSING = (
 SKIPPED = "Cannot dlopen some GPU libraries.\nSkipping registering GPU devices...\n"
 
 
-def missing(*names: str, path: str = "") -> str:
+def make_missing(*names: str, path: str = "") -> str:
     tail = f": No such file or directory; LD_LIBRARY_PATH: {path}" if path else ""
     return "".join(MISSING.format(name, name, tail) for name in names)
 
 
-def opened(*names: str) -> str:
+def make_opened(*names: str) -> str:
     return "".join(f"{T}I {DSO}Successfully opened dynamic library {name}\n" for name in names)
 
 
@@ -65,7 +65,7 @@ CASES: list[tuple[str, str, str]] = [
         GPU
         + "Ignoring visible gpu device (device: 1, name: GT 610, pci bus id: 0000:02:00.0) with Cuda compute capability 2.1. The minimum required Cuda capability is 3.5.\n",
     ),
-    ("healthy without TensorRT", "healthy", missing("libnvinfer.so.6") + GPU),
+    ("healthy without TensorRT", "healthy", make_missing("libnvinfer.so.6") + GPU),
     (
         "healthy, memory was tight",
         "healthy",
@@ -78,8 +78,8 @@ CASES: list[tuple[str, str, str]] = [
         CREATED.format(mb=161, name="NVIDIA Tegra X1", cc="5.3")
         + "W bfc_allocator.cc:431] Allocator (GPU_0_bfc) ran out of memory trying to allocate 27.85MiB (rounded to 29203200)requested by op Send\n",
     ),
-    ("healthy after a first try", "healthy", missing(*CUDA101) + SKIPPED + opened(*CUDA101) + GPU),
-    ("ready without a session", "healthy", opened("libcuda.so.1", *CUDA101, "libcudnn.so.7")),
+    ("healthy after a first try", "healthy", make_missing(*CUDA101) + SKIPPED + make_opened(*CUDA101) + GPU),
+    ("ready without a session", "healthy", make_opened("libcuda.so.1", *CUDA101, "libcudnn.so.7")),
     (
         "a parameter server",
         "healthy",
@@ -182,7 +182,7 @@ CASES: list[tuple[str, str, str]] = [
         "cudnn-version-mismatch",
         "ibrary: 7.4.1 but source was compiled with: 7.6.4.  CuDNN library major\n",
     ),
-    ("no driver", "no-driver", missing("libcuda.so.1") + INIT + "UNKNOWN ERROR (303)\n"),
+    ("no driver", "no-driver", make_missing("libcuda.so.1") + INIT + "UNKNOWN ERROR (303)\n"),
     (
         "no driver, old",
         "no-driver",
@@ -211,21 +211,21 @@ CASES: list[tuple[str, str, str]] = [
         "driver-too-old",
         "cudaGetDevice() failed. Status: CUDA driver version is insufficient for CUDA runtime version\n",
     ),
-    ("all missing", "libs-not-installed", missing(*CUDA101) + SKIPPED),
+    ("all missing", "libs-not-installed", make_missing(*CUDA101) + SKIPPED),
     (
         "another CUDA on the path",
         "libs-wrong-version",
-        missing(*CUDA101, path="/usr/local/cuda-9.0/lib64") + SKIPPED,
+        make_missing(*CUDA101, path="/usr/local/cuda-9.0/lib64") + SKIPPED,
     ),
     (
         "some of the same CUDA",
         "libs-not-on-path",
-        opened(CUDA101[0]) + missing(*CUDA101[1:], path="/usr/local/cuda-10.1/lib64") + SKIPPED,
+        make_opened(CUDA101[0]) + make_missing(*CUDA101[1:], path="/usr/local/cuda-10.1/lib64") + SKIPPED,
     ),
     (
         "cuDNN, cut off",
         "damaged-file",
-        opened(*CUDA101)
+        make_opened(*CUDA101)
         + MISSING.format("libcudnn.so.7", "x", "").replace(
             "x: cannot open shared object file", "/x/libcudnn.so.7: file too short"
         )
@@ -239,9 +239,9 @@ CASES: list[tuple[str, str, str]] = [
     (
         "one of somebody else, the others nowhere",
         "libs-not-installed",
-        MISSING.format(CUDA101[0], CUDA101[0], ": Permission denied") + missing(*CUDA101[1:]) + SKIPPED,
+        MISSING.format(CUDA101[0], CUDA101[0], ": Permission denied") + make_missing(*CUDA101[1:]) + SKIPPED,
     ),
-    ("cuDNN alone", "cudnn-missing", opened(*CUDA101) + missing("libcudnn.so.7") + SKIPPED),
+    ("cuDNN alone", "cudnn-missing", make_opened(*CUDA101) + make_missing("libcudnn.so.7") + SKIPPED),
     ("transitive", "libs-transitive", MISSING.format("libcudnn.so.7", "libcublas.so.10", "") + SKIPPED),
     (
         "unlisted",
@@ -323,7 +323,7 @@ CASES: list[tuple[str, str, str]] = [
     (
         "Ampere with CUDA 10.1",
         "gpu-too-new",
-        opened(*CUDA101) + CREATED.format(mb=22000, name="GeForce RTX 3090", cc="8.6"),
+        make_opened(*CUDA101) + CREATED.format(mb=22000, name="GeForce RTX 3090", cc="8.6"),
     ),
     (
         "memory",
@@ -358,7 +358,7 @@ CASES: list[tuple[str, str, str]] = [
         GPU + "InternalError: NCCL: unhandled system error. Set NCCL_DEBUG=WARN for detail.\n",
     ),
     ("libdevice", "libdevice-or-ptxas-missing", GPU + "libdevice not found at ./libdevice.10.bc\n"),
-    ("CUPTI", "cupti-missing", GPU + missing("libcupti.so.10.1")),
+    ("CUPTI", "cupti-missing", GPU + make_missing("libcupti.so.10.1")),
     ("CUPTI that only root may use", "cupti-missing", GPU + PRIVILEGES),
     ("XLA", "xla-gpu-only", '[name: "/device:CPU:0"\n, name: "/device:XLA_GPU:0"\n'),
     (
@@ -398,7 +398,7 @@ CASES: list[tuple[str, str, str]] = [
         "container without GPUs",
         "container-no-gpu",
         "$ docker run -it tensorflow/tensorflow:latest-gpu\n"
-        + missing("libcuda.so.1")
+        + make_missing("libcuda.so.1")
         + INIT
         + "UNKNOWN ERROR (303)\nno NVIDIA GPU device is present: /dev/nvidia0 does not exist\n",
     ),
@@ -410,13 +410,13 @@ CASES: list[tuple[str, str, str]] = [
 ]
 
 
-def judged(text: str) -> LogReport:
+def make_report(text: str) -> LogReport:
     return diagnose_log([text.encode()], COMPAT, "log.txt")
 
 
 @pytest.mark.parametrize(("cause", "text"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_the_root_cause(cause: str, text: str) -> None:
-    report = judged(text)
+    report = make_report(text)
     assert report.cause.value == cause
     if cause not in ("healthy", "inconclusive"):
         assert report.root is not None
@@ -433,7 +433,7 @@ AT_THE_IMPORT = (
 """Causes that have their cases in test_imports.py."""
 
 
-def shown_by_logs() -> set[str]:
+def list_causes_in_logs() -> set[str]:
     """The causes that a gate or a signature can give; the others are `check`'s alone."""
     folder = Path(tfdoctor.logs.__file__).parent
     gates = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
@@ -442,31 +442,33 @@ def shown_by_logs() -> set[str]:
 
 
 def test_each_cause_that_a_log_can_show_has_a_case() -> None:
-    shown = shown_by_logs()
+    shown = list_causes_in_logs()
     assert len(shown) > 40
     assert shown - {case[1] for case in CASES} <= {"nvml-missing", *AT_THE_IMPORT}
 
 
 def test_what_is_really_missing_is_named() -> None:
-    report = judged(MISSING.format("libcudnn.so.7", "libcublas.so.10", "") + missing("libnvinfer.so.7"))
+    report = make_report(
+        MISSING.format("libcudnn.so.7", "libcublas.so.10", "") + make_missing("libnvinfer.so.7")
+    )
     assert report.missing_libraries == ("libcublas.so.10",)
     assert "tensorrt-missing" not in report.benign
-    assert judged("TF-TRT Warning: Could not find TensorRT\n" + GPU).benign == ("tensorrt-missing",)
+    assert make_report("TF-TRT Warning: Could not find TensorRT\n" + GPU).benign == ("tensorrt-missing",)
 
 
 def test_devices() -> None:
-    (device,) = judged(GPU).devices
+    (device,) = make_report(GPU).devices
     assert (device.index, device.name, device.compute_capability) == (0, "GeForce GTX 1080", "6.1")
     assert (device.memory_mib, device.pci_bus_id) == (7000, "0000:01:00.0")
 
 
 def test_what_is_misread_is_said() -> None:
-    report = judged('name: "/device:XLA_GPU:0"\n')
+    report = make_report('name: "/device:XLA_GPU:0"\n')
     assert any(finding.code == MISREAD for finding in report.findings)
 
 
 def test_what_is_not_decided_is_said() -> None:
-    report = judged(missing(*CUDA101) + SKIPPED)
+    report = make_report(make_missing(*CUDA101) + SKIPPED)
     assert Cause.LIBS_WRONG_VERSION in report.undecided
     assert report.root is not None
     assert "tfdoctor check" in report.root.explanation
@@ -487,7 +489,7 @@ TRUTH: dict[str, dict[str, Any]] = json.loads((DATA / "truth.json").read_text(en
 def test_what_real_tensorflow_printed(name: str) -> None:
     """Logs of real releases against the stand-in driver (tests/lab), with what was known when they were made."""
     truth = TRUTH[name]
-    report = judged((DATA / name).read_text(encoding="utf-8"))
+    report = make_report((DATA / name).read_text(encoding="utf-8"))
     assert list(report.missing_libraries) == truth["missing"]
     assert report.gpu_registered is truth["registered"]
     minor = tuple(int(part) for part in truth["tensorflow"].split(".")[:2])
@@ -545,7 +547,7 @@ def test_a_registered_gpu_whose_kernel_is_aborted_is_not_called_healthy(error: s
     ],
 )
 def test_a_name_that_is_missing_is_told_for_what_it_is(log: str, title: str) -> None:
-    report = judged(log)
+    report = make_report(log)
     assert report.root is not None
     assert report.root.title == title
     assert report.root.evidence[0].text.startswith("AttributeError")

@@ -25,82 +25,83 @@ PRIVILEGES = (
 )
 
 
-def missing(name: str, path: str = "") -> str:
+def make_missing(name: str, path: str = "") -> str:
     tail = f": No such file or directory; LD_LIBRARY_PATH: {path}" if path else ""
     said = f"Could not load dynamic library '{name}'; dlerror: {name}: cannot open shared object file"
     return f"{DSO.format('W')}{said}{tail}\n"
 
 
-def opened(*names: str) -> str:
+def make_opened(*names: str) -> str:
     return "".join(f"{DSO.format('I')}Successfully opened dynamic library {name}\n" for name in names)
 
 
-def judged(text: str) -> LogReport:
+def make_report(text: str) -> LogReport:
     return diagnose_log([text.encode()], COMPAT, "log.txt")
 
 
 def test_a_log_that_ends_before_the_registration_is_not_said_to_show_it() -> None:
-    report = judged(GPU_DEVICE + "1746] Adding visible gpu devices: 0, 1\n")
+    report = make_report(GPU_DEVICE + "1746] Adding visible gpu devices: 0, 1\n")
     assert (report.cause, report.devices) == (Cause.HEALTHY, ())
     assert "takes 2 GPUs; the log ends before the registration" in report.summary
-    assert "registered 1 GPU (GeForce GTX 1080)" in judged(GPU).summary
+    assert "registered 1 GPU (GeForce GTX 1080)" in make_report(GPU).summary
 
 
 def test_the_driver_s_own_code_is_named() -> None:
-    report = judged(INIT + "CUDA_ERROR_NOT_FOUND: named symbol not found\n")
+    report = make_report(INIT + "CUDA_ERROR_NOT_FOUND: named symbol not found\n")
     assert report.cause is Cause.DRIVER_INIT_UNKNOWN
     assert report.root is not None
     assert "CUDA_ERROR_NOT_FOUND" in report.root.explanation
     assert "CUDA_ERROR_UNKNOWN" not in report.root.explanation
-    unknown = judged(INIT + "CUDA_ERROR_UNKNOWN: unknown error\n")
+    unknown = make_report(INIT + "CUDA_ERROR_UNKNOWN: unknown error\n")
     assert unknown.root is not None
     assert "CUDA_ERROR_UNKNOWN (999)" in unknown.root.explanation
-    runtime = judged("InternalError: cudaGetDevice() failed. Status: initialization error\n")
+    runtime = make_report("InternalError: cudaGetDevice() failed. Status: initialization error\n")
     assert runtime.cause is Cause.DRIVER_INIT_UNKNOWN
     assert "CUDA does not start in this process" in runtime.summary
 
 
 def test_a_build_without_code_for_a_card_that_is_not_named_is_not_said_to_be_newer() -> None:
     image = "CUDA runtime implicit initialization on GPU:0 failed. Status: device kernel image is invalid\n"
-    report = judged(image)
+    report = make_report(image)
     assert report.cause is Cause.GPU_TOO_OLD
     assert Cause.GPU_TOO_NEW in report.undecided
     assert "no code that the card can run" in report.summary
     found = GPU_DEVICE + "1720] Found device 0 with properties: \n"
     found += "pciBusID: 0000:01:00.0 name: Tesla K20c computeCapability: 3.5\n"
-    assert "older than this TensorFlow has code for" in judged(found + image).summary
+    assert "older than this TensorFlow has code for" in make_report(found + image).summary
 
 
 def test_releases_that_opened_cudnn_late_registered_a_gpu_without_it() -> None:
     old = "I tensorflow/stream_executor/dso_loader.cc:105] Couldn't open CUDA library libcudnn.so.5.\n"
-    report = judged(old)
+    report = make_report(old)
     assert (report.cause, report.gpu_registered) == (Cause.CUDNN_MISSING, None)
     assert "did not use the GPU" not in report.headline
-    assert judged(missing("libcudnn.so.7") + SKIPPED).gpu_registered is False
+    assert make_report(make_missing("libcudnn.so.7") + SKIPPED).gpu_registered is False
 
 
 @pytest.mark.parametrize("prompt", ["$ ", "± ", "(env) user@host:~/w$ ", ""])
 def test_gpus_hidden_where_a_program_is_started_are_hidden(prompt: str) -> None:
-    rest = opened("libcudart.so.10.1", "libcublas.so.10")
-    report = judged(f'{prompt}CUDA_VISIBLE_DEVICES="" python train.py\n{rest}')
+    rest = make_opened("libcudart.so.10.1", "libcublas.so.10")
+    report = make_report(f'{prompt}CUDA_VISIBLE_DEVICES="" python train.py\n{rest}')
     assert report.cause is Cause.HIDDEN_BY_ENV
     assert (
-        judged(f"You can also try CUDA_VISIBLE_DEVICES=-1 python train.py\n{rest}").cause
+        make_report(f"You can also try CUDA_VISIBLE_DEVICES=-1 python train.py\n{rest}").cause
         is Cause.INCONCLUSIVE
     )
-    assert judged(f"{prompt}CUDA_VISIBLE_DEVICES=0 python train.py\n{rest}").cause is Cause.INCONCLUSIVE
+    assert make_report(f"{prompt}CUDA_VISIBLE_DEVICES=0 python train.py\n{rest}").cause is Cause.INCONCLUSIVE
     assert (
-        judged(f'{prompt}CUDA_VISIBLE_DEVICES="" python a.py\n{rest}{GPU}').cause is not Cause.HIDDEN_BY_ENV
+        make_report(f'{prompt}CUDA_VISIBLE_DEVICES="" python a.py\n{rest}{GPU}').cause
+        is not Cause.HIDDEN_BY_ENV
     )
 
 
 def test_cudnn_that_fails_at_work_is_not_said_not_to_start() -> None:
     work = "  Profiling failure on CUDNN engine 7: UNKNOWN: CUDNN_STATUS_EXECUTION_FAILED\n"
-    report = judged(work)
+    report = make_report(work)
     assert report.cause is Cause.CUDNN_INIT_FAILED
     assert "failed at work" in report.summary
     handle = "E cuda_dnn.cc:329] Could not create cudnn handle: CUDNN_STATUS_INTERNAL_ERROR\n"
-    assert "does not start" in judged(handle + work).summary
+    assert "does not start" in make_report(handle + work).summary
 
 
 def test_a_library_of_the_driver_that_was_not_found_is_told_by_the_diagnostics_alone() -> None:
@@ -113,31 +114,31 @@ def test_a_library_of_the_driver_that_was_not_found_is_told_by_the_diagnostics_a
         T
         + "I tensorflow/stream_executor/cuda/cuda_diagnostics.cc:204] kernel reported version is: 418.67.0\n"
     )
-    report = judged(diagnostics + kernel)
+    report = make_report(diagnostics + kernel)
     assert (report.cause, report.gpu_registered) == (Cause.NO_DRIVER, False)
     assert "kernel module is there" in report.summary
-    assert judged(diagnostics).cause is Cause.NO_DRIVER
-    assert judged(diagnostics + kernel + GPU).cause is Cause.HEALTHY
+    assert make_report(diagnostics).cause is Cause.NO_DRIVER
+    assert make_report(diagnostics + kernel + GPU).cause is Cause.HEALTHY
 
 
 def test_a_profiler_that_may_not_read_counters_is_not_told_to_find_cupti() -> None:
-    report = judged(GPU + PRIVILEGES)
+    report = make_report(GPU + PRIVILEGES)
     assert report.root is not None
     assert "may not read the GPU's counters" in report.root.title
     assert "LD_LIBRARY_PATH" not in report.root.remedies[0].text
     assert "--cap-add=SYS_ADMIN" in report.root.remedies[0].text
     assert report.gpu_registered is True
-    missed = judged(GPU + missing("libcupti.so.10.1"))
+    missed = make_report(GPU + make_missing("libcupti.so.10.1"))
     assert missed.root is not None
     assert "extras/CUPTI" in missed.root.remedies[0].text
 
 
 @pytest.mark.parametrize("path", ["/usr/local/cuda/lib64", "/usr/local/cuda-10.1/lib64"])
 def test_a_folder_on_the_search_path_alone_does_not_prove_another_cuda(path: str) -> None:
-    report = judged(missing("libcudart.so.10.1", path=path) + SKIPPED)
+    report = make_report(make_missing("libcudart.so.10.1", path=path) + SKIPPED)
     assert report.cause is Cause.LIBS_WRONG_VERSION
     assert report.root is not None
     assert "LD_LIBRARY_PATH names a CUDA" in report.summary
     assert "A different CUDA version" not in report.summary + report.root.explanation
-    other = judged(missing("libcudart.so.10.1", path="/usr/local/cuda-11.2/lib64") + SKIPPED)
+    other = make_report(make_missing("libcudart.so.10.1", path="/usr/local/cuda-11.2/lib64") + SKIPPED)
     assert "A different CUDA version" in other.summary

@@ -43,7 +43,7 @@ def program(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-def reaching(folder: Path, nodes: Mapping[str, str]) -> Path:
+def make_reaching(folder: Path, nodes: Mapping[str, str]) -> Path:
     """A folder for PATH with `ssh`, `srun`, `sinfo` and `scontrol`; nodes: name → kind. "gone" is not reached."""
     for name, kind in nodes.items():
         if kind != "gone":
@@ -73,7 +73,7 @@ def reaching(folder: Path, nodes: Mapping[str, str]) -> Path:
     return programs
 
 
-def begun(env: Mapping[str, str], folder: Path, runner: Path, *words: str) -> subprocess.Popen[str]:
+def start_process(env: Mapping[str, str], folder: Path, runner: Path, *words: str) -> subprocess.Popen[str]:
     """`fleet run` on real engines; `runner` stands in for the nodes' Python; `folder` marks what it starts."""
     command = ["fleet", "run", str(folder / "out"), "--runner", str(runner), "--json", *words]
     return subprocess.Popen(

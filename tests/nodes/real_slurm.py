@@ -42,7 +42,7 @@ PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 
 
-def missing() -> str:
+def make_missing() -> str:
     """What there is not, of what a Slurm needs here: "munged, slurmd"."""
     return ", ".join(name for name in PROGRAMS if shutil.which(name, path=WHERE) is None)
 
@@ -61,7 +61,7 @@ class Slurm:
                 words, env=self.env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
             )
 
-    def said(self, *words: str) -> str:
+    def make_output(self, *words: str) -> str:
         return subprocess.run(
             words, env=self.env, capture_output=True, text=True, check=True, timeout=30
         ).stdout
@@ -104,7 +104,7 @@ def slurm(folder: Path, nodes: Sequence[str], *, absent: Sequence[str] = ()) -> 
     ]
     text = CONFIGURATION.format(user=getpass.getuser(), folder=folder, port=ports[0])
     (folder / "slurm.conf").write_text("".join([*lines, text]))
-    version = re.search(r"(\d+)\.(\d+)", made.said("slurmctld", "-V"))
+    version = re.search(r"(\d+)\.(\d+)", made.make_output("slurmctld", "-V"))
     if version is not None and tuple(map(int, version.groups())) >= (23, 11):
         (folder / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
     files = {
@@ -117,15 +117,15 @@ def slurm(folder: Path, nodes: Sequence[str], *, absent: Sequence[str] = ()) -> 
     words = [f"--{name}={path}" for name, path in files.items()]
     try:
         made.start("munged", "munged", "--foreground", "--force", *words)
-        _until((folder / "munge.socket").exists, made, "munged")
+        _wait_until((folder / "munge.socket").exists, made, "munged")
         made.start("slurmctld", "slurmctld", "-D", "-c", "-f", str(folder / "slurm.conf"))
         for name in nodes:
             made.start(name, "slurmd", "-D", "-N", name, "-f", str(folder / "slurm.conf"))
-        _until(lambda: _idle(made) >= set(nodes), made, "slurmctld")
+        _wait_until(lambda: _idle(made) >= set(nodes), made, "slurmctld")
         yield made
     finally:
         with contextlib.suppress(subprocess.SubprocessError, OSError):
-            made.said("scancel", "--user", str(os.getuid()))
+            made.make_output("scancel", "--user", str(os.getuid()))
         for end in (signal.SIGTERM, signal.SIGKILL):
             running = [one for one in made.daemons.values() if one.poll() is None]
             for one in running:
@@ -146,13 +146,13 @@ def _ports(count: int) -> list[int]:
 
 def _idle(made: Slurm) -> set[str]:
     try:
-        lines = made.said("sinfo", "-N", "-h", "-o", "%N %T").splitlines()
+        lines = made.make_output("sinfo", "-N", "-h", "-o", "%N %T").splitlines()
     except subprocess.SubprocessError:
         return set()
     return {line.split()[0] for line in lines if line.endswith(" idle")}
 
 
-def _until(true: object, made: Slurm, name: str) -> None:
+def _wait_until(true: object, made: Slurm, name: str) -> None:
     assert callable(true)
     until = time.monotonic() + 40
     while not true():

@@ -43,7 +43,7 @@ Host {name}
 """
 
 
-def missing() -> str:
+def make_missing() -> str:
     """What there is not, of what is needed here."""
     return ", ".join(name for name in ("sshd", "ssh", "ssh-keygen") if shutil.which(name, path=WHERE) is None)
 

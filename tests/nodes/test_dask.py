@@ -81,7 +81,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, dict[str, subprocess.Popen[by
     started = [dask("dask_scheduler", *words, log=log)]
     workers = {}
     try:
-        address = waited(log, ADDRESS)
+        address = wait_for_end(log, ADDRESS)
         for host, kind in KINDS.items():
             place = node(tmp_path, host, kind)
             words = (address, "--host", host, "--nthreads", "1", "--no-nanny", "--no-dashboard")
@@ -94,7 +94,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, dict[str, subprocess.Popen[by
             workers[host] = dask("dask_worker", *words, log=tmp_path / f"{host}.log", PATH=path)
             started.append(workers[host])
         for host in KINDS:
-            waited(tmp_path / f"{host}.log", re.compile(r"(Registered to)"))
+            wait_for_end(tmp_path / f"{host}.log", re.compile(r"(Registered to)"))
         yield address, workers
     finally:
         for one in started:
@@ -107,7 +107,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, dict[str, subprocess.Popen[by
                         continue
 
 
-def waited(log: Path, pattern: re.Pattern[str]) -> str:
+def wait_for_end(log: Path, pattern: re.Pattern[str]) -> str:
     until = time.monotonic() + 150
     while time.monotonic() < until:
         found = pattern.search(log.read_text(errors="replace")) if log.exists() else None

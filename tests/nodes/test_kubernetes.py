@@ -60,7 +60,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     server.server_close()
 
 
-def begun(tmp_path: Path, *words: str) -> subprocess.Popen[str]:
+def start_process(tmp_path: Path, *words: str) -> subprocess.Popen[str]:
     command = ["fleet", "run", str(tmp_path / "out"), "--kubernetes", "gpu", "--image", IMAGE, *words]
     # Grace beside the deadline is for pulling images: here it would only be waited for.
     run = "import runpy, tfdoctor.fleet.nodes.kubernetes as k; k.GRACE = 8; "
@@ -75,7 +75,7 @@ def begun(tmp_path: Path, *words: str) -> subprocess.Popen[str]:
 
 
 def test_all_others_arrive_the_bad_ones_are_named_and_nothing_stays(cluster: Cluster, tmp_path: Path) -> None:
-    process = begun(tmp_path, "--deadline", "10", "--json")
+    process = start_process(tmp_path, "--deadline", "10", "--json")
     printed, said = process.communicate(timeout=120)
     assert process.returncode == 1, said
     told: dict[str, Any] = json.loads(printed)
@@ -92,7 +92,7 @@ def test_all_others_arrive_the_bad_ones_are_named_and_nothing_stays(cluster: Clu
 
 
 def test_ctrl_c_removes_what_was_made(cluster: Cluster, tmp_path: Path) -> None:
-    process = begun(tmp_path)
+    process = start_process(tmp_path)
     until = time.monotonic() + 60
     while not (tmp_path / "out" / "node-1.json").exists() and time.monotonic() < until:
         time.sleep(0.1)
@@ -119,7 +119,7 @@ def test_no_permission_is_told_and_nothing_stays(cluster: Cluster, tmp_path: Pat
     assert cluster.maps == {}
 
 
-def emitted(*words: str) -> subprocess.CompletedProcess[str]:
+def emit_plan(*words: str) -> subprocess.CompletedProcess[str]:
     command = ["fleet", "run", "unused", "--kubernetes", "gpu", "--emit", *words]
     return subprocess.run(
         [sys.executable, "-m", "tfdoctor", *command], capture_output=True, text=True, timeout=60, check=False
@@ -127,7 +127,7 @@ def emitted(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_manifest_asks_for_no_more_than_it_says() -> None:
-    ran = emitted("--image", IMAGE, "--gpus", "2", "--python", "/opt/venv/bin/python")
+    ran = emit_plan("--image", IMAGE, "--gpus", "2", "--python", "/opt/venv/bin/python")
     assert ran.returncode == 0, ran.stderr
     *maps, daemon = yaml.safe_load_all(ran.stdout)
     parts = [base64.b64decode(content) for one in maps for _, content in sorted(one["binaryData"].items())]
@@ -161,7 +161,7 @@ def test_it_is_what_the_api_takes(tmp_path: Path, version: str) -> None:
 
     job = Job(tmp_path, ("check", "--json"))
     made = [
-        *yaml.safe_load_all(emitted("--image", IMAGE).stdout),
+        *yaml.safe_load_all(emit_plan("--image", IMAGE).stdout),
         node_job("run", 1, "node", IMAGE, job, gpus=1, parts=3),
         *file_maps("run", b"content"),
     ]
@@ -171,7 +171,7 @@ def test_it_is_what_the_api_takes(tmp_path: Path, version: str) -> None:
 
 @pytest.mark.parametrize("words", [[], ["--image", "-x"], ["--image", "a b"], ["--image", "a\nb"]])
 def test_a_wrong_image_is_refused(words: list[str]) -> None:
-    assert emitted(*words).returncode == 2
+    assert emit_plan(*words).returncode == 2
 
 
 def test_it_is_what_the_client_knows(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nodes.machines import begun, node, program
-from nodes.real_slurm import missing, slurm
+from nodes.machines import node, program, start_process
+from nodes.real_slurm import make_missing, slurm
 from processes import processes_of
 from recorded import HOSTS
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.few(0),
-    pytest.mark.skipif(bool(missing()), reason=f"there is no {missing()}"),
+    pytest.mark.skipif(bool(make_missing()), reason=f"there is no {make_missing()}"),
     pytest.mark.timeout(240),
 ]
 
@@ -83,11 +83,11 @@ def temporary(tmp_path: Path) -> str:
     return str(tmp_path / "tmp")
 
 
-def nothing_stays(cluster: Slurm, tmp_path: Path, *, folders: int = 0) -> None:
+def assert_nothing_stays(cluster: Slurm, tmp_path: Path, *, folders: int = 0) -> None:
     """No job, no process, no folder; folders: of nodes on which everything was killed at once."""
     until = time.monotonic() + 15
     while time.monotonic() < until:
-        jobs = cluster.said("squeue", "-h", "-o", "%A %T %N").strip()
+        jobs = cluster.make_output("squeue", "-h", "-o", "%A %T %N").strip()
         left = processes_of(tmp_path)
         kept = list((tmp_path / "tmp").iterdir())
         if not (jobs or left or len(kept) > folders):
@@ -111,8 +111,10 @@ def task_on(name: str, tmp_path: Path) -> int:
 
 
 def test_all_others_arrive_and_the_bad_ones_are_named(cluster: Slurm, tmp_path: Path, runner: Path) -> None:
-    cluster.said("scontrol", "update", "nodename=drained", "state=drain", "reason=a fan is broken")
-    process = begun(environment(cluster, tmp_path), tmp_path, runner, "--slurm", "gpu", "--deadline", "40")
+    cluster.make_output("scontrol", "update", "nodename=drained", "state=drain", "reason=a fan is broken")
+    process = start_process(
+        environment(cluster, tmp_path), tmp_path, runner, "--slurm", "gpu", "--deadline", "40"
+    )
     task_on("power", tmp_path)
     task_on("killed", tmp_path)
     cluster.kill_tasks("killed")
@@ -131,17 +133,17 @@ def test_all_others_arrive_and_the_bad_ones_are_named(cluster: Slurm, tmp_path: 
     assert "Slurm has it as" in why["power"]
     assert "it is broken" in why["b4"]
     assert "no answer within 40 s" in why["b1"]
-    nothing_stays(cluster, tmp_path, folders=2)
+    assert_nothing_stays(cluster, tmp_path, folders=2)
 
 
 def test_ctrl_c_leaves_no_job(cluster: Slurm, tmp_path: Path, runner: Path) -> None:
-    process = begun(environment(cluster, tmp_path), tmp_path, runner, "--slurm", "gpu")
+    process = start_process(environment(cluster, tmp_path), tmp_path, runner, "--slurm", "gpu")
     task_on("b1", tmp_path)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=40)
     assert process.returncode == 130, said
     assert "--resume asks the others" in said
-    nothing_stays(cluster, tmp_path)
+    assert_nothing_stays(cluster, tmp_path)
 
 
 def test_inside_an_allocation(cluster: Slurm, tmp_path: Path, runner: Path) -> None:
@@ -159,4 +161,4 @@ def test_inside_an_allocation(cluster: Slurm, tmp_path: Path, runner: Path) -> N
     states = {one["host"]: one["status"] for one in told["hosts"]}
     assert states == {"b1": "timeout", "n01": states["n01"]}
     assert states["n01"] in ("ok", "found")
-    nothing_stays(cluster, tmp_path)
+    assert_nothing_stays(cluster, tmp_path)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nodes.machines import begun, node, program
-from nodes.real_sshd import missing, sshd
+from nodes.machines import node, program, start_process
+from nodes.real_sshd import make_missing, sshd
 from processes import processes_of
 from tfdoctor.fleet.nodes import Job
 from tfdoctor.fleet.nodes.ssh import command_of
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.few(0),
-    pytest.mark.skipif(bool(missing()), reason=f"there is no {missing()}"),
+    pytest.mark.skipif(bool(make_missing()), reason=f"there is no {make_missing()}"),
     pytest.mark.timeout(150),
 ]
 
@@ -83,18 +83,18 @@ def runner(hosts: Hosts, tmp_path: Path) -> Path:
     return path
 
 
-def nothing_stays(hosts: Hosts, tmp_path: Path) -> None:
+def assert_nothing_stays(hosts: Hosts, tmp_path: Path) -> None:
     until = time.monotonic() + 15
-    while (processes_of(tmp_path) or left(hosts)) and time.monotonic() < until:
+    while (processes_of(tmp_path) or list_left(hosts)) and time.monotonic() < until:
         time.sleep(0.2)
-    assert (processes_of(tmp_path), left(hosts)) == ([], [])
+    assert (processes_of(tmp_path), list_left(hosts)) == ([], [])
 
 
-def left(hosts: Hosts) -> list[Path]:
+def list_left(hosts: Hosts) -> list[Path]:
     return list((hosts.folder / "tmp").iterdir())
 
 
-def arrived(tmp_path: Path, *names: str) -> None:
+def count_arrived(tmp_path: Path, *names: str) -> None:
     until = time.monotonic() + 60
     while not all((tmp_path / "out" / f"{one}.json").exists() for one in names):
         assert time.monotonic() < until, f"not all of {names} answer"
@@ -115,7 +115,7 @@ def runs(name: str, tmp_path: Path) -> None:
 
 
 def test_all_others_arrive_and_the_bad_ones_are_named(hosts: Hosts, tmp_path: Path, runner: Path) -> None:
-    process = begun(hosts.env, tmp_path, runner, "--ssh", ",".join(STATES), "--deadline", "15")
+    process = start_process(hosts.env, tmp_path, runner, "--ssh", ",".join(STATES), "--deadline", "15")
     runs("cut", tmp_path)
     hosts.cut("cut")
     printed, said = process.communicate(timeout=100)
@@ -130,7 +130,7 @@ def test_all_others_arrive_and_the_bad_ones_are_named(hosts: Hosts, tmp_path: Pa
     assert "it is broken" in why["failing"]
     assert "no answer within 15 s" in why["hanging"]
     assert all(why[name] for name in STATES if STATES[name] not in ("ok", "found"))
-    nothing_stays(hosts, tmp_path)
+    assert_nothing_stays(hosts, tmp_path)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -138,15 +138,15 @@ def test_what_runs_there_ends_with_us(
     hosts: Hosts, tmp_path: Path, runner: Path, number: signal.Signals
 ) -> None:
     """Killed at once, too: the hosts see that nobody waits for them any more."""
-    process = begun(hosts.env, tmp_path, runner, "--ssh", "good,hanging")
-    arrived(tmp_path, "good")
+    process = start_process(hosts.env, tmp_path, runner, "--ssh", "good,hanging")
+    count_arrived(tmp_path, "good")
     runs("hanging", tmp_path)
     process.send_signal(number)
     _, said = process.communicate(timeout=30)
     assert process.returncode == (130 if number == signal.SIGINT else -number)
     if number != signal.SIGKILL:
         assert "1 of 2 hosts had answered; --resume asks the others" in said
-    nothing_stays(hosts, tmp_path)
+    assert_nothing_stays(hosts, tmp_path)
 
 
 @pytest.mark.parametrize("shell", ["tcsh", "fish", "bash", "dash", "ksh", "zsh"])
@@ -178,7 +178,7 @@ def test_whatever_the_users_shell_is(tmp_path: Path, shell: str) -> None:
 
 
 def test_a_broken_configuration_is_told(hosts: Hosts, tmp_path: Path, runner: Path) -> None:
-    process = begun(hosts.env, tmp_path, runner, "--ssh", "good", "--pass-on=-oNonsense=1")
+    process = start_process(hosts.env, tmp_path, runner, "--ssh", "good", "--pass-on=-oNonsense=1")
     printed, _ = process.communicate(timeout=60)
     (one,) = json.loads(printed)["hosts"]
     assert (process.returncode, one["status"]) == (1, "lost")

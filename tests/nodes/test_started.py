@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nodes.machines import reaching
+from nodes.machines import make_reaching
 from processes import processes_stay
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.fleet.nodes.slurm import SlurmEngine
@@ -61,7 +61,7 @@ def fleet(
 @pytest.mark.few(1)
 @pytest.mark.parametrize("engine", ["ssh", "slurm", "slurm job"])
 def test_all_others_arrive_and_the_bad_ones_are_named(tmp_path: Path, engine: str) -> None:
-    programs = reaching(tmp_path, KINDS)
+    programs = make_reaching(tmp_path, KINDS)
     words = {
         "ssh": ["--ssh", ",".join(KINDS)],
         "slurm": ["--slurm", "gpu"],
@@ -91,7 +91,7 @@ def test_all_others_arrive_and_the_bad_ones_are_named(tmp_path: Path, engine: st
 
 
 def test_a_second_run_asks_only_those_that_have_no_result(tmp_path: Path) -> None:
-    programs = reaching(tmp_path, {"node1": "healthy-two-gpus", "node2": "failing"})
+    programs = make_reaching(tmp_path, {"node1": "healthy-two-gpus", "node2": "failing"})
     out = tmp_path / "out"
     assert fleet(out, programs, "--ssh", "node1,node2").returncode == 1
     before = (out / "node1.json").stat().st_mtime_ns
@@ -108,7 +108,7 @@ def test_a_second_run_asks_only_those_that_have_no_result(tmp_path: Path) -> Non
 
 
 def test_ctrl_c_keeps_what_came_and_leaves_no_process(tmp_path: Path) -> None:
-    programs = reaching(tmp_path, {"node1": "healthy-two-gpus", "node2": "hanging"})
+    programs = make_reaching(tmp_path, {"node1": "healthy-two-gpus", "node2": "hanging"})
     process = subprocess.Popen(
         [sys.executable, "-m", "tfdoctor", "fleet", "run", str(tmp_path / "out"), "--ssh", "node1,node2"],
         env={**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"},
@@ -129,7 +129,7 @@ def test_ctrl_c_keeps_what_came_and_leaves_no_process(tmp_path: Path) -> None:
 
 
 def test_a_dry_run_asks_nobody(tmp_path: Path) -> None:
-    programs = reaching(tmp_path, {"node1": "failing"})
+    programs = make_reaching(tmp_path, {"node1": "failing"})
     ran = fleet(tmp_path / "out", programs, "--ssh", "node1", "--dry-run", "--python", "/opt/tf/bin/python")
     assert ran.returncode == 0
     assert "check --json --python /opt/tf/bin/python on 1 hosts: node1" in ran.stdout
@@ -149,7 +149,7 @@ def test_a_dry_run_asks_nobody(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_request_asks_nobody(tmp_path: Path, words: list[str]) -> None:
-    programs = reaching(tmp_path, {"a": "failing"})
+    programs = make_reaching(tmp_path, {"a": "failing"})
     ran = fleet(tmp_path / "out", programs, *words)
     assert ran.returncode == 2, ran.stderr
     assert not (tmp_path / "out").exists()
@@ -173,7 +173,7 @@ def test_slurm_that_is_not_there_or_fails_is_told(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Error, match="no srun"):
         SlurmEngine("gpu")
-    programs = reaching(tmp_path, {})
+    programs = make_reaching(tmp_path, {})
     (programs / "sinfo").write_text("#!/bin/sh\necho 'slurm_load_partitions: no contact' >&2; exit 1\n")
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
     with pytest.raises(Error, match="no contact"):
@@ -187,7 +187,7 @@ PEERS = '{"worker": ["127.0.0.1:9", "nobody.invalid:9"]}'
 
 
 def test_each_host_says_whom_it_does_not_reach(tmp_path: Path) -> None:
-    programs = reaching(tmp_path, dict.fromkeys(("a", "b"), "healthy-two-gpus") | {"c": "gone"})
+    programs = make_reaching(tmp_path, dict.fromkeys(("a", "b"), "healthy-two-gpus") | {"c": "gone"})
     ran = fleet(tmp_path / "out", programs, "--ssh", "a,b,c", "--connect", PEERS, "--json")
     assert "Asking 3 hosts" in ran.stderr
     assert "Asking 2 hosts" in ran.stderr
@@ -204,14 +204,14 @@ def test_each_host_says_whom_it_does_not_reach(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["0", "65536", "{", "[]", '{"worker": 5}', "/no/such/file"])
 def test_peers_that_are_none_ask_nobody(tmp_path: Path, value: str) -> None:
-    programs = reaching(tmp_path, {"a": "failing"})
+    programs = make_reaching(tmp_path, {"a": "failing"})
     ran = fleet(tmp_path / "out", programs, "--ssh", "a", "--connect", value)
     assert ran.returncode == 2, ran.stderr
     assert not (tmp_path / "out").exists()
 
 
 def test_a_file_of_hosts_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
-    programs = reaching(tmp_path, {})
+    programs = make_reaching(tmp_path, {})
     (tmp_path / "hosts").write_bytes(b"\xef\xbb\xbfh1\r\nh2\r\n")
     ran = fleet(tmp_path / "out", programs, "--dry-run", "--ssh", str(tmp_path / "hosts"))
     assert "on 2 hosts: h1, h2" in ran.stdout

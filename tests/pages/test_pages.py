@@ -31,7 +31,7 @@ PAGES = ["README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROO
 FENCE = re.compile(r"^```(?P<kind>\w*)\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def typed(command: str, folder: Path) -> str:
+def run_typed(command: str, folder: Path) -> str:
     """What a command of a page prints, on both streams, 80 columns wide."""
     program, *words = command.split(" ", 1)
     assert program in {"tfdoctor", "./scripts/tfdoctor"}, command
@@ -61,7 +61,7 @@ def as_shown(page: str, folder: Path) -> Iterator[tuple[str, str]]:
             commands = re.findall(r"^\$ (.*)$", match["text"], re.MULTILINE)
             assert commands, match["text"]
             assert match["text"].startswith("$ ")
-            yield match["text"], "".join(f"$ {command}\n{typed(command, folder)}" for command in commands)
+            yield match["text"], "".join(f"$ {command}\n{run_typed(command, folder)}" for command in commands)
 
 
 @pytest.mark.few(8)

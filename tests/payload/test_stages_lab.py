@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.tensorflow,
     pytest.mark.timeout(1500),
     pytest.mark.skipif(
-        not environments.wanted(),
+        not environments.parse_wanted(),
         reason="set TFDOCTOR_LAB=1 to run real TensorFlow wheels (gigabytes, minutes)",
     ),
 ]
@@ -45,7 +45,7 @@ def run(
     return read_answer(result, LIMITS), [json.loads(row) for row in rows]
 
 
-def found_detail(answer: PayloadAnswer) -> str:
+def find_detail(answer: PayloadAnswer) -> str:
     found = answer.stage("compute")
     assert found is not None
     return found.detail
@@ -97,4 +97,4 @@ def test_a_driver_that_computes_nothing_is_seen(
     assert answer.count_computed() == 0
     assert answer.error
     # By name, whatever TensorFlow does with it: raise, or end itself.
-    assert re.search(r"CUDA_ERROR_NOT_SUPPORTED|CUBLAS_STATUS|CUDA error", found_detail(answer))
+    assert re.search(r"CUDA_ERROR_NOT_SUPPORTED|CUBLAS_STATUS|CUDA error", find_detail(answer))

@@ -80,7 +80,7 @@ def strip(*arguments: Path, python: str = "this") -> str:
     return done.stdout
 
 
-def seen(library: Path, *options: str) -> str:
+def list_events(library: Path, *options: str) -> str:
     """What readelf says, without the file's own name."""
     done = subprocess.run(
         [READELF or "", *options, "--wide", str(library)],
@@ -113,7 +113,11 @@ def module() -> ModuleType:
 
 @pytest.mark.parametrize("python", PYTHONS)
 def test_a_stripped_library_works(library: Path, python: str) -> None:
-    dynamic, segments, answer = seen(library, "--dynamic"), seen(library, "--segments"), call(library)
+    dynamic, segments, answer = (
+        list_events(library, "--dynamic"),
+        list_events(library, "--segments"),
+        call(library),
+    )
     before = library.stat()
     said = strip(library, python=python)
     after = library.stat()
@@ -121,13 +125,13 @@ def test_a_stripped_library_works(library: Path, python: str) -> None:
     assert said == f"{library}: {before.st_size - after.st_size} bytes of symbol tables\n"
     assert after.st_mode == before.st_mode
     assert call(library) == answer == "42\nFalse\n"
-    assert seen(library, "--dynamic") == dynamic
+    assert list_events(library, "--dynamic") == dynamic
     loads = [line for line in segments.splitlines() if line.strip().startswith("LOAD")]
     assert loads
     assert [
-        line for line in seen(library, "--segments").splitlines() if line.strip().startswith("LOAD")
+        line for line in list_events(library, "--segments").splitlines() if line.strip().startswith("LOAD")
     ] == loads
-    assert "There are no sections" in seen(library, "--sections")
+    assert "There are no sections" in list_events(library, "--sections")
 
 
 def test_a_folder_is_looked_through_and_links_are_not_followed(library: Path, tmp_path: Path) -> None:
@@ -163,7 +167,7 @@ def with_bulk_loaded(content: bytes) -> bytes:
     raise AssertionError("no such section")
 
 
-def patched(content: bytes, offset: int, value: bytes) -> bytes:
+def apply_patch(content: bytes, offset: int, value: bytes) -> bytes:
     return content[:offset] + value + content[offset + len(value) :]
 
 
@@ -174,15 +178,15 @@ ODD = {
     "without its end": lambda whole: whole[: len(whole) - 1],
     "cut in the middle": lambda whole: whole[: BULK // 2],
     "text": lambda _: b"INPUT ( libm.so.6 )\n" + b"x" * BULK,
-    "32 bits": lambda whole: patched(whole, 4, b"\x01"),
-    "big-endian": lambda whole: patched(whole, 5, b"\x02"),
-    "a program": lambda whole: patched(whole, 16, b"\x02"),
-    "an object file": lambda whole: patched(whole, 16, b"\x01"),
-    "no section headers": lambda whole: patched(whole, 40, b"\0" * 8),
-    "section headers outside": lambda whole: patched(whole, 40, b"\xff" * 7 + b"\x7f"),
-    "program headers outside": lambda whole: patched(whole, 32, b"\xff" * 7 + b"\x7f"),
-    "too many program headers": lambda whole: patched(whole, 56, b"\xff\xff"),
-    "odd program headers": lambda whole: patched(whole, 54, b"\x20\x00"),
+    "32 bits": lambda whole: apply_patch(whole, 4, b"\x01"),
+    "big-endian": lambda whole: apply_patch(whole, 5, b"\x02"),
+    "a program": lambda whole: apply_patch(whole, 16, b"\x02"),
+    "an object file": lambda whole: apply_patch(whole, 16, b"\x01"),
+    "no section headers": lambda whole: apply_patch(whole, 40, b"\0" * 8),
+    "section headers outside": lambda whole: apply_patch(whole, 40, b"\xff" * 7 + b"\x7f"),
+    "program headers outside": lambda whole: apply_patch(whole, 32, b"\xff" * 7 + b"\x7f"),
+    "too many program headers": lambda whole: apply_patch(whole, 56, b"\xff\xff"),
+    "odd program headers": lambda whole: apply_patch(whole, 54, b"\x20\x00"),
     "a loaded section behind the segments": with_bulk_loaded,
 }
 
@@ -221,12 +225,12 @@ def test_what_stays_is_not_opened_for_writing(library: Path, monkeypatch: pytest
     modes: list[str] = []
     real = builtins.open
 
-    def watched(path: Any, mode: str = "r", *args: Any, **more: Any) -> Any:
+    def run_watched(path: Any, mode: str = "r", *args: Any, **more: Any) -> Any:
         modes.append(mode)
         return real(path, mode, *args, **more)
 
     stripper = module()
-    monkeypatch.setattr(builtins, "open", watched)
+    monkeypatch.setattr(builtins, "open", run_watched)
     assert stripper.strip(str(library)) > BULK
     assert modes == ["rb", "r+b"]
     modes.clear()

@@ -28,7 +28,7 @@ def eager(op: str, where: str) -> str:
     return f"{HEAD}eager/execute.cc:1419] Executing op {op} in device {JOB}/device:{where}\n"
 
 
-def refused(op: str, where: str = "GPU:0") -> str:
+def get_refusal(op: str, where: str = "GPU:0") -> str:
     return (
         f"tensorflow.python.framework.errors_impl.InvalidArgumentError: Could not satisfy device specification "
         f"'{JOB}/device:{where}'. enable_soft_placement=0. Supported device types [CPU]. All available devices "
@@ -146,7 +146,7 @@ def test_an_operation_of_the_program_itself_is_not_judged() -> None:
     ],
 )
 def test_a_refusal_without_a_list_of_kernels(op: str, era: str | None, reason: str, words: str) -> None:
-    answer = read(device() + refused(op), era)
+    answer = read(device() + get_refusal(op), era)
     assert [one.reason for one in answer.found.refused] == [reason]
     assert words in answer.findings[0].explanation
 
@@ -240,7 +240,7 @@ def test_the_release_is_asked_for_where_it_matters() -> None:
         return needs_kernels(read_placement([text.encode()]))
 
     assert asks(MIXED)
-    assert asks(refused("Where"))
+    assert asks(get_refusal("Where"))
     assert not asks(device() + eager("MatMul", "GPU:0"))
     assert not asks(eager("MatMul", "CPU:0"))
     assert not asks("step 1\n")
@@ -249,7 +249,7 @@ def test_the_release_is_asked_for_where_it_matters() -> None:
 # ---------------------------------------------------------------- copies
 
 
-def warned(op: str, expected: str, actual: str) -> str:
+def list_warnings(op: str, expected: str, actual: str) -> str:
     """tensorflow/core/common_runtime/eager/execute.cc, device policy "warn"."""
     return (
         f"2020-08-29 00:15:42.1: W tensorflow/core/common_runtime/eager/execute.cc:169] before computing {op} input #1 "
@@ -263,7 +263,7 @@ def copies(text: str) -> list[tuple[Any, ...]]:
 
 
 def test_a_copy_that_tensorflow_tells() -> None:
-    text = warned("MatMul", "GPU:0", "CPU:0") * 3 + eager("MatMul", "GPU:0")
+    text = list_warnings("MatMul", "GPU:0", "CPU:0") * 3 + eager("MatMul", "GPU:0")
     assert copies(text) == [("MatMul", "CPU:0", "GPU:0", 3)]
     answer = read(text, None)
     assert answer.found.totals == {"GPU:0": 1}

@@ -131,13 +131,13 @@ def test_the_graph_of_a_function_counts_and_its_call_is_no_operation() -> None:
 
 
 def test_a_log_of_calls_alone() -> None:
-    found = read(created(0) + created(1) + eager("__inference_step_12", "GPU:0") * 2)
+    found = read(create_file(0) + create_file(1) + eager("__inference_step_12", "GPU:0") * 2)
     assert found.summary == "2 calls of functions ran on GPU:0; what they did is not printed."
     assert found.found.unused == ("GPU:1",)
     assert not found.found.totals
 
 
-def created(number: int, about: str = ", compute capability: 7.5") -> str:
+def create_file(number: int, about: str = ", compute capability: 7.5") -> str:
     return (
         f"2022-09-29 10:00:00.1: I tensorflow/core/common_runtime/gpu/gpu_device.cc:1616] Created device "
         f"{JOB}/device:GPU:{number} with 6100 MB memory:  -> device: {number}, name: NVIDIA T4, "
@@ -427,11 +427,11 @@ def test_operations_that_are_known_are_counted_at_once(monkeypatch: pytest.Monke
     lines: list[bytes] = []
     ran = Reader._ran
 
-    def counted(reader: Reader, op: bytes, device: bytes) -> None:
+    def count_calls(reader: Reader, op: bytes, device: bytes) -> None:
         lines.append(op)
         ran(reader, op, device)
 
-    monkeypatch.setattr(Reader, "_ran", counted)
+    monkeypatch.setattr(Reader, "_ran", count_calls)
     text = "".join(EAGER.format("AB"[n % 2], f"GPU:{n % 4}") for n in range(20_000))
     assert sum(row.count for row in read_placement([text.encode()]).ops) == 20_000
     assert len(lines) < 2_000

@@ -26,7 +26,7 @@ RUN_NEVER = {"Placeholder", "VarIsInitializedOp", "ReadVariableOp"}
 
 @pytest.mark.tensorflow
 @pytest.mark.timeout(1800)
-@pytest.mark.skipif(not environments.everything(), reason="minutes: TFDOCTOR_LAB_FULL=1")
+@pytest.mark.skipif(not environments.list_everything(), reason="minutes: TFDOCTOR_LAB_FULL=1")
 @pytest.mark.parametrize(("release", "capability"), [("2.20.0", "90"), ("2.15.1", "80"), ("1.15.5", "70")])
 def test_where_operations_went(tmp_path: Path, release: str, capability: str) -> None:
     folder, file = libraries(tmp_path / "gpu", release), tmp_path / "placed.json"

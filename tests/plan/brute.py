@@ -159,7 +159,7 @@ def cuda_of_the_compiler(row: dict[str, Any], card: str) -> str | None:
     return min(knowing, key=nums)
 
 
-def warned(row: dict[str, Any], card: str) -> int:
+def list_warnings(row: dict[str, Any], card: str) -> int:
     """Known problems that are warnings, of a card that compiles PTX."""
     found = 0
     for problem in table("problems.toml")["problem"]:
@@ -205,7 +205,7 @@ def cudnn_takes(cudnn: str | None, card: str) -> bool:
 # ---------------------------------------------------------------- drivers
 
 
-def own_driver(cuda: str, system: str) -> str | None:
+def make_own_driver(cuda: str, system: str) -> str | None:
     rows = [one for one in table("cuda.toml")["release"] if nums(one["version"])[:2] == nums(cuda)[:2]]
     if not rows:
         return None
@@ -215,7 +215,7 @@ def own_driver(cuda: str, system: str) -> str | None:
 
 def least_driver(cuda: str, system: str) -> str | None:
     family = next(one for one in table("cuda.toml")["family"] if one["major"] == nums(cuda)[0])
-    own = own_driver(cuda, system)
+    own = make_own_driver(cuda, system)
     if not family["minor_version_compatibility"]:
         return own
     floor = family.get(system)
@@ -224,11 +224,11 @@ def least_driver(cuda: str, system: str) -> str | None:
     return floor
 
 
-def ended(card: str) -> dict[str, Any] | None:
+def run_to_end(card: str) -> dict[str, Any] | None:
     return next((one for one in table("cards.toml")["ended"] if nums(card) < nums(one["below"])), None)
 
 
-def driven(machine: Machine) -> bool:
+def make_driven(machine: Machine) -> bool:
     """Whether the driver that is there drives its cards: still, and already."""
     spoken = None
     if machine.driver is not None:
@@ -251,7 +251,7 @@ def driven(machine: Machine) -> bool:
     for card in machine.cards:
         if knows and nums(card) > max(map(nums, knows[0]["capabilities"])):
             return False
-        row = ended(card)
+        row = run_to_end(card)
         if (
             machine.driver is not None
             and row is not None
@@ -264,12 +264,12 @@ def driven(machine: Machine) -> bool:
 def fits(row: dict[str, Any] | None, cuda: str, cudnn: str | None, machine: Machine) -> int | None:
     """How much speaks against it; None: it does not run. `row` None: NVIDIA's own build."""
     serious, system = 0, "windows" if machine.windows else "linux"
-    if not driven(machine):
+    if not make_driven(machine):
         return None
     for card in dict.fromkeys(machine.cards):
         if not libraries_take(cuda, card) or not cudnn_takes(cudnn, card):
             return None
-        last = ended(card)
+        last = run_to_end(card)
         least = least_driver(cuda, "linux")
         if last is not None and least is not None and nums(least)[0] > nums(last["last"])[0]:
             return None
@@ -279,9 +279,9 @@ def fits(row: dict[str, Any] | None, cuda: str, cudnn: str | None, machine: Mach
         if have == "none":
             return None
         if have == "ptx":
-            serious += 1 + warned(row, card)
+            serious += 1 + list_warnings(row, card)
         compiler = cuda_of_the_compiler(row, card)
-        own = own_driver(compiler, system) if compiler is not None else None
+        own = make_own_driver(compiler, system) if compiler is not None else None
         if machine.driver is not None and own is not None and not reaches(machine.driver, own):
             return None
     least = least_driver(cuda, system)
@@ -298,11 +298,11 @@ def fits(row: dict[str, Any] | None, cuda: str, cudnn: str | None, machine: Mach
 # ---------------------------------------------------------------- the recipes
 
 
-def locked(row: dict[str, Any], python: str) -> bool:
+def list_locked(row: dict[str, Any], python: str) -> bool:
     return f"{row['package']}-{row['version']}-cp{python.replace('.', '')}" in locks()
 
 
-def in_wheels(row: dict[str, Any]) -> dict[str, Any] | None:
+def is_in_wheels_folder(row: dict[str, Any]) -> dict[str, Any] | None:
     for one in table("cuda_wheels.toml")["set"]:
         if SpecifierSet(one["tensorflow"]).contains(row["version"], prereleases=True):
             found: dict[str, Any] = one
@@ -349,9 +349,9 @@ def cuda_images(row: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
                 yield image["version"], inside, system
 
 
-def in_conda(row: dict[str, Any]) -> bool:
+def is_in_conda_folder(row: dict[str, Any]) -> bool:
     """Whether conda-forge has what no wheel has."""
-    if in_wheels(row) is not None or not row.get("cuda") or nums(row["cuda"]) < (10,):
+    if is_in_wheels_folder(row) is not None or not row.get("cuda") or nums(row["cuda"]) < (10,):
         return False
     return conda_cudnn(row) is not None
 
@@ -376,10 +376,10 @@ def _brought(recipe: str, package: str, version: str) -> tuple[Brought, ...]:
 
 
 def _of_recipe(recipe: str, row: dict[str, Any]) -> Iterator[Brought]:
-    pythons = [one for one in row["linux_pythons"] if locked(row, one)]
+    pythons = [one for one in row["linux_pythons"] if list_locked(row, one)]
     if recipe in ("pip-cuda", "cuda-base", "conda-cuda"):  # a virtual environment of ours
         pythons = [one for one in pythons if one != "2.7"]
-    wheels = in_wheels(row)
+    wheels = is_in_wheels_folder(row)
     slim = [one["python"] for one in table("images.toml")["python"]]
     if recipe in ("venv", "pip-cuda") and wheels is not None:
         for python in pythons:
@@ -407,7 +407,7 @@ def _of_recipe(recipe: str, row: dict[str, Any]) -> Iterator[Brought]:
                 if python == image["python"] or (python == "2.7" and len(image["tags"]) > 1):
                     yield image["cuda"], image.get("cudnn"), python, old
             break
-    if recipe == "conda-cuda" and in_conda(row):
+    if recipe == "conda-cuda" and is_in_conda_folder(row):
         for python in pythons:
             if python in slim:
                 yield row["cuda"], conda_cudnn(row), python, 1
@@ -449,7 +449,7 @@ def _ngc(image: dict[str, Any], machine: Machine) -> int | None:
     return against + 1 if least is not None and reaches(machine.driver, least) else None
 
 
-def every(
+def list_every(
     machine: Machine, *, tf: str | None = None, python: str | None = None, method: str | None = None
 ) -> list[Way]:
     """Everything that runs there. `tf`: versions that begin so, or conditions; None: the final ones."""
@@ -474,4 +474,4 @@ def _meant(tf: str, version: str) -> bool:
 
 def best(machine: Machine, **more: str | None) -> Way | None:
     """The best of everything: the least that speaks against it, then the newest TensorFlow."""
-    return max(every(machine, **more), key=lambda way: way.order, default=None)
+    return max(list_every(machine, **more), key=lambda way: way.order, default=None)

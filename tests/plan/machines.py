@@ -70,7 +70,7 @@ def host_of(machine: brute.Machine) -> Host:
 
 
 @contextmanager
-def remembered() -> Iterator[None]:
+def run_remembered() -> Iterator[None]:
     """What does not depend on how it is asked for is worked out once: what a specification means, what a recipe makes
     of a release on a machine. The nearest requests to one without a way are left out."""
     module = sys.modules[recommend.__module__]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plan import brute
-from plan.machines import COMPAT, host_of, machines, remembered
+from plan.machines import COMPAT, host_of, machines, run_remembered
 from tfdoctor.findings import Severity
 from tfdoctor.plan import Method, Recommendation, Request, make_predicted_facts, recommend
 from tfdoctor.report.diagnose import diagnose
@@ -35,36 +35,36 @@ def order(answer: Recommendation) -> tuple[int, object]:
     return (first.serious, tuple(-number for number in first.release.parsed.release))
 
 
-def told(answer: Recommendation) -> tuple[str, int] | None:
+def summarize_answer(answer: Recommendation) -> tuple[str, int] | None:
     first = answer.options[0] if answer.options else None
     return None if first is None else (first.tensorflow, first.serious)
 
 
-def found(ways: list[brute.Way]) -> tuple[str, int] | None:
+def find_matches(ways: list[brute.Way]) -> tuple[str, int] | None:
     best = max(ways, key=lambda way: way.order, default=None)
     return None if best is None else (best.version, best.serious)
 
 
 def wrong_of(machine: brute.Machine, python: str) -> Iterator[str]:
     """What the planner says of a machine that is not so; `python`: one that is asked for, too."""
-    host, every = host_of(machine), brute.every(machine)
+    host, every = host_of(machine), brute.list_every(machine)
     plans: dict[tuple[object, ...], Option] = {}
     for method in METHODS:
         ways = [way for way in every if method is None or (way.recipe == "venv") is (method is Method.PIP)]
         free = recommend(COMPAT, Request(method=method), host)
-        if told(free) != found(ways):
-            yield f"{machine} {method}: planned {told(free)}, found {found(ways)}"
+        if summarize_answer(free) != find_matches(ways):
+            yield f"{machine} {method}: planned {summarize_answer(free)}, found {find_matches(ways)}"
         if {option.recipe.value for option in free.options} != {way.recipe for way in ways}:
             yield f"{machine} {method}: offers {[option.recipe.value for option in free.options]}"
         for option in free.options:
-            top = found([way for way in ways if way.recipe == option.recipe.value])
+            top = find_matches([way for way in ways if way.recipe == option.recipe.value])
             if (option.tensorflow, option.serious) != top:
                 yield f"{machine} {option.recipe.value}: {option.tensorflow} {option.serious}, found {top}"
         for tf in PREFIXES:
             wished = recommend(COMPAT, Request(tensorflow=tf, method=method), host)
             meant = [way for way in ways if way.version.startswith(f"{tf}.")]
-            if told(wished) != found(meant):
-                yield f"{machine} {method} --tf {tf}: planned {told(wished)}, found {found(meant)}"
+            if summarize_answer(wished) != find_matches(meant):
+                yield f"{machine} {method} --tf {tf}: planned {summarize_answer(wished)}, found {find_matches(meant)}"
             if order(wished) < order(free):
                 yield f"{machine} {method}: worse than with --tf {tf}"
             plans.update({(one.recipe, one.tensorflow, one.python): one for one in wished.options})
@@ -75,8 +75,8 @@ def wrong_of(machine: brute.Machine, python: str) -> Iterator[str]:
             for way in every
             if way.python == python and way.version.startswith(f"{tf or ''}.".lstrip("."))
         ]
-        if told(wished) != found(meant):
-            yield f"{machine} {tf} --python {python}: planned {told(wished)}, found {found(meant)}"
+        if summarize_answer(wished) != find_matches(meant):
+            yield f"{machine} {tf} --python {python}: planned {summarize_answer(wished)}, found {find_matches(meant)}"
         plans.update({(one.recipe, one.tensorflow, one.python): one for one in wished.options})
     for option in plans.values():
         yield from errors_of(machine, option)
@@ -97,7 +97,7 @@ def errors_of(machine: brute.Machine, option: Option) -> Iterator[str]:
 def test_what_is_said_of_a_machine_is_so(system: str) -> None:
     """Without a wish the best there is, never worse than with one; "no way" where there is none; what works, works."""
     wrong: list[str] = []
-    with remembered():
+    with run_remembered():
         for machine, python in zip(machines(system)[::STEP], itertools.cycle(PYTHONS), strict=False):
             wrong += wrong_of(machine, python)
             assert len(wrong) < 20, wrong

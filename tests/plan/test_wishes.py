@@ -121,12 +121,12 @@ def test_every_version_by_its_name(cards: tuple[str, ...]) -> None:
 # ---------------------------------------------------------------- what is told
 
 
-def told(typed: str) -> str:
+def summarize_answer(typed: str) -> str:
     return " ".join(render_recommendation(answer_to(typed), width=200).split())
 
 
 def test_a_branch_is_its_newest_driver_and_that_is_said() -> None:
-    text = told("--gpu A100 --driver 450")
+    text = summarize_answer("--gpu A100 --driver 450")
     assert "the newest driver of branch 450" in text
     caveats = answer_to("--gpu A100 --driver 450").options[0].caveats
     assert any("450.80.02 or newer is needed" in caveat.text and not caveat.serious for caveat in caveats)
@@ -160,7 +160,7 @@ def test_a_card_that_the_driver_shows_is_driven() -> None:
 def test_a_name_of_several_cards_with_one_answer_is_answered() -> None:
     answer = answer_to('--gpu "Quadro M4000M"')
     assert answer.host.cards[0].others == ("5.2",)
-    assert "(5.0 or 5.2)" in told('--gpu "Quadro M4000M"')
+    assert "(5.0 or 5.2)" in summarize_answer('--gpu "Quadro M4000M"')
     shown = recommendation_json(answer)["host"]["gpus"][0]
     assert (shown["compute_capability"], shown["other_compute_capabilities"]) == ("5.0", ["5.2"])
 
@@ -175,7 +175,7 @@ def test_the_question_says_what_it_decides() -> None:
 
 
 def test_below_wsl_it_says_so() -> None:
-    assert "under WSL, where the Windows driver counts" in told("--facts wsl2-healthy")
+    assert "under WSL, where the Windows driver counts" in summarize_answer("--facts wsl2-healthy")
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_below_wsl_it_says_so() -> None:
     ],
 )
 def test_boards_are_told_what_nvidia_has(typed: str, image: str) -> None:
-    text = told(typed)
+    text = summarize_answer(typed)
     assert image in text
     assert "✓" not in text
     assert "not opened" in text

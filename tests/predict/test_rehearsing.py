@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from predict.rehearsals import VERSION, asked, installed, rehearsed
+from predict.rehearsals import VERSION, make_installed, make_rehearsed, run_question
 from rules.make_facts import (
     COMPAT,
     SITE,
@@ -14,7 +14,7 @@ from rules.make_facts import (
     finding,
     healthy,
     run,
-    stopped,
+    stop_process,
     with_environment,
     with_loader,
     with_python,
@@ -36,13 +36,13 @@ from tfdoctor.rules import (
 
 
 def test_what_is_as_its_lock_is_not_rehearsed():
-    assert asked(installed()) == (set(), set())
+    assert run_question(make_installed()) == (set(), set())
 
 
 @pytest.mark.parametrize(("package", "version"), [("numpy", "1.26.1"), ("wrapt", "1.10.11")])
 def test_with_another_version_all_that_the_import_needs_is_rehearsed(package, version):
     """Packages use one another without a word of it in their metadata."""
-    modules, odd = asked(installed({package: version}))
+    modules, odd = run_question(make_installed({package: version}))
     assert odd == {package}
     assert {"numpy", "ml_dtypes", "absl", "wrapt"} <= modules
     assert ("h5py" in modules) is (
@@ -54,10 +54,12 @@ ASKS_NOTHING = {"tensorflow": {"requires": ()}}
 
 
 def test_setuptools_brings_the_distutils_that_python_has_no_more():
-    modules, odd = asked(installed({"packaging": "15.1"}, version="2.18.1", python="3.12", **ASKS_NOTHING))
+    modules, odd = run_question(
+        make_installed({"packaging": "15.1"}, version="2.18.1", python="3.12", **ASKS_NOTHING)
+    )
     assert odd == {"packaging"}
     assert "distutils" in modules
-    assert "distutils" not in asked(installed({"packaging": "15.1"}))[0]  # Python 3.11 has it
+    assert "distutils" not in run_question(make_installed({"packaging": "15.1"}))[0]  # Python 3.11 has it
 
 
 def test_what_setuptools_uses_is_to_blame_for_distutils():
@@ -70,40 +72,42 @@ def test_what_setuptools_uses_is_to_blame_for_distutils():
         not_found="distutils",
     )
     odd = [Oddity("packaging", "…")]
-    facts = installed({"packaging": "15.1"}, version="2.18.1", python="3.12", **requires)
-    one = finding(import_fails.RULE, rehearsed(facts, error, oddities=odd))
+    facts = make_installed({"packaging": "15.1"}, version="2.18.1", python="3.12", **requires)
+    one = finding(import_fails.RULE, make_rehearsed(facts, error, oddities=odd))
     assert "packaging 15.1" in one.title
-    gone = installed({"setuptools": None}, version="2.18.1", python="3.12")
-    one = finding(import_fails.RULE, rehearsed(gone, error, oddities=[Oddity("setuptools", "…")]))
+    gone = make_installed({"setuptools": None}, version="2.18.1", python="3.12")
+    one = finding(import_fails.RULE, make_rehearsed(gone, error, oddities=[Oddity("setuptools", "…")]))
     assert "setuptools is not installed" in one.title
 
 
 def test_what_is_missing_is_rehearsed():
-    modules, odd = asked(installed({"termcolor": None}))
+    modules, odd = run_question(make_installed({"termcolor": None}))
     assert "termcolor" in modules
     assert "termcolor" in odd
 
 
 def test_what_is_tried_is_rehearsed_only_where_it_is():
-    assert "pandas" not in asked(installed())[0]
-    assert "pandas" in asked(installed({"pandas": "2.1.4"}))[0]
+    assert "pandas" not in run_question(make_installed())[0]
+    assert "pandas" in run_question(make_installed({"pandas": "2.1.4"}))[0]
 
 
 @pytest.mark.parametrize(
     ("name", "modules"), [("random", {"random"}), ("numpy", {"numpy", "h5py"}), ("my_own_module", set())]
 )
 def test_what_is_found_twice_is_rehearsed_where_the_import_takes_it(name, modules):
-    facts = with_python(installed(), shadows=(Shadow(name, f"/here/{name}.py", SITE),))
-    seen = asked(facts)[0]
+    facts = with_python(make_installed(), shadows=(Shadow(name, f"/here/{name}.py", SITE),))
+    seen = run_question(facts)[0]
     assert modules <= seen
     assert bool(seen) is bool(modules)
 
 
 def test_files_that_are_not_as_installed_are_rehearsed():
     damage = {"differs": (FileDifference("h5py/_errors.so", "cut"),)}
-    assert "h5py" in asked(installed({"h5py": "3.14.0"}, h5py=damage))[0]
+    assert "h5py" in run_question(make_installed({"h5py": "3.14.0"}, h5py=damage))[0]
     touched = {"differs": (FileDifference("h5py/__init__.py", "changed"),)}
-    assert asked(installed(h5py=touched))[1] == {"h5py"}  # somebody's own work, maybe: it is tried
+    assert run_question(make_installed(h5py=touched))[1] == {
+        "h5py"
+    }  # somebody's own work, maybe: it is tried
 
 
 def test_an_unmeasured_release_is_rehearsed_by_its_modules_alone():
@@ -121,18 +125,20 @@ def test_an_unmeasured_release_is_rehearsed_by_its_modules_alone():
 
 
 def test_unmet_requirements():
-    found = {(one.by, one.package, one.have) for one in unmet(installed({"ml-dtypes": "0.4.1"}).python.value)}
+    found = {
+        (one.by, one.package, one.have) for one in unmet(make_installed({"ml-dtypes": "0.4.1"}).python.value)
+    }
     assert ("tensorflow", "ml-dtypes", "0.4.1") in found
-    assert not any(one.package.startswith("nvidia") for one in unmet(installed().python.value))
-    assert not any("gcs" in one.package for one in unmet(installed().python.value))
+    assert not any(one.package.startswith("nvidia") for one in unmet(make_installed().python.value))
+    assert not any("gcs" in one.package for one in unmet(make_installed().python.value))
     assert ("optree", "typing-extensions", "4.0.0") in {
         (one.by, one.package, one.have)
-        for one in unmet(installed({"typing-extensions": "4.0.0"}).python.value)
+        for one in unmet(make_installed({"typing-extensions": "4.0.0"}).python.value)
     }
 
 
 def test_a_requirement_that_is_no_requirement():
-    facts = installed()
+    facts = make_installed()
     own = tuple(
         replace(one, requires=("numpy (>=1.8)x", "===", "")) if one.name == "tensorflow" else one
         for one in facts.python.value.distributions
@@ -152,7 +158,7 @@ NUMPY_2 = Rehearsed(
 
 
 def test_a_module_for_another_numpy():
-    facts = rehearsed(installed({"h5py": "3.10.0"}), NUMPY_2, oddities=[Oddity("h5py", "…")])
+    facts = make_rehearsed(make_installed({"h5py": "3.10.0"}), NUMPY_2, oddities=[Oddity("h5py", "…")])
     said = context(facts).prediction
     assert (said.import_ok, said.gpu_registered, said.cause) == (False, False, Cause.PACKAGE_CONFLICT)
     one = finding(import_fails.RULE, facts)
@@ -166,7 +172,7 @@ def test_an_import_error_of_what_is_only_tried_stops_nothing():
     missing = Rehearsed(
         "h5py", "No module named 'h5py'", "ModuleNotFoundError", import_error=True, not_found="h5py"
     )
-    facts = rehearsed(installed({"h5py": "3.10.0"}), missing)
+    facts = make_rehearsed(make_installed({"h5py": "3.10.0"}), missing)
     assert context(facts).prediction.import_ok is True
     assert run(import_fails.RULE, facts).kind is OutcomeKind.CLEAN
 
@@ -175,7 +181,7 @@ def test_what_is_needed_stops_it_with_an_import_error():
     missing = Rehearsed(
         "absl", "No module named 'absl'", "ModuleNotFoundError", import_error=True, not_found="absl"
     )
-    facts = rehearsed(installed({"absl-py": None}), missing)
+    facts = make_rehearsed(make_installed({"absl-py": None}), missing)
     assert context(facts).prediction.import_ok is False
     one = finding(import_fails.RULE, facts)
     assert one.cause is Cause.PACKAGE_CONFLICT
@@ -191,8 +197,8 @@ def test_the_version_that_nobody_asked_for_is_to_blame():
         attribute_error=True,
         frames=(f"{SITE}/ml_dtypes/__init__.py", f"{SITE}/numpy/__init__.py"),
     )
-    facts = rehearsed(
-        installed({"numpy": "1.24.4"}, version="2.18.1", python="3.12"),
+    facts = make_rehearsed(
+        make_installed({"numpy": "1.24.4"}, version="2.18.1", python="3.12"),
         error,
         oddities=[Oddity("numpy", "…")],
     )
@@ -205,14 +211,14 @@ def test_several_are_put_right_at_once():
         for name in ("wrapt", "ml_dtypes")
     ]
     odd = [Oddity("wrapt", "…"), Oddity("ml-dtypes", "…")]
-    facts = rehearsed(installed({"wrapt": "1.10.11", "ml-dtypes": "0.1.0"}), *answers, oddities=odd)
+    facts = make_rehearsed(make_installed({"wrapt": "1.10.11", "ml-dtypes": "0.1.0"}), *answers, oddities=odd)
     (step,) = finding(import_fails.RULE, facts).remedies[0].steps
     assert {one.partition("==")[0] for one in step.requirements} == {"wrapt", "ml-dtypes"}
 
 
 def test_generated_code_that_protobuf_refuses():
     source = Rehearsed("x/versions_pb2.py", "Descriptors cannot be created directly", "TypeError")
-    facts = rehearsed(installed({"protobuf": "99.0"}), source=source)
+    facts = make_rehearsed(make_installed({"protobuf": "99.0"}), source=source)
     assert context(facts).prediction.cause is Cause.PROTOBUF_CONFLICT
 
 
@@ -225,19 +231,21 @@ def test_a_damaged_package_is_installed_again():
         import_error=True,
         not_found="wrapt.wrappers",
     )
-    facts = rehearsed(installed({"wrapt": "1.17.3"}, wrapt=damage), gone)
+    facts = make_rehearsed(make_installed({"wrapt": "1.17.3"}, wrapt=damage), gone)
     one = finding(import_fails.RULE, facts)
     assert one.cause is Cause.DAMAGED_FILE
     assert one.remedies[0].steps == (Install(("wrapt==1.17.3",), again=True, dependencies=False),)
     unreadable = {"differs": (FileDifference("wrapt/wrappers.py", "unreadable"),)}
-    facts = rehearsed(installed(wrapt=unreadable), replace(gone, error_type="PermissionError", not_found=""))
+    facts = make_rehearsed(
+        make_installed(wrapt=unreadable), replace(gone, error_type="PermissionError", not_found="")
+    )
     assert finding(import_fails.RULE, facts).cause is Cause.NOT_PERMITTED
 
 
 def test_a_file_in_the_working_folder_is_named_and_not_the_package():
     error = Rehearsed("numpy", "x", "AttributeError", file="/here/numpy.py", top="/here/numpy.py")
-    facts = with_python(installed(), shadows=(Shadow("numpy", "/here/numpy.py", SITE),))
-    facts = rehearsed(facts, error)
+    facts = with_python(make_installed(), shadows=(Shadow("numpy", "/here/numpy.py", SITE),))
+    facts = make_rehearsed(facts, error)
     assert context(facts).prediction.cause is Cause.SHADOWED_MODULE
     one = finding(shadowed_module.RULE, facts)
     assert one.severity is Severity.ERROR
@@ -246,8 +254,10 @@ def test_a_file_in_the_working_folder_is_named_and_not_the_package():
 
 
 def test_a_shadow_that_works_is_not_worth_a_word():
-    facts = with_python(installed(), shadows=(Shadow("random", "/here/random.py", "/usr/lib/python3.11"),))
-    facts = rehearsed(facts, Rehearsed("random", file="/here/random.py", top="/here/random.py"))
+    facts = with_python(
+        make_installed(), shadows=(Shadow("random", "/here/random.py", "/usr/lib/python3.11"),)
+    )
+    facts = make_rehearsed(facts, Rehearsed("random", file="/here/random.py", top="/here/random.py"))
     assert context(facts).prediction.import_ok is True
     assert run(shadowed_module.RULE, facts).kind is OutcomeKind.CLEAN
 
@@ -255,14 +265,14 @@ def test_a_shadow_that_works_is_not_worth_a_word():
 def test_a_folder_of_pythonpath_is_taken_off():
     error = Rehearsed("numpy", "x", "AttributeError", top="/over/numpy/__init__.py")
     facts = with_python(
-        installed(), shadows=(Shadow("numpy", "/over/numpy", SITE),), sys_path=("/over", SITE)
+        make_installed(), shadows=(Shadow("numpy", "/over/numpy", SITE),), sys_path=("/over", SITE)
     )
-    facts = with_environment(rehearsed(facts, error), PYTHONPATH="/over:/other")
+    facts = with_environment(make_rehearsed(facts, error), PYTHONPATH="/over:/other")
     assert finding(shadowed_module.RULE, facts).remedies[0].commands[0] == "export PYTHONPATH=/other"
 
 
 def test_what_could_not_be_tried_is_not_known():
-    facts = replace(installed({"numpy": "1.26.1"}), rehearsal=Unknown("it did not answer within 8 s"))
+    facts = replace(make_installed({"numpy": "1.26.1"}), rehearsal=Unknown("it did not answer within 8 s"))
     said = context(facts).prediction
     assert (said.import_ok, said.gpu_registered) == (None, None)
     assert run(import_fails.RULE, facts).kind is OutcomeKind.COULD_NOT_CHECK
@@ -272,8 +282,8 @@ def test_what_could_not_be_tried_is_not_known():
 # ---------------------------------------------------------------- TensorFlow's own files
 
 
-def own_file(path: str, what: str):
-    return installed(tensorflow={"differs": (FileDifference(path, what),)})
+def make_own_file(path: str, what: str):
+    return make_installed(tensorflow={"differs": (FileDifference(path, what),)})
 
 
 @pytest.mark.parametrize(
@@ -288,7 +298,7 @@ def own_file(path: str, what: str):
     ],
 )
 def test_a_source_of_tensorflow(what, cause, registered):
-    facts = own_file("tensorflow/python/framework/ops.py", what)
+    facts = make_own_file("tensorflow/python/framework/ops.py", what)
     said = context(facts).prediction
     assert (said.gpu_registered, said.cause) == (registered, cause)
     found = run(damaged_installation.RULE, facts).findings
@@ -297,7 +307,7 @@ def test_a_source_of_tensorflow(what, cause, registered):
 
 def test_a_source_that_the_import_does_not_load():
     idle = next(path for path in sorted(COMPAT.find_imported(VERSION).idle) if path.endswith(".py"))
-    facts = own_file(idle, "missing")
+    facts = make_own_file(idle, "missing")
     assert context(facts).prediction.gpu_registered is True
     assert run(damaged_installation.RULE, facts).kind is OutcomeKind.CLEAN
 
@@ -306,7 +316,7 @@ def test_a_source_that_the_import_does_not_load():
 
 
 def test_keras_is_not_there():
-    facts = installed({"keras": None})
+    facts = make_installed({"keras": None})
     assert context(facts).prediction.gpu_registered is True
     one = finding(keras_fails.RULE, facts)
     assert one.severity is Severity.WARNING
@@ -315,55 +325,55 @@ def test_keras_is_not_there():
 
 
 def test_keras_2_under_a_tensorflow_for_keras_3():
-    assert "needs Keras 3" in finding(keras_fails.RULE, installed({"keras": "2.15.0"})).title
-    assert run(keras_fails.RULE, installed()).kind is OutcomeKind.CLEAN
+    assert "needs Keras 3" in finding(keras_fails.RULE, make_installed({"keras": "2.15.0"})).title
+    assert run(keras_fails.RULE, make_installed()).kind is OutcomeKind.CLEAN
 
 
 def test_the_backend_that_keras_is_told_to_take_is_not_there():
-    facts = with_environment(installed(), KERAS_BACKEND="torch")
+    facts = with_environment(make_installed(), KERAS_BACKEND="torch")
     one = finding(keras_fails.RULE, facts)
     assert "torch" in one.title
     assert one.remedies[0].commands[0] == "unset KERAS_BACKEND"
-    there = with_environment(installed({"torch": "2.5"}), KERAS_BACKEND="torch")
+    there = with_environment(make_installed({"torch": "2.5"}), KERAS_BACKEND="torch")
     assert run(keras_fails.RULE, there).kind is OutcomeKind.CLEAN
 
 
 def test_a_variable_with_which_a_package_fails_is_taken_away():
     name = "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"
-    facts = with_environment(installed(), **{name: "garbage"})
-    assert asked(facts)[1] == {"protobuf"}
+    facts = with_environment(make_installed(), **{name: "garbage"})
+    assert run_question(facts)[1] == {"protobuf"}
     error = Rehearsed("google.protobuf", "garbage is not supported", "ValueError")
-    facts = rehearsed(facts, error, oddities=[Oddity("protobuf", f"{name} is set to 'garbage'")])
+    facts = make_rehearsed(facts, error, oddities=[Oddity("protobuf", f"{name} is set to 'garbage'")])
     assert finding(import_fails.RULE, facts).remedies[0].commands[0] == f"unset {name}"
 
 
 def test_a_folder_keras_in_the_working_folder():
-    facts = with_python(installed(), shadows=(Shadow("keras", "/here/keras", SITE),))
+    facts = with_python(make_installed(), shadows=(Shadow("keras", "/here/keras", SITE),))
     one = finding(keras_fails.RULE, facts)
     assert (one.cause, one.severity) == (Cause.SHADOWED_MODULE, Severity.WARNING)
     assert context(facts).prediction.import_ok is True
 
 
 def test_legacy_keras_is_asked_for_and_not_there():
-    facts = with_environment(installed(), TF_USE_LEGACY_KERAS="1")
+    facts = with_environment(make_installed(), TF_USE_LEGACY_KERAS="1")
     assert "tf-keras" in finding(keras_fails.RULE, facts).title
-    there = with_environment(installed({"tf-keras": "2.20.1"}), TF_USE_LEGACY_KERAS="1")
+    there = with_environment(make_installed({"tf-keras": "2.20.1"}), TF_USE_LEGACY_KERAS="1")
     assert run(keras_fails.RULE, there).kind is OutcomeKind.CLEAN
 
 
 def test_a_requirement_that_is_not_met_and_works():
-    one = finding(requirement_not_met.RULE, rehearsed(installed({"ml-dtypes": "0.4.1"})))
+    one = finding(requirement_not_met.RULE, make_rehearsed(make_installed({"ml-dtypes": "0.4.1"})))
     assert one.severity is Severity.INFO
     assert "ml-dtypes" in one.title
-    assert run(requirement_not_met.RULE, installed()).kind is OutcomeKind.CLEAN
+    assert run(requirement_not_met.RULE, make_installed()).kind is OutcomeKind.CLEAN
 
 
 def test_what_stops_the_import_leads_before_a_library_that_is_asked_for_later():
     error = Rehearsed(
         "numpy", "No module named 'numpy'", "ModuleNotFoundError", import_error=True, not_found="numpy"
     )
-    facts = rehearsed(installed({"numpy": None}), error, oddities=[Oddity("numpy", "…")])
-    facts = with_loader(facts, stopped("libcufft.so.11", "/opt/libcufft.so.11", "invalid ELF header"))
+    facts = make_rehearsed(make_installed({"numpy": None}), error, oddities=[Oddity("numpy", "…")])
+    facts = with_loader(facts, stop_process("libcufft.so.11", "/opt/libcufft.so.11", "invalid ELF header"))
     report = diagnose(facts, COMPAT)
     assert report.root is not None
     assert (report.root.code, report.verdict.cause) == ("TFD312", Cause.PACKAGE_CONFLICT)
@@ -375,12 +385,14 @@ def test_what_stops_the_import_leads_before_a_library_that_is_asked_for_later():
 
 def test_another_libz_has_everything_rehearsed_and_is_taken_off():
     library = "/old/lib/libz.so.1"
-    facts = with_environment(with_python(installed(), carried=(library,)), LD_LIBRARY_PATH="/old/lib:/mine")
-    modules, odd = asked(facts)
+    facts = with_environment(
+        with_python(make_installed(), carried=(library,)), LD_LIBRARY_PATH="/old/lib:/mine"
+    )
+    modules, odd = run_question(facts)
     assert {"zlib", "numpy", "absl", "h5py"} <= modules
     assert odd == {library}
     error = Rehearsed("zlib", "/usr/lib/zlib.so: undefined symbol: inflate", "ImportError", import_error=True)
-    facts = rehearsed(facts, error, oddities=[Oddity(library, "…")])
+    facts = make_rehearsed(facts, error, oddities=[Oddity(library, "…")])
     assert context(facts).prediction.cause is Cause.DAMAGED_FILE
     one = finding(import_fails.RULE, facts)
     assert library in one.title
@@ -390,25 +402,25 @@ def test_another_libz_has_everything_rehearsed_and_is_taken_off():
 def test_a_library_that_lets_python_s_own_file_fail_is_no_fault_of_who_imports_it():
     """A package of PYTHONPATH asks for zlib; so would the installed one."""
     library, shadow = "/old/lib/libz.so.1", Shadow("wrapt", "/over/wrapt", SITE)
-    facts = with_python(installed(), carried=(library,), shadows=(shadow,), sys_path=("/over", SITE))
+    facts = with_python(make_installed(), carried=(library,), shadows=(shadow,), sys_path=("/over", SITE))
     facts = with_environment(facts, LD_LIBRARY_PATH="/old/lib", PYTHONPATH="/over")
 
-    def failed(file):
+    def run_failing(file):
         error = f"{file}: undefined symbol: crc32"
         through = ("/over/wrapt/__init__.py", "/usr/lib/python3.11/zipfile.py")
         one = Rehearsed("wrapt", error, "ImportError", import_error=True, frames=through)
-        return rehearsed(facts, one, oddities=[Oddity(library, "…"), Oddity("wrapt", "…")])
+        return make_rehearsed(facts, one, oddities=[Oddity(library, "…"), Oddity("wrapt", "…")])
 
-    python_s = failed("/usr/lib/python3.11/lib-dynload/binascii.so")
+    python_s = run_failing("/usr/lib/python3.11/lib-dynload/binascii.so")
     assert library in finding(import_fails.RULE, python_s).title
     assert run(shadowed_module.RULE, python_s).kind is OutcomeKind.CLEAN
-    its_own = failed("/over/wrapt/_wrappers.so")
+    its_own = run_failing("/over/wrapt/_wrappers.so")
     assert "wrapt" in finding(shadowed_module.RULE, its_own).title
 
 
 def test_a_package_that_tells_its_own_story_in_the_place_of_the_loader_s():
     library = "/old/lib/libgcc_s.so.1"
-    facts = with_environment(with_python(installed(), carried=(library,)), LD_LIBRARY_PATH="/old/lib")
+    facts = with_environment(with_python(make_installed(), carried=(library,)), LD_LIBRARY_PATH="/old/lib")
     error = Rehearsed(
         "numpy",
         "Error importing numpy: you should not try to import numpy from its source directory",
@@ -416,9 +428,9 @@ def test_a_package_that_tells_its_own_story_in_the_place_of_the_loader_s():
         import_error=True,
         root="/lib/libstdc++.so.6: undefined symbol: _Unwind_GetRegionStart, version GCC_3.0",
     )
-    facts = rehearsed(facts, error, oddities=[Oddity(library, "…")])
+    facts = make_rehearsed(facts, error, oddities=[Oddity(library, "…")])
     assert library in finding(import_fails.RULE, facts).title
-    plain = rehearsed(facts, replace(error, root=""), oddities=[Oddity(library, "…")])
+    plain = make_rehearsed(facts, replace(error, root=""), oddities=[Oddity(library, "…")])
     assert library not in finding(import_fails.RULE, plain).title
 
 
@@ -427,31 +439,31 @@ def test_an_older_libstdcxx_in_a_package_s_way():
     error = Rehearsed(
         "h5py", f"{library}: version `GLIBCXX_3.4.29' not found", "ImportError", import_error=True
     )
-    facts = with_environment(with_python(installed(), carried=(library,)), LD_LIBRARY_PATH="/old/lib")
+    facts = with_environment(with_python(make_installed(), carried=(library,)), LD_LIBRARY_PATH="/old/lib")
     needed = replace(error, name="numpy")
-    facts = rehearsed(facts, needed, oddities=[Oddity(library, "…")])
+    facts = make_rehearsed(facts, needed, oddities=[Oddity(library, "…")])
     assert context(facts).prediction.cause is Cause.LIBSTDCXX_TOO_OLD
 
 
 def test_a_package_that_was_installed_into_the_working_folder():
     """`pip install --target .`: a folder google without an __init__ comes before the real one."""
-    facts = installed({"protobuf": "3.2.0"}, protobuf={"location": "/here"})
+    facts = make_installed({"protobuf": "3.2.0"}, protobuf={"location": "/here"})
     source = Rehearsed("x/versions_pb2.py", "unexpected keyword argument 'serialized_options'", "TypeError")
-    facts = rehearsed(facts, source=source, oddities=[Oddity("protobuf", "…")])
+    facts = make_rehearsed(facts, source=source, oddities=[Oddity("protobuf", "…")])
     assert "/here/google" in finding(shadowed_module.RULE, facts).title
     assert diagnose(facts, COMPAT).verdict.cause == Cause.SHADOWED_MODULE  # whatever its version is known for
 
 
 def test_what_a_package_requires_is_to_blame_where_the_package_is_as_it_works():
     error = Rehearsed("h5py", "x", "TypeError", frames=(f"{SITE}/h5py/__init__.py",))
-    facts = rehearsed(installed({"numpy": "9.9"}), error, oddities=[Oddity("numpy", "…")])
+    facts = make_rehearsed(make_installed({"numpy": "9.9"}), error, oddities=[Oddity("numpy", "…")])
     assert "numpy 9.9" in finding(import_fails.RULE, facts).title
 
 
 def test_a_hidden_module_of_pythons_own_is_rehearsed_with_all_that_may_need_it():
     """`http.cookiejar`, which requests takes, wants calendar.timegm: the file that hides it has none."""
     shadow = Shadow("calendar", "/home/user/code/calendar.py", "/usr/lib/python3.11")
-    modules, odd = asked(with_python(installed(), shadows=(shadow,)))
+    modules, odd = run_question(with_python(make_installed(), shadows=(shadow,)))
     assert odd == {"calendar"}
     assert {"calendar", "requests", "h5py", "numpy"} <= modules
     failed = Rehearsed(
@@ -461,7 +473,7 @@ def test_a_hidden_module_of_pythons_own_is_rehearsed_with_all_that_may_need_it()
         import_error=True,
         frames=("/usr/lib/python3.11/http/cookiejar.py", f"{SITE}/requests/cookies.py"),
     )
-    facts = rehearsed(with_python(installed(), shadows=(shadow,)), failed)
+    facts = make_rehearsed(with_python(make_installed(), shadows=(shadow,)), failed)
     assert diagnose(facts, COMPAT).verdict.cause == Cause.SHADOWED_MODULE
 
 
@@ -474,7 +486,7 @@ def test_a_file_that_hides_a_module_is_told_once_and_nothing_that_fails_by_it():
     ]
     failed.append(Rehearsed("ml_dtypes", "numpy was not imported", "ImportError", import_error=True))
     odd = [Oddity("inspect", "…")]
-    facts = rehearsed(with_python(installed(), shadows=(shadow,)), *failed, oddities=odd)
+    facts = make_rehearsed(with_python(make_installed(), shadows=(shadow,)), *failed, oddities=odd)
     found = diagnose(facts, COMPAT).findings
     assert [one.title for one in found if one.severity is Severity.ERROR] == [
         "The file /home/user/code/inspect.py hides inspect from programs started here"
@@ -487,8 +499,8 @@ def test_what_fails_by_another_package_is_not_blamed_beside_it():
         Rehearsed("numpy", "np.complex_ was removed", "AttributeError", attribute_error=True),
         Rehearsed("ml_dtypes", "numpy.core.umath failed to import", "ImportError", import_error=True),
     ]
-    facts = rehearsed(
-        installed({"numpy": "2.9"}, **{"ml-dtypes": {"requires": ()}}),
+    facts = make_rehearsed(
+        make_installed({"numpy": "2.9"}, **{"ml-dtypes": {"requires": ()}}),
         *errors,
         oddities=[Oddity("numpy", "…")],
     )
@@ -499,7 +511,9 @@ def test_what_fails_by_another_package_is_not_blamed_beside_it():
 def test_what_keras_takes_as_tensorflow_imports_it_cannot_be_rehearsed_and_was_run(
     version: str, *, stops: bool
 ):
-    facts = rehearsed(installed({"namex": version}), Rehearsed("namex"), oddities=[Oddity("namex", "…")])
+    facts = make_rehearsed(
+        make_installed({"namex": version}), Rehearsed("namex"), oddities=[Oddity("namex", "…")]
+    )
     assert context(facts).prediction.import_ok is not stops
     if stops:
         one = finding(import_fails.RULE, facts)
@@ -511,7 +525,7 @@ def test_a_folder_that_is_left_of_a_package_is_imported():
     """Without its __init__ Python imports it; what is taken of it fails, and nothing is of termcolor."""
     left = Rehearsed("termcolor", file=f"{SITE}/termcolor", top=f"{SITE}/termcolor")
     damage = {"differs": (FileDifference("termcolor/__init__.py", "missing"),)}
-    facts = rehearsed(installed(termcolor=damage), left, oddities=[Oddity("termcolor", "…")])
+    facts = make_rehearsed(make_installed(termcolor=damage), left, oddities=[Oddity("termcolor", "…")])
     assert context(facts).prediction.import_ok is True
 
 
@@ -520,14 +534,14 @@ def test_a_folder_that_tensorflow_puts_on_its_own_path_has_to_have_a_file():
     name, path = "tensorboard.summary._tf.summary", f"{SITE}/tensorboard/summary/_tf/summary"
     left = Rehearsed(name, file=path, top=f"{SITE}/tensorboard/__init__.py")
     damage = {"differs": (FileDifference("tensorboard/summary/_tf/summary/__init__.py", "missing"),)}
-    facts = installed(version="2.13.1", tensorboard=damage)
-    facts = rehearsed(facts, left, oddities=[Oddity("tensorboard", "…")])
+    facts = make_installed(version="2.13.1", tensorboard=damage)
+    facts = make_rehearsed(facts, left, oddities=[Oddity("tensorboard", "…")])
     assert context(facts).prediction.import_ok is False
     one = finding(import_fails.RULE, facts)
     assert "tensorboard" in one.title
     assert "--force-reinstall" in one.remedies[0].commands[0]
     whole = replace(left, file=f"{path}/__init__.py")
-    facts = rehearsed(facts, whole, oddities=[Oddity("tensorboard", "…")])
+    facts = make_rehearsed(facts, whole, oddities=[Oddity("tensorboard", "…")])
     assert context(facts).prediction.import_ok is True
 
 
@@ -540,14 +554,16 @@ def test_a_file_in_the_place_of_a_package_has_none_of_its_modules():
         import_error=True,
         not_found="email.parser",
     )
-    facts = rehearsed(with_python(installed(), shadows=(shadow,)), failed, oddities=[Oddity("email", "…")])
+    facts = make_rehearsed(
+        with_python(make_installed(), shadows=(shadow,)), failed, oddities=[Oddity("email", "…")]
+    )
     assert diagnose(facts, COMPAT).verdict.cause == Cause.SHADOWED_MODULE
     assert "/home/user/code/email.py" in finding(shadowed_module.RULE, facts).title
 
 
 def test_where_nothing_can_be_loaded_no_package_is_to_blame():
     error = Rehearsed("numpy", "IMPORTANT: PLEASE READ THIS", "ImportError", import_error=True)
-    facts = rehearsed(installed({"numpy": "1.99"}), error, oddities=[Oddity("numpy", "…")])
+    facts = make_rehearsed(make_installed({"numpy": "1.99"}), error, oddities=[Oddity("numpy", "…")])
     assert [one.package for one in failures(facts, COMPAT)] == ["numpy"]
     path = f"{SITE}/tensorflow/libtensorflow_framework.so.2"
     failed = Resolution(path, path, "", f"{path}: {NOEXEC}", (), needed_by=path)
@@ -555,39 +571,39 @@ def test_where_nothing_can_be_loaded_no_package_is_to_blame():
 
 
 def test_what_nobody_registered_and_was_imported_is_there():
-    facts = installed({"typing-extensions": None}, version="2.15.1", **ASKS_NOTHING)
+    facts = make_installed({"typing-extensions": None}, version="2.15.1", **ASKS_NOTHING)
     facts = with_python(facts, absent=("typing-extensions",))
     assert not context(facts).prediction.import_ok
-    facts = rehearsed(facts, Rehearsed("typing_extensions"), oddities=[Oddity("typing-extensions", "…")])
+    facts = make_rehearsed(facts, Rehearsed("typing_extensions"), oddities=[Oddity("typing-extensions", "…")])
     assert context(facts).prediction.import_ok
 
 
 def test_code_that_keras_2_was_generated_with_is_tried_too():
     """Keras cannot be imported without TensorFlow: its generated sources can."""
     asks = {"tensorflow": {"requires": ("keras<2.14,>=2.13.1",)}}
-    facts = installed({"keras": "2.11.0"}, version="2.13.1", python="3.10", **asks)
+    facts = make_installed({"keras": "2.11.0"}, version="2.13.1", python="3.10", **asks)
     found = plan_rehearsal(facts.python.value, facts.tensorflow.value, {}, COMPAT)
     assert found is not None
     assert found.sources[-1] == f"{SITE}/keras/protobuf/versions_pb2.py"
     path = f"{SITE}/keras/protobuf/versions_pb2.py"
     error = "Descriptors cannot be created directly."
     source = Rehearsed(path, error, "TypeError", frames=(path, f"{SITE}/google/protobuf/descriptor.py"))
-    facts = rehearsed(facts, source=source, oddities=found.oddities)
+    facts = make_rehearsed(facts, source=source, oddities=found.oddities)
     assert finding(import_fails.RULE, facts).title == "import tensorflow fails with keras 2.11.0"
 
 
 def test_a_package_that_is_gone_is_rehearsed_with_who_asks_for_it():
     """TensorFlow asks for certifi nowhere: requests does, and TensorFlow takes requests."""
     requires = {"requests": {"requires": ("certifi>=2023.5.7",)}, "tensorflow": {"requires": ("requests",)}}
-    modules, odd = asked(installed({"certifi": None}, **requires))
+    modules, odd = run_question(make_installed({"certifi": None}, **requires))
     assert odd == {"certifi"}
     assert "requests" in modules
 
 
 def test_a_changed_file_of_a_package_is_tried():
     changed = {"urllib3": {"differs": (FileDifference("urllib3/_version.py", "changed"),)}}
-    _, odd = asked(
-        installed(
+    _, odd = run_question(
+        make_installed(
             **{"requests": {"requires": ("urllib3",)}, "tensorflow": {"requires": ("requests",)}, **changed}
         )
     )

@@ -105,7 +105,7 @@ LINES = [
 ]
 
 
-def by_packaging(line: str) -> Requirement | None:
+def parse_by_packaging(line: str) -> Requirement | None:
     """None where it cannot be read, or does not apply."""
     try:
         requirement = Requirement(line)
@@ -115,9 +115,9 @@ def by_packaging(line: str) -> Requirement | None:
     return requirement if applies else None
 
 
-def same(line: str) -> None:
+def assert_same(line: str) -> None:
     """Both say the same of a line."""
-    mine, theirs = parse_asked(line, PYTHON), by_packaging(line)
+    mine, theirs = parse_asked(line, PYTHON), parse_by_packaging(line)
     assert (mine is None) == (theirs is None), line
     if mine is None or theirs is None:
         return
@@ -129,14 +129,14 @@ def same(line: str) -> None:
 
 @pytest.mark.parametrize("line", LINES)
 def test_as_packaging_reads_it(line):
-    same(line)
+    assert_same(line)
 
 
 def test_what_every_release_requires():
     lines = {line for release in Compat.load().releases for line in release.requires}
     assert len(lines) > 40
     for line in lines:
-        same(line)
+        assert_same(line)
     assert sum(requirements._plain(line) is None for line in lines) < len(lines) / 10
 
 
@@ -147,7 +147,7 @@ PART = st.sampled_from(
 
 @given(st.lists(PART, max_size=12).map(lambda parts: "a" + "".join(parts)))
 def test_any_text(line):
-    same(line)
+    assert_same(line)
 
 
 @pytest.mark.parametrize("line", ["numpy<2.1.0,>=1.23.5", "tensorboard~=2.20.0", 'x; extra == "and-cuda"'])
@@ -177,4 +177,4 @@ MARKER = st.recursive(
 
 @given(MARKER)
 def test_any_marker(marker):
-    same(f"a>=1; {marker}")
+    assert_same(f"a>=1; {marker}")

@@ -25,7 +25,7 @@ LOG = PLAIN[1:4]
 """Lines of a log that has a cause."""
 
 
-def recording(folder: Path, text: str) -> Path:
+def make_recording(folder: Path, text: str) -> Path:
     """A recorded machine with a text in a variable that TensorFlow reads."""
     from recorded import HOSTS
 
@@ -57,14 +57,14 @@ def read_log_page(tfdoctor: Tfdoctor, folder: Path, text: str) -> Iterator[str]:
 
 
 def read_machine_page(tfdoctor: Tfdoctor, folder: Path, text: str) -> Iterator[str]:
-    bundle = recording(folder / "bundle", text)
+    bundle = make_recording(folder / "bundle", text)
     tfdoctor("check", "--html", str(folder / "page.html"), "--facts", str(bundle))
     yield (folder / "page.html").read_text(encoding="utf-8")
     yield tfdoctor("report", "--facts", str(bundle)).out
 
 
 def read_capture(_tfdoctor: Tfdoctor, folder: Path, text: str) -> Iterator[str]:
-    system = RecordedSystem(recording(folder / "bundle", text))
+    system = RecordedSystem(make_recording(folder / "bundle", text))
     yield from map(
         bytes.decode, look(system, Compat.load(), python=None, timeout=60, local=False).files.values()
     )

@@ -22,7 +22,7 @@ def program(path: Path, *flags: str) -> None:
     subprocess.run([compiler, *flags, "-o", str(path), str(source)], check=True, capture_output=True)
 
 
-def altered(path: Path, kind: int, field: int, value: int) -> None:
+def alter_text(path: Path, kind: int, field: int, value: int) -> None:
     """Another value in one field (8 bytes at `field`) of the program header of `kind`; kind 0 of PT_NULL."""
     content = bytearray(path.read_bytes())
     (phoff,) = struct.unpack_from("<Q", content, 32)
@@ -35,7 +35,7 @@ def altered(path: Path, kind: int, field: int, value: int) -> None:
     path.write_bytes(content)
 
 
-def without_header(path: Path, kind: int) -> None:
+def remove_header(path: Path, kind: int) -> None:
     """The program header of `kind` made one that says nothing (PT_NULL)."""
     content = bytearray(path.read_bytes())
     (phoff,) = struct.unpack_from("<Q", content, 32)

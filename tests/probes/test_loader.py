@@ -120,7 +120,7 @@ def rpath_serves_the_needs_of_needs(b: Bench) -> list[str]:
     return ["libx.so.1"]
 
 
-def loaded_by_soname_already(b: Bench) -> list[str]:
+def load_by_soname(b: Bench) -> list[str]:
     b.library("lib/libx.so.1", needs=["liby.so.1"], runpath="$ORIGIN/deep")
     b.library("lib/deep/liby.so.1")
     return ["liby.so.1", "libx.so.1", "liby.so.1"]  # first not to be found, then already there
@@ -207,7 +207,7 @@ def entries_of_the_path(b: Bench) -> list[str]:
     return ["libx.so.1", "liby.so.1", "libz.so.1"]
 
 
-def undefined_symbol(b: Bench) -> list[str]:
+def make_undefined_symbol(b: Bench) -> list[str]:
     b.library("lib/libx.so.1", needs=["liby.so.1"], runpath="$ORIGIN", imports=["gone", "there"])
     b.library("lib/liby.so.1", symbols=["there"])
     b.library("lib/libfine.so.1", needs=["liby.so.1"], runpath="$ORIGIN", imports=["there"])
@@ -227,7 +227,7 @@ def version_not_defined(b: Bench) -> list[str]:
     return ["libx.so.1"]
 
 
-def preloaded(b: Bench) -> list[str]:
+def make_preloaded(b: Bench) -> list[str]:
     path = b.library("else/anyname.so", soname="libx.so.1")
     b.env["LD_PRELOAD"] = str(path)
     return ["libx.so.1"]
@@ -278,13 +278,13 @@ def dynamic_section_of_another_size(b: Bench) -> list[str]:
     for number, size in enumerate((1 << 63, (1 << 64) - 1, 1 << 20, 16, 8, 1)):
         names.append(f"libx{number}.so.1")
         path = b.library(f"lib/{names[-1]}", needs=["libgone.so.1"] if number % 2 else [])
-        oddities.altered(path, 2, 32, size)
+        oddities.alter_text(path, 2, 32, size)
     return names
 
 
-def no_dynamic_section(b: Bench) -> list[str]:
-    oddities.without_header(b.library("lib/libnone.so.1"), 2)
-    oddities.altered(b.library("lib/libempty.so.1"), 2, 32, 0)
+def drop_dynamic_section(b: Bench) -> list[str]:
+    oddities.remove_header(b.library("lib/libnone.so.1"), 2)
+    oddities.alter_text(b.library("lib/libempty.so.1"), 2, 32, 0)
     return ["libnone.so.1", "libempty.so.1"]
 
 
@@ -312,7 +312,7 @@ CASES: tuple[Callable[[Bench], list[str]], ...] = (
     rpath_before_library_path,
     needs_are_looked_for_with_their_own_runpath,
     rpath_serves_the_needs_of_needs,
-    loaded_by_soname_already,
+    load_by_soname,
     soname_other_than_the_file,
     empty_file_ends_the_search,
     text_file_ends_the_search,
@@ -322,16 +322,16 @@ CASES: tuple[Callable[[Bench], list[str]], ...] = (
     a_library_without_versions_or_symbols,
     links,
     entries_of_the_path,
-    undefined_symbol,
+    make_undefined_symbol,
     a_library_without_versions_that_lacks_something_itself,
     undefined_in_what_is_needed_too,
     version_not_defined,
-    preloaded,
+    make_preloaded,
     hardware_folders,
     system_libraries,
     programs_under_a_library_s_name,
     dynamic_section_of_another_size,
-    no_dynamic_section,
+    drop_dynamic_section,
     long_chain,
     devices,
 )
@@ -369,7 +369,7 @@ def really(
     return [(path, error) for path, error in json.loads(done.stdout)]
 
 
-def modelled(
+def make_modelled(
     caller: Path, names: list[str], env: dict[str, str], cwd: Path
 ) -> list[tuple[str | None, str | None]]:
     system = LiveSystem(env=env, cwd=str(cwd))
@@ -396,7 +396,7 @@ def test_the_model_says_what_the_loader_does(
     env = {"PATH": os.environ.get("PATH", ""), **bench.env}
     cwd = bench.cwd or bench.root
     for name, (path, error), (said_path, said_error) in zip(
-        names, really(caller, names, env, cwd), modelled(caller, names, env, cwd), strict=True
+        names, really(caller, names, env, cwd), make_modelled(caller, names, env, cwd), strict=True
     ):
         assert (said_path is None) == (path is None), (
             f"{name}: real {path or error}, model {said_path or said_error}"

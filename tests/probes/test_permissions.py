@@ -76,7 +76,7 @@ def public() -> Iterator[Path]:
         yield folder
 
 
-def asked(script: str, *arguments: str, **env: str) -> Any:
+def run_question(script: str, *arguments: str, **env: str) -> Any:
     done = subprocess.run(
         [sys.executable, "-c", script, *arguments],
         env={**os.environ, **env},
@@ -104,7 +104,7 @@ def test_what_may_not_be_read_is_not_absent(public: Path, closed: str) -> None:
         library = public / "shut/lib/libtfdoctorprobe.so.1"
     shut.chmod(0)
     try:
-        seen = asked(LOADER, library.name, LD_LIBRARY_PATH=str(library.parent))
+        seen = run_question(LOADER, library.name, LD_LIBRARY_PATH=str(library.parent))
     finally:
         shut.chmod(0o755)
     # The loader itself says "No such file or directory", and the model agrees.

@@ -37,7 +37,7 @@ def program(tmp_path: Path, text: str | bytes) -> str:
     return str(path)
 
 
-def looked(path: str, timeout: float) -> Unknown:
+def record_look(path: str, timeout: float) -> Unknown:
     """What the probe says of a Python that nobody named."""
     fact, _ = python.probe(LiveSystem(), Choice(path, "python3 on PATH"), asked=False, timeout=timeout)
     assert isinstance(fact, Unknown)
@@ -45,7 +45,7 @@ def looked(path: str, timeout: float) -> Unknown:
 
 
 def kind(path: str, timeout: float = PATIENT) -> str:
-    fact = looked(path, timeout)
+    fact = record_look(path, timeout)
     assert isinstance(fact, Unusable)
     assert fact.trouble is not None
     return fact.trouble.kind
@@ -91,7 +91,7 @@ def test_one_that_hangs(tmp_path: Path) -> None:
 )
 def test_one_that_is_none(tmp_path: Path, text: str, expected: str, detail: str) -> None:
     path = program(tmp_path, text)
-    fact = looked(path, PATIENT)
+    fact = record_look(path, PATIENT)
     assert isinstance(fact, Unusable)
     assert fact.trouble is not None
     assert (fact.trouble.kind, fact.trouble.detail) == (expected, detail)
@@ -105,7 +105,7 @@ def test_one_without_its_dynamic_loader(tmp_path: Path) -> None:
     if wanted not in binary[:8192]:
         pytest.skip("another kind of machine")
     path = program(tmp_path, binary.replace(wanted, b"/lib64/ld-linux-x86-64.so.9\0", 1))
-    fact = looked(path, PATIENT)
+    fact = record_look(path, PATIENT)
     assert isinstance(fact, Unusable)
     assert fact.trouble is not None
     assert "dynamic loader that it names, /lib64/ld-linux-x86-64.so.9 is not there" in fact.trouble.detail

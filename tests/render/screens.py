@@ -206,7 +206,7 @@ CARDS = ("GTX 680", "GTX 1080 Ti", "RTX 4090", "RTX 5090")
 WISHES = (None, "1.14", "2.15")
 
 
-def asked() -> dict[str, Callable[[], str | None]]:
+def run_question() -> dict[str, Callable[[], str | None]]:
     """Screens that need no machine: what is typed → the screen, None where there is nothing to show."""
     made: dict[str, Callable[[], str | None]] = {}
     for version in releases():
@@ -229,7 +229,7 @@ def screens(folders: Iterable[str] = ()) -> Iterator[tuple[str, str]]:
         if fixed is not None:
             yield f"fix --dry-run {host.name}", fixed
         yield f"verify {host.name}", verify_screen(host)
-    yield from ((name, text) for name, screen in asked().items() if (text := screen()) is not None)
+    yield from ((name, text) for name, screen in run_question().items() if (text := screen()) is not None)
     logs = [*LOGS, *(path for folder in folders for path in sorted(Path(folder).rglob("log.txt")))]
     for log in logs:
         name = log.parent.name if log.name == "log.txt" else log.name

@@ -65,7 +65,7 @@ def test_the_page_counts_what_it_writes() -> None:
         )
 
 
-def asked(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+def run_question(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
     kept = {key: value for key, value in os.environ.items() if key != called.VARIABLE}
     return subprocess.run(
         [*words, "check", "--facts", str(HOST)], env=kept | env, capture_output=True, text=True, check=False
@@ -92,7 +92,7 @@ def asked(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_commands_begin_as_tfdoctor_was_called(words: list[str], env: dict[str, str], expected: str) -> None:
-    done = asked(*words, **env)
+    done = run_question(*words, **env)
     assert expected in done.stdout, done
 
 

@@ -64,7 +64,7 @@ class Elements(HTMLParser):
         self.texts.append(data)
 
 
-def checked(page: bytes, *, pictures: int = 0) -> Elements:
+def run_check(page: bytes, *, pictures: int = 0) -> Elements:
     """A page that fetches nothing, runs only what its policy names, and has every id once; pictures: data: alone."""
     elements = Elements(page)
     text = page.decode("utf-8")
@@ -103,7 +103,7 @@ def page_of(folder: Path) -> bytes:
 def test_every_machine_has_a_page_with_its_verdict(folder: Path) -> None:
     page = page_of(folder)
     assert len(page) < LARGEST
-    text = " ".join(checked(page).texts)
+    text = " ".join(run_check(page).texts)
     found = report(folder)
     assert " ".join(found.verdict.headline.split()) in " ".join(text.split())
     for finding in found.findings:
@@ -185,7 +185,7 @@ def hostile(folder: Path) -> bytes:
 
 def test_hostile_text_stays_text() -> None:
     page = hostile(HOSTS / "plain-pip-install")
-    elements = checked(page)
+    elements = run_check(page)
     text = " ".join(elements.texts)
     assert '<img src=x onerror="alert(1)">' in text
     assert "{{7*7}}" in text
@@ -203,7 +203,7 @@ def test_check_writes_what_is_redacted(tmp_path: Path, capsys: pytest.CaptureFix
     target = tmp_path / "report.html"
     assert check(facts=HOSTS / "plain-pip-install", html=target) == 1
     assert "as a page" in capsys.readouterr().err
-    checked(target.read_bytes())
+    run_check(target.read_bytes())
     with pytest.raises(UsageError, match="exists"):
         check(facts=HOSTS / "plain-pip-install", html=target)
     check(facts=HOSTS / "plain-pip-install", html=target, force=True, quiet=True)
@@ -241,7 +241,7 @@ def log_page(text: str, redactor: Redactor | None = None) -> bytes:
 
 def test_a_log_has_its_deciding_lines_marked() -> None:
     page = log_page(f"first\n{LOG}last\n")
-    elements = checked(page)
+    elements = run_check(page)
     hits = [a["id"] for tag, a in elements.found if tag == "li" and a.get("class") == "hit"]
     assert hits
     assert set(hits) <= {"L2", "L3"}
@@ -264,7 +264,7 @@ def test_a_long_log_keeps_what_decided_and_counts_the_rest() -> None:
     page = logs_html([(found, kept)], Redactor())
     assert len(page) < LARGEST
     assert b"alice" not in page
-    checked(page)
+    run_check(page)
 
 
 def test_of_a_line_that_was_written_over_the_last_state_is_shown() -> None:
@@ -275,7 +275,7 @@ def test_of_a_line_that_was_written_over_the_last_state_is_shown() -> None:
 
 def test_a_hostile_log_stays_text() -> None:
     page = log_page(f"{HOSTILE}\n{LOG}{HOSTILE}\n")
-    assert '<img src=x onerror="alert(1)">' in " ".join(checked(page).texts)
+    assert '<img src=x onerror="alert(1)">' in " ".join(run_check(page).texts)
 
 
 def verify_page(folder: Path, detail: str = "", redactor: Redactor | None = None) -> bytes:
@@ -302,7 +302,7 @@ def verify_page(folder: Path, detail: str = "", redactor: Redactor | None = None
 
 
 def test_a_verification_has_its_stages_and_the_one_that_failed() -> None:
-    elements = checked(verify_page(HOSTS / "no-such-uuid"))
+    elements = run_check(verify_page(HOSTS / "no-such-uuid"))
     joints = [
         attributes["class"] for tag, attributes in elements.found if tag == "li" and attributes.get("class")
     ]
@@ -314,14 +314,14 @@ def test_a_verification_has_its_stages_and_the_one_that_failed() -> None:
 
 def test_a_verification_stays_text_and_tells_nobodys_name() -> None:
     page = verify_page(HOSTS / "no-such-uuid", f"/home/{USER}/x: {HOSTILE}", Redactor(users=(USER,)))
-    assert not any(tag == "img" for tag, _ in checked(page).found)
+    assert not any(tag == "img" for tag, _ in run_check(page).found)
     assert USER.encode() not in page
 
 
 def test_verify_writes_its_page(tmp_path: Path) -> None:
     target = tmp_path / "v.html"
     assert verify(python=sys.executable, stages="driver", html=target, quiet=True) in (0, 1)
-    checked(target.read_bytes())
+    run_check(target.read_bytes())
     with pytest.raises(UsageError):
         verify(python=sys.executable, stages="driver", html=target, quiet=True)
 
@@ -332,7 +332,7 @@ def test_diagnose_writes_several_logs_on_one_page(tmp_path: Path, capsys: pytest
     target = tmp_path / "page.html"
     diagnose(files=[str(tmp_path / "one.log"), str(tmp_path / "two.log")], html=target)
     assert "as a page" in capsys.readouterr().err
-    ids = {a["id"] for _, a in checked(target.read_bytes()).found if "id" in a}
+    ids = {a["id"] for _, a in run_check(target.read_bytes()).found if "id" in a}
     assert {"L1", "2-L1"} <= ids
     with pytest.raises(UsageError, match="-f"):
         diagnose(files=["x"], html=tmp_path / "other.html", follow=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench.made import on, piece, result
-from render.test_html import HOSTILE, USER, checked
+from render.test_html import HOSTILE, USER, run_check
 from tfdoctor.cli.bench import bench
 from tfdoctor.errors import UsageError
 from tfdoctor.privacy.redactor import Redactor
@@ -31,7 +31,7 @@ def bench_page(stopped: str = "", redactor: Redactor | None = None, name: str = 
 
 
 def test_the_page_has_the_answer_a_picture_and_every_time() -> None:
-    elements = checked(bench_page(), pictures=1)
+    elements = run_check(bench_page(), pictures=1)
     text = " ".join(elements.texts)
     for words in ("faster", "matmul on GPU:0", "Tesla T4", "4096", "95 % interval"):
         assert words in text
@@ -39,7 +39,7 @@ def test_the_page_has_the_answer_a_picture_and_every_time() -> None:
 
 def test_what_comes_from_outside_stays_text_and_tells_nobodys_name() -> None:
     page = bench_page(f"/home/{USER}/x: {HOSTILE}", Redactor(users=(USER,)), HOSTILE)
-    elements = checked(page, pictures=1)
+    elements = run_check(page, pictures=1)
     assert USER.encode() not in page
     (picture,) = [attributes["src"] for tag, attributes in elements.found if tag == "img"]
     assert b"<script" not in base64.b64decode((picture or "").partition("base64,")[2])
@@ -48,7 +48,7 @@ def test_what_comes_from_outside_stays_text_and_tells_nobodys_name() -> None:
 def test_nothing_timed_is_a_page_too_and_no_page_is_overwritten(tmp_path: Path) -> None:
     target = tmp_path / "b.html"
     assert bench(python=sys.executable, time=1.0, html=target) == 3
-    elements = checked(target.read_bytes())
+    elements = run_check(target.read_bytes())
     assert "Nothing could be timed" in " ".join(elements.texts)
     with pytest.raises(UsageError):
         bench(python=sys.executable, time=1.0, html=target)

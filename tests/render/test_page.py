@@ -15,7 +15,7 @@ from tfdoctor.render.tables import text_of
 WORDS = st.lists(st.text("aé✓W. 日本/", max_size=30), max_size=12).map(" ".join)
 
 
-def by_rich(text: str, width: int) -> str:
+def format_by_rich(text: str, width: int) -> str:
     from rich.text import Text as RichText
 
     out = rich_page(width, coloured=False)
@@ -27,7 +27,7 @@ def by_rich(text: str, width: int) -> str:
 def test_lines_break_where_rich_breaks_them(text: str, width: int) -> None:
     out = Page(width, coloured=False)
     out.print(Text(text))
-    assert out.text == by_rich(text, width)
+    assert out.text == format_by_rich(text, width)
 
 
 @given(text=WORDS, width=st.integers(20, 60), coloured=st.booleans())

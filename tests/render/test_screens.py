@@ -20,7 +20,6 @@ from render.screens import (
     HOSTS,
     LOGS,
     WISHES,
-    asked,
     build_screen,
     check_screen,
     codes,
@@ -33,6 +32,7 @@ from render.screens import (
     matrix_screen,
     releases,
     report_of,
+    run_question,
     verify_screen,
 )
 from tfdoctor import versions
@@ -61,7 +61,7 @@ COMPAT = Compat.load()
 MOST = 24
 
 
-def too_wide(text: str, width: int) -> list[str]:
+def find_too_wide(text: str, width: int) -> list[str]:
     """Lines that are wider than the terminal, but for one word of a command that has no room in a line that goes on."""
     wide = [line for line in text.splitlines() if cells(line) > width]
     return [
@@ -78,7 +78,7 @@ def test_check_is_one_screen(host: Path, here: bool) -> None:
     text = check_screen(host, here=here)
     assert lines_at(text, 80) <= MOST - 2, text
     for width in (80, 40):
-        assert not too_wide(check_screen(host, width, here=here), width)
+        assert not find_too_wide(check_screen(host, width, here=here), width)
 
 
 def commands_in(coloured: str) -> list[str]:
@@ -227,7 +227,7 @@ def test_diagnose_is_one_screen(log: Path) -> None:
     text = log_screen(log)
     assert lines_at(text, 80) <= MOST - 2, text
     for width in (80, 40):
-        assert not too_wide(log_screen(log, width), width)
+        assert not find_too_wide(log_screen(log, width), width)
 
 
 @pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
@@ -237,10 +237,10 @@ def test_fix_and_verify_are_one_screen(host: Path) -> None:
         text = screen(host)
         assert text is None or lines_at(text, 80) <= MOST, text
         for width in (80, 40):
-            assert not too_wide(screen(host, width) or "", width)
+            assert not find_too_wide(screen(host, width) or "", width)
 
 
-ASKED = asked()
+ASKED = run_question()
 
 
 @pytest.mark.parametrize("name", ASKED)
@@ -250,16 +250,16 @@ def test_what_is_asked_for_is_one_screen(name: str) -> None:
     text = ASKED[name]()
     if text is not None:
         assert lines_at(text, 80) <= MOST - 2, text
-        assert not too_wide(text, 80), text
+        assert not find_too_wide(text, 80), text
 
 
 @pytest.mark.parametrize("width", [40, 60, 100])
 def test_no_line_of_what_is_asked_for_is_too_wide(width: int) -> None:
     for version in ("1.14.0", "2.5.0", "2.21.0"):
         for screen in (matrix_screen, build_screen, install_screen):
-            assert not too_wide(screen(version, width=width) or "", width)
+            assert not find_too_wide(screen(version, width=width) or "", width)
     for code in codes()[::7]:
-        assert not too_wide(explain_screen(code, width), width)
+        assert not find_too_wide(explain_screen(code, width), width)
 
 
 def test_verbose_explains_what_a_screen_leaves_out() -> None:
@@ -285,7 +285,7 @@ def test_recommend_is_one_screen(card: str, driver: str | None) -> None:
         text = render_recommendation(answer)
         assert lines_at(text, 80) <= MOST, text
         for width in (80, 40):
-            assert not too_wide(render_recommendation(answer, width=width), width)
+            assert not find_too_wide(render_recommendation(answer, width=width), width)
 
 
 @pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)

@@ -11,9 +11,9 @@ import pytest
 from recorded import HOSTS, report
 from rules.make_facts import (
     SITE,
-    found,
+    find_matches,
     healthy,
-    lost,
+    make_lost,
     with_environment,
     with_loader,
     with_machine,
@@ -40,11 +40,11 @@ def host(name: str) -> Report:
     return report(HOSTS / name)
 
 
-def between(was: Facts, now: Facts) -> Comparison:
+def cut_between(was: Facts, now: Facts) -> Comparison:
     return compare(diagnose(was, COMPAT), diagnose(now, COMPAT))
 
 
-def named(comparison: Comparison, name: str) -> Difference | None:
+def list_named(comparison: Comparison, name: str) -> Difference | None:
     return next((one for one in comparison.differences if one.name == name), None)
 
 
@@ -79,7 +79,7 @@ def test_nothing_differs_from_itself(name: str) -> None:
 def test_what_explains_comes_first_and_is_marked(name: str, expected: str) -> None:
     report = host(name)
     comparison = compare(host("healthy-one-gpu"), report)
-    difference = named(comparison, expected)
+    difference = list_named(comparison, expected)
     assert difference is not None
     assert difference.matters is Matters.EXPLAINS
     root = report.root.code if report.root is not None else report.findings[0].code
@@ -105,7 +105,7 @@ def test_the_other_way_round_it_says_what_is_gone() -> None:
 def test_what_was_wrong_then_already_is_not_explained() -> None:
     was = with_environment(healthy(), CUDA_VISIBLE_DEVICES="-1")
     now = with_environment(healthy(), CUDA_VISIBLE_DEVICES="-1", TF_FORCE_GPU_ALLOW_GROWTH="true")
-    (difference,) = between(was, now).differences
+    (difference,) = cut_between(was, now).differences
     assert (difference.name, difference.was, difference.findings) == (
         "TF_FORCE_GPU_ALLOW_GROWTH",
         "not set",
@@ -121,11 +121,11 @@ def test_what_changes_from_one_second_to_the_next_is_left_out() -> None:
     other = replace(
         facts, driver=replace(facts.driver, smi=Known(busier, "nvidia-smi")), seconds={"python": 9.9}
     )
-    assert not between(facts, other).differences
+    assert not cut_between(facts, other).differences
 
 
 def test_another_prefix_alone_is_no_difference_and_is_said() -> None:
-    def moved(value: object) -> object:
+    def move_file(value: object) -> object:
         if isinstance(value, str):
             return (
                 value.replace("/env/", "/srv/other/")
@@ -133,19 +133,19 @@ def test_another_prefix_alone_is_no_difference_and_is_said() -> None:
                 else value.replace("/env", "/srv/other")
             )
         if isinstance(value, tuple):
-            return tuple(moved(inner) for inner in value)
+            return tuple(move_file(inner) for inner in value)
         if isinstance(value, dict):
-            return {key: moved(inner) for key, inner in value.items()}
+            return {key: move_file(inner) for key, inner in value.items()}
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             return replace(
-                value, **{f.name: moved(getattr(value, f.name)) for f in dataclasses.fields(value)}
+                value, **{f.name: move_file(getattr(value, f.name)) for f in dataclasses.fields(value)}
             )
         return value
 
     facts = healthy()
-    other = moved(facts)
+    other = move_file(facts)
     assert other != facts
-    comparison = between(facts, other)
+    comparison = cut_between(facts, other)
     assert not comparison.differences
     assert comparison.environment == ("/env", "/srv/other")
 
@@ -153,8 +153,8 @@ def test_another_prefix_alone_is_no_difference_and_is_said() -> None:
 def test_a_folder_gone_from_the_path_explains_what_is_missing_and_a_new_one_does_not() -> None:
     good = with_environment(healthy(), LD_LIBRARY_PATH="/opt/cuda/lib64:/opt/more")
     for value, explains in (("/opt/more", True), ("/opt/cuda/lib64:/opt/more:/opt/new", False)):
-        bad = with_loader(with_environment(healthy(), LD_LIBRARY_PATH=value), lost("libcufft.so.11"))
-        difference = named(between(good, bad), "LD_LIBRARY_PATH")
+        bad = with_loader(with_environment(healthy(), LD_LIBRARY_PATH=value), make_lost("libcufft.so.11"))
+        difference = list_named(cut_between(good, bad), "LD_LIBRARY_PATH")
         assert difference is not None
         assert bool(difference.findings) is explains
         assert (difference.lost, difference.new) == (
@@ -165,15 +165,15 @@ def test_a_folder_gone_from_the_path_explains_what_is_missing_and_a_new_one_does
 def test_what_could_not_be_looked_at_then_is_not_compared_and_now_is_said() -> None:
     facts = healthy()
     blind = replace(facts, driver=replace(facts.driver, kernel_module=Unknown("no permission", "/proc")))
-    assert named(between(blind, facts), "kernel module") is None
-    now = named(between(facts, blind), "kernel module")
+    assert list_named(cut_between(blind, facts), "kernel module") is None
+    now = list_named(cut_between(facts, blind), "kernel module")
     assert now is not None
     assert now.is_ == "not known: no permission"
 
 
 def test_another_tensorflow_opens_other_names_which_is_no_news() -> None:
-    comparison = between(healthy("2.18.1"), healthy("2.10.1", python="3.10.1"))
-    assert named(comparison, "TensorFlow") is not None
+    comparison = cut_between(healthy("2.18.1"), healthy("2.10.1", python="3.10.1"))
+    assert list_named(comparison, "TensorFlow") is not None
     assert not [one for one in comparison.differences if one.area == "CUDA libraries"]
 
 
@@ -181,13 +181,15 @@ def test_a_tensorflow_that_is_gone_is_one_difference() -> None:
     facts = healthy()
     gone = replace(facts, tensorflow=Absent("python"), loader=Absent("the loader"))
     gone = with_python(gone, installed={"tensorflow": None})
-    about = [one.name for one in between(facts, gone).differences if one.area == "TensorFlow"]
+    about = [one.name for one in cut_between(facts, gone).differences if one.area == "TensorFlow"]
     assert about == ["TensorFlow"]
 
 
 def test_a_library_from_elsewhere_is_told_with_its_version() -> None:
-    other = with_loader(healthy(), replace(found("libcudnn.so.9", "/usr/lib/libcudnn.so.9"), version="9.1.0"))
-    difference = named(between(healthy(), other), "libcudnn.so.9")
+    other = with_loader(
+        healthy(), replace(find_matches("libcudnn.so.9", "/usr/lib/libcudnn.so.9"), version="9.1.0")
+    )
+    difference = list_named(cut_between(healthy(), other), "libcudnn.so.9")
     assert difference is not None
     assert difference.is_ == "9.1.0 in /usr/lib"
     assert difference.findings == ("TFD206",)
@@ -196,16 +198,16 @@ def test_a_library_from_elsewhere_is_told_with_its_version() -> None:
 def test_another_machine_is_said_where_more_than_one_thing_speaks_for_it() -> None:
     facts = healthy()
     other = with_machine(facts, distribution_id="fedora", distribution="Fedora 40")
-    assert not between(facts, other).elsewhere
-    assert between(facts, with_machine(other, container="docker")).elsewhere
-    assert between(facts, with_machine(facts, machine="aarch64")).elsewhere
-    text = render_comparison(between(facts, with_machine(facts, machine="aarch64")), "x")
+    assert not cut_between(facts, other).elsewhere
+    assert cut_between(facts, with_machine(other, container="docker")).elsewhere
+    assert cut_between(facts, with_machine(facts, machine="aarch64")).elsewhere
+    text = render_comparison(cut_between(facts, with_machine(facts, machine="aarch64")), "x")
     assert "another machine" in text
 
 
 def test_values_from_outside_do_not_reach_the_terminal_raw() -> None:
     evil = with_environment(healthy(), TF_XLA_FLAGS="\x1b[31mred\x07" + "x" * 5000)
-    text = render_comparison(between(healthy(), evil), "name\x1b[0m", verbose=True)
+    text = render_comparison(cut_between(healthy(), evil), "name\x1b[0m", verbose=True)
     assert "\x1b" not in text
     assert len(text) < 4000
 

@@ -50,7 +50,7 @@ def first(facts: Facts) -> tuple[Report, Finding]:
     return report, report.root
 
 
-def beside(variable: str = "LD_LIBRARY_PATH") -> Facts:
+def put_beside(variable: str = "LD_LIBRARY_PATH") -> Facts:
     """What is left of a CUDA 11 comes first; its cuSOLVER has CUDA 12's name."""
     facts = healthy()
     loader = value_of(facts.loader)

@@ -23,11 +23,11 @@ COMPAT = Compat.load()
 
 
 @cache
-def seen(host: str) -> Facts:
+def list_events(host: str) -> Facts:
     return survey(RecordedSystem(HOSTS / host), COMPAT)
 
 
-def judged(facts: Facts) -> Report:
+def make_report(facts: Facts) -> Report:
     return diagnose(facts, COMPAT)
 
 
@@ -35,17 +35,17 @@ def of(report: Report, code: str) -> list[Finding]:
     return [finding for finding in report.findings if finding.code == code]
 
 
-def ended(report: Report, code: str) -> OutcomeKind:
+def run_to_end(report: Report, code: str) -> OutcomeKind:
     return next(outcome.kind for outcome in report.outcomes if outcome.code == code)
 
 
 def with_events(host: str, *events: KernelEvent) -> Facts:
-    facts = seen(host)
+    facts = list_events(host)
     return dataclasses.replace(facts, kernel=dataclasses.replace(facts.kernel, log=Known(events, "dmesg")))
 
 
 def with_health(health: CardHealth) -> Facts:
-    facts = seen("healthy-one-gpu")
+    facts = list_events("healthy-one-gpu")
     smi = value_of(facts.driver.smi)
     assert isinstance(smi, SmiFacts)
     gpus = tuple(dataclasses.replace(gpu, health=health) for gpu in smi.gpus)

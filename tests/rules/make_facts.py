@@ -112,9 +112,9 @@ def healthy(version: str = "2.18.1", *, python: str = "3.11.7", distribution: st
                     f"{SITE}/nvidia/{f}/lib" for f in ("cublas", "cuda_runtime", "cusparse")
                 ),
                 library_path=(),
-                resolutions=tuple(found(s) for s in sonames),
+                resolutions=tuple(find_matches(s) for s in sonames),
                 import_needs=(),
-                found=tuple(in_wheel(s) for s in sonames if s.split(".so")[0] in FOLDERS),
+                found=tuple(is_in_wheel_folder(s) for s in sonames if s.split(".so")[0] in FOLDERS),
             ),
             "the loader's rules",
         ),
@@ -163,7 +163,7 @@ def _python(version: str, tensorflow: TensorFlowFacts) -> PythonFacts:
     )
 
 
-def in_wheel(soname: str) -> FoundElsewhere:
+def is_in_wheel_folder(soname: str) -> FoundElsewhere:
     """Where NVIDIA's wheel has it."""
     stem = soname.partition(".so")[0]
     folder = FOLDERS[stem]
@@ -176,19 +176,19 @@ def at(path: str, package: str | None = None) -> FoundElsewhere:
     return FoundElsewhere(name.split(".so")[0], name, path, package)
 
 
-def found(soname: str, path: str = "", via: str = "RUNPATH") -> Resolution:
+def find_matches(soname: str, path: str = "", via: str = "RUNPATH") -> Resolution:
     """The loader gives it."""
     stem = soname.partition(".so")[0]
-    default = in_wheel(soname).path if stem in FOLDERS else f"/usr/lib/{soname}"
+    default = is_in_wheel_folder(soname).path if stem in FOLDERS else f"/usr/lib/{soname}"
     return Resolution(soname, path or default, via, "")
 
 
-def lost(soname: str, **more: Any) -> Resolution:
+def make_lost(soname: str, **more: Any) -> Resolution:
     """The loader does not find it."""
     return Resolution(soname, None, "", f"{soname}: {NOT_FOUND}", (soname,), **more)
 
 
-def stopped(soname: str, path: str, problem: str, *, crash: bool = False) -> Resolution:
+def stop_process(soname: str, path: str, problem: str, *, crash: bool = False) -> Resolution:
     """The loader stops at this file."""
     tried = (Tried(path, problem, "LD_LIBRARY_PATH"),)
     return Resolution(soname, None, "", f"{path}: {problem}", (soname,), tried=tried, crash=crash)
@@ -209,12 +209,12 @@ def with_loader(facts: Facts, *changes: Resolution, **more: Any) -> Facts:
     return replace(facts, loader=Known(loader, "the loader's rules"))
 
 
-def without_libraries(facts: Facts) -> Facts:
+def remove_libraries(facts: Facts) -> Facts:
     """The same with none of the CUDA libraries: the plain `pip install tensorflow`."""
     loader = value_of(facts.loader)
     assert loader is not None
     names = [r.soname for r in loader.resolutions if r.soname.partition(".so")[0] in FOLDERS]
-    return with_loader(facts, *(lost(name) for name in names), found=(), runpath_folders=())
+    return with_loader(facts, *(make_lost(name) for name in names), found=(), runpath_folders=())
 
 
 def with_tensorflow(facts: Facts, **changes: Any) -> Facts:
@@ -293,7 +293,7 @@ def cpu(version, distribution="tensorflow", **changes):
     return with_tensorflow(facts, build_info={"is_cuda_build": "False"}, cuda_config={}, **changes)
 
 
-def failed_import(error, missing=("libc.so.6",)):
+def make_failed_import(error, missing=("libc.so.6",)):
     return Resolution("x", f"{SITE}/x", "", error, missing, needed_by=f"{SITE}/x")
 
 

@@ -29,12 +29,12 @@ def first_command(one: Finding) -> str:
     return commands(one).partition("\n")[0]
 
 
-def ended(host: str, code: str) -> OutcomeKind:
+def run_to_end(host: str, code: str) -> OutcomeKind:
     """How the check of this code ended there."""
     return next(one.kind for one in report(host).outcomes if one.code == code)
 
 
-def told(host: str, code: str) -> tuple[Severity, Cause, str, str]:
+def summarize_answer(host: str, code: str) -> tuple[Severity, Cause, str, str]:
     """(severity, cause, title, the first command) of what is told there under this code."""
     one = finding(host, code)
     return one.severity, one.cause, one.title, first_command(one)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rules.kernel_facts import judged, of, with_health
+from rules.kernel_facts import make_report, of, with_health
 from tfdoctor.facts import CardHealth
 from tfdoctor.findings import Severity
 from tfdoctor.rules import card_health
@@ -24,7 +24,7 @@ from tfdoctor.rules import card_health
     ],
 )
 def test_card_health(health: CardHealth, severity: Severity | None) -> None:
-    report = judged(with_health(health))
+    report = make_report(with_health(health))
     found = of(report, card_health.RULE.code)
     assert [finding.severity for finding in found] == ([severity] if severity is not None else [])
     assert report.root is None

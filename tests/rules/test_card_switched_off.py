@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from rules.kernel_facts import judged, seen
+from rules.kernel_facts import list_events, make_report
 from tfdoctor.facts import Known, value_of
 from tfdoctor.rules import card_switched_off
 
@@ -41,11 +41,11 @@ def test_a_line_that_forbids_the_module_becomes_a_comment() -> None:
     ],
 )
 def test_a_forbidden_module_comes_with_what_is_typed(path: str, typed: str) -> None:
-    facts = seen("module-blacklisted")
+    facts = list_events("module-blacklisted")
     files = value_of(facts.kernel.modules)
     assert files is not None
     known = Known(dataclasses.replace(files, blocked=((path, "blacklist nvidia"),)), path)
-    report = judged(dataclasses.replace(facts, kernel=dataclasses.replace(facts.kernel, modules=known)))
+    report = make_report(dataclasses.replace(facts, kernel=dataclasses.replace(facts.kernel, modules=known)))
     assert report.root is not None
     first = report.root.remedies[0]
     assert first.commands[0].startswith(typed)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rules.make_facts import SITE, finding, healthy, lost, run, stopped, with_loader
+from rules.make_facts import SITE, finding, healthy, make_lost, run, stop_process, with_loader
 from rules.owners_facts import CU12, CU13, CUDNN, _cudnn, _shared, _with
 from tfdoctor.facts import Distribution
 from tfdoctor.facts.files import ChangedFile
@@ -59,9 +59,11 @@ def test_what_our_images_go_without_is_not_lost() -> None:
 
 def test_what_the_loader_misses_or_stops_at_is_told_once() -> None:
     path = "nvidia/cufft/lib/libcufft.so.11"
-    gone = with_loader(_with(healthy(), _wheel("nvidia-cufft-cu12", lost=(path,))), lost("libcufft.so.11"))
+    gone = with_loader(
+        _with(healthy(), _wheel("nvidia-cufft-cu12", lost=(path,))), make_lost("libcufft.so.11")
+    )
     assert run(changed_files.RULE, gone).kind is OutcomeKind.NOT_APPLICABLE
     change = ChangedFile(path, 100, 50, cut=True)
-    stop = stopped("libcufft.so.11", f"{SITE}/tensorflow/../{path}", "truncated", crash=True)
+    stop = stop_process("libcufft.so.11", f"{SITE}/tensorflow/../{path}", "truncated", crash=True)
     cut = with_loader(_with(healthy(), _wheel("nvidia-cufft-cu12", changed=(change,))), stop)
     assert run(changed_files.RULE, cut).kind is OutcomeKind.NOT_APPLICABLE

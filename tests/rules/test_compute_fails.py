@@ -17,7 +17,7 @@ from .make_facts import healthy
 SEEN = Observation(True, True, 1, (), 4.0, ("/physical_device:GPU:0",), ("GPU:0 ok",))
 
 
-def observed(*computed: str) -> Observation:
+def make_observed(*computed: str) -> Observation:
     return dataclasses.replace(SEEN, computed=computed)
 
 
@@ -50,7 +50,7 @@ def observed(*computed: str) -> Observation:
     ],
 )
 def test_the_error_names_the_cause(line: str, cause: Cause) -> None:
-    report = diagnose(healthy(), Compat.load(), observed(line))
+    report = diagnose(healthy(), Compat.load(), make_observed(line))
     assert report.root is not None
     assert (report.root.code, report.root.cause) == ("TFD115", cause)
     assert report.verdict.gpu_usable is False

@@ -8,10 +8,10 @@ from rules.make_facts import (
     SITE,
     commands,
     context,
+    find_matches,
     finding,
-    found,
     healthy,
-    lost,
+    make_lost,
     run,
     with_loader,
     with_python,
@@ -27,7 +27,7 @@ from tfdoctor.rules import (
 
 
 def test_cudnn_alone_is_missing():
-    facts = with_loader(healthy(), lost("libcudnn.so.9"))
+    facts = with_loader(healthy(), make_lost("libcudnn.so.9"))
     one = finding(cudnn_missing.RULE, facts)
     assert commands(one)[0] == "/env/bin/python -m pip install nvidia-cudnn-cu12==9.3.0.75"
     assert context(facts).prediction.cause is Cause.CUDNN_MISSING
@@ -40,7 +40,7 @@ def test_a_part_of_cudnn_that_is_gone():
     )
     facts = with_python(healthy(), distributions=(*python.distributions, wheel))
     path = f"{SITE}/tensorflow/../nvidia/cudnn/lib/libcudnn.so.9"
-    facts = with_loader(facts, replace(found("libcudnn.so.9"), path=path))
+    facts = with_loader(facts, replace(find_matches("libcudnn.so.9"), path=path))
     one = finding(cudnn_missing.RULE, facts)
     assert one.title == "A part of cuDNN is missing: libcudnn_ops.so.9"
     assert one.severity is Severity.ERROR
@@ -48,5 +48,5 @@ def test_a_part_of_cudnn_that_is_gone():
         Install(("nvidia-cudnn-cu12==9.3.0.75",), again=True, dependencies=False),
     )
     # another cuDNN than the wheel's is used
-    elsewhere = with_loader(facts, replace(found("libcudnn.so.9"), path="/usr/lib/libcudnn.so.9"))
+    elsewhere = with_loader(facts, replace(find_matches("libcudnn.so.9"), path="/usr/lib/libcudnn.so.9"))
     assert run(cudnn_missing.RULE, elsewhere).kind is OutcomeKind.CLEAN

@@ -11,10 +11,10 @@ from rules.make_facts import (
     SITE,
     at,
     context,
+    find_matches,
     finding,
-    found,
     healthy,
-    lost,
+    make_lost,
     run,
     with_loader,
     with_python,
@@ -37,7 +37,7 @@ from rules.owners_facts import _cudnn
 
 def test_another_cudnn_major():
     facts = with_loader(
-        healthy(), lost("libcudnn.so.9"), also_found=(at(f"{SITE}/nvidia/cudnn/lib/libcudnn.so.8"),)
+        healthy(), make_lost("libcudnn.so.9"), also_found=(at(f"{SITE}/nvidia/cudnn/lib/libcudnn.so.8"),)
     )
     one = finding(cudnn_version_mismatch.RULE, facts)
     assert "libcudnn.so.8" in one.title
@@ -52,7 +52,7 @@ def test_a_lower_minor_fails_at_first_use(file, severity):
     folder = "/usr/local/cuda/lib64"
     facts = with_loader(
         healthy("2.10.1"),
-        found("libcudnn.so.8", f"{folder}/libcudnn.so.8"),
+        find_matches("libcudnn.so.8", f"{folder}/libcudnn.so.8"),
         also_found=(at(f"{folder}/libcudnn.so.8"), at(f"{folder}/{file}")),
     )
     outcome = run(cudnn_version_mismatch.RULE, facts)
@@ -79,7 +79,7 @@ def test_tensorflow_compares_with_what_it_was_compiled_with(
     folder = "/usr/local/cuda/lib64"
     facts = with_loader(
         healthy(tensorflow, distribution="tensorflow-gpu"),
-        found("libcudnn.so.7", f"{folder}/libcudnn.so.7"),
+        find_matches("libcudnn.so.7", f"{folder}/libcudnn.so.7"),
         also_found=(at(f"{folder}/libcudnn.so.7"), at(f"{folder}/libcudnn.so.{cudnn}")),
     )
     outcome = run(cudnn_version_mismatch.RULE, facts)
@@ -100,7 +100,7 @@ def _with_cudnn(facts: Facts, path: str, *wheels: Distribution, real: str = "", 
     assert python is not None
     shared = told.pop("shared", ())
     facts = with_python(facts, distributions=(*python.distributions, *wheels), shared=shared)
-    return with_loader(facts, replace(found("libcudnn.so.9", path), real=real, **told))
+    return with_loader(facts, replace(find_matches("libcudnn.so.9", path), real=real, **told))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from rules.make_facts import (
     finding,
     healthy,
     run,
-    stopped,
+    stop_process,
     with_environment,
     with_loader,
     with_python,
@@ -62,7 +62,7 @@ def test_a_damaged_library_that_another_one_needs() -> None:
 def test_one_library_for_another_machine_among_others_that_are_right_is_damaged() -> None:
     names = ("libcublas.so.12", "libcufft.so.11")
     here = [Resolution(name, f"/opt/cuda/lib64/{name}", "LD_LIBRARY_PATH", "") for name in names]
-    wrong = stopped("libcublas.so.12", "/opt/cuda/lib64/libcublas.so.12", "wrong machine (183)")
+    wrong = stop_process("libcublas.so.12", "/opt/cuda/lib64/libcublas.so.12", "wrong machine (183)")
     alone = with_loader(healthy(), wrong)
     assert context(alone).prediction.cause is Cause.LIBS_WRONG_VERSION
     beside = with_loader(healthy(), wrong, here[1])
@@ -72,7 +72,7 @@ def test_one_library_for_another_machine_among_others_that_are_right_is_damaged(
 def test_a_damaged_file_that_shadows_a_good_one():
     facts = with_loader(
         healthy(),
-        stopped("libcufft.so.11", "/old/libcufft.so.11", "file too short", crash=True),
+        stop_process("libcufft.so.11", "/old/libcufft.so.11", "file too short", crash=True),
         also_found=(at(f"{SITE}/nvidia/cufft/lib/libcufft.so.11"),),
     )
     one = finding(damaged_library.RULE, facts)
@@ -87,7 +87,8 @@ def test_a_damaged_file_that_shadows_a_good_one():
 def test_a_damaged_wheel_is_installed_again():
     path = f"{SITE}/nvidia/cufft/lib/libcufft.so.11"
     one = finding(
-        damaged_library.RULE, with_loader(healthy(), stopped("libcufft.so.11", path, "invalid ELF header"))
+        damaged_library.RULE,
+        with_loader(healthy(), stop_process("libcufft.so.11", path, "invalid ELF header")),
     )
     assert "--force-reinstall --no-deps nvidia-cufft-cu12==11.2.3.61" in commands(one)[0]
 
@@ -102,7 +103,9 @@ def test_a_damaged_wheel_is_installed_again():
 )
 def test_the_cuda_runtime_is_opened_as_tensorflow_is_imported(version, soname, imported):
     """One that is cut short in its segments kills Python there; others do when devices are listed."""
-    facts = with_loader(healthy(version), stopped(soname, f"/old/{soname}", "file too short", crash=True))
+    facts = with_loader(
+        healthy(version), stop_process(soname, f"/old/{soname}", "file too short", crash=True)
+    )
     prediction = context(facts).prediction
     assert (prediction.import_ok, prediction.gpu_registered) == (imported, False)
     assert prediction.cause is finding(damaged_library.RULE, facts).cause
@@ -117,14 +120,14 @@ def test_a_link_to_a_damaged_wheel_is_not_put_aside():
     facts = with_python(healthy(), distributions=(wheel,))
     link = f"{SITE}/tensorflow/libcufft.so.11"
     one = finding(
-        damaged_library.RULE, with_loader(facts, stopped("libcufft.so.11", link, "invalid ELF header"))
+        damaged_library.RULE, with_loader(facts, stop_process("libcufft.so.11", link, "invalid ELF header"))
     )
     assert "--force-reinstall --no-deps nvidia-cufft-cu12==11.2.3.61" in commands(one)[0]
 
 
 def test_a_file_that_may_not_be_read():
     path = "/usr/local/cuda/lib64/libcufft.so.11"
-    facts = with_loader(healthy(), stopped("libcufft.so.11", path, "Permission denied"))
+    facts = with_loader(healthy(), stop_process("libcufft.so.11", path, "Permission denied"))
     assert run(damaged_library.RULE, facts).kind is OutcomeKind.CLEAN
     assert run(libs_not_installed.RULE, facts).kind is OutcomeKind.CLEAN
     one = finding(not_permitted.RULE, facts)
@@ -137,7 +140,7 @@ def test_what_is_no_library_on_the_path_before_the_wheels_own_goes_and_the_wheel
     bad, good = "/conda/lib/libcufft.so.11", f"{SITE}/nvidia/cufft/lib/libcufft.so.11"
     via = "LD_LIBRARY_PATH"
     failed = replace(
-        stopped("libcufft.so.11", bad, "is no ELF object"), tried=(Tried(bad, "is no ELF object", via),)
+        stop_process("libcufft.so.11", bad, "is no ELF object"), tried=(Tried(bad, "is no ELF object", via),)
     )
     facts = with_loader(with_environment(healthy(), LD_LIBRARY_PATH="/conda/lib"), failed)
     loader = value_of(facts.loader)

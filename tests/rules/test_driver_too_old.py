@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rules.make_facts import healthy, run, with_cards
-from rules.of_hosts import ended, told
+from rules.of_hosts import run_to_end, summarize_answer
 from tfdoctor.facts import KernelModule, Known, value_of
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.rules import driver_too_old
@@ -35,7 +35,7 @@ CODE = driver_too_old.RULE.code
     ],
 )
 def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, title: str, typed: str) -> None:
-    assert told(host, CODE) == (severity, cause, title, typed)
+    assert summarize_answer(host, CODE) == (severity, cause, title, typed)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, tit
     ],
 )
 def test_where_it_says_nothing(host: str, kind: OutcomeKind) -> None:
-    assert ended(host, CODE) is kind
+    assert run_to_end(host, CODE) is kind
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from rules.make_facts import (
     SITE,
     commands,
     context,
-    failed_import,
     finding,
     healthy,
+    make_failed_import,
     run,
     with_loader,
     with_python,
@@ -22,7 +22,9 @@ from tfdoctor.rules import (
 
 def test_glibc():
     error = f"/lib/libc.so.6: version `GLIBC_2.27' not found (required by {SITE}/x)"
-    facts = with_python(with_loader(healthy("2.21.0"), import_needs=(failed_import(error),)), glibc="2.24")
+    facts = with_python(
+        with_loader(healthy("2.21.0"), import_needs=(make_failed_import(error),)), glibc="2.24"
+    )
     one = finding(glibc_too_old.RULE, facts)
     assert one.title == "TensorFlow needs glibc 2.27, and this system has 2.24"
     # cuDNN's wheels for 2.20 need glibc 2.27.

@@ -10,10 +10,10 @@ from rules.make_facts import (
     NOT_FOUND,
     commands,
     context,
-    failed_import,
     finding,
     healthy,
-    lost,
+    make_failed_import,
+    make_lost,
     run,
     with_loader,
     with_python,
@@ -67,11 +67,11 @@ def test_h5py_3_is_told_for_what_cannot_load_with_it():
 
 
 def test_a_need_of_tensorflow_itself():
-    failed = failed_import(f"libgomp.so.1: {NOT_FOUND}", ("libgomp.so.1",))
+    failed = make_failed_import(f"libgomp.so.1: {NOT_FOUND}", ("libgomp.so.1",))
     facts = with_loader(healthy("1.13.1", distribution="tensorflow-gpu"), import_needs=(failed,))
     one = finding(import_fails.RULE, facts)
     assert commands(one)[0] == "sudo apt-get install libgomp1"
     cuda = with_loader(
-        healthy("1.13.1", distribution="tensorflow-gpu"), import_needs=(lost("libcublas.so.10.0"),)
+        healthy("1.13.1", distribution="tensorflow-gpu"), import_needs=(make_lost("libcublas.so.10.0"),)
     )
     assert run(import_fails.RULE, cuda).kind is OutcomeKind.CLEAN

@@ -10,7 +10,7 @@ from rules.make_facts import (
     context,
     finding,
     healthy,
-    lost,
+    make_lost,
     run,
     with_loader,
 )
@@ -22,8 +22,8 @@ from tfdoctor.rules import (
 
 def test_an_import_that_fails_for_cuda():
     facts = healthy("1.13.1", distribution="tensorflow-gpu", python="3.7.5")
-    failed = replace(lost("libcublas.so.10.0"), needed_by="x")
-    facts = with_loader(facts, lost("libcublas.so.10.0"), import_needs=(failed,))
+    failed = replace(make_lost("libcublas.so.10.0"), needed_by="x")
+    facts = with_loader(facts, make_lost("libcublas.so.10.0"), import_needs=(failed,))
     one = finding(import_missing_cuda_lib.RULE, facts)
     assert one.title == "import tensorflow fails: libcublas.so.10.0 cannot be opened"
     assert any("cudatoolkit=10.0 cudnn=7.6" in command for command in commands(one))
@@ -35,8 +35,8 @@ def test_an_import_that_fails_for_a_folder():
     facts = healthy("1.13.1", distribution="tensorflow-gpu", python="3.7.5")
     facts = with_loader(
         facts,
-        lost("libcublas.so.10.0"),
-        import_needs=(lost("libcublas.so.10.0"),),
+        make_lost("libcublas.so.10.0"),
+        import_needs=(make_lost("libcublas.so.10.0"),),
         also_found=(at("/usr/local/cuda-10.0/lib64/libcublas.so.10.0"),),
     )
     assert any(

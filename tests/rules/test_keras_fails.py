@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rules.of_hosts import ended, told
+from rules.of_hosts import run_to_end, summarize_answer
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.rules import keras_fails
 
@@ -24,7 +24,7 @@ CODE = keras_fails.RULE.code
     ],
 )
 def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, title: str, typed: str) -> None:
-    *said, first = told(host, CODE)
+    *said, first = summarize_answer(host, CODE)
     assert said == [severity, cause, title]
     assert first.startswith(typed)
 
@@ -38,4 +38,4 @@ def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, tit
     ],
 )
 def test_where_it_says_nothing(host: str, kind: OutcomeKind) -> None:
-    assert ended(host, CODE) is kind
+    assert run_to_end(host, CODE) is kind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rules.kernel_facts import ended, judged, of, seen, with_events
+from rules.kernel_facts import list_events, make_report, of, run_to_end, with_events
 from tfdoctor.facts import KernelEvent
 from tfdoctor.findings import OutcomeKind, Severity
 from tfdoctor.rules import kernel_log
@@ -12,19 +12,19 @@ from tfdoctor.rules.shared import xids
 
 
 def test_a_log_for_root_only_is_a_check_that_could_not_be_made() -> None:
-    report = judged(seen("log-for-root-only"))
-    assert ended(report, "TFD116") is OutcomeKind.COULD_NOT_CHECK
+    report = make_report(list_events("log-for-root-only"))
+    assert run_to_end(report, "TFD116") is OutcomeKind.COULD_NOT_CHECK
     assert report.verdict.gpu_usable is True
 
 
 def test_without_any_log_there_is_nothing_to_check() -> None:
-    assert ended(judged(seen("healthy-one-gpu")), "TFD116") is OutcomeKind.NOT_APPLICABLE
+    assert run_to_end(make_report(list_events("healthy-one-gpu")), "TFD116") is OutcomeKind.NOT_APPLICABLE
 
 
 @pytest.mark.parametrize("number", [*xids.XIDS, 7, 999])
 def test_no_xid_alone_makes_a_card_that_answers_unusable(number: int) -> None:
     event = KernelEvent("xid", f"NVRM: Xid (PCI:0000:01:00): {number}, x", number, "0000:01:00.0")
-    report = judged(with_events("healthy-one-gpu", event))
+    report = make_report(with_events("healthy-one-gpu", event))
     (finding,) = of(report, kernel_log.RULE.code)
     assert finding.severity < Severity.ERROR
     assert report.root is None
@@ -35,13 +35,13 @@ def test_no_xid_alone_makes_a_card_that_answers_unusable(number: int) -> None:
 @pytest.mark.parametrize("number", [13, 31, 43, 45])
 def test_what_a_program_did_is_no_warning(number: int) -> None:
     event = KernelEvent("xid", "NVRM: Xid", number, "0000:01:00.0")
-    (finding,) = of(judged(with_events("healthy-one-gpu", event)), kernel_log.RULE.code)
+    (finding,) = of(make_report(with_events("healthy-one-gpu", event)), kernel_log.RULE.code)
     assert finding.severity is Severity.INFO
 
 
 def test_what_the_driver_asks_for_is_told() -> None:
     text = "NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"
     (finding,) = of(
-        judged(with_events("healthy-one-gpu", KernelEvent("xid", text, 154))), kernel_log.RULE.code
+        make_report(with_events("healthy-one-gpu", KernelEvent("xid", text, 154))), kernel_log.RULE.code
     )
     assert "(Node Reboot Required)" in finding.explanation

@@ -8,10 +8,10 @@ from rules.make_facts import (
     commands,
     finding,
     healthy,
+    remove_libraries,
     run,
     with_environment,
     with_python,
-    without_libraries,
 )
 from tfdoctor.facts import (
     CudaToolkit,
@@ -38,5 +38,5 @@ def test_xla_finds_its_wheel_or_a_toolkit():
 
 
 def test_xla_without_a_gpu_is_no_matter():
-    outcome = run(libdevice_or_ptxas_missing.RULE, without_libraries(healthy()))
+    outcome = run(libdevice_or_ptxas_missing.RULE, remove_libraries(healthy()))
     assert outcome.kind is OutcomeKind.NOT_APPLICABLE

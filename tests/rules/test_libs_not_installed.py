@@ -15,14 +15,14 @@ from rules.make_facts import (
     context,
     finding,
     healthy,
-    lost,
+    make_lost,
+    remove_libraries,
     run,
-    stopped,
+    stop_process,
     with_cards,
     with_loader,
     with_python,
     with_tensorflow,
-    without_libraries,
 )
 from tfdoctor.causes.steps import Install, LinkParts
 from tfdoctor.facts import (
@@ -52,7 +52,7 @@ from tfdoctor.rules import (
     ],
 )
 def test_everything_missing_is_installed_as_the_extra_pins_it(version, python, expected):
-    one = finding(libs_not_installed.RULE, without_libraries(healthy(version, python=python)))
+    one = finding(libs_not_installed.RULE, remove_libraries(healthy(version, python=python)))
     assert one.severity is Severity.ERROR
     install = commands(one)[0]
     assert install.startswith("/env/bin/python -m pip install ")
@@ -62,7 +62,7 @@ def test_everything_missing_is_installed_as_the_extra_pins_it(version, python, e
 
 
 def test_the_release_that_does_not_find_its_own_wheels_gets_the_link():
-    one = finding(libs_not_installed.RULE, without_libraries(healthy("2.21.0")))
+    one = finding(libs_not_installed.RULE, remove_libraries(healthy("2.21.0")))
     assert commands(one)[:2] == [
         "/env/bin/python -m pip install 'tensorflow[and-cuda]==2.21.0'",
         f"ln -sf ../../cusolver/lib/libcusolver.so.11 {SITE}/nvidia/cusparse/lib/libcusolver.so.11",
@@ -70,12 +70,12 @@ def test_the_release_that_does_not_find_its_own_wheels_gets_the_link():
 
 
 def test_old_cards_keep_a_cudnn_that_has_code_for_them():
-    one = finding(libs_not_installed.RULE, with_cards(without_libraries(healthy("2.20.0")), "6.1"))
+    one = finding(libs_not_installed.RULE, with_cards(remove_libraries(healthy("2.20.0")), "6.1"))
     assert "'nvidia-cudnn-cu12>=9.3,<9.11'" in commands(one)[0]
 
 
 def test_from_2_5_to_2_13_the_libraries_are_linked_into_its_own_folder():
-    one = finding(libs_not_installed.RULE, without_libraries(healthy("2.12.1")))
+    one = finding(libs_not_installed.RULE, remove_libraries(healthy("2.12.1")))
     linked, named = one.remedies
     install, *links, again = linked.commands
     assert "nvidia-cublas-cu11" in install
@@ -91,14 +91,14 @@ def test_from_2_5_to_2_13_the_libraries_are_linked_into_its_own_folder():
 
 
 def test_all_of_them_are_brought_from_the_hashed_set():
-    (step,) = finding(libs_not_installed.RULE, without_libraries(healthy("2.20.0"))).remedies[0].steps
+    (step,) = finding(libs_not_installed.RULE, remove_libraries(healthy("2.20.0"))).remedies[0].steps
     assert isinstance(step, Install)
     assert step.lock == "cu12.9-cudnn9.10"
     assert "nvidia-cudnn-cu12==9.10.2.21" in step.requirements
 
 
 def test_a_wheel_that_is_registered_and_lacks_its_library_is_installed_again():
-    facts = with_loader(healthy(), lost("libcufft.so.11"))
+    facts = with_loader(healthy(), make_lost("libcufft.so.11"))
     wheel = Distribution("nvidia-cufft-cu12", "11.2.3.61", SITE, "pip")
     python = facts.python.value
     facts = with_python(facts, distributions=(*python.distributions, wheel))
@@ -110,7 +110,7 @@ def test_a_wheel_that_is_registered_and_lacks_its_library_is_installed_again():
 
 
 def test_what_has_no_wheels_comes_from_conda():
-    one = finding(libs_not_installed.RULE, without_libraries(healthy("2.3.4", python="3.8.10")))
+    one = finding(libs_not_installed.RULE, remove_libraries(healthy("2.3.4", python="3.8.10")))
     assert 'conda create --prefix "$HOME/cuda-10.1" -c conda-forge cudatoolkit=10.1 cudnn=7.6' in commands(
         one
     )
@@ -118,19 +118,19 @@ def test_what_has_no_wheels_comes_from_conda():
 
 
 def test_2_4_gets_no_wheels_because_cusolver_10_is_in_none():
-    one = finding(libs_not_installed.RULE, without_libraries(healthy("2.4.4", python="3.8.10")))
+    one = finding(libs_not_installed.RULE, remove_libraries(healthy("2.4.4", python="3.8.10")))
     assert not any("nvidia-cusolver-cu11" in c and "tensorflow==" not in c for c in commands(one))
     assert any("cudatoolkit=11.0 cudnn=8.0" in command for command in commands(one))
 
 
 def test_one_library_missing_brings_its_wheel_alone():
-    one = finding(libs_not_installed.RULE, with_loader(healthy(), lost("libcufft.so.11")))
+    one = finding(libs_not_installed.RULE, with_loader(healthy(), make_lost("libcufft.so.11")))
     assert one.title == "libcufft.so.11 is not installed"
     assert commands(one)[0] == "/env/bin/python -m pip install nvidia-cufft-cu12==11.2.3.61"
 
 
 def test_a_system_python_is_not_broken_silently():
-    facts = with_python(without_libraries(healthy()), virtual=False, externally_managed=True)
+    facts = with_python(remove_libraries(healthy()), virtual=False, externally_managed=True)
     assert "--break-system-packages" in commands(finding(libs_not_installed.RULE, facts))[0]
 
 
@@ -147,10 +147,10 @@ def test_each_library_alone_has_exactly_the_finding_that_the_prediction_names(ve
         if name.startswith(("libcuda.", "libnvidia-ml")):
             continue
         change = {
-            "lost": lost(name),
-            "short": stopped(name, f"/bad/{name}", "file too short"),
+            "lost": make_lost(name),
+            "short": stop_process(name, f"/bad/{name}", "file too short"),
             "transitive": Resolution(name, f"/x/{name}", "cache", f"liby.so: {NOT_FOUND}", ("liby.so",)),
-            "elsewhere": lost(name),
+            "elsewhere": make_lost(name),
         }[kind]
         also = (at(f"/somewhere/{name}"),) if kind == "elsewhere" else ()
         broken = with_loader(facts, change, also_found=also)
@@ -172,5 +172,5 @@ def test_partial_facts_never_crash_a_rule():
         with_tensorflow(facts, version=None, distribution=None, cuda_config={}, build_info={}),
     ):
         for module in (*ABOUT_LIBRARIES, import_missing_cuda_lib, libdevice_or_ptxas_missing, shadowing_path):
-            for broken in (altered, with_loader(altered, lost("libcublas.so.12"))):
+            for broken in (altered, with_loader(altered, make_lost("libcublas.so.12"))):
                 assert run(module.RULE, broken).kind is not OutcomeKind.CRASHED

@@ -8,7 +8,7 @@ from rules.make_facts import (
     commands,
     finding,
     healthy,
-    lost,
+    make_lost,
     with_loader,
     with_python,
 )
@@ -19,7 +19,7 @@ from tfdoctor.rules import (
 
 def test_the_fault_of_2_21_has_the_link_first():
     where = f"{SITE}/nvidia/cusolver/lib/libcusolver.so.11"
-    facts = with_loader(healthy("2.21.0"), lost("libcusolver.so.11"), also_found=(at(where),))
+    facts = with_loader(healthy("2.21.0"), make_lost("libcusolver.so.11"), also_found=(at(where),))
     one = finding(libs_not_on_path.RULE, facts)
     assert "fault of TensorFlow 2.21.0 itself" in one.explanation
     assert commands(one)[0] == (
@@ -33,7 +33,7 @@ def test_a_release_with_a_mended_patch_says_so_first():
     places = tuple(at(f"{SITE}/nvidia/x/lib/{name}") for name in names)
     facts = with_loader(
         healthy("2.16.1"),
-        *(lost(name) for name in names),
+        *(make_lost(name) for name in names),
         also_found=places,
         runpath_folders=(f"{SITE}/nvidia/cuda_runtime/lib",),
     )
@@ -45,7 +45,7 @@ def test_a_release_with_a_mended_patch_says_so_first():
 
 def test_a_toolkit_off_the_path_can_be_told_to_ldconfig():
     facts = with_loader(
-        healthy(), lost("libcufft.so.11"), also_found=(at("/usr/local/cuda-12.4/lib64/libcufft.so.11"),)
+        healthy(), make_lost("libcufft.so.11"), also_found=(at("/usr/local/cuda-12.4/lib64/libcufft.so.11"),)
     )
     one = finding(libs_not_on_path.RULE, facts)
     assert (
@@ -58,7 +58,7 @@ def test_a_toolkit_off_the_path_can_be_told_to_ldconfig():
 def test_conda_keeps_it_in_activate_d_and_never_in_ldconfig():
     facts = with_python(
         with_loader(
-            healthy("2.10.1"), lost("libcufft.so.10"), also_found=(at("/opt/conda/lib/libcufft.so.10"),)
+            healthy("2.10.1"), make_lost("libcufft.so.10"), also_found=(at("/opt/conda/lib/libcufft.so.10"),)
         ),
         conda_prefix="/opt/conda",
         virtual=False,
@@ -70,5 +70,5 @@ def test_conda_keeps_it_in_activate_d_and_never_in_ldconfig():
 
 
 def test_blanks_in_a_path_are_quoted():
-    facts = with_loader(healthy(), lost("libcufft.so.11"), also_found=(at("/my libs/libcufft.so.11"),))
+    facts = with_loader(healthy(), make_lost("libcufft.so.11"), also_found=(at("/my libs/libcufft.so.11"),))
     assert any("LD_LIBRARY_PATH='/my libs'\"$" in c for c in commands(finding(libs_not_on_path.RULE, facts)))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rules.hiding_facts import ACTIVATE, beside, first
+from rules.hiding_facts import ACTIVATE, first, put_beside
 from rules.make_facts import (
     NOT_FOUND,
     SITE,
     at,
     commands,
     context,
+    find_matches,
     finding,
-    found,
     healthy,
     with_environment,
     with_loader,
@@ -35,7 +35,7 @@ from tfdoctor.rules import (
 
 
 def test_a_library_that_hides_a_good_one_is_named_with_its_door() -> None:
-    report, one = first(beside())
+    report, one = first(put_beside())
     assert (one.code, report.verdict.cause) == ("TFD204", Cause.LIBS_TRANSITIVE)
     assert (
         one.title
@@ -85,7 +85,7 @@ def test_an_older_library_of_the_same_soname_is_named_with_its_wheel() -> None:
     path = f"{SITE}/nvidia/nvjitlink/lib/libnvJitLink.so.12"
     error = f"{SITE}/nvidia/cusparse/lib/libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_5"
     failed = replace(
-        found("libcusparse.so.12", f"{SITE}/nvidia/cusparse/lib/libcusparse.so.12"),
+        find_matches("libcusparse.so.12", f"{SITE}/nvidia/cusparse/lib/libcusparse.so.12"),
         error=error,
         really_missing=("libcusparse.so.12",),
         tried=(Tried(path, "", "RUNPATH of libcusparse.so.12"),),
@@ -99,7 +99,7 @@ def test_a_range_that_allows_the_installed_version_asks_for_another_one() -> Non
     """2.20 asks for nvjitlink >=12.5.82, which pip calls satisfied by the very file that is too old."""
     site = f"{SITE}/nvidia"
     failed = replace(
-        found("libcusparse.so.12", f"{site}/cusparse/lib/libcusparse.so.12"),
+        find_matches("libcusparse.so.12", f"{site}/cusparse/lib/libcusparse.so.12"),
         error=f"{site}/cusparse/lib/libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_6",
         really_missing=("libcusparse.so.12",),
         tried=(Tried(f"{site}/nvjitlink/lib/libnvJitLink.so.12", "", "RUNPATH of libcusparse.so.12"),),
@@ -116,7 +116,7 @@ def test_a_bad_library_on_the_path_before_the_wheels_own_goes_and_the_wheels_is_
     """Without the folder nothing would be found: what takes it off also connects the one in the wheels."""
     bad, good = "/conda/lib/libcufft.so.11", f"{SITE}/nvidia/cufft/lib/libcufft.so.11"
     failed = replace(
-        found("libcufft.so.11", bad),
+        find_matches("libcufft.so.11", bad),
         error=f"{bad}: undefined symbol: gone",
         really_missing=("libcufft.so.11",),
     )
@@ -133,7 +133,7 @@ def test_a_bad_library_on_the_path_before_the_wheels_own_goes_and_the_wheels_is_
 
 
 def test_where_something_else_would_be_lost_the_entry_stays() -> None:
-    facts = beside()
+    facts = put_beside()
     loader = value_of(facts.loader)
     assert loader is not None
     (without,) = loader.without

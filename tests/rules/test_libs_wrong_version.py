@@ -13,11 +13,11 @@ from rules.make_facts import (
     context,
     finding,
     healthy,
+    remove_libraries,
     run,
-    stopped,
+    stop_process,
     with_cards,
     with_loader,
-    without_libraries,
 )
 from tfdoctor.facts import (
     CudaToolkit,
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Facts
 
 
-def other_cuda(facts, *paths):
+def use_other_cuda(facts, *paths):
     return with_loader(
-        without_libraries(facts), also_found=tuple(at(path) for path in paths), found=tuple(map(at, paths))
+        remove_libraries(facts), also_found=tuple(at(path) for path in paths), found=tuple(map(at, paths))
     )
 
 
@@ -52,7 +52,8 @@ CUDA_11 = (
 
 def test_another_cuda_leads_and_its_equal_names_do_not_mislead():
     facts = replace(
-        other_cuda(healthy(), *CUDA_11), toolkits=(CudaToolkit("/usr/local/cuda-11.8", "11.8", True, True),)
+        use_other_cuda(healthy(), *CUDA_11),
+        toolkits=(CudaToolkit("/usr/local/cuda-11.8", "11.8", True, True),),
     )
     one = finding(libs_wrong_version.RULE, facts)
     assert one.title == "TensorFlow 2.18.1 needs CUDA 12, but CUDA 11.8 (/usr/local/cuda-11.8) is installed"
@@ -68,14 +69,14 @@ def test_another_cuda_leads_and_its_equal_names_do_not_mislead():
 
 def test_a_32_bit_library_is_told_as_such():
     path = "/usr/lib32/libcufft.so.11"
-    facts = with_loader(healthy(), stopped("libcufft.so.11", path, "wrong ELF class: ELFCLASS32"))
+    facts = with_loader(healthy(), stop_process("libcufft.so.11", path, "wrong ELF class: ELFCLASS32"))
     one = finding(libs_wrong_version.RULE, facts)
     assert "another kind of processor" in one.title
     assert path in one.explanation
 
 
 def test_a_few_of_another_version_among_many_missing_are_told_together():
-    facts = other_cuda(healthy(), "/usr/local/cuda/lib64/libcudart.so.13")
+    facts = use_other_cuda(healthy(), "/usr/local/cuda/lib64/libcudart.so.13")
     assert run(libs_wrong_version.RULE, facts).kind is OutcomeKind.NOT_APPLICABLE
     one = finding(libs_not_installed.RULE, facts)
     assert "tensorflow[and-cuda]" in commands(one)[0]
@@ -117,12 +118,12 @@ def machine(facts: Facts, *paths: str, path: tuple[str, ...]) -> Facts:
     """These libraries and CUDA 13 in /usr/local/cuda, with `path` as LD_LIBRARY_PATH."""
     found = tuple(map(at, (*paths, *OF_THIRTEEN)))
     return replace(
-        with_loader(without_libraries(facts), also_found=found, found=found, library_path=path),
+        with_loader(remove_libraries(facts), also_found=found, found=found, library_path=path),
         toolkits=(THIRTEEN,),
     )
 
 
-def below(folder: str, names: tuple[str, ...]) -> list[str]:
+def list_below(folder: str, names: tuple[str, ...]) -> list[str]:
     return [f"{folder}/{name}" for name in names]
 
 
@@ -130,7 +131,7 @@ def test_the_libraries_on_the_path_are_named_and_not_the_toolkit_elsewhere() -> 
     folder = "/opt/cuda-old/lib64"
     facts = machine(
         with_cards(healthy("2.0.4", python="3.7.16", distribution="tensorflow-gpu"), "7.0"),
-        *below(folder, TEN_ONE),
+        *list_below(folder, TEN_ONE),
         path=(f"{folder}/../lib64/",),
     )
     one = finding(libs_wrong_version.RULE, facts)
@@ -152,7 +153,7 @@ def test_the_libraries_on_the_path_are_named_and_not_the_toolkit_elsewhere() -> 
 def test_no_tensorflow_is_offered_that_was_built_with_a_newer_minor(
     more: tuple[str, ...], folder: str, label: str
 ) -> None:
-    facts = machine(healthy("2.4.4", python="3.8.18"), *below(folder, (*ELEVEN, *more)), path=(folder,))
+    facts = machine(healthy("2.4.4", python="3.8.18"), *list_below(folder, (*ELEVEN, *more)), path=(folder,))
     facts = with_loader(facts)
     one = finding(libs_wrong_version.RULE, facts)
     assert label in one.title
@@ -161,7 +162,7 @@ def test_no_tensorflow_is_offered_that_was_built_with_a_newer_minor(
 
 
 def test_where_the_loader_looks_at_none_all_are_named() -> None:
-    facts = machine(healthy("2.18.1"), *below("/usr/local/cuda-11.8/lib64", ELEVEN), path=())
+    facts = machine(healthy("2.18.1"), *list_below("/usr/local/cuda-11.8/lib64", ELEVEN), path=())
     one = finding(libs_wrong_version.RULE, facts)
     assert "CUDA 11.8 (/usr/local/cuda-11.8)" in one.title
     assert "CUDA 13.0 (/usr/local/cuda)" in one.title

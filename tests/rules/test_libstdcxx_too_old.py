@@ -6,9 +6,9 @@ from rules.make_facts import (
     SITE,
     commands,
     context,
-    failed_import,
     finding,
     healthy,
+    make_failed_import,
     with_loader,
     with_python,
 )
@@ -21,7 +21,7 @@ from tfdoctor.rules import (
 
 def test_libstdcxx_from_the_library_path():
     error = f"/old/lib/libstdc++.so.6: version `GLIBCXX_3.4.29' not found (required by {SITE}/x)"
-    facts = with_loader(healthy(), import_needs=(failed_import(error),), library_path=("/old/lib", "/b"))
+    facts = with_loader(healthy(), import_needs=(make_failed_import(error),), library_path=("/old/lib", "/b"))
     one = finding(libstdcxx_too_old.RULE, facts)
     assert commands(one)[0] == "export LD_LIBRARY_PATH=/b"
     assert one.remedies[0].steps == (Drop("LD_LIBRARY_PATH", ("/old/lib",)),)  # what `fix` does
@@ -30,6 +30,6 @@ def test_libstdcxx_from_the_library_path():
 
 def test_libstdcxx_of_conda():
     error = f"/opt/conda/lib/libstdc++.so.6: version `CXXABI_1.3.13' not found (required by {SITE}/x)"
-    facts = with_loader(healthy(), import_needs=(failed_import(error),))
+    facts = with_loader(healthy(), import_needs=(make_failed_import(error),))
     facts = with_python(facts, conda_prefix="/opt/conda")
     assert "-c conda-forge libstdcxx-ng" in commands(finding(libstdcxx_too_old.RULE, facts))[0]

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from rules.kernel_facts import ended, judged, seen, with_events
+from rules.kernel_facts import list_events, make_report, run_to_end, with_events
 from tfdoctor.facts import KernelEvent, Unknown
 from tfdoctor.findings import OutcomeKind
 from tfdoctor.rules import no_device
@@ -26,25 +26,25 @@ from tfdoctor.rules import no_device
 )
 def test_the_log_tells_why_no_device_is_shown(kind: str, xid: int | None, words: str) -> None:
     facts = with_events("fallen-off-the-bus", KernelEvent(kind, "NVRM: it says so", xid))
-    report = judged(facts)
+    report = make_report(facts)
     assert report.root is not None
     assert report.root.code == no_device.RULE.code
     assert words in report.root.title
 
 
 def test_where_the_modules_files_are_unknown_the_general_rule_leads() -> None:
-    facts = seen("kernel-updated")
+    facts = list_events("kernel-updated")
     kernel = dataclasses.replace(facts.kernel, modules=Unknown("not to be seen"))
-    report = judged(dataclasses.replace(facts, kernel=kernel))
+    report = make_report(dataclasses.replace(facts, kernel=kernel))
     assert report.root is not None
     assert report.root.code == no_device.RULE.code
-    assert ended(report, "TFD117") is OutcomeKind.COULD_NOT_CHECK
+    assert run_to_end(report, "TFD117") is OutcomeKind.COULD_NOT_CHECK
 
 
 def test_cards_that_answer_all_ones_are_told() -> None:
     facts = with_events("fallen-off-the-bus")
     kernel = dataclasses.replace(facts.kernel, lost_cards=("0000:01:00.0",))
-    report = judged(dataclasses.replace(facts, kernel=kernel))
+    report = make_report(dataclasses.replace(facts, kernel=kernel))
     assert report.root is not None
     assert "does not answer on the bus" in report.root.title
 
@@ -59,7 +59,7 @@ def test_cards_that_answer_all_ones_are_told() -> None:
     ],
 )
 def test_the_reason_leads_and_the_general_rule_steps_back(host: str, code: str) -> None:
-    report = judged(seen(host))
+    report = make_report(list_events(host))
     assert report.root is not None
     assert report.root.code == code
-    assert ended(report, no_device.RULE.code) is OutcomeKind.NOT_APPLICABLE
+    assert run_to_end(report, no_device.RULE.code) is OutcomeKind.NOT_APPLICABLE

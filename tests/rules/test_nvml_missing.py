@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from rules.make_facts import commands, finding, healthy, lost, with_environment, with_loader, with_machine
-from rules.of_hosts import ended, told
+from rules.make_facts import (
+    commands,
+    finding,
+    healthy,
+    make_lost,
+    with_environment,
+    with_loader,
+    with_machine,
+)
+from rules.of_hosts import run_to_end, summarize_answer
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.rules import nvml_missing
 
@@ -26,7 +34,7 @@ CODE = nvml_missing.RULE.code
     ],
 )
 def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, title: str, typed: str) -> None:
-    assert told(host, CODE) == (severity, cause, title, typed)
+    assert summarize_answer(host, CODE) == (severity, cause, title, typed)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +46,7 @@ def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, tit
     ],
 )
 def test_where_it_says_nothing(host: str, kind: OutcomeKind) -> None:
-    assert ended(host, CODE) is kind
+    assert run_to_end(host, CODE) is kind
 
 
 @pytest.mark.parametrize(
@@ -50,6 +58,6 @@ def test_where_it_says_nothing(host: str, kind: OutcomeKind) -> None:
     ],
 )
 def test_a_variable_that_asks_for_nvml_is_not_what_is_wrong(capabilities: str, typed: str) -> None:
-    facts = with_loader(with_machine(healthy("2.21.0"), container="docker"), lost("libnvidia-ml.so.1"))
+    facts = with_loader(with_machine(healthy("2.21.0"), container="docker"), make_lost("libnvidia-ml.so.1"))
     one = finding(nvml_missing.RULE, with_environment(facts, NVIDIA_DRIVER_CAPABILITIES=capabilities))
     assert commands(one) == [typed]

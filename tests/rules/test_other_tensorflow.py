@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rules.hiding_facts import ACTIVATE, first, two
-from rules.make_facts import COMPAT, SITE, without_libraries
+from rules.make_facts import COMPAT, SITE, remove_libraries
 from tfdoctor.causes.steps import Drop
 from tfdoctor.facts import (
     Known,
@@ -45,7 +45,7 @@ def test_what_the_first_one_cannot_import_is_no_fault_of_the_one_behind() -> Non
 
 def test_nothing_is_added_to_a_tensorflow_that_will_not_be_taken() -> None:
     """The one of PYTHONPATH lacks a library; the environment's own, which is taken without it, does not."""
-    facts = without_libraries(two())
+    facts = remove_libraries(two())
     cpu = value_of(facts.tensorflow)
     assert cpu is not None
     assert cpu.behind is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rules.make_facts import SAW_ONE, commands, finding, healthy, run, without_libraries
+from rules.make_facts import SAW_ONE, commands, finding, healthy, remove_libraries, run
 from tfdoctor.findings import Observation, OutcomeKind, Severity
 from tfdoctor.rules import prediction_differs
 
@@ -20,14 +20,14 @@ def test_a_difference_asks_for_a_report():
     one = finding(prediction_differs.RULE, healthy(), SAW_NONE)
     assert one.severity is Severity.WARNING
     assert commands(one) == ["tfdoctor check --deep --json > tfdoctor-report.json"]
-    assert finding(prediction_differs.RULE, without_libraries(healthy()), SAW_ONE)
+    assert finding(prediction_differs.RULE, remove_libraries(healthy()), SAW_ONE)
     assert finding(prediction_differs.RULE, healthy(), replace(SAW_ONE, gpu_count=2))
     broken = Observation(False, None, None, (), 1.0, error="ImportError")
     assert finding(prediction_differs.RULE, healthy(), broken)
 
 
 def test_an_import_error_names_only_the_first():
-    facts = without_libraries(healthy())
+    facts = remove_libraries(healthy())
     first = Observation(True, False, 0, (), 5.0)
     assert run(prediction_differs.RULE, facts, first).kind is OutcomeKind.CLEAN
 

@@ -37,7 +37,7 @@ def test_a_numpy_of_pythonpath_is_no_fault_of_numpy(error: str) -> None:
     assert remedy.steps == (Drop("PYTHONPATH", (f"{FOREIGN}/",)),)
 
 
-def by_start(facts: Facts, line: str = f"import sys; sys.path.insert(0, '{FOREIGN}')") -> Facts:
+def match_start(facts: Facts, line: str = f"import sys; sys.path.insert(0, '{FOREIGN}')") -> Facts:
     """The same folder, put there by a .pth file."""
     origin = Origin(
         MODULE_PATH, "start", FOREIGN, f"{SITE}/zz.pth" if line else "", 1 if line else None, line
@@ -46,19 +46,19 @@ def by_start(facts: Facts, line: str = f"import sys; sys.path.insert(0, '{FOREIG
 
 
 def test_a_pth_file_that_puts_a_numpy_first_is_named() -> None:
-    report, one = first(by_start(foreign(OWN_NUMPY)))
+    report, one = first(match_start(foreign(OWN_NUMPY)))
     assert (one.code, report.verdict.cause) == ("TFD701", Cause.SHADOWED_MODULE)
     assert f"{SITE}/zz.pth, line 1 puts {FOREIGN}" in one.explanation
     (remedy,) = one.remedies
     assert remedy.commands[0] == f"sed -i '1{{/sys.path/s/^/# /}}' {SITE}/zz.pth"
     assert isinstance(remedy.steps[0], TakeOut)
-    _, one = first(by_start(foreign(OWN_NUMPY), ""))
+    _, one = first(match_start(foreign(OWN_NUMPY), ""))
     assert one.remedies[0].commands[0].startswith("grep -rn ")
     assert one.remedies[0].steps == ()
 
 
 def test_a_folder_that_the_start_puts_last_hides_nothing() -> None:
-    facts = by_start(foreign(OWN_NUMPY))
+    facts = match_start(foreign(OWN_NUMPY))
     python = value_of(facts.python)
     assert python is not None
     last = replace(python, sys_path=(*(one for one in python.sys_path if one != FOREIGN), FOREIGN))

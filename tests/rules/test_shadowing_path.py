@@ -5,8 +5,8 @@ from __future__ import annotations
 from rules.make_facts import (
     at,
     commands,
+    find_matches,
     finding,
-    found,
     healthy,
     run,
     with_loader,
@@ -22,7 +22,7 @@ def test_an_older_cuda_before_the_wheels():
     folder = "/usr/local/cuda-12.2/lib64"
     facts = with_loader(
         with_python(healthy(), installed={"nvidia-cublas-cu12": "12.5.3.2"}),
-        found("libcublas.so.12", f"{folder}/libcublas.so.12", "LD_LIBRARY_PATH"),
+        find_matches("libcublas.so.12", f"{folder}/libcublas.so.12", "LD_LIBRARY_PATH"),
         also_found=(at(f"{folder}/libcublas.so.12"), at(f"{folder}/libcublas.so.12.2.5.6")),
         library_path=(folder, "/keep"),
     )

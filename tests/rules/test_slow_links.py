@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rules.of_hosts import ended, finding
+from rules.of_hosts import finding, run_to_end
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.rules import slow_links
 
@@ -36,4 +36,4 @@ def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, tit
     ],
 )
 def test_where_it_says_nothing(host: str, kind: OutcomeKind) -> None:
-    assert ended(host, CODE) is kind
+    assert run_to_end(host, CODE) is kind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rules.of_hosts import ended, told
+from rules.of_hosts import run_to_end, summarize_answer
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.rules import wsl_libcuda
 
@@ -31,7 +31,7 @@ CODE = wsl_libcuda.RULE.code
     ],
 )
 def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, title: str, typed: str) -> None:
-    assert told(host, CODE) == (severity, cause, title, typed)
+    assert summarize_answer(host, CODE) == (severity, cause, title, typed)
 
 
 @pytest.mark.parametrize(
@@ -43,4 +43,4 @@ def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, tit
     ],
 )
 def test_where_it_says_nothing(host: str, kind: OutcomeKind) -> None:
-    assert ended(host, CODE) is kind
+    assert run_to_end(host, CODE) is kind

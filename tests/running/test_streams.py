@@ -44,7 +44,7 @@ def quick_lzma(data: bytes) -> bytes:
     return lzma.compress(data, preset=0)
 
 
-def packed_by_zstd(data: bytes) -> bytes:
+def pack_by_zstd(data: bytes) -> bytes:
     program = shutil.which("zstd") or ""
     return subprocess.run([program, "-qc"], input=data, capture_output=True, check=True, timeout=60).stdout
 
@@ -55,7 +55,7 @@ def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     modules = {"own": "compression.zstd", "package": "zstandard"}
     wanted = modules.get(request.param)
     if wanted is not None and (
-        sys.version_info < (3, 14) if wanted == "compression.zstd" else not _there(wanted)
+        sys.version_info < (3, 14) if wanted == "compression.zstd" else not _list_present(wanted)
     ):
         pytest.skip(f"no {wanted}")
     module = streams._module
@@ -63,7 +63,7 @@ def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return str(request.param)
 
 
-def _there(name: str) -> bool:
+def _list_present(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
@@ -84,7 +84,7 @@ def test_several_members_and_padding(tmp_path: Path, pack: Callable[[bytes], byt
 @zstd
 def test_zstd(tmp_path: Path, decoder: str) -> None:
     path = tmp_path / "log.zst"
-    path.write_bytes(packed_by_zstd(TEXT) + packed_by_zstd(b"more\n"))
+    path.write_bytes(pack_by_zstd(TEXT) + pack_by_zstd(b"more\n"))
     assert read(path) == (TEXT + b"more\n", [])
 
 
@@ -92,7 +92,7 @@ def test_zstd(tmp_path: Path, decoder: str) -> None:
 def test_truncated_zstd(tmp_path: Path, decoder: str) -> None:
     path = tmp_path / "log.zst"
     noise = os.urandom(500_000).hex().encode()
-    path.write_bytes(packed_by_zstd(TEXT + noise)[:-1000])
+    path.write_bytes(pack_by_zstd(TEXT + noise)[:-1000])
     data, notes = read(path)
     assert data.startswith(TEXT)
     assert len(notes) == 1
@@ -155,7 +155,7 @@ def test_a_bomb_comes_in_small_pieces(tmp_path: Path, pack: Callable[[bytes], by
 @zstd
 def test_a_bomb_of_zstd(tmp_path: Path, decoder: str) -> None:
     path = tmp_path / "log"
-    path.write_bytes(packed_by_zstd(b"a" * 50_000_000))
+    path.write_bytes(pack_by_zstd(b"a" * 50_000_000))
     sizes = [len(piece) for piece in read_log(str(path), note=pytest.fail)]
     assert sum(sizes) == 50_000_000
     assert max(sizes) <= 20 * CHUNK
@@ -209,7 +209,7 @@ def tar(name: str, *, pax: bool = False) -> bytes:
     return file.getvalue()
 
 
-def zipped(name: str) -> bytes:
+def make_zip(name: str) -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr(name, TEXT)
@@ -224,8 +224,8 @@ def zipped(name: str) -> bytes:
         (tar("a log"), "tar archive", "tar -xOf {0} 'a log' | tfdoctor diagnose -"),
         (tar("a\x1b[31mlog; rm"), "tar archive", "tar -xOf {0} MEMBER | tfdoctor diagnose -"),
         (tar("x" * 300, pax=True), "tar archive", "tar -xOf {0} MEMBER |"),
-        (zipped("0_build.txt"), "zip archive", "unzip -p {0} 0_build.txt | tfdoctor diagnose -"),
-        (zipped("$(reboot)"), "zip archive", "unzip -p {0} MEMBER | tfdoctor diagnose -"),
+        (make_zip("0_build.txt"), "zip archive", "unzip -p {0} 0_build.txt | tfdoctor diagnose -"),
+        (make_zip("$(reboot)"), "zip archive", "unzip -p {0} MEMBER | tfdoctor diagnose -"),
         (b"7z\xbc\xaf\x27\x1c" + bytes(900), "7-Zip", "7z e -so {0} |"),
         (b"\x1f\x9d" + os.urandom(900), "compress", "uncompress -c {0} |"),
     ],

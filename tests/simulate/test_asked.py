@@ -11,7 +11,7 @@ from tfdoctor.fit import Card, find_driver_refusal, find_newest_driver
 from tfdoctor.simulate.asked import MEMORY_MIB, Simulated, add_stand_in, parse_memory
 
 
-def asked(*names: str, driver: str | None = None, gpus: str | None = None) -> Simulated:
+def run_question(*names: str, driver: str | None = None, gpus: str | None = None) -> Simulated:
     found = parse_simulation(COMPAT, names, driver=driver, gpus=gpus)
     assert found is not None
     return found
@@ -22,7 +22,7 @@ def test_nothing_is_simulated_where_nobody_asks() -> None:
 
 
 def test_a_card_behind_a_branch() -> None:
-    one = asked("RTX 4090", driver="550", gpus="2")
+    one = run_question("RTX 4090", driver="550", gpus="2")
     assert one.title == "2 x GeForce RTX 4090 (compute capability 8.9), driver 550.54.15 (CUDA 12.4)"
     assert one.variables == {
         "STANDIN_GPUS": "2",
@@ -37,7 +37,7 @@ def test_a_card_behind_a_branch() -> None:
 
 
 def test_cards_of_different_capability() -> None:
-    one = asked("T4", "8.0")
+    one = run_question("T4", "8.0")
     assert one.variables["STANDIN_CC"] == "75,80"
     assert "compute capability 8.0" in one.title
 
@@ -46,7 +46,7 @@ def test_cards_of_different_capability() -> None:
     ("card", "branch"), [("Tesla K80", "470"), ("GTX 980", "580"), ("RTX 5090", "595"), ("Tesla V100", "580")]
 )
 def test_without_a_driver_the_newest_that_drives_the_card(card: str, branch: str) -> None:
-    one = asked(card)
+    one = run_question(card)
     assert one.driver.partition(".")[0] == branch
     assert (len(one.shown), one.undriven) == (1, ())
 
@@ -61,7 +61,7 @@ def test_without_a_driver_the_newest_that_drives_the_card(card: str, branch: str
     ],
 )
 def test_a_driver_that_does_not_know_the_card_shows_none(card: str, driver: str, why: str) -> None:
-    one = asked(card, driver=driver)
+    one = run_question(card, driver=driver)
     assert (one.shown, one.variables["STANDIN_GPUS"]) == ((), "0")
     assert why in one.undriven[0]
 
@@ -91,12 +91,12 @@ def test_a_branch_means_its_newest() -> None:
 )
 def test_what_does_not_exist_is_refused(names: tuple[str, ...], options: dict[str, str], said: str) -> None:
     with pytest.raises(UsageError) as refused:
-        asked(*names, **options)
+        run_question(*names, **options)
     assert said in refused.value.message
 
 
 def test_what_is_not_known_is_said() -> None:
-    assert any("memory of GeForce RTX 4090" in text for text in asked("RTX 4090").does_not_prove())
+    assert any("memory of GeForce RTX 4090" in text for text in run_question("RTX 4090").does_not_prove())
     assert parse_memory(Card("A100-SXM4-80GB", "8.0")) == 80 << 10
     assert parse_memory(Card("GeForce RTX 4090", "8.9")) is None
 
@@ -113,7 +113,7 @@ def test_no_name_breaks_the_stand_ins_lists() -> None:
 def test_the_stand_in_comes_last(before: str, after: str) -> None:
     """What hides a driver has to hide the stand-in, too."""
     env = {"LD_LIBRARY_PATH": before, "STANDIN_INIT": "999", "PATH": "/bin"}
-    there = add_stand_in(env, asked("RTX 4090"), "/s")
+    there = add_stand_in(env, run_question("RTX 4090"), "/s")
     assert there["LD_LIBRARY_PATH"] == after
     assert there["PATH"] == "/bin"
     assert "STANDIN_INIT" not in there

@@ -116,7 +116,7 @@ def copies(python: str, env: dict[str, str]) -> None:
 
 @pytest.mark.tensorflow
 @pytest.mark.timeout(1800)
-@pytest.mark.skipif(not environments.everything(), reason="minutes: TFDOCTOR_LAB_FULL=1")
+@pytest.mark.skipif(not environments.list_everything(), reason="minutes: TFDOCTOR_LAB_FULL=1")
 @pytest.mark.parametrize(
     ("release", "strategies"),
     [

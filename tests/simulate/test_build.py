@@ -41,7 +41,7 @@ def compiler(folder: Path, text: str) -> str:
     return str(folder)
 
 
-def asked(folder: Path, **variables: str) -> dict[str, dict[str, object]]:
+def run_question(folder: Path, **variables: str) -> dict[str, dict[str, object]]:
     """What libcuda and NVML answer to the driver's payload."""
     script = Path(tfdoctor.payload.__file__).with_name("driver.py")
     here = LiveSystem(env={"PATH": PATH, "LD_LIBRARY_PATH": str(folder), **variables})
@@ -70,7 +70,7 @@ def test_it_answers_as_the_driver_that_was_asked_for(env: dict[str, str]) -> Non
         "STANDIN_DRIVER": "550.54.15",
         "STANDIN_MEM_MIB": "16384",
     }
-    answer = asked(build_stand_in(env), **variables)
+    answer = run_question(build_stand_in(env), **variables)
     cuda, nvml = answer["cuda"], answer["nvml"]
     assert (cuda["init"], cuda["version"], cuda["count"], cuda["stand_in"]) == (0, 12040, 2, True)
     devices = cuda["devices"]
@@ -82,14 +82,14 @@ def test_it_answers_as_the_driver_that_was_asked_for(env: dict[str, str]) -> Non
 
 def test_nobody_takes_it_for_a_driver_afterwards(env: dict[str, str]) -> None:
     """Left on a search path it is as dead as the toolkit's stub, and says what it is."""
-    answer = asked(build_stand_in(env))
+    answer = run_question(build_stand_in(env))
     assert answer["cuda"]["init"] == 34
     assert answer["cuda"]["stand_in"] is True
     assert answer["nvml"]["init"] == 9
 
 
 def test_no_device_where_the_driver_knows_no_card(env: dict[str, str]) -> None:
-    assert asked(build_stand_in(env), STANDIN_GPUS="0")["cuda"]["init"] == 100
+    assert run_question(build_stand_in(env), STANDIN_GPUS="0")["cuda"]["init"] == 100
 
 
 def test_without_a_compiler_it_says_how_to_get_one(env: dict[str, str], tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_what_computes_is_built_once_for_what_a_tensorflow_opens(
     names = [*wanted.sonames, "libcuda.so.1", "libnccl.so.2", "libnvidia-ml.so.1"]
     assert sorted(one.name for one in place.iterdir()) == sorted(names)
     assert list(find_cache_folder(env).iterdir()) == [place]
-    dead = asked(place)["cuda"]
+    dead = run_question(place)["cuda"]
     assert (dead["init"], dead["stand_in"], dead["software"]) == (34, True, True)
     monkeypatch.setattr(build, "build_computing", lambda *_, **__: "was built again")
     assert build_software_gpu(wanted, env, glibc=(99,)) == place

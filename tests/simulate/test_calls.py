@@ -51,13 +51,13 @@ def test_memory(gpu: Gpu) -> None:
     assert gpu.driver.cuMemAlloc_v2(byref(at), c_size_t(1 << 50)) == 2
 
 
-def loaded(gpu: Gpu, text: str = TEXT) -> tuple[c_void_p, c_void_p]:
+def list_loaded(gpu: Gpu, text: str = TEXT) -> tuple[c_void_p, c_void_p]:
     module = gpu.made("driver", "cuModuleLoadData", text.encode())
     return module, gpu.made("driver", "cuModuleGetFunction", module, b"add")
 
 
 def test_a_launch_with_pointers_and_with_a_buffer(gpu: Gpu) -> None:
-    module, function = loaded(gpu)
+    module, function = list_loaded(gpu)
     data = (ctypes.c_uint32 * 4)(1, 2, 3, 4)
     at, by = c_uint64(ctypes.addressof(data)), ctypes.c_uint32(10)
     pointers = (c_void_p * 2)(ctypes.addressof(at), ctypes.addressof(by))
@@ -77,7 +77,7 @@ def test_a_launch_with_pointers_and_with_a_buffer(gpu: Gpu) -> None:
 
 def test_a_kernel_says_what_its_text_was_compiled_for(gpu: Gpu) -> None:
     """CUB chooses by it how many items a block takes; told 90, tf.where of 2.15.1's kernels for 8.0 was wrong."""
-    module, function = loaded(gpu)
+    module, function = list_loaded(gpu)
     value, got = c_int(), {}
     for attribute in (0, 5, 6):
         assert gpu.driver.cuFuncGetAttribute(byref(value), attribute, function) == 0
@@ -222,7 +222,7 @@ TYPES: dict[int, tuple[str, int]] = {
 }
 
 
-def stored(values: Sequence[complex], kind: int) -> bytearray:
+def store_result(values: Sequence[complex], kind: int) -> bytearray:
     if kind == R_16BF:
         return bytearray(b"".join(struct.pack("<f", one.real)[2:] for one in values))
     code, parts = TYPES[kind]
@@ -242,7 +242,7 @@ def memory(data: bytearray) -> Any:
     return (ctypes.c_char * len(data)).from_buffer(data)
 
 
-def turned(a: Sequence[complex], op: int, i: int, j: int, lda: int) -> complex:
+def count_turns(a: Sequence[complex], op: int, i: int, j: int, lda: int) -> complex:
     """op(A)[i, j] of a column-major matrix: 0 as it is, 1 transposed, 2 and conjugate."""
     value = a[j + i * lda] if op else a[i + j * lda]
     return value.conjugate() if op == 2 else value
@@ -254,7 +254,7 @@ def product(
     """Column-major."""
     lda, ldb = k if how[0] else m, n if how[1] else k
     return [
-        sum(turned(a, how[0], i, x, lda) * turned(b, how[1], x, j, ldb) for x in range(k))
+        sum(count_turns(a, how[0], i, x, lda) * count_turns(b, how[1], x, j, ldb) for x in range(k))
         for j in range(n)
         for i in range(m)
     ]
@@ -290,8 +290,8 @@ def test_products(gpu: Gpu, kind: int, out: int, compute: int, how: tuple[int, i
     a, b, c = numbers(m * k * batches), numbers(k * n * batches), numbers(m * n * batches)
     scale = {64: R_16F, 70: R_64F, 72: R_32I, R_64F: R_64F}.get(compute, R_32F)
     scale = out if several else scale
-    alpha, beta = stored([2], scale), stored([-1], scale)
-    first, second, result = memory(stored(a, kind)), memory(stored(b, kind)), stored(c, out)
+    alpha, beta = store_result([2], scale), store_result([-1], scale)
+    first, second, result = memory(store_result(a, kind)), memory(store_result(b, kind)), store_result(c, out)
     lda, ldb = k if how[0] else m, n if how[1] else k
     status = gpu.blas.cublasGemmStridedBatchedEx(
         handle, *how, m, n, k, memory(alpha),

@@ -103,7 +103,7 @@ def later(gpu: Gpu, image: bytes) -> tuple[int, c_void_p, Any]:
     return load(byref(module), wrapper, None, None, 0), module, (kept, wrapper)
 
 
-def launched(gpu: Gpu, module: c_void_p, name: bytes) -> tuple[int, list[int]]:
+def launch(gpu: Gpu, module: c_void_p, name: bytes) -> tuple[int, list[int]]:
     function = gpu.made("driver", "cuModuleGetFunction", module, name)
     data = (c_uint32 * 2)(1, 2)
     at, by = c_uint64(ctypes.addressof(data)), c_uint32(5)
@@ -114,9 +114,9 @@ def launched(gpu: Gpu, module: c_void_p, name: bytes) -> tuple[int, list[int]]:
 def test_a_module_that_is_read_when_a_kernel_of_it_runs(gpu: Gpu, capfd: pytest.CaptureFixture[str]) -> None:
     result, module, kept = later(gpu, fat(entry(TEXT.encode() + b"\0", 80, packed=True)))
     assert result == 0
-    assert launched(gpu, module, b"subtract") == (NOT_FOUND, [1, 2])
+    assert launch(gpu, module, b"subtract") == (NOT_FOUND, [1, 2])
     assert "kernel subtract: 500" in capfd.readouterr().err
-    assert launched(gpu, module, b"add") == (0, [6, 7])
+    assert launch(gpu, module, b"add") == (0, [6, 7])
     assert gpu.driver.cuModuleGetFunction(byref(c_void_p()), module, b"multiply") == NOT_FOUND
     function, threads = gpu.made("driver", "cuModuleGetFunction", module, b"add"), c_int()
     assert gpu.driver.cuFuncGetAttribute(byref(threads), 0, function) == 0
@@ -143,7 +143,7 @@ def test_a_module_that_cannot_run_is_told_when_it_is_used(
     ):
         result, module, kept = later(gpu, image)
         assert result == 0
-        assert launched(gpu, module, b"add") == (NOT_SUPPORTED, [1, 2])
+        assert launch(gpu, module, b"add") == (NOT_SUPPORTED, [1, 2])
         assert why in capfd.readouterr().err
         assert gpu.driver.cuModuleGetGlobal_v2(None, None, module, b"state") == NOT_FOUND
         assert gpu.driver.cuModuleUnload(module) == 0

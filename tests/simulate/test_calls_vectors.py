@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lab.softcalls import NOISE
-from simulate.test_calls import C_32F, C_64F, R_32F, R_64F, memory, read, stored, turned
+from simulate.test_calls import C_32F, C_64F, R_32F, R_64F, count_turns, memory, read, store_result
 
 if TYPE_CHECKING:
     from lab.softcalls import Gpu
@@ -34,7 +34,7 @@ class Blas:
 
     def __call__(self, name: str, *arguments: int | list[complex]) -> list[list[complex]]:
         """What each list holds afterwards."""
-        held = [stored(one, self.kind) for one in arguments if isinstance(one, list)]
+        held = [store_result(one, self.kind) for one in arguments if isinstance(one, list)]
         given = iter(held)
         passed: list[Any] = [memory(next(given)) if isinstance(one, list) else one for one in arguments]
         function = getattr(self.gpu.blas, f"cublas{self.letter}{name}")
@@ -55,7 +55,7 @@ def spread(values: list[complex], step: int) -> list[complex]:
     return out
 
 
-def gathered(values: list[complex], step: int) -> list[complex]:
+def gather_results(values: list[complex], step: int) -> list[complex]:
     return values[:: abs(step)][:: 1 if step > 0 else -1]
 
 
@@ -64,11 +64,11 @@ def test_vectors(blas: Blas, steps: tuple[int, int]) -> None:
     n, (incx, incy) = 5, steps
     x, y = blas.numbers(n), blas.numbers(n)
     _, _, out = blas("axpy_v2", n, [3], spread(x, incx), incx, spread(y, incy), incy)
-    assert gathered(out, incy) == [3 * a + b for a, b in zip(x, y, strict=True)]
+    assert gather_results(out, incy) == [3 * a + b for a, b in zip(x, y, strict=True)]
     _, out = blas("copy_v2", n, spread(x, incx), incx, spread(y, incy), incy)
-    assert gathered(out, incy) == x
+    assert gather_results(out, incy) == x
     _, out = blas("scal_v2", n, [-2], spread(x, incx), incx)
-    assert gathered(out, incx) == [-2 * a if incx > 0 else a for a in x]
+    assert gather_results(out, incx) == [-2 * a if incx > 0 else a for a in x]
 
 
 @pytest.mark.parametrize("op", [0, 1, 2])
@@ -79,8 +79,8 @@ def test_a_matrix_and_a_vector(blas: Blas, op: int, steps: tuple[int, int], beta
     a, x, y = blas.numbers(lda * n), blas.numbers(columns), blas.numbers(rows)
     old = spread(y, steps[1]) if beta else spread([NOT_READ] * rows, steps[1])
     out = blas("gemv_v2", op, m, n, [2], a, lda, spread(x, steps[0]), steps[0], [beta], old, steps[1])[-1]
-    assert gathered(out, steps[1]) == [
-        2 * sum(turned(a, op, i, j, lda) * x[j] for j in range(columns)) + (beta * y[i] if beta else 0)
+    assert gather_results(out, steps[1]) == [
+        2 * sum(count_turns(a, op, i, j, lda) * x[j] for j in range(columns)) + (beta * y[i] if beta else 0)
         for i in range(rows)
     ]
 
@@ -97,7 +97,7 @@ def test_a_sum_of_matrices(blas: Blas, ops: tuple[int, int], factors: tuple[int,
     for i, j in itertools.product(range(ldc), range(n)):
         wanted = c[i + j * ldc]
         if i < m:
-            wanted = alpha * turned(a, ops[0], i, j, lda) + beta * turned(b, ops[1], i, j, ldb)
+            wanted = alpha * count_turns(a, ops[0], i, j, lda) + beta * count_turns(b, ops[1], i, j, ldb)
         assert out[i + j * ldc] == wanted
 
 
@@ -119,25 +119,25 @@ def test_a_triangle_times_what_is_solved_is_what_was_given(
     words = (side, fill, op, unit, m, n)
     x = blas("trsm_v2", *words, [2], triangle, lda, b, ldb)[-1]
 
-    def of_triangle(i: int, j: int) -> complex:
+    def make_triangle(i: int, j: int) -> complex:
         row, column = (j, i) if op else (i, j)
         if row == column and unit:
             return 1
         if row != column and (row < column) != bool(fill):
             return 0
-        return turned(triangle, op, i, j, lda)
+        return count_turns(triangle, op, i, j, lda)
 
     for i, j in itertools.product(range(m), range(n)):
         if side:
-            got = sum(x[i + k * ldb] * of_triangle(k, j) for k in range(size))
+            got = sum(x[i + k * ldb] * make_triangle(k, j) for k in range(size))
         else:
-            got = sum(of_triangle(i, k) * x[k + j * ldb] for k in range(size))
+            got = sum(make_triangle(i, k) * x[k + j * ldb] for k in range(size))
         assert got == pytest.approx(2 * b[i + j * ldb], abs=1e-2 if blas.letter in "SC" else 1e-9)
     assert [x[3 + j * ldb] for j in range(n)] == [b[3 + j * ldb] for j in range(n)]
 
 
 def test_several_triangles(blas: Blas) -> None:
-    held = [stored([one], blas.kind) for one in (2, 3, 8, 9, 1)]
+    held = [store_result([one], blas.kind) for one in (2, 3, 8, 9, 1)]
     places = [ctypes.addressof(memory(one)) for one in held]
     arrays = [(ctypes.c_void_p * 2)(*places[at : at + 2]) for at in (0, 2)]
     function = getattr(blas.gpu.blas, f"cublas{blas.letter}trsmBatched")

@@ -40,7 +40,7 @@ def run(
 
 @pytest.mark.tensorflow
 @pytest.mark.timeout(1800)
-@pytest.mark.skipif(not environments.everything(), reason="minutes: TFDOCTOR_LAB_FULL=1")
+@pytest.mark.skipif(not environments.list_everything(), reason="minutes: TFDOCTOR_LAB_FULL=1")
 @pytest.mark.parametrize(("release", "capability"), [("2.15.1", "90"), ("2.20.0", "90"), ("1.15.5", "70")])
 def test_what_trains(tmp_path: Path, release: str, capability: str) -> None:
     folder = libraries(tmp_path / "gpu", release)
@@ -55,7 +55,7 @@ def test_what_trains(tmp_path: Path, release: str, capability: str) -> None:
 
 @pytest.mark.tensorflow
 @pytest.mark.timeout(1800)
-@pytest.mark.skipif(not environments.everything(), reason="minutes: TFDOCTOR_LAB_FULL=1")
+@pytest.mark.skipif(not environments.list_everything(), reason="minutes: TFDOCTOR_LAB_FULL=1")
 @pytest.mark.parametrize(("release", "operations"), [("1.13.2", 0), ("1.14.0", 267), ("1.15.5", 271)])
 def test_what_tensorflow_1_computes(tmp_path: Path, release: str, operations: int) -> None:
     """NVIDIA's own runtime, which is inside the wheel, launches its kernels. `operations`: of the sweep; 0: not run."""

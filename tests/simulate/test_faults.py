@@ -68,7 +68,9 @@ FINE = {
 }
 
 
-def told(folder: Path, fault: str, *, device: int = 0, timeout: float = 60) -> tuple[dict[str, Any], str]:
+def summarize_answer(
+    folder: Path, fault: str, *, device: int = 0, timeout: float = 60
+) -> tuple[dict[str, Any], str]:
     env = {
         **os.environ,
         "PYTHONPATH": str(TESTS),
@@ -88,14 +90,14 @@ def told(folder: Path, fault: str, *, device: int = 0, timeout: float = 60) -> t
     return json.loads(ran.stdout), ran.stderr
 
 
-def beside(seen: dict[str, Any]) -> dict[str, Any]:
+def put_beside(seen: dict[str, Any]) -> dict[str, Any]:
     """What is not as where nothing fails."""
     return {key: seen.get(key) for key, value in FINE.items() if seen.get(key) != value}
 
 
 def test_without_a_fault_all_is_well(libraries_of_the_software_gpu: Path) -> None:
-    seen, said = told(libraries_of_the_software_gpu, "")
-    assert beside(seen) == {}
+    seen, said = summarize_answer(libraries_of_the_software_gpu, "")
+    assert put_beside(seen) == {}
     assert seen["free"] == 80896
     assert said == ""
 
@@ -139,12 +141,12 @@ def test_without_a_fault_all_is_well(libraries_of_the_software_gpu: Path) -> Non
 def test_each_fault_and_no_other(
     libraries_of_the_software_gpu: Path, fault: str, wanted: dict[str, Any]
 ) -> None:
-    seen, _ = told(libraries_of_the_software_gpu, fault)
-    assert beside(seen) == wanted
+    seen, _ = summarize_answer(libraries_of_the_software_gpu, fault)
+    assert put_beside(seen) == wanted
 
 
 def test_memory_that_another_process_holds_is_not_free(libraries_of_the_software_gpu: Path) -> None:
-    assert told(libraries_of_the_software_gpu, "held:80000M")[0]["free"] == 896
+    assert summarize_answer(libraries_of_the_software_gpu, "held:80000M")[0]["free"] == 896
 
 
 @pytest.mark.parametrize(
@@ -167,27 +169,27 @@ def test_nvml_tells_what_another_process_holds(
 
 def test_a_fault_of_one_card_alone(libraries_of_the_software_gpu: Path) -> None:
     folder = libraries_of_the_software_gpu
-    assert beside(told(folder, "oom:64M@1", device=1)[0]) == {"alloc": [0, 0, 2, 2]}
-    assert beside(told(folder, "broken:719/0@0", device=1)[0]) == {}
+    assert put_beside(summarize_answer(folder, "oom:64M@1", device=1)[0]) == {"alloc": [0, 0, 2, 2]}
+    assert put_beside(summarize_answer(folder, "broken:719/0@0", device=1)[0]) == {}
 
 
 def test_a_slow_card_computes_the_same(libraries_of_the_software_gpu: Path) -> None:
     import time
 
     began = time.monotonic()
-    assert beside(told(libraries_of_the_software_gpu, "slow:500")[0]) == {}
+    assert put_beside(summarize_answer(libraries_of_the_software_gpu, "slow:500")[0]) == {}
     assert time.monotonic() - began > 2
 
 
 def test_a_card_that_hangs_does_not_come_back(libraries_of_the_software_gpu: Path) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
-        told(libraries_of_the_software_gpu, "hang:1", timeout=6)
+        summarize_answer(libraries_of_the_software_gpu, "hang:1", timeout=6)
 
 
 @pytest.mark.parametrize(
     "wrong", ["ooom:5", "oom", "oom:", "oom:x", "oom:5Q", "oom:5@", "oom:5@x", "broken:1/", "oom:-1"]
 )
 def test_what_is_no_fault_is_refused(libraries_of_the_software_gpu: Path, wrong: str) -> None:
-    seen, said = told(libraries_of_the_software_gpu, f"cublas:0,{wrong}")
+    seen, said = summarize_answer(libraries_of_the_software_gpu, f"cublas:0,{wrong}")
     assert seen["init"] == 1
     assert f"STANDIN_FAULT: {wrong} is no fault" in said

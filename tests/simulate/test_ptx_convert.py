@@ -110,7 +110,7 @@ def test_between_whole_numbers(ptx: Interpreter, source: str) -> None:
         size = int(target[1:])
         low, high = (-(1 << (size - 1)), (1 << (size - 1)) - 1) if target[0] == "s" else (0, (1 << size) - 1)
 
-        def filled(x: int, size: int = size, target: str = target) -> int:
+        def fill_table(x: int, size: int = size, target: str = target) -> int:
             """Of 8 bits in a register of 16: filled with the sign."""
             x %= 1 << size
             if target == "s8" and x >> 7:
@@ -119,9 +119,9 @@ def test_between_whole_numbers(ptx: Interpreter, source: str) -> None:
 
         result = f"b{max(size, 16)}"
         got = ptx.lanes(f"cvt.{target}.{source} %d, %a;", result, {"a": (source, a)})
-        assert got == [filled(one) for one in numbers], target
+        assert got == [fill_table(one) for one in numbers], target
         got = ptx.lanes(f"cvt.sat.{target}.{source} %d, %a;", result, {"a": (source, a)})
-        assert got == [filled(min(max(one, low), high)) for one in numbers], target
+        assert got == [fill_table(min(max(one, low), high)) for one in numbers], target
 
 
 def test_pairs(ptx: Interpreter) -> None:

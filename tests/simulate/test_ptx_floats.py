@@ -38,11 +38,11 @@ def width(kind: str) -> str:
     return f"b{sum(FORMATS[kind]) + 1}"
 
 
-def mixed(kind: str, seed: str) -> list[int]:
+def mix_kinds(kind: str, seed: str) -> list[int]:
     return some(kind, 60, seed) + some(kind, 140, seed, near=True)
 
 
-def same(got: list[int], wanted: list[Fraction], kind: str, mode: str) -> None:
+def assert_same(got: list[int], wanted: list[Fraction], kind: str, mode: str) -> None:
     """Zeros may have either sign here; they have tests of their own."""
     for bits, exact in zip(got, wanted, strict=True):
         right = rounded(exact, kind, mode)
@@ -52,7 +52,7 @@ def same(got: list[int], wanted: list[Fraction], kind: str, mode: str) -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", ["f32", "f64"])
 def test_each_rounding(ptx: Interpreter, kind: str, mode: str) -> None:
-    a, b, c = (mixed(kind, seed) for seed in "abc")
+    a, b, c = (mix_kinds(kind, seed) for seed in "abc")
     x, y, z = ([value(one, kind) for one in column] for column in (a, b, c))
     columns = {"a": (kind, a), "b": (kind, b), "c": (kind, c)}
     rows = list(zip(x, y, z, strict=True))
@@ -61,20 +61,20 @@ def test_each_rounding(ptx: Interpreter, kind: str, mode: str) -> None:
         "sub": [p - q for p, q, _ in rows],
         "mul": [p * q for p, q, _ in rows],
     }.items():
-        same(ptx.lanes(f"{body}.{mode}.{kind} %d, %a, %b;", width(kind), columns), wanted, kind, mode)
+        assert_same(ptx.lanes(f"{body}.{mode}.{kind} %d, %a, %b;", width(kind), columns), wanted, kind, mode)
     got = ptx.lanes(f"fma.{mode}.{kind} %d, %a, %b, %c;", width(kind), columns)
-    same(got, [p * q + r for p, q, r in rows], kind, mode)
+    assert_same(got, [p * q + r for p, q, r in rows], kind, mode)
     some_b = [one if value(one, kind) else special(kind)["one"] for one in b]
     got = ptx.lanes(f"div.{mode}.{kind} %d, %a, %b;", width(kind), {**columns, "b": (kind, some_b)})
-    same(got, [p / value(q, kind) for p, q in zip(x, some_b, strict=True)], kind, mode)
+    assert_same(got, [p / value(q, kind) for p, q in zip(x, some_b, strict=True)], kind, mode)
     got = ptx.lanes(f"rcp.{mode}.{kind} %d, %b;", width(kind), {"b": (kind, some_b)})
-    same(got, [1 / value(q, kind) for q in some_b], kind, mode)
+    assert_same(got, [1 / value(q, kind) for q in some_b], kind, mode)
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", ["f32", "f64"])
 def test_square_roots(ptx: Interpreter, kind: str, mode: str) -> None:
-    a = [one & ~sign(kind) for one in mixed(kind, "root")]
+    a = [one & ~sign(kind) for one in mix_kinds(kind, "root")]
     scale = 1 << 2400
     wanted = []
     for one in a:
@@ -88,7 +88,7 @@ def test_square_roots(ptx: Interpreter, kind: str, mode: str) -> None:
 
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 def test_narrow_numbers_round_once(ptx: Interpreter, kind: str) -> None:
-    a, b, c = (mixed(kind, seed) for seed in "abc")
+    a, b, c = (mix_kinds(kind, seed) for seed in "abc")
     x, y, z = ([value(one, kind) for one in column] for column in (a, b, c))
     columns = {"a": (kind, a), "b": (kind, b), "c": (kind, c)}
     rows = list(zip(x, y, z, strict=True))
@@ -98,15 +98,15 @@ def test_narrow_numbers_round_once(ptx: Interpreter, kind: str) -> None:
         f"mul.rn.{kind} %d, %a, %b;": [p * q for p, q, _ in rows],
         f"fma.rn.{kind} %d, %a, %b, %c;": [p * q + r for p, q, r in rows],
     }.items():
-        same(ptx.lanes(body, "b16", columns), wanted, kind, "rn")
+        assert_same(ptx.lanes(body, "b16", columns), wanted, kind, "rn")
     pairs = {
         name: ("b32", [low | high << 16 for low, high in zip(column, column[::-1], strict=True)])
         for name, (_, column) in columns.items()
     }
     got = ptx.lanes(f"fma.rn.{kind}x2 %d, %a, %b, %c;", "b32", pairs)
     exact = [p * q + r for p, q, r in rows]
-    same([one & 0xFFFF for one in got], exact, kind, "rn")
-    same([one >> 16 for one in got], exact[::-1], kind, "rn")
+    assert_same([one & 0xFFFF for one in got], exact, kind, "rn")
+    assert_same([one >> 16 for one in got], exact[::-1], kind, "rn")
 
 
 def test_a_sum_that_a_double_rounds_to_a_tie(ptx: Interpreter) -> None:

@@ -21,13 +21,13 @@ def bits_of(kind: str) -> int:
     return int(kind[1:])
 
 
-def signed(value: int, kind: str) -> int:
+def sign_module(value: int, kind: str) -> int:
     width = bits_of(kind)
     value %= 1 << width
     return value - (1 << width) if kind[0] == "s" and value >> (width - 1) else value
 
 
-def clamped(value: int, kind: str) -> int:
+def clamp_value(value: int, kind: str) -> int:
     width = bits_of(kind)
     low, high = (-(1 << (width - 1)), (1 << (width - 1)) - 1) if kind[0] == "s" else (0, (1 << width) - 1)
     return min(max(value, low), high)
@@ -62,7 +62,8 @@ def test_arithmetic(ptx: Interpreter, name: str, kind: str) -> None:
     a, b = numbers(width, "a"), numbers(width, "b")
     got = ptx.lanes(f"{name}.{kind} %d, %a, %b;", f"b{width}", {"a": (kind, a), "b": (kind, b)})
     wanted = [
-        BINARY[name](signed(x, kind), signed(y, kind)) % (1 << width) for x, y in zip(a, b, strict=True)
+        BINARY[name](sign_module(x, kind), sign_module(y, kind)) % (1 << width)
+        for x, y in zip(a, b, strict=True)
     ]
     assert got == wanted
 
@@ -72,7 +73,7 @@ def test_high_and_wide_products(ptx: Interpreter, kind: str) -> None:
     width = bits_of(kind)
     a, b = numbers(width, "a"), numbers(width, "b")
     columns = {"a": (kind, a), "b": (kind, b)}
-    products = [signed(x, kind) * signed(y, kind) for x, y in zip(a, b, strict=True)]
+    products = [sign_module(x, kind) * sign_module(y, kind) for x, y in zip(a, b, strict=True)]
     got = ptx.lanes(f"mul.hi.{kind} %d, %a, %b;", f"b{width}", columns)
     assert got == [(p >> width) % (1 << width) for p in products]
     if width < 64:
@@ -86,7 +87,7 @@ def test_products_with_a_sum(ptx: Interpreter, kind: str) -> None:
     a, b = numbers(width, "a"), numbers(width, "b")
     c = numbers(width, "c")
     columns = {"a": (kind, a), "b": (kind, b), "c": (kind, c)}
-    products = [signed(x, kind) * signed(y, kind) for x, y in zip(a, b, strict=True)]
+    products = [sign_module(x, kind) * sign_module(y, kind) for x, y in zip(a, b, strict=True)]
     got = ptx.lanes(f"mad.lo.{kind} %d, %a, %b, %c;", f"b{width}", columns)
     assert got == [(p + z) % (1 << width) for p, z in zip(products, c, strict=True)]
     got = ptx.lanes(f"mad.hi.{kind} %d, %a, %b, %c;", f"b{width}", columns)
@@ -100,12 +101,12 @@ def test_products_with_a_sum(ptx: Interpreter, kind: str) -> None:
 def test_saturated_sums(ptx: Interpreter) -> None:
     a, b = numbers(32, "a"), numbers(32, "b")
     columns = {"a": ("s32", a), "b": ("s32", b)}
-    pairs = [(signed(x, "s32"), signed(y, "s32")) for x, y in zip(a, b, strict=True)]
+    pairs = [(sign_module(x, "s32"), sign_module(y, "s32")) for x, y in zip(a, b, strict=True)]
     for name, wanted in (("add", [x + y for x, y in pairs]), ("sub", [x - y for x, y in pairs])):
         got = ptx.lanes(f"{name}.sat.s32 %d, %a, %b;", "b32", columns)
-        assert got == [clamped(one, "s32") % (1 << 32) for one in wanted]
+        assert got == [clamp_value(one, "s32") % (1 << 32) for one in wanted]
     got = ptx.lanes("mad.hi.sat.s32 %d, %a, %b, %a;", "b32", columns)
-    assert got == [clamped((x * y >> 32) + x, "s32") % (1 << 32) for x, y in pairs]
+    assert got == [clamp_value((x * y >> 32) + x, "s32") % (1 << 32) for x, y in pairs]
 
 
 def test_24_bits(ptx: Interpreter) -> None:
@@ -163,13 +164,13 @@ def test_unaries(ptx: Interpreter, width: int) -> None:
     a = numbers(width, "a")
     kind, top = f"b{width}", (1 << width) - 1
 
-    def found(value: int, *, sign: bool) -> int:
+    def find_matches(value: int, *, sign: bool) -> int:
         if sign and value >> (width - 1):
             value ^= top
         return value.bit_length() - 1 if value else 0xFFFFFFFF
 
     def amount(value: int) -> int:
-        at = found(value, sign=False)
+        at = find_matches(value, sign=False)
         return at if at == 0xFFFFFFFF else width - 1 - at
 
     cases: list[tuple[str, str, Callable[[int], int]]] = [
@@ -178,10 +179,10 @@ def test_unaries(ptx: Interpreter, width: int) -> None:
         (f"popc.{kind}", "b32", int.bit_count),
         (f"clz.{kind}", "b32", lambda v: width - v.bit_length()),
         (f"brev.{kind}", kind, lambda v: int(f"{v:0{width}b}"[::-1], 2)),
-        (f"abs.s{width}", kind, lambda v: abs(signed(v, f"s{width}")) & top),
+        (f"abs.s{width}", kind, lambda v: abs(sign_module(v, f"s{width}")) & top),
         (f"neg.s{width}", kind, lambda v: -v & top),
-        (f"bfind.u{width}", "b32", lambda v: found(v, sign=False)),
-        (f"bfind.s{width}", "b32", lambda v: found(v, sign=True)),
+        (f"bfind.u{width}", "b32", lambda v: find_matches(v, sign=False)),
+        (f"bfind.s{width}", "b32", lambda v: find_matches(v, sign=True)),
         (f"bfind.shiftamt.u{width}", "b32", amount),
     ]
     for name, result, wanted in cases:
@@ -204,7 +205,7 @@ def test_shifts_and_logic(ptx: Interpreter, width: int) -> None:
         f"xor.b{width} %d, %a, %b;": [x ^ y for x, y, _ in pairs],
         f"shl.b{width} %d, %a, %n;": [x << min(z, 64) & top for x, _, z in pairs],
         f"shr.u{width} %d, %a, %n;": [x >> min(z, 64) for x, _, z in pairs],
-        f"shr.s{width} %d, %a, %n;": [signed(x, s) >> min(z, 64) & top for x, _, z in pairs],
+        f"shr.s{width} %d, %a, %n;": [sign_module(x, s) >> min(z, 64) & top for x, _, z in pairs],
     }.items():
         assert ptx.lanes(body, f"b{width}", columns) == wanted, body
 
@@ -218,14 +219,14 @@ def test_fields_of_bits(ptx: Interpreter, kind: str) -> None:
     at = [chosen.choice([0, 1, 5, width - 1, width, 70, 255, 300]) for _ in a]
     count = [chosen.choice([0, 1, 4, width - 1, width, 64, 255]) for _ in a]
 
-    def extracted(value: int, pos: int, n: int) -> int:
+    def extract_part(value: int, pos: int, n: int) -> int:
         pos, n = pos & 255, n & 255
         sign = (value >> min(pos + n - 1, width - 1)) & 1 if kind[0] == "s" and n else 0
         return sum(
             ((value >> (pos + i) & 1) if i < n and pos + i < width else sign) << i for i in range(width)
         )
 
-    def inserted(x: int, y: int, pos: int, n: int) -> int:
+    def insert_text(x: int, y: int, pos: int, n: int) -> int:
         for i in range(n & 255):
             if (pos & 255) + i < width:
                 bit = 1 << ((pos & 255) + i)
@@ -235,16 +236,16 @@ def test_fields_of_bits(ptx: Interpreter, kind: str) -> None:
     columns = {"a": (kind, a), "b": (kind, b), "p": ("u32", at), "c": ("u32", count)}
     rows = list(zip(a, b, at, count, strict=True))
     got = ptx.lanes(f"bfe.{kind} %d, %a, %p, %c;", f"b{width}", columns)
-    assert got == [extracted(x, p, n) for x, _, p, n in rows]
+    assert got == [extract_part(x, p, n) for x, _, p, n in rows]
     got = ptx.lanes(f"bfi.b{width} %d, %a, %b, %p, %c;", f"b{width}", columns)
-    assert got == [inserted(x, y, p, n) for x, y, p, n in rows]
+    assert got == [insert_text(x, y, p, n) for x, y, p, n in rows]
 
 
 def test_permutes_bytes(ptx: Interpreter) -> None:
     chosen = random.Random(4)
     a, b, c = ([chosen.getrandbits(32) for _ in range(200)] for _ in range(3))
 
-    def chosen_bytes(x: int, y: int, picks: list[int], signs: list[int]) -> int:
+    def choose_bytes(x: int, y: int, picks: list[int], signs: list[int]) -> int:
         both = (x | y << 32).to_bytes(8, "little")
         out = [both[p] if not s else 255 * (both[p] >> 7) for p, s in zip(picks, signs, strict=True)]
         return int.from_bytes(bytes(out), "little")
@@ -264,7 +265,7 @@ def test_permutes_bytes(ptx: Interpreter) -> None:
         for x, y, z, result in zip(a, b, c, got, strict=True):
             chosen_ones = picks(z & 3) or [z >> (4 * i) & 7 for i in range(4)]
             signs = [0] * 4 if mode else [z >> (4 * i + 3) & 1 for i in range(4)]
-            assert result == chosen_bytes(x, y, chosen_ones, signs), mode
+            assert result == choose_bytes(x, y, chosen_ones, signs), mode
 
 
 def test_funnels_tables_and_choices(ptx: Interpreter) -> None:
@@ -292,7 +293,7 @@ def test_funnels_tables_and_choices(ptx: Interpreter) -> None:
     assert got == [x if y < 1 << 31 else z for x, y, z in zip(a, b, n, strict=True)]
     got = ptx.lanes("sad.s32 %d, %a, %b, %n;", "b32", columns)
     pairs = zip(a, b, n, strict=True)
-    assert got == [(abs(signed(x, "s32") - signed(y, "s32")) + z) % (1 << 32) for x, y, z in pairs]
+    assert got == [(abs(sign_module(x, "s32") - sign_module(y, "s32")) + z) % (1 << 32) for x, y, z in pairs]
 
 
 def test_dot_products_of_bytes(ptx: Interpreter) -> None:
@@ -302,7 +303,7 @@ def test_dot_products_of_bytes(ptx: Interpreter) -> None:
         for y_kind in ("u32", "s32"):
 
             def byte(value: int, i: int, kind: str) -> int:
-                return signed(value >> (8 * i) & 255, f"{kind[0]}8")
+                return sign_module(value >> (8 * i) & 255, f"{kind[0]}8")
 
             got = ptx.lanes(f"dp4a.{x_kind}.{y_kind} %d, %a, %b, 5;", "b32", columns)
             wanted = [
@@ -327,7 +328,7 @@ def test_comparisons_and_what_goes_with_them(ptx: Interpreter, kind: str) -> Non
     width = bits_of(kind)
     a, b = numbers(width, "a"), numbers(width, "b")
     columns = {"a": (kind, a), "b": (kind, b)}
-    pairs = [(signed(x, kind), signed(y, kind)) for x, y in zip(a, b, strict=True)]
+    pairs = [(sign_module(x, kind), sign_module(y, kind)) for x, y in zip(a, b, strict=True)]
     for name, compare in COMPARES.items():
         got = ptx.lanes(f"setp.{name}.{kind} %d, %a, %b;", "pred", columns)
         assert got == [int(compare(x, y)) for x, y in pairs], name

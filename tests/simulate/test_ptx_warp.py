@@ -21,7 +21,7 @@ VALUES = [CHOSEN.getrandbits(32) for _ in range(32)]
 COLUMN = {"a": ("b32", VALUES)}
 
 
-def shuffled(kind: str, lane: int, by: int, clamp: int) -> tuple[int, int]:
+def shuffle_lines(kind: str, lane: int, by: int, clamp: int) -> tuple[int, int]:
     """As the reference manual has it."""
     limit, segment = clamp & 31, clamp >> 8 & 31
     most, least = (lane & segment) | (limit & ~segment), lane & segment
@@ -37,7 +37,7 @@ def shuffled(kind: str, lane: int, by: int, clamp: int) -> tuple[int, int]:
 def test_shuffles(ptx: Interpreter, kind: str, segment: int) -> None:
     clamp = segment | (0 if kind == "up" else 31)
     for by in (0, 1, 3, 8, 16, 31):
-        wanted = [shuffled(kind, lane, by, clamp) for lane in range(32)]
+        wanted = [shuffle_lines(kind, lane, by, clamp) for lane in range(32)]
         body = f"shfl.sync.{kind}.b32 %d|%p, %a, {by}, {clamp}, -1;"
         assert ptx.lanes(body, "b32", COLUMN, declare=".reg .pred %p;") == [one for one, _ in wanted]
         body = f"shfl.{kind}.b32 %x|%d, %a, {by}, {clamp};"

@@ -32,7 +32,7 @@ def runtime(name: str) -> str | None:
     return found if Path(found).is_absolute() and Path(found).exists() else None
 
 
-def under_sanitizers(folder: Path) -> dict[str, str] | str:
+def is_sanitized(folder: Path) -> dict[str, str] | str:
     """The environment of a Python that loads libraries with sanitizers in them; the reason where there can be none."""
     loaded = [runtime("libasan.so"), runtime("libstdc++.so")]
     if None in loaded or runtime("libubsan.so") is None:
@@ -49,7 +49,7 @@ def under_sanitizers(folder: Path) -> dict[str, str] | str:
 @pytest.mark.few(0)
 def test_they_see_what_is_wrong(tmp_path: Path) -> None:
     """That the rest of this file can fail: a read past the end of an array, and a shift that C does not define."""
-    env = under_sanitizers(tmp_path)
+    env = is_sanitized(tmp_path)
     if isinstance(env, str):
         pytest.skip(env)
     source = tmp_path / "wrong.c"
@@ -76,12 +76,12 @@ def test_they_see_what_is_wrong(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.skipif(not environments.everything(), reason="minutes: TFDOCTOR_LAB_FULL=1")
+@pytest.mark.skipif(not environments.list_everything(), reason="minutes: TFDOCTOR_LAB_FULL=1")
 @pytest.mark.parametrize("tested", TESTED, ids=lambda path: path.stem)
 def test_nothing_is_wrong(tested: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     cache = tmp_path_factory.getbasetemp() / "sanitized"
     cache.mkdir(exist_ok=True)
-    env = under_sanitizers(cache)
+    env = is_sanitized(cache)
     if isinstance(env, str):
         pytest.skip(env)
     command = [

@@ -63,7 +63,7 @@ def version_of(python: str) -> str:
     return ".".join(done.stdout.strip().split(".")[:2])
 
 
-def every() -> list[Any]:
+def list_every() -> list[Any]:
     """(python, card, driver, outcome) of each environment that there is."""
     return [
         pytest.param(python, *case, id=f"{version}-{'-'.join(case[:2]).replace(' ', '-')}")
@@ -85,7 +85,7 @@ def verify(python: str, *words: str) -> tuple[int, dict[str, Any]]:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("python", "card", "driver", "outcome"), every())
+@pytest.mark.parametrize(("python", "card", "driver", "outcome"), list_every())
 def test_what_the_tables_and_the_wheels_say(python: str, card: str, driver: str, outcome: str) -> None:
     status, answer = verify(python, "--simulate", card, "--driver", driver)
     stages = {one["name"]: one for one in answer["stages"]}

@@ -97,7 +97,7 @@ def release(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, Path, Path]]:
     """(a release, its Python, the software GPU's folder)."""
-    if not environments.everything():
+    if not environments.list_everything():
         pytest.skip("hours: TFDOCTOR_LAB_FULL=1")
     folder = libraries(
         tmp_path_factory.mktemp("gpu"), f"{request.param}.{1 if request.param == '2.15' else 0}"

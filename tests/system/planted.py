@@ -92,10 +92,10 @@ def system(root: Path, host: Path) -> LiveSystem:
     recorded: dict[str, Any] = json.loads((host / "host.json").read_text(encoding="utf-8"))
     s, home = SECRETS, f"/home/{USER}"
 
-    def moved(text: str) -> str:
+    def move_file(text: str) -> str:
         return text.replace("/srv/tf", f"{home}/tf")
 
-    files: dict[str, str] = {moved(path): text for path, text in recorded["files"].items()}
+    files: dict[str, str] = {move_file(path): text for path, text in recorded["files"].items()}
     files |= {
         "/proc/version": f"Linux version 5.15.0-105-generic ({OTHER}@{s['build host']}) (gcc 11.4.0) #1 SMP\n",
         "/proc/1/cgroup": f"0::/kubepods/burstable/pod{s['pod UUID']}/cri-{CONTAINER}.scope\n",
@@ -130,18 +130,18 @@ def system(root: Path, host: Path) -> LiveSystem:
         target.write_text(text, encoding="utf-8")
     runpaths = f":/home/{s['ELF user']}/lib:/opt/{s['GitHub token']}"
     for path, entry in recorded["elf"].items():
-        target = root / moved(path).lstrip("/")
+        target = root / move_file(path).lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         runpath = entry.get("runpath")
         target.write_bytes(
             elf(entry.get("soname"), entry.get("needed", ()), f"{runpath}{runpaths}" if runpath else None)
         )
     for path, target_path in recorded["links"].items():
-        link = root / moved(path).lstrip("/")
+        link = root / move_file(path).lstrip("/")
         link.parent.mkdir(parents=True, exist_ok=True)
         if not link.exists():
-            up = "../" * (len(moved(path).strip("/").split("/")) - 1)
-            link.symlink_to(f"{up}{moved(target_path).lstrip('/')}")
+            up = "../" * (len(move_file(path).strip("/").split("/")) - 1)
+            link.symlink_to(f"{up}{move_file(target_path).lstrip('/')}")
     for folder, names in recorded["directories"].items():
         (root / folder.lstrip("/")).mkdir(parents=True, exist_ok=True)
         for name in names:
@@ -150,7 +150,7 @@ def system(root: Path, host: Path) -> LiveSystem:
     (root / "etc/ld.so.cache").write_bytes(
         cache(f"/home/{THIRD}/lib/libz.so.1", f"/usr/lib/{HOST}/libm.so.9")
     )
-    return LiveSystem(str(root), _environment(root, recorded, moved), cwd=f"{home}/work")
+    return LiveSystem(str(root), _environment(root, recorded, move_file), cwd=f"{home}/work")
 
 
 def _environment(root: Path, recorded: dict[str, Any], moved: Any) -> dict[str, str]:

@@ -43,7 +43,7 @@ OBJECTS = small_objects()
 pytestmark = pytest.mark.skipif(platform.system() != "Linux", reason="ELF is Linux's")
 
 
-def by_pyelftools(path: str) -> dict[str, Any]:
+def parse_by_pyelftools(path: str) -> dict[str, Any]:
     """The same fields, read by pyelftools from the sections that the linker left."""
     with Path(path).open("rb") as stream:
         elf = ELFFile(stream)
@@ -79,7 +79,7 @@ def test_agrees_with_pyelftools_on_this_machine() -> None:
             mine = read_elf(path, MACHINE)
         except ElfError:
             continue
-        expected = by_pyelftools(path)
+        expected = parse_by_pyelftools(path)
         assert list(mine.needed) == expected["needed"], path
         assert (mine.soname, mine.rpath, mine.runpath) == (
             expected["soname"],
@@ -105,24 +105,27 @@ def read(tmp_path: Path, content: bytes) -> ElfFile:
     return read_elf(str(path), MACHINE)
 
 
-def refused(tmp_path: Path, content: bytes) -> ElfProblem:
+def get_refusal(tmp_path: Path, content: bytes) -> ElfProblem:
     with pytest.raises(ElfError) as caught:
         read(tmp_path, content)
     return caught.value.problem
 
 
 def test_what_glibc_objects_to(tmp_path: Path, good: bytes) -> None:
-    assert refused(tmp_path, b"") is ElfProblem.TOO_SHORT
-    assert refused(tmp_path, good[:63]) is ElfProblem.TOO_SHORT
-    assert refused(tmp_path, b"/* GNU ld script */\nINPUT(libfoo.so.1)\n" + b" " * 64) is ElfProblem.BAD_MAGIC
-    assert refused(tmp_path, good[:64]) is ElfProblem.CANNOT_READ
-    assert refused(tmp_path, good[:4] + b"\x01" + good[5:]) is ElfProblem.WRONG_CLASS
-    assert refused(tmp_path, good[:18] + struct.pack("<H", 3) + good[20:]) is ElfProblem.WRONG_MACHINE
-    assert refused(tmp_path, good[:16] + struct.pack("<H", 1) + good[18:]) is ElfProblem.NOT_SHARED
-    assert refused(tmp_path, good[: len(good) // 3]) is ElfProblem.TRUNCATED
+    assert get_refusal(tmp_path, b"") is ElfProblem.TOO_SHORT
+    assert get_refusal(tmp_path, good[:63]) is ElfProblem.TOO_SHORT
+    assert (
+        get_refusal(tmp_path, b"/* GNU ld script */\nINPUT(libfoo.so.1)\n" + b" " * 64)
+        is ElfProblem.BAD_MAGIC
+    )
+    assert get_refusal(tmp_path, good[:64]) is ElfProblem.CANNOT_READ
+    assert get_refusal(tmp_path, good[:4] + b"\x01" + good[5:]) is ElfProblem.WRONG_CLASS
+    assert get_refusal(tmp_path, good[:18] + struct.pack("<H", 3) + good[20:]) is ElfProblem.WRONG_MACHINE
+    assert get_refusal(tmp_path, good[:16] + struct.pack("<H", 1) + good[18:]) is ElfProblem.NOT_SHARED
+    assert get_refusal(tmp_path, good[: len(good) // 3]) is ElfProblem.TRUNCATED
 
 
-def patched(tables_at: int) -> bytes:
+def apply_patch(tables_at: int) -> bytes:
     """An object as patchelf leaves it: the dynamic section in the first segment, its strings in another, behind."""
     strings = b"\0libneeded.so.1\0"
     dynamic = b"".join(
@@ -145,9 +148,9 @@ def patched(tables_at: int) -> bytes:
 @pytest.mark.skipif(MACHINE not in ("x86_64", "aarch64"), reason="written for these")
 def test_a_file_cut_off_before_its_tables_kills_the_process(tmp_path: Path) -> None:
     """Half of NVIDIA's libcufft.so.11 was tried: dlopen ends in SIGBUS."""
-    whole = patched(0x8000)
+    whole = apply_patch(0x8000)
     assert read(tmp_path, whole).needed == ("libneeded.so.1",)
-    assert refused(tmp_path, whole[:0x4000]) is ElfProblem.TRUNCATED
+    assert get_refusal(tmp_path, whole[:0x4000]) is ElfProblem.TRUNCATED
     # The page in which the file ends is filled up: what lies in it can be read.
     assert read(tmp_path, whole[:0x8020]).needed == ("libneeded.so.1",)
 

@@ -66,7 +66,7 @@ def card(error: str) -> str:
     return f'{{"stage": "compute", "gpu": 0, "ok": false, "error": "{error}"}}'
 
 
-def failed(stage: str, error: str) -> str:
+def run_failing(stage: str, error: str) -> str:
     return (
         f'{{"stage": "{stage}", "status": "failed", "detail": "{error}", "error": "{error}", "seconds": 1}}'
     )
@@ -82,13 +82,13 @@ PASSED = (
 )
 CASES = {
     "a card whose memory another process holds": (
-        (card(SCRATCH), failed("compute", SCRATCH)),
+        (card(SCRATCH), run_failing("compute", SCRATCH)),
         0,
         CREATED.format(mb=0) + PTX + MEMORY,
         Cause.GPU_BUSY_OTHER_PROCESS,
     ),
     "memory that is all used up": (
-        (card(SCRATCH), failed("compute", SCRATCH)),
+        (card(SCRATCH), run_failing("compute", SCRATCH)),
         0,
         CREATED.format(mb=79096) + PTX + MEMORY,
         Cause.OOM,
@@ -118,19 +118,19 @@ CASES = {
         Cause.INCONCLUSIVE,
     ),
     "a card that no kernel is for": (
-        (card(HANDLE), failed("compute", HANDLE)),
+        (card(HANDLE), run_failing("compute", HANDLE)),
         0,
         PTX + CREATED.format(mb=79096) + NO_BINARY,
         Cause.GPU_TOO_NEW,
     ),
     "an older cuDNN": (
-        (*PASSED, failed("cudnn", NOT_FOUND)),
+        (*PASSED, run_failing("cudnn", NOT_FOUND)),
         0,
         PTX + CREATED.format(mb=79096) + CUDNN,
         Cause.CUDNN_VERSION_MISMATCH,
     ),
     "NCCL": (
-        (*PASSED, '{"stage": "cudnn", "status": "passed"}', failed("nccl", "unhandled cuda error")),
+        (*PASSED, '{"stage": "cudnn", "status": "passed"}', run_failing("nccl", "unhandled cuda error")),
         0,
         PTX + CREATED.format(mb=79096),
         Cause.NCCL_FAILURE,

@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 IMAGE = InImage("team/app:1", "docker", "--gpus all", "1000")
 
 
-def verifying(*stages: str, image: InImage | None = IMAGE, **words: Any) -> Verifying:
+def make_verifying(*stages: str, image: InImage | None = IMAGE, **words: Any) -> Verifying:
     wish = complete_request(Wish(stages=stages or STAGES, **words))
     return Verifying(image.name if image is not None else "/opt/bin/python", wish, ignore_stage, image)
 
 
-def refused(said: str, *devices: str, podman: bool = False, host: Any = None) -> Finding:
+def get_refusal(said: str, *devices: str, podman: bool = False, host: Any = None) -> Finding:
     engine = cast("ContainerEngine", SimpleNamespace(name="podman" if podman else "docker"))
     access = GpuAccess("cdi" if podman else "gpus", devices or ("all",))
     return _explain_refusal(engine, COMPAT, [(access, said)], host)
@@ -50,7 +50,7 @@ def refused(said: str, *devices: str, podman: bool = False, host: Any = None) ->
 
 
 def test_a_failure_before_the_stages_that_are_asked_for_is_theirs() -> None:
-    run = verifying("import", "visible")
+    run = make_verifying("import", "visible")
     run.fail("runtime", "the engine refused", Cause.NO_NVIDIA_RUNTIME)
     done = run.result()
     assert done.ok is False
@@ -59,7 +59,7 @@ def test_a_failure_before_the_stages_that_are_asked_for_is_theirs() -> None:
 
 
 def test_a_stage_that_nothing_is_behind_is_said_to_be_all_there_was() -> None:
-    run = verifying("runtime")
+    run = make_verifying("runtime")
     run.add("runtime", "passed", "a container starts")
     done = run.result()
     assert done.summary == "runtime passed; TensorFlow was not started"
@@ -70,21 +70,23 @@ def test_a_stage_that_nothing_is_behind_is_said_to_be_all_there_was() -> None:
 
 
 def test_a_deadline_is_named_and_is_nobodys_fault() -> None:
-    one = report_late(verifying("import", limits=Limits.with_seconds(1)), "import", "did not end within 1 s.")
+    one = report_late(
+        make_verifying("import", limits=Limits.with_seconds(1)), "import", "did not end within 1 s."
+    )
     assert one.title == "import did not end within 1 s"
     assert one.remedies[0].commands == ("tfdoctor verify team/app:1 --timeout 60",)
 
 
 @pytest.mark.parametrize("memory", [100 << 20, 8 << 30])
 def test_the_limit_of_memory_is_named(memory: int) -> None:
-    one = report_killed(verifying(memory=memory), sure=True)
+    one = report_killed(make_verifying(memory=memory), sure=True)
     assert one.cause is Cause.OOM
     assert f"{memory >> 20}m" in one.title or f"{memory >> 30}g" in one.title
     assert one.remedies[0].commands == ("tfdoctor verify team/app:1",)
 
 
 def test_without_a_limit_it_is_the_machines() -> None:
-    one = report_killed(verifying(), sure=False)
+    one = report_killed(make_verifying(), sure=False)
     assert "SIGKILL" in one.title
     assert "machine's memory" in one.title
 
@@ -150,18 +152,18 @@ CDI = (
 
 
 def test_a_card_that_is_not_there_is_no_broken_driver() -> None:
-    one = refused(HOOK, "0", "1")
+    one = get_refusal(HOOK, "0", "1")
     assert one.cause is Cause.NO_DEVICE
     assert one.remedies[0].commands == ("nvidia-smi -L",)
 
 
 def test_the_driver_is_to_blame_where_all_were_asked_for() -> None:
     said = "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: cannot open"
-    assert refused(said).cause is Cause.CONTAINER_DRIVER_LIBS
+    assert get_refusal(said).cause is Cause.CONTAINER_DRIVER_LIBS
 
 
 def test_podman_without_a_specification_is_told_how_to_write_one() -> None:
-    one = refused(CDI, podman=True)
+    one = get_refusal(CDI, podman=True)
     assert one.cause is Cause.NO_NVIDIA_RUNTIME
     lines = one.remedies[0].commands
     assert lines[0].endswith("nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml")
@@ -169,7 +171,7 @@ def test_podman_without_a_specification_is_told_how_to_write_one() -> None:
 
 
 def test_what_has_nothing_to_do_with_gpus_is_not_laid_on_them() -> None:
-    one = refused("cgroups: cannot find cgroup mount destination")
+    one = get_refusal("cgroups: cannot find cgroup mount destination")
     assert one.cause is Cause.INCONCLUSIVE
     assert "log" not in one.title
 
@@ -185,7 +187,7 @@ def test_what_has_nothing_to_do_with_gpus_is_not_laid_on_them() -> None:
 def test_another_number_of_gpus_is_explained(
     visible: int, given: int, words: Mapping[str, Any], first: str
 ) -> None:
-    one = report_gpu_count(verifying(expected=2, **words), visible, given)
+    one = report_gpu_count(make_verifying(expected=2, **words), visible, given)
     assert one.explanation
     assert one.remedies[0].commands == (first,)
     assert any("--expect-gpus" in line for remedy in one.remedies for line in remedy.commands)
@@ -195,15 +197,15 @@ def test_another_number_of_gpus_is_explained(
 
 
 def test_no_python_is_a_cause_with_a_way() -> None:
-    one = report_ended_early(verifying(), ContainerEndedError("", no_python=True))
+    one = report_ended_early(make_verifying(), ContainerEndedError("", no_python=True))
     assert one.cause is Cause.PYTHON_UNUSABLE
     assert one.remedies[1].commands == (
         "tfdoctor build --base team/app:1 --tag team/app:1-fixed",
         "tfdoctor verify team/app:1-fixed",
     )
-    assert report_ended_early(verifying(), ContainerEndedError("", oom=True)).cause is Cause.OOM
+    assert report_ended_early(make_verifying(), ContainerEndedError("", oom=True)).cause is Cause.OOM
     broken = report_ended_early(
-        verifying(), ContainerEndedError("python3: error while loading shared libraries")
+        make_verifying(), ContainerEndedError("python3: error while loading shared libraries")
     )
     assert "loading shared libraries" in broken.evidence[0].text
 
@@ -225,7 +227,7 @@ def test_a_command_that_an_image_does_not_have(said: str, missing: bool) -> None
 
 
 def test_the_command_that_tells_more_names_the_image() -> None:
-    run = verifying("import")
+    run = make_verifying("import")
     run.fail("import", "no", Cause.NUMPY_ABI)
     run.findings = [replace(report_late(run, "import", "x"), cause=Cause.NUMPY_ABI)]
     done: Verification = run.result()
@@ -234,11 +236,11 @@ def test_the_command_that_tells_more_names_the_image() -> None:
 
 
 def test_a_python_is_named_again() -> None:
-    assert verifying(image=None).build_command() == "tfdoctor verify --python /opt/bin/python"
+    assert make_verifying(image=None).build_command() == "tfdoctor verify --python /opt/bin/python"
 
 
 def test_the_lines_of_a_dockerfile_are_shown_whole() -> None:
-    run = verifying("import")
+    run = make_verifying("import")
     run.fail("import", "no", Cause.NUMPY_ABI)
     lines = (
         "USER root",

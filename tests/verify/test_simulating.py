@@ -34,7 +34,7 @@ OF_220 = {"60,70,80,89|90a": 1149, "60,70,80,89,90|90": 319, "|90": 131}
 EARLIER = ("driver", "libraries", "import", "visible")
 
 
-def verified(
+def run_verification(
     monkeypatch: pytest.MonkeyPatch,
     card: str,
     driver: str | None = None,
@@ -72,7 +72,7 @@ def stage(done: Verification, name: str) -> tuple[str, str]:
 def test_machine_code_is_said_and_nothing_is_green_that_was_not_tried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    done = verified(monkeypatch, "RTX 4090")
+    done = run_verification(monkeypatch, "RTX 4090")
     status, detail = stage(done, "compute")
     assert status == "skipped"
     assert detail.startswith("not simulated: ")
@@ -95,7 +95,7 @@ def test_machine_code_is_said_and_nothing_is_green_that_was_not_tried(
 def test_what_cannot_run_is_red(
     monkeypatch: pytest.MonkeyPatch, card: str, driver: str | None, cause: Cause, said: str
 ) -> None:
-    done = verified(monkeypatch, card, driver)
+    done = run_verification(monkeypatch, card, driver)
     status, detail = stage(done, "compute")
     assert (status, done.ok, done.cause) == ("failed", False, cause)
     assert said in detail
@@ -104,17 +104,17 @@ def test_what_cannot_run_is_red(
 
 
 def test_ptx_alone_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    status, detail = stage(verified(monkeypatch, "H100", "555"), "compute")
+    status, detail = stage(run_verification(monkeypatch, "H100", "555"), "compute")
     assert status == "skipped"
     assert "PTX alone for compute capability 9.0" in detail
     assert "at the first start" in detail
 
 
 def test_files_that_cannot_be_read_leave_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    fine = verified(monkeypatch, "RTX 4090", counts={})
+    fine = run_verification(monkeypatch, "RTX 4090", counts={})
     assert "is not known: they could not be read" in stage(fine, "compute")[1]
     assert not any("fat binaries" in text for text in (fine.simulated.proves if fine.simulated else ()))
-    assert verified(monkeypatch, "GTX 980", counts={}).cause is Cause.GPU_TOO_OLD
+    assert run_verification(monkeypatch, "GTX 980", counts={}).cause is Cause.GPU_TOO_OLD
 
 
 # ---------------------------------------------------------------- what is told
@@ -125,8 +125,8 @@ def schema(name: str) -> Any:
 
 
 def test_a_simulation_never_says_that_a_gpu_is_usable(monkeypatch: pytest.MonkeyPatch) -> None:
-    fine = verification_json(verified(monkeypatch, "RTX 4090"))
-    red = verification_json(verified(monkeypatch, "GTX 980"))
+    fine = verification_json(run_verification(monkeypatch, "RTX 4090"))
+    red = verification_json(run_verification(monkeypatch, "GTX 980"))
     for answer in (fine, red):
         jsonschema.validate(answer, schema("verify"))
         assert answer["simulated"]["does_not_prove"]
@@ -146,7 +146,7 @@ def test_a_real_verification_says_that_nothing_was_simulated() -> None:
 
 
 def test_every_form_is_labelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    done = verified(monkeypatch, "RTX 4090")
+    done = run_verification(monkeypatch, "RTX 4090")
     screen = " ".join(render_end(done).split())
     assert "Shows the environment lets TensorFlow find a driver" in screen
     assert "Not shown that anything is computed" in screen
@@ -208,7 +208,7 @@ def test_check_names_a_stand_in_that_it_meets() -> None:
 # ---------------------------------------------------------------- typed
 
 
-def typed(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def run_typed(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "tfdoctor", "verify", "--python", sys.executable, *words],
         capture_output=True,
@@ -221,7 +221,7 @@ def typed(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 def test_the_stand_in_reaches_the_child_and_nothing_else(tmp_path: Path) -> None:
-    done = typed("--simulate", "RTX 4090", "--gpus", "2", "--json", XDG_CACHE_HOME=str(tmp_path))
+    done = run_typed("--simulate", "RTX 4090", "--gpus", "2", "--json", XDG_CACHE_HOME=str(tmp_path))
     answer = json.loads(done.stdout)
     jsonschema.validate(answer, schema("verify"))
     stages = {one["name"]: one for one in answer["stages"]}
@@ -241,7 +241,7 @@ def test_the_stand_in_reaches_the_child_and_nothing_else(tmp_path: Path) -> None
     ],
 )
 def test_what_does_not_go_together_is_refused(words: tuple[str, ...], said: str) -> None:
-    done = typed(*words)
+    done = run_typed(*words)
     assert done.returncode == 2
     assert said in done.stderr
 

@@ -56,7 +56,7 @@ class _System:
         """Nothing runs."""
 
 
-def computed(
+def compute_result(
     system: _System, *, counts: dict[str, int] | None = None, why: str = "", stages: tuple[str, ...] = ()
 ) -> tuple[Verifying, list[LibrarySet]]:
     asked = parse_simulation(COMPAT, ["RTX 4090"], gpus="2")
@@ -87,7 +87,7 @@ def statuses(run: Verifying) -> dict[str, tuple[str, str]]:
 
 def test_what_it_computes_is_shown_and_said_to_be_software() -> None:
     system = _System([*COMPUTED, CONVOLVED, SUMMED, {"end": True}])
-    run, built = computed(system)
+    run, built = compute_result(system)
     assert {name: status for name, (status, _) in statuses(run).items()} == dict.fromkeys(
         ("compute", "cudnn", "nccl"), "passed"
     )
@@ -105,7 +105,7 @@ def test_what_it_computes_is_shown_and_said_to_be_software() -> None:
 
 def test_its_libraries_stand_before_all_others_and_the_newest_text_is_taken() -> None:
     system = _System([*COMPUTED, {"end": True}])
-    computed(system)
+    compute_result(system)
     assert system.given["LD_LIBRARY_PATH"] == "/software:/opt/lib:/standin"
     assert system.given["LD_PRELOAD"] == "/software/libnccl.so.2"
     assert system.given["STANDIN_TEXTS"] == "90"
@@ -143,7 +143,7 @@ def test_its_libraries_stand_before_all_others_and_the_newest_text_is_taken() ->
 def test_what_it_cannot_compute_is_never_red(
     rows: list[dict[str, Any]], returncode: int, stderr: str, stage: str, said: str
 ) -> None:
-    run, _ = computed(_System(rows, returncode, stderr))
+    run, _ = compute_result(_System(rows, returncode, stderr))
     status, detail = statuses(run)[stage]
     assert status == "skipped"
     assert detail.startswith("not computed in software: ")
@@ -158,12 +158,12 @@ def test_what_it_cannot_compute_is_never_red(
 
 def test_one_card_has_nobody_to_sum_with() -> None:
     skipped = {"stage": "nccl", "status": "skipped", "detail": "an all-reduce takes at least two GPUs"}
-    run, _ = computed(_System([*COMPUTED, CONVOLVED, skipped, {"end": True}]))
+    run, _ = compute_result(_System([*COMPUTED, CONVOLVED, skipped, {"end": True}]))
     assert statuses(run)["nccl"] == ("skipped", "an all-reduce takes at least two GPUs")
 
 
 def test_without_a_compiler_it_says_what_to_install() -> None:
-    run, _ = computed(_System([]), why="there is no C++ compiler here.")
+    run, _ = compute_result(_System([]), why="there is no C++ compiler here.")
     assert statuses(run)["compute"] == (
         "skipped",
         f"not computed in software: there is no C++ compiler here. Install one. There is {KERNELS}",
@@ -172,13 +172,13 @@ def test_without_a_compiler_it_says_what_to_install() -> None:
 
 def test_machine_code_alone_cannot_be_run() -> None:
     system = _System([])
-    run, built = computed(system, counts={"60,70,80": 10})
+    run, built = compute_result(system, counts={"60,70,80": 10})
     assert "machine code alone" in statuses(run)["compute"][1]
     assert (built, system.asked) == ([], {})
 
 
 def test_only_what_is_asked_for_is_tried() -> None:
     system = _System([*COMPUTED, {"end": True}])
-    run, _ = computed(system, stages=("compute",))
+    run, _ = compute_result(system, stages=("compute",))
     assert system.asked["stages"] == ["import", "visible", "compute"]
     assert set(statuses(run)) == {"compute"}

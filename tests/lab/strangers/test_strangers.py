@@ -198,7 +198,7 @@ WHY = "set TFDOCTOR_LAB=1 to try strangers on real environments (gigabytes)"
 
 @pytest.mark.tensorflow
 @pytest.mark.timeout(1500)
-@pytest.mark.skipif(not environments.wanted(), reason=WHY)
+@pytest.mark.skipif(not environments.parse_wanted(), reason=WHY)
 @pytest.mark.skipif(not can_mount(), reason="needs root and private mount namespaces")
 def test_a_few_strangers_on_a_real_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{os.environ['PATH']}:{Path(sys.executable).parent}")
@@ -214,7 +214,7 @@ def test_a_few_strangers_on_a_real_environment(tmp_path: Path, monkeypatch: pyte
         (Change("hiding-variable", ("activate", "CUDA_VISIBLE_DEVICES", "-1")), "none"),
         (Change("shadow", ("here", "test.py", "raises")), "whole"),
     )
-    if not environments.everything():
+    if not environments.list_everything():
         told = told[:2]
     try:
         for number, (change, state) in enumerate(told):

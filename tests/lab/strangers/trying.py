@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from lab.broken_env import inherited, make_base
 from lab.compare import disagreement
-from lab.restoring import SHORT, Entry, Snapshot, listing
+from lab.restoring import SHORT, Entry, Snapshot, list_tree
 from lab.strangers.ground import STARTS, Ground, Index, Undrawn, survey
 from lab.strangers.kinds import make, meaning
 from lab.strangers.person import Person
@@ -480,6 +480,6 @@ def printed(answer: dict[str, Any]) -> list[str]:
 
 def _plain(root: Path) -> dict[str, Entry]:
     """The listing without inodes: what is rolled back may be another file with the same content and times."""
-    found = listing(root)
+    found = list_tree(root)
     found.pop(".tfdoctor/lock", None)
     return {path: replace(entry, inode=0) for path, entry in found.items()}
