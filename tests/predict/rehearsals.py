@@ -27,7 +27,7 @@ REQUIRES = {
 }
 
 
-def make_installed(changes=(), *, version: str = VERSION, python: str = "3.11", **fields):
+def make_facts(changes=(), *, version: str = VERSION, python: str = "3.11", **fields):
     """TensorFlow's lock as distributions, with the requirements that matter here; `changes`: name → version or None."""
     locked = COMPAT.locks.get_lock("tensorflow", version, python)
     assert locked is not None
@@ -40,7 +40,7 @@ def make_installed(changes=(), *, version: str = VERSION, python: str = "3.11", 
     return with_python(healthy(version), distributions=distributions, version=f"{python}.4")
 
 
-def make_rehearsed(facts, *answers, source=None, keras=(), oddities=()):
+def rehearse(facts, *answers, source=None, keras=(), oddities=()):
     found = RehearsalFacts(tuple(oddities), answers, source, tuple(keras))
     return replace(facts, rehearsal=Known(found, "a child"))
 
@@ -51,7 +51,7 @@ def keras_asked(facts):
     return found.keras if found is not None else ()
 
 
-def run_question(facts):
+def ask(facts):
     """What would be rehearsed: (modules, the oddities' modules)."""
     found = plan_rehearsal(facts.python.value, facts.tensorflow.value, facts.environment.variables, COMPAT)
     if found is None:

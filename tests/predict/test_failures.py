@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from predict.rehearsals import VERSION, make_installed, make_rehearsed
+from predict.rehearsals import VERSION, make_facts, rehearse
 from rules.make_facts import COMPAT, SITE, run, with_python
 from tfdoctor.causes.steps import Install
 from tfdoctor.facts import value_of
@@ -20,7 +20,7 @@ def test_a_namespace_without_any_of_its_parts_is_the_package_that_was_wanted():
         import_error=True,
         not_found="google",
     )
-    facts = make_rehearsed(make_installed({"protobuf": None}), error, oddities=[Oddity("protobuf", "…")])
+    facts = rehearse(make_facts({"protobuf": None}), error, oddities=[Oddity("protobuf", "…")])
     (one,) = failures(facts, COMPAT)
     assert (one.package, one.missing) == ("protobuf", True)
 
@@ -37,15 +37,13 @@ def test_what_fails_by_a_hidden_package_is_not_a_matter_of_its_version():
         ),
         Rehearsed("ml_dtypes", "numpy._core.umath failed to import", "ImportError", import_error=True),
     ]
-    facts = make_rehearsed(
-        with_python(make_installed(), shadows=(shadow,)), *errors, oddities=[Oddity("numpy", "…")]
-    )
+    facts = rehearse(with_python(make_facts(), shadows=(shadow,)), *errors, oddities=[Oddity("numpy", "…")])
     assert [one.shadow for one in failures(facts, COMPAT)] == [shadow.taken]
 
 
 def test_what_the_table_knows_is_told_beside_what_was_rehearsed():
     error = Rehearsed("packaging.version", "…", "SyntaxError", frames=(f"{SITE}/packaging/version.py",))
-    facts = make_rehearsed(make_installed({"namex": "0.0.3"}), error, oddities=[Oddity("packaging", "…")])
+    facts = rehearse(make_facts({"namex": "0.0.3"}), error, oddities=[Oddity("packaging", "…")])
     outcome = run(import_fails.RULE, facts)
     assert [one.title.rpartition(" ")[0] for one in outcome.findings] == [
         "import tensorflow fails with packaging",
@@ -60,7 +58,7 @@ def test_what_is_damaged_is_installed_again_and_what_does_not_fit_in_a_version_t
         Rehearsed("wrapt", "…", "TypeError", frames=(f"{SITE}/wrapt/__init__.py",)),
     ]
     odd = [Oddity("packaging", "…"), Oddity("wrapt", "…")]
-    facts = make_rehearsed(make_installed({"wrapt": "1.10.11"}, **damaged), *errors, oddities=odd)
+    facts = rehearse(make_facts({"wrapt": "1.10.11"}, **damaged), *errors, oddities=odd)
     (one,) = run(import_fails.RULE, facts).findings
     assert "damaged" not in one.title
     (step,) = one.remedies[0].steps

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from predict.rehearsals import keras_asked, make_installed, make_rehearsed
+from predict.rehearsals import keras_asked, make_facts, rehearse
 from rules.make_facts import COMPAT, SITE, context, finding, with_environment
 from tfdoctor.facts.imports import FileDifference, Oddity, Rehearsed
 from tfdoctor.findings import Cause, Severity
@@ -19,31 +19,28 @@ GONE = (FileDifference("keras/src/layers/core/dense.py", "missing"),)
 
 def test_keras_is_imported_only_where_something_speaks_against_it():
     """It is most of a rehearsal's time, and packages newer than those that were tried are usual."""
-    assert keras_asked(make_installed()) == ()
-    assert keras_asked(make_installed({"optree": "99.0", "rich": "99.0"})) == ()
+    assert keras_asked(make_facts()) == ()
+    assert keras_asked(make_facts({"optree": "99.0", "rich": "99.0"})) == ()
     assert (
-        keras_asked(make_installed({"numpy": "1.0.1"})) == ()
+        keras_asked(make_facts({"numpy": "1.0.1"})) == ()
     )  # TensorFlow takes it, too: its modules say enough
-    assert keras_asked(make_installed({"optree": "0.0.1"})) == KERAS
-    assert keras_asked(make_installed(keras={"differs": GONE})) == KERAS
-    assert (
-        keras_asked(make_installed(namex={"differs": (FileDifference("namex/__init__.py", "changed"),)}))
-        == ()
-    )
+    assert keras_asked(make_facts({"optree": "0.0.1"})) == KERAS
+    assert keras_asked(make_facts(keras={"differs": GONE})) == KERAS
+    assert keras_asked(make_facts(namex={"differs": (FileDifference("namex/__init__.py", "changed"),)})) == ()
 
 
 def test_keras_is_imported_as_this_release_does():
     legacy = with_environment(
-        make_installed({"tf-keras": "0.1"}, **{"tf-keras": {"differs": GONE}}), TF_USE_LEGACY_KERAS="1"
+        make_facts({"tf-keras": "0.1"}, **{"tf-keras": {"differs": GONE}}), TF_USE_LEGACY_KERAS="1"
     )
     assert keras_asked(legacy) == ("tf_keras.src.optimizers", "tf_keras.api._v2.keras")
     damaged = {"keras": {"differs": GONE}}
-    assert keras_asked(make_installed(version="2.12.1", **damaged)) == ("keras.api._v2.keras",)
-    assert keras_asked(make_installed(version="2.13.1", **damaged))[:2] == (
+    assert keras_asked(make_facts(version="2.12.1", **damaged)) == ("keras.api._v2.keras",)
+    assert keras_asked(make_facts(version="2.13.1", **damaged))[:2] == (
         "keras.optimizers",
         "keras.src.optimizers",
     )
-    assert keras_asked(make_installed(version="2.15.1", **damaged)) == (
+    assert keras_asked(make_facts(version="2.15.1", **damaged)) == (
         "keras.src.optimizers",
         "keras.api._v2.keras",
     )
@@ -71,7 +68,7 @@ def test_what_keras_fails_with_stops_the_import_or_tf_keras_alone(kind: str, whe
         frames=(f"{SITE}/keras/src/layers/core/dense.py",),
     )
     answers = [error if name == where else Rehearsed(name) for name in KERAS]
-    facts = make_rehearsed(make_installed(keras={"differs": GONE}), keras=answers, oddities=ODD_KERAS)
+    facts = rehearse(make_facts(keras={"differs": GONE}), keras=answers, oddities=ODD_KERAS)
     assert context(facts).prediction.import_ok is not stops
     rule = import_fails.RULE if stops else keras_fails.RULE
     one = finding(rule, facts)
@@ -83,13 +80,10 @@ def test_what_keras_lacks_of_the_stand_in_is_no_failure():
     one = Rehearsed(KERAS[0], "expected a class, got <rehearse_keras.Anything object>", "TypeError")
     other = replace(one, error="…", frames=(f"{SITE}/keras/x.py", "/somewhere/rehearse_keras.py"))
     for answer in (one, other):
-        facts = make_rehearsed(make_installed(keras={"differs": GONE}), keras=[answer], oddities=ODD_KERAS)
+        facts = rehearse(make_facts(keras={"differs": GONE}), keras=[answer], oddities=ODD_KERAS)
         assert failures(facts, COMPAT) == ()
     unknown = replace(other, frames=(f"{SITE}/keras/x.py",))  # a Keras nobody tried, and nothing else is odd
-    assert (
-        failures(make_rehearsed(make_installed({"keras": "99"}), keras=[unknown], oddities=ODD_KERAS), COMPAT)
-        == ()
-    )
+    assert failures(rehearse(make_facts({"keras": "99"}), keras=[unknown], oddities=ODD_KERAS), COMPAT) == ()
 
 
 @pytest.mark.parametrize(
@@ -121,7 +115,5 @@ def test_what_keras_lacks_of_the_stand_in_is_no_failure():
     ],
 )
 def test_a_keras_that_asks_for_what_is_not_there_is_to_blame(answer: Rehearsed):
-    (failure,) = failures(
-        make_rehearsed(make_installed({"keras": "99"}), keras=[answer], oddities=ODD_KERAS), COMPAT
-    )
+    (failure,) = failures(rehearse(make_facts({"keras": "99"}), keras=[answer], oddities=ODD_KERAS), COMPAT)
     assert (failure.package, failure.missing) == ("keras", False)
