@@ -46,7 +46,7 @@ from tfdoctor.render.log import log_json, render_log
 from tfdoctor.render.log_markdown import log_markdown
 from tfdoctor.render.report import render_report, report_json
 from tfdoctor.report.diagnose import diagnose
-from tfdoctor.running.streams import CHUNK, read_log
+from tfdoctor.running.streams import CHUNK_BYTES, read_log
 from tfdoctor.system import RecordedSystem, archive, bundle
 from tfdoctor.system.elf import ElfError, read_elf
 from tfdoctor.system.payloads import parse_answer
@@ -198,7 +198,7 @@ def run_packed_log(data: bytes) -> None:
     path.write_bytes(data)
     with contextlib.suppress(UsageError):
         for piece in read_log(str(path), note=len):
-            require(0 < len(piece) <= CHUNK, f"a piece of {len(piece)} bytes")
+            require(0 < len(piece) <= CHUNK_BYTES, f"a piece of {len(piece)} bytes")
 
 
 @lru_cache(maxsize=1)

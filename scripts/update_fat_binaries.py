@@ -26,7 +26,7 @@ from checkout import ROOT
 from tfdoctor import versions
 from tfdoctor.compat import Compat
 from tfdoctor.compat.fat_binaries import load_fat_binaries
-from tfdoctor.simulate.kernels import READING
+from tfdoctor.simulate.kernels import READ_TIMEOUT_S
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.payloads import run_payload
 from update_support.whole_wheels import download, last_patches, newest_python, select_releases
@@ -83,7 +83,12 @@ def read(release: Release) -> dict[str, int] | None:
                 if ".so" in name:
                     wheel.extract(name, f"{folder}/wheel")
         answer, result = run_payload(
-            LiveSystem(), sys.executable, "fatbins", [f"{folder}/wheel"], timeout=READING, flags=("-S",)
+            LiveSystem(),
+            sys.executable,
+            "fatbins",
+            [f"{folder}/wheel"],
+            timeout=READ_TIMEOUT_S,
+            flags=("-S",),
         )
     if answer.get("failed") or not answer.get("binaries"):
         why = answer.get("failed") or ("no GPU code" if result.ok else result.describe_end())

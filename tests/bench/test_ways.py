@@ -67,7 +67,7 @@ def make_measured(
         host["commands"]["nvidia-smi topo -p2p r"] = {"stdout": apart}
     (folder / "host.json").write_text(json.dumps(host), "utf-8")
     system, compat = RecordedSystem(folder), Compat.load()
-    monkeypatch.setattr(benching, "WATCHED", 0.01)
+    monkeypatch.setattr(benching, "WATCH_INTERVAL_S", 0.01)
     watched = threading.Semaphore(0)
 
     def cards_now(seen: RecordedSystem) -> Any:

@@ -19,7 +19,7 @@ from cli.dockerfile_cases import CASES as MOST_CASES
 from cli.dockerfile_cases import Case
 from cli.dockerfile_cases_pip import CASES_OF_PIP
 from cli.dockerfile_cases_stages import CASES_OF_STAGES
-from tfdoctor.cli.build_check import LARGEST, make_file_reader
+from tfdoctor.cli.build_check import MAX_FILE_BYTES, make_file_reader
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile import checks
 from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
@@ -366,7 +366,7 @@ def test_the_command(tmp_path: Path) -> None:
         (b"", "no FROM"),
         (b"RUN x\n", "no FROM"),
         (b"FROM x\0", "not a text"),
-        (b"#" * (LARGEST + 1), "larger than"),
+        (b"#" * (MAX_FILE_BYTES + 1), "larger than"),
         (None, "cannot be read"),
     ],
 )

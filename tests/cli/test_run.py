@@ -546,7 +546,7 @@ def test_the_environment() -> None:
 
 def test_more_than_can_be_read_keeps_its_end_and_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "FEEDING", 60.0)
-    monkeypatch.setattr(running, "PATIENCE", 60.0)
+    monkeypatch.setattr(running, "ANSWER_TIMEOUT_S", 60.0)
     piece = b"nothing of interest\n" * 50_000
     with hold_signals():
         analyst = Analyst()

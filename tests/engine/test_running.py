@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tfdoctor.engine import EngineError, GpuAccess, RunRequest, run
-from tfdoctor.engine.running import _MOST_OUTPUT
+from tfdoctor.engine.running import _MAX_OUTPUT_BYTES
 
 if TYPE_CHECKING:
     from tfdoctor.engine import ContainerEngine
@@ -69,7 +69,7 @@ def test_megabytes_of_output_are_cut_and_nobody_waits(engine: ContainerEngine, s
     result = run(engine, RunRequest(small, ("python3", "-c", script)), lines.append)
     assert result.status == 0
     assert result.truncated
-    assert len(result.stdout) == len(result.stderr) == _MOST_OUTPUT
+    assert len(result.stdout) == len(result.stderr) == _MAX_OUTPUT_BYTES
     assert lines[-1] == "end"
     assert len(lines) == 9001
 

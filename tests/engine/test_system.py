@@ -310,7 +310,7 @@ def liar(engine: ContainerEngine, small: str) -> str:
 def test_garbage_is_an_error_and_leaves_nothing(
     engine: ContainerEngine, liar: str, lie: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfdoctor.engine.system.STARTING", 1.5)
+    monkeypatch.setattr("tfdoctor.engine.system.START_TIMEOUT_S", 1.5)
     with pytest.raises(EngineError) as caught:
         ContainerSystem(engine, RunRequest(liar, (), environment={"LIE": lie}))
     if "ImportError" in lie:

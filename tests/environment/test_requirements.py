@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.requirements import Requirement
 
-from tfdoctor.environment.requirements import MOST_LINES, parse_packages, parse_requirements
+from tfdoctor.environment.requirements import MAX_LINES, parse_packages, parse_requirements
 from tfdoctor.errors import UsageError
 
 HASH = "a" * 64
@@ -111,8 +111,8 @@ def test_separators_that_only_python_knows_begin_a_line_too() -> None:
 
 
 def test_a_file_with_too_many_lines() -> None:
-    assert len(parse_requirements("x\n" * MOST_LINES, "r.txt")) == MOST_LINES
-    assert "more than" in get_refusal("x\n" * (MOST_LINES + 1)).message
+    assert len(parse_requirements("x\n" * MAX_LINES, "r.txt")) == MAX_LINES
+    assert "more than" in get_refusal("x\n" * (MAX_LINES + 1)).message
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_the_wait_for_the_answer_has_an_end(monkeypatch: pytest.MonkeyPatch) -> 
         os.kill(analyst._pid, signal.SIGCONT)
         began = time.monotonic()
         answer = analyst.answer()
-        assert time.monotonic() - began < running.PATIENCE
+        assert time.monotonic() - began < running.ANSWER_TIMEOUT_S
     finally:
         analyst.kill()
     assert answer is not None
@@ -43,7 +43,7 @@ def test_the_wait_for_the_answer_has_an_end(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_nobody_answers_and_we_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "PATIENCE", 0.5)
+    monkeypatch.setattr(running, "ANSWER_TIMEOUT_S", 0.5)
     with hold_signals():
         analyst = Analyst()
     os.kill(analyst._pid, signal.SIGSTOP)

@@ -54,14 +54,14 @@ def narrow(chance: random.Random) -> Iterator[None]:
     """Every bound is soon reached."""
     with contextlib.ExitStack() as stack:
         for room, name, values in (
-            (events, "KEPT", (2, 5)),
+            (events, "MAX_KEPT_EVENTS", (2, 5)),
             (scanning, "TURNS", (0, 2, 8)),
             (kinds, "REMEMBERED", (1, 9000, 1 << 23)),
-            (processes, "MOST", (2, 5)),
+            (processes, "MAX_PROCESSES", (2, 5)),
             (processes, "_EVENTS", (5, 40)),
             (processes, "_EVENTS_OF_ONE", (3, 12)),
             (blocks, "_BLOCK", (300, 2000)),
-            (reader, "_WHOLE", (300, 300, 1 << 18)),
+            (reader, "_FULL_READ_BYTES", (300, 300, 1 << 18)),
             (kinds, "_ENDS", (1, 64)),
             (kinds, "_RESTS", (2, 4096)),
         ):
@@ -123,7 +123,7 @@ def test_what_was_said_before_a_process_ended_is_no_other_one() -> None:
     line = f"2024-03-01 10:00:00.000001: {CREATED.format(0, 7000)}"
     text = "\n".join([line] * 5 + [PROMPT] * 2 + [line] * 5 + [CUINIT] * 9 + [line, PROMPT, line] * 9) + "\n"
     for most in (1, 2, 3, 256):
-        with mock.patch.object(processes, "MOST", most):
+        with mock.patch.object(processes, "MAX_PROCESSES", most):
             assert keep_outcome(text.encode(), each=False) == keep_outcome(text.encode(), each=True)
 
 

@@ -90,7 +90,7 @@ def test_read_by_shapes_or_line_by_line_the_same_is_found(
     beginning = "step 0\n" * 450
     text = beginning + "".join(mark + word + end for word, end in pieces)
     data = text.encode("utf-8", "replace") + (b"\xff\xfe broken \xe9" if broken else b"") + b" end"
-    with mock.patch.object(reader, "_WHOLE", 1), mock.patch.object(blocks, "_BLOCK", 700):
+    with mock.patch.object(reader, "_FULL_READ_BYTES", 1), mock.patch.object(blocks, "_BLOCK", 700):
         fast, slow = list_events(data, fast=True), list_events(data, fast=False)
     assert fast == slow
 

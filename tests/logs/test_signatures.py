@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tfdoctor.compat.decode import DataError
-from tfdoctor.logs.reader import DIGITS, LONGEST
+from tfdoctor.logs.reader import DIGITS, MAX_LINE_CHARS
 from tfdoctor.logs.signatures import _REMEMBERED, Catalogue, Signature, digitless, load_signatures
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _repeats(tree: Any) -> Any:
 @each
 def test_an_adversary_cannot_make_it_slow(signature: Signature) -> None:
     for seed in (signature.match[0], signature.match[0][:30], signature.literals[0], "a", " ", "/", "'"):
-        line = (seed * (LONGEST // len(seed) + 1))[:LONGEST]
+        line = (seed * (MAX_LINE_CHARS // len(seed) + 1))[:MAX_LINE_CHARS]
         began = time.process_time()
         signature.pattern.search(line)
         assert time.process_time() - began < 0.5
@@ -76,7 +76,7 @@ def test_whatever_the_pattern_matches_has_a_literal(signature: Signature) -> Non
     """A line without any literal is not tried: an alternative of the pattern that has none is never found."""
     tried = 0
     for line in (*signature.match, *_lines_for(sre.parse(signature.pattern.pattern))):
-        if signature.pattern.search(line) and len(line) <= (signature.longest or LONGEST):
+        if signature.pattern.search(line) and len(line) <= (signature.longest or MAX_LINE_CHARS):
             tried += 1
             shape = line.translate(DIGITS) if signature.blind else line
             assert any(literal in shape for literal in signature.literals), line

@@ -63,7 +63,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 def start_process(tmp_path: Path, *words: str) -> subprocess.Popen[str]:
     command = ["fleet", "run", str(tmp_path / "out"), "--kubernetes", "gpu", "--image", IMAGE, *words]
     # Grace beside the deadline is for pulling images: here it would only be waited for.
-    run = "import runpy, tfdoctor.fleet.nodes.kubernetes as k; k.GRACE = 8; "
+    run = "import runpy, tfdoctor.fleet.nodes.kubernetes as k; k.GRACE_S = 8; "
     run += "runpy.run_module('tfdoctor', run_name='__main__')"
     return subprocess.Popen(
         [sys.executable, "-c", run, *command],

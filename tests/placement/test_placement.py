@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tfdoctor.placement import Placement, evaluate_placement, read_placement
 from tfdoctor.placement.models import OTHER
-from tfdoctor.placement.reader import KINDS, MOST, Reader
+from tfdoctor.placement.reader import KINDS, MAX_SEEN_LINES, Reader
 from tfdoctor.placement.refusals import shorten_device
 from tfdoctor.render.placement import placement_json, placement_svg, render_placement
 
@@ -317,11 +317,11 @@ def test_a_line_that_is_no_placement_says_so() -> None:
 
 def test_of_very_many_nodes_the_twins_are_one() -> None:
     lines = []
-    for number in range(MOST + 50_000):
+    for number in range(MAX_SEEN_LINES + 50_000):
         node = f"n/MatMul_{number}: (MatMul): {JOB}/device:GPU:0\n"
         lines += [node, f"I x/placer.cc:54] {node}"]
     found = read("".join(lines)).found
-    assert found.totals == {"GPU:0": MOST + 50_000}
+    assert found.totals == {"GPU:0": MAX_SEEN_LINES + 50_000}
     assert found.forgotten
 
 

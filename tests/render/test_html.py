@@ -20,7 +20,7 @@ from tfdoctor.cli.verify import verify
 from tfdoctor.compat import Compat
 from tfdoctor.errors import UsageError
 from tfdoctor.findings import Cause, Evidence, Severity, Simulation, Stage, Status, Verification
-from tfdoctor.logs.excerpt import ENDS, SHORT, excerpt
+from tfdoctor.logs.excerpt import ENDS, MAX_WHOLE_LINES, excerpt
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.privacy.redactor import Redactor
 from tfdoctor.render.html.check import report_html
@@ -257,7 +257,7 @@ def test_a_long_log_keeps_what_decided_and_counts_the_rest() -> None:
     kept = excerpt((text[at : at + 999].encode() for at in range(0, len(text), 999)), found)
     shown = sum(len(part.lines) for part in kept.parts)
     assert shown + sum(part.missing for part in kept.parts) + kept.after == found.lines == 60_002
-    assert shown < 2 * ENDS + 40 < SHORT
+    assert shown < 2 * ENDS + 40 < MAX_WHOLE_LINES
     assert any(
         number == 30_001 and "Cannot dlopen" in line for part in kept.parts for number, line in part.lines
     )

@@ -22,7 +22,7 @@ import pytest
 from tfdoctor.compat import Compat
 from tfdoctor.errors import UsageError
 from tfdoctor.running import streams
-from tfdoctor.running.streams import CHUNK, follow, read_log
+from tfdoctor.running.streams import CHUNK_BYTES, follow, read_log
 from tfdoctor.running.watch import Watch
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def test_a_zstd_program_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     program.write_text("#!/bin/sh\nexec sleep 30\n", encoding="utf-8")
     program.chmod(0o755)
     monkeypatch.setattr(streams, "_module", lambda _: None)
-    monkeypatch.setattr(streams, "PATIENCE", 0.2)
+    monkeypatch.setattr(streams, "ZSTD_TIMEOUT_S", 0.2)
     monkeypatch.setattr(streams.shutil, "which", lambda *_, **__: str(program))
     path = tmp_path / "log.zst"
     path.write_bytes(b"\x28\xb5\x2f\xfd" + b"x" * 100)
@@ -149,7 +149,7 @@ def test_a_bomb_comes_in_small_pieces(tmp_path: Path, pack: Callable[[bytes], by
     path.write_bytes(pack(b"a" * 50_000_000))
     sizes = [len(piece) for piece in read_log(str(path), note=pytest.fail)]
     assert sum(sizes) == 50_000_000
-    assert max(sizes) <= CHUNK
+    assert max(sizes) <= CHUNK_BYTES
 
 
 @zstd
@@ -158,7 +158,7 @@ def test_a_bomb_of_zstd(tmp_path: Path, decoder: str) -> None:
     path.write_bytes(pack_by_zstd(b"a" * 50_000_000))
     sizes = [len(piece) for piece in read_log(str(path), note=pytest.fail)]
     assert sum(sizes) == 50_000_000
-    assert max(sizes) <= 20 * CHUNK
+    assert max(sizes) <= 20 * CHUNK_BYTES
 
 
 @pytest.mark.parametrize("inner", [gzip.compress, bz2.compress, quick_lzma])
@@ -301,7 +301,7 @@ class Following:
 
 @pytest.fixture
 def grown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, Following]]:
-    monkeypatch.setattr(streams, "TICK", 0.02)
+    monkeypatch.setattr(streams, "POLL_S", 0.02)
     path = tmp_path / "log"
     path.write_bytes(b"one\n")
     following = Following(path)

@@ -111,7 +111,7 @@ def test_without_a_compiler_it_says_how_to_get_one(env: dict[str, str], tmp_path
 def test_a_compiler_that_fails_or_hangs_is_named(
     env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, said: str
 ) -> None:
-    monkeypatch.setattr(build, "_COMPILING", 1.0)
+    monkeypatch.setattr(build, "_C_TIMEOUT_S", 1.0)
     path = f"{compiler(tmp_path / 'bin', program)}:/bin:/usr/bin"
     monkeypatch.setattr(build, "COMPILERS", (("cc", "c++"),))
     with pytest.raises(CompilerError) as refused:

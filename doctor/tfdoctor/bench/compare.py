@@ -7,7 +7,7 @@ import statistics
 from typing import TYPE_CHECKING
 
 from tfdoctor.bench.models import BenchComparison, PieceChange
-from tfdoctor.bench.spread import FEW, LONG, longer, sway, unsteadiness
+from tfdoctor.bench.spread import MIN_PIECES, SHORT_PIECE_S, longer, sway, unsteadiness
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,8 +19,9 @@ __all__ = ["compare_runs"]
 
 FLOOR = 0.07
 """The noise that two runs of one program on one machine have at least: addresses, clocks, and the order of things. Of
-486 pairs of pieces of `LONG` and more 95 % were nearer to each other, of whole runs 99 % (docs/verified.md)."""
-SHORT = 0.3
+486 pairs of pieces of `SHORT_PIECE_S` and more 95 % were nearer to each other, of whole runs 99 %
+(docs/verified.md)."""
+SHORT_PIECE_NOISE = 0.3
 """The same of a piece that is shorter, by 1,074 pairs."""
 DRIFT = 2.98
 """A machine whose speed changes from round to round does so from run to run, too, and by as much: what makes it change
@@ -42,9 +43,9 @@ def compare_runs(now: Bench, then: Measured, name: str) -> BenchComparison:
     """
     disturbed = now.much_disturbed
     changes, left = _changes(now.runs, then, everything=bool(disturbed or then.disturbed))
-    if len(changes) < FEW:
+    if len(changes) < MIN_PIECES:
         count = "no piece of work was" if not changes else f"only {_pieces(len(changes))}"
-        why = f"{count} timed in both runs, and it takes {FEW}"
+        why = f"{count} timed in both runs, and it takes {MIN_PIECES}"
         if left:
             why += f"; {_pieces(left)} disturbed"
         return BenchComparison(name, "incomparable", None, None, tuple(changes), why, then.tensorflow)
@@ -94,7 +95,7 @@ def _changes(now: Sequence[Timed], then: Measured, *, everything: bool) -> tuple
             continue
         ratio = piece.seconds.median / old.seconds.median
         noise = max(
-            FLOOR if old.seconds.median >= LONG else SHORT,
+            FLOOR if old.seconds.median >= SHORT_PIECE_S else SHORT_PIECE_NOISE,
             2 * math.hypot(piece.seconds.noise, old.seconds.noise),
             _drift(sway(piece.rounds), sway(old.rounds)),
         )

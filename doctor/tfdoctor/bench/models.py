@@ -33,7 +33,7 @@ __all__ = [
 UNSTEADY = 0.05
 """From here on a machine's own speed is called unsteady."""
 
-OTHERS = 0.15
+MAX_OTHER_SHARE = 0.15
 """The part of all processors that others may use; from here on a piece of work is called disturbed."""
 
 
@@ -133,7 +133,7 @@ class Timed:
     @property
     def disturbed(self) -> bool:
         """Whether others used the processors, or a quota stopped it."""
-        return self.others is not None and self.others >= OTHERS
+        return self.others is not None and self.others >= MAX_OTHER_SHARE
 
     @property
     def on_gpu(self) -> bool:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Measured", "earlier", "read_lines"]
 
-MOST = 5000
+MAX_PIECES = 5000
 """Pieces of work that are read."""
 ROUNDS = 64
 """Rounds that are read."""
@@ -92,7 +92,7 @@ def read_lines(parts: Iterable[object]) -> Measured:
         yardstick = _yardstick(part.get("yardstick")) or yardstick
         one = part.get("run")
         timed = _parse_timed(one) if isinstance(one, dict) else None
-        if timed is not None and (timed.key in runs or len(runs) < MOST):
+        if timed is not None and (timed.key in runs or len(runs) < MAX_PIECES):
             runs[timed.key] = timed
     return Measured(
         version,
@@ -115,7 +115,7 @@ def _yardstick(raw: object) -> ProcessorTimes | None:
 
 def _parse_timed(raw: Mapping[str, Any]) -> Timed | None:
     samples = raw.get("samples")
-    times = [one for one in map(_positive, samples[:MOST]) if one] if isinstance(samples, list) else []
+    times = [one for one in map(_positive, samples[:MAX_PIECES]) if one] if isinstance(samples, list) else []
     rounds = (
         _rounds(raw.get("rounds"), times) if isinstance(samples, list) and len(times) == len(samples) else ()
     )
@@ -212,7 +212,7 @@ def earlier(data: bytes, name: str) -> Measured:
         message = f"{wrong} that this version of tfdoctor reads: its schema_version is {kind}, not 1."
         raise UsageError(message, hint=WRITE_ONE)
     runs = []
-    for number, one in enumerate(raw["runs"][:MOST]):
+    for number, one in enumerate(raw["runs"][:MAX_PIECES]):
         seconds = one.get("seconds") if isinstance(one, dict) else None
         known = None
         if isinstance(seconds, dict):

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 WORKLOADS = ("matmul", "conv", "train", "copy", "allreduce")
 DTYPES = ("float32", "tf32", "float16", "bfloat16")
 _DEVICE = re.compile(r"(?:CPU|GPU):\d{1,2}")
-_LARGEST = 1 << 30
+_MAX_SIZE = 1 << 30
 BEFORE = {
     "import": "TensorFlow is imported",
     "visible": "its devices are listed",
@@ -287,7 +287,7 @@ def _sizes(text: str | None, workloads: tuple[str, ...]) -> tuple[int, ...]:
             hint="tfdoctor bench --workload matmul --sizes 256,1024",
         )
     words = [word.strip() for word in text.split(",")]
-    if not all(re.fullmatch(r"[1-9][0-9]{0,9}", word) and int(word) <= _LARGEST for word in words):
+    if not all(re.fullmatch(r"[1-9][0-9]{0,9}", word) and int(word) <= _MAX_SIZE for word in words):
         raise UsageError("--sizes: expected whole numbers such as 256,1024.")
     return tuple(sorted({int(word) for word in words}))
 

@@ -33,7 +33,7 @@ from tfdoctor.cli.simulating import parse_simulation, verify_simulated_image
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.emit import EmittedImage, Form, default_tag
 from tfdoctor.dockerfile.emit import emit as emitted
-from tfdoctor.dockerfile.write import MOST_UID, UID, Extras, check_index, check_reference
+from tfdoctor.dockerfile.write import MAX_UID, UID, Extras, check_index, check_reference
 from tfdoctor.errors import Error, ExitCode, UsageError
 from tfdoctor.fit import Host
 from tfdoctor.plan import Method, Recipe, Request
@@ -111,7 +111,7 @@ def build(
     network: Annotated[
         str | None, option("The engine's network for the build: host.", metavar="NAME")
     ] = None,
-    uid: Annotated[int, option("The user ID of the image's user.", min=0, max=MOST_UID, metavar="N")] = UID,
+    uid: Annotated[int, option("The user ID of the image's user.", min=0, max=MAX_UID, metavar="N")] = UID,
     pin: Annotated[
         bool,
         option("Pin the base to the digest that its registry has now; a build always does.", "--pin"),

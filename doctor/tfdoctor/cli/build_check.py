@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.dockerfile.judge import Judged
 
-LARGEST = 1024 * 1024
+MAX_FILE_BYTES = 1024 * 1024
 """Bytes of a Dockerfile, or of a requirements file beside it."""
 _PLAIN = re.compile(r"[\w.:/@+-]{1,300}")
 """A build argument that can stand in an ARG."""
@@ -95,9 +95,9 @@ def _status(all_judged: Sequence[Judged | None]) -> int:
 
 def _text(stream: BinaryIO, shown: str) -> str:
     """Raises UsageError, OSError."""
-    content = stream.read(LARGEST + 1)
-    if len(content) > LARGEST:
-        msg = f"--check: {shown} is larger than {LARGEST // 1024 // 1024} MiB: it is not a Dockerfile."
+    content = stream.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        msg = f"--check: {shown} is larger than {MAX_FILE_BYTES // 1024 // 1024} MiB: it is not a Dockerfile."
         raise UsageError(msg)
     if b"\0" in content:
         msg = f"--check: {shown} is not a text file."
@@ -201,9 +201,9 @@ def make_file_reader(folder: Path, *, above: int = 0) -> Callable[[str], str | N
             if not path.is_relative_to(root) or not stat.S_ISREG(path.stat().st_mode):
                 return None
             with path.open("rb") as file:
-                content = file.read(LARGEST + 1)
+                content = file.read(MAX_FILE_BYTES + 1)
         except (OSError, ValueError):
             return None
-        return content.decode("utf-8", "replace") if len(content) <= LARGEST else None
+        return content.decode("utf-8", "replace") if len(content) <= MAX_FILE_BYTES else None
 
     return read

@@ -17,7 +17,7 @@ from tfdoctor.cluster import (
     merge_clusters,
     read_cluster,
 )
-from tfdoctor.cluster.reader import LARGEST
+from tfdoctor.cluster.reader import MAX_SPECIFICATION_CHARS
 from tfdoctor.errors import Error, ExitCode, UsageError
 from tfdoctor.findings import Severity
 from tfdoctor.text import clean, clean_line
@@ -181,7 +181,7 @@ def _load_file(name: str) -> ClusterSource:
     if name == "-":
         if sys.stdin is None:
             raise UsageError("standard input is closed.")
-        text = sys.stdin.buffer.read(LARGEST + 1).decode("utf-8", "replace")
+        text = sys.stdin.buffer.read(MAX_SPECIFICATION_CHARS + 1).decode("utf-8", "replace")
     else:
         text = text_of(Path(name), VARIABLE)
     first = text[:200].splitlines()[:1]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["requirement_lines", "text_of", "wish_of"]
 
-LARGEST_FILE = 4 * 1024 * 1024
+MAX_FILE_BYTES = 4 * 1024 * 1024
 """Bytes of a file that are taken."""
 
 
@@ -39,12 +39,12 @@ def text_of(path: Path, option: str) -> str:
     shown = clean_line(str(path))
     try:
         with path.open("rb") as file:
-            content = file.read(LARGEST_FILE + 1)
+            content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         msg = f"{option}: {shown} cannot be read: {error.strerror or error}."
         raise UsageError(msg) from error
-    if len(content) > LARGEST_FILE:
-        msg = f"{option}: {shown} is larger than {LARGEST_FILE // 1024 // 1024} MiB."
+    if len(content) > MAX_FILE_BYTES:
+        msg = f"{option}: {shown} is larger than {MAX_FILE_BYTES // 1024 // 1024} MiB."
         raise UsageError(msg)
     try:
         return content.decode("utf-8-sig")

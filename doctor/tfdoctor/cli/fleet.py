@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tfdoctor.fleet.nodes.store import Store, StoredNode
 
 
-LONGEST = 60_000
+MAX_SPECIFICATION_CHARS = 60_000
 """Characters of a specification on a node's command line; Linux takes 128 KiB in one word, quoted twice."""
 SHARE = 0.6
 """The part of a host's deadline that connecting may take: starting Python and tfdoctor there takes time, too."""
@@ -207,8 +207,11 @@ def _peers(connect: str, engine: Engine, deadline: float) -> tuple[str, ...]:
             msg = f"--connect: {why}"
             raise UsageError(msg)
     text = json.dumps({"cluster": cluster}, separators=(",", ":"))
-    if len(text) > LONGEST:
-        msg = f"--connect: {len(text):,} characters of addresses are more than a command line takes ({LONGEST:,})."
+    if len(text) > MAX_SPECIFICATION_CHARS:
+        msg = (
+            f"--connect: {len(text):,} characters of addresses are more than a command line takes "
+            f"({MAX_SPECIFICATION_CHARS:,})."
+        )
         raise UsageError(msg, hint="Take some of the hosts: a few tell whether a network is cut in two.")
     return (*CONNECTING, "--timeout", f"{min(999.0, deadline * SHARE):.0f}", "--tf-config", text)
 
@@ -335,17 +338,17 @@ def _keep_answers(engine: Engine, hosts: list[str], job: Job, store: Store) -> N
 
 def load_results(folder: Path, engine: str) -> Fleet:
     """Return the results of a folder, judged. Raises UsageError if there are none."""
-    from tfdoctor.fleet import LARGEST, Gathered, evaluate_fleet
+    from tfdoctor.fleet import MAX_ANSWER_BYTES, Gathered, evaluate_fleet
     from tfdoctor.fleet.nodes.store import PEERS, Store
 
     store, found = Store(folder), Gathered()
-    for one in store.results(LARGEST):
+    for one in store.results(MAX_ANSWER_BYTES):
         _take(found, one)
     if not found.hosts:
         msg = f"{clean_line(str(folder))} has no results."
         raise UsageError(msg, hint="tfdoctor check --json > DIR/$(hostname).json on each host")
     if (folder / PEERS).is_dir():
-        for one in Store(folder / PEERS).results(LARGEST):
+        for one in Store(folder / PEERS).results(MAX_ANSWER_BYTES):
             _take_peers(found, one)
     return evaluate_fleet(engine, found, aside=store.aside)
 

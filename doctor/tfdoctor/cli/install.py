@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tfdoctor.cli import values
 from tfdoctor.cli.files import wish_of
-from tfdoctor.cli.machine import LOOKING, host_for
+from tfdoctor.cli.machine import PROBE_TIMEOUT_S, host_for
 from tfdoctor.cli.options import (
     Driver,
     Gpus,
@@ -231,7 +231,7 @@ def _host(
         meant = host_for(compat, gpus=gpus, driver=driver, facts=facts)
     elif anywhere:
         meant = Host(driver=driver)
-    seen = collect_facts(system, compat, timeout=LOOKING)
+    seen = collect_facts(system, compat, timeout=PROBE_TIMEOUT_S)
     here = dataclasses.replace(build_host(seen, compat), engine=None)
     if meant is None:
         host = dataclasses.replace(here, driver=driver or here.driver, shown=here.shown and driver is None)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["host_for"]
 
-LOOKING = 10.0
+PROBE_TIMEOUT_S = 10.0
 """Seconds that looking at this machine may take."""
 
 
@@ -51,4 +51,4 @@ def _survey(compat: Compat, facts: Path | None) -> Facts:
     from tfdoctor.system import LiveSystem, RecordedSystem
 
     system = LiveSystem() if facts is None else RecordedSystem(facts)
-    return collect_facts(system, compat, timeout=LOOKING)
+    return collect_facts(system, compat, timeout=PROBE_TIMEOUT_S)

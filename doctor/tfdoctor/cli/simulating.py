@@ -28,7 +28,7 @@ __all__ = [
     "verify_simulated_python",
 ]
 
-MOST = 32
+MAX_CARDS = 32
 """Cards that the stand-in can show."""
 _NUMBER = re.compile(r"[0-9]{1,3}")
 
@@ -47,15 +47,15 @@ def parse_simulation(
     typed = [word for name in names for word in ("--simulate", name)]
     typed += ["--driver", driver] if driver is not None else []
     if gpus is not None:
-        if len(cards) != 1 or not _NUMBER.fullmatch(gpus) or not 1 <= int(gpus) <= MOST:
+        if len(cards) != 1 or not _NUMBER.fullmatch(gpus) or not 1 <= int(gpus) <= MAX_CARDS:
             raise UsageError(
                 "--gpus: with --simulate it is how many such cards there are; several cards are named one by one.",
                 hint='--simulate "RTX 4090" --gpus 2, or --simulate "RTX 4090" --simulate "T4"',
             )
         cards *= int(gpus)
         typed += ["--gpus", gpus]
-    if len(cards) > MOST:
-        msg = f"--simulate: {len(cards)} cards; {MOST} are possible."
+    if len(cards) > MAX_CARDS:
+        msg = f"--simulate: {len(cards)} cards; {MAX_CARDS} are possible."
         raise UsageError(msg)
     return make_simulated(compat, cards, driver=driver, typed=typed)
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Facts
     from tfdoctor.findings import Verification
 
-LOOKING = 8.0
+PROBE_TIMEOUT_S = 8.0
 """Seconds that looking at this machine may take: how many GPUs it has, and what is wrong with its engine."""
 _GPU = r"(?:(?:gpu|mig)?\d{1,3}(?::\d{1,3})?|(?:GPU|MIG)-[A-Za-z0-9/-]{4,80})"
 _GPUS = re.compile(rf"all|none|{_GPU}(?:,{_GPU}){{0,63}}")
@@ -181,7 +181,7 @@ def host_of_engine(compat: Compat, engine: ContainerEngine) -> Facts | None:
 
     if not engine.url.startswith("unix://"):
         return None
-    return collect_facts(LiveSystem(), compat, timeout=LOOKING)
+    return collect_facts(LiveSystem(), compat, timeout=PROBE_TIMEOUT_S)
 
 
 def _python(compat: Compat, python: str | None, wish: Wish, *, quiet: bool) -> Verification:

@@ -12,7 +12,7 @@ from tfdoctor.cluster.models import Address
 
 __all__ = ["is_local", "normalize_host", "parse_address"]
 
-LONGEST = 1000
+MAX_ADDRESS_CHARS = 1000
 """Characters of an address. A name has at most 253."""
 _HERE = frozenset(
     {"localhost", "localhost.localdomain", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback"}
@@ -21,7 +21,7 @@ _HERE = frozenset(
 
 def parse_address(text: str) -> Address:
     """Parse HOST:PORT or [IPv6]:PORT; the fault is set if it is something else."""
-    if len(text) > LONGEST:
+    if len(text) > MAX_ADDRESS_CHARS:
         return Address(text, fault="it is far longer than a name can be")
     if not text:
         return Address(text, fault="it is empty")

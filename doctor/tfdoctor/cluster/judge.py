@@ -22,7 +22,7 @@ __all__ = ["evaluate_cluster", "find_own_task", "list_connectable"]
 
 JOBS = ("chief", "worker", "ps", "evaluator")
 """What the strategies of TensorFlow 2 take (python/distribute/multi_worker_util.py)."""
-MANY = 50
+MAX_FAULTS_PER_NAME = 50
 """Faults of one name; more say nothing more."""
 WHY = {
     "refused": "refuses the connection: nothing listens there, or it is not started yet",
@@ -127,13 +127,13 @@ def _note_versions(installed: Sequence[InstalledRelease]) -> list[str]:
 
 
 def _limit_faults(faults: Iterable[Fault]) -> Iterable[Fault]:
-    """Return each fault once, and at most `MANY` of a name."""
+    """Return each fault once, and at most `MAX_FAULTS_PER_NAME` of a name."""
     seen: dict[str, int] = {}
     said = set()
     for fault in faults:
         seen[fault.name] = seen.get(fault.name, 0) + 1
         key = (fault.name, fault.task, fault.message)
-        if seen[fault.name] <= MANY and key not in said:
+        if seen[fault.name] <= MAX_FAULTS_PER_NAME and key not in said:
             said.add(key)
             yield fault
 

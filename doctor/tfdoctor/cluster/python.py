@@ -18,7 +18,7 @@ MAX_ITEMS = 200_000
 """Items of a list or characters of a text that is put together."""
 ITEMS_PER_STEP = 16
 """Items or characters that cost as much time as one expression."""
-DEEPEST = 40
+MAX_DEPTH = 40
 """Names and calls that are followed for one value."""
 
 
@@ -121,7 +121,7 @@ class _Reader:
     def value(self, node: ast.AST, depth: int = 0) -> Any:
         """Evaluate a literal, a name that gets one value in the whole file, or a text that is split or joined."""
         self.steps += 1
-        if depth > DEEPEST or self.steps > MAX_STEPS:
+        if depth > MAX_DEPTH or self.steps > MAX_STEPS:
             raise _UnknownError
         deeper = depth + 1
         if isinstance(node, ast.Constant):

@@ -17,9 +17,9 @@ from tfdoctor.cluster.python import find_clusters
 from tfdoctor.findings import Severity
 from tfdoctor.text import clean_line
 
-__all__ = ["LARGEST", "convert_cluster", "parse_index", "read_cluster"]
+__all__ = ["MAX_SPECIFICATION_CHARS", "convert_cluster", "parse_index", "read_cluster"]
 
-LARGEST = 4 << 20
+MAX_SPECIFICATION_CHARS = 4 << 20
 """Characters of a specification."""
 FORM = 'It is JSON of this form: {"cluster": {"worker": ["HOST:PORT", …]}, "task": {"type": "worker", "index": 0}}.'
 
@@ -28,8 +28,8 @@ def read_cluster(text: str, source: str, *, python: bool = False) -> ClusterSour
     """Read the clusters of a text. Never raises. source: "env", "text", or a file's name; python: it is Python."""
     if python:
         return ClusterSource(source, tuple(convert_cluster(one) for one in find_clusters(text)))
-    if len(text) > LARGEST:
-        return ClusterSource(source, (_invalid(f"it is longer than {LARGEST >> 20} MiB"),))
+    if len(text) > MAX_SPECIFICATION_CHARS:
+        return ClusterSource(source, (_invalid(f"it is longer than {MAX_SPECIFICATION_CHARS >> 20} MiB"),))
     twice: list[str] = []
 
     def collect_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

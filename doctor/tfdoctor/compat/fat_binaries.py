@@ -19,7 +19,7 @@ from tfdoctor.records import dataclass
 
 __all__ = ["Coverage", "FatBinaries", "KernelCoverage", "coverage", "load_fat_binaries", "newest_text"]
 
-FEW = 100
+MIN_RATIO_WITH_CODE = 100
 """One in so many fat binaries without code is said, and makes no card useless: each wheel has a kernel or two of its
 compiler's own libraries that have machine code alone."""
 _ARCHITECTURE = re.compile(r"(\d{1,2})(\d)([af]?)(?::(\d{1,2}\.\d{1,2}))?")
@@ -58,7 +58,7 @@ class Coverage:
     @property
     def kernels(self) -> KernelCoverage:
         """The answer for the card."""
-        if self.lacking * FEW > self.every:
+        if self.lacking * MIN_RATIO_WITH_CODE > self.every:
             return KernelCoverage.TOO_NEW
         if not self.native and not self.compiled:
             return KernelCoverage.TOO_OLD

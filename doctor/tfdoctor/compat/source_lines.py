@@ -19,7 +19,7 @@ from tfdoctor.records import dataclass
 
 __all__ = ["SourceLines", "expand_span", "load_source_lines"]
 
-_ASKED = 1024
+_MAX_CACHED_ANSWERS = 1024
 """Answers that are remembered."""
 
 
@@ -104,7 +104,7 @@ class SourceLines:
         """
         asked = path, line, message
         if asked not in self._answers:
-            if len(self._answers) >= _ASKED:
+            if len(self._answers) >= _MAX_CACHED_ANSWERS:
                 self._answers.clear()
             self._answers[asked] = self._search_releases(path, line, message)
         return self._answers[asked]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CACHE",
     "LOCKED",
-    "MOST_UID",
+    "MAX_UID",
     "TOOLS",
     "UID",
     "VENV",
@@ -48,7 +48,7 @@ VENV = "/opt/tensorflow"
 """Where the recipes with a virtual environment put it."""
 UID = 1000
 """The image's user, where none is asked for."""
-MOST_UID = 2**32 - 2
+MAX_UID = 2**32 - 2
 HOME = "/home/user"
 """Of every user of the image: anybody may write there, whoever `docker run --user` names."""
 CACHE = "/var/cache/cuda"

@@ -40,7 +40,7 @@ _MADE = re.compile(r"^-{2,3}> ([0-9a-f]{11,64})$")
 """A step has ended with this image."""
 UNFINISHED = "tfdoctor/unfinished"
 """What the finished steps of a build that did not end are called: without a name they are `<none>` among the images."""
-_KEPT = 40
+_MAX_STEP_LINES = 40
 """Lines of a failing step that are told."""
 
 
@@ -188,7 +188,7 @@ def _events(stream: Iterator[dict[str, Any]], made: list[str]) -> Iterator[Build
                     elif _BUILT.match(text):
                         image = image or _BUILT.match(text)[1]  # type: ignore[index]
                     elif text and not text.startswith(("--->", "--> ", "Removing intermediate container ")):
-                        recent = [*recent[-_KEPT + 1 :], line.rstrip()]
+                        recent = [*recent[-_MAX_STEP_LINES + 1 :], line.rstrip()]
                         yield BuildEvent("output", line.rstrip(), number, total)
             elif "status" in message:
                 yield layer_event(message, number, total)

@@ -47,7 +47,7 @@ SINGLE = (
 """Media types of one image's manifest."""
 _CHALLENGE = re.compile(r'([a-z]{1,20})="([^"]{0,500})"')
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-LARGEST_TOKEN = 200_000
+MAX_TOKEN_BYTES = 200_000
 """Bytes of an answer with a token."""
 State = Literal["there", "missing", "login", "limited", "unreachable", "unclear"]
 
@@ -225,7 +225,7 @@ def anonymous_token(session: requests.Session, challenge: str) -> str | None:
         content = b""
         for piece in answer.iter_content(16_384):
             content += piece
-            if len(content) > LARGEST_TOKEN:
+            if len(content) > MAX_TOKEN_BYTES:
                 return None
     if answer.status_code != 200:
         return None

@@ -40,7 +40,7 @@ LABEL = "io.tfdoctor.run"
 """What all our containers carry, so that a lost one can be found."""
 FOLDER = "/tfdoctor-simulated"
 """The folder of ours in a container (`RunRequest.folder`): no image has one of that name."""
-_MOST_OUTPUT = 4 * 1024 * 1024
+_MAX_OUTPUT_BYTES = 4 * 1024 * 1024
 _STOP = 5
 """Seconds that a container has to end by itself."""
 _POLL = 0.05
@@ -283,7 +283,7 @@ class _Output:
                 self._take(which, piece)
 
     def _take(self, which: int, piece: bytes) -> None:
-        room = _MOST_OUTPUT - self._size[which]
+        room = _MAX_OUTPUT_BYTES - self._size[which]
         if len(piece) > room:
             self.truncated = True
         if room > 0:

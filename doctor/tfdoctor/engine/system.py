@@ -56,9 +56,9 @@ START = (
 )
 STARTS = (("sh", "-c", START), ("python3", *ALONE, AGENT), ("python", *ALONE, AGENT))
 """Through the image's shell, which finds its Python; where it has none, by name."""
-STARTING = 60.0
+START_TIMEOUT_S = 60.0
 """Seconds that the agent has for its first answer."""
-_PIECE = 1 << 16
+_READ_BYTES = 1 << 16
 _LONGEST_LINE = 64 << 20
 _NO_PLATFORM = {"system": "Linux", "machine": "", "release": "", "uid": ""}
 _SHAPES: dict[str, dict[str, type]] = {
@@ -131,7 +131,7 @@ class ContainerSystem:
         for command in STARTS:
             if self._start(request, command):
                 try:
-                    return self._ask({"op": "hello"}, STARTING)
+                    return self._ask({"op": "hello"}, START_TIMEOUT_S)
                 except (
                     ContainerEndedError
                 ) as error:  # the engine's own first process says it, where there is one
@@ -211,7 +211,7 @@ class ContainerSystem:
         try:
             for stream, body in attached.frames():
                 if stream == 2:
-                    self.errors = (self.errors + body)[-_PIECE:]
+                    self.errors = (self.errors + body)[-_READ_BYTES:]
                     continue
                 *lines, last = body.split(b"\n")
                 for line in lines:
@@ -303,7 +303,7 @@ class ContainerSystem:
         return _bytes(self._ask({"op": "read", "path": path, "size": limit})["data"])
 
     def read_elf(self, path: str) -> ElfFile:
-        first = self._ask({"op": "read", "path": path, "size": _PIECE})
+        first = self._ask({"op": "read", "path": path, "size": _READ_BYTES})
         stream: Any = _Remote(self, path, _bytes(first["data"]), first["size"])
         place = (first["device"], first["inode"])
         return read_elf_stream(stream, first["size"], place, self._platform["machine"])
@@ -449,10 +449,11 @@ class _Remote(io.RawIOBase):
             size = self._size - self._at
         found = b""
         while size > 0 and self._at < self._size:
-            start = self._at - self._at % _PIECE
+            start = self._at - self._at % _READ_BYTES
             piece = self._pieces.get(start)
             if piece is None:
-                reply = self._system._ask({"op": "read", "path": self._path, "offset": start, "size": _PIECE})  # noqa: SLF001
+                request = {"op": "read", "path": self._path, "offset": start, "size": _READ_BYTES}
+                reply = self._system._ask(request)  # noqa: SLF001 - its own
                 piece = self._pieces[start] = _bytes(reply["data"])
             part = piece[self._at - start : self._at - start + size]
             if not part:

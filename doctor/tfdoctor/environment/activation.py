@@ -38,7 +38,7 @@ BEGIN = "# >>> tfdoctor fix >>>"
 END = "# <<< tfdoctor fix <<<"
 NOTHING = ": # "
 """What begins a line that was taken out, in any shell."""
-LARGEST = 1 << 20
+MAX_SCRIPT_BYTES = 1 << 20
 """Bytes of a script that are read."""
 SECONDS = 10.0
 _DUMP = "import json,os,sys; sys.stdout.write(json.dumps({k: v for k, v in os.environ.items()}))"
@@ -59,7 +59,7 @@ def scripts_of(prefix: str) -> tuple[Path, ...]:
         found = [*folder.glob("*.sh"), *folder.glob("*.fish"), *folder.glob("*.csh")]
     else:
         found = [Path(prefix, "bin", name) for name in ("activate", "activate.fish", "activate.csh")]
-    return tuple(sorted(path for path in found if path.is_file() and path.stat().st_size <= LARGEST))
+    return tuple(sorted(path for path in found if path.is_file() and path.stat().st_size <= MAX_SCRIPT_BYTES))
 
 
 def new_scripts(prefix: str) -> tuple[Path, ...]:

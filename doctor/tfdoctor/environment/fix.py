@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FixRequest", "fix_environment", "look", "plan", "prefix_of", "undo"]
 
-MOST = 25
+MAX_CANDIDATES = 25
 """Candidates that are tried in one run: a finding has two or three, and fixing one may show another."""
 UNFINISHED = "An earlier fix was interrupted, or another one is running: its changes are undone first."
 
@@ -188,7 +188,7 @@ def fix_environment(
         before, done = seen.report, list[Attempt]()
         tried: set[object] = set()
         fixed: set[str] = set()
-        while len(done) < MOST:
+        while len(done) < MAX_CANDIDATES:
             candidate = next(
                 (
                     one

@@ -41,13 +41,13 @@ __all__ = [
     "uv_options",
 ]
 
-ASKING = 60.0
+VERSION_TIMEOUT_S = 60.0
 """Seconds that a program may take to say its version."""
 GRACE, POLITE = 10.0, 4.0
 """Seconds between asking a program to stop and killing it, and telling it to."""
-_KEPT = 60
+_MAX_KEPT_LINES = 60
 """Last lines that are kept of what a program prints."""
-_LONGEST = 4000
+_MAX_LINE_BYTES = 4000
 """Bytes of a line that are kept."""
 _UNSET = (
     "CONDA_PREFIX",
@@ -162,7 +162,7 @@ def find_installer(python: str, *, prefer: str | None = None, env: Mapping[str, 
 def runs(command: Sequence[str], env: Mapping[str, str]) -> bool:
     """Return whether a program answers."""
     try:
-        ran = children.run(children.isolate(command), env=child_environment(env), timeout=ASKING)
+        ran = children.run(children.isolate(command), env=child_environment(env), timeout=VERSION_TIMEOUT_S)
     except (OSError, ValueError):
         return False
     return ran.returncode == 0
@@ -378,7 +378,7 @@ class _Process:
         except OSError as error:
             msg = f"{name} could not be started: {error.strerror or error}."
             raise InstallFailedError(msg, hint=clean_line(str(command[0]))) from error
-        return cls(name, process, collections.deque(maxlen=_KEPT))
+        return cls(name, process, collections.deque(maxlen=_MAX_KEPT_LINES))
 
     def check(self) -> None:
         """Raises InstallFailedError where it failed."""
@@ -388,19 +388,19 @@ class _Process:
     def take(self, chunk: bytes, on_line: Callable[[str], None] | None) -> None:
         """What it printed; an empty chunk is its end."""
         *whole, self.rest = re.split(rb"[\r\n]+", self.rest + chunk)
-        self.rest = self.rest[:_LONGEST]
+        self.rest = self.rest[:_MAX_LINE_BYTES]
         if not chunk:
             whole.append(self.rest)
             self.rest = b""
         for line in whole:
-            text = _hide(clean_line(line[:_LONGEST].decode("utf-8", "replace"), limit=_LONGEST))
+            text = _hide(clean_line(line[:_MAX_LINE_BYTES].decode("utf-8", "replace"), limit=_MAX_LINE_BYTES))
             if text:
                 self.lines.append(text)
                 if on_line is not None:
                     on_line(text)
 
 
-_PATIENCE = 1.0
+_DRAIN_TIMEOUT_S = 1.0
 """Seconds that a program's output is read on after its end: a process that it left behind may hold it open."""
 
 
@@ -426,7 +426,7 @@ def _wait_for_all(running: Sequence[_Process], on_line: Callable[[str], None] | 
             if one.process.poll() is None:
                 continue
             one.ended = one.ended or time.monotonic()
-            if one.process.stdout is None or time.monotonic() - one.ended > _PATIENCE:
+            if one.process.stdout is None or time.monotonic() - one.ended > _DRAIN_TIMEOUT_S:
                 one.take(b"", on_line)
                 _kill_group(one.process.pid)
                 left.remove(one)

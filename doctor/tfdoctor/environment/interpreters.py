@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Interpreter", "ask", "find_interpreters"]
 
-ASKING = 15.0
+START_TIMEOUT_S = 15.0
 """Seconds that a Python may take to start and answer."""
-MOST = 60
+MAX_PYTHONS = 60
 """Pythons that are asked."""
 _OLDEST, _NEWEST = 6, 30
 """Minors of Python 3 that are looked for by name."""
@@ -63,7 +63,9 @@ def ask(path: str, system: System) -> Interpreter | None:
     Those are for CPython, 64 bits, with the global lock.
     """
     python = [name for name in system.env if name.startswith("PYTHON")]
-    answer = system.run((path, "-I", "-c", _QUESTION), timeout=ASKING, unset=python, key=f"what-is {path}")
+    answer = system.run(
+        (path, "-I", "-c", _QUESTION), timeout=START_TIMEOUT_S, unset=python, key=f"what-is {path}"
+    )
     try:
         said = json.loads(answer.stdout[:20_000]) if answer.ok else None
     except ValueError:
@@ -88,7 +90,7 @@ def find_interpreters(system: System) -> tuple[Interpreter, ...]:
         if system.exists(path) and not system.is_dir(path):
             paths.setdefault(system.realpath(path), path)
     with ThreadPoolExecutor(4) as pool:
-        asked = list(pool.map(lambda path: ask(path, system), list(paths.values())[:MOST]))
+        asked = list(pool.map(lambda path: ask(path, system), list(paths.values())[:MAX_PYTHONS]))
     found: dict[tuple[str, str], Interpreter] = {}
     for one in asked:
         if one is not None:
@@ -115,5 +117,5 @@ def _places(system: System) -> Iterator[str]:
             names = system.listdir(root)
         except OSError:
             continue
-        for name in names[::-1][:MOST]:
+        for name in names[::-1][:MAX_PYTHONS]:
             yield f"{root}/{name}/bin/python3"

@@ -24,7 +24,7 @@ __all__ = ["gpu_is_missing", "is_right", "prove"]
 
 OWN = frozenset({CUDA, CUDNN, LOADER, TENSORFLOW})
 """The areas of what an environment has itself."""
-LOOKING = 20.0
+CHECK_TIMEOUT_S = 20.0
 """Seconds that checking what was made may take."""
 
 
@@ -39,7 +39,7 @@ def prove(making: Making, compat: Compat, told: Progress, *, deep: bool) -> Repo
         cuda = value_of(seen.driver.cuda)
         return deep and cuda is not None and bool(cuda.devices)
 
-    return examine(system, compat, python=python, timeout=LOOKING, deep=with_a_card, tell=told.stage)
+    return examine(system, compat, python=python, timeout=CHECK_TIMEOUT_S, deep=with_a_card, tell=told.stage)
 
 
 def _list_own_errors(report: Report) -> list[Finding]:

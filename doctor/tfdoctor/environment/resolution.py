@@ -37,7 +37,7 @@ __all__ = [
 
 _T = TypeVar("_T")
 WANTED, LIMITS, FOUND, REPORT = "wanted.txt", "limits.txt", "found.txt", "report.json"
-_LARGEST = 32_000_000
+_MAX_OUTPUT_BYTES = 32_000_000
 _HASH = re.compile(r"\s--hash=(sha256:[0-9a-f]{64})(?=\s|$)")
 _CUDA_SUFFIX = re.compile(r"-cu[0-9]{2}")
 _OTHER_TENSORFLOWS = frozenset(
@@ -298,7 +298,7 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 def _read_output(path: Path) -> str:
     try:
         with path.open("rb") as stream:
-            return stream.read(_LARGEST).decode("utf-8", "replace")
+            return stream.read(_MAX_OUTPUT_BYTES).decode("utf-8", "replace")
     except OSError as error:
         msg = f"What was resolved cannot be read: {error.strerror or error}."
         raise InstallFailedError(msg) from error

@@ -32,7 +32,7 @@ MARK = "tfdoctor: this environment is unfinished"
 _NOT_OURS = frozenset(
     {"/", "/bin", "/boot", "/etc", "/home", "/lib", "/opt", "/sbin", "/srv", "/usr", "/usr/local"}
 )
-_LARGEST = 1_000_000
+_MAX_RECORD_BYTES = 1_000_000
 _SENTENCE = f"{MARK}; run the same `tfdoctor install` again to finish it, or remove its folder."
 
 
@@ -73,7 +73,7 @@ def read_record(folder: Path) -> Record | None:
     """Return what is recorded of an environment; None if nothing is, or nothing that can be read."""
     try:
         with (folder / OWN / RECORD).open("rb") as stream:
-            said = json.loads(stream.read(_LARGEST))
+            said = json.loads(stream.read(_MAX_RECORD_BYTES))
     except (OSError, ValueError):
         return None
     if not isinstance(said, dict) or said.get("schema_version") != 1:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tfdoctor.system import System
 
 __all__ = [
-    "LOOKING",
+    "PROBE_TIMEOUT_S",
     "RUNNING",
     "ask_python",
     "begin",
@@ -40,7 +40,7 @@ __all__ = [
     "state_of",
 ]
 
-LOOKING = 10.0
+PROBE_TIMEOUT_S = 10.0
 """Seconds that looking may take."""
 RUNNING = "Running TensorFlow in a child process; this takes some seconds …"
 
@@ -64,7 +64,7 @@ def examine(
     compat: Compat,
     *,
     python: str | None = None,
-    timeout: float = LOOKING,
+    timeout: float = PROBE_TIMEOUT_S,
     deep: bool | Callable[[Facts], bool] = False,
     tell: Callable[[str], None] = _ignore_text,
     meanwhile: Callable[[], object] | None = None,
@@ -96,7 +96,7 @@ def collect_facts(
     compat: Compat,
     *,
     python: str | None = None,
-    timeout: float = LOOKING,
+    timeout: float = PROBE_TIMEOUT_S,
     meanwhile: Callable[[], object] | None = None,
 ) -> Facts:
     """Collect the facts, the first part of `examine`, without any conclusion."""
@@ -111,7 +111,7 @@ def run_tensorflow(
     compat: Compat,
     facts: Facts,
     *,
-    timeout: float = LOOKING,
+    timeout: float = PROBE_TIMEOUT_S,
     tell: Callable[[str], None] = _ignore_text,
     computes: bool = True,
 ) -> Observation | None:
@@ -140,7 +140,9 @@ def evaluate_facts(
     return diagnose(facts, compat, observed, image=image)
 
 
-def ask_python(system: System, chosen: Choice, *, named: bool, timeout: float = LOOKING) -> Fact[PythonFacts]:
+def ask_python(
+    system: System, chosen: Choice, *, named: bool, timeout: float = PROBE_TIMEOUT_S
+) -> Fact[PythonFacts]:
     """Ask the chosen Python about itself, and nothing else. `named`: the user named it.
 
     Raises UsageError where one that was named is none.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["connect", "find_proxy", "read_listening"]
 
-EACH = 5.0
+TASK_TIMEOUT_S = 5.0
 """Seconds for one task."""
 PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 """What gRPC reads, in its order (gRPC: doc/environment_variables.md)."""
@@ -29,7 +29,7 @@ def read_listening(system: System) -> Listening:
 
 def connect(places: Sequence[tuple[str, int]], total: float) -> list[Reached]:
     """Return who answers as gRPC does, within `total` seconds."""
-    return reach_all(places, seconds=min(EACH, total), total=total)
+    return reach_all(places, seconds=min(TASK_TIMEOUT_S, total), total=total)
 
 
 def find_proxy(system: System) -> Proxy | None:

@@ -10,10 +10,10 @@ from tfdoctor.fleet.gather import Gathered
 from tfdoctor.fleet.judge import evaluate_fleet, join_hosts
 from tfdoctor.fleet.models import Fleet, FleetFinding, FleetHost, Group, Result
 from tfdoctor.fleet.peers import read_peers
-from tfdoctor.fleet.results import LARGEST, UnusableError, read_result
+from tfdoctor.fleet.results import MAX_ANSWER_BYTES, UnusableError, read_result
 
 __all__ = [
-    "LARGEST",
+    "MAX_ANSWER_BYTES",
     "Fleet",
     "FleetFinding",
     "FleetHost",

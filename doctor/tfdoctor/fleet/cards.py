@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["card_findings", "tells_of"]
 
-FEW = 0.05
+MAX_MINORITY_SHARE = 0.05
 """The share of a model's hosts up to which another number of cards is a fault and no other kind of host."""
 PACE = {
     "lanes of PCI Express": "lanes of PCI Express in use",
@@ -66,7 +66,7 @@ def _find_missing(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
         for count, names in sorted(counts.items()):
             if count >= usual:
                 continue
-            few = len(names) <= max(1, FEW * total) and len(counts[usual]) > len(names)
+            few = len(names) <= max(1, MAX_MINORITY_SHARE * total) and len(counts[usual]) > len(names)
             what = f"{count} of this model, {model}; its {len(counts[usual]):,} twins have {usual}"
             yield FleetFinding(
                 "card-missing" if few else "cards-differ",

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Peers", "machine", "peer_findings", "read_peers"]
 
-MOST = 20_000
+MAX_PEERS = 20_000
 """Peers of one answer."""
-LONG = 300
-SHOWN = 3
+MAX_TEXT_CHARS = 300
+MAX_NAMED_PEERS = 3
 """Peers that a sentence names."""
 WHY = {"timeout": "no answer in time", "no-such-name": "the name does not resolve there"}
 """What keeps a host from a peer, by `cluster`'s words; the others come from the peer itself."""
@@ -45,12 +45,12 @@ def read_peers(content: bytes) -> Peers:
     if data.get("schema_version") != 1 or not isinstance(members, list):
         raise UnusableError("what it wrote is JSON, but not of `tfdoctor cluster --json`")
     reached, cut = set(), {}
-    for one in members[:MOST]:
+    for one in members[:MAX_PEERS]:
         address = one.get("address") if isinstance(one, dict) else None
         if not isinstance(address, str):
             raise UnusableError("its peers are not as tfdoctor writes them")
         why, ok = one.get("why"), one.get("reachable")
-        address = clean_line(address, limit=LONG)
+        address = clean_line(address, limit=MAX_TEXT_CHARS)
         if ok is True or (ok is False and why in ("refused", "not-tensorflow")):
             reached.add(address)
         elif ok is False and why in WHY:
@@ -136,7 +136,7 @@ def _they(hosts: Sequence[str]) -> str:
 
 
 def _join_addresses(addresses: Sequence[str]) -> str:
-    shown = list(addresses[:SHOWN])
+    shown = list(addresses[:MAX_NAMED_PEERS])
     more = len(addresses) - len(shown)
     return join_words([*shown, f"{more:,} more"] if more else shown)
 

@@ -10,9 +10,9 @@ from tfdoctor.causes import Cause
 from tfdoctor.fleet.models import FleetCard, Result, Value
 from tfdoctor.text import clean_line
 
-__all__ = ["LARGEST", "UnusableError", "document", "read_result"]
+__all__ = ["MAX_ANSWER_BYTES", "UnusableError", "document", "read_result"]
 
-LARGEST = 4 << 20
+MAX_ANSWER_BYTES = 4 << 20
 """Bytes of one answer."""
 MOST_VALUES, MOST_CARDS, MOST_CODES = 3000, 64, 100
 LONG_VALUE, LONG_NAME = 1000, 200
@@ -30,8 +30,8 @@ def document(content: bytes) -> dict[str, Any]:
 
     Raises UnusableError if it is none, or tells an error of tfdoctor's.
     """
-    if len(content) > LARGEST:
-        msg = f"it wrote more than {LARGEST >> 20} MiB"
+    if len(content) > MAX_ANSWER_BYTES:
+        msg = f"it wrote more than {MAX_ANSWER_BYTES >> 20} MiB"
         raise UnusableError(msg)
     if not content.strip():
         raise UnusableError("it wrote nothing")

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["DEEPEST", "Tree", "parse"]
+__all__ = ["MAX_TREE_DEPTH", "Tree", "parse"]
 
-DEEPEST = 120
+MAX_TREE_DEPTH = 120
 """Levels of a tree that are looked at; what is nested deeper is left out."""
 _PYTHON_2 = re.compile(
     rb"^\s*(?:print\s+[^\s(=.,]|print\s*>>|exec\s+[\"'\w]|except\s+[\w.]+\s*,\s*\w+\s*:|raise\s+\w+\s*,)",
@@ -115,7 +115,7 @@ class _Maker:
         return self.block(inner.children, depth) if inner is not None else []
 
     def statement(self, node: Any, depth: int) -> list[ast.stmt]:
-        if depth > DEEPEST:
+        if depth > MAX_TREE_DEPTH:
             return []
         make = getattr(self, f"s_{node.type}", None)
         if make is not None:
@@ -321,7 +321,7 @@ class _Maker:
         return made[0] if len(made) == 1 else self.set_position(ast.Tuple(elts=made, ctx=ast.Load()), node)
 
     def expr(self, node: Any, depth: int) -> Any:
-        if node is None or depth > DEEPEST:
+        if node is None or depth > MAX_TREE_DEPTH:
             return ast.Constant(value=None, lineno=1, col_offset=0, end_lineno=1, end_col_offset=0)
         make = getattr(self, f"e_{node.type}", None)
         made = make(node, depth + 1) if make is not None else None

@@ -38,7 +38,7 @@ MAX_PATH_CHARS = 300
 """Characters of the name of a module or of what is in it."""
 CALLS = 6
 """Calls within calls."""
-OFTEN = 4
+MAX_CALLS_PER_FUNCTION = 4
 """Calls of a function that are gone through."""
 _UNBOUND = object()
 _BUILTINS = frozenset(vars(builtins))
@@ -401,7 +401,12 @@ class Walk(Checks, Expressions):
         """Return a function's body, with what it was called with."""
         node = func.node
         often = self.runs.get(id(node), 0)
-        if id(node) in self.running or len(self.running) >= CALLS or self.steps > MAX_STEPS or often >= OFTEN:
+        if (
+            id(node) in self.running
+            or len(self.running) >= CALLS
+            or self.steps > MAX_STEPS
+            or often >= MAX_CALLS_PER_FUNCTION
+        ):
             return None
         self.runs[id(node)] = often + 1
         self.seen.add(id(node))

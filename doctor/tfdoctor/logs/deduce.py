@@ -139,7 +139,7 @@ def _infer_prerelease(writers: Sequence[Writer], rows: Sequence[Release]) -> str
 
     None if they are few: what is built between two releases has many lines of one of them.
     """
-    if len(writers) != 1 or writers[0].date is None or len(writers[0].lines) < _ENOUGH:
+    if len(writers) != 1 or writers[0].date is None or len(writers[0].lines) < _MIN_MATCHING_LINES:
         return None
     having = [row for row in rows if row.version in writers[0].releases]
     if len({row.minor for row in having}) != 1:
@@ -198,7 +198,7 @@ def _next(minor: str, rows: Sequence[Release]) -> str:
     return next((row.minor for row in rows if versions.compare(row.minor, minor) > 0), minor)
 
 
-_ENOUGH = 3
+_MIN_MATCHING_LINES = 3
 """Different lines."""
 _CANDIDATES = 60
 """Days before a release in which its candidates are out."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Event", "Log"]
 
-KEPT = 96
+MAX_KEPT_EVENTS = 96
 """Different events that are kept of one signature; all are counted."""
 TURNS = 8
 """How often another event of one signature is kept because it is another one than the last."""
@@ -100,7 +100,7 @@ class Log:
             different.add(key)
             kept.append(event)
             return True
-        if key not in different and len(different) < KEPT:
+        if key not in different and len(different) < MAX_KEPT_EVENTS:
             different.add(key)
             kept.append(event)
             return True

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Excerpt", "ExcerptPart", "excerpt", "list_deciding_lines"]
 
-SHORT = 1500
+MAX_WHOLE_LINES = 1500
 """Lines of a log that is kept whole."""
 ENDS = 25
 """Lines of the beginning and of the end of a longer one."""
 AROUND = 4
 """Lines before and after one that decided."""
-LONGEST = 1000
+MAX_LINE_CHARS = 1000
 """Characters of a line."""
-MOST = 600_000
+MAX_EXCERPT_CHARS = 600_000
 """Characters in all."""
 
 
@@ -67,7 +67,7 @@ def excerpt(chunks: Iterable[bytes], report: LogReport) -> Excerpt:
         if number > 0
     }
     wanted = set(near)
-    if report.lines <= SHORT:
+    if report.lines <= MAX_WHOLE_LINES:
         wanted.update(range(1, report.lines + 1))
     else:
         wanted.update(range(1, ENDS + 1), range(report.lines - ENDS + 1, report.lines + 1))
@@ -75,7 +75,7 @@ def excerpt(chunks: Iterable[bytes], report: LogReport) -> Excerpt:
     for _ in read_lines(chunks, None, kept):
         pass
     lines = kept.lines
-    left = MOST
+    left = MAX_EXCERPT_CHARS
     shown: list[tuple[int, str]] = []
     for number in sorted(lines, key=lambda one: (one not in near, one)):
         left -= len(lines[number])
@@ -101,7 +101,7 @@ class _Kept:
         last = bisect_right(self._wanted, numbers[-1])
         for number in self._wanted[first:last]:
             for index in range(bisect_left(numbers, number), bisect_right(numbers, number)):
-                text = clean_line(as_text(rows.texts[index][: 4 * LONGEST]), limit=LONGEST)
+                text = clean_line(as_text(rows.texts[index][: 4 * MAX_LINE_CHARS]), limit=MAX_LINE_CHARS)
                 self.lines[number] = text or self.lines.get(number, "")  # of a progress bar what stood last
         yield from ()
 

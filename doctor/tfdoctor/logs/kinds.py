@@ -32,13 +32,13 @@ REMEMBERED = 1 << 23
 """Bytes that the kinds may take that are remembered, about."""
 _TAKEN = 1000
 """Bytes of one kind, beside its line and its shape, about."""
-_LONG = 2048
+_MAX_CACHED_LINE_BYTES = 2048
 """Bytes of a line from which on it is read each time."""
 _SILENT = 4096
 """Shapes of lines that are remembered to say nothing."""
 _ENDS = 64
 """Different ends of lines that are remembered of one shape."""
-_SHORT = 600
+_MAX_REST_BYTES = 600
 """Bytes of a line up to which its rest is remembered."""
 _DIFFERING = 8
 """Blocks of lines with other rests after which no more are remembered."""
@@ -235,7 +235,7 @@ class Kinds:
     def _rest(self, text: bytes, end: int) -> _Said | None:
         """Return the kind of which this line is; None if it was never said, or is far too long."""
         shape = text.translate(ZEROED)
-        if len(text) >= _LONG:
+        if len(text) >= _MAX_CACHED_LINE_BYTES:
             return None
         if shape in self._silent or not self._catalogue.filter_shapes([shape]):
             said: _Said | None = self._nobody
@@ -248,7 +248,7 @@ class Kinds:
                 return said
         else:
             return None
-        if said is not None and len(text) < _SHORT:
+        if said is not None and len(text) < _MAX_REST_BYTES:
             self._rests[text[end:]] = said
         return said
 
@@ -391,7 +391,7 @@ class Kinds:
     def _learn(self, shape: bytes, row: bytes) -> None:
         """A line of this shape was read, and said nothing new: so will those of its kind."""
         self._rests.clear()
-        if len(row) >= _LONG or _UNSTEADY.search(shape):
+        if len(row) >= _MAX_CACHED_LINE_BYTES or _UNSTEADY.search(shape):
             return
         found = list(messages_of(as_text(row)))
         places = _locate_messages(shape, found)

@@ -19,7 +19,7 @@ __all__ = ["describe_known_problems"]
 
 _PACKAGES = ("tensorflow", "tensorflow-gpu")
 _LIBRARY = re.compile(r"lib(?!tensorflow)\w{2,40}\.so(?:\.\d{1,4}){1,3}")
-_MOST = 2
+_MAX_PROBLEMS = 2
 _WITHOUT_NEWS = frozenset({Cause.WINDOWS_NATIVE_UNSUPPORTED, Cause.NVML_MISSING})
 """What the cause itself tells of the release."""
 
@@ -28,7 +28,7 @@ def describe_known_problems(case: Case, decision: Decision) -> tuple[str, tuple[
     """Sentences and what to do; both empty where the log does not name its release, or nothing is known of it."""
     said = []
     remedies = []
-    for problem in list(_list_problems(case, decision))[:_MOST]:
+    for problem in list(_list_problems(case, decision))[:_MAX_PROBLEMS]:
         where = {
             "and-cuda": " (as tensorflow[and-cuda])",
             "tensorflow/tensorflow": " (in the image tensorflow/tensorflow)",

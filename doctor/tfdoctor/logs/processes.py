@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FRAMEWORKS",
-    "MOST",
+    "MAX_PROCESSES",
     "LogProcess",
     "ProcessPart",
     "Splitter",
@@ -34,7 +34,7 @@ __all__ = [
     "thread_of",
 ]
 
-MOST = 256
+MAX_PROCESSES = 256
 """Processes that are kept; more are counted."""
 _EVENTS = 12_000
 """Events that are kept of all processes together, and of one."""
@@ -193,7 +193,10 @@ class Splitter:
         """
         if self.closed:
             return False
-        if len(self._parts) >= MOST and hash(f"{label} {self._runs.get(label, 0) + 1}") in self._more:
+        if (
+            len(self._parts) >= MAX_PROCESSES
+            and hash(f"{label} {self._runs.get(label, 0) + 1}") in self._more
+        ):
             return False  # others are only counted, and this one is
         if not _TURNS.isdisjoint(names) or label in self._ended:
             return True
@@ -217,7 +220,7 @@ class Splitter:
 
     def numbers(self) -> frozenset[str] | None:
         """Of the threads that are told apart; None where others can still come."""
-        if not self.closed and len(self._threads) < MOST:
+        if not self.closed and len(self._threads) < MAX_PROCESSES:
             return None
         return frozenset(label.removeprefix(thread_of("")) for label in self._threads)
 
@@ -233,7 +236,7 @@ class Splitter:
         if self.closed and run is not None:
             return None
         if run is None:
-            if len(self._runs) >= MOST or self.closed:
+            if len(self._runs) >= MAX_PROCESSES or self.closed:
                 self._count(label)
                 return None
             run = self._runs[label] = 1
@@ -243,7 +246,7 @@ class Splitter:
             contradicts = event.id in _DEVICES and failed and not part.log.has(*_DEVICES)
             again = event.id == "cuinit" and (failed or part.log.has("device-created"))
             if contradicts or again or label in self._ended:
-                if len(self._parts) >= MOST:
+                if len(self._parts) >= MAX_PROCESSES:
                     self._count(f"{label} {run + 1}")
                     return part
                 run = self._runs[label] = run + 1
@@ -256,7 +259,7 @@ class Splitter:
     def _find_by_thread(self, label: str, event: Event, times: int) -> bool:
         part = self._threads.get(label)
         if part is None:
-            if len(self._threads) >= MOST or self.closed:
+            if len(self._threads) >= MAX_PROCESSES or self.closed:
                 return False
             part = self._threads[label] = ProcessPart(label)
         if event.id in _ONCE:

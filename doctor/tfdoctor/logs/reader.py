@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DIGITS",
-    "LONGEST",
+    "MAX_LINE_CHARS",
     "ZEROED",
     "Line",
     "Rows",
@@ -46,13 +46,13 @@ __all__ = [
     "read_lines",
 ]
 
-LONGEST = 8192
+MAX_LINE_CHARS = 8192
 """Characters of a logical line; what is longer is cut into pieces."""
 _LOOKAHEAD = 400
 """Physical lines that are looked at before the first is given out, to learn a terminal's width."""
 _WIDEST = 1000
 """Characters that no terminal shows on one line."""
-_WHOLE = 1 << 18
+_FULL_READ_BYTES = 1 << 18
 """Bytes of the beginning of which every line is read that says something new."""
 _OVERLAP = 400
 """Characters that two pieces of a cut line share, so that no message is lost at the cut."""
@@ -68,7 +68,7 @@ DIGITS = str.maketrans("123456789", "000000000")
 _LINES = bytes.maketrans(b"\r", b"\n")
 _BACK = b"\b"
 """Progress bars go back with it; it is dropped before all else."""
-_FEW = 8
+_MAX_UNCUT_TEXTS = 8
 """Texts up to which a block of lines is not cut apart for them."""
 _MESSAGES = 24
 """Bits of a message's place that count the messages of its line."""
@@ -140,7 +140,7 @@ def read_lines(
 def lines_of(row: bytes, number: int, place: int) -> Iterator[Line]:
     """Yield the messages of one line: the line's number, and its place among all."""
     following = place << _MESSAGES
-    if len(row) <= LONGEST:
+    if len(row) <= MAX_LINE_CHARS:
         messages = list(messages_of(as_text(row)))
     else:
         messages = [message for text in decode_line(row) for message in messages_of(text)]
@@ -183,7 +183,7 @@ class Rows:
             return self.size
         count, at = 0, self._block.find(b"\n")
         # a progress bar has hardly any, and is sought through faster than counted
-        while at >= 0 and count < _FEW:
+        while at >= 0 and count < _MAX_UNCUT_TEXTS:
             count, at = count + 1, self._block.find(b"\n", at + 1)
         if at >= 0:
             count += self._block.count(b"\n", at)
@@ -205,9 +205,9 @@ class Rows:
     def ask_for(self, places: Sequence[int]) -> None:
         """Only these texts will be asked for: where they are few, the others are not even cut apart."""
         few = isinstance(self.__dict__.get("texts"), _Some)
-        if few and len(places) > _FEW:
+        if few and len(places) > _MAX_UNCUT_TEXTS:
             del self.texts
-        elif len(places) <= _FEW and "texts" not in self.__dict__:
+        elif len(places) <= _MAX_UNCUT_TEXTS and "texts" not in self.__dict__:
             self.texts = _Some(self._block, self.shapes)
 
     @cached_property
@@ -279,14 +279,14 @@ class _Source:
             beginning.append(block)
             rows = Rows(block, 0, 0, early=True)
             lines += [piece.text for piece in islice(_pieces(rows), _LOOKAHEAD)]
-            if len(lines) >= _LOOKAHEAD or sum(map(len, beginning)) >= _WHOLE:
+            if len(lines) >= _LOOKAHEAD or sum(map(len, beginning)) >= _FULL_READ_BYTES:
                 break
         width = _terminal_width(lines[:_LOOKAHEAD])
         everything = chain(beginning, self._blocks)
         if not width:
             read = 0
             for block in everything:
-                yield self._rows(block, early=read <= _WHOLE)
+                yield self._rows(block, early=read <= _FULL_READ_BYTES)
                 read += len(block)
             return
         joined = _join_cut_lines(self._cut(everything, only), width)
@@ -323,7 +323,7 @@ class _Source:
         last = True
         for block in everything:
             rows = self._rows(block, early=True)
-            worth = only is None or read <= _WHOLE or only.worth(block)
+            worth = only is None or read <= _FULL_READ_BYTES or only.worth(block)
             read += len(block)
             if worth or last:
                 yield from _pieces(rows)
@@ -349,12 +349,12 @@ def _pieces(rows: Rows) -> Iterator[_LinePiece]:
 def decode_line(raw: bytes) -> Iterator[str]:
     """Yield the text of a physical line, cut into pieces where it is far too long."""
     text = as_text(raw)
-    if len(text) <= LONGEST:
+    if len(text) <= MAX_LINE_CHARS:
         yield text
         return
-    for start in range(0, len(text), LONGEST - _OVERLAP):
-        yield text[start : start + LONGEST]
-        if start + LONGEST >= len(text):
+    for start in range(0, len(text), MAX_LINE_CHARS - _OVERLAP):
+        yield text[start : start + MAX_LINE_CHARS]
+        if start + MAX_LINE_CHARS >= len(text):
             break
 
 
@@ -441,7 +441,7 @@ def _join_cut_lines(pieces: Iterable[_LinePiece], width: int) -> Iterator[tuple[
             gap = " " if len(last) < width and not last.endswith(" ") and not raw.startswith(" ") else ""
             held.append(gap + raw)
             last, end = line, piece
-            if sum(map(len, held)) < LONGEST:
+            if sum(map(len, held)) < MAX_LINE_CHARS:
                 continue
             raw = ""  # the record is full and is given out as it is
         if held:

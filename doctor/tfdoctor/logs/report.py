@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LogReport", "diagnose_log"]
 
-SHOWN = 12
+MAX_SHOWN = 12
 ABOUT_LIBRARIES = (
     Cause.LIBS_WRONG_VERSION,
     Cause.LIBS_NOT_INSTALLED,
@@ -245,7 +245,7 @@ def _evidence(events: Iterable[Event], name: str) -> tuple[Evidence, ...]:
     seen: dict[tuple[int, str], Evidence] = {}
     for event in events:
         seen.setdefault((event.line, event.text), Evidence(name, event.text, event.line))
-    return tuple(seen.values())[:SHOWN]
+    return tuple(seen.values())[:MAX_SHOWN]
 
 
 def _root(case: Case, decision: Decision, name: str, missing: Sequence[str]) -> Finding:

@@ -35,17 +35,17 @@ _STAMP = re.compile(
 _SHARED = re.compile(r"external/(?:xla|tsl)/")
 """Sources that other frameworks have, too, at other lines; a file's name alone can be theirs as well."""
 _OF_LINES = ("source-line", "python-frame", "python-frame-shown")
-_SHOWN = 4
+_MAX_EVIDENCE_LINES = 4
 """Lines that are given as evidence."""
-_LEAST = 2
+_MIN_LINES_PER_WRITER = 2
 """Different lines that each of several TensorFlows in one log must have said."""
 _SURELY = 3
 """Different lines of one release that outweigh what else is of another time."""
-_MOSTLY = 0.8
+_MIN_SHARE = 0.8
 """How many of the lines of what was built between two releases are of one of them."""
 _BELOW = 12
 """Lines below a function's name at most at which a notebook shows the line that ran."""
-_MOST = 3
+_MAX_WRITERS = 3
 """TensorFlows in one log that are told apart by lines; more of them are chance."""
 
 
@@ -106,7 +106,9 @@ def identify_sources(log: Log, compat: Compat) -> LogSources:
         parts[last].said.append((event, releases))
     if len(parts) < 2:
         parts = _with_frames(parts, log, compat)
-    if len(parts) > _MOST or (len(parts) > 1 and any(len(part.said) < _LEAST for part in parts)):
+    if len(parts) > _MAX_WRITERS or (
+        len(parts) > 1 and any(len(part.said) < _MIN_LINES_PER_WRITER for part in parts)
+    ):
         first = min((event for event, _ in said), key=lambda event: event.order)
         return LogSources((), first, _find_later_release(said, compat))
     return LogSources(tuple(_writer(part, compat.source_lines) for part in parts))
@@ -145,7 +147,11 @@ def _find_later_release(said: Sequence[tuple[Event, frozenset[str]]], compat: Co
     fitting = []
     for earlier, later in itertools.pairwise(minors):
         before, after = having.get(earlier, set()), having.get(later, set())
-        if before - after and len(after - before) >= _LEAST and len(before | after) >= _MOSTLY * len(said):
+        if (
+            before - after
+            and len(after - before) >= _MIN_LINES_PER_WRITER
+            and len(before | after) >= _MIN_SHARE * len(said)
+        ):
             fitting.append(later)
     return fitting[0] if len(fitting) == 1 else None
 
@@ -212,7 +218,7 @@ def _writer(lines: _ReleaseLines, table: SourceLines) -> Writer:
     order = (*table.releases, *(one.version for one in table.unpublished))
     return Writer(
         tuple(version for version in order if version in common),
-        tuple(sorted(telling, key=lambda event: event.order)[:_SHOWN]),
+        tuple(sorted(telling, key=lambda event: event.order)[:_MAX_EVIDENCE_LINES]),
         frozenset(
             (event.get("path"), event.get("number")) for event, _ in lines.said if event.id == "source-line"
         ),

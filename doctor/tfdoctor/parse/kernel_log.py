@@ -11,11 +11,11 @@ import re
 from tfdoctor.facts import KernelEvent
 from tfdoctor.text import clean_line, lazy_pattern
 
-MOST_LINES = 20_000
+MAX_LINES = 20_000
 """Lines that are looked at, from the end."""
-MOST_CONCERNED = 3_000
+MAX_NVIDIA_LINES = 3_000
 """Lines about NVIDIA of these, from the end: a broken card can write thousands."""
-MOST_EVENTS = 60
+MAX_EVENTS = 60
 JOINED = 6
 """Lines that belong to one message of NVRM, at most."""
 
@@ -82,13 +82,13 @@ STICKY = frozenset({"xid", "bus-lost"})
 
 def parse_kernel_log(text: str) -> tuple[KernelEvent, ...]:
     """Return the events, each once with one of its lines and its count, in the order of their first line."""
-    lines = text.split("\n")[-MOST_LINES:]
+    lines = text.split("\n")[-MAX_LINES:]
     starts = [number for number, line in enumerate(lines) if "Linux version" in line and _START.search(line)]
     if starts:
         lines = lines[starts[-1] :]
     concerned = [number for number, line in enumerate(lines) if _CONCERNS.search(line)]
-    if len(concerned) > MOST_CONCERNED:
-        lines = lines[concerned[-MOST_CONCERNED] :]
+    if len(concerned) > MAX_NVIDIA_LINES:
+        lines = lines[concerned[-MAX_NVIDIA_LINES] :]
     events: dict[tuple[str, int | None, str | None], KernelEvent] = {}
     for message in _messages(lines):
         if _WELL.search(message):
@@ -101,7 +101,7 @@ def parse_kernel_log(text: str) -> tuple[KernelEvent, ...]:
         before = events.get(key)
         count = before.count + 1 if before is not None else 1
         process = event.process or (before.process if before is not None else "")
-        if before is not None or len(events) < MOST_EVENTS:
+        if before is not None or len(events) < MAX_EVENTS:
             # An Xid's last line is the newest news; of the driver's other complaints the first is the telling one.
             text = before.text if before is not None and event.xid is None else event.text
             events[key] = KernelEvent(event.kind, text, event.xid, event.pci_bus_id, process, count)

@@ -17,7 +17,7 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-MOST_PROCESSES = 64
+MAX_PROCESSES = 64
 UNCORRECTED = (
     "sram_uncorrectable",
     "sram_uncorrectable_parity",
@@ -139,5 +139,5 @@ def _processes(gpu: Element) -> tuple[SmiProcess, ...]:
             used_mib=to_mib(element.findtext("used_memory") or ""),
             kind=_text(element, "type"),
         )
-        for element in listed[:MOST_PROCESSES]
+        for element in listed[:MAX_PROCESSES]
     )

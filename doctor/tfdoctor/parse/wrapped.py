@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 __all__ = ["unwrap"]
 
-_LARGEST = 16 << 20
+_MAX_JSON_CHARS = 16 << 20
 """Characters of JSON that are read."""
-_DEEPEST = 40
+_MAX_DEPTH = 40
 _KEYS = ("log", "message", "msg", "text", "line")
 """Where records have what a program printed."""
 _QUOTED = re.compile(r'[ \t]*("(?:[^"\\]|\\.)*"),?[ \t]*')
@@ -30,7 +30,7 @@ _SAYS = re.compile(
 def unwrap(text: str) -> str:
     """Return what was printed; the text itself where it is not inside anything. Never raises."""
     begins = text.lstrip("\ufeff \t\r\n")[:1]
-    if begins and begins in '{["' and len(text) <= _LARGEST:
+    if begins and begins in '{["' and len(text) <= _MAX_JSON_CHARS:
         return _document(text) or _records(text) or text
     return _strip_bullets(_SAYS.sub(r"\1\n", text))
 
@@ -48,7 +48,7 @@ def _list_printed(value: Any, depth: int) -> Iterator[str]:
 
     Tools that print JSON themselves have none.
     """
-    if depth > _DEEPEST:
+    if depth > _MAX_DEPTH:
         return
     if isinstance(value, str):
         if depth == 0 or "\n" in value:

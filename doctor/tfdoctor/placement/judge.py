@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 __all__ = ["evaluate_placement", "format_operations"]
 
-SHOWN = 6
-FEWER = 3
+MAX_SHOWN = 6
+MAX_FEWER_TYPES = 3
 """Operations with kernels for fewer types in a sentence."""
-OFTEN = 10
+MIN_CHANGES = 10
 """Changes of the device that are worth a sentence."""
 COMMON = ("float32", "float16", "bfloat16", "float64", "int32", "int64", "bool", "string")
-MOST = 8
+MAX_NAMES = 8
 """Names in a sentence."""
 HEAVY = (
     "MatMul",
@@ -141,12 +141,12 @@ def _report_refusals(found: PlacementData, name: str) -> list[Finding]:
     if not found.refused:
         return []
     told = []
-    for one in found.refused[:SHOWN]:
+    for one in found.refused[:MAX_SHOWN]:
         what = one.op or one.node or "an operation"
         where = f" on {one.wanted}" if one.wanted else ""
         unknown = one.reason == "no-kernel" and not one.listed and not one.told
         told.append(f"{what}{where}: {one.told or (UNLISTED if unknown else REASONS[one.reason])}")
-    more = f"; and {len(found.refused) - SHOWN} more" if len(found.refused) > SHOWN else ""
+    more = f"; and {len(found.refused) - MAX_SHOWN} more" if len(found.refused) > MAX_SHOWN else ""
     return [
         Finding(
             Cause.PLACEMENT_ERROR.row.code,
@@ -154,7 +154,7 @@ def _report_refusals(found: PlacementData, name: str) -> list[Finding]:
             Severity.ERROR,
             f"TensorFlow refused to place {format_operations(len(found.refused))}",
             f"{'; '.join(told)}{more}.",
-            evidence=tuple(Evidence(name, one.text, one.line) for one in found.refused[:SHOWN]),
+            evidence=tuple(Evidence(name, one.text, one.line) for one in found.refused[:MAX_SHOWN]),
             remedies=(SOFT, CHECK)
             if any(one.reason == "no-such-device" for one in found.refused)
             else (SOFT,),
@@ -223,10 +223,10 @@ def _report_unused(found: PlacementData) -> list[Finding]:
 
 
 def _report_interruptions(found: PlacementData) -> list[Finding]:
-    often = [(op, count) for op, count in found.between if count >= OFTEN]
+    often = [(op, count) for op, count in found.between if count >= MIN_CHANGES]
     if not often:
         return []
-    told = _join_few([f"{op} ({count:,} times)" for op, count in often[:SHOWN]])
+    told = _join_few([f"{op} ({count:,} times)" for op, count in often[:MAX_SHOWN]])
     return [
         Finding(
             RAN_ON_CPU,
@@ -251,11 +251,13 @@ def _report_missing_kernels(cpu: OnCpu | None) -> list[Finding]:
     if cpu.none:
         names = _join_few([f"{one.op} ({one.count:,})" for one in cpu.none])
         parts.append(f"{cpu.release} has no GPU kernel for {names}: no GPU can run them.")
-    for one in cpu.fewer[:FEWER]:
-        missing = _join_few(sorted(one.missing, key=_rank_type)[:MOST])
+    for one in cpu.fewer[:MAX_FEWER_TYPES]:
+        missing = _join_few(sorted(one.missing, key=_rank_type)[:MAX_NAMES])
         parts.append(f"{one.op} ({one.count:,}) has GPU kernels, but none for {missing}.")
     if cpu.fewer:
-        more = f" {len(cpu.fewer) - FEWER} more are alike." if len(cpu.fewer) > FEWER else ""
+        more = (
+            f" {len(cpu.fewer) - MAX_FEWER_TYPES} more are alike." if len(cpu.fewer) > MAX_FEWER_TYPES else ""
+        )
         parts[-1] += f"{more} Which type each of these had, the log does not say."
     every = sum(one.count for one in cpu.none)
     title = (
@@ -278,7 +280,7 @@ def _report_copies(found: PlacementData) -> list[Finding]:
         whole = [row for row in found.copies if row.before and row.device]
         ends = [row for row in found.copies if not (row.before and row.device)]
         pairs = dict.fromkeys((row.before, row.device) for row in whole)
-        for before, device in list(pairs)[:FEWER]:
+        for before, device in list(pairs)[:MAX_FEWER_TYPES]:
             rows = [row for row in whole if (row.before, row.device) == (before, device)]
             every = sum(row.count for row in rows)
             times = "once" if every == 1 else f"{every:,} times"
@@ -288,7 +290,7 @@ def _report_copies(found: PlacementData) -> list[Finding]:
         if ends:
             told = _join_few([f"{row.op} on {row.before or row.device} ({row.count:,})" for row in ends])
             parts.append(f"The log names these ends of copies: {told}.")
-    changes = [one for one in found.changes if one.count >= OFTEN]
+    changes = [one for one in found.changes if one.count >= MIN_CHANGES]
     if changes:
         told = _join_few([f"from {one.before} to {one.device} {one.count:,} times" for one in changes])
         parts.append(
@@ -312,6 +314,6 @@ def format_operations(count: int) -> str:
 
 def _join_few(names: Sequence[str]) -> str:
     """Join the first eight, and how many more there are."""
-    if len(names) > MOST:
-        return f"{', '.join(names[:MOST])} and {len(names) - MOST} more"
+    if len(names) > MAX_NAMES:
+        return f"{', '.join(names[:MAX_NAMES])} and {len(names) - MAX_NAMES} more"
     return join_words(names)

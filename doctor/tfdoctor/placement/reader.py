@@ -1,4 +1,4 @@
-"""Bytes of a log → which operation went where. Any size: what is kept grows with the graph's nodes, up to `MOST`.
+"""Find in the bytes of a log which operation went where. What is kept grows with the nodes, up to `MAX_SEEN_LINES`.
 
 TensorFlow prints a node of a graph twice, with printf and with its logging: "MatMul: (MatMul): /job:…/device:GPU:0".
 Before 0.12 it left the type out. An operation that runs eagerly is printed each time: "Executing op MatMul in device
@@ -34,14 +34,14 @@ __all__ = ["Reader", "read_placement"]
 
 KINDS = 20_000
 """Operations, each with a device, that are told apart; TensorFlow has 1,500. Others are counted as `OTHER`."""
-MOST = 200_000
+MAX_SEEN_LINES = 200_000
 """Lines and nodes by which others are known for the same, at least; some 70 bytes each, and twice as many at most."""
-LONGEST = 1000
+MAX_NODE_BYTES = 1000
 """Bytes before a device that may be a node's name and type."""
 _EXECUTED = re.compile(rb"Executing op (\S+) in device (\S+)")
 _PAIRS = 10_000
 """Pairs of devices that are told apart."""
-_LITTLE = 64
+_MAX_EAGER_NODES = 64
 """Nodes of a graph that may be one eager operation's own."""
 
 _TASK = rb"/job:[\w.\-]{1,80}/replica:\d{1,9}/task:\d{1,9}"
@@ -108,7 +108,7 @@ class _Recently:
 
     def add(self, *numbers: int) -> None:
         """Take note of them."""
-        if len(self.now) >= MOST:
+        if len(self.now) >= MAX_SEEN_LINES:
             self.before, self.now = self.now, set()
         self.now.update(numbers)
 
@@ -174,7 +174,7 @@ class Reader:
             start = match.start()
             device = match[1]
             begin = block.rfind(b"\n", last, start) + 1 or last
-            before = block[begin if start - begin < LONGEST else start - LONGEST : start]
+            before = block[begin if start - begin < MAX_NODE_BYTES else start - MAX_NODE_BYTES : start]
             last = start
             if match[2] is not None:
                 self._add_device(device, block[match.end() : match.end() + 300].partition(b"\n")[0])
@@ -243,7 +243,7 @@ class Reader:
         self.little_nodes.add(key)
         if op in _COPIES and _OF_THE_CLIENT.search(name):
             self._count(self.clients, op, device)
-        if len(self.little) > _LITTLE:
+        if len(self.little) > _MAX_EAGER_NODES:
             self._commit()
 
     def _commit(self) -> None:
@@ -291,7 +291,7 @@ class Reader:
             return
         self.on_gpu = None
         if self.after_gpu is not None:
-            self.after_gpu += [op for op, _ in islice(run, _LITTLE - len(self.after_gpu))]
+            self.after_gpu += [op for op, _ in islice(run, _MAX_EAGER_NODES - len(self.after_gpu))]
 
     # ---------------------------------------------------------------- devices
 

@@ -14,9 +14,9 @@ from tfdoctor.text import clean_line
 
 __all__ = ["Refusals", "shorten_device"]
 
-MOST = 1000
+MAX_REFUSALS = 1000
 """Different refusals that are kept."""
-REACH = 1 << 14
+MAX_MESSAGE_BYTES = 1 << 14
 """Bytes behind the beginning of a message that may belong to it."""
 
 _WORDS = (
@@ -104,15 +104,15 @@ class Refusals:
         if self._open is not None:
             begun, line = self._open
             self._open = None
-            self._message(begun + block[: REACH - len(begun)], line)
+            self._message(begun + block[: MAX_MESSAGE_BYTES - len(begun)], line)
         if not any(word in block for word in _WORDS):
             return
         line, at = lines_before + 1, 0
         for match in _BEGIN.finditer(block):
             line += block.count(b"\n", at, match.start())
             at = match.start()
-            text = block[at : at + REACH]
-            if at + REACH > len(block):
+            text = block[at : at + MAX_MESSAGE_BYTES]
+            if at + MAX_MESSAGE_BYTES > len(block):
                 self._finish()
                 self._open = text, line
             else:
@@ -157,7 +157,7 @@ class Refusals:
                     old.eager or new.eager,
                 )
                 return
-        if len(self.found) < MOST:
+        if len(self.found) < MAX_REFUSALS:
             self.found.append(new)
         else:
             self.left_out += 1

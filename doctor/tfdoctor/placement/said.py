@@ -17,9 +17,9 @@ __all__ = ["FirstMessages", "find_era"]
 
 BEGINNING = 1 << 16
 """Bytes of the beginning that are kept whole."""
-LONGEST = 2000
+MAX_LINE_BYTES = 2000
 """Bytes of a line that are kept."""
-MOST = 1000
+MAX_SOURCE_LINES = 1000
 """Lines of the source that are kept apart."""
 _SOURCE = re.compile(rb"\.cc:(\d{1,5})\]")
 """Where the message of a line of the source begins; its number alone, to look for many at once."""
@@ -47,10 +47,12 @@ class FirstMessages:
             self.beginning += block if whole else block[: block.rfind(b"\n", 0, self._room) + 1]
             self._room = self._room - len(block) if whole else 0
         new = set(_SOURCE.findall(block)) - self._numbers
-        for number in sorted(new)[: MOST - len(self.lines)]:
+        for number in sorted(new)[: MAX_SOURCE_LINES - len(self.lines)]:
             self._numbers.add(number)
             at = block.find(b".cc:" + number + b"]")
-            line = block[max(block.rfind(b"\n", 0, at) + 1, at - LONGEST) : at + LONGEST].partition(b"\n")[0]
+            line = block[
+                max(block.rfind(b"\n", 0, at) + 1, at - MAX_LINE_BYTES) : at + MAX_LINE_BYTES
+            ].partition(b"\n")[0]
             self.lines.append(line + b"\n")
 
     @property

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from tfdoctor.fit import Host
     from tfdoctor.plan.models import Request
 
-__all__ = ["MOST_OPTIONS", "merge_reasons", "rank_options", "recommend", "way"]
+__all__ = ["MAX_OPTIONS", "merge_reasons", "rank_options", "recommend", "way"]
 
-MOST_OPTIONS = 6
+MAX_OPTIONS = 6
 """Options that are shown: of each way the best."""
 
 
@@ -89,7 +89,7 @@ def _search(compat: Compat, request: Request, host: Host) -> tuple[list[Option],
         option, turned_down = way(compat, request, host, recipe)
         best += [] if option is None else [option]
         rejected += turned_down
-    options = rank_options(request, host, best)[:MOST_OPTIONS]
+    options = rank_options(request, host, best)[:MAX_OPTIONS]
     return [adapt_to_machine(compat, option, request, host) for option in options], rejected
 
 

@@ -27,7 +27,7 @@ from tfdoctor.fit import (
 from tfdoctor.plan.asked import address_commands, find_named_card
 from tfdoctor.plan.models import Recipe, Recommendation, Rejected, Request
 from tfdoctor.plan.recipes import RECIPES, adapt_to_machine
-from tfdoctor.plan.recommend import MOST_OPTIONS, merge_reasons, rank_options, way
+from tfdoctor.plan.recommend import MAX_OPTIONS, merge_reasons, rank_options, way
 from tfdoctor.plan.verdict_table import (
     ANY_CARD,
     NAME,
@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 __all__ = ["systems_of", "verdicts"]
 
-MOST_REASONS = 4
+MAX_REASONS = 4
 """Reasons that are kept of one answer, those that count most."""
 
 
@@ -525,7 +525,7 @@ class _Filling:
         """Return the numbers of options, best first."""
         numbers = {id(self._known[number]): number for number in options}
         best = rank_options(Request(), Host(), [self._known[number] for number in numbers.values()])
-        return tuple(numbers[id(one)] for one in best[:MOST_OPTIONS])
+        return tuple(numbers[id(one)] for one in best[:MAX_OPTIONS])
 
     def _answer_of(self, ways: tuple[int, ...]) -> int:
         """Return the number of the answer that the recipes' ways are together."""
@@ -536,7 +536,7 @@ class _Filling:
             no_venv = -1
             if not options:
                 told = merge_reasons(one for way in every for one in way.rejected)
-                reasons = tuple(self._text(one.text) for one in told[:MOST_REASONS])
+                reasons = tuple(self._text(one.text) for one in told[:MAX_REASONS])
             else:
                 venv = next(one for one, recipe in zip(every, RECIPES, strict=True) if recipe is Recipe.VENV)
                 turned = next((one for one in venv.rejected if one.reasons), None)

@@ -24,7 +24,7 @@ NAMES = ("bin/python", "bin/python3", "python.exe", "Scripts/python.exe")
 ACTIVE = {"VIRTUAL_ENV": "the active virtual environment", "CONDA_PREFIX": "the active conda environment"}
 BESIDE = (".venv", "venv", "env", ".env")
 """What people call the environment in their project's folder."""
-MOST = 40
+MAX_FOLDERS = 40
 """Folders that are looked into for another Python."""
 ASK = 3.0
 """Seconds for a command that only looks along PATH."""
@@ -319,7 +319,7 @@ def _successor(system: System, version: str | None) -> str | None:
     if found is None or "/shims/" not in found:
         return found
     versions = f"{found.partition('/shims/')[0]}/versions"
-    paths = (f"{versions}/{folder}/bin/{name}" for folder in _names(system, versions)[:MOST])
+    paths = (f"{versions}/{folder}/bin/{name}" for folder in _names(system, versions)[:MAX_FOLDERS])
     return next((path for path in paths if system.exists(path)), None)
 
 
@@ -330,7 +330,7 @@ def _find_moved(system: System, prefix: str) -> tuple[str, ...]:
         above = posixpath.dirname(above)
     found = []
     for folder in dict.fromkeys((above, system.cwd.rstrip("/") or "/", posixpath.dirname(system.cwd))):
-        for name in _names(system, folder)[: MOST * 5]:
+        for name in _names(system, folder)[: MAX_FOLDERS * 5]:
             place = f"{folder.rstrip('/')}/{name}"
             made = place != prefix and place not in found and system.exists(f"{place}/pyvenv.cfg")
             if made and _was_made_as(system, place, prefix):
@@ -360,7 +360,7 @@ def find_other_pythons(system: System, choice: Choice, examined: str) -> tuple[O
     seen = {system.realpath(examined)} if examined else set()
     found = []
     for number, (path, how) in enumerate(_candidates(system, choice, examined)):
-        if number > MOST:
+        if number > MAX_FOLDERS:
             break
         prefix = _prefix_of(path)
         if system.realpath(prefix) in seen:
@@ -386,7 +386,7 @@ def _candidates(system: System, choice: Choice, examined: str) -> Iterator[tuple
         f"{home}/.local/share/jupyter/kernels" if home else "",
         f"{examined}/share/jupyter/kernels",
     ):
-        for name in _names(system, folder)[:MOST] if folder.startswith("/") else ():
+        for name in _names(system, folder)[:MAX_FOLDERS] if folder.startswith("/") else ():
             said = _kernel_said(system, f"{folder}/{name}/kernel.json")
             if said is not None and said[0].startswith("/") and _PYTHON.match(posixpath.basename(said[0])):
                 yield said[0], f"the Jupyter kernel `{clean_line(name, limit=60)}`"
@@ -396,11 +396,11 @@ def _candidates(system: System, choice: Choice, examined: str) -> Iterator[tuple
         conda = system.read_text(f"{home}/.conda/environments.txt", limit=1 << 14).splitlines()
     except OSError:
         conda = []
-    for prefix in conda[:MOST]:
+    for prefix in conda[:MAX_FOLDERS]:
         if prefix.startswith("/"):
             yield f"{prefix.rstrip('/')}/bin/python", "a conda environment"
     versions = f"{system.env.get('PYENV_ROOT') or f'{home}/.pyenv'}/versions"
-    for name in _names(system, versions)[:MOST]:
+    for name in _names(system, versions)[:MAX_FOLDERS]:
         yield f"{versions}/{name}/bin/python", "pyenv"
 
 

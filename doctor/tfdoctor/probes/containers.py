@@ -52,7 +52,7 @@ EXECUTABLES = (
 TOOLKIT_CONFIG = "/etc/nvidia-container-runtime/config.toml"
 HOOK_FOLDERS = ("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d")
 CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
-MOST_FILES = 40
+MAX_FILES = 40
 """Files of one folder that are looked into."""
 SPEC_LIMIT = 2 << 20
 UNITS = "/run/systemd/units"
@@ -332,7 +332,7 @@ def _files(system: System, folder: str, endings: tuple[str, ...]) -> list[str]:
         names = system.listdir(folder)
     except OSError:
         return []
-    return [f"{folder}/{name}" for name in names if name.endswith(endings)][:MOST_FILES]
+    return [f"{folder}/{name}" for name in names if name.endswith(endings)][:MAX_FILES]
 
 
 # ---------------------------------------------------------------- CDI

@@ -13,7 +13,7 @@ from tfdoctor.probes.processes import user_name
 if TYPE_CHECKING:
     from tfdoctor.system import System
 
-MOST = 40
+MAX_FILES = 40
 """Files whose owner is asked for."""
 ASK = 2.0
 """Seconds for each."""
@@ -33,7 +33,7 @@ def with_denied(system: System, loader: Fact[LoaderFacts]) -> Fact[LoaderFacts]:
         return loader
     found = tuple(
         Denied(path, path, "noexec") if problem == NOEXEC else explain_denied(system, path)
-        for path, problem in list(refused.items())[:MOST]
+        for path, problem in list(refused.items())[:MAX_FILES]
     )
     return dataclasses.replace(loader, value=dataclasses.replace(facts, denied=found))
 

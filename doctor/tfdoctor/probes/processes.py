@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import SmiProcess
     from tfdoctor.system import System
 
-MOST_USERS = 5
+MAX_USERS = 5
 """Other users whose names are asked for."""
 _CONTAINER = re.compile(
     r"(?:(?P<engine>cri-containerd|docker|libpod|crio)-|/(?P<folder>docker|kubepods)/(?:[^/\n]{1,100}/){0,4})"
@@ -41,7 +41,7 @@ def identify(
     # Where others' processes are hidden (hidepid), one that is not to be seen is not gone.
     complete = system.exists("/proc/1/status")
     seen = [_identify(system, process, complete=complete) for process in found]
-    others = list(dict.fromkeys(p.user for p in seen if p.user and not p.own))[:MOST_USERS]
+    others = list(dict.fromkeys(p.user for p in seen if p.user and not p.own))[:MAX_USERS]
     names = {uid: user_name(system, uid) for uid in others}
     return tuple(dataclasses.replace(p, user=names.get(p.user or "", p.user)) for p in seen)
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 MARKS = {Matters.EXPLAINS: "✗", Matters.MATTERS: "!", Matters.LITTLE: "–"}
 STYLES = {Matters.EXPLAINS: "bold red", Matters.MATTERS: "yellow", Matters.LITTLE: ""}
-MOST = 25
-LONGEST = 240
+MAX_ROWS = 25
+MAX_TEXT_CHARS = 240
 
 
 def render_comparison(
@@ -29,7 +29,7 @@ def render_comparison(
     for text in _notes(comparison):
         print_hanging(out, Text("  "), clean_line(text))
     shown = [d for d in comparison.differences if verbose or d.matters is not Matters.LITTLE]
-    cut = shown if verbose else shown[:MOST]
+    cut = shown if verbose else shown[:MAX_ROWS]
     for difference in cut:
         _line(out, difference, whole=verbose)
     if not comparison.differences:
@@ -61,7 +61,7 @@ def _notes(comparison: Comparison) -> list[str]:
 
 def _line(out: Page, difference: Difference, *, whole: bool) -> None:
     mark = Text(f"  {MARKS[difference.matters]} ", style=STYLES[difference.matters])
-    limit = 2000 if whole else LONGEST
+    limit = 2000 if whole else MAX_TEXT_CHARS
     was, now = (clean_line(text, limit=limit) for text in (difference.was, difference.is_))
     text = f"{was} → {now}"
     if difference.lost or difference.new:

@@ -33,7 +33,7 @@ COMMANDS = (
     "verify",
 )
 NAME = "tfdoctor"
-LONGEST = 120
+MAX_NAME_CHARS = 120
 """Characters of a name; a longer one would fill the screen."""
 _OURS = re.compile(rf"(?<![\w./'-])(?<!-m ){NAME}(?= (?:{'|'.join(COMMANDS)})\b)")
 
@@ -49,7 +49,7 @@ def name() -> str:
     from shlex import quote
 
     found = " ".join(quote(word) for word in words)
-    return found if found.isprintable() and len(found) <= LONGEST else NAME
+    return found if found.isprintable() and len(found) <= MAX_NAME_CHARS else NAME
 
 
 def _get_python_command() -> list[str]:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from tfdoctor.explain import next_command
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.render.page import ROOM, Page, few, lines_of
+from tfdoctor.render.page import SCREEN_LINES, Page, few, lines_of
 from tfdoctor.render.screen import more
 from tfdoctor.render.tables import page, text_of
 from tfdoctor.text import clean_line
@@ -65,12 +65,12 @@ def render_explanation(
     text, last = _set(found, width, colour=colour), Page(width, coloured=colour)
     if here := next_command(found):
         more(last, "What to type here", [(here, "")])
-    if whole or found.query is None or _height(text) + bool(here) + last.height <= ROOM:
+    if whole or found.query is None or _height(text) + bool(here) + last.height <= SCREEN_LINES:
         return f"{text}\n{last.text}" if here else text
     more(last, "More", [(f"tfdoctor explain {shlex.quote(clean_line(found.query))} -v", "")])
     for less in LESS:
         rest = _set(less(found), width, colour=colour)
-        if _height(rest) <= ROOM - 1 - last.height:
+        if _height(rest) <= SCREEN_LINES - 1 - last.height:
             break
     return f"{rest}\n{last.text}"
 

@@ -12,7 +12,7 @@ from tfdoctor.environment.models import FixStatus
 from tfdoctor.findings import Severity
 from tfdoctor.render.finding import finding_json
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.render.page import ROOM, Page, Text, command_lines, few, lines_of, print_hanging
+from tfdoctor.render.page import SCREEN_LINES, Page, Text, command_lines, few, lines_of, print_hanging
 from tfdoctor.render.report import report_json
 from tfdoctor.render.screen import ASK, format_count
 from tfdoctor.text import clean, clean_line
@@ -50,7 +50,7 @@ def render_fix(
             _print_all(out, result, dry=dry, verbose=verbose, less=less)
             out.print()
         _end(out, result, dry=dry, asking=asking)
-        if out.height <= ROOM:
+        if out.height <= SCREEN_LINES:
             break
     return out.text
 

@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Severity
-from tfdoctor.render.page import ROOM, Page, Text, command_lines, few, print_hanging
+from tfdoctor.render.page import SCREEN_LINES, Page, Text, command_lines, few, print_hanging
 from tfdoctor.render.plan import option_json, show_option
 from tfdoctor.render.report import render_report, report_json
 from tfdoctor.render.screen import more
@@ -50,7 +50,7 @@ def render_dry_run(
         print_hanging(out, Text(""), "No root needed. To undo it:")
         command_lines(out, [f"rm -r {shlex.quote(clean_line(folder))}"], 4, broken=True)
         more(out, "More", [("-v", "all parts and commands")])
-        if out.height <= ROOM:
+        if out.height <= SCREEN_LINES:
             break
     return out.text
 

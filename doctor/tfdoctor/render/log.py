@@ -16,7 +16,7 @@ from tfdoctor.render.log_screen import (
     process_row,
     render_log_screen,
 )
-from tfdoctor.render.page import ROOM, Page, Text, print_hanging
+from tfdoctor.render.page import SCREEN_LINES, Page, Text, print_hanging
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def render_log(
     verbose: bool = False,
     quiet: bool = False,
     heading: bool = False,
-    room: int = ROOM,
+    room: int = SCREEN_LINES,
     width: int = 80,
     colour: bool = False,
 ) -> str:

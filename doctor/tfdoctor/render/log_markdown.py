@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Finding
     from tfdoctor.logs.report import LogReport
 
-LONGEST = 3000
+MAX_TEXT_CHARS = 3000
 """Characters of a text that is shown."""
-SHOWN = 40
+MAX_PROCESSES = 40
 """Processes in the table; all are in the JSON."""
 
 _NAMED = re.compile(r"(?=\D*[\d./_-])([A-Za-z][\w.-]{2,80})(?:/([\w.-]{2,80}))?")
@@ -57,7 +57,7 @@ def _change_report(report: LogReport, change: Callable[[str], str]) -> LogReport
     """
 
     def line(text: str) -> str:
-        return change(clean_line(text, limit=LONGEST))
+        return change(clean_line(text, limit=MAX_TEXT_CHARS))
 
     def block(text: str) -> str:
         return change(clean(text))
@@ -101,13 +101,13 @@ def _markdown(report: LogReport) -> str:
     for device in report.devices:
         capability = f" ({device.compute_capability})" if device.compute_capability else ""
         rows.append((f"GPU {device.index}", f"{words(device.name)}{capability}"))
-    lines = [f"**{words(report.summary, LONGEST)}**", "", *table(("", "")), *map(row, rows)]
+    lines = [f"**{words(report.summary, MAX_TEXT_CHARS)}**", "", *table(("", "")), *map(row, rows)]
     if report.processes:
         lines += ["", *table(("process", "", ""))]
-        for process in report.processes[:SHOWN]:
+        for process in report.processes[:MAX_PROCESSES]:
             cause = code(process.cause.value) if process.cause is not None else "not judged"
-            lines.append(row((words(process.label), cause, words(process.summary, LONGEST))))
-        rest = len(report.processes) - SHOWN + report.more_processes
+            lines.append(row((words(process.label), cause, words(process.summary, MAX_TEXT_CHARS))))
+        rest = len(report.processes) - MAX_PROCESSES + report.more_processes
         if rest > 0:
             lines.append(row((f"and {rest} more", "", "")))
     for finding in report.findings:
@@ -117,7 +117,7 @@ def _markdown(report: LogReport) -> str:
 
 
 def _finding(finding: Finding) -> list[str]:
-    title, explanation = words(finding.title, LONGEST), words(finding.explanation, LONGEST)
+    title, explanation = words(finding.title, MAX_TEXT_CHARS), words(finding.explanation, MAX_TEXT_CHARS)
     lines = [f"### {finding.code} {title}", "", explanation]
     if finding.evidence:
         lines += [
@@ -127,7 +127,7 @@ def _finding(finding: Finding) -> list[str]:
             ),
         ]
     for remedy in finding.remedies:
-        lines += ["", f"- {words(remedy.text, LONGEST)}"]
+        lines += ["", f"- {words(remedy.text, MAX_TEXT_CHARS)}"]
         if remedy.commands:
             lines += [f"  {line}" for line in fence_lines(remedy.commands, "sh")]
     return lines

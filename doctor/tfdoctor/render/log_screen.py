@@ -11,7 +11,7 @@ from tfdoctor.findings import Cause, Severity
 from tfdoctor.render.finding import capitalize_remedy
 from tfdoctor.render.page import (
     LABEL,
-    ROOM,
+    SCREEN_LINES,
     Page,
     Text,
     cells,
@@ -45,7 +45,7 @@ SEARCHED = re.compile(r"[;,] {0,3}(LD_L\w{1,10}_PATH): {0,3}(.*)$")
 
 
 def render_log_screen(
-    report: LogReport, *, heading: bool, room: int = ROOM, width: int = 80, colour: bool = False
+    report: LogReport, *, heading: bool, room: int = SCREEN_LINES, width: int = 80, colour: bool = False
 ) -> str:
     """Return one log's report, on one screen of `room` lines. `heading`: its file is named first."""
     for less in range(6 if width >= NARROW else 3):

@@ -13,7 +13,7 @@ from tfdoctor.plan.release_sheet import code_of, conditions, pythons
 from tfdoctor.render import markdown
 from tfdoctor.render.finding import capitalize_remedy
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.render.page import ROOM, Page, command_lines, few, lines_of, print_hanging
+from tfdoctor.render.page import SCREEN_LINES, Page, command_lines, few, lines_of, print_hanging
 from tfdoctor.render.page import Text as Line
 from tfdoctor.render.screen import format_count, more
 from tfdoctor.render.tables import page, text_of
@@ -134,7 +134,7 @@ def render_overview(
     shown = list(minors)
     while True:
         _minors(out, shown, minors, releases, as_of)
-        if out.height <= ROOM or len(shown) < 4:
+        if out.height <= SCREEN_LINES or len(shown) < 4:
             return out.text
         shown.pop()
         out = Page(width, coloured=colour)
@@ -385,7 +385,7 @@ def render_sheet_screen(
             told = join_words([*others, "all that it needs"])
             out.print(Line(f"As of {as_of}."))
             more(out, "More", [(f"tfdoctor matrix --tf {sheet.row.release.version} --all", told)])
-            if out.height <= ROOM:
+            if out.height <= SCREEN_LINES:
                 return out.text
     return out.text
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 __all__ = [
-    "ROOM",
+    "SCREEN_LINES",
     "Page",
     "Text",
     "cells",
@@ -33,7 +33,7 @@ CODES = {"bold": "1", "red": "31", "green": "32", "yellow": "33"}
 
 Colour is for marks, whose shape says the same: none of a terminal's colours can be read on black and on white.
 """
-ROOM = 22
+SCREEN_LINES = 22
 """Lines of a screen: those of the usual terminal, less the command that was typed and the next prompt."""
 LABEL = 12
 """Columns of what comes before a paragraph ("  Fix it    ")."""
@@ -41,7 +41,7 @@ OVER = 3
 """How much more room than it was given one sentence may take before it is cut."""
 MARGIN = 2
 """Columns that are left of a command, where there is any way to it."""
-LEAST = 24
+MIN_HANGING_COLUMNS = 24
 """Columns without which a paragraph has no hanging indent."""
 
 
@@ -118,7 +118,7 @@ def print_hanging(out: Page, first: Text, text: str, *, style: str = "") -> None
     indent = len(first)
     text = as_called(text)
     whole = first + Text(text, style=style)
-    if out.width - indent < LEAST:
+    if out.width - indent < MIN_HANGING_COLUMNS:
         out.print(whole)
     else:
         out.print_paragraph(whole, [indent + place for place in _breaks(text, out.width - indent)], indent)

@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Cause, Status
 from tfdoctor.render.finding import mark
-from tfdoctor.render.page import ROOM, Page, Text, cells, command_lines, cut, few, lines_of, print_hanging
+from tfdoctor.render.page import (
+    SCREEN_LINES,
+    Page,
+    Text,
+    cells,
+    command_lines,
+    cut,
+    few,
+    lines_of,
+    print_hanging,
+)
 from tfdoctor.render.screen import NARROW, format_count, more
 from tfdoctor.text import clean_line, join_words, upper_first
 
@@ -49,7 +59,7 @@ def render_recommendation(
             _print_rest(out, answer, shown)
         if verbose:
             _print_rejected(out, answer)
-        if verbose or out.height <= ROOM:
+        if verbose or out.height <= SCREEN_LINES:
             break
     return out.text
 
@@ -157,7 +167,7 @@ def _print_rest(out: Page, answer: Recommendation, shown: int) -> None:
     more(out, "More", [("-v", join_words(parts or ["all parts"]))])
 
 
-LARGEST = 4
+MAX_PARTS = 4
 """Parts that are shown where there is no room for all."""
 
 
@@ -172,10 +182,10 @@ def show_option(out: Page, option: Option, *, whole: bool) -> None:
         print_hanging(out, Text("  But   "), few(clean_line(caveat.text, limit=1000), out.width - 8, 1))
     by_size = sorted(option.parts, key=lambda part: -(part.bytes or 0))
     known = [part for part in by_size if part.bytes is not None]
-    for part in known[:LARGEST]:
+    for part in known[:MAX_PARTS]:
         out.print(Text(f"  {size_text(part.bytes or 0):>9}  {clean_line(part.name)}"))
-    if len(known) > LARGEST:
-        rest = known[LARGEST:]
+    if len(known) > MAX_PARTS:
+        rest = known[MAX_PARTS:]
         total = size_text(sum(part.bytes or 0 for part in rest))
         out.print(Text(f"  {total:>9}  {format_count(len(rest), 'other part')}"))
     unknown = [part for part in by_size if part.bytes is None]

@@ -17,7 +17,7 @@ __all__ = ["meter", "progress"]
 
 REDRAWN = 0.1
 """Seconds between two pictures of what moves."""
-PATIENCE = 0.8
+PROGRESS_DELAY_S = 0.8
 """Seconds of reading one file before its progress is shown."""
 LAST = 20
 """Lines of a failed step that are shown."""
@@ -166,7 +166,7 @@ def progress(*, quiet: bool, verbose: bool = False, moving: bool = True) -> Iter
 
 @contextlib.contextmanager
 def meter(name: str) -> Iterator[Callable[[int, int], None]]:
-    """Told (bytes read, bytes there are): how much of a large file is read, after `PATIENCE`; gone at the end."""
+    """Told (bytes read, bytes there are): how much of a large file is read, after `PROGRESS_DELAY_S`."""
     began = time.monotonic()
     bars: list[Callable[[int, int], None]] = []
     last = 0.0
@@ -175,7 +175,7 @@ def meter(name: str) -> Iterator[Callable[[int, int], None]]:
         def update(done: int, size: int) -> None:
             nonlocal last
             now = time.monotonic()
-            if now - began < PATIENCE or now - last < REDRAWN:
+            if now - began < PROGRESS_DELAY_S or now - last < REDRAWN:
                 return
             last = now
             if not bars:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Cause
 from tfdoctor.render.log import render_log
-from tfdoctor.render.page import ROOM
+from tfdoctor.render.page import SCREEN_LINES
 from tfdoctor.render.placement import render_placement
 from tfdoctor.text import clean_line
 
@@ -82,7 +82,7 @@ def _summarize_log(
     if report.cause is Cause.INCONCLUSIVE and not known:
         nothing = "tfdoctor: the output contains no TensorFlow message about GPUs.\n"
         return "" if quiet else nothing
-    room = ROOM - 4 - 3 * bool(notes)  # for what stands above and below it
+    room = SCREEN_LINES - 4 - 3 * bool(notes)  # for what stands above and below it
     body = render_log(report, verbose=verbose, quiet=quiet, room=room, width=width, colour=colour)
     if quiet:
         return body

@@ -14,7 +14,7 @@ from tfdoctor.findings import OutcomeKind, Severity, Status
 from tfdoctor.render.finding import SEVERITY_STATUS, capitalize_remedy, mark
 from tfdoctor.render.page import (
     LABEL,
-    ROOM,
+    SCREEN_LINES,
     Page,
     Text,
     cells,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ASK",
-    "MOST",
+    "MAX_TEXT_LINES",
     "NAME",
     "NARROW",
     "UNDOABLE",
@@ -49,7 +49,7 @@ NAME = 13
 """Columns of an area's name."""
 UNDOABLE = "No root needed; it asks first, and with --undo takes all of it back."
 ASK = "Ask whoever runs this machine: it needs root."
-LONGEST = 28
+MAX_COMMAND_CHARS = 28
 """Characters of a command that is repeated; a longer one is still to be seen above its answer."""
 NARROW = 60
 """Columns below which a text may take twice the lines."""
@@ -59,7 +59,7 @@ FOR_TENSORFLOW = ("CUDA", "cuDNN", "Loader")
 """Areas that are looked into for one TensorFlow."""
 CODES = 4
 """Codes of findings that are named in one line."""
-MOST = 3
+MAX_TEXT_LINES = 3
 """Lines of a text; of commands where there is no room for all of them."""
 
 
@@ -67,11 +67,11 @@ def render_screen(
     report: Report, *, fix: Offer | None, typed: str, width: int = 80, colour: bool = False
 ) -> str:
     """Return the report on one screen. typed: the command that gave it; `-v` is added."""
-    typed = typed if len(typed) <= LONGEST else "the same with"
+    typed = typed if len(typed) <= MAX_COMMAND_CHARS else "the same with"
     for less in LEVELS if width >= NARROW else LEVELS[:FEW_COMMANDS]:
         out = Page(width, coloured=colour)
         _print_all(out, report, fix, typed, less)
-        if out.height <= ROOM:
+        if out.height <= SCREEN_LINES:
             break
     return out.text
 
@@ -85,7 +85,7 @@ def _print_all(out: Page, report: Report, fix: Offer | None, typed: str, less: i
         print_hanging(out, mark(status), f"{clean_line(main.title)} [{main.code}]")
     if main is not None:
         out.print()
-        print_reason(out, main.explanation, lines=MOST if less < SHORT else 2, dense=less >= DENSE)
+        print_reason(out, main.explanation, lines=MAX_TEXT_LINES if less < SHORT else 2, dense=less >= DENSE)
         offered = fix if fix is not None and any(one is main for one in fix.findings) else None
         todo(out, main, offered, typed, least=less >= FEW_COMMANDS)
     out.print()
@@ -122,7 +122,7 @@ def verdict(out: Page, report: Report) -> None:
     print_hanging(out, mark(status), clean_line(report.verdict.headline) + code, style="bold")
 
 
-def print_reason(out: Page, text: str, *, lines: int = MOST, dense: bool = False) -> None:
+def print_reason(out: Page, text: str, *, lines: int = MAX_TEXT_LINES, dense: bool = False) -> None:
     """The reason, in whole sentences; `dense`: without an empty line below it."""
     columns = out.width - LABEL
     lines = lines if out.width >= NARROW else 2 * lines
@@ -155,7 +155,7 @@ def todo(out: Page, finding: Finding, fix: Offer | None, typed: str, *, least: b
     commands = [one for one in first.commands if not one.startswith("tfdoctor check")] or first.commands
     print_labelled(out, "Do", few(capitalize_remedy(first.full_text), out.width - LABEL, 2))
     shown = list(lines_of(commands, LABEL, out.width))
-    if least and len(shown) > MOST + 1:
+    if least and len(shown) > MAX_TEXT_LINES + 1:
         commands = _whole(commands, out.width)
         command_lines(out, commands, LABEL, style="bold", broken=True)
         print_labelled(out, "", f"The rest: {typed} -v")
@@ -171,7 +171,7 @@ def _whole(commands: list[str] | tuple[str, ...], width: int) -> list[str]:
     """Return the first commands that have room in a few lines: a part of one is of no use."""
     kept: list[str] = []
     for command in commands:
-        if kept and len(list(lines_of([*kept, command], LABEL, width))) > MOST:
+        if kept and len(list(lines_of([*kept, command], LABEL, width))) > MAX_TEXT_LINES:
             break
         kept.append(command)
     return kept

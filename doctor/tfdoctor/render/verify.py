@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.render.finding import finding_json, print_explanation
-from tfdoctor.render.page import ROOM, Page, Text, print_hanging
-from tfdoctor.render.screen import MOST, format_count, more, print_reason, todo
+from tfdoctor.render.page import SCREEN_LINES, Page, Text, print_hanging
+from tfdoctor.render.screen import MAX_TEXT_LINES, format_count, more, print_reason, todo
 from tfdoctor.render.xml import attribute, element
 from tfdoctor.text import clean_line, join_words
 
@@ -47,10 +47,10 @@ def render_end(
     done: Verification, *, verbose: bool = False, quiet: bool = False, width: int = 80, colour: bool = False
 ) -> str:
     """Return the verdict, why, and what to do; with the lines of its stages above it one screen."""
-    for lines in (MOST, 2, 1):
+    for lines in (MAX_TEXT_LINES, 2, 1):
         out = Page(width, coloured=colour)
         _end(out, done, verbose=verbose, quiet=quiet, lines=lines)
-        if out.height + len(done.stages) <= ROOM:
+        if out.height + len(done.stages) <= SCREEN_LINES:
             break
     return out.text
 
@@ -76,7 +76,7 @@ def _end(out: Page, done: Verification, *, verbose: bool, quiet: bool, lines: in
             print_hanging(out, Text("  Also  "), clean_line(f"{finding.title} [{finding.code}]"))
         return
     out.print()
-    print_reason(out, first.explanation, lines=lines, dense=lines < MOST)
+    print_reason(out, first.explanation, lines=lines, dense=lines < MAX_TEXT_LINES)
     # A part of the lines for a Dockerfile would be of no use.
     typed = first.remedies[0].commands if first.remedies else ()
     todo(out, first, None, done.typed, least=not any(line.startswith(_OF_DOCKERFILE) for line in typed))

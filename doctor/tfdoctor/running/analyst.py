@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Analyst", "LogAnswer"]
 
-CHUNK = 1 << 20
+CHUNK_BYTES = 1 << 20
 IN_THE_PIPE = 1 << 18
 """Bytes that are given to the analyst ahead of what it does."""
 PLENTY = 16 << 20
@@ -33,9 +33,9 @@ FEEDING = 3.0
 """Seconds after the program's end in which what still waits is read; then only the end of it is."""
 THE_END = 1 << 18
 """Bytes of that end: why a program failed stands in its last lines."""
-PATIENCE = 15.0
+ANSWER_TIMEOUT_S = 15.0
 """Seconds that the answer may take after the program has ended."""
-LONGEST = 1 << 16
+MAX_PARTIAL_BYTES = 1 << 16
 """Bytes of an unfinished line that are held back until its end."""
 
 
@@ -89,7 +89,7 @@ class Analyst:
         cut = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         with self._lock:
             held = self._partial[stream]
-            if not cut and len(held) + len(data) < LONGEST:
+            if not cut and len(held) + len(data) < MAX_PARTIAL_BYTES:
                 self._partial[stream] = held + data
                 return
             cut = cut or len(data)
@@ -131,7 +131,7 @@ class Analyst:
         try:
             while self._waiting or self._skipped:
                 if self._skipped:  # the lines keep their numbers
-                    self._skipped -= os.write(self._feed, b"\n" * min(self._skipped, CHUNK))
+                    self._skipped -= os.write(self._feed, b"\n" * min(self._skipped, CHUNK_BYTES))
                     continue
                 data = self._waiting[0]
                 count = os.write(self._feed, data)
@@ -149,7 +149,7 @@ class Analyst:
     def receive(self) -> str | LogAnswer | None:
         """Return its next message: a line for the user at once, or the answer; None if it has left."""
         while len(self._received) < 8 or len(self._received) < 8 + int.from_bytes(self._received[:8], "big"):
-            data = os.read(self.says, CHUNK)
+            data = os.read(self.says, CHUNK_BYTES)
             if not data:
                 return None
             self._received += data
@@ -166,7 +166,7 @@ class Analyst:
                 if held:
                     self._queue(held)
         began = time.monotonic()
-        while self._done is None and (left := began + PATIENCE - time.monotonic()) > 0:
+        while self._done is None and (left := began + ANSWER_TIMEOUT_S - time.monotonic()) > 0:
             if time.monotonic() > began + FEEDING:
                 self._drop(THE_END)
                 self._skipped = min(self._skipped, 1)  # millions of line ends take their time, too
@@ -269,7 +269,7 @@ def _read_pieces(descriptor: int, parent: int) -> Iterator[bytes]:
         if not select.select([descriptor], [], [], 0.3)[0]:
             yield b""
             continue
-        piece = os.read(descriptor, CHUNK)
+        piece = os.read(descriptor, CHUNK_BYTES)
         if not piece:
             return
         yield piece

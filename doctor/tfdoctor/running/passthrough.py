@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Passthrough", "hold_signals"]
 
-PIECE = 1 << 18
+COPY_BYTES = 1 << 18
 """Bytes that are copied at once, and that a pipe to the program holds where the system allows it."""
 LINGER = 0.2
 """Seconds of silence after which a stream that somebody else still holds is left, once the program has ended."""
@@ -135,7 +135,7 @@ class Passthrough:
             reading, streams[number] = os.pipe()
             ours.append(streams[number])
             with contextlib.suppress(OSError):
-                fcntl.fcntl(reading, _SET_PIPE_SIZE, PIECE)
+                fcntl.fcntl(reading, _SET_PIPE_SIZE, COPY_BYTES)
             self._pumps.append((reading, number))
         try:
             if own_terminal:
@@ -449,7 +449,7 @@ class Passthrough:
                 if not ready:
                     return
                 try:
-                    data = os.read(source, PIECE)
+                    data = os.read(source, COPY_BYTES)
                 except OSError:  # a pty that nobody has open any more
                     return
                 if not data:

@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 __all__ = ["STDIN", "Meter", "follow", "read_log"]
 
 STDIN = "-"
-CHUNK = 1 << 20
+CHUNK_BYTES = 1 << 20
 """Bytes that are read, or unpacked, at once."""
-TICK = 0.25
+POLL_S = 0.25
 """Seconds between two looks at a log that is followed."""
-PATIENCE = 60.0
+ZSTD_TIMEOUT_S = 60.0
 """Seconds that the `zstd` program may be silent."""
-_STEP = 1 << 16
+_DECODE_BYTES = 1 << 16
 """Bytes that a decoder takes, and gives, at once."""
 _SMALL = 512
 """Packed bytes given at once to a decoder that cannot limit what comes out: at most some 16 MiB do."""
-_LAYERS = 3
+_MAX_LAYERS = 3
 """How often a log may be packed."""
 _SAMPLE = 8192
 """Bytes that tell whether it is a text."""
@@ -102,7 +102,7 @@ def _unreadable(name: str, error: Exception) -> UsageError:
 
 def _read_chunks(descriptor: int, size: int, meter: Meter | None) -> Iterator[bytes]:
     done = 0
-    while piece := os.read(descriptor, CHUNK):
+    while piece := os.read(descriptor, CHUNK_BYTES):
         yield piece
         done += len(piece)
         if meter is not None and size:
@@ -113,13 +113,13 @@ def _unpack(pieces: Iterator[bytes], name: str, note: Callable[[str], None]) -> 
     shown = clean(name, limit=300)
     packed = _Counted(pieces)
     plain: Iterator[bytes] = packed
-    for layer in range(_LAYERS + 1):
+    for layer in range(_MAX_LAYERS + 1):
         first, plain = _peek(plain, archives.LONGEST_HEADER)
         unpacked = _decode(first, plain, shown)
         if unpacked is None:
             break
-        if layer == _LAYERS:
-            msg = f"{shown} is packed more than {_LAYERS} times."
+        if layer == _MAX_LAYERS:
+            msg = f"{shown} is packed more than {_MAX_LAYERS} times."
             raise UsageError(msg, hint="Unpack it yourself, and give the log that is in it.")
         plain = unpacked
     archives.refuse(first, shown, None if name == "standard input" else name)
@@ -240,7 +240,7 @@ class _Unlimited:
         self._waiting += data
         out: list[bytes] = []
         size = 0
-        while self._waiting and not self.eof and size < _STEP:
+        while self._waiting and not self.eof and size < _DECODE_BYTES:
             piece, self._waiting = self._waiting[:_SMALL], self._waiting[_SMALL:]
             out.append(self._inner.decompress(piece))
             size += len(out[-1])
@@ -274,7 +274,9 @@ def _inflate(
 ) -> Iterator[bytes]:
     """Unpack member after member. Little at once: what a damaged piece gave before its damage is lost."""
     decoder: _Decoder | None = make()
-    for given in (piece[at : at + _STEP] for piece in pieces for at in range(0, len(piece), _STEP)):
+    for given in (
+        piece[at : at + _DECODE_BYTES] for piece in pieces for at in range(0, len(piece), _DECODE_BYTES)
+    ):
         data = given
         while True:
             if decoder is None:
@@ -283,7 +285,7 @@ def _inflate(
                     break
                 decoder = make()
             try:
-                out = decoder.decompress(data, _STEP)
+                out = decoder.decompress(data, _DECODE_BYTES)
             except errors as error:
                 raise _DamagedError(str(error).rstrip(".")) from error
             if out:
@@ -347,16 +349,16 @@ def _unpack_by_program(command: list[str], pieces: Iterator[bytes]) -> Iterator[
         process.stdin = None  # the thread's
         try:
             while True:
-                if not select.select([process.stdout], [], [], PATIENCE)[0]:
+                if not select.select([process.stdout], [], [], ZSTD_TIMEOUT_S)[0]:
                     raise _DamagedError("zstd does not answer")
-                piece = os.read(process.stdout.fileno(), CHUNK)
+                piece = os.read(process.stdout.fileno(), CHUNK_BYTES)
                 if not piece:
                     break
                 yield piece
             if failed:
                 raise failed[0]
             complaint = process.stderr.read(2000)
-            if process.wait(PATIENCE) != 0:
+            if process.wait(ZSTD_TIMEOUT_S) != 0:
                 text = clean(complaint.decode("utf-8", "replace"), limit=200).strip()
                 raise _DamagedError(text.rstrip(". ") or f"zstd ended with {process.returncode}")
         finally:
@@ -382,7 +384,7 @@ def follow(name: str, stopped: Callable[[], bool]) -> Iterator[bytes]:
             return
         position = 0
         while not stopped():
-            piece = file.read(CHUNK)
+            piece = file.read(CHUNK_BYTES)
             if piece:
                 if position == 0:
                     _refuse_unreadable(piece, name)
@@ -399,13 +401,13 @@ def follow(name: str, stopped: Callable[[], bool]) -> Iterator[bytes]:
                 except OSError:  # not yet readable: the next look may find it
                     successor = None
                 if successor is not None:
-                    while piece := file.read(CHUNK):  # written between the two looks
+                    while piece := file.read(CHUNK_BYTES):  # written between the two looks
                         yield piece
                     file.close()
                     file, position = successor, 0
                     continue
             yield b""
-            time.sleep(TICK)
+            time.sleep(POLL_S)
     except OSError as error:
         raise _unreadable(name, error) from error
     finally:
@@ -422,10 +424,10 @@ def _status(name: str) -> os.stat_result | None:
 def _follow_pipe(descriptor: int, stopped: Callable[[], bool]) -> Iterator[bytes]:
     first = True
     while not stopped():
-        if not select.select([descriptor], [], [], TICK)[0]:
+        if not select.select([descriptor], [], [], POLL_S)[0]:
             yield b""
             continue
-        piece = os.read(descriptor, CHUNK)
+        piece = os.read(descriptor, CHUNK_BYTES)
         if not piece:
             return
         if first:

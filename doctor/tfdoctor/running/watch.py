@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Watch"]
 
-KEPT = 2 << 20
+KEPT_BYTES = 2 << 20
 """Bytes kept of the beginning, and again of the end, of what can matter."""
 SETTLED = 1.0
 """Seconds after which a log that never pauses is judged anyway; one that pauses is judged at the pause."""
@@ -64,14 +64,14 @@ class Watch:
                 self._judge(now)
 
     def _keep(self, piece: bytes) -> None:
-        room = KEPT - len(self._head)
+        room = KEPT_BYTES - len(self._head)
         if room > 0:
             self._head += piece[:room]
             piece = piece[room:]
         if piece:
-            self._tail.append(piece[-KEPT:])
+            self._tail.append(piece[-KEPT_BYTES:])
             self._tail_size += len(self._tail[-1])
-            while self._tail_size > KEPT and len(self._tail) > 1:
+            while self._tail_size > KEPT_BYTES and len(self._tail) > 1:
                 self._tail_size -= len(self._tail.popleft())
 
     def _judge(self, began: float) -> None:

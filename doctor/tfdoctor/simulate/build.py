@@ -41,11 +41,11 @@ TARGET = "x86_64-linux-gnu.2.17"
 """As zig names it: glibc 2.17, below that of every image whose TensorFlow has GPU code."""
 GLIBC = (2, 17)
 _VERSION = re.compile(rb"GLIBC_(\d{1,3})\.(\d{1,3})")
-_COMPILING = 120.0
+_C_TIMEOUT_S = 120.0
 """Seconds; zig makes its own C library the first time."""
-_COMPILING_CXX = 600.0
+_CXX_TIMEOUT_S = 600.0
 """Seconds a file, on a machine that is busy."""
-_ASKING = 20.0
+_VERSION_TIMEOUT_S = 20.0
 
 
 class CompilerError(Error):
@@ -104,7 +104,7 @@ def build_software_gpu(
 
     def make(system: LiveSystem, compilers: Compilers, folder: Path) -> str | None:
         def run(command: Sequence[str]) -> str | None:
-            done = system.run(command, timeout=_COMPILING_CXX)
+            done = system.run(command, timeout=_CXX_TIMEOUT_S)
             cxx = tuple(command[: len(compilers.cxx)]) == compilers.cxx
             return None if done.ok else _failure(compilers.cxx if cxx else compilers.c, done)
 
@@ -130,7 +130,7 @@ def _build_cached(env: Mapping[str, str] | None, product: _Product) -> Path:
     failed: list[str] = []
     with stop_on_signal(system):
         for compilers in _find_compilers(system):
-            version = system.run([*compilers.c, "--version"], timeout=_ASKING)
+            version = system.run([*compilers.c, "--version"], timeout=_VERSION_TIMEOUT_S)
             if not version.ok:
                 failed.append(_failure(compilers.c, version))
                 continue
@@ -152,7 +152,7 @@ def _build_driver(system: LiveSystem, compilers: Compilers, folder: Path) -> str
     """Build the driver and NVML, which compute nothing."""
     for soname, name in LIBRARIES.items():
         link = ["-Wl,-soname," + soname, "-o", str(folder / soname)]
-        done = system.run([*compilers.c, *OPTIONS, *link, str(SOURCES / name)], timeout=_COMPILING)
+        done = system.run([*compilers.c, *OPTIONS, *link, str(SOURCES / name)], timeout=_C_TIMEOUT_S)
         if not done.ok:
             return _failure(compilers.c, done)
     return None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Binaries", "read_kernels"]
 
-READING = 120.0
+READ_TIMEOUT_S = 120.0
 """Seconds that reading all shared objects may take: a gigabyte, perhaps from a slow disk."""
 
 
@@ -44,7 +44,12 @@ def read_kernels(system: System, python: PythonFacts, tensorflow: TensorFlowFact
         apart = [f"{lib}/{name}" for name in system.listdir(lib) if name.startswith("libtensorflow")]
     folders = dict.fromkeys((tensorflow.package_dir, tensorflow.core_dir, *apart))
     answer, result = run_payload(
-        system, python.executable, "fatbins", [one for one in folders if one], timeout=READING, flags=("-S",)
+        system,
+        python.executable,
+        "fatbins",
+        [one for one in folders if one],
+        timeout=READ_TIMEOUT_S,
+        flags=("-S",),
     )
     counts = _read_counts(answer)
     if counts:

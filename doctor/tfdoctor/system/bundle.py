@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tfdoctor.privacy.redactor import Redactor
 
 MARKER = "tfdoctor-payload:"
-SHORT = 120
+MAX_INLINE_CHARS = 120
 """Characters up to which a text stands in host.json itself."""
 _PLAIN_NAME = re.compile(r"[\w.+@=,~-]{1,120}\Z")
 _KERNEL_LOG = re.compile(r"(?:dmesg|journalctl|tail)\b")
@@ -34,7 +34,7 @@ _CONCERNS = re.compile(
     r"|linux version \d"
 )
 _LOG_LINES = 20_000
-_MOST_OUTPUT = 1 << 20
+_MAX_OUTPUT_BYTES = 1 << 20
 _FOLDERS_KEPT_WHOLE = (
     "/sys/",
     "/proc/",
@@ -110,7 +110,7 @@ def members(recording: Recording) -> dict[str, bytes]:
     for path, content in sorted(recording.files.items()):
         text = _text_of(content)
         parts = path.strip("/").split("/")
-        if text is not None and len(text) <= SHORT:
+        if text is not None and len(text) <= MAX_INLINE_CHARS:
             inline[path] = text
         elif all(_PLAIN_NAME.match(part) for part in parts):
             made[f"root{path}"] = content
@@ -123,7 +123,7 @@ def members(recording: Recording) -> dict[str, bytes]:
     for number, (command, entry) in enumerate(sorted(host.get("commands", {}).items()), 1):
         for stream in ("stdout", "stderr"):
             text = entry.get(stream, "")
-            if len(text) > SHORT:
+            if len(text) > MAX_INLINE_CHARS:
                 word = re.sub(r"[^a-z0-9]+", "-", command.lower())[:40].strip("-")
                 name = f"output/{number:02}-{word}.{stream}.txt"
                 made[name] = text.encode("utf-8", "surrogateescape")
@@ -233,9 +233,9 @@ def _short_output(command: str, text: str, left: Counter[str]) -> str:
                 if not kept or kept[-1] != "…":  # something stood between these two
                     kept.append("…")
         return "\n".join(kept)
-    if len(text) > _MOST_OUTPUT:  # a program that prints without end
-        left["characters of output"] += len(text) - _MOST_OUTPUT
-        text = text[:_MOST_OUTPUT]
+    if len(text) > _MAX_OUTPUT_BYTES:  # a program that prints without end
+        left["characters of output"] += len(text) - _MAX_OUTPUT_BYTES
+        text = text[:_MAX_OUTPUT_BYTES]
     value = _json_of(text)
     if isinstance(value, dict) and "ServerVersion" in value:
         left["parts of docker info"] += len(_OF_NO_USE & set(value))

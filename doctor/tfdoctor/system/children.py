@@ -42,12 +42,12 @@ ENDING = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name)
 )
 """The signals that ask us to end, and that can be heard."""
-_TICK = 0.05
+_POLL_S = 0.05
 """Seconds between two looks whether a program has ended whose pipes somebody else keeps open."""
-_PIECE = 1 << 16
+_READ_BYTES = 1 << 16
 _IN_A_PIPE = 1 << 20
 """Bytes that a pipe holds at most: what is read from one after the end of its program."""
-_STARTING = 2.0
+_START_WAIT_S = 2.0
 """Seconds that `stop` waits for a program that another thread is just starting."""
 
 
@@ -155,7 +155,7 @@ class Children:
     def stop(self) -> None:
         """Kill every one of them; none is started from now on."""
         self._stopped = True
-        until = time.monotonic() + _STARTING
+        until = time.monotonic() + _START_WAIT_S
         while self._starting and time.monotonic() < until:
             time.sleep(0.002)
         for process in list(self._running):
@@ -289,7 +289,7 @@ class _Pipes:
             if left <= 0:
                 self._drain()
                 return False
-            for number, _ in self._poll.poll(min(_TICK, left) * 1000):
+            for number, _ in self._poll.poll(min(_POLL_S, left) * 1000):
                 self._read(number)
         try:
             process.wait(max(0.0, deadline - time.monotonic()))
@@ -300,7 +300,7 @@ class _Pipes:
     def _read(self, number: int) -> int:
         """Return bytes that were read; 0 where there are none, now or ever."""
         try:
-            data = os.read(number, _PIECE)
+            data = os.read(number, _READ_BYTES)
         except BlockingIOError:
             return 0
         if not data:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _NO_MORE = (errno.EMFILE, errno.ENFILE)
-_PATIENCE = 2.0
+_RETRY_S = 2.0
 """Seconds that other threads have to close a file of theirs."""
 _ADDRESS_SPACE = 512 << 20
 """Bytes. With less some thread of ours cannot start, and threading waits for one for ever that failed as it began."""
@@ -37,7 +37,7 @@ def _patiently(look: Callable[[], T]) -> T:
 
     That no more files can be opened says nothing of what was looked for: raises Error.
     """
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + _RETRY_S
     while True:
         try:
             return look()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tfdoctor.system import CommandResult, LiveSystem, System
 
 MARKER = "tfdoctor-payload:"
-LONGEST = 1 << 20
+MAX_LINE_BYTES = 1 << 20
 """Bytes of a line."""
 _FOLDER = Path(tfdoctor.payload.__file__).parent
 QUIET = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8"}
@@ -66,7 +66,7 @@ class Lines:
     def __call__(self, data: bytes) -> None:
         """The next bytes."""
         *lines, rest = (self._rest + data).split(b"\n")
-        self._rest = rest if len(rest) <= LONGEST else b""
+        self._rest = rest if len(rest) <= MAX_LINE_BYTES else b""
         for line in lines:
             part = parse_answer(line.decode("utf-8", "replace"))
             if part:

@@ -26,7 +26,7 @@ HEAD = 9
 """Bytes before a frame's content: three of its length, its type, its flags, four of its stream."""
 SETTINGS = 4
 AT_ONCE = 64
-MOST_ADDRESSES = 8
+MAX_ADDRESSES = 8
 """Addresses of one name that are tried."""
 
 
@@ -44,7 +44,7 @@ def reach(host: str, port: int, seconds: float) -> Reached:
         return Reached(False, "no-such-name")
     until = time.monotonic() + seconds
     answers = []
-    places = list(dict.fromkeys((family, place) for family, _, _, _, place in found))[:MOST_ADDRESSES]
+    places = list(dict.fromkeys((family, place) for family, _, _, _, place in found))[:MAX_ADDRESSES]
     for family, place in places:
         left = until - time.monotonic()
         if left <= 0:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["first_line", "load_source", "read_source", "real_path", "walk_files"]
 
-LARGEST = 4 * 1024 * 1024
+MAX_FILE_BYTES = 4 * 1024 * 1024
 """Bytes of a file that are taken."""
 _MARKS = {BOM_UTF8: "utf-8", BOM_UTF16_LE: "utf-16-le", BOM_UTF16_BE: "utf-16-be"}
 
@@ -66,11 +66,11 @@ def load_source(path: Path, *, python: bool) -> Source:
         if not stat.S_ISREG(path.stat().st_mode):
             raise ValueError("it is not a regular file")
         with path.open("rb") as file:
-            data = file.read(LARGEST + 1)
+            data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from error
-    if len(data) > LARGEST:
-        msg = f"it is larger than {LARGEST // 1024 // 1024} MiB"
+    if len(data) > MAX_FILE_BYTES:
+        msg = f"it is larger than {MAX_FILE_BYTES // 1024 // 1024} MiB"
         raise ValueError(msg)
     for mark, codec in _MARKS.items():
         if data.startswith(mark):

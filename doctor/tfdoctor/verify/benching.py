@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
     Told = Callable[[dict[str, Any]], None]
 
-__all__ = ["LOOKING", "BenchWish", "Timing", "bench_python", "list_links", "run_bench"]
+__all__ = ["PROBE_TIMEOUT_S", "BenchWish", "Timing", "bench_python", "list_links", "run_bench"]
 
-LOOKING = 30.0
+PROBE_TIMEOUT_S = 30.0
 SETTING_UP = 300.0
 """Seconds that importing TensorFlow, building the graphs and the last piece of work may take beside `time`."""
-WATCHED = 3.0
+WATCH_INTERVAL_S = 3.0
 """Seconds between two looks at the cards. nvidia-smi takes little of a processor, and it is one of the others."""
-KEPT = 20_000
+MAX_KEPT_LINES = 20_000
 """Lines that are kept."""
 
 
@@ -117,7 +117,7 @@ def bench_python(
     told: Told,
 ) -> Timing:
     """Time what is wished. Raises UsageError where there is no such Python."""
-    facts = collect_facts(system, compat, python=python, timeout=LOOKING)
+    facts = collect_facts(system, compat, python=python, timeout=PROBE_TIMEOUT_S)
     interpreter = value_of(facts.python)
     if interpreter is None:
         raise UsageError("no Python was found.", hint="tfdoctor bench --python PATH")
@@ -154,7 +154,7 @@ def run_bench(
     parts: list[dict[str, Any]] = []
 
     def keep(part: dict[str, Any]) -> None:
-        if len(parts) < KEPT:
+        if len(parts) < MAX_KEPT_LINES:
             parts.append(part)
         told(part)
 
@@ -268,7 +268,7 @@ class _Watch(threading.Thread):
         super().start()
 
     def run(self) -> None:
-        while not self.over.wait(WATCHED):
+        while not self.over.wait(WATCH_INTERVAL_S):
             for bus, card in read_cards(self._system).items():
                 if bus in self._devices:
                     self._cards[self._devices[bus]] = self._add_sample(bus, card)

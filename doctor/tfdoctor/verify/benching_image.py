@@ -11,7 +11,7 @@ from tfdoctor.errors import UsageError
 from tfdoctor.examine import collect_facts
 from tfdoctor.facts import value_of
 from tfdoctor.system.payloads import Lines, run_payload
-from tfdoctor.verify.benching import LOOKING, run_bench
+from tfdoctor.verify.benching import PROBE_TIMEOUT_S, run_bench
 from tfdoctor.verify.image import find_python, list_gpu_access
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def bench_image(
         raise EngineError(message, hint=f"{engine.name} pull {image}")
     with _start_container(engine, image, wish) as system:
         place = python or find_python(system)
-        facts = collect_facts(system, compat, python=place, timeout=LOOKING)
+        facts = collect_facts(system, compat, python=place, timeout=PROBE_TIMEOUT_S)
         interpreter = value_of(facts.python)
         if interpreter is None:
             message = f"no Python answers in {image}."

@@ -24,7 +24,7 @@ from tfdoctor.simulate.facts import AsSimulated
 from tfdoctor.simulate.sources import LIBRARIES
 from tfdoctor.text import clean_line
 from tfdoctor.verify.findings import report_ended_early, report_killed
-from tfdoctor.verify.inside import LOOKING, run_stages
+from tfdoctor.verify.inside import PROBE_TIMEOUT_S, run_stages
 from tfdoctor.verify.verifying import Verifying, complete_request, count_expected_gpus, ignore_stage
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def verify_image(
             started = time.monotonic() - began
             python = wish.python or find_python(system)
             as_if = AsSimulated() if wish.simulated is not None else None
-            report = examine(system, compat, python=python, timeout=LOOKING, image=made, as_if=as_if)
+            report = examine(system, compat, python=python, timeout=PROBE_TIMEOUT_S, image=made, as_if=as_if)
             run.other_libcuda = as_if.other if as_if is not None else None
             if as_if is not None and stand_in is not None:
                 run.software = lambda wanted, glibc: system.put(

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from tfdoctor.verify.stages import PayloadAnswer
     from tfdoctor.verify.verifying import Verifying
 
-__all__ = ["LOOKING", "run_stages"]
+__all__ = ["PROBE_TIMEOUT_S", "run_stages"]
 
-LOOKING = 30.0
+PROBE_TIMEOUT_S = 30.0
 """Seconds that looking into a container or environment may take."""
 SHOW_NCCL = {"NCCL_DEBUG": "WARN"}
 NCCL_WARNS = re.compile(r"NCCL WARN ([^\n]{1,300})")

@@ -9,7 +9,7 @@ from tfdoctor.examine import examine
 from tfdoctor.facts import value_of
 from tfdoctor.simulate.build import build_software_gpu
 from tfdoctor.simulate.facts import AsSimulated
-from tfdoctor.verify.inside import LOOKING, run_stages
+from tfdoctor.verify.inside import PROBE_TIMEOUT_S, run_stages
 from tfdoctor.verify.verifying import Verifying, complete_request, count_expected_gpus, ignore_stage
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def verify_python(
     """
     wish = complete_request(replace(wish, stages=tuple(name for name in wish.stages if name != "runtime")))
     as_if = AsSimulated() if wish.simulated is not None else None
-    report = examine(system, compat, python=python, timeout=LOOKING, as_if=as_if)
+    report = examine(system, compat, python=python, timeout=PROBE_TIMEOUT_S, as_if=as_if)
     interpreter = value_of(report.facts.python)
     run = Verifying(interpreter.executable if interpreter is not None else str(python), wish, on_stage)
     run.other_libcuda = as_if.other if as_if is not None else None

@@ -47,7 +47,7 @@ STATUS = "Status: "
 """How the row after a failed check begins, from TensorFlow 2.17 on: what the status was."""
 LONGEST_ROW, KEPT = 300, 110
 """Characters of a line that are shown, and how many of its beginning."""
-NEAR = 8
+MAX_CAUSE_LINES = 8
 """Lines before the fatal one that may name its cause."""
 SIGNALS = {
     4: "an illegal instruction (SIGILL): this processor lacks what TensorFlow was built for",
@@ -342,7 +342,9 @@ def _find_last_error(stderr: str, *, fatal: bool = False) -> str:
             return ""
         at = len(rows) - 1
     near = [
-        row for row in rows[max(at - NEAR, 0) : at + 1] if CUDA_ERROR.search(row) and "peer access" not in row
+        row
+        for row in rows[max(at - MAX_CAUSE_LINES, 0) : at + 1]
+        if CUDA_ERROR.search(row) and "peer access" not in row
     ]
     fatal_row = rows[at]
     if at + 1 < len(rows) and rows[at + 1].startswith(STATUS):

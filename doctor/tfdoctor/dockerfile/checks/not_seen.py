@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tfdoctor.dockerfile.checks.base import CheckContext
     from tfdoctor.findings import Evidence, Finding
 
-MOST = 8
+MAX_EVIDENCE = 8
 """Pieces of evidence that are shown."""
 
 
@@ -39,8 +39,8 @@ def check(context: CheckContext) -> Sequence[Finding]:
         RULE.finding(
             Cause.INCONCLUSIVE,
             Severity.INFO,
-            "; ".join(one.text for one in unseen[:MOST]) + ".",
-            evidence=unseen[:MOST],
+            "; ".join(one.text for one in unseen[:MAX_EVIDENCE]) + ".",
+            evidence=unseen[:MAX_EVIDENCE],
             remedies=[Remedy("Build the image and examine it.", ("tfdoctor verify IMAGE",))],
         )
     ]

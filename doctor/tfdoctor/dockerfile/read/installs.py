@@ -28,7 +28,7 @@ __all__ = [
     "requirement_lines",
 ]
 
-MOST_WORDS = 5000
+MAX_WORDS = 5000
 """Words of one pip command that are read."""
 _PIP = re.compile(r"pip-?(\d(?:\.\d{1,2})?)?")
 _PYTHON = re.compile(r"(?:python|pypy)(\d(?:\.\d{1,2})?)?")
@@ -253,7 +253,7 @@ def _pip(
     others, dependencies = 0, True
     cuts = {one.after: f"{one.operator}{one.target}" for one in command.redirects if one.glued}
     skip = False
-    for place, word in enumerate(rest[:MOST_WORDS]):
+    for place, word in enumerate(rest[:MAX_WORDS]):
         if skip:
             skip = False
             continue

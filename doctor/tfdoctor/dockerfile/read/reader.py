@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["read_dockerfile"]
 
-MOST_INSTRUCTIONS = 10_000
-MOST_STEPS = 20_000
+MAX_INSTRUCTIONS = 10_000
+MAX_STEPS = 20_000
 """Commands, copies and variables. What comes after is not read, and `Dockerfile.cut` says so."""
 _FLAG = re.compile(r"\s*--([a-z-]{1,30})(?:=(\"[^\"]*\"|\S*))?")
 _PAIR = re.compile(
@@ -88,7 +88,7 @@ def read_dockerfile(text: str) -> Dockerfile:
     made: list[_StageBuilder] = []
     steps, cut = 0, False
     for number, one in enumerate(instructions(text)):
-        if number >= MOST_INSTRUCTIONS or steps >= MOST_STEPS:
+        if number >= MAX_INSTRUCTIONS or steps >= MAX_STEPS:
             cut = True
             break
         if one.word == "FROM":
@@ -257,7 +257,7 @@ def _run(one: Instruction, stage: _StageBuilder) -> None:
             variables,
             exec_form=True,
         )
-        for command in itertools.islice(found, MOST_STEPS):
+        for command in itertools.islice(found, MAX_STEPS):
             if command.name == "cd" and len(command.words) > 1:
                 folder = _resolve_path(folder, command.words[1].text) if command.words[1].known else None
                 continue

@@ -18,9 +18,9 @@ __all__ = ["Command", "Expanded", "Redirect", "Word", "commands", "expand"]
 
 LONGEST_VALUE = 4096
 """Characters of an expanded value; beyond, it counts as unknown."""
-DEEPEST = 3
+MAX_SHELL_DEPTH = 3
 """`sh -c` within `sh -c`."""
-MOST_COMMANDS = 20_000
+MAX_COMMANDS = 20_000
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ash"})
@@ -237,7 +237,7 @@ def commands(
         yield from _unwrap_command(_CommandBuilder(words, []), variables, depth)
         return
     for number, making in enumerate(_split(text, line_at, variables)):
-        if number >= MOST_COMMANDS:
+        if number >= MAX_COMMANDS:
             return
         yield from _unwrap_command(making, variables, depth)
 
@@ -285,7 +285,7 @@ def _unwrap_command(
     if not words:
         return
     name = words[0].text.rpartition("/")[2]
-    if name in _SHELLS and depth < DEEPEST and (script := _script(words)) is not None:
+    if name in _SHELLS and depth < MAX_SHELL_DEPTH and (script := _script(words)) is not None:
         yield from commands(script.text, lambda _: script.line, variables, depth=depth + 1)
         return
     redirects = tuple(

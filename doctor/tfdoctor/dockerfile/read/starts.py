@@ -29,7 +29,7 @@ _KEY = re.compile(
 _BRACE = re.compile(r"\A\ufeff?(?:\s|//[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/)*\{")
 _VARIABLE = re.compile(r"\$(?:\$|\{([A-Za-z_]\w{0,100})(?::?-([^${}]{0,500}))?\}|([A-Za-z_]\w{0,100}))")
 _GPU_WORDS = re.compile(r"--gpus(?:=|$)|--device=nvidia\.com/gpu|nvidia\.com/gpu=|--runtime=nvidia$")
-MOST_DEPTH = 60
+MAX_DEPTH = 60
 """Of merges and collections that are followed."""
 
 
@@ -99,7 +99,7 @@ def _pairs(node: Node | None, depth: int = 0) -> Iterator[tuple[str, Node]]:
     """Yield the entries of a mapping; its own come before those that it merges (`<<`)."""
     import yaml
 
-    if not isinstance(node, yaml.MappingNode) or depth > MOST_DEPTH:
+    if not isinstance(node, yaml.MappingNode) or depth > MAX_DEPTH:
         return
     seen: set[str] = set()
     for key, value in node.value:
@@ -109,7 +109,7 @@ def _pairs(node: Node | None, depth: int = 0) -> Iterator[tuple[str, Node]]:
     for key, value in node.value:
         if isinstance(key, yaml.ScalarNode) and key.value == "<<":
             merged = value.value if isinstance(value, yaml.SequenceNode) else [value]
-            for one in merged[:MOST_DEPTH]:
+            for one in merged[:MAX_DEPTH]:
                 for name, inner in _pairs(one, depth + 1):
                     if name not in seen:
                         seen.add(name)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Call", "InstalledDistribution", "Subject", "subject_of"]
 
-MOST_CALLS = 100
+MAX_CALLS = 100
 _ELSEWHERE = frozenset(
     {
         "-i",
@@ -46,7 +46,7 @@ _INDEXES = frozenset(
     {"PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "UV_INDEX", "UV_DEFAULT_INDEX"}
 )
 """What leads pip to another index than the usual one."""
-MOST_FILES = 50
+MAX_FILES = 50
 """Requirement files that are read."""
 _ENVIRONMENT_FOLDERS = re.compile(
     r"(?:^|/)(?:site-packages|dist-packages|\.?venv|env|virtualenv|\.local|usr/local|opt|conda|mini(?:conda|forge)3?|"
@@ -313,7 +313,7 @@ class _Work:
             self._requirements(path, step, python, depth=0)
         for path in call.constraints:
             self._requirements(path, step, python, depth=0, constraint=True)
-        if call.action == "install" and call.dependencies and len(subject.calls) < MOST_CALLS:
+        if call.action == "install" and call.dependencies and len(subject.calls) < MAX_CALLS:
             own = {word.text.partition("=")[0] for word in step.command.words}
             usual = not own & _ELSEWHERE and not subject.environment.keys() & _INDEXES
             same = before == (subject.others, len(subject.unseen))
@@ -328,7 +328,7 @@ class _Work:
         self, path: str, step: ShellCommand, python: str | None, *, depth: int, constraint: bool = False
     ) -> None:
         self.files += 1
-        found = self._file(path, step.folder) if self.files <= MOST_FILES and depth < 5 else None
+        found = self._file(path, step.folder) if self.files <= MAX_FILES and depth < 5 else None
         if found is None:
             what = "constraints" if constraint else "requirements"
             self.subject.unseen.append(SourceLine(f"{what} {path[:100]} could not be read", step.line))

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["LARGEST", "Instruction", "JoinedText", "instructions"]
+__all__ = ["MAX_DOCKERFILE_CHARS", "Instruction", "JoinedText", "instructions"]
 
-LARGEST = 1024 * 1024
+MAX_DOCKERFILE_CHARS = 1024 * 1024
 """Characters of a Dockerfile."""
 _DIRECTIVE = re.compile(r"#[ \t]*([A-Za-z]{1,20})[ \t]*=[ \t]*(\S{1,200})[ \t]*")
 _HEREDOC = re.compile(
@@ -76,7 +76,13 @@ class Instruction:
 
 def instructions(text: str) -> Iterator[Instruction]:
     """Yield every instruction, in order. Never raises; what is no instruction is left out."""
-    lines = text[:LARGEST].removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    lines = (
+        text[:MAX_DOCKERFILE_CHARS]
+        .removeprefix("\ufeff")
+        .replace("\r\n", "\n")
+        .replace("\r", "\n")
+        .split("\n")
+    )
     return _parse_lines(lines, _escape_of(lines))
 
 

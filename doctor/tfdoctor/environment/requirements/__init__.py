@@ -1,11 +1,11 @@
 """What a user wants installed: files and options that come from outside, checked."""
 
 from tfdoctor.environment.requirements.asked import Condition
-from tfdoctor.environment.requirements.lines import MOST_LINES, parse_packages, parse_requirements
+from tfdoctor.environment.requirements.lines import MAX_LINES, parse_packages, parse_requirements
 from tfdoctor.environment.requirements.wish import RequirementSet, WantedForPython, drop_cuda_lines, read_wish
 
 __all__ = [
-    "MOST_LINES",
+    "MAX_LINES",
     "Condition",
     "RequirementSet",
     "WantedForPython",

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from tfdoctor.environment.requirements.lines import Item
     from tfdoctor.environment.requirements.locked import Graph
 
-__all__ = ["MOST_FILES", "Condition", "RequirementFile", "holds"]
+__all__ = ["MAX_FILES", "Condition", "RequirementFile", "holds"]
 
-MOST_FILES = 50
+MAX_FILES = 50
 
 
 @dataclass(frozen=True, slots=True)

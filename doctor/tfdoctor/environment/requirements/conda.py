@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 from tfdoctor.compat import Compat
 from tfdoctor.environment.requirements.asked import Condition, RequirementFile
 from tfdoctor.environment.requirements.files import take_rows
-from tfdoctor.environment.requirements.lines import MOST_LINES, parse_line
+from tfdoctor.environment.requirements.lines import MAX_LINES, parse_line
 from tfdoctor.errors import UsageError
 from tfdoctor.text import clean_line
 
@@ -211,8 +211,8 @@ def _entries(text: str, shown: str) -> list[_CondaEntry]:
             found.append(_CondaEntry(number, "pip", _scalar(value, where)))
         else:
             raise _shape(word, where)
-    if not seen or len(found) > MOST_LINES:
-        msg = f"-r: {shown} has no list of dependencies, or more than {MOST_LINES}."
+    if not seen or len(found) > MAX_LINES:
+        msg = f"-r: {shown} has no list of dependencies, or more than {MAX_LINES}."
         raise UsageError(msg, hint="A conda environment is meant: `dependencies:` with a list below it.")
     return found
 

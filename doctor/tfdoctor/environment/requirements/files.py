@@ -6,8 +6,8 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor.environment.requirements.asked import MOST_FILES, RequirementFile
-from tfdoctor.environment.requirements.lines import MOST_LINES, join_lines, parse_line
+from tfdoctor.environment.requirements.asked import MAX_FILES, RequirementFile
+from tfdoctor.environment.requirements.lines import MAX_LINES, join_lines, parse_line
 from tfdoctor.errors import UsageError
 from tfdoctor.text import clean_line
 
@@ -54,12 +54,12 @@ def _take(
         return
     seen.add((_place(path), limit))
     shown = clean_line(str(path))
-    if len(seen) > MOST_FILES:
-        msg = f"{shown}: more than {MOST_FILES} files include each other."
+    if len(seen) > MAX_FILES:
+        msg = f"{shown}: more than {MAX_FILES} files include each other."
         raise UsageError(msg)
     rows = join_lines(text_of(path))
-    if len(rows) > MOST_LINES:
-        msg = f"{shown} has more than {MOST_LINES} lines."
+    if len(rows) > MAX_LINES:
+        msg = f"{shown} has more than {MAX_LINES} lines."
         raise UsageError(msg)
     named = ((f"{shown}, line {number}", row) for number, row in rows)
     _take_rows(named, path, part, text_of, seen, limit=limit, quote=quote)

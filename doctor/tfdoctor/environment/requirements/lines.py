@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = [
-    "MOST_LINES",
+    "MAX_LINES",
     "Item",
     "is_tensorflow",
     "join_lines",
@@ -29,8 +29,8 @@ __all__ = [
     "parse_requirements",
 ]
 
-MOST_LINES = 2000
-_LONGEST = 2000
+MAX_LINES = 2000
+_MAX_LINE_CHARS = 2000
 _LONGEST_HASHED = 100_000
 """Characters of a line, and of one with its hashes: a release may have a hundred wheels."""
 _HASH = re.compile(r"\s--hash=sha256:([0-9a-f]{64})(?=\s|$)")
@@ -69,8 +69,8 @@ def parse_requirements(text: str, name: str) -> tuple[str, ...]:
     Raises UsageError with the line that cannot be used.
     """
     rows = join_lines(text)
-    if len(rows) > MOST_LINES:
-        msg = f"{name} has more than {MOST_LINES} lines."
+    if len(rows) > MAX_LINES:
+        msg = f"{name} has more than {MAX_LINES} lines."
         raise UsageError(msg)
     found = [line for number, row in rows if (line := _line(row, f"{name}, line {number}")) is not None]
     return tuple(found)
@@ -115,7 +115,7 @@ def parse_line(row: str, where: str, *, quote: bool = True) -> Item | None:
         return None
     hashes = _HASH.findall(row[:_LONGEST_HASHED])
     wanted = _HASH.sub("", row[:_LONGEST_HASHED]).strip()
-    if len(wanted) > _LONGEST or len(row) > _LONGEST_HASHED or not row.isprintable():
+    if len(wanted) > _MAX_LINE_CHARS or len(row) > _LONGEST_HASHED or not row.isprintable():
         msg = f"{where}: this is not a requirement."
         raise UsageError(msg)
     shown = f"`{strip_credentials(clean_line(row, limit=120))}`" if quote else "it"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Graph", "read_poetry", "read_uv"]
 
-_MOST = 20_000
+_MAX_PACKAGES = 20_000
 """Packages of a lock, and dependencies of one."""
 _HASH = re.compile(r"sha256:([0-9a-f]{64})")
 _EXTRA = re.compile(r"""extra\s*==\s*["']([^"']{1,100})["']""")
@@ -137,7 +137,11 @@ def _is_wanted(node: Node, where: Mapping[str, str]) -> bool:
 
 def _packages(document: Mapping[str, Any], shown: str) -> list[dict[str, Any]]:
     rows = document.get("package")
-    if not isinstance(rows, list) or len(rows) > _MOST or not all(isinstance(row, dict) for row in rows):
+    if (
+        not isinstance(rows, list)
+        or len(rows) > _MAX_PACKAGES
+        or not all(isinstance(row, dict) for row in rows)
+    ):
         msg = f"-r: {shown} does not list packages as such a lock does."
         raise UsageError(msg)
     for row in rows:
@@ -179,7 +183,7 @@ def _as_mapping(value: Any) -> dict[str, Any]:
 
 
 def _list(value: Any) -> list[Any]:
-    return value[:_MOST] if isinstance(value, list) else []
+    return value[:_MAX_PACKAGES] if isinstance(value, list) else []
 
 
 def _pythons(text: Any, where: str, *, poetry: bool) -> list[Condition]:
@@ -296,7 +300,7 @@ def read_poetry(text: str, shown: str) -> RequirementFile:
 
 
 def _poetry_edges(rows: Any, where: str) -> Iterator[Edge]:
-    for name, said in list(_as_mapping(rows).items())[:_MOST]:
+    for name, said in list(_as_mapping(rows).items())[:_MAX_PACKAGES]:
         for one in said if isinstance(said, list) else [said]:
             marker = _marker(_as_mapping(one).get("markers"), where)
             yield Edge(canonicalize_name(name), None, marker, ())

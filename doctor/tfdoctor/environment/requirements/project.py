@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from tfdoctor.environment.requirements.asked import Condition, RequirementFile
-from tfdoctor.environment.requirements.lines import MOST_LINES, parse_line
+from tfdoctor.environment.requirements.lines import MAX_LINES, parse_line
 from tfdoctor.errors import UsageError
 from tfdoctor.parse import toml
 from tfdoctor.text import clean_line
@@ -66,8 +66,8 @@ def _tell_left(extras: dict[str, Any], shown: str, part: RequirementFile) -> Non
 
 
 def _take(rows: list[Any], where: str, part: RequirementFile) -> None:
-    if len(rows) > MOST_LINES:
-        msg = f"{where}: more than {MOST_LINES}."
+    if len(rows) > MAX_LINES:
+        msg = f"{where}: more than {MAX_LINES}."
         raise UsageError(msg)
     for row in rows:
         if not isinstance(row, str):
@@ -90,7 +90,7 @@ def _python(text: str, where: str) -> Condition:
 
 
 def _take_poetry(dependencies: dict[str, Any], where: str, part: RequirementFile) -> None:
-    for name, said in list(dependencies.items())[:MOST_LINES]:
+    for name, said in list(dependencies.items())[:MAX_LINES]:
         here = f"{where}, {clean_line(str(name), limit=80)}"
         if name.lower() == "python":
             if isinstance(said, str):

@@ -27,7 +27,7 @@ __all__ = ["DaskEngine"]
 
 CONNECTING = 20.0
 """Seconds that the scheduler has to answer."""
-GRACE = 15.0
+GRACE_S = 15.0
 """Seconds that sending a task and its answer may take."""
 LOOK = 1.0
 """Seconds between two looks which workers are still there."""
@@ -156,7 +156,7 @@ class _Running:
             )
             return NodeAnswer(host, "lost" if _is_killed(future) else "failed", why=why)
         try:
-            got = future.result(timeout=GRACE)
+            got = future.result(timeout=GRACE_S)
         except Exception as error:
             return NodeAnswer(host, "lost", why=clean_line(str(error) or type(error).__name__, limit=300))
         return read_answer(host, got, self._job.largest)
@@ -164,7 +164,7 @@ class _Running:
     def _list_missing(self) -> Iterator[NodeAnswer]:
         """Hosts whose worker is gone, or gave no answer for too long."""
         there = self._seen()
-        late = time.monotonic() - self._job.deadline - GRACE
+        late = time.monotonic() - self._job.deadline - GRACE_S
         for worker, tasks in self._waiting.items():
             gone = worker not in there
             if not gone and self._moved[worker] > late:

@@ -23,10 +23,10 @@ __all__ = ["KubernetesEngine", "format_manifest"]
 
 NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 IMAGE = re.compile(r"[A-Za-z0-9][\w./:@+-]{0,500}")
-GRACE = 60.0
+GRACE_S = 60.0
 """Seconds beside the deadline that placing a pod, pulling its image and reading its log may take."""
 LOOK = 1.0
-ASKING = 20.0
+REQUEST_TIMEOUT_S = 20.0
 """Seconds that one request has."""
 NEVER = (
     "ErrImagePull",
@@ -106,7 +106,7 @@ class KubernetesEngine:
     def hosts(self) -> Sequence[str]:
         """Return nodes that take pods. Raises Error."""
         try:
-            found = self._core.list_node(_request_timeout=ASKING).items
+            found = self._core.list_node(_request_timeout=REQUEST_TIMEOUT_S).items
         except self._failures as error:
             raise self._make_error("the nodes cannot be listed", error) from None
         return tuple(sorted(str(one.metadata.name) for one in found if not one.spec.unschedulable))
@@ -131,17 +131,19 @@ class KubernetesEngine:
         maps = file_maps(run, job.zipapp.read_bytes())
         try:
             for one in maps:
-                self._core.create_namespaced_config_map(self._namespace, one, _request_timeout=ASKING)
+                self._core.create_namespaced_config_map(
+                    self._namespace, one, _request_timeout=REQUEST_TIMEOUT_S
+                )
             for number, host in enumerate(hosts):
                 body = node_job(run, number, host, self._image, job, gpus=self._gpus, parts=len(maps))
-                self._batch.create_namespaced_job(self._namespace, body, _request_timeout=ASKING)
+                self._batch.create_namespaced_job(self._namespace, body, _request_timeout=REQUEST_TIMEOUT_S)
         except self._failures as error:
             what = f"the jobs cannot be made in {self._namespace}"
             raise self._make_error(what, error) from None
         return {str(number): host for number, host in enumerate(hosts)}
 
     def _remove_jobs(self, run: str) -> None:
-        where = {"label_selector": f"{LABEL}={run}", "_request_timeout": ASKING}
+        where = {"label_selector": f"{LABEL}={run}", "_request_timeout": REQUEST_TIMEOUT_S}
         with contextlib.suppress(*self._failures):
             self._batch.delete_collection_namespaced_job(
                 self._namespace, propagation_policy="Background", **where
@@ -163,7 +165,7 @@ class KubernetesEngine:
             for number in [n for n in seen if pods is not None and n in waiting and n not in pods]:
                 yield NodeAnswer(waiting.pop(number), "lost", why="its pod was removed")
             seen = pods if pods is not None else seen
-            if time.monotonic() - began > job.deadline + GRACE:
+            if time.monotonic() - began > job.deadline + GRACE_S:
                 for number, host in list(waiting.items()):
                     del waiting[number]
                     why = _waits(seen.get(number)) or f"no answer within {job.deadline:g} s"
@@ -175,7 +177,7 @@ class KubernetesEngine:
         """Return a job's number → its pod; None if the API gave no answer this time."""
         try:
             found = self._core.list_namespaced_pod(
-                self._namespace, label_selector=f"{LABEL}={run}", _request_timeout=ASKING
+                self._namespace, label_selector=f"{LABEL}={run}", _request_timeout=REQUEST_TIMEOUT_S
             ).items
         except self._failures:
             return None
@@ -200,7 +202,7 @@ class KubernetesEngine:
                 self._namespace,
                 limit_bytes=job.largest + 1,
                 _preload_content=False,
-                _request_timeout=ASKING,
+                _request_timeout=REQUEST_TIMEOUT_S,
             )
             output = bytes(log.data)
         except self._failures as error:

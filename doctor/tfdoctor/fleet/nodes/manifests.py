@@ -26,7 +26,7 @@ PART = 900_000
 """Bytes of the file in one ConfigMap, which takes 1 MiB at most."""
 GPU = "nvidia.com/gpu"
 NOBODY = 65534
-KEPT = 600
+JOB_TTL_S = 600
 """Seconds that Kubernetes keeps a job that has ended, should nobody be there to remove it."""
 
 
@@ -61,7 +61,7 @@ def node_job(
         "spec": {
             "backoffLimit": 0,
             "activeDeadlineSeconds": round(job.deadline),
-            "ttlSecondsAfterFinished": KEPT,
+            "ttlSecondsAfterFinished": JOB_TTL_S,
             "template": {"metadata": {"labels": {LABEL: run, f"{LABEL}-node": str(number)}}, "spec": pod},
         },
     }

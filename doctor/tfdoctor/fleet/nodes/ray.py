@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RayEngine"]
 
-GRACE = 30.0
+GRACE_S = 30.0
 """Seconds that starting a worker process on the node may take beside what runs there."""
 CONNECTING = 10.0
 LOOK = 1.0
@@ -108,7 +108,7 @@ class RayEngine:
             self._ray.shutdown()
 
     def _collect_ended(self, waiting: dict[Any, str], job: Job) -> Iterator[NodeAnswer]:
-        until = time.monotonic() + job.deadline + GRACE
+        until = time.monotonic() + job.deadline + GRACE_S
         while waiting:
             done, _ = self._ray.wait(list(waiting), num_returns=1, timeout=LOOK)
             for one in done:

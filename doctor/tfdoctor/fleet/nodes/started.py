@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ask_each", "script"]
 
-GRACE = 15.0
+GRACE_S = 15.0
 """Seconds that reaching a node and leaving it may take beside what runs there."""
 LEFT_BEHIND = 125
 """The status where the node could not take the file."""
@@ -120,7 +120,7 @@ def _ask_host(
     try:
         with _open_pipe(job.zipapp) as given:
             ran = children.run(
-                argv, timeout=job.deadline + GRACE, env=dict(os.environ), heard=heard, given=given
+                argv, timeout=job.deadline + GRACE_S, env=dict(os.environ), heard=heard, given=given
             )
     except _FloodError:
         why = f"it wrote more than {job.largest >> 20} MiB"

@@ -28,7 +28,7 @@ PEERS = "peers"
 """The folder inside that has what the hosts say of each other, kept in the same way."""
 ENDED = ("answered", "failed", "lost", "timeout", "flooded")
 LONGEST_LINE = 4096
-MOST_ENDINGS = 1_000_000
+MAX_ENDINGS = 1_000_000
 LONGEST_NAME = 200
 
 
@@ -110,7 +110,7 @@ class Store:
         found: dict[str, Ending] = {}
         try:
             with (self.folder / JOURNAL).open("rb") as journal:
-                for _ in range(MOST_ENDINGS):
+                for _ in range(MAX_ENDINGS):
                     line = journal.readline(LONGEST_LINE)
                     if not line:
                         break

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["finding_values", "report_html"]
 
-MOST_FACTS = 1500
+MAX_FACTS = 1500
 """Rows of facts: a mail has to take the page."""
 LONGEST_FACT = 500
 """Characters of one."""
@@ -86,8 +86,8 @@ def report_html(
             for one in report.outcomes
             if one.kind in (OutcomeKind.COULD_NOT_CHECK, OutcomeKind.CRASHED)
         ],
-        facts=rows[:MOST_FACTS],
-        more_facts=max(0, len(rows) - MOST_FACTS),
+        facts=rows[:MAX_FACTS],
+        more_facts=max(0, len(rows) - MAX_FACTS),
         differences=tuple(differences),
     )
 

@@ -24,7 +24,7 @@ __all__ = ["ASSETS", "document", "embed_json", "redact_values"]
 
 ASSETS = Path(__file__).resolve().parent / "assets"
 """Templates, styles and scripts: package data beside this module."""
-_LONGEST = 100_000
+_MAX_TEXT_CHARS = 100_000
 """Characters of one text."""
 
 
@@ -121,5 +121,5 @@ def _environment() -> Environment:
 def _clean_value(value: Any) -> Any:
     """Return what a template prints: a text from outside without control characters."""
     if isinstance(value, str) and not hasattr(value, "__html__"):
-        return clean(value, limit=_LONGEST)
+        return clean(value, limit=_MAX_TEXT_CHARS)
     return value
