@@ -254,3 +254,21 @@ def test_names_of_files_that_are_not_utf8_in_findings(
     if form in ("json", "sarif"):
         json.dumps(ended.json, ensure_ascii=False).encode("utf-8")
         assert ("k%FF.py" if form == "sarif" and ended.status else "k\\ufffd.py") in ended.out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["diagnose", "{0}/a.json", "--html", "{0}/a.json"],
+        ["placement", "{0}/a.json", "--svg", "{0}/a.json"],
+        ["fleet", "report", "{0}", "--html", "{0}/a.json"],
+        ["check", "--facts", "{0}", "--html", "{0}/a.json"],
+        ["report", "--facts", "{0}", "-o", "{0}/a.json"],
+    ],
+)
+def test_what_is_read_is_not_replaced(tfdoctor: Tfdoctor, tmp_path: Path, words: list[str]) -> None:
+    (tmp_path / "a.json").write_text("{}")
+    done = tfdoctor(*(word.format(tmp_path) for word in words), "--force")
+    assert done.status == 2
+    assert "is what this command reads" in done.err
+    assert (tmp_path / "a.json").read_text() == "{}"

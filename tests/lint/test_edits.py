@@ -315,3 +315,31 @@ def test_a_failure_leaves_the_old_content(
     monkeypatch.undo()
     assert file.read_bytes() == b"abc"
     assert {path.name for path in tmp_path.iterdir()} <= {"a.py", "b"}
+
+
+def test_a_name_that_another_file_reads_stays(lint: Any, tmp_path: Path) -> None:
+    setter, reader = tmp_path / "a.sh", tmp_path / "b.py"
+    setter.write_text(f"export {WRONG}=0\npython3 b.py\n")
+    reader.write_text(f"from os import environ as E\nN = '{WRONG}'\nprint(E[N])\n")
+    assert "a.sh" in lint("--fix", ".").out
+    assert WRONG in setter.read_text()
+    assert WRONG in reader.read_text()
+    reader.write_text(f"import os\nos.environ['{WRONG}'] = '1'\n")
+    lint("--fix", ".")
+    assert WRONG not in setter.read_text()
+    assert WRONG not in reader.read_text()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import os\ntry:\n    os.environ['CUDA_VISIBLE_DEVICES'] = 0\nexcept TypeError:\n    pass\n",
+        "import os\nwith test.assertRaises(TypeError):\n    os.environ['CUDA_VISIBLE_DEVICES'] = 0\n",
+        "import tensorflow as tf\ntf.config.experimental.set_memory_growht = print\n"
+        "tf.config.experimental.set_memory_growht(None, True)\n",
+    ],
+)
+def test_what_the_code_means_stays(lint: Any, tmp_path: Path, code: str) -> None:
+    (tmp_path / "a.py").write_text(code)
+    assert "a.py" in lint("--fix", ".").out
+    assert (tmp_path / "a.py").read_text() == code

@@ -141,7 +141,7 @@ def bench(
     if output is not None:
         _folder(output, force=force)
     if html is not None:
-        check_file(html, force=force, option="--html")
+        check_file(html, force=force, option="--html", reads=[compare])
     compat = Compat.load()
     progress = _Progress(time, quiet=as_json or not ERR.watched)
     if image is not None:

@@ -93,7 +93,7 @@ def check(
 
         if then_fix:
             raise UsageError("--html cannot be combined with --fix.", hint="Run it again after the fix.")
-        check_file(html, force=force, option="--html")
+        check_file(html, force=force, option="--html", reads=[facts, against])
     if simulate or driver is not None:
         alone = not (folder or facts or against or then_fix or html) and fail_on is FailOn.error
         return _check_simulated(

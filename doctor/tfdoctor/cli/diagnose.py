@@ -84,7 +84,7 @@ def diagnose(
 
         if follow:
             raise UsageError("--html shows a log that has ended; -f follows one that grows.")
-        check_file(html, force=force, option="--html")
+        check_file(html, force=force, option="--html", reads=names)
     compat = Compat.load()
     copy = _Copy() if html is not None else None
     if follow:

@@ -129,7 +129,7 @@ def fleet(
     if html is not None:
         from tfdoctor.system.writing import check_file
 
-        check_file(html, force=force, option="--html")
+        check_file(html, force=force, option="--html", reads=folder.glob("*.json"))
     named = {"ssh": ssh, "slurm": slurm, "dask": dask, "ray": ray, "kubernetes": kubernetes}
     asked = [name for name, value in named.items() if value is not None]
     if what is What.report and (asked or python or resume or pass_on or dry_run or image or emit or connect):

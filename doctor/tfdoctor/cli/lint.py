@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from tfdoctor.cli.options import Json, argument, command, option
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.lint import LintAnswer, LintProblem, LintTarget, Unreadable, kind_of_file, lint_text
-from tfdoctor.lint.fixes import format_diff, plan_edits
+from tfdoctor.lint.fixes import drop_names_elsewhere, format_diff, list_names_left, plan_edits
 from tfdoctor.lint.settings import SKIPPED, Settings, SettingsError, release_of, settings_of
 from tfdoctor.parse.edits import Edit, EditError, Source, apply_edits
 from tfdoctor.parse.toml import loads
@@ -104,14 +104,15 @@ def _lint_files(
     unreadable: list[Unreadable] = []
     editable: dict[str, _Editable] = {}
     refused: dict[str, str] = {}
-    count = 0
+    correctable: dict[str, tuple[Source, str, list[LintProblem], bool]] = {}
+    names_left: dict[str, set[str]] = {}
     for path, kind, settings, below_root, leaves in _files(paths):
         asked = LintTarget(
             next((one for one in (release, settings.tf, here[0]) if one is not None), None),
             next((one for one in (gpus, settings.gpus, here[1]) if one is not None), None),
         )
         shown = str(path)
-        count += 1
+        names_left[shown] = set()
         try:
             source = load_source(path, python=kind == "python")
         except ValueError as error:
@@ -121,16 +122,25 @@ def _lint_files(
         if why is not None:
             unreadable.append(Unreadable(shown, why))
         found = [replace(one, path=shown) for one in found if settings.wants(below_root, one.name)]
+        names_left[shown] = list_names_left(source.text, kind, found)
+        if any(one.fix for one in found):
+            correctable[shown] = source, kind, found, leaves
+        else:
+            problems += found
+    for shown, (source, kind, found, leaves) in correctable.items():
+        fixable = drop_names_elsewhere(found, names_left)
         try:
-            if edits := plan_edits(source, found, kind):
+            if edits := plan_edits(source, fixable, kind):
                 if leaves:
                     raise EditError("it is a link that leads out of the folder")  # noqa: TRY301
                 editable[shown] = _Editable(source, edits)
         except EditError as error:
             refused[shown] = f"{error}"
-            found = [replace(one, fix=None) for one in found]
-        problems += found
-    return LintAnswer(count, tuple(problems), tuple(unreadable)), editable, refused
+            fixable = [replace(one, fix=None) for one in fixable]
+        problems += fixable
+    order = {shown: place for place, shown in enumerate(names_left)}
+    problems.sort(key=lambda one: order[one.path])
+    return LintAnswer(len(names_left), tuple(problems), tuple(unreadable)), editable, refused
 
 
 def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, str, Settings, str, bool]]:

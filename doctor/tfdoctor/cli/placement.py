@@ -41,7 +41,7 @@ def placement(
     """
     (name,) = list_logs([file] if file else [], "placement")
     if svg is not None:
-        check_file(svg, force=force, option="--svg")
+        check_file(svg, force=force, option="--svg", reads=[name])
     shown = clean(name, limit=300)
     with meter(shown) if ERR.watched and not as_json else contextlib.nullcontext() as told:
         found = read_placement(read_log(name, note=note, meter=told))

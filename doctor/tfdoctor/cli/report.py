@@ -39,7 +39,7 @@ def report(
     Prints versions, verdict, findings and their evidence. Sends nothing.
     """
     if output is not None and output != STDOUT:
-        check_file(output, force=force)
+        check_file(output, force=force, reads=[facts])
     system: System = live_machine(python if facts is None else None)
     if facts is not None:
         recorded = RecordedSystem(facts)

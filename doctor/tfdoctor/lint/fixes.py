@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdoctor.lint.notebooks import code_cells, plain
+from tfdoctor.lint.words import guess_variable
 from tfdoctor.parse.edits import Edit, EditError, Source, edits_of_text
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.lint.models import Fix, LintProblem
 
-__all__ = ["drop_ambiguous_renames", "format_diff", "plan_edits"]
+__all__ = ["drop_ambiguous_fixes", "drop_names_elsewhere", "format_diff", "list_names_left", "plan_edits"]
 
 _RENAMES = ("misspelt-variable", "misspelt-option")
 _LINE_ENDING = re.compile(r"\r\n|\r|\n")
@@ -57,21 +58,28 @@ def _replacements(text: str, fixes: Sequence[Fix]) -> list[tuple[int, int, str]]
     return out
 
 
-def drop_ambiguous_renames(
+def drop_ambiguous_fixes(
     problems: Sequence[LintProblem],
     parts: Mapping[int | None, str],
     kind: str,
     names_read: Collection[str] = (),
 ) -> list[LintProblem]:
-    """Return the problems, without the fix where correcting a name alone might break the file.
+    """Return the problems, without the fix where it alone might break the file.
 
-    That is so if the misspelt variable stands in the file elsewhere, too (what reads it would find nothing), or if the
-    correct name stands beside it (one of the two values would win, or the file would be no longer valid). `parts`: the
-    text of each cell, or the whole text under None; `names_read`: variables that Python both sets and reads.
+    That is so if the misspelt name stands in the file elsewhere, too (what reads it would find nothing), if the correct
+    name stands beside it (one of the two values would win, or the file would be no longer valid), or if the code
+    expects the TypeError. `parts`: the text of each cell, or the whole text under None; `names_read`: variables that
+    Python both sets and reads.
     """
+    problems = [
+        replace(one, fix=None)
+        if one.fix and one.name == "variable-set-wrongly" and _error_is_expected(parts[one.cell], one.line)
+        else one
+        for one in problems
+    ]
     renames = [one for one in problems if one.fix and one.name in _RENAMES]
     if not renames:
-        return list(problems)
+        return problems
     words: Counter[str] = Counter()
     for text in parts.values():
         words.update(_WORD.findall(_strip_comments(text, kind)))
@@ -85,7 +93,7 @@ def drop_ambiguous_renames(
 
     def reason(problem: LintProblem, fix: Fix) -> str:
         elsewhere = words[fix.old] > fixed[fix.old] or fix.old in names_read or problem.message in unfixable
-        if problem.name == "misspelt-variable" and elsewhere:
+        if elsewhere:
             return "The name stands elsewhere in this file, too: correct all of them by hand."
         return f"{fix.text} is set beside it: correct it by hand." if fix.text in clashing else ""
 
@@ -98,6 +106,7 @@ def drop_ambiguous_renames(
 
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_CAPITALS = re.compile(r"\b[A-Z][A-Z0-9_]{4,59}\b")
 _COMMENT_LINE = re.compile(r"(?m)^[ \t]*#.*$")
 _COMMENT_AFTER_CODE = re.compile(r"(?m)[ \t]#[^\n'\"]*$")
 
@@ -136,13 +145,66 @@ def _is_set(name: str, code: str) -> bool:
     return re.search(rf"\b{name}(?:['\"]\s*(?:\]\s*=(?!=)|[,:])|\s*=(?!=))", code) is not None
 
 
+def _error_is_expected(text: str, line: int) -> bool:
+    """Return whether a line of Python stands in a `try` that catches TypeError, or in `with pytest.raises(…)`."""
+    tree = _parse(text)
+    return tree is not None and any(
+        node.lineno <= line <= (node.body[-1].end_lineno or line)
+        and (
+            any(_catches_type_error(one.type) for one in node.handlers)
+            if isinstance(node, ast.Try)
+            else any("aises" in ast.unparse(one.context_expr) for one in node.items)
+        )
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Try, ast.With))
+    )
+
+
+def _catches_type_error(caught: ast.expr | None) -> bool:
+    return (
+        caught is None
+        or re.search(r"\b(?:TypeError|Exception|BaseException)\b", ast.unparse(caught)) is not None
+    )
+
+
+def list_names_left(text: str, kind: str, problems: Sequence[LintProblem]) -> set[str]:
+    """Return misspelt variables that stand in a file elsewhere than where a fix corrects them."""
+    parts = [cell.source for cell in code_cells(text)] if kind == "notebook" else [text]
+    words = Counter(
+        word
+        for part in parts
+        for word in _CAPITALS.findall(_strip_comments(_LINE_ENDING.sub("\n", part), kind))
+    )
+    words.subtract(one.fix.old for one in problems if one.fix and one.name == "misspelt-variable")
+    return {word for word, count in words.items() if count > 0 and guess_variable(word)}
+
+
+def drop_names_elsewhere(
+    problems: Sequence[LintProblem], names_left: Mapping[str, set[str]]
+) -> list[LintProblem]:
+    """Return the problems, without the fix for a variable that another file sets or reads by the misspelt name.
+
+    names_left: path → what `list_names_left` found there.
+    """
+
+    def find_other(problem: LintProblem) -> str | None:
+        if problem.fix is None or problem.name != "misspelt-variable":
+            return None
+        old = problem.fix.old
+        return next((path for path, names in names_left.items() if old in names), None)
+
+    return [
+        replace(one, fix=None, message=f"{one.message} The name stands in {path}, too: correct both by hand.")
+        if (path := find_other(one)) is not None
+        else one
+        for one in problems
+    ]
+
+
 def _keys_by_container(text: str) -> Iterator[list[object]]:
     """Yield the keys of each dict and the keywords of each call; all words at once if it is not Python 3."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(plain(text))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = _parse(text)
+    if tree is None:
         yield list(_WORD.findall(text))
         return
     for node in ast.walk(tree):
@@ -150,6 +212,16 @@ def _keys_by_container(text: str) -> Iterator[list[object]]:
             yield [one.value for one in node.keys if isinstance(one, ast.Constant)]
         elif isinstance(node, ast.Call):
             yield [one.arg for one in node.keywords]
+
+
+def _parse(text: str) -> ast.Module | None:
+    """Return the tree of Python 3 code, in a notebook's cell, too; None if it is something else."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(plain(text))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def format_diff(path: str, before: str, after: str) -> str:

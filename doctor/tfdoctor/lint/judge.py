@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.causes.codes import LINT
 from tfdoctor.lint import texts
-from tfdoctor.lint.fixes import drop_ambiguous_renames
+from tfdoctor.lint.fixes import drop_ambiguous_fixes
 from tfdoctor.lint.kinds import kind_called, severity_of
 from tfdoctor.lint.notebooks import code_cells, plain
 from tfdoctor.lint.telling import MAX_FINDINGS, MAX_STEPS
@@ -90,7 +90,7 @@ def lint_text(text: str, kind: str, asked: LintTarget) -> tuple[list[LintProblem
     except ValueError as error:
         return [], f"{error}"
     lines = text.split("\n")
-    return drop_ambiguous_renames(_finish_problems(found, {None: lines}), {None: text}, kind), None
+    return drop_ambiguous_fixes(_finish_problems(found, {None: lines}), {None: text}, kind), None
 
 
 def _with_line_feeds(text: str) -> str:
@@ -166,7 +166,7 @@ def _python(
     lines = {number: source.split("\n") for number, source in parts}
     kind = "notebook" if parts and parts[0][0] is not None else "python"
     found = _finish_problems(walk.problems.values(), lines)
-    return drop_ambiguous_renames(found, dict(parts), kind, walk.names_read), broken or None
+    return drop_ambiguous_fixes(found, dict(parts), kind, walk.names_read), broken or None
 
 
 _NAMED = (

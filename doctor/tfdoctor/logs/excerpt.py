@@ -1,14 +1,19 @@
-"""The lines of a log that are worth showing beside its verdict: all of a short one, else those around what decided, the
-beginning and the end. It reads a stream, and keeps no more than it gives."""
+"""The lines of a log to show beside its verdict, in a page that may be published.
+
+Only what TensorFlow, CUDA, the driver and Python wrote is kept, and what findings rest on: what a user's own program
+prints can be anything, and no redactor knows it all. Of a short log all such lines, else those around what decided, at
+the beginning and at the end. Reads a stream, and keeps no more than it returns.
+"""
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdoctor.logs.blocks import as_text
-from tfdoctor.logs.reader import read_lines
+from tfdoctor.logs.reader import find_head, read_lines
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -29,6 +34,14 @@ MAX_LINE_CHARS = 1000
 """Characters of a line."""
 MAX_EXCERPT_CHARS = 600_000
 """Characters in all."""
+_KNOWN_LINE = re.compile(
+    r"[\s>#]{0,12}(?:Traceback \(most recent|File \"|(?:During|The above) [a-z ]{0,20}exception"
+    r"|[|+][-=+|]|\| {0,3}[\dN]"
+    r"|\|[^|]{0,80}(?:NVIDIA|CUDA|GPU|Driver|Memory|MiB|Processes|Fan|MIG)|[\w.]{0,80}(?:Error|Exception|Warning)\b"
+    r"|Skipping registering|To enable th|name: |pciBusID|coreClock|major: |totalMemory|(?:Total|Free) memory"
+    r"|Instructions for|Please make sure|NVRM: |NVIDIA-SMI |Failed to initialize NVML|Num GPUs)"
+)
+"""What a line begins with that TensorFlow, CUDA, the driver or Python wrote, where the time does not say so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +73,8 @@ def list_deciding_lines(report: LogReport) -> frozenset[int]:
 
 def excerpt(chunks: Iterable[bytes], report: LogReport) -> Excerpt:
     """Return what to show of the log that gave this report, read once more. Never raises on any bytes."""
-    near = {
-        number
-        for line in list_deciding_lines(report)
-        for number in range(line - AROUND, line + AROUND + 1)
-        if number > 0
-    }
+    hits = list_deciding_lines(report)
+    near = {number for line in hits for number in range(line - AROUND, line + AROUND + 1) if number > 0}
     wanted = set(near)
     if report.lines <= MAX_WHOLE_LINES:
         wanted.update(range(1, report.lines + 1))
@@ -74,7 +83,7 @@ def excerpt(chunks: Iterable[bytes], report: LogReport) -> Excerpt:
     kept = _Kept(sorted(wanted))
     for _ in read_lines(chunks, None, kept):
         pass
-    lines = kept.lines
+    lines = {number: text for number, text in kept.lines.items() if number in hits or _is_known(text)}
     left = MAX_EXCERPT_CHARS
     shown: list[tuple[int, str]] = []
     for number in sorted(lines, key=lambda one: (one not in near, one)):
@@ -84,6 +93,10 @@ def excerpt(chunks: Iterable[bytes], report: LogReport) -> Excerpt:
     parts = tuple(_parts(sorted(shown), near))
     last = parts[-1].lines[-1][0] if parts else 0
     return Excerpt(parts, max(0, report.lines - last))
+
+
+def _is_known(line: str) -> bool:
+    return find_head(line) is not None or _KNOWN_LINE.match(line) is not None
 
 
 class _Kept:

@@ -41,6 +41,7 @@ __all__ = [
     "Line",
     "Rows",
     "decode_line",
+    "find_head",
     "lines_of",
     "messages_of",
     "read_lines",
@@ -102,7 +103,9 @@ _OWN_LINE = re.compile(
     r"\s{0,8}(?:Skipping registering|To enable th|name: |pciBusID|coreClock|major: |totalMemory|Total memory|"
     r"Free memory|Your kernel|Traceback|File \"|>>>|\.\.\. |\[|Epoch|Limit:|InUse:|Please make sure|"
     r"Instructions for|"
-    r"[|+=]|WARNING|INFO|ERROR|During handling|[\w.]{1,80}(?:Error|Exception|Warning):|\S{1,60}[$#] |\(\S{1,40}\) )"
+    r"[|+=]|WARNING|INFO|ERROR|"
+    r"\d{4}-\d\d-\d\d[T ]\d\d:|[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:|<\d{1,3}>\d? |"
+    r"During handling|[\w.]{1,80}(?:Error|Exception|Warning):|\S{1,60}[$#] |\(\S{1,40}\) )"
 )
 
 
@@ -405,14 +408,14 @@ def _terminal_width(lines: list[str]) -> int:
         if not following.strip():
             continue
         rest = following.removeprefix(_mark_of(this))
-        if _head(rest) or _OWN_LINE.match(rest) or this.lstrip().startswith(("|", "+")):
+        if find_head(rest) or _OWN_LINE.match(rest) or this.lstrip().startswith(("|", "+")):
             continue
         if len(this) == len(following) and _alike(this, following):
             continue
         full = widest - 1 <= len(this) <= widest
         cut += full
         begins = rest.lstrip()[:1] if full else begins
-        heads += _head(this) is not None and not full and len(this) >= 60
+        heads += find_head(this) is not None and not full and len(this) >= 60
     if cut == 1 and begins.isupper():
         return 0  # the longest line of a few, and the next sentence: nothing else speaks for a cut
     return widest if cut and cut >= heads else 0
@@ -455,7 +458,7 @@ def _join_cut_lines(pieces: Iterable[_LinePiece], width: int) -> Iterator[tuple[
         yield began.number, began.place - gone, "".join(held)
 
 
-def _head(text: str, at: int = 0) -> re.Match[str] | None:
+def find_head(text: str, at: int = 0) -> re.Match[str] | None:
     """Return where a record of TensorFlow's log begins, from a place on."""
     if "]" not in text and ".cc" not in text:
         return None
@@ -486,7 +489,7 @@ def _heads(text: str) -> Iterator[int]:
 
 def _mark_of(raw: str) -> str:
     """Return what quoting, indenting or a launcher put before a message: the rest of it, where cut, has it, too."""
-    found = _head(raw[:120])
+    found = find_head(raw[:120])
     if found is not None and found.start() <= 60:
         return raw[: found.start()]
     quote = _QUOTE.match(raw)
@@ -497,7 +500,7 @@ def _goes_on(last: str, following: str, length: int, width: int) -> bool:
     """Return whether a line (without its mark) is the rest of the one before it, cut by a terminal."""
     if not width or not width - 1 <= len(last) <= width or length > width:
         return False
-    if not following.strip() or _head(following):
+    if not following.strip() or find_head(following):
         return False
     return not _OWN_LINE.match(following)
 

@@ -21,7 +21,7 @@ from tfdoctor.errors import Error, UsageError
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = ["append_line", "atomically", "check_file", "place_file", "scratch_folder", "write_file"]
 
@@ -33,8 +33,13 @@ _STANDARD = {"/dev/stdout": 1, "/dev/stderr": 2}
 _NO_ROOM_BESIDE = (errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, errno.EXDEV)
 
 
-def check_file(target: Path, *, force: bool, option: str = "-o") -> None:
-    """Whether a text can be written to `target`. Raises UsageError, or Error where this user may not."""
+def check_file(
+    target: Path, *, force: bool, option: str = "-o", reads: Iterable[Path | str | None] = ()
+) -> None:
+    """Check that a text can be written to `target`. Raises UsageError, or Error if this user may not.
+
+    reads: files and folders that the command reads; not even --force replaces one of them, or a file in one.
+    """
     shown = clean_line(str(target))
     if not target.name or "\0" in str(target):
         message = f"{option}: {str(target)!r} is no name of a file."
@@ -57,9 +62,21 @@ def check_file(target: Path, *, force: bool, option: str = "-o") -> None:
     if kind == "file" and not force:
         message = f"{option}: {shown} exists."
         raise UsageError(message, hint="Name another place, or give --force to replace it.")
+    if kind == "file":
+        real = target.resolve()
+        if any(real.is_relative_to(Path(one).resolve()) or _same(target, one) for one in reads if one):
+            message = f"{option}: {shown} is what this command reads."
+            raise UsageError(message, hint="It was left unchanged. Name another place.")
     if kind == "nothing" and not os.access(target.parent, os.W_OK | os.X_OK):
         message = f"{option}: this user may not write to {clean_line(str(target.parent))}."
         raise Error(message, hint="Name another place.")
+
+
+def _same(target: Path, other: Path | str) -> bool:
+    try:
+        return target.samefile(other)
+    except (OSError, ValueError):
+        return False
 
 
 def write_file(target: Path, content: bytes, *, force: bool, option: str = "-o") -> None:
