@@ -251,7 +251,9 @@ def test_a_log_has_its_deciding_lines_marked() -> None:
 
 def test_what_the_program_itself_prints_is_not_shown() -> None:
     known = "2024-01-01 00:00:00.000000: I tensorflow/core/util/port.cc:113] oneDNN custom operations are on."
-    trace = 'Traceback (most recent call last):\n  File "train.py", line 3\n    login("hunter2")\nValueError: no'
+    trace = (
+        'Traceback (most recent call last):\n  File "train.py", line 3\n    login("hunter2")\nValueError: no'
+    )
     text = " ".join(run_check(log_page(f"my words\n{known}\n{trace}\n{LOG}bye\n")).texts)
     for shown in ("oneDNN custom", 'File "train.py"', "ValueError: no", "Skipping registering"):
         assert shown in text

@@ -169,7 +169,10 @@ def _catches_type_error(caught: ast.expr | None) -> bool:
 
 def list_names_left(text: str, kind: str, problems: Sequence[LintProblem]) -> set[str]:
     """Return misspelt variables that stand in a file elsewhere than where a fix corrects them."""
-    parts = [cell.source for cell in code_cells(text)] if kind == "notebook" else [text]
+    try:
+        parts = [cell.source for cell in code_cells(text)] if kind == "notebook" else [text]
+    except ValueError:
+        return set()
     words = Counter(
         word
         for part in parts

@@ -64,7 +64,7 @@ def check_file(
         raise UsageError(message, hint="Name another place, or give --force to replace it.")
     if kind == "file":
         real = target.resolve()
-        if any(real.is_relative_to(Path(one).resolve()) or _same(target, one) for one in reads if one):
+        if any(real.is_relative_to(Path(one).resolve()) or _is_same(target, one) for one in reads if one):
             message = f"{option}: {shown} is what this command reads."
             raise UsageError(message, hint="It was left unchanged. Name another place.")
     if kind == "nothing" and not os.access(target.parent, os.W_OK | os.X_OK):
@@ -72,7 +72,7 @@ def check_file(
         raise Error(message, hint="Name another place.")
 
 
-def _same(target: Path, other: Path | str) -> bool:
+def _is_same(target: Path, other: Path | str) -> bool:
     try:
         return target.samefile(other)
     except (OSError, ValueError):
