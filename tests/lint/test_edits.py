@@ -335,7 +335,7 @@ def test_a_name_that_another_file_reads_stays(lint: Any, tmp_path: Path) -> None
     [
         "import os\ntry:\n    os.environ['CUDA_VISIBLE_DEVICES'] = 0\nexcept TypeError:\n    pass\n",
         "import os\nwith test.assertRaises(TypeError):\n    os.environ['CUDA_VISIBLE_DEVICES'] = 0\n",
-        "import tensorflow as tf\nf = tf.config.experimental\n\n\nf.set_memory_growht = print\nf.set_memory_growht(None, True)\n",
+        "from tensorflow import config as c\nf = c.experimental\nf.set_memory_growht = 1\nf.set_memory_growht()\n",
     ],
 )
 def test_what_the_code_means_stays(lint: Any, tmp_path: Path, code: str) -> None:
