@@ -31,13 +31,13 @@ from tfdoctor import parse as parse_package
 from tfdoctor.cli.parse import leaves
 from tfdoctor.compat import Compat, DataError
 from tfdoctor.errors import UsageError
-from tfdoctor.examine.survey import survey
+from tfdoctor.examine.collect import survey
 from tfdoctor.lint import LintAnswer, LintTarget, lint_text
 from tfdoctor.lint.fixes import plan_edits
 from tfdoctor.logs.blocks import is_binary
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.parse.edits import EditError, Source, apply_edits
-from tfdoctor.parse.kinds import PARSERS, detect
+from tfdoctor.parse.registry import PARSERS, detect
 from tfdoctor.privacy.redactor import Redactor
 from tfdoctor.probes.ldcache import ENTRY, EXTENSION_MAGIC, HEADER, MAGIC, parse_ldcache
 from tfdoctor.probes.python import parse_build_info, parse_cuda_config, parse_version_header
@@ -140,7 +140,7 @@ def further_readers() -> dict[str, tuple[Callable[[str], Any], ...]]:
     for info in pkgutil.iter_modules(parse_package.__path__, f"{parse_package.__name__}."):
         module = importlib.import_module(info.name)
         short = info.name.rpartition(".")[2]
-        if info.name in kinds or short.startswith("_") or short in ("detect", "edits", "kinds"):
+        if info.name in kinds or short.startswith("_") or short in ("detect", "edits", "registry"):
             continue
         mine = [f for f in vars(module).values() if getattr(f, "__module__", "") == info.name]
         found[short] = tuple(

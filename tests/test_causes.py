@@ -11,8 +11,8 @@ from tfdoctor.causes.codes import HARMLESS, MISREAD
 from tfdoctor.compat import Compat
 from tfdoctor.findings import Remedy
 from tfdoctor.logs.advice import remedies
-from tfdoctor.logs.case import Case
 from tfdoctor.logs.events import Log
+from tfdoctor.logs.log_context import Case
 
 NOBODY = Case(Log(), Compat.load())
 """A log that names no release and no card."""

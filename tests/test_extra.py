@@ -15,7 +15,7 @@ from tfdoctor.advice.releases import companion_pins
 from tfdoctor.compat import Compat, Release
 from tfdoctor.findings import Severity
 from tfdoctor.parse.toml import loads
-from tfdoctor.plan.predicted import SITE, Sketch, make_sketched_facts
+from tfdoctor.plan.hypothetical_facts import SITE, Sketch, make_sketched_facts
 from tfdoctor.report.diagnose import diagnose
 
 ROOT = Path(__file__).resolve().parents[1]

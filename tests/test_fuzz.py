@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tfdoctor.parse.kinds import PARSERS
+from tfdoctor.parse.registry import PARSERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +53,7 @@ def test_every_parser_is_a_target() -> None:
     modules = {path.stem for path in Path(targets.parse_package.__path__[0]).glob("[a-z]*.py")}
     covered = {*TARGETS, *(function.__module__.rpartition(".")[2] for function in PARSERS.values())}
     assert {*PARSERS} <= {*TARGETS}
-    assert modules - {"detect", "edits", "kinds"} <= covered
+    assert modules - {"detect", "edits", "registry"} <= covered
     assert all(targets.further_readers().values()), "a module with no public function of one text"
 
 
@@ -137,7 +137,7 @@ def test_a_crash_of_a_probe_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def crash(*_: object, **__: object) -> None:
         raise KeyError("x")
 
-    monkeypatch.setattr("tfdoctor.examine.survey.driver.probe_smi", crash)
+    monkeypatch.setattr("tfdoctor.examine.collect.driver.probe_smi", crash)
     with pytest.raises(targets.BrokenPromiseError, match="nvidia-smi crashed"):
         TARGETS["machine"].run(next(iter(TARGETS["machine"].seeds())))
 

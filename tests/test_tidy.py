@@ -182,7 +182,7 @@ def test_codes_stand_at_their_rules_alone() -> None:
 
 def test_only_examine_knows_the_parts_of_a_look() -> None:
     """Everybody else asks `examine`: there Ctrl-C is heard, and what is looked at is judged in one way."""
-    parts = ("tfdoctor.probes", "tfdoctor.examine.survey", "tfdoctor.report.diagnose")
+    parts = ("tfdoctor.probes", "tfdoctor.examine.collect", "tfdoctor.report.diagnose")
     own = ("doctor/tfdoctor/examine/", "doctor/tfdoctor/probes/")
     known: dict[str, list[str]] = {}
     for path in modules():

@@ -22,7 +22,7 @@ def run() -> NoReturn:
     gc.set_threshold(GC_THRESHOLD_OBJECTS)
     _restart_without_pythonpath()
     try:
-        from tfdoctor.cli.start import run as command
+        from tfdoctor.cli.startup import run as command
     except (ImportError, MemoryError, OSError, RuntimeError) as error:
         if isinstance(error, ImportError):
             _restart_without_loader_variables()

@@ -31,12 +31,12 @@ from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
 from tfdoctor.errors import UsageError
 from tfdoctor.findings import Cause
-from tfdoctor.fleet.kinds import KINDS as OF_FLEETS
-from tfdoctor.lint.kinds import KINDS
+from tfdoctor.fleet.codes import KINDS as OF_FLEETS
+from tfdoctor.lint.codes import KINDS
 from tfdoctor.logs.advice import remedies
-from tfdoctor.logs.case import Case
 from tfdoctor.logs.events import Log
 from tfdoctor.logs.libraries import is_cudnn, matters
+from tfdoctor.logs.log_context import Case
 from tfdoctor.logs.scan import scan
 from tfdoctor.logs.signatures import load_signatures
 from tfdoctor.logs.verdict import decide

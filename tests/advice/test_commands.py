@@ -25,8 +25,8 @@ from rules.make_facts import (
     with_tensorflow,
 )
 from tfdoctor import advice, versions
-from tfdoctor.advice import commands, person
-from tfdoctor.advice.person import InstallFolder
+from tfdoctor.advice import commands, user_permissions
+from tfdoctor.advice.user_permissions import InstallFolder
 from tfdoctor.causes.steps import Prepend, Remedy
 from tfdoctor.environment.actions import format_steps
 from tfdoctor.environment.models import Environment, Offer
@@ -133,7 +133,7 @@ def move_to_user_site(facts: Facts, **more: Any) -> Facts:
 
 def test_the_users_folder_gets_what_the_tensorflow_in_it_needs() -> None:
     facts = with_programs(move_to_user_site(remove_cufft(healthy())), "uv")
-    assert person.place(context(facts).target) is InstallFolder.USER
+    assert user_permissions.place(context(facts).target) is InstallFolder.USER
     assert first(facts)[0].startswith("/usr/bin/python3 -m pip install --user ")
 
 
@@ -161,7 +161,7 @@ def make_unwritable(facts: Facts) -> Facts:
 
 def test_nothing_is_installed_into_a_colleagues_environment() -> None:
     facts = with_programs(make_unwritable(remove_cufft(healthy())))
-    assert person.place(context(facts).target) is InstallFolder.CLOSED
+    assert user_permissions.place(context(facts).target) is InstallFolder.CLOSED
     remedies = root(facts).remedies
     assert "alice" in remedies[0].text
     assert "--target" in remedies[0].commands[0]
@@ -210,7 +210,7 @@ def test_tensorflow_outside_of_the_folder_that_pip_takes() -> None:
         remove_cufft(healthy()), package_dir=f"{there}/tensorflow", core_dir=f"{there}/tensorflow"
     )
     facts = with_programs(with_python(facts, pip=True))
-    assert person.place(context(facts).target) is InstallFolder.ELSEWHERE
+    assert user_permissions.place(context(facts).target) is InstallFolder.ELSEWHERE
     assert "--target" in first(facts)[0]
 
 

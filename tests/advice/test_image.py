@@ -15,7 +15,7 @@ from tfdoctor.compat import Compat
 from tfdoctor.examine import examine
 from tfdoctor.facts import Origin
 from tfdoctor.findings import Cause, Finding, Remedy, Severity
-from tfdoctor.plan.predicted import Sketch, make_sketched_facts
+from tfdoctor.plan.hypothetical_facts import Sketch, make_sketched_facts
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system.recorded import RecordedSystem
 

@@ -21,8 +21,8 @@ from tfdoctor.compat import Compat
 from tfdoctor.logs.excerpt import excerpt
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.plan import Request, recommend
-from tfdoctor.plan.asked import address_commands, find_named_card
-from tfdoctor.plan.verdicts import systems_of
+from tfdoctor.plan.answer_table_builder import systems_of
+from tfdoctor.plan.arguments import address_commands, find_named_card
 from tfdoctor.privacy.redactor import Redactor
 from tfdoctor.render.html.log import logs_html
 from tfdoctor.render.plan import recommendation_json

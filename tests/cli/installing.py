@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tfdoctor.environment.install as core
-from tfdoctor.cli.start import run
-from tfdoctor.environment import choosing
+from tfdoctor.cli.startup import run
+from tfdoctor.environment import selection
 from tfdoctor.system import LiveSystem
 
 if TYPE_CHECKING:
@@ -184,20 +184,20 @@ def _main() -> None:
 
     core.links_for = find_no_links
     core.requires_of = lambda _: REQUIRES
-    for module in (core, choosing):
+    for module in (core, selection):
         module.locks_of = lambda _: _locks(folder)
     changes: dict[str, Any] = json.loads(os.environ.get("TEST_CHANGES", "{}"))
     free = changes.get("free", 10**12)  # the plan is of gigabytes, the tiny wheels are not
     shutil.disk_usage = lambda _: type("Usage", (), {"free": free})()
     if "python" in changes:  # what every Python answers
-        one = choosing.ask(sys.executable, LiveSystem())
+        one = selection.ask(sys.executable, LiveSystem())
         assert one is not None
         fields = {"path": one.path, "version": one.version, "base": one.base, "venv": one.venv} | changes[
             "python"
         ]
         found = type(one)(**fields) if changes["python"] else None
-        choosing.ask = lambda *_: found
-        choosing.find_interpreters = lambda _: (found,) if found else ()
+        selection.ask = lambda *_: found
+        selection.find_interpreters = lambda _: (found,) if found else ()
     if (
         "kill_after" in changes
     ):  # a step's name: SIGKILL at the moment when it is done and not yet written down

@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tfdoctor.cli.start import run
+from tfdoctor.cli.startup import run
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "docs" / "schemas"
 

@@ -15,8 +15,8 @@ import pytest
 from cli.planner import Tfdoctor, is_clean, validate
 from tfdoctor.cli.build import choose_user
 from tfdoctor.compat import Compat
-from tfdoctor.environment import foreseen
-from tfdoctor.environment.foreseen import Foreseen
+from tfdoctor.environment import precheck
+from tfdoctor.environment.precheck import Foreseen
 from tfdoctor.fit import Host
 from tfdoctor.plan import Recipe, Request, recommend
 from tfdoctor.render.build import build_json
@@ -207,7 +207,7 @@ def test_what_cannot_be_had_together_is_found_before_the_engine_is_asked(
         asked.append((wanted, [one for one in limits if one.startswith("numpy==")], python))
         return Foreseen(conflict="you require numpy>=2 and numpy==1.26.4")
 
-    monkeypatch.setattr(foreseen, "foresee", foresee)
+    monkeypatch.setattr(precheck, "foresee", foresee)
     wish = (*HERE, "--tf", "2.15", "--python", "3.11", "--package", "numpy>=2")
     ended = tfdoctor(*wish, *(["--dry-run"] if dry else []))
     assert ended.status == 3
@@ -222,7 +222,7 @@ def test_what_is_plain_from_the_pins_is_told_by_every_form(
     tfdoctor: Tfdoctor, monkeypatch: pytest.MonkeyPatch, form: tuple[str, ...]
 ) -> None:
     """None of them asks the package index."""
-    monkeypatch.setattr(foreseen, "run_installer", lambda *_, **__: pytest.fail("the index was asked"))
+    monkeypatch.setattr(precheck, "run_installer", lambda *_, **__: pytest.fail("the index was asked"))
     ended = tfdoctor("build", "--tf", "2.15", "--package", "numpy>=2", *form)
     assert (ended.status, ended.out) == (3, "")
     assert "numpy==1.26.4 is what goes with it" in ended.err
@@ -233,7 +233,7 @@ def test_an_index_that_is_not_reached_stops_nothing(
     tfdoctor: Tfdoctor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = Foreseen(unknown="the package index was not reached")
-    monkeypatch.setattr(foreseen, "foresee", lambda *_, **__: said)
+    monkeypatch.setattr(precheck, "foresee", lambda *_, **__: said)
     ended = tfdoctor(*HERE, "--tf", "2.15", "--package", "six", "--dry-run")
     assert ended.status == 0
     assert "compatible with TensorFlow: the package index was not reached" in ended.err

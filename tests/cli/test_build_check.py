@@ -22,16 +22,16 @@ from cli.dockerfile_cases_stages import CASES_OF_STAGES
 from tfdoctor.cli.build_check import MAX_FILE_BYTES, make_file_reader
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile import checks
+from tfdoctor.dockerfile.analysis import judge_dockerfile
 from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
-from tfdoctor.dockerfile.judge import judge_dockerfile
 from tfdoctor.dockerfile.write import Extras
 from tfdoctor.engine.image import context_of
-from tfdoctor.environment.foreseen import Foreseen
+from tfdoctor.environment.precheck import Foreseen
 from tfdoctor.explain import EXPLAINED, HEADINGS, lookup, rule_entry
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.fit import Host
 from tfdoctor.plan import Method, Recipe, Request
-from tfdoctor.plan.asked import make_plan
+from tfdoctor.plan.arguments import make_plan
 from tfdoctor.render.dockerfile import make_dockerfile_json, render_judged
 from tfdoctor.rules import ALL_RULES
 from tfdoctor.rules.base import Rule
@@ -40,8 +40,8 @@ from tfdoctor.rules.retired import RETIRED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tfdoctor.dockerfile.analysis import Judged
     from tfdoctor.dockerfile.checks.base import DockerfileRule
-    from tfdoctor.dockerfile.judge import Judged
     from tfdoctor.findings import Outcome
     from tfdoctor.rules.base import RuleContext
 

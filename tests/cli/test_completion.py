@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfdoctor.cli import values
+from tfdoctor.cli import completion_values
 from tfdoctor.cli.completion import FILES, SCRIPTS, Shell, candidates
 from tfdoctor.cli.main import COMMANDS, command_line
 from tfdoctor.compat import Compat
 from tfdoctor.findings import Cause
-from tfdoctor.plan.asked import find_named_card
+from tfdoctor.plan.arguments import find_named_card
 from tfdoctor.rules import ALL_RULES
 
 if TYPE_CHECKING:
@@ -96,14 +96,14 @@ def test_all_values_of_a_kind_are_known() -> None:
 def test_every_card_is_found_by_the_name_that_is_offered() -> None:
     """One word that no shell has to quote; spaces that somebody typed stay."""
     compat = Compat.load()
-    offered = values.gpus("")
+    offered = completion_values.gpus("")
     assert len(offered) > 900
     for name, told in offered:
         assert re.fullmatch(r"[\w.+-]+", name), name
         card = find_named_card(compat, name)
         assert told.split()[-1] in (card.capability, *card.others)
-    assert ("rtx-4090", "compute capability 8.9") in values.gpus("rtx-40")
-    assert ("RTX 4090", "compute capability 8.9") in values.gpus("RTX 40")
+    assert ("rtx-4090", "compute capability 8.9") in completion_values.gpus("rtx-40")
+    assert ("RTX 4090", "compute capability 8.9") in completion_values.gpus("RTX 40")
 
 
 def run(*typed: str) -> subprocess.CompletedProcess[str]:

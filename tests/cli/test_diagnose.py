@@ -253,9 +253,9 @@ def test_progress_is_for_people_at_terminals(tmp_path: Path, quiet: bool) -> Non
     path = tmp_path / "log"
     path.write_bytes(b"step 1 loss 2\n" * 300_000)
     code = (
-        "import sys; from tfdoctor.cli import start; from tfdoctor.render import progress; "
+        "import sys; from tfdoctor.cli import startup; from tfdoctor.render import progress; "
         "progress.PROGRESS_DELAY_S = 0; "
-        f"sys.argv = ['tfdoctor', 'diagnose', {'-q' if quiet else '-v'!r}, {str(path)!r}]; start.run()"
+        f"sys.argv = ['tfdoctor', 'diagnose', {'-q' if quiet else '-v'!r}, {str(path)!r}]; startup.run()"
     )
     master, slave = os.openpty()
     done = subprocess.run(

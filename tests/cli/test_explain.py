@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tfdoctor.cli.fix import codes_of
-from tfdoctor.cli.start import run
+from tfdoctor.cli.startup import run
 from tfdoctor.errors import UsageError
 from tfdoctor.explain import EXPLAINED, Explanation, catalogue, lookup
 from tfdoctor.findings import Cause

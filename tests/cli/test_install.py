@@ -33,10 +33,10 @@ from cli.planner import Tfdoctor, is_clean, validate
 from processes import processes_with
 from render.screens import lines_at
 from tfdoctor.compat import Compat
-from tfdoctor.environment import choosing
+from tfdoctor.environment import selection
 from tfdoctor.environment.interpreters import Interpreter
-from tfdoctor.environment.proof import is_right
-from tfdoctor.examine.survey import survey
+from tfdoctor.environment.smoke_test import is_right
+from tfdoctor.examine.collect import survey
 from tfdoctor.probes import machine as machine_probe
 from tfdoctor.render.install import render_installed
 from tfdoctor.report.diagnose import diagnose
@@ -256,7 +256,7 @@ def test_what_is_typed_for_a_venv_follows_the_survey(
     machine = dataclasses.replace(
         machine_probe.probe(LiveSystem()), distribution_id=distribution, distribution_like=like, root=root
     )
-    error = choosing._make_venv_error(Interpreter("/usr/bin/python3", "3.11.2", "/usr", venv=False), machine)
+    error = selection._make_venv_error(Interpreter("/usr/bin/python3", "3.11.2", "/usr", venv=False), machine)
     assert error.hint.startswith(hint)
 
 

@@ -14,7 +14,7 @@ import pytest
 from tfdoctor.cli.main import COMMANDS, command_line
 
 LOADED = (
-    "import sys; from tfdoctor.cli.start import run; sys.argv = ['tfdoctor', *{words!r}]\n"
+    "import sys; from tfdoctor.cli.startup import run; sys.argv = ['tfdoctor', *{words!r}]\n"
     "try: run()\n"
     "finally: print(' '.join(name.removeprefix('tfdoctor.') for name in sys.modules))"
 )

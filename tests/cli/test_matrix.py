@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tfdoctor.cli.start import run
+from tfdoctor.cli.startup import run
 from tfdoctor.compat import Compat
 from tfdoctor.fit.matrix import MatrixQuery, select_rows
 from tfdoctor.plan.release_sheet import code_of, conditions, pythons, sheet

@@ -18,8 +18,8 @@ from tfdoctor.compat import Compat
 from tfdoctor.findings import Cause
 from tfdoctor.fit import Card, Host
 from tfdoctor.plan import Recipe, Request, recommend
-from tfdoctor.plan.asked import make_plan
-from tfdoctor.render.page import Page
+from tfdoctor.plan.arguments import make_plan
+from tfdoctor.render.paragraphs import Page
 from tfdoctor.render.plan import render_recommendation, show_option, size_text
 
 HOSTS = Path(__file__).resolve().parents[1] / "hosts"

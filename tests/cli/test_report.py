@@ -16,7 +16,7 @@ from tfdoctor.cli.capture import look
 from tfdoctor.cli.report import report
 from tfdoctor.compat import Compat
 from tfdoctor.errors import UsageError
-from tfdoctor.examine.survey import survey
+from tfdoctor.examine.collect import survey
 from tfdoctor.findings import Evidence, Report
 from tfdoctor.render.markdown import code, fence_lines, words
 from tfdoctor.render.report_markdown import LIMIT, report_markdown

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfdoctor.running import analyst as running
-from tfdoctor.running.analyst import PLENTY, Analyst
+from tfdoctor.running import log_worker as running
+from tfdoctor.running.launch import make_loader_environment
+from tfdoctor.running.log_worker import PLENTY, Analyst
 from tfdoctor.running.passthrough import hold_signals
-from tfdoctor.running.starting import make_loader_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,7 +13,7 @@ import pytest
 
 from recorded import report
 from tfdoctor.compat import Compat
-from tfdoctor.examine.survey import survey
+from tfdoctor.examine.collect import survey
 from tfdoctor.findings import Cause, OutcomeKind, Stage, Verification
 from tfdoctor.render.report import report_json
 from tfdoctor.render.verify import verification_json

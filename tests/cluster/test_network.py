@@ -14,7 +14,7 @@ from tfdoctor.facts.network import Listening, Reached
 from tfdoctor.parse.network import addresses4, addresses6, parse_listening_ports
 from tfdoctor.probes.network import probe_listening
 from tfdoctor.system import LiveSystem
-from tfdoctor.system.reaching import PREFACE, reach, reach_all
+from tfdoctor.system.grpc_probe import PREFACE, reach, reach_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,7 +22,7 @@ from tfdoctor.compat.folder import data_dir
 from tfdoctor.fit import Host
 from tfdoctor.plan import Base, Method, Option, Recipe, Request, recommend
 from tfdoctor.plan.bases import with_manifest
-from tfdoctor.render.page import Page
+from tfdoctor.render.paragraphs import Page
 from tfdoctor.render.plan import show_option
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from lab import environments
 from lab.images import Built, docker_ground, make
 from lab.small import small_root
 from tfdoctor.engine import BuildRequest, ContainerEngine, EngineError, build, connect
-from tfdoctor.engine.running import LABEL
+from tfdoctor.engine.container_run import LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ from bench.made import on, piece
 from engine.conftest import PREFIX
 from rules.make_facts import COMPAT
 from tfdoctor.engine import BuildRequest, EngineError, build
-from tfdoctor.verify.benching import BenchWish
-from tfdoctor.verify.benching_image import bench_image
+from tfdoctor.verify.bench_runner import BenchWish
+from tfdoctor.verify.image_bench_runner import bench_image
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

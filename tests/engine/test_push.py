@@ -19,7 +19,7 @@ from tfdoctor.engine.image import pin_base
 from tfdoctor.engine.push import answer_of, push
 from tfdoctor.fit import Host
 from tfdoctor.plan import Method, Recipe, Request
-from tfdoctor.plan.asked import make_plan
+from tfdoctor.plan.arguments import make_plan
 from tfdoctor.report.progress import Progress
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfdoctor.cli.simulating import parse_simulation
+from tfdoctor.cli.simulation_options import parse_simulation
 from tfdoctor.compat import Compat
-from tfdoctor.engine.running import FOLDER, RunRequest, run
+from tfdoctor.engine.container_run import FOLDER, RunRequest, run
 from tfdoctor.findings import Cause
 from tfdoctor.simulate.build import build_stand_in
 from tfdoctor.verify.image import verify_image
-from tfdoctor.verify.verifying import Wish
+from tfdoctor.verify.session import Wish
 
 if TYPE_CHECKING:
     from pathlib import Path

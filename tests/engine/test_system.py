@@ -19,7 +19,7 @@ from tfdoctor import payload
 from tfdoctor.compat import Compat
 from tfdoctor.engine import BuildRequest, EngineError, GpuAccess, RunRequest, build, run
 from tfdoctor.engine.system import ContainerEndedError, ContainerSystem, StartError
-from tfdoctor.examine.survey import survey
+from tfdoctor.examine.collect import survey
 from tfdoctor.system import Failure
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ OWN = f"""
 import json, sys
 sys.path.insert(0, {SITE!r})
 from tfdoctor.compat import Compat
-from tfdoctor.examine.survey import survey
+from tfdoctor.examine.collect import survey
 from tfdoctor.system import LiveSystem
 {PLAIN}
 print("FACTS " + json.dumps(list(plain(survey(LiveSystem(), Compat.load(), timeout=60)))))

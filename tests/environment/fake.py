@@ -28,7 +28,7 @@ import jsonschema
 import pytest
 
 from lab import standins
-from tfdoctor.cli.start import run
+from tfdoctor.cli.startup import run
 from tfdoctor.compat import Compat
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from tfdoctor.environment.candidates import (
     worse,
 )
 from tfdoctor.environment.models import Environment
-from tfdoctor.examine.survey import survey
+from tfdoctor.examine.collect import survey
 from tfdoctor.facts import Known, PythonFacts, TensorFlowFacts, value_of
 from tfdoctor.findings import Cause, Finding, Remedy, Report, Severity
 from tfdoctor.report.diagnose import diagnose

@@ -72,7 +72,7 @@ def check_recovery(env: Fake, before: dict[str, Seen], *words: str) -> None:
 KILLED = """
 import os, signal, sys
 from environment.killer import CHANGES, WRITES
-from tfdoctor.cli.start import run
+from tfdoctor.cli.startup import run
 
 left, root = int(sys.argv[1]), sys.argv[2]
 sys.argv[:] = ["tfdoctor", *sys.argv[3:]]

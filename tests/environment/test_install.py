@@ -23,7 +23,7 @@ from lab import environments
 from tfdoctor.advice import links_for
 from tfdoctor.compat import Compat
 from tfdoctor.environment.install import Making, NoLockError, locks_of, make
-from tfdoctor.environment.workplace import GUARD, INSTALLING, MARK, Record, Workplace, read_record
+from tfdoctor.environment.install_state import GUARD, INSTALLING, MARK, Record, Workplace, read_record
 from tfdoctor.errors import UsageError
 from tfdoctor.fit import Host
 from tfdoctor.plan import Method, Request, recommend

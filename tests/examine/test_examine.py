@@ -42,7 +42,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         deadlines.append(timeout)
         return SEEN
 
-    monkeypatch.setattr("tfdoctor.examine.observe.observe", observe)
+    monkeypatch.setattr("tfdoctor.examine.tensorflow_run.observe", observe)
     return deadlines
 
 
@@ -86,9 +86,9 @@ SWALLOWED = """
 import os, signal, sys
 from types import SimpleNamespace
 
-import tfdoctor.examine as room
-from tfdoctor.verify import inside, verifying
-from tfdoctor.examine import observe, survey
+import tfdoctor.examine as package
+from tfdoctor.verify import session, target_stages
+from tfdoctor.examine import collect, tensorflow_run
 from tfdoctor.probes import python
 from tfdoctor.facts import Known
 from tfdoctor.system.signals import handle_ending_signals
@@ -105,16 +105,16 @@ def part(*_, **__):
     return ("answer", "result")
 
 
-survey.survey = python.probe = observe.observe = inside.run_payload = part
+collect.survey = python.probe = tensorflow_run.observe = target_stages.run_payload = part
 one, tensorflow = SimpleNamespace(executable="python"), SimpleNamespace()
 facts = SimpleNamespace(python=Known(one, "x"), tensorflow=Known(tensorflow, "x"))
-run = verifying.Verifying("x", verifying.Wish(device="CPU"), print)
+run = session.Verifying("x", session.Wish(device="CPU"), print)
 calls = {
-    "examine": lambda: room.examine(system, None),
-    "look": lambda: room.collect_facts(system, None),
-    "run_tensorflow": lambda: room.run_tensorflow(system, None, facts),
-    "ask_python": lambda: room.ask_python(system, None, named=False),
-    "verify": lambda: inside._compute(run, system, "python", facts),
+    "examine": lambda: package.examine(system, None),
+    "look": lambda: package.collect_facts(system, None),
+    "run_tensorflow": lambda: package.run_tensorflow(system, None, facts),
+    "ask_python": lambda: package.ask_python(system, None, named=False),
+    "verify": lambda: target_stages._compute(run, system, "python", facts),
 }
 try:
     with handle_ending_signals():

@@ -11,7 +11,7 @@ import pytest
 from faults.harness import HOSTS
 from tfdoctor.cli.check import exit_status
 from tfdoctor.compat import Compat
-from tfdoctor.examine.survey import survey
+from tfdoctor.examine.collect import survey
 from tfdoctor.facts import Absent, Facts, Unknown
 from tfdoctor.findings import Observation, Report
 from tfdoctor.report.diagnose import diagnose

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from faults.harness import alive, start, wait_for
-from tfdoctor.running import analyst as running
-from tfdoctor.running.analyst import PLENTY, Analyst
+from tfdoctor.running import log_worker as running
+from tfdoctor.running.log_worker import PLENTY, Analyst
 from tfdoctor.running.passthrough import hold_signals
 
 FAILED = (

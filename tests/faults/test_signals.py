@@ -147,16 +147,16 @@ def test_what_a_signal_breaks_on_its_way_is_no_defect(number: signal.Signals) ->
     """As in threading, whose condition gives back a lock that it does not hold where a signal came in between."""
     code = (
         "import os, sys\n"
-        "from tfdoctor.cli import start\n"
+        "from tfdoctor.cli import startup\n"
         "def between_two_steps(words):\n"
         "    try:\n"
         f"        os.kill(os.getpid(), {int(number)})\n"
         "        while True: pass\n"
         "    finally:\n"
         "        raise RuntimeError('release unlocked lock')\n"
-        "start.plain = between_two_steps\n"
+        "startup.plain = between_two_steps\n"
         "sys.argv = ['tfdoctor', 'check']\n"
-        "start.run()\n"
+        "startup.run()\n"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False)
     told = b"Interrupted.\n" if number == signal.SIGINT else b""

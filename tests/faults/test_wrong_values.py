@@ -13,9 +13,9 @@ from cli.planner import Tfdoctor
 from faults.harness import HOSTS
 from tfdoctor import versions
 from tfdoctor.compat import Compat
-from tfdoctor.examine.survey import survey
+from tfdoctor.examine.collect import survey
 from tfdoctor.report.diagnose import diagnose
-from tfdoctor.running.starting import make_loader_environment
+from tfdoctor.running.launch import make_loader_environment
 from tfdoctor.system import RecordedSystem
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from fleet.made import answer, gather_results, with_value
 from tfdoctor.causes.codes import FLEET
 from tfdoctor.findings import Severity
 from tfdoctor.fleet import Gathered, UnusableError, evaluate_fleet, read_result
-from tfdoctor.fleet.kinds import KINDS
+from tfdoctor.fleet.codes import KINDS
 from tfdoctor.render.fleet import fleet_json, render_fleet
 from tfdoctor.render.html.fleet import fleet_html
 

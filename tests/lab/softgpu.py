@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from tfdoctor.compat.tables import Compat
-from tfdoctor.simulate.computing import Compilers, LibrarySet, build_computing, make_defines
+from tfdoctor.simulate.compute_libraries import Compilers, LibrarySet, build_computing, make_defines
 from tfdoctor.simulate.sources import COMPUTE, PTX, SOURCES
 
 if TYPE_CHECKING:

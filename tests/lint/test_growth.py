@@ -11,7 +11,7 @@ import pytest
 
 from tfdoctor.cluster import evaluate_cluster, merge_clusters, read_cluster
 from tfdoctor.lint import LintTarget, lint_text
-from tfdoctor.lint.telling import MAX_FINDINGS, MAX_STEPS
+from tfdoctor.lint.reporter import MAX_FINDINGS, MAX_STEPS
 from tfdoctor.parse.python_size import MAX_TOKENS
 from tfdoctor.render.cluster import render_cluster
 

@@ -14,9 +14,9 @@ from tfdoctor.causes.codes import LINT
 from tfdoctor.cluster import evaluate_cluster, read_cluster
 from tfdoctor.explain import LOG_NOTES
 from tfdoctor.lint import LintProblem, LintTarget, kind_of_file, lint_text
+from tfdoctor.lint.codes import KINDS
 from tfdoctor.lint.fixes import plan_edits
-from tfdoctor.lint.kinds import KINDS
-from tfdoctor.lint.words import READ, guess_variable
+from tfdoctor.lint.known_names import READ, guess_variable
 from tfdoctor.parse.edits import Source, apply_edits
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "lint"

@@ -434,10 +434,10 @@ AT_THE_IMPORT = (
 
 
 def list_causes_in_logs() -> set[str]:
-    """The causes that a gate or a signature can give; the others are `check`'s alone."""
+    """Return the causes that a detector or a signature can give; the others are `check`'s alone."""
     folder = Path(tfdoctor.logs.__file__).parent
-    gates = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
-    named = {cause.value for cause in Cause if re.search(rf"Cause\.{cause.name}\b", gates)}
+    detectors = "".join(path.read_text(encoding="utf-8") for path in folder.rglob("*.py"))
+    named = {cause.value for cause in Cause if re.search(rf"Cause\.{cause.name}\b", detectors)}
     return named | {one for signature in load_signatures().signatures for one in signature.causes}
 
 

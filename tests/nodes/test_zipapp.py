@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from recorded import HOSTS
-from tfdoctor.cli.plain import CONNECTING
+from tfdoctor.cli.fast_parser import CONNECTING
 from tfdoctor.fleet.nodes.zipapp import zipapp
 
 PYENV = Path.home() / ".pyenv" / "versions"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tfdoctor.parse.kinds import parse
+from tfdoctor.parse.registry import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

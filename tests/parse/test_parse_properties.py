@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tfdoctor.parse.kinds import PARSERS, detect
+from tfdoctor.parse.registry import PARSERS, detect
 
 # Pieces that make parsers walk their deeper paths: random characters alone never would.
 PIECES = (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfdoctor.parse.kinds import detect, parse
+from tfdoctor.parse.registry import detect, parse
 from tfdoctor.parse.wrapped import unwrap
 
 if TYPE_CHECKING:

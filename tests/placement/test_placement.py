@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tfdoctor.placement import Placement, evaluate_placement, read_placement
 from tfdoctor.placement.models import OTHER
 from tfdoctor.placement.reader import KINDS, MAX_SEEN_LINES, Reader
-from tfdoctor.placement.refusals import shorten_device
+from tfdoctor.placement.rejections import shorten_device
 from tfdoctor.render.placement import placement_json, placement_svg, render_placement
 
 JOB = "/job:localhost/replica:0/task:0"

@@ -15,7 +15,7 @@ from tfdoctor import versions
 from tfdoctor.compat import Compat, UnknownReleaseError
 from tfdoctor.compat.folder import data_dir
 from tfdoctor.findings import Cause, Severity
-from tfdoctor.fit import Card, Host, judge
+from tfdoctor.fit import Card, Host, constraints
 from tfdoctor.plan import (
     Method,
     Option,
@@ -179,7 +179,7 @@ def test_every_minor_on_odd_machines(machine: Host) -> None:
 
 
 def test_reasons_that_cannot_be_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judge, "format_row", lambda _: "tensorflow.json: nothing 0.0")
+    monkeypatch.setattr(constraints, "format_row", lambda _: "tensorflow.json: nothing 0.0")
     with pytest.raises(AssertionError):
         check_answer(ask("1.14", host("8.9")))
 
@@ -262,7 +262,7 @@ def test_the_property_can_fail(
     monkeypatch: pytest.MonkeyPatch, name: str, version: str, machine: Host
 ) -> None:
     assert all(errors_of(RELEASES[version], recipe, machine) is None for recipe in RECIPES)
-    monkeypatch.setattr(judge, name, lambda *_: None)
+    monkeypatch.setattr(constraints, name, lambda *_: None)
     found = [errors_of(RELEASES[version], recipe, machine) for recipe in RECIPES]
     assert any(found), f"nobody else would notice that {name} is gone"
 

@@ -18,7 +18,7 @@ from tfdoctor.errors import UsageError
 from tfdoctor.findings import Cause
 from tfdoctor.fit import Card, Host, Reason
 from tfdoctor.plan import Method, Recipe, Recommendation, Request, make_predicted_facts, recommend
-from tfdoctor.plan.asked import check_python, make_plan
+from tfdoctor.plan.arguments import check_python, make_plan
 from tfdoctor.render.plan import recommendation_json, render_recommendation
 from tfdoctor.report.diagnose import diagnose
 

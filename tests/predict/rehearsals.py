@@ -7,7 +7,7 @@ from dataclasses import replace
 from rules.make_facts import COMPAT, SITE, healthy, with_python
 from tfdoctor.facts import Distribution, Known
 from tfdoctor.facts.imports import RehearsalFacts
-from tfdoctor.predict.rehearsing import plan_rehearsal
+from tfdoctor.predict.rehearsal import plan_rehearsal
 
 VERSION = "2.20.0"
 REQUIRES = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfdoctor.compat.decode import DataError, read_raw
-from tfdoctor.parse.kinds import detect, parse
+from tfdoctor.parse.registry import detect, parse
 from tfdoctor.probes.ldcache import ENTRY, HEADER, MAGIC, parse_ldcache
 from tfdoctor.system.elf import DYN64, EHDR64, PHDR64, ElfError, ElfProblem, read_elf
 from tfdoctor.system.payloads import MARKER, parse_answer

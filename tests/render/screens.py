@@ -18,9 +18,9 @@ from tfdoctor.dockerfile.write import Extras
 from tfdoctor.engine.image import context_of
 from tfdoctor.environment.actions import format_steps
 from tfdoctor.environment.candidates import candidates, environment_of, list_unfixed
+from tfdoctor.environment.fix_availability import make_offer
 from tfdoctor.environment.models import Attempt, Candidate, FixResult, FixStatus
-from tfdoctor.environment.offer import make_offer
-from tfdoctor.examine.survey import survey
+from tfdoctor.examine.collect import survey
 from tfdoctor.explain import catalogue, lookup
 from tfdoctor.findings import Severity, Stage, Verification
 from tfdoctor.fit import Host
@@ -34,7 +34,7 @@ from tfdoctor.render.fix import render_fix
 from tfdoctor.render.install import render_dry_run as install_dry_run
 from tfdoctor.render.log import render_log
 from tfdoctor.render.matrix import render_sheet_screen
-from tfdoctor.render.page import cells
+from tfdoctor.render.paragraphs import cells
 from tfdoctor.render.plan import render_recommendation
 from tfdoctor.render.report import render_report
 from tfdoctor.render.verify import render_end, render_stage

@@ -27,8 +27,8 @@ from tfdoctor.render.html.check import report_html
 from tfdoctor.render.html.document import embed_json
 from tfdoctor.render.html.log import logs_html
 from tfdoctor.render.html.verify import verification_html
-from tfdoctor.report.chain import JOINTS, make_chain
-from tfdoctor.report.search import Fate, list_searches
+from tfdoctor.report.dependency_chain import JOINTS, make_chain
+from tfdoctor.report.library_search import Fate, list_searches
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tfdoctor.compat import Compat
-from tfdoctor.examine.survey import survey
+from tfdoctor.examine.collect import survey
 from tfdoctor.findings import Observation, Report
 from tfdoctor.render.report import render_report
 from tfdoctor.report.diagnose import diagnose

@@ -47,10 +47,10 @@ from tfdoctor.plan import Method, Request, recommend
 from tfdoctor.plan.overview import overview
 from tfdoctor.render.explain import render_explanation
 from tfdoctor.render.matrix import render_overview, render_rows
-from tfdoctor.render.page import Page, cells, command_lines, cut, few
+from tfdoctor.render.paragraphs import Page, cells, command_lines, cut, few
 from tfdoctor.render.plan import render_recommendation
 from tfdoctor.render.report import render_report
-from tfdoctor.render.run import render_run
+from tfdoctor.render.run_summary import render_run
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import ALL_RULES
 

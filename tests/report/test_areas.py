@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tfdoctor.compat import Compat
-from tfdoctor.examine.survey import survey
+from tfdoctor.examine.collect import survey
 from tfdoctor.facts import Known, value_of
 from tfdoctor.report.areas import make_areas
 from tfdoctor.system import RecordedSystem

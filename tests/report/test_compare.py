@@ -1,4 +1,4 @@
-"""What differs between two looks at a machine (doctor/tfdoctor/report/against)."""
+"""What differs between two looks at a machine (doctor/tfdoctor/report/diff)."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from rules.make_facts import (
 )
 from tfdoctor.compat import Compat
 from tfdoctor.facts import Absent, Known, SmiFacts, Unknown, value_of
-from tfdoctor.render.against import render_comparison
-from tfdoctor.report.against import Matters, compare
-from tfdoctor.report.against.snapshot import AREAS, snapshot
+from tfdoctor.render.diff import render_comparison
 from tfdoctor.report.diagnose import diagnose
+from tfdoctor.report.diff import Matters, compare
+from tfdoctor.report.diff.flatten import AREAS, snapshot
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Facts
     from tfdoctor.findings import Report
-    from tfdoctor.report.against import Comparison, Difference
+    from tfdoctor.report.diff import Comparison, Difference
 
 NAMES = sorted(path.parent.name for path in HOSTS.glob("*/host.json"))
 COMPAT = Compat.load()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdoctor.compat import Compat
-from tfdoctor.examine.survey import survey
+from tfdoctor.examine.collect import survey
 from tfdoctor.facts import CardHealth, Facts, KernelEvent, Known, SmiFacts, value_of
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import RecordedSystem

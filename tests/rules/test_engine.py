@@ -11,7 +11,7 @@ from rules.engine_facts import (
     engines,
 )
 from rules.make_facts import COMPAT, healthy
-from tfdoctor.examine.survey import survey
+from tfdoctor.examine.collect import survey
 from tfdoctor.facts import Absent, Known, Unknown
 from tfdoctor.facts.containers import (
     EngineSilence,

@@ -16,7 +16,7 @@ from lab.softgpu import warnings_of
 from tfdoctor.errors import install_hint
 from tfdoctor.simulate import build
 from tfdoctor.simulate.build import CompilerError, build_software_gpu, build_stand_in, find_cache_folder
-from tfdoctor.simulate.computing import LibrarySet
+from tfdoctor.simulate.compute_libraries import LibrarySet
 from tfdoctor.simulate.sources import LIBRARIES
 from tfdoctor.system import LiveSystem
 

@@ -12,7 +12,7 @@ import pytest
 
 from tfdoctor.cli.capture import Captured, look
 from tfdoctor.compat import Compat
-from tfdoctor.examine.survey import survey
+from tfdoctor.examine.collect import survey
 from tfdoctor.probes.ldcache import parse_ldcache
 from tfdoctor.render.finding import finding_json
 from tfdoctor.render.report_markdown import report_markdown

@@ -13,7 +13,7 @@ import pytest
 
 from tfdoctor.compat import Compat
 from tfdoctor.errors import UsageError
-from tfdoctor.examine.survey import survey
+from tfdoctor.examine.collect import survey
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import Failure, LiveSystem, RecordedSystem, RecordingSystem
 

@@ -6,19 +6,19 @@ import pytest
 
 from rules.make_facts import COMPAT, healthy
 from tfdoctor.examine import evaluate_facts
-from tfdoctor.examine.observe import make_observation
+from tfdoctor.examine.tensorflow_run import make_observation
 from tfdoctor.findings import Cause, Severity
 from tfdoctor.system import CommandResult
 from tfdoctor.system.payloads import MARKER
-from tfdoctor.verify.inside import (
+from tfdoctor.verify.session import Verifying, Wish, complete_request, ignore_stage
+from tfdoctor.verify.stages import Limits, read_answer
+from tfdoctor.verify.target_stages import (
     _add_nccl_warning,
     _add_stages,
     _build_run_output,
     _find_cause,
     _list_own_findings,
 )
-from tfdoctor.verify.stages import Limits, read_answer
-from tfdoctor.verify.verifying import Verifying, Wish, complete_request, ignore_stage
 
 CREATED = (
     "2026-11-25 07:36:28.4: I tensorflow/core/common_runtime/gpu/gpu_device.cc:1929] Created device "

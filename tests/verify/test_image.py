@@ -14,17 +14,17 @@ from tfdoctor.cli.verify import _gpus
 from tfdoctor.engine import GpuAccess
 from tfdoctor.engine.system import ContainerEndedError, _is_missing_command
 from tfdoctor.errors import UsageError
-from tfdoctor.examine.observe import Said, make_observation
+from tfdoctor.examine.tensorflow_run import Said, make_observation
 from tfdoctor.findings import Cause, Remedy, Verification
-from tfdoctor.plan.predicted import Sketch, make_sketched_facts
+from tfdoctor.plan.hypothetical_facts import Sketch, make_sketched_facts
 from tfdoctor.render.verify import render_end
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules.changed_files import _is_omitted_from_images
 from tfdoctor.system import CommandResult, Failure
 from tfdoctor.verify.findings import report_ended_early, report_gpu_count, report_killed, report_late
 from tfdoctor.verify.image import _explain_refusal
+from tfdoctor.verify.session import Verifying, Wish, complete_request, ignore_stage
 from tfdoctor.verify.stages import STAGES, Limits, read_answer
-from tfdoctor.verify.verifying import Verifying, Wish, complete_request, ignore_stage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

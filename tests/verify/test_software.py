@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from rules.make_facts import COMPAT, healthy
-from tfdoctor.cli.simulating import parse_simulation
+from tfdoctor.cli.simulation_options import parse_simulation
 from tfdoctor.errors import Error
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause
@@ -17,12 +17,12 @@ from tfdoctor.simulate.kernels import Binaries
 from tfdoctor.system import CommandResult
 from tfdoctor.system.payloads import MARKER
 from tfdoctor.verify import software
-from tfdoctor.verify.verifying import Verifying, Wish, complete_request, ignore_stage
+from tfdoctor.verify.session import Verifying, Wish, complete_request, ignore_stage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tfdoctor.simulate.computing import LibrarySet
+    from tfdoctor.simulate.compute_libraries import LibrarySet
     from tfdoctor.system import System
 
 OF_220 = {"60,70,80,89|90a:8.5": 1149, "60,70,80,89,90|90:8.5": 319}

@@ -7,7 +7,6 @@ which can as well be made for no machine at all.
 from tfdoctor.advice.commands import adapt_findings
 from tfdoctor.advice.libraries import bring_libraries
 from tfdoctor.advice.links import link_commands, link_to, links_for
-from tfdoctor.advice.person import needs_another, sudo, uv
 from tfdoctor.advice.pip import (
     CHECK_AGAIN,
     check_again,
@@ -42,6 +41,7 @@ from tfdoctor.advice.search_path import (
 )
 from tfdoctor.advice.system import APT, DNF, PACMAN, ZYPPER, driver_install, manager_of, package_manager
 from tfdoctor.advice.target import Target, target_of
+from tfdoctor.advice.user_permissions import needs_another, sudo, uv
 from tfdoctor.advice.wheels import (
     bring_wheels,
     cuda_requirements,

@@ -14,13 +14,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.advice import person
+from tfdoctor.advice import user_permissions
 from tfdoctor.advice.kernel import adapt_to_kernel
 from tfdoctor.advice.links import link_commands
-from tfdoctor.advice.person import InstallFolder
 from tfdoctor.advice.pip import check_again, pip_install, pip_uninstall, quote
 from tfdoctor.advice.releases import best_release, extra_installs, gpu_requirement, install_release
 from tfdoctor.advice.search_path import export_path, keep_line
+from tfdoctor.advice.user_permissions import InstallFolder
 from tfdoctor.advice.wheels import site_packages
 from tfdoctor.causes.steps import (
     SHELL_STEPS,
@@ -280,7 +280,7 @@ def _adapt_remedy(target: Target, remedy: Remedy) -> list[Remedy]:
 def _place_remedy(target: Target, remedy: Remedy) -> list[Remedy]:
     """Return where this person may change things, and with the programs that are there."""
     remedy = _use_conda(target, _drop_sudo(target, remedy))
-    where = person.place(target)
+    where = user_permissions.place(target)
     if where is InstallFolder.ELSEWHERE and _changes_tensorflow(remedy):
         off = _leave_pythonpath(target)
         return [off if off is not None else remedy]
@@ -327,7 +327,7 @@ OTHERS = {
 
 
 def _owner(target: Target) -> str:
-    return person.owner(target) or "its owner"
+    return user_permissions.owner(target) or "its owner"
 
 
 def _drop_sudo(target: Target, remedy: Remedy) -> Remedy:
@@ -335,7 +335,7 @@ def _drop_sudo(target: Target, remedy: Remedy) -> Remedy:
     if not any("sudo " in command for command in remedy.commands):
         return remedy
     root = target.root
-    if root is not True and not person.lacks_sudo(target):
+    if root is not True and not user_permissions.lacks_sudo(target):
         return remedy
     commands = tuple(command.replace("sudo ", "") for command in remedy.commands)
     text = (
@@ -347,7 +347,7 @@ def _drop_sudo(target: Target, remedy: Remedy) -> Remedy:
 
 
 def _use_conda(target: Target, remedy: Remedy) -> Remedy:
-    word = person.conda(target)
+    word = user_permissions.conda(target)
     if word == "conda":
         return remedy
     commands = (f"{word}{line[5:]}" if line.startswith("conda ") else line for line in remedy.commands)
@@ -414,7 +414,7 @@ def _make_separate_commands(target: Target, steps: Iterable[Step]) -> tuple[str,
     exports = [export_path(dict.fromkeys(folders))] if folders else []
     if modules:
         own = _folder(modules)
-        lines.append(person.install_to(target, own, modules))
+        lines.append(user_permissions.install_to(target, own, modules))
         exports.append(export_path([own], "PYTHONPATH"))
     kept = [line for one in exports for line in keep_line(target, one)[1]]
     return (*lines, *exports, check_again(target), *kept)
@@ -435,7 +435,7 @@ def _wheels_apart(target: Target, wheels: list[str], folders: list[str]) -> tupl
     own = _folder(wheels)
     named |= set(more)
     replaced = {f"{site}/{places[project]}" for project in named if project in places}
-    return person.install_to(target, own, [*wheels, *more]), [
+    return user_permissions.install_to(target, own, [*wheels, *more]), [
         *(f"{own}/{place}" for project, place in places.items() if project in named),
         *(folder for folder in folders if folder not in replaced),
         *(f"{site}/{place}" for project, place in places.items() if project in (partners & there) - named),

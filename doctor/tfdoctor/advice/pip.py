@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from tfdoctor.advice import person
+from tfdoctor.advice import user_permissions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,18 +26,21 @@ def quote(text: str) -> str:
 
 def pip_install(target: Target, requirements: Iterable[str], *, options: str = "") -> str:
     """Return the command that installs into the examined Python, with the program that this person has (`person`)."""
-    return person.install(target, requirements, options)
+    return user_permissions.install(target, requirements, options)
 
 
 def pip_uninstall(target: Target, names: Iterable[str]) -> str:
     """Return the command that removes distributions from the examined Python."""
-    return person.uninstall(target, names)
+    return user_permissions.uninstall(target, names)
 
 
 def venv_with(target: Target, requirements: Iterable[str], python: str = "python3") -> tuple[str, ...]:
     """Return commands that make a fresh virtual environment with these requirements, beside whatever is there."""
     wanted = " ".join(quote(requirement) for requirement in requirements)
-    return (*person.new_environment(target, python, "tf-env", wanted), "tfdoctor check --python tf-env")
+    return (
+        *user_permissions.new_environment(target, python, "tf-env", wanted),
+        "tfdoctor check --python tf-env",
+    )
 
 
 def interpreter(target: Target) -> str:
@@ -48,7 +51,7 @@ def interpreter(target: Target) -> str:
 def install_commands(target: Target, requirements: Sequence[str]) -> tuple[str, ...]:
     """Return commands that install into this Python, or into a fresh environment where the system manages it."""
     python = target.python
-    if python is not None and person.needs_another(target):
+    if python is not None and user_permissions.needs_another(target):
         return venv_with(target, requirements, python.executable)
     return pip_install(target, requirements), check_again(target)
 

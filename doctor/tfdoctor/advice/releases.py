@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import fit, versions
-from tfdoctor.advice import person
+from tfdoctor.advice import user_permissions
 from tfdoctor.advice.conda import conda_folder
 from tfdoctor.advice.links import link_commands, make_link_steps
 from tfdoctor.advice.pip import (
@@ -90,7 +90,7 @@ def install_release(target: Target, release: Release, text: str, python: str | N
         return Remedy(text, (f"tfdoctor build --tf {release.version}",), replaces=True)
     requirements = gpu_requirement(target, release, python)
     own = target.python
-    if python is None and not person.needs_another(target):
+    if python is None and not user_permissions.needs_another(target):
         site = own.site_packages[0] if own is not None and own.site_packages else ""
         commands = install_commands(target, requirements)
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
-from tfdoctor.advice import person
+from tfdoctor.advice import user_permissions
 from tfdoctor.advice.links import link_commands, links_of, runpath_target
 from tfdoctor.advice.pip import check_again, quote
 from tfdoctor.causes.steps import Drop, LinkParts, Prepend
@@ -65,7 +65,7 @@ def name_folders(
 def keep_line(target: Target, line: str) -> tuple[str, tuple[str, ...]]:
     """Return how a line of the shell is kept: conda's activate.d, a virtual environment's activate, ~/.profile."""
     python = target.python
-    if person.place(target) is person.InstallFolder.CLOSED:
+    if user_permissions.place(target) is user_permissions.InstallFolder.CLOSED:
         python = None
     if python is not None and python.conda_prefix is not None:
         folder = f"{python.conda_prefix}/etc/conda/activate.d"
@@ -138,7 +138,7 @@ def _drop_entries(target: Target, entries: Sequence[str], wrong: Sequence[str], 
 
 def ldconfig(target: Target, folders: Sequence[str]) -> Remedy:
     """Return how the loader is told of folders for every program."""
-    root = person.sudo(target)
+    root = user_permissions.sudo(target)
     lines = " ".join(quote(folder) for folder in folders)
     return Remedy(
         "Add it to the loader's search path for every program.",

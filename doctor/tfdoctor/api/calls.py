@@ -92,7 +92,7 @@ def recommend(
     from tfdoctor.compat import Compat
     from tfdoctor.errors import UsageError
     from tfdoctor.plan import Method, Request
-    from tfdoctor.plan.asked import address_commands, check_python, make_plan
+    from tfdoctor.plan.arguments import address_commands, check_python, make_plan
     from tfdoctor.render.plan import recommendation_json
 
     ways = {one.value: one for one in Method}

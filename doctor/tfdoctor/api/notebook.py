@@ -11,13 +11,13 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.cli.plain import plain
+from tfdoctor.cli.fast_parser import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tfdoctor.api.shapes import Check
-    from tfdoctor.cli.plain import Options
+    from tfdoctor.cli.fast_parser import Options
     from tfdoctor.environment.models import Offer
     from tfdoctor.findings import Report
 
@@ -93,7 +93,7 @@ def _can_be_shown(options: Options) -> bool:
 def _check_kernel(options: Options) -> Shown | None:
     from tfdoctor.api.calls import handle_signals
     from tfdoctor.compat import Compat
-    from tfdoctor.environment.offer import offer
+    from tfdoctor.environment.fix_availability import offer
     from tfdoctor.errors import Error
     from tfdoctor.examine import examine, live_machine
     from tfdoctor.system.live import get_process_variables

@@ -1,8 +1,7 @@
 """Is the GPU worth it, and why are two slower than one? What was timed, and what it means."""
 
+from tfdoctor.bench.analysis import evaluate_bench
 from tfdoctor.bench.compare import compare_runs
-from tfdoctor.bench.first import describe_first_calls
-from tfdoctor.bench.judge import evaluate_bench
 from tfdoctor.bench.models import (
     Bench,
     BenchComparison,
@@ -19,6 +18,7 @@ from tfdoctor.bench.models import (
     duration,
 )
 from tfdoctor.bench.reader import Measured, earlier, read_lines
+from tfdoctor.bench.warmup import describe_first_calls
 
 __all__ = [
     "Bench",

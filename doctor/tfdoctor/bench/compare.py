@@ -7,7 +7,7 @@ import statistics
 from typing import TYPE_CHECKING
 
 from tfdoctor.bench.models import BenchComparison, PieceChange
-from tfdoctor.bench.spread import MIN_PIECES, SHORT_PIECE_S, longer, sway, unsteadiness
+from tfdoctor.bench.noise import MIN_PIECES, SHORT_PIECE_S, longer, sway, unsteadiness
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

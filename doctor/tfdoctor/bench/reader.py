@@ -8,9 +8,9 @@ import math
 import statistics
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.bench.first import NAMES
 from tfdoctor.bench.models import Interconnect, ProcessorTimes, Seconds, Timed, TimedDevice, Watched
-from tfdoctor.bench.spread import interval
+from tfdoctor.bench.noise import interval
+from tfdoctor.bench.warmup import NAMES
 from tfdoctor.errors import UsageError
 from tfdoctor.records import dataclass
 from tfdoctor.text import clean, clean_line

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor.bench.interconnects import describe_transfer
 from tfdoctor.bench.models import Scaling, duration
-from tfdoctor.bench.ways import describe_transfer
 from tfdoctor.records import dataclass
 from tfdoctor.text import join_words
 

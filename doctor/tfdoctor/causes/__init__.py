@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.causes.row import CauseRow, Do, Severity
+from tfdoctor.causes.entry import CauseRow, Do, Severity
 from tfdoctor.causes.steps import Remedy
 
 if TYPE_CHECKING:

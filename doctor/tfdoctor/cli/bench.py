@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfdoctor.bench import Bench
-    from tfdoctor.verify.benching import BenchWish, Timing
+    from tfdoctor.verify.bench_runner import BenchWish, Timing
 
 WORKLOADS = ("matmul", "conv", "train", "copy", "allreduce")
 DTYPES = ("float32", "tf32", "float16", "bfloat16")
@@ -123,7 +123,7 @@ def bench(
     """
     from tfdoctor.bench import compare_runs, earlier, evaluate_bench
     from tfdoctor.examine import live_machine
-    from tfdoctor.verify.benching import BenchWish, bench_python
+    from tfdoctor.verify.bench_runner import BenchWish, bench_python
 
     names = _parse_list(workload, WORKLOADS, "--workload")
     wish = BenchWish(
@@ -196,7 +196,7 @@ def _write_page(target: Path, done: Bench, *, force: bool) -> None:
     """The page. Raises UsageError, Error."""
     import os
 
-    from tfdoctor.cli.page import write_page
+    from tfdoctor.cli.html_file import write_page
     from tfdoctor.render.html.bench import benchmark_html
     from tfdoctor.system.identity import redactor_for
 
@@ -209,7 +209,7 @@ def _time_in_image(
     """With the engine that is to be found."""
     from tfdoctor.engine import connect
     from tfdoctor.system import LiveSystem
-    from tfdoctor.verify.benching_image import bench_image
+    from tfdoctor.verify.image_bench_runner import bench_image
 
     engine = connect()
     machine = LiveSystem() if engine.url.startswith("unix://") else None

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tfdoctor.cli import values
+from tfdoctor.cli import completion_values
 from tfdoctor.cli.build_emit import format_command, write_context
 from tfdoctor.cli.files import requirement_lines, text_of
 from tfdoctor.cli.machine import host_for
@@ -29,7 +29,7 @@ from tfdoctor.cli.options import (
     option,
     verbose_option,
 )
-from tfdoctor.cli.simulating import parse_simulation, verify_simulated_image
+from tfdoctor.cli.simulation_options import parse_simulation, verify_simulated_image
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.emit import EmittedImage, Form, default_tag
 from tfdoctor.dockerfile.emit import emit as emitted
@@ -37,7 +37,7 @@ from tfdoctor.dockerfile.write import MAX_UID, UID, Extras, check_index, check_r
 from tfdoctor.errors import Error, ExitCode, UsageError
 from tfdoctor.fit import Host
 from tfdoctor.plan import Method, Recipe, Request
-from tfdoctor.plan.asked import check_driver, check_python, make_plan
+from tfdoctor.plan.arguments import check_driver, check_python, make_plan
 from tfdoctor.render.build import build_json, render_built, render_dry_run
 from tfdoctor.render.json import write_json
 from tfdoctor.render.plan import recommendation_json, render_recommendation
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from tfdoctor.engine import ContainerEngine
     from tfdoctor.findings import Verification
     from tfdoctor.plan import Option, Recommendation
-    from tfdoctor.simulate.asked import Simulated
+    from tfdoctor.simulate.request import Simulated
 
 _PROXY = re.compile(r"https?://[^\s\x00-\x1f]{1,500}")
 _PLATFORM = re.compile(r"linux/amd64(/v[1-4])?")
@@ -83,7 +83,7 @@ def build(
         option(
             "TensorFlow: 1.14, 2.15.1, latest. Default: the best.",
             metavar="SPEC",
-            autocompletion=values.releases,
+            autocompletion=completion_values.releases,
         ),
     ] = None,
     python: Annotated[str | None, option("This Python: 3.11.", metavar="V")] = None,
@@ -425,7 +425,7 @@ def _foresee(
     without_index: only what is plain from the pinned versions, where a text is written and the network is not used.
     """
     from tfdoctor.engine.image import context_of
-    from tfdoctor.environment.foreseen import Foreseen, find_unmet_pin, foresee
+    from tfdoctor.environment.precheck import Foreseen, find_unmet_pin, foresee
 
     files = context_of(option, extras).files
     limits = files.get("constraints.txt", b"").decode().splitlines()
@@ -515,10 +515,10 @@ def _verify(
 ) -> Verification:
     """Verify what was built: on the GPUs of this machine, or, where it has none, as far as that goes; with `asked`
     beside a stand-in."""
-    from tfdoctor.cli.telling import make_stage_printer
+    from tfdoctor.cli.callbacks import make_stage_printer
     from tfdoctor.cli.verify import host_of_engine, tell
     from tfdoctor.verify.image import verify_image
-    from tfdoctor.verify.verifying import Wish, count_expected_gpus
+    from tfdoctor.verify.session import Wish, count_expected_gpus
 
     if asked is not None:
         done = verify_simulated_image(

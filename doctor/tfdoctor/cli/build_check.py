@@ -11,9 +11,8 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from tfdoctor.compat import Compat
-from tfdoctor.dockerfile.judge import judge_dockerfile
-from tfdoctor.dockerfile.read.reader import read_dockerfile
-from tfdoctor.dockerfile.read.starts import (
+from tfdoctor.dockerfile.analysis import judge_dockerfile
+from tfdoctor.dockerfile.read.compose import (
     Start,
     StartFileError,
     devcontainer,
@@ -21,8 +20,9 @@ from tfdoctor.dockerfile.read.starts import (
     is_devcontainer,
     services,
 )
+from tfdoctor.dockerfile.read.reader import read_dockerfile
 from tfdoctor.dockerfile.write import check_reference
-from tfdoctor.environment.foreseen import foresee
+from tfdoctor.environment.precheck import foresee
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.findings import Severity
 from tfdoctor.render.dockerfile import make_dockerfile_json, render_judged, render_services, services_json
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import BinaryIO
 
-    from tfdoctor.dockerfile.judge import Judged
+    from tfdoctor.dockerfile.analysis import Judged
 
 MAX_FILE_BYTES = 1024 * 1024
 """Bytes of a Dockerfile, or of a requirements file beside it."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat
     from tfdoctor.environment.models import Offer
     from tfdoctor.findings import Report
-    from tfdoctor.report.against import Comparison
+    from tfdoctor.report.diff import Comparison
     from tfdoctor.system import RecordedSystem, System
 
 
@@ -136,7 +136,7 @@ def check(
             comparison = _compare_reports(then, published, compat, timeout)
         fix = None
         if facts is None and (html is not None or not (quiet or as_json)):
-            from tfdoctor.environment.offer import offer
+            from tfdoctor.environment.fix_availability import offer
 
             fix = offer(report, system)
         typed = _format_own_command(python=asked, facts=facts)
@@ -175,13 +175,18 @@ def _check_simulated(
             "--simulate shows TensorFlow a stand-in: it goes with --deep, --python and how things are shown, no more.",
             hint='tfdoctor check --deep --simulate "RTX 4090"',
         )
-    from tfdoctor.cli.simulating import label, live_with_stand_in, parse_simulation, show_simulation_note
+    from tfdoctor.cli.simulation_options import (
+        label,
+        live_with_stand_in,
+        parse_simulation,
+        show_simulation_note,
+    )
     from tfdoctor.compat import Compat
     from tfdoctor.render.json import write_json
     from tfdoctor.render.report import report_json
     from tfdoctor.render.verify import simulation_json
     from tfdoctor.simulate.facts import AsSimulated
-    from tfdoctor.verify.verifying import PROVES
+    from tfdoctor.verify.session import PROVES
 
     compat = Compat.load()
     asked = parse_simulation(compat, names, driver=driver)
@@ -298,12 +303,12 @@ def _examine_machine(
 def _load(compat: Compat) -> None:
     """What judges and tells is loaded while the probes look. Nothing that a probe may import: see `survey`."""
     compat.prepare()
-    for name in ("report.diagnose", "render.report", "environment.offer"):
+    for name in ("report.diagnose", "render.report", "environment.fix_availability"):
         importlib.import_module(f"tfdoctor.{name}")
 
 
 def _compare_reports(then: RecordedSystem, report: Report, compat: Compat, timeout: float) -> Comparison:
-    from tfdoctor.report.against import compare
+    from tfdoctor.report.diff import compare
 
     return compare(examine(then, compat, python=then.python, timeout=timeout), report)
 
@@ -322,7 +327,7 @@ def _write_page(
     """The page of the redacted machine. Raises UsageError, Error."""
     from dataclasses import replace
 
-    from tfdoctor.cli.page import write_page
+    from tfdoctor.cli.html_file import write_page
     from tfdoctor.render.html.check import report_html
 
     text = captured.redactor.text
@@ -348,7 +353,7 @@ def _write_page(
 
 
 def _write_json(report: Report, comparison: Comparison | None, against: Path | None) -> None:
-    from tfdoctor.render.against import comparison_json
+    from tfdoctor.render.diff import comparison_json
     from tfdoctor.render.json import write_json
     from tfdoctor.render.report import report_json
 
@@ -374,7 +379,7 @@ def _write(
     shown = render_report(report, verbose=verbose, quiet=quiet, fix=fix, typed=typed, **OUT.looks)
     OUT.write(shown)
     if comparison is not None and not quiet:
-        from tfdoctor.render.against import render_comparison
+        from tfdoctor.render.diff import render_comparison
 
         OUT.write(render_comparison(comparison, str(against), verbose=verbose, **OUT.looks))
 

@@ -9,6 +9,7 @@ import signal
 import threading
 from typing import TYPE_CHECKING, Annotated
 
+from tfdoctor.cli.log_arguments import list_logs, note
 from tfdoctor.cli.options import (
     FailOn,
     Force,
@@ -21,7 +22,6 @@ from tfdoctor.cli.options import (
     option,
     verbose_option,
 )
-from tfdoctor.cli.reading import list_logs, note
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.findings import Severity
@@ -170,7 +170,7 @@ def _write_page(
     target: Path, names: Sequence[str], reports: Sequence[LogReport], copy: _Copy, *, force: bool, quiet: bool
 ) -> None:
     """The page of all logs, redacted. Raises UsageError, Error."""
-    from tfdoctor.cli.page import write_page
+    from tfdoctor.cli.html_file import write_page
     from tfdoctor.logs.excerpt import excerpt
     from tfdoctor.render.html.log import logs_html
     from tfdoctor.system.identity import redactor_for

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from tfdoctor.cli import values
+from tfdoctor.cli import completion_values
 from tfdoctor.cli.options import Json, argument, command, verbose_option
 from tfdoctor.errors import ExitCode
 from tfdoctor.explain import catalogue, lookup
@@ -20,7 +20,7 @@ def explain(
         argument(
             "TFD203, libs-not-on-path, or the words of a message. Default: list all.",
             metavar="[CODE|CAUSE|WORDS…]",
-            autocompletion=values.causes_and_codes,
+            autocompletion=completion_values.causes_and_codes,
         ),
     ] = None,
     as_json: Json = False,

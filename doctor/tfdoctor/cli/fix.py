@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
-from tfdoctor.cli import values
+from tfdoctor.cli import completion_values
 from tfdoctor.cli.options import (
     Installers,
     Json,
@@ -63,7 +63,7 @@ def fix(
         argument(
             "Only these findings: TFD203. Default: all that can be fixed.",
             metavar="[CODE…]",
-            autocompletion=values.codes,
+            autocompletion=completion_values.codes,
         ),
     ] = None,
     python: Annotated[str | None, option("The Python to fix, as for `check`.", metavar="PATH")] = None,

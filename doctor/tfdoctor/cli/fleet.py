@@ -167,7 +167,7 @@ def fleet(
     answer = load_results(folder, asked[0] if asked else "folder")
     published = redact_fleet(answer, Redactor()) if html is not None or as_json else answer
     if html is not None:
-        from tfdoctor.cli.page import write_page
+        from tfdoctor.cli.html_file import write_page
         from tfdoctor.render.html.fleet import fleet_html
 
         write_page(html, fleet_html(published), force=force, quiet=as_json, remark="it names the hosts")
@@ -188,7 +188,7 @@ def _peers(connect: str, engine: Engine, deadline: float) -> tuple[str, ...]:
     import json
 
     from tfdoctor.cli.cluster import parse_specification
-    from tfdoctor.cli.plain import CONNECTING
+    from tfdoctor.cli.fast_parser import CONNECTING
     from tfdoctor.fleet.peers import machine
 
     if connect.isdecimal() and len(connect) < 6:
@@ -244,7 +244,7 @@ def _engine(name: str, value: str, options: list[str], *, image: str | None, gpu
 
         return DaskEngine(value)
     if name == "kubernetes":
-        from tfdoctor.cli.reading import note
+        from tfdoctor.cli.log_arguments import note
         from tfdoctor.fleet.nodes.kubernetes import KubernetesEngine
 
         engine = KubernetesEngine(value, image, gpus=gpus)
@@ -280,7 +280,7 @@ def _ask_hosts(
     only: Collection[str] | None = None,
 ) -> bool:
     """Ask the hosts, or `only` these of them, and keep what comes. False: --dry-run. Raises UsageError, Error."""
-    from tfdoctor.cli.reading import note
+    from tfdoctor.cli.log_arguments import note
     from tfdoctor.fleet.nodes import Job
     from tfdoctor.fleet.nodes.store import Store
     from tfdoctor.fleet.nodes.zipapp import zipapp
@@ -318,7 +318,7 @@ def _ask_hosts(
 
 
 def _keep_answers(engine: Engine, hosts: list[str], job: Job, store: Store) -> None:
-    from tfdoctor.cli.reading import note
+    from tfdoctor.cli.log_arguments import note
 
     began, count = time.time(), 0
     with contextlib.ExitStack() as stack:

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from tfdoctor.cli import values
+from tfdoctor.cli import completion_values
 from tfdoctor.cli.files import wish_of
 from tfdoctor.cli.machine import PROBE_TIMEOUT_S, host_for
 from tfdoctor.cli.options import (
@@ -29,9 +29,9 @@ from tfdoctor.cli.options import (
     option,
     verbose_option,
 )
-from tfdoctor.cli.simulating import parse_simulation, verify_simulated_python
+from tfdoctor.cli.simulation_options import parse_simulation, verify_simulated_python
 from tfdoctor.compat import Compat
-from tfdoctor.environment.choosing import PlanChoice, Wishes, choose, choose_making
+from tfdoctor.environment.disk_space import needs, refuse, used
 from tfdoctor.environment.install import (
     commands_of,
     describe_changes,
@@ -40,16 +40,16 @@ from tfdoctor.environment.install import (
     make,
     try_requirements,
 )
+from tfdoctor.environment.install_state import is_free, read_record
 from tfdoctor.environment.installers import InstallFailedError, find_uv
-from tfdoctor.environment.proof import gpu_is_missing, is_right, prove
 from tfdoctor.environment.requirements import parse_packages
 from tfdoctor.environment.resolution import NoSolutionError
-from tfdoctor.environment.room import needs, refuse, used
-from tfdoctor.environment.workplace import is_free, read_record
+from tfdoctor.environment.selection import PlanChoice, Wishes, choose, choose_making
+from tfdoctor.environment.smoke_test import gpu_is_missing, is_right, prove
 from tfdoctor.errors import Error, ExitCode, UsageError
 from tfdoctor.examine import collect_facts
 from tfdoctor.fit import Fit, Host, build_host, find_best_fit
-from tfdoctor.plan.asked import check_driver, check_python, readings, settle_answer
+from tfdoctor.plan.arguments import check_driver, check_python, readings, settle_answer
 from tfdoctor.render.install import (
     environment_json,
     install_json,
@@ -66,16 +66,16 @@ from tfdoctor.render.verify import render_end, verification_json
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.signals import stop_on_signal
 from tfdoctor.text import clean_line
-from tfdoctor.verify.verifying import Wish
+from tfdoctor.verify.session import Wish
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tfdoctor.environment.disk_space import Need
     from tfdoctor.environment.install import InstallResult, Making
-    from tfdoctor.environment.room import Need
     from tfdoctor.facts import MachineFacts
     from tfdoctor.findings import Report, Verification
-    from tfdoctor.simulate.asked import Simulated
+    from tfdoctor.simulate.request import Simulated
     from tfdoctor.system import System
 
 _INDEX = re.compile(r"(?:https?://[A-Za-z0-9.\-\[\]:]{1,255}|file://)(?:/[A-Za-z0-9._~%+/\-]{0,500})?")
@@ -88,7 +88,7 @@ def install(
         option(
             "TensorFlow: 2.15.1, 2.20, latest. Default: the best.",
             metavar="SPEC",
-            autocompletion=values.releases,
+            autocompletion=completion_values.releases,
         ),
     ] = None,
     python: Annotated[

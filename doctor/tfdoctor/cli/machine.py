@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.errors import UsageError
 from tfdoctor.fit import Host, build_host
-from tfdoctor.plan.asked import check_driver, find_named_card
+from tfdoctor.plan.arguments import check_driver, find_named_card
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 from tfdoctor import versions
-from tfdoctor.cli import values
+from tfdoctor.cli import completion_values
 from tfdoctor.cli.options import Force, Json, command, option
 from tfdoctor.compat import Compat, UnknownReleaseError
 from tfdoctor.errors import ExitCode, UsageError
@@ -47,7 +47,7 @@ def matrix(
         option(
             'Releases: 2.15 (its newest), 2.15.0, ">=2.10,<2.13", latest. One release: its sheet (--all: all of it).',
             metavar="SPEC",
-            autocompletion=values.releases,
+            autocompletion=completion_values.releases,
         ),
     ] = None,
     cuda: Annotated[str | None, option("Built with this CUDA: 12, 11.2.", metavar="V")] = None,
@@ -57,7 +57,9 @@ def matrix(
     gpu: Annotated[
         str | None,
         option(
-            'With code for this card: "RTX 3060", or its PCI id.', metavar="NAME", autocompletion=values.gpus
+            'With code for this card: "RTX 3060", or its PCI id.',
+            metavar="NAME",
+            autocompletion=completion_values.gpus,
         ),
     ] = None,
     driver: Annotated[str | None, option("Those that run on this driver: 550.54.14.", metavar="V")] = None,
@@ -136,8 +138,8 @@ def matrix(
 
 def _explorer(target: Path, *, force: bool) -> int:
     """Return `matrix --html FILE`. Raises UsageError, Error."""
-    from tfdoctor.cli.reading import note
-    from tfdoctor.plan.verdicts import verdicts
+    from tfdoctor.cli.log_arguments import note
+    from tfdoctor.plan.answer_table_builder import verdicts
     from tfdoctor.render.html.explorer import explorer_html
     from tfdoctor.render.progress import progress
     from tfdoctor.render.terminal import ERR

@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from tfdoctor.cli import values
+from tfdoctor.cli import completion_values
 from tfdoctor.records import dataclass
 
 __all__ = [
@@ -118,7 +118,7 @@ Gpus = Annotated[
     option(
         "Plan for this card instead of this machine's; again for each further one.",
         metavar="NAME|CC",
-        autocompletion=values.gpus,
+        autocompletion=completion_values.gpus,
     ),
 ]
 Driver = Annotated[str | None, option("For this driver.", metavar="V")]
@@ -127,7 +127,7 @@ Simulate = Annotated[
     option(
         "Show TensorFlow a stand-in of this card instead of a GPU.",
         metavar="NAME|CC",
-        autocompletion=values.gpus,
+        autocompletion=completion_values.gpus,
     ),
 ]
 Index = Annotated[str | None, option("The package index, without a password.", metavar="URL")]

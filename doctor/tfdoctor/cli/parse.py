@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from tfdoctor.cli import values
+from tfdoctor.cli import completion_values
 from tfdoctor.cli.options import Json, argument, command
 from tfdoctor.errors import UsageError
-from tfdoctor.parse.kinds import PARSERS, detect
-from tfdoctor.parse.kinds import parse as parse_text
+from tfdoctor.parse.registry import PARSERS, detect
+from tfdoctor.parse.registry import parse as parse_text
 from tfdoctor.render.json import SCHEMA_VERSION, write_json
 from tfdoctor.render.terminal import OUT
 from tfdoctor.text import clean_line
@@ -31,7 +31,7 @@ def parse(
         argument(
             "What printed it: smi_table, nvcc, ldconfig …, or auto.",
             metavar="KIND|auto",
-            autocompletion=values.kinds,
+            autocompletion=completion_values.kinds,
         ),
     ],
     file: Annotated[

@@ -6,8 +6,8 @@ import contextlib
 from pathlib import Path
 from typing import Annotated
 
+from tfdoctor.cli.log_arguments import list_logs, note
 from tfdoctor.cli.options import FailOn, Force, Json, Severe, argument, command, option, verbose_option
-from tfdoctor.cli.reading import list_logs, note
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode
 from tfdoctor.findings import Severity

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from tfdoctor.cli import values
+from tfdoctor.cli import completion_values
 from tfdoctor.cli.machine import host_for
 from tfdoctor.cli.options import Json, command, option, verbose_option
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode
 from tfdoctor.plan import Method, Request
-from tfdoctor.plan.asked import address_commands, check_python, make_plan
+from tfdoctor.plan.arguments import address_commands, check_python, make_plan
 from tfdoctor.render.json import write_json
 from tfdoctor.render.plan import recommendation_json, render_recommendation
 from tfdoctor.render.terminal import OUT
@@ -24,7 +24,7 @@ def recommend(
         option(
             'Releases: 2.15, 2.15.0, ">=2.10,<2.13". Default: the best.',
             metavar="SPEC",
-            autocompletion=values.releases,
+            autocompletion=completion_values.releases,
         ),
     ] = None,
     gpu: Annotated[
@@ -32,7 +32,7 @@ def recommend(
         option(
             'A card: "RTX 5090", 8.6. Default: this machine\'s.',
             metavar="NAME|CC",
-            autocompletion=values.gpus,
+            autocompletion=completion_values.gpus,
         ),
     ] = None,
     driver: Annotated[

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from tfdoctor.cli.options import FailOn, Quiet, argument, command, option, verbose_option
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.findings import Severity
-from tfdoctor.running.starting import (
+from tfdoctor.running.launch import (
     make_loader_environment,
     make_placement_environment,
     open_standard_streams,
@@ -22,7 +22,7 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.running.analyst import Analyst
+    from tfdoctor.running.log_worker import Analyst
     from tfdoctor.running.passthrough import Passthrough
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
@@ -68,7 +68,7 @@ def run(
         raise Error(
             "run needs Linux or another POSIX system.", hint="python train.py 2>&1 | tfdoctor diagnose"
         )
-    from tfdoctor.running.analyst import Analyst
+    from tfdoctor.running.log_worker import Analyst
     from tfdoctor.running.passthrough import Passthrough, hold_signals
 
     open_standard_streams()
@@ -140,7 +140,7 @@ def _conclude(
 
     notes: where TensorFlow said more because of us: of what it opens, and of where operations go.
     """
-    from tfdoctor.render.run import render_run
+    from tfdoctor.render.run_summary import render_run
     from tfdoctor.render.terminal import ERR
 
     answer = analyst.answer()

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from tfdoctor.cli.callbacks import make_stage_printer
 from tfdoctor.cli.options import (
     Force,
     Html,
@@ -20,8 +21,7 @@ from tfdoctor.cli.options import (
     option,
     verbose_option,
 )
-from tfdoctor.cli.simulating import parse_simulation, verify_simulated_image, verify_simulated_python
-from tfdoctor.cli.telling import make_stage_printer
+from tfdoctor.cli.simulation_options import parse_simulation, verify_simulated_image, verify_simulated_python
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.write import check_reference
 from tfdoctor.errors import ExitCode, UsageError
@@ -30,8 +30,8 @@ from tfdoctor.render.terminal import OUT
 from tfdoctor.render.verify import junit, render_end, verification_json
 from tfdoctor.system.writing import check_file, write_file
 from tfdoctor.text import clean_line
+from tfdoctor.verify.session import Wish
 from tfdoctor.verify.stages import STAGES, Limits
-from tfdoctor.verify.verifying import Wish
 
 if TYPE_CHECKING:
     from tfdoctor.engine import ContainerEngine
@@ -154,7 +154,7 @@ def verify(
 
 def _write_page(target: Path, done: Verification, *, force: bool, quiet: bool) -> None:
     """The answer as a page, redacted. Raises UsageError, Error."""
-    from tfdoctor.cli.page import write_page
+    from tfdoctor.cli.html_file import write_page
     from tfdoctor.render.html.verify import verification_html
     from tfdoctor.system.identity import redactor_for
 

@@ -6,7 +6,8 @@ answers.
 
 from __future__ import annotations
 
-from tfdoctor.cluster.judge import evaluate_cluster, list_connectable
+from tfdoctor.cluster.analysis import evaluate_cluster, list_connectable
+from tfdoctor.cluster.merge import merge_clusters
 from tfdoctor.cluster.models import (
     Address,
     ClusterAnswer,
@@ -18,7 +19,6 @@ from tfdoctor.cluster.models import (
     Written,
 )
 from tfdoctor.cluster.reader import read_cluster
-from tfdoctor.cluster.together import merge_clusters
 
 __all__ = [
     "Address",

@@ -16,7 +16,7 @@ from tfdoctor.advice.target import InImage
 from tfdoctor.dockerfile.read.tensorflow import tensorflow_from
 from tfdoctor.facts import FoundElsewhere
 from tfdoctor.findings import Evidence, Remedy, Severity
-from tfdoctor.plan.predicted import Sketch, make_sketched_facts
+from tfdoctor.plan.hypothetical_facts import Sketch, make_sketched_facts
 from tfdoctor.predict import predict
 from tfdoctor.rules import ALL_RULES
 from tfdoctor.rules.base import RuleContext

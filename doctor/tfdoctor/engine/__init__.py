@@ -6,8 +6,8 @@ removed here, whatever ends it.
 
 from tfdoctor.engine.building import BuildEvent, BuildFailedError, BuildRequest, build
 from tfdoctor.engine.connection import ContainerEngine, EngineError, connect
+from tfdoctor.engine.container_run import GpuAccess, RunRequest, RunResult, run
 from tfdoctor.engine.registry import RegistryAnswer, ask_registry
-from tfdoctor.engine.running import GpuAccess, RunRequest, RunResult, run
 
 __all__ = [
     "BuildEvent",

@@ -22,7 +22,7 @@ from requests.exceptions import RequestException
 
 import tfdoctor.payload
 from tfdoctor.engine.connection import EngineError, explain_api
-from tfdoctor.engine.running import (
+from tfdoctor.engine.container_run import (
     Attached,
     RunRequest,
     create_container,

@@ -15,10 +15,10 @@ from tfdoctor.environment.candidates import (
     list_unfixed,
     worse,
 )
+from tfdoctor.environment.fix_availability import environment_at
 from tfdoctor.environment.folder import OWN
 from tfdoctor.environment.history.journal import Journal, Undone, has_pending
 from tfdoctor.environment.models import Attempt, FixResult, FixStatus
-from tfdoctor.environment.offer import environment_at
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.examine import ask_python, choose, examine, kernel_variables, run_tensorflow, state_of
 from tfdoctor.facts import value_of

@@ -22,7 +22,9 @@ from tfdoctor.advice import links_for
 from tfdoctor.causes.steps import MakeLink
 from tfdoctor.compat import Compat
 from tfdoctor.environment.actions import make_link
+from tfdoctor.environment.disk_space import Writing, capture_output, needs, refuse, room_for_pips_cache, used
 from tfdoctor.environment.folder import OWN, remove, write
+from tfdoctor.environment.install_state import INSTALLING, Record, Workplace
 from tfdoctor.environment.installers import (
     Installer,
     InstallFailedError,
@@ -31,8 +33,6 @@ from tfdoctor.environment.installers import (
     uv_options,
 )
 from tfdoctor.environment.resolution import NoSolutionError, PipResolution, Question, command, resolve
-from tfdoctor.environment.room import Writing, capture_output, needs, refuse, room_for_pips_cache, used
-from tfdoctor.environment.workplace import INSTALLING, Record, Workplace
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.text import clean_line
 

@@ -94,7 +94,7 @@ class Installer:
     options: tuple[str, ...] = ()
     """What `install` is always given: pip's settings for which uv has no variable (`uv_options`)."""
     before: tuple[str, ...] = ()
-    """The command that makes the pip where there is none yet; typed by people, too (advice/person.py)."""
+    """The command that makes the pip where there is none yet; typed by people, too (advice/user_permissions.py)."""
 
     def install(self, words: Sequence[str]) -> tuple[str, ...]:
         """Return the command that installs; `words` are options and requirements that both programs know."""

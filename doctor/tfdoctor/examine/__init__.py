@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.facts import value_of
-from tfdoctor.probes.choice import choose, kernel_variables, state_of
+from tfdoctor.probes.interpreter_selection import choose, kernel_variables, state_of
 from tfdoctor.probes.target import begin
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.signals import stop_on_signal
@@ -100,10 +100,10 @@ def collect_facts(
     meanwhile: Callable[[], object] | None = None,
 ) -> Facts:
     """Collect the facts, the first part of `examine`, without any conclusion."""
-    from tfdoctor.examine import survey
+    from tfdoctor.examine import collect
 
     with stop_on_signal(system):
-        return survey.survey(system, compat, requested_python=python, timeout=timeout, meanwhile=meanwhile)
+        return collect.survey(system, compat, requested_python=python, timeout=timeout, meanwhile=meanwhile)
 
 
 def run_tensorflow(
@@ -123,7 +123,7 @@ def run_tensorflow(
     interpreter, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     if interpreter is None or tensorflow is None:
         return None
-    from tfdoctor.examine.observe import DEEP_TIMEOUT, observe
+    from tfdoctor.examine.tensorflow_run import DEEP_TIMEOUT, observe
 
     tell(RUNNING)
     with stop_on_signal(system):

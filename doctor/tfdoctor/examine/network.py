@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.facts.network import Proxy
 from tfdoctor.probes.network import probe_listening
-from tfdoctor.system.reaching import reach_all
+from tfdoctor.system.grpc_probe import reach_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,16 +3,7 @@
 Pure. `plan` makes options of it, the rules' remedies and the matrix ask it, too.
 """
 
-from tfdoctor.fit.drivers import (
-    find_driver_refusal,
-    find_driver_version,
-    find_newest_driver,
-    list_refusal_limits,
-)
-from tfdoctor.fit.host import build_host
-from tfdoctor.fit.judge import Judgement
-from tfdoctor.fit.models import Card, Caveat, Host, Reason
-from tfdoctor.fit.serve import (
+from tfdoctor.fit.compatibility import (
     Fit,
     can_serve,
     choose_preferred,
@@ -21,6 +12,15 @@ from tfdoctor.fit.serve import (
     fit_environment,
     list_candidates,
 )
+from tfdoctor.fit.constraints import Judgement
+from tfdoctor.fit.drivers import (
+    find_driver_refusal,
+    find_driver_version,
+    find_newest_driver,
+    list_refusal_limits,
+)
+from tfdoctor.fit.host import build_host
+from tfdoctor.fit.models import Card, Caveat, Host, Reason
 
 __all__ = [
     "Card",

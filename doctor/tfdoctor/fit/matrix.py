@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor import versions
+from tfdoctor.fit.compatibility import find_card_reasons
 from tfdoctor.fit.models import Card, Host
-from tfdoctor.fit.serve import find_card_reasons
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:

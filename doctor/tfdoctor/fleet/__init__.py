@@ -6,8 +6,8 @@ is `nodes`'.
 
 from __future__ import annotations
 
-from tfdoctor.fleet.gather import Gathered
-from tfdoctor.fleet.judge import evaluate_fleet, join_hosts
+from tfdoctor.fleet.aggregation import Gathered
+from tfdoctor.fleet.analysis import evaluate_fleet, join_hosts
 from tfdoctor.fleet.models import Fleet, FleetFinding, FleetHost, Group, Result
 from tfdoctor.fleet.peers import read_peers
 from tfdoctor.fleet.results import MAX_ANSWER_BYTES, UnusableError, read_result

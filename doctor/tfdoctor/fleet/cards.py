@@ -13,7 +13,7 @@ from tfdoctor.text import join_words
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tfdoctor.fleet.gather import Profile
+    from tfdoctor.fleet.aggregation import Profile
 
 __all__ = ["card_findings", "tells_of"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfdoctor.lint.judge import kind_of_file, lint_text
+from tfdoctor.lint.analysis import kind_of_file, lint_text
 from tfdoctor.lint.models import Fix, LintAnswer, LintProblem, LintTarget, Unreadable
 
 __all__ = ["Fix", "LintAnswer", "LintProblem", "LintTarget", "Unreadable", "kind_of_file", "lint_text"]

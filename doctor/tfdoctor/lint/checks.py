@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor.lint.clusters import Clusters
 from tfdoctor.lint.configs import CONFIGS, Configs
 from tfdoctor.lint.devices import Devices
-from tfdoctor.lint.telling import MAX_TEXT_CHARS
+from tfdoctor.lint.known_names import guess_function
+from tfdoctor.lint.reporter import MAX_TEXT_CHARS
 from tfdoctor.lint.values import Const, Many, Map, ModuleValue, Obj, Path, Seq, constant
-from tfdoctor.lint.words import guess_function
 
 if TYPE_CHECKING:
     from tfdoctor.lint.models import LintTarget

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.cluster.addresses import parse_address
 from tfdoctor.cluster.reader import parse_index
-from tfdoctor.lint.telling import Telling
+from tfdoctor.lint.reporter import Telling
 from tfdoctor.lint.values import Const, Map, Obj, Seq, constant
 from tfdoctor.text import clean_line
 

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.lint.environ import Environ
+from tfdoctor.lint.known_names import FIELDS, guess_option, relevant
 from tfdoctor.lint.values import Const, Map, ModuleValue, Obj, Path, Seq, constant
-from tfdoctor.lint.words import FIELDS, guess_option, relevant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.lint.telling import Telling
+from tfdoctor.lint.reporter import Telling
 from tfdoctor.lint.values import Many, Obj, Seq, constant
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from tfdoctor.lint.known_names import AT_IMPORT, AT_START, AT_USE, guess_variable, relevant
 from tfdoctor.lint.models import Fix
-from tfdoctor.lint.telling import Telling
+from tfdoctor.lint.reporter import Telling
 from tfdoctor.lint.values import Const, Many, Map, Obj, Path, Seq, constant
-from tfdoctor.lint.words import AT_IMPORT, AT_START, AT_USE, guess_variable, relevant
 
 if TYPE_CHECKING:
     from tfdoctor.lint.models import LintTarget

@@ -6,7 +6,7 @@ import ast
 from typing import Any
 
 from tfdoctor.lint.environ import Environ
-from tfdoctor.lint.telling import MAX_TEXT_CHARS
+from tfdoctor.lint.reporter import MAX_TEXT_CHARS
 from tfdoctor.lint.values import Const, Many, Map, Obj, Path, Seq
 
 __all__ = ["Expressions"]

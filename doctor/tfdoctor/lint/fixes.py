@@ -10,8 +10,8 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tfdoctor.lint.known_names import guess_variable
 from tfdoctor.lint.notebooks import code_cells, plain
-from tfdoctor.lint.words import guess_variable
 from tfdoctor.parse.edits import Edit, EditError, Source, edits_of_text
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.causes.codes import LINT
-from tfdoctor.lint.kinds import kind_called
+from tfdoctor.lint.codes import kind_called
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,15 +10,15 @@ from tfdoctor import versions
 from tfdoctor.advice.search_path import export_lines
 from tfdoctor.causes import Cause, Do
 from tfdoctor.causes.steps import Remedy
+from tfdoctor.fit.compatibility import find_card_reasons, is_locked
 from tfdoctor.fit.models import Card, Host
-from tfdoctor.fit.serve import find_card_reasons, is_locked
 from tfdoctor.logs.libraries import search_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tfdoctor.compat import Release
-    from tfdoctor.logs.case import Case
+    from tfdoctor.logs.log_context import Case
 
 __all__ = ["CHECK", "describe_usual_reason", "remedies"]
 

@@ -17,9 +17,9 @@ from tfdoctor.logs.events import Log
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from tfdoctor.logs.case import Decision
-    from tfdoctor.logs.deduce import RegisteredDevice
     from tfdoctor.logs.events import Event
+    from tfdoctor.logs.log_context import Decision
+    from tfdoctor.logs.version_inference import RegisteredDevice
 
 __all__ = [
     "FRAMEWORKS",

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.causes.codes import HARMLESS, MISREAD, RELEASE
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.logs import advice, gates_cluster
-from tfdoctor.logs.case import Case, Decision
-from tfdoctor.logs.known import describe_known_problems
+from tfdoctor.logs import advice
+from tfdoctor.logs.detectors import cluster as cluster_detectors
+from tfdoctor.logs.known_issues import describe_known_problems
 from tfdoctor.logs.libraries import is_cupti, list_names
+from tfdoctor.logs.log_context import Case, Decision
 from tfdoctor.logs.processes import FRAMEWORKS, LogProcess, ProcessPart, Splitter, overall
 from tfdoctor.logs.scan import scan
 from tfdoctor.logs.signatures import load_signatures
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tfdoctor.compat import Compat
-    from tfdoctor.logs.deduce import LogOrigin, RegisteredDevice
     from tfdoctor.logs.events import Event, Log
+    from tfdoctor.logs.version_inference import LogOrigin, RegisteredDevice
 
 __all__ = ["LogReport", "diagnose_log"]
 
@@ -208,7 +209,7 @@ def _separate_findings(case: Case, decision: Decision, name: str) -> list[Findin
     """Return a cluster that does not come together is no reason for a GPU that is not used, and stops the program as
     well.
     """
-    other = gates_cluster.cluster(case)
+    other = cluster_detectors.cluster(case)
     if other is None or other.cause is decision.cause:
         return []
     return [_root(case, other, name, ())]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.logs.events import TURNS, Event, Log
-from tfdoctor.logs.kinds import Kinds
+from tfdoctor.logs.line_cache import Kinds
 from tfdoctor.logs.processes import find_speaker
 from tfdoctor.logs.reader import read_lines
 from tfdoctor.text import clean_line

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Cause
-from tfdoctor.logs import gates_cluster, gates_gpu, gates_import, gates_machine
-from tfdoctor.logs.case import Case, Decision
+from tfdoctor.logs.detectors import cluster, gpu, machine, python_import
+from tfdoctor.logs.log_context import Case, Decision
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,32 +28,32 @@ def decide(case: Case) -> Decision:
 
 
 GATES: tuple[Callable[[Case], Decision | None], ...] = (
-    gates_machine.containers,
-    gates_machine.windows,
-    gates_import.imports,
-    gates_machine.installation,
-    gates_machine.driver,
-    gates_machine.smi,
-    gates_gpu.libraries,
-    gates_gpu.lazy_libraries,
-    gates_gpu.detect_unlisted_surely,
-    gates_gpu.detect_ignored,
-    gates_gpu.detect_no_code,
-    gates_gpu.memory,
-    gates_gpu.cudnn,
-    gates_gpu.cublas,
-    gates_gpu.tools,
-    gates_gpu.detect_unlisted,
-    gates_gpu.detect_both_packages,
-    gates_gpu.placement,
-    gates_gpu.cupti,
-    gates_gpu.detect_fork,
-    gates_cluster.cluster,
-    gates_gpu.detect_nothing_registered,
-    gates_gpu.fault,
-    gates_gpu.detect_compilation,
-    gates_gpu.healthy,
-    gates_import.detect_other_api,
+    machine.containers,
+    machine.windows,
+    python_import.imports,
+    machine.installation,
+    machine.driver,
+    machine.smi,
+    gpu.libraries,
+    gpu.lazy_libraries,
+    gpu.detect_unlisted_surely,
+    gpu.detect_ignored,
+    gpu.detect_no_code,
+    gpu.memory,
+    gpu.cudnn,
+    gpu.cublas,
+    gpu.tools,
+    gpu.detect_unlisted,
+    gpu.detect_both_packages,
+    gpu.placement,
+    gpu.cupti,
+    gpu.detect_fork,
+    cluster.cluster,
+    gpu.detect_nothing_registered,
+    gpu.fault,
+    gpu.detect_compilation,
+    gpu.healthy,
+    python_import.detect_other_api,
 )
 
 AT_THE_DRIVER = frozenset({Cause.GPU_BUSY_OTHER_PROCESS, Cause.DRIVER_TOO_OLD})
@@ -79,19 +79,15 @@ def is_registered(case: Case, decision: Decision) -> bool | None:
         return decision.cause.row.registers or decision.cause is Cause.LIBS_TRANSITIVE
     if case.others_left and decision.cause.row.registers:
         return True
-    if (
-        decision.cause is Cause.CUDNN_MISSING
-        and log.has("dso-failed-old")
-        and not gates_gpu.is_none_listed(case)
-    ):
+    if decision.cause is Cause.CUDNN_MISSING and log.has("dso-failed-old") and not gpu.is_none_listed(case):
         return None  # these releases registered a GPU without cuDNN, and failed where it was first used
     if not decision.cause.row.registers or log.has("amd-ignored"):
         return False
     if log.has("device-ignored"):  # from 2.5 on nothing says how many cards there are
-        none = case.none_left or gates_gpu.is_none_listed(case) or log.has("interconnect")
+        none = case.none_left or gpu.is_none_listed(case) or log.has("interconnect")
         return False if none else None
     if decision.cause in AT_THE_DRIVER and log.has("cuinit", "context-failed", "driver-code"):
         return False
-    if case.ready >= 0 or gates_gpu.list_failed_allocations(case):
+    if case.ready >= 0 or gpu.list_failed_allocations(case):
         return True
-    return False if gates_gpu.is_none_listed(case) else None
+    return False if gpu.is_none_listed(case) else None

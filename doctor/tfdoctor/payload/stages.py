@@ -31,7 +31,7 @@ from stages_bench import do_bench
 from stages_compute import do_compute, do_cudnn
 from stages_devices import Run, do_import, do_visible
 from stages_nccl import do_nccl
-from stages_said import LONGEST, MOUTH, Missing, Pulse, Wrong, say, short, measure_since, text
+from stages_output import LONGEST, MOUTH, Missing, Pulse, Wrong, say, short, measure_since, text
 
 sys.path.pop(0)
 

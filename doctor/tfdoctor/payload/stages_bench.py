@@ -10,7 +10,7 @@ import time
 from stages_compute import tf32_switch
 from stages_bench_work import TYPES, WORKLOADS, build, build_eager
 from stages_devices import Card, public_config
-from stages_said import LONGEST, Wrong, say, short, text
+from stages_output import LONGEST, Wrong, say, short, text
 
 ROUNDS = 8
 MOST = 400  # times of one piece of work that are kept

@@ -1,7 +1,7 @@
 # Part of stages.py: the work that bench times. Data is in variables on the device, but for `copy`, which is about the way.
 # A piece is facts and a function of a session that gives what is called once for each time.
 from stages_compute import has_dtype, tf32_switch
-from stages_said import Missing
+from stages_output import Missing
 
 STEPS = {
     "matmul": (64, 128, 256, 512, 1024, 2048, 4096, 8192),

@@ -4,7 +4,7 @@ import re
 import time
 
 from stages_devices import fill_description, list_by_creating
-from stages_said import Missing, Wrong, finite, plural, say, short, measure_since, text, merge_failures
+from stages_output import Missing, Wrong, finite, plural, say, short, measure_since, text, merge_failures
 
 BIG = 4096  # rows of the matrices that are timed: 64 MiB each in float32
 CHAIN = 4  # products a run: what starting one costs is small beside it

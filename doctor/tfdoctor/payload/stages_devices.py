@@ -3,7 +3,7 @@ import os
 import re
 import sys
 
-from stages_said import Wrong, plural, say, short, text
+from stages_output import Wrong, plural, say, short, text
 
 SIZE = {"GPU": 1024, "CPU": 256}
 SMALL = 48

@@ -5,7 +5,7 @@ import subprocess
 import threading
 
 from stages_compute import time_call
-from stages_said import Missing, Wrong, finite, say, short, text
+from stages_output import Missing, Wrong, finite, say, short, text
 
 SUMMED, SUMS = 1 << 22, 16  # floats a GPU in the all-reduce (16 MiB), and how many in a row are timed
 SMALL = 1 << 12

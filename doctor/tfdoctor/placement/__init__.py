@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tfdoctor.placement.judge import evaluate_placement
+from tfdoctor.placement.analysis import evaluate_placement
 from tfdoctor.placement.kernels import needs_kernels
 from tfdoctor.placement.models import OpCount, Placement, PlacementData, PlacementDevice, Refusal
 from tfdoctor.placement.reader import Reader, read_placement
-from tfdoctor.placement.said import find_era
+from tfdoctor.placement.version_messages import find_era
 
 __all__ = [
     "OpCount",

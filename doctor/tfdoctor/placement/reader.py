@@ -24,8 +24,8 @@ from tfdoctor.placement.models import (
     find_kind,
     find_task,
 )
-from tfdoctor.placement.refusals import Refusals, shorten_device
-from tfdoctor.placement.said import FirstMessages
+from tfdoctor.placement.rejections import Refusals, shorten_device
+from tfdoctor.placement.version_messages import FirstMessages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

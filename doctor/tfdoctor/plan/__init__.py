@@ -1,5 +1,6 @@
 """From a wish and a machine to a way that works, each decision with the row of compat/ it rests on. Pure."""
 
+from tfdoctor.plan.hypothetical_facts import make_predicted_facts
 from tfdoctor.plan.models import (
     Base,
     Conflict,
@@ -12,7 +13,6 @@ from tfdoctor.plan.models import (
     Request,
     Suggestion,
 )
-from tfdoctor.plan.predicted import make_predicted_facts
 from tfdoctor.plan.recommend import recommend
 
 __all__ = [

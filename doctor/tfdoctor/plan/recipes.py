@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.advice.conda import conda_packages
 from tfdoctor.findings import Cause
-from tfdoctor.fit import Host, Judgement, Reason, choose_preferred, fit_environment, judge
+from tfdoctor.fit import Host, Judgement, Reason, choose_preferred, constraints, fit_environment
+from tfdoctor.fit.compatibility import check_python, check_wheels, find_newest_python, is_locked
 from tfdoctor.fit.images import list_fitting_tags
-from tfdoctor.fit.serve import check_python, check_wheels, find_newest_python, is_locked
 from tfdoctor.plan.bases import with_manifest
 from tfdoctor.plan.models import Base, CondaCuda, Option, Part, Recipe, Rejected
 
@@ -137,7 +137,7 @@ def _list_links(release: Release) -> tuple[str, ...]:
 
 def _pip_cuda(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
     found = Judgement()
-    judge.check_machine(found, release, host, container=True)
+    constraints.check_machine(found, release, host, container=True)
     python = _python(found, compat, release, request)
     chosen = check_wheels(found, compat, release, host)
     base = _slim(found, compat, request, python)
@@ -164,7 +164,7 @@ def _pip_cuda(compat: Compat, release: Release, request: Request, host: Host) ->
             f"Python {python}: "
             + ("as asked" if request.python else f"the newest that {release.version} has a wheel for"),
         ),
-        caveats=(*found.caveats, *judge.check_release(release)),
+        caveats=(*found.caveats, *constraints.check_release(release)),
     )
 
 
@@ -202,7 +202,7 @@ def _slim(found: Judgement, compat: Compat, request: Request, python: str | None
 def _conda_cuda(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
     """For releases whose CUDA no wheel has: the second way to them, should TensorFlow's own images go."""
     found = Judgement()
-    judge.check_machine(found, release, host, container=True)
+    constraints.check_machine(found, release, host, container=True)
     conda = from_conda(compat, release)
     if conda is None or release.cuda is None:
         found.refuse(
@@ -214,8 +214,8 @@ def _conda_cuda(compat: Compat, release: Release, request: Request, host: Host) 
     python = _python(found, compat, release, request)
     base = _slim(found, compat, request, python)
     cudnn = compat.conda_cudnn(versions.major_minor(release.cuda), release.cudnn)
-    judge.check_cards(found, compat, release, host, release.cuda, cudnn)
-    judge.check_driver(found, compat, release, host, release.cuda)
+    constraints.check_cards(found, compat, release, host, release.cuda, cudnn)
+    constraints.check_driver(found, compat, release, host, release.cuda)
     if found.reasons or python is None or base is None:
         return _make_rejected(Recipe.CONDA_CUDA, release, found.reasons)
     found.warn(
@@ -242,7 +242,7 @@ def _conda_cuda(compat: Compat, release: Release, request: Request, host: Host) 
         ),
         commands=(build_command(release, python, Recipe.CONDA_CUDA, request),),
         reasons=("it needs no image with an old CUDA, and the last of those may be deleted",),
-        caveats=(*found.caveats, *judge.check_release(release)),
+        caveats=(*found.caveats, *constraints.check_release(release)),
         conda=conda,
     )
 
@@ -266,7 +266,7 @@ def from_conda(compat: Compat, release: Release) -> CondaCuda | None:
 
 def _cuda_base(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
     found = Judgement()
-    judge.check_machine(found, release, host, container=True)
+    constraints.check_machine(found, release, host, container=True)
     tags = list_fitting_tags(compat, release)
     if not tags:
         _explain_no_tag(found, compat, release)
@@ -329,16 +329,16 @@ def _on_tag(
         found.refuse(
             Cause.GLIBC_TOO_OLD,
             f"TensorFlow {release.version} needs glibc {release.glibc}; Ubuntu {tag.system} has {system.glibc}",
-            judge.format_row(release),
+            constraints.format_row(release),
         )
-    judge.check_cards(found, compat, release, host, tag.cuda, tag.cudnn)
-    judge.check_driver(found, compat, release, host, tag.cuda)
+    constraints.check_cards(found, compat, release, host, tag.cuda, tag.cudnn)
+    constraints.check_driver(found, compat, release, host, tag.cuda)
     if release.cuda is not None and not versions.is_at_least(tag.cuda, versions.major_minor(release.cuda)):
         found.warn(
             Cause.LIBS_WRONG_VERSION,
             f"TensorFlow {release.version} was built with CUDA {release.cuda}; the newest image with its cuDNN has "
             f"{tag.cuda}: the sonames are the same, but nothing else is guaranteed",
-            judge.format_row(release),
+            constraints.format_row(release),
         )
     if found.reasons or python is None:
         return None
@@ -367,7 +367,7 @@ def _on_tag(
         reasons=(
             f"{tag.name} is known to exist and has every library that TensorFlow {release.version} opens",
         ),
-        caveats=(*found.caveats, *judge.check_release(release)),
+        caveats=(*found.caveats, *constraints.check_release(release)),
     )
 
 
@@ -394,7 +394,7 @@ def _older(have: str | None, built: str | None) -> bool:
 
 def _official(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
     found = Judgement()
-    judge.check_machine(found, release, host, container=True)
+    constraints.check_machine(found, release, host, container=True)
     image = compat.official_image(release.version)
     if image is None:
         found.refuse(
@@ -414,8 +414,8 @@ def _official(compat: Compat, release: Release, request: Request, host: Host) ->
         found.refuse(Cause.NO_MATCHING_WHEEL, f"{name} has Python {python}, and not {request.python}", source)
     python = request.python or python
     check_python(found, compat, release, python)
-    judge.check_cards(found, compat, release, host, image.recipe.cuda, image.recipe.cudnn)
-    judge.check_driver(found, compat, release, host, image.recipe.cuda)
+    constraints.check_cards(found, compat, release, host, image.recipe.cuda, image.recipe.cudnn)
+    constraints.check_driver(found, compat, release, host, image.recipe.cuda)
     if found.reasons:
         return _make_rejected(Recipe.OFFICIAL, release, found.reasons)
     if _older(image.recipe.cudnn, release.cudnn):
@@ -463,7 +463,7 @@ def _official(compat: Compat, release: Release, request: Request, host: Host) ->
             if versions.numbers(image.recipe.cuda) < (11,)
             else f"{name} has CUDA {image.recipe.cuda}, {how}",
         ),
-        caveats=(*found.caveats, *judge.check_release(release)),
+        caveats=(*found.caveats, *constraints.check_release(release)),
     )
 
 
@@ -472,7 +472,7 @@ def _official(compat: Compat, release: Release, request: Request, host: Host) ->
 
 def _ngc(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
     found = Judgement()
-    judge.check_machine(found, release, host, container=True)
+    constraints.check_machine(found, release, host, container=True)
     images = [image for image in compat.ngc_images() if image.tensorflow == release.version]
     if not images:
         found.refuse(
@@ -497,8 +497,8 @@ def _on_ngc(
     """Yield the images that serve; why the first one does not goes to `first`."""
     for image in images:
         tried = Judgement()
-        judge.check_machine(tried, release, host, container=True)
-        judge.check_ngc_image(tried, compat, image, host)
+        constraints.check_machine(tried, release, host, container=True)
+        constraints.check_ngc_image(tried, compat, image, host)
         if image.python is None or request.python not in (None, image.python):
             tried.refuse(
                 Cause.NO_MATCHING_WHEEL,
@@ -529,7 +529,7 @@ def _on_ngc(
             parts=(Part(image.name, None, "NVIDIA's own image and build of TensorFlow"),),
             commands=(build_command(release, image.python, Recipe.NGC, request),),
             reasons=(image.note or f"{image.name} is NVIDIA's own build for CUDA {image.cuda}",),
-            caveats=(*tried.caveats, *judge.check_release(release)),
+            caveats=(*tried.caveats, *constraints.check_release(release)),
         )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.findings import Cause
 from tfdoctor.fit import Reason, choose_preferred, list_candidates
-from tfdoctor.plan import without_gpu
+from tfdoctor.plan import cpu_fallback
 from tfdoctor.plan.models import (
     Conflict,
     Method,
@@ -41,8 +41,8 @@ def recommend(compat: Compat, request: Request, host: Host, *, nearest: bool = T
 
     Raises UnknownReleaseError if the specification fits no release, versions.VersionSyntaxError where it is none.
     """
-    processor = without_gpu.make_machine_remedy(compat, request, host)
-    if without_gpu.is_arm64(host):
+    processor = cpu_fallback.make_machine_remedy(compat, request, host)
+    if cpu_fallback.is_arm64(host):
         if request.tensorflow is not None:
             compat.select(request.tensorflow)  # what is no release is told as such
         return Recommendation(request, host, (), (), _on_arm64(compat, host), processor)

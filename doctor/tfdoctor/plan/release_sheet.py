@@ -12,7 +12,7 @@ from tfdoctor import advice
 from tfdoctor.advice import Target
 from tfdoctor.findings import Remedy
 from tfdoctor.fit import Card, Host
-from tfdoctor.plan import without_gpu
+from tfdoctor.plan import cpu_fallback
 from tfdoctor.plan.models import Recipe
 from tfdoctor.plan.recipes import from_conda
 from tfdoctor.rules import ALL_RULES, known_problem
@@ -158,7 +158,7 @@ def _system(release: Release) -> list[tuple[str, str]]:
 def _steps(compat: Compat, release: Release, capabilities: Sequence[str], python: str | None) -> list[Remedy]:
     target = _make_general_target(compat, capabilities)
     if not release.gpu or not release.required_libraries:
-        return [without_gpu.make_release_remedy(target, release, python)]
+        return [cpu_fallback.make_release_remedy(target, release, python)]
     steps = [_with_pip(target, release, python)]
     image = _make_container_remedy(compat, release)
     if image is not None:

@@ -29,14 +29,6 @@ from tfdoctor.predict.driver import (
     kernel_mismatch,
     list_driver_files,
 )
-from tfdoctor.predict.gates import (
-    DEFAULT_MIN_MULTIPROCESSORS,
-    NVML_VERSION_MISMATCH,
-    explain_disabled_types,
-    predict,
-    select_registered_devices,
-    unknown_flags,
-)
 from tfdoctor.predict.imports import (
     BACKEND,
     find_broken_companions,
@@ -57,7 +49,7 @@ from tfdoctor.predict.libraries import (
     list_missing_libraries,
     list_unusable_files,
 )
-from tfdoctor.predict.owners import (
+from tfdoctor.predict.library_versions import (
     LibraryVersion,
     cudnn_version,
     is_in_wheels,
@@ -66,7 +58,15 @@ from tfdoctor.predict.owners import (
     owners,
     places,
 )
-from tfdoctor.predict.shadows import Led, drop_first, find_leader, folder_of, package_led_away
+from tfdoctor.predict.shadowing import Led, drop_first, find_leader, folder_of, package_led_away
+from tfdoctor.predict.stages import (
+    DEFAULT_MIN_MULTIPROCESSORS,
+    NVML_VERSION_MISMATCH,
+    explain_disabled_types,
+    predict,
+    select_registered_devices,
+    unknown_flags,
+)
 
 __all__ = [
     "BACKEND",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.facts import MODULE_DISTRIBUTIONS, NOEXEC, TENSORFLOW_DISTRIBUTIONS, value_of
 from tfdoctor.facts.imports import Rehearsed
 from tfdoctor.findings import Cause
-from tfdoctor.predict.rehearsing import (
+from tfdoctor.predict.rehearsal import (
     GENERATED_BY_KERAS,
     ODD_DIFFERENCES,
     REAL_DIFFERENCES,
@@ -18,7 +18,7 @@ from tfdoctor.predict.rehearsing import (
     unmet,
 )
 from tfdoctor.predict.requirements import normal
-from tfdoctor.predict.shadows import find_leader, folder_of, package_led_away
+from tfdoctor.predict.shadowing import find_leader, folder_of, package_led_away
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:

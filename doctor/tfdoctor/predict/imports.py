@@ -18,8 +18,8 @@ from tfdoctor.predict.failures import (
     list_imported,
 )
 from tfdoctor.predict.libraries import list_forbidden_files
-from tfdoctor.predict.rehearsing import BREAKING, list_removed_standard
-from tfdoctor.predict.shadows import find_leader, package_led_away
+from tfdoctor.predict.rehearsal import BREAKING, list_removed_standard
+from tfdoctor.predict.shadowing import find_leader, package_led_away
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.facts import MODULE_PATH, PATHS, EnvironmentFacts, Origin
 from tfdoctor.facts.variables import KNOWN, find_misspelt
-from tfdoctor.probes.choice import kernel_variables
+from tfdoctor.probes.interpreter_selection import kernel_variables
 from tfdoctor.system.payloads import run_payload
 from tfdoctor.text import clean
 

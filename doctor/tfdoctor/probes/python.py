@@ -24,7 +24,7 @@ from tfdoctor.facts import (
 from tfdoctor.facts.files import ChangedFile, SharedFile
 from tfdoctor.facts.imports import FileDifference, Shadow
 from tfdoctor.facts.python import Denied, Trouble, Unusable
-from tfdoctor.probes.start import behaviour
+from tfdoctor.probes.interpreter_startup import behaviour
 from tfdoctor.probes.target import ask, base_gone
 from tfdoctor.system.payloads import run_payload
 from tfdoctor.system.result import Failure

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.facts.python import ASKED
-from tfdoctor.probes.choice import choose
+from tfdoctor.probes.interpreter_selection import choose
 from tfdoctor.system.payloads import begin_payload, run_payload
 
 if TYPE_CHECKING:

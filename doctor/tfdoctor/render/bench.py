@@ -9,7 +9,7 @@ from tfdoctor.bench import describe_first_calls, duration
 from tfdoctor.findings import Remedy, Severity
 from tfdoctor.render.finding import SEVERITY_STATUS, do, finding_json, mark
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.render.page import Page, Text, print_hanging
+from tfdoctor.render.paragraphs import Page, Text, print_hanging
 from tfdoctor.text import clean_line, join_words
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.dockerfile.emit import VOLUME, run_line
-from tfdoctor.render.page import Page, Text, command_lines, print_hanging
+from tfdoctor.render.paragraphs import Page, Text, command_lines, print_hanging
 from tfdoctor.render.plan import option_json, show_option, size_text
 from tfdoctor.render.screen import more
 from tfdoctor.render.verify import verification_json

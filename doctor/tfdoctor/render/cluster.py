@@ -8,7 +8,7 @@ from tfdoctor.causes.codes import CLUSTER
 from tfdoctor.findings import Severity
 from tfdoctor.render.finding import SEVERITY_STATUS, mark
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.render.page import Page, Text, print_hanging
+from tfdoctor.render.paragraphs import Page, Text, print_hanging
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:

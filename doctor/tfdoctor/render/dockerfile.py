@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor.findings import Severity, Status
 from tfdoctor.render.finding import SEVERITY_STATUS, do, finding_json, mark, print_evidence, print_meaning
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.render.page import Page, Text, print_hanging
+from tfdoctor.render.paragraphs import Page, Text, print_hanging
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.dockerfile.judge import Judged
-    from tfdoctor.dockerfile.read.starts import Start
+    from tfdoctor.dockerfile.analysis import Judged
+    from tfdoctor.dockerfile.read.compose import Start
     from tfdoctor.findings import Finding
 
 __all__ = ["make_dockerfile_json", "render_judged", "render_services", "services_json"]

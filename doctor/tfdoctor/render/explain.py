@@ -13,7 +13,7 @@ from rich.text import Text
 
 from tfdoctor.explain import next_command
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.render.page import SCREEN_LINES, Page, few, lines_of
+from tfdoctor.render.paragraphs import SCREEN_LINES, Page, few, lines_of
 from tfdoctor.render.screen import more
 from tfdoctor.render.tables import page, text_of
 from tfdoctor.text import clean_line

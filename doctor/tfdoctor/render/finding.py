@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Severity, Status
-from tfdoctor.render.page import Page, Text, command_lines, print_hanging
+from tfdoctor.render.paragraphs import Page, Text, command_lines, print_hanging
 from tfdoctor.text import clean_line, upper_first
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ import shlex
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.advice.taken_back import describe_undo_rights, needs_root
+from tfdoctor.advice.undo_hints import describe_undo_rights, needs_root
 from tfdoctor.causes.steps import SHELL_STEPS
 from tfdoctor.environment.models import FixStatus
 from tfdoctor.findings import Severity
 from tfdoctor.render.finding import finding_json
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.render.page import SCREEN_LINES, Page, Text, command_lines, few, lines_of, print_hanging
+from tfdoctor.render.paragraphs import SCREEN_LINES, Page, Text, command_lines, few, lines_of, print_hanging
 from tfdoctor.render.report import report_json
 from tfdoctor.render.screen import ASK, format_count
 from tfdoctor.text import clean, clean_line

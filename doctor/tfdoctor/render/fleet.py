@@ -10,8 +10,8 @@ from tfdoctor.findings import Severity
 from tfdoctor.fleet import join_hosts
 from tfdoctor.render.finding import SEVERITY_STATUS, mark
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.render.page import Page, Text, cells, cut, print_hanging
-from tfdoctor.report.against.snapshot import AREAS
+from tfdoctor.render.paragraphs import Page, Text, cells, cut, print_hanging
+from tfdoctor.report.diff.flatten import AREAS
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Severity
-from tfdoctor.render.page import SCREEN_LINES, Page, Text, command_lines, few, print_hanging
+from tfdoctor.render.paragraphs import SCREEN_LINES, Page, Text, command_lines, few, print_hanging
 from tfdoctor.render.plan import option_json, show_option
 from tfdoctor.render.report import render_report, report_json
 from tfdoctor.render.screen import more

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from tfdoctor.findings import Severity
 from tfdoctor.render.json import SCHEMA_VERSION, json_text
-from tfdoctor.render.page import cells
+from tfdoctor.render.paragraphs import cells
 from tfdoctor.render.xml import attribute, element
 from tfdoctor.text import clean, clean_line
 

@@ -16,13 +16,13 @@ from tfdoctor.render.log_screen import (
     process_row,
     render_log_screen,
 )
-from tfdoctor.render.page import SCREEN_LINES, Page, Text, print_hanging
+from tfdoctor.render.paragraphs import SCREEN_LINES, Page, Text, print_hanging
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from tfdoctor.findings import Finding
-    from tfdoctor.logs.deduce import RegisteredDevice
     from tfdoctor.logs.report import LogReport
+    from tfdoctor.logs.version_inference import RegisteredDevice
 
 
 def render_log(

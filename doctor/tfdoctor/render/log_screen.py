@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor.advice.taken_back import describe_undo_rights, needs_root
+from tfdoctor.advice.undo_hints import describe_undo_rights, needs_root
 from tfdoctor.causes.codes import HARMLESS, MISREAD
 from tfdoctor.findings import Cause, Severity
 from tfdoctor.render.finding import capitalize_remedy
-from tfdoctor.render.page import (
+from tfdoctor.render.paragraphs import (
     LABEL,
     SCREEN_LINES,
     Page,
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdoctor.findings import Evidence, Remedy
-    from tfdoctor.logs.deduce import RegisteredDevice
     from tfdoctor.logs.processes import LogProcess
     from tfdoctor.logs.report import LogReport
+    from tfdoctor.logs.version_inference import RegisteredDevice
 
 __all__ = ["describe_log", "device_text", "log_verdict", "process_row", "render_log_screen"]
 

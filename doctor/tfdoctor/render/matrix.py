@@ -13,8 +13,8 @@ from tfdoctor.plan.release_sheet import code_of, conditions, pythons
 from tfdoctor.render import markdown
 from tfdoctor.render.finding import capitalize_remedy
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.render.page import SCREEN_LINES, Page, command_lines, few, lines_of, print_hanging
-from tfdoctor.render.page import Text as Line
+from tfdoctor.render.paragraphs import SCREEN_LINES, Page, command_lines, few, lines_of, print_hanging
+from tfdoctor.render.paragraphs import Text as Line
 from tfdoctor.render.screen import format_count, more
 from tfdoctor.render.tables import page, text_of
 from tfdoctor.text import clean_line, join_words

@@ -12,7 +12,7 @@ from tfdoctor import __version__
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Status
 from tfdoctor.render.finding import MARKS, SEVERITY_STATUS, capitalize_remedy
-from tfdoctor.render.page import few
+from tfdoctor.render.paragraphs import few
 from tfdoctor.render.screen import UNDOABLE
 from tfdoctor.text import clean_line
 

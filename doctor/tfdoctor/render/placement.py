@@ -6,11 +6,11 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Severity
-from tfdoctor.placement.judge import format_operations
+from tfdoctor.placement.analysis import format_operations
 from tfdoctor.placement.models import OTHER, find_kind
 from tfdoctor.render.finding import SEVERITY_STATUS, do, finding_json, mark
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.render.page import Page, Text, cells, print_hanging
+from tfdoctor.render.paragraphs import Page, Text, cells, print_hanging
 from tfdoctor.text import clean_line, join_words
 
 if TYPE_CHECKING:

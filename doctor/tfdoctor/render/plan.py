@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Cause, Status
 from tfdoctor.render.finding import mark
-from tfdoctor.render.page import (
+from tfdoctor.render.paragraphs import (
     SCREEN_LINES,
     Page,
     Text,

@@ -9,7 +9,7 @@ from tfdoctor import __version__
 from tfdoctor.findings import OutcomeKind, Status
 from tfdoctor.render.finding import SEVERITY_STATUS, finding_json, mark, print_explanation
 from tfdoctor.render.json import SCHEMA_VERSION, plain
-from tfdoctor.render.page import Page, Text, print_hanging
+from tfdoctor.render.paragraphs import Page, Text, print_hanging
 from tfdoctor.render.screen import NAME, UNDOABLE, print_heading, render_screen, verdict
 from tfdoctor.text import clean_line
 
@@ -198,7 +198,7 @@ def report_json(report: Report) -> dict[str, Any]:
 
 def _values(report: Report) -> list[dict[str, Any]]:
     """Return what `fleet` and `check --against` compare of a machine."""
-    from tfdoctor.report.against.snapshot import snapshot
+    from tfdoctor.report.diff.flatten import snapshot
 
     return [
         {

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import __version__
-from tfdoctor.advice.taken_back import describe_undo_rights, needs_root
+from tfdoctor.advice.undo_hints import describe_undo_rights, needs_root
 from tfdoctor.facts import value_of
 from tfdoctor.findings import OutcomeKind, Severity, Status
 from tfdoctor.render.finding import SEVERITY_STATUS, capitalize_remedy, mark
-from tfdoctor.render.page import (
+from tfdoctor.render.paragraphs import (
     LABEL,
     SCREEN_LINES,
     Page,

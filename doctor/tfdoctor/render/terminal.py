@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Literal, TextIO, TypedDict
 
-from tfdoctor.render.called import as_called
+from tfdoctor.render.program_name import as_called
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.render.finding import finding_json, print_explanation
-from tfdoctor.render.page import SCREEN_LINES, Page, Text, print_hanging
+from tfdoctor.render.paragraphs import SCREEN_LINES, Page, Text, print_hanging
 from tfdoctor.render.screen import MAX_TEXT_LINES, format_count, more, print_reason, todo
 from tfdoctor.render.xml import attribute, element
 from tfdoctor.text import clean_line, join_words

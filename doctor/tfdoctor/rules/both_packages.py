@@ -25,7 +25,7 @@ from tfdoctor.causes.steps import Install, Remove, Uninstall
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import builds_installed
 from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext
-from tfdoctor.rules.shared import needs
+from tfdoctor.rules.shared import prerequisites
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Distribution
@@ -135,6 +135,6 @@ RULE = Rule(
     (Cause.BOTH_PACKAGES,),
     check,
     row="two packages over each other",
-    needs=(needs.require_tensorflow,),
+    needs=(prerequisites.require_tensorflow,),
     first=11,
 )

@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.rules.base import GPU, Result, Rule, RuleContext
-from tfdoctor.rules.shared import conditions, drivers
+from tfdoctor.rules.shared import card_status, drivers
 
 if TYPE_CHECKING:
     from tfdoctor.facts import CardHealth, SmiGpu
 
 
 def check(context: RuleContext) -> Result:
-    cards = conditions.list_card_conditions(context)
+    cards = card_status.list_card_conditions(context)
     findings = []
     for gpu, health in cards:
         grave, pending = _grave(health), _list_pending_repairs(health)
@@ -60,7 +60,7 @@ def _list_pending_repairs(health: CardHealth) -> list[str]:
 
 
 def _finding(context: RuleContext, gpu: SmiGpu, grave: list[str], pending: list[str]) -> Finding:
-    root, name = advice.sudo(context.target), conditions.smi_gpu_label(gpu)
+    root, name = advice.sudo(context.target), card_status.smi_gpu_label(gpu)
     said = [*grave, *pending]
     remedies = []
     if context.facts.machine.container or context.facts.machine.wsl:
@@ -99,6 +99,6 @@ RULE = Rule(
     (Cause.INCONCLUSIVE,),
     check,
     row="memory errors, or a reset is due",
-    needs=(conditions.require_card_status,),
+    needs=(card_status.require_card_status,),
     area=GPU,
 )

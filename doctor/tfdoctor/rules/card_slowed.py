@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.rules.base import GPU, Result, Rule, RuleContext
-from tfdoctor.rules.shared import conditions
+from tfdoctor.rules.shared import card_status
 
 if TYPE_CHECKING:
     from tfdoctor.facts import CardHealth, SmiGpu
@@ -40,7 +40,7 @@ LOW_LIMIT_RATIO = 0.8
 
 
 def check(context: RuleContext) -> Result:
-    cards = conditions.list_card_conditions(context)
+    cards = card_status.list_card_conditions(context)
     return [finding for gpu, health in cards for finding in _look(context, gpu, health)]
 
 
@@ -48,7 +48,7 @@ def _look(context: RuleContext, gpu: SmiGpu, health: CardHealth) -> list[Finding
     said = [REASONS[reason] for reason in REASONS if reason in health.slowdowns]
     if len(said) > 1 and said[-1] == REASONS["hw_slowdown"]:
         said = said[:-1]
-    name, findings = conditions.smi_gpu_label(gpu), []
+    name, findings = card_status.smi_gpu_label(gpu), []
     if said:
         hot = f" It is at {health.temperature} °C." if health.temperature is not None else ""
         findings.append(
@@ -75,7 +75,7 @@ def _look(context: RuleContext, gpu: SmiGpu, health: CardHealth) -> list[Finding
 
 
 def _low_limit(context: RuleContext, gpu: SmiGpu, limit: float, default: float) -> Finding:
-    name = conditions.smi_gpu_label(gpu)
+    name = card_status.smi_gpu_label(gpu)
     return RULE.finding(
         Cause.INCONCLUSIVE,
         Severity.INFO,
@@ -101,6 +101,6 @@ RULE = Rule(
     (Cause.INCONCLUSIVE,),
     check,
     row="slowed down",
-    needs=(conditions.require_card_status,),
+    needs=(card_status.require_card_status,),
     area=GPU,
 )

@@ -29,7 +29,7 @@ from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict.failures import find_own_damage
 from tfdoctor.rules.base import LOADER, NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import needs
+from tfdoctor.rules.shared import prerequisites
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Distribution
@@ -195,7 +195,7 @@ RULE = Rule(
     (Cause.DAMAGED_FILE,),
     check,
     row="a library was changed",
-    needs=(needs.require_tensorflow, needs.require_python),
+    needs=(prerequisites.require_tensorflow, prerequisites.require_python),
     area=LOADER,
     first=42,
 )

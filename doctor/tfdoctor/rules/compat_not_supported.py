@@ -25,7 +25,7 @@ from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import is_compat, list_driver_files
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import drivers, hiders, needs
+from tfdoctor.rules.shared import drivers, path_shadowing, prerequisites
 
 FOLDER = re.compile(r"/cuda-(\d{1,3})[.-](\d{1,2})/compat/")
 
@@ -43,9 +43,9 @@ def check(context: RuleContext) -> Result:
         evidence.append(Evidence(answer.path, "is the libcuda that was loaded"))
     if state.resolution is not None and state.resolution.via:
         evidence.append(Evidence("the loader", f"{state.resolution.path}: through {state.resolution.via}"))
-    hiding = hiders.find_driver_shadowing(context, answer.path or "")
+    hiding = path_shadowing.find_driver_shadowing(context, answer.path or "")
     if hiding is not None:
-        evidence += hiders.evidence_of_hidden_files(context, hiding)
+        evidence += path_shadowing.evidence_of_hidden_files(context, hiding)
     evidence += [*drivers.module_evidence(context), *drivers.pci_evidence(context)]
     found = is_compat(context.facts, answer)
     what = (
@@ -80,9 +80,9 @@ def _remedies(context: RuleContext, path: str, *, found: bool) -> list[Remedy]:
     remedies = []
     text = "Remove the compat folder from LD_LIBRARY_PATH; the driver's own libcuda is found without it."
     off = advice.drop_folders_named(context.target, "/compat/", text)
-    hiding = hiders.find_driver_shadowing(context, path)
+    hiding = path_shadowing.find_driver_shadowing(context, path)
     if hiding is not None:
-        off = hiders.removal_remedy(context, hiding)
+        off = path_shadowing.removal_remedy(context, hiding)
     if off is not None:
         remedies.append(off)
     match = FOLDER.search(path)
@@ -128,6 +128,6 @@ RULE = Rule(
     (Cause.COMPAT_NOT_SUPPORTED,),
     check,
     row="forward compatibility cannot work here",
-    needs=(needs.require_driver,),
+    needs=(prerequisites.require_driver,),
     first=31,
 )

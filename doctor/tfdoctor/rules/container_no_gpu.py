@@ -23,7 +23,7 @@ from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import has_gpu_nodes
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import drivers, needs
+from tfdoctor.rules.shared import drivers, prerequisites
 
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 NOTHING = frozenset({"", "void", "none"})
@@ -112,6 +112,6 @@ RULE = Rule(
     row="started without GPUs",
     needs=(
         _require_container,
-        needs.require_driver,
+        prerequisites.require_driver,
     ),
 )

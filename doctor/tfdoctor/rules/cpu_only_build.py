@@ -25,7 +25,7 @@ from tfdoctor import advice, fit
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import builds_installed
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import needs
+from tfdoctor.rules.shared import prerequisites
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Release
@@ -168,6 +168,6 @@ RULE = Rule(
     (Cause.CPU_ONLY_BUILD,),
     check,
     row="no GPU code",
-    needs=(needs.require_tensorflow,),
+    needs=(prerequisites.require_tensorflow,),
     first=13,
 )

@@ -26,7 +26,7 @@ from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import owners
 from tfdoctor.rules.base import CUDNN, NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import needs
+from tfdoctor.rules.shared import prerequisites
 
 if TYPE_CHECKING:
     from tfdoctor.findings import Finding
@@ -117,7 +117,7 @@ RULE = Rule(
     (Cause.CUDNN_MISSING,),
     check,
     row="not installed",
-    needs=(needs.require_cuda_libraries, needs.require_late_opening),
+    needs=(prerequisites.require_cuda_libraries, prerequisites.require_late_opening),
     area=CUDNN,
     first=52,
 )

@@ -23,7 +23,7 @@ from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import cudnn_version
 from tfdoctor.rules.base import CUDNN, NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import needs
+from tfdoctor.rules.shared import prerequisites
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -144,6 +144,6 @@ RULE = Rule(
     (Cause.CUDNN_VERSION_MISMATCH,),
     check,
     row="another package wants a different one",
-    needs=(needs.require_cuda_libraries, needs.require_python),
+    needs=(prerequisites.require_cuda_libraries, prerequisites.require_python),
     area=CUDNN,
 )

@@ -26,7 +26,7 @@ from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Severity
 from tfdoctor.predict import library_version
 from tfdoctor.rules.base import CUDNN, CouldNotCheck, NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import hiders, needs
+from tfdoctor.rules.shared import path_shadowing, prerequisites
 
 if TYPE_CHECKING:
     from tfdoctor.findings import Finding
@@ -40,7 +40,7 @@ def check(context: RuleContext) -> Result:
         if context.select_missing(Cause.LIBS_WRONG_VERSION):
             return NotApplicable("the whole CUDA has another version: that finding covers cuDNN, too")
         names = [m.soname for m in context.select_missing(Cause.CUDNN_VERSION_MISMATCH)]
-        return [hiders.with_shadowing(context, _build_major_finding(context), names)]
+        return [path_shadowing.with_shadowing(context, _build_major_finding(context), names)]
     used = next((r for r in loader.resolutions if r.soname.startswith("libcudnn.")), None)
     if used is None or not used.ok or used.path is None:
         return NotApplicable("TensorFlow opens no cuDNN here")
@@ -108,7 +108,7 @@ RULE = Rule(
     (Cause.CUDNN_VERSION_MISMATCH,),
     check,
     row="does not fit this TensorFlow",
-    needs=(needs.require_cuda_libraries, needs.require_late_opening),
+    needs=(prerequisites.require_cuda_libraries, prerequisites.require_late_opening),
     area=CUDNN,
     first=53,
 )

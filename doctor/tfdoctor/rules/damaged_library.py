@@ -25,7 +25,7 @@ from tfdoctor.causes.steps import Install, Remove
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import is_in_wheels, list_unusable_files
 from tfdoctor.rules.base import LOADER, Result, Rule, RuleContext
-from tfdoctor.rules.shared import hiders, needs
+from tfdoctor.rules.shared import path_shadowing, prerequisites
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Tried
@@ -59,7 +59,9 @@ def check(context: RuleContext) -> Result:
         evidence=evidence,
         remedies=_remedies(context, lost, bad),
     )
-    return [hiders.with_shadowing(context, finding, [missing.soname for missing in lost], title=title)]
+    return [
+        path_shadowing.with_shadowing(context, finding, [missing.soname for missing in lost], title=title)
+    ]
 
 
 def _kind(problem: str) -> str:
@@ -141,7 +143,7 @@ RULE = Rule(
     (Cause.DAMAGED_FILE, Cause.LIBS_NOT_INSTALLED),
     check,
     row="a damaged library",
-    needs=(needs.require_cuda_libraries, needs.require_late_opening),
+    needs=(prerequisites.require_cuda_libraries, prerequisites.require_late_opening),
     area=LOADER,
     first=40,
 )

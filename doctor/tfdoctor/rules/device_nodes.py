@@ -23,7 +23,7 @@ from tfdoctor import advice
 from tfdoctor.facts import Known, Unknown, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import drivers, needs
+from tfdoctor.rules.shared import drivers, prerequisites
 
 SUBJECT = frozenset({Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN})
 """The causes that missing nodes look like."""
@@ -143,5 +143,5 @@ RULE = Rule(
     (Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN),
     check,
     row="device nodes are missing or closed",
-    needs=(_require_nodes, needs.require_driver),
+    needs=(_require_nodes, prerequisites.require_driver),
 )

@@ -24,7 +24,7 @@ from tfdoctor import advice
 from tfdoctor.facts import Absent, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import drivers, kernels, needs
+from tfdoctor.rules.shared import drivers, kernels, prerequisites
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,7 @@ def check(context: RuleContext) -> Result:
     hung = drivers.hang_reason(context)
     if hung:
         return [_hung(context, hung)]
-    refused = needs.require_driver(context)
+    refused = prerequisites.require_driver(context)
     if refused is not None:
         return refused
     state = drivers.driver_state(context)

@@ -24,7 +24,7 @@ from tfdoctor.facts import Known, SmiFailure, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import kernel_mismatch
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import drivers, needs
+from tfdoctor.rules.shared import drivers, prerequisites
 
 NVML_MISMATCH = 18
 UNLOAD_ORDER = ("nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia")
@@ -121,5 +121,5 @@ RULE = Rule(
     (Cause.DRIVER_LIB_MISMATCH,),
     check,
     row="parts of different versions",
-    needs=(needs.require_driver,),
+    needs=(prerequisites.require_driver,),
 )

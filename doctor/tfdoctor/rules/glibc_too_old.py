@@ -20,7 +20,7 @@ from __future__ import annotations
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext, outcome_if_unknown
-from tfdoctor.rules.shared import needs
+from tfdoctor.rules.shared import prerequisites
 from tfdoctor.text import lazy_pattern
 
 WANTED = lazy_pattern(r"version `GLIBC_([\d.]+)'")
@@ -61,5 +61,5 @@ RULE = Rule(
     (Cause.GLIBC_TOO_OLD,),
     check,
     row="glibc is too old",
-    needs=(needs.require_tensorflow,),
+    needs=(prerequisites.require_tensorflow,),
 )

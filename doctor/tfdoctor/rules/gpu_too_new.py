@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.fit.judge import find_newest_supported
+from tfdoctor.fit.constraints import find_newest_supported
 from tfdoctor.predict import cudnn_version
 from tfdoctor.rules.base import GPU, Result, Rule, RuleContext, require_value
-from tfdoctor.rules.shared import drivers, needs, origins
+from tfdoctor.rules.shared import drivers, prerequisites, variable_origins
 
 if TYPE_CHECKING:
     from tfdoctor.compat.problems import Problem
@@ -157,7 +157,9 @@ def _build_jit_finding(
             title="CUDA_DISABLE_PTX_JIT forbids the compilation that this card needs",
             explanation=f"{explanation} CUDA_DISABLE_PTX_JIT forbids it, so operations fail.",
             remedies=[
-                origins.unset_remedy(context, "CUDA_DISABLE_PTX_JIT", "Unset the variable.", steps=False),
+                variable_origins.unset_remedy(
+                    context, "CUDA_DISABLE_PTX_JIT", "Unset the variable.", steps=False
+                ),
                 *_newer(context),
             ],
         )
@@ -167,7 +169,7 @@ def _build_jit_finding(
     if variables.get("CUDA_CACHE_DISABLE", "0") not in ("", "0"):
         remedies.insert(
             0,
-            origins.unset_remedy(
+            variable_origins.unset_remedy(
                 context,
                 "CUDA_CACHE_DISABLE",
                 "CUDA_CACHE_DISABLE makes every start wait again: unset it.",
@@ -247,7 +249,7 @@ RULE = Rule(
     check,
     row="newer than TensorFlow's code",
     needs=(
-        needs.require_cuda_code,
+        prerequisites.require_cuda_code,
         drivers.require_known_capability,
     ),
     area=GPU,

@@ -27,7 +27,7 @@ from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import cudnn_version, select_registered_devices
 from tfdoctor.rules.base import GPU, Result, Rule, RuleContext, require_value
-from tfdoctor.rules.shared import drivers, needs
+from tfdoctor.rules.shared import drivers, prerequisites
 
 if TYPE_CHECKING:
     from tfdoctor.facts import CudaDevice
@@ -200,7 +200,7 @@ RULE = Rule(
     check,
     row="too old for what is installed",
     needs=(
-        needs.require_cuda_code,
+        prerequisites.require_cuda_code,
         drivers.require_known_capability,
     ),
     area=GPU,

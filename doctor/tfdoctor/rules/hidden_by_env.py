@@ -31,7 +31,7 @@ from tfdoctor.predict import (
     unknown_flags,
 )
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import drivers, needs, origins
+from tfdoctor.rules.shared import drivers, prerequisites, variable_origins
 
 if TYPE_CHECKING:
     from tfdoctor.facts import CudaDevice
@@ -70,7 +70,7 @@ def check(context: RuleContext) -> Result:
         return [_build_import_finding(context, *stopped)]
     if VARIABLE not in variables:
         return NotApplicable(f"{VARIABLE} is not set")
-    refused = needs.require_driver(context)
+    refused = prerequisites.require_driver(context)
     if refused is not None:
         return refused
     answer = value_of(driver.cuda)
@@ -93,11 +93,11 @@ def check(context: RuleContext) -> Result:
             Cause.HIDDEN_BY_ENV,
             Severity.ERROR,
             f"{VARIABLE} is {value!r}: {_explain_value(value, without.devices)}. Without it the driver shows "
-            f"{count} card{'s' * (count != 1)}.{origins.origin_sentence(context, VARIABLE)}",
+            f"{count} card{'s' * (count != 1)}.{variable_origins.origin_sentence(context, VARIABLE)}",
             title=_build_title(context, value),
             evidence=[
                 Evidence(VARIABLE, repr(value)),
-                *origins.origin_evidence(context, VARIABLE),
+                *variable_origins.origin_evidence(context, VARIABLE),
                 *(Evidence("the driver, without it", card) for card in cards),
             ],
             remedies=_remedies(context),
@@ -138,14 +138,14 @@ def _build_variable_finding(context: RuleContext, name: str, why: str, then: str
     return RULE.finding(
         Cause.HIDDEN_BY_ENV,
         Severity.ERROR,
-        f"{why}{origins.origin_sentence(context, name)} {then}",
+        f"{why}{variable_origins.origin_sentence(context, name)} {then}",
         title=title,
         row=f"{name} must be unset",
         evidence=[
             Evidence(name, repr(context.facts.environment.variables[name])),
-            *origins.origin_evidence(context, name),
+            *variable_origins.origin_evidence(context, name),
         ],
-        remedies=[origins.unset_remedy(context, name, "Unset the variable.")],
+        remedies=[variable_origins.unset_remedy(context, name, "Unset the variable.")],
     )
 
 
@@ -154,7 +154,8 @@ def _build_title(context: RuleContext, value: str) -> str:
     origin = context.facts.environment.origin(VARIABLE)
     if origin is None or not origin.path:
         return RULE.title
-    return f"{VARIABLE}={value or repr(value)} is set by {origins.origin_label(context, VARIABLE)}, and hides every GPU"
+    setter = variable_origins.origin_label(context, VARIABLE)
+    return f"{VARIABLE}={value or repr(value)} is set by {setter}, and hides every GPU"
 
 
 def _explain_value(value: str, devices: tuple[CudaDevice, ...]) -> str:
@@ -181,7 +182,7 @@ def _explain_value(value: str, devices: tuple[CudaDevice, ...]) -> str:
 def _remedies(context: RuleContext) -> list[Remedy]:
     scheduler = context.facts.environment.scheduler
     text = "Unset the variable, or name cards that are there."
-    remedies = [origins.unset_remedy(context, VARIABLE, text, steps=scheduler is None)]
+    remedies = [variable_origins.unset_remedy(context, VARIABLE, text, steps=scheduler is None)]
     if scheduler in REQUESTS:
         asking = ASKING.get(scheduler, ": ask for a GPU")
         remedies.insert(

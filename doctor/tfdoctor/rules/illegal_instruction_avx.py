@@ -21,7 +21,7 @@ from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import lacks_avx
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import needs
+from tfdoctor.rules.shared import prerequisites
 
 
 def check(context: RuleContext) -> Result:
@@ -73,5 +73,5 @@ RULE = Rule(
     (Cause.ILLEGAL_INSTRUCTION_AVX,),
     check,
     row="the processor lacks AVX",
-    needs=(needs.require_tensorflow,),
+    needs=(prerequisites.require_tensorflow,),
 )

@@ -27,7 +27,7 @@ from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import foreign_libstdcxx, list_forbidden_files
 from tfdoctor.predict.imports import choose_object_cause
 from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext
-from tfdoctor.rules.shared import hiders, needs
+from tfdoctor.rules.shared import path_shadowing, prerequisites
 from tfdoctor.rules.shared.companions import companion_finding, find_broken_companions, package_finding
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def check(context: RuleContext) -> Result:
             continue
         if failed.really_missing and set(failed.really_missing) <= known:
             continue
-        result.append(hiders.with_shadowing(context, _library(context, failed)))
+        result.append(path_shadowing.with_shadowing(context, _library(context, failed)))
     return result
 
 
@@ -138,6 +138,6 @@ RULE = Rule(
     ),
     check,
     row="the import will fail",
-    needs=(needs.require_tensorflow,),
+    needs=(prerequisites.require_tensorflow,),
     first=22,
 )

@@ -25,7 +25,7 @@ from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.libs_not_on_path import choose_library, search_path_remedies
-from tfdoctor.rules.shared import hiders, needs
+from tfdoctor.rules.shared import path_shadowing, prerequisites
 
 if TYPE_CHECKING:
     from tfdoctor.predict import Build
@@ -50,7 +50,7 @@ def check(context: RuleContext) -> Result:
         evidence=_evidence(context, cuda),
         remedies=_remedies(context, build, cuda),
     )
-    return [hiders.with_shadowing(context, finding)]
+    return [path_shadowing.with_shadowing(context, finding)]
 
 
 def _evidence(context: RuleContext, cuda: list[str]) -> list[Evidence]:
@@ -95,5 +95,5 @@ RULE = Rule(
     (Cause.IMPORT_MISSING_CUDA_LIB,),
     check,
     row="the import fails",
-    needs=(needs.require_cuda_libraries,),
+    needs=(prerequisites.require_cuda_libraries,),
 )

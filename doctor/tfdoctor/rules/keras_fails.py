@@ -25,9 +25,9 @@ from tfdoctor import advice, versions
 from tfdoctor.causes.steps import Install, Unset
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import BACKEND, find_leader, folder_of, keras_backend
-from tfdoctor.predict.rehearsing import LEGACY_KERAS, legacy_keras
+from tfdoctor.predict.rehearsal import LEGACY_KERAS, legacy_keras
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import needs, origins, shadowing
+from tfdoctor.rules.shared import prerequisites, shadowing, variable_origins
 from tfdoctor.rules.shared.companions import package_finding, requirement_of
 from tfdoctor.text import upper_first
 
@@ -105,7 +105,7 @@ def _hidden(context: RuleContext, shadow: Shadow) -> Finding:
     led = find_leader(context.facts, folder_of(here))
     if led is not None:
         how = (
-            f"{upper_first(origins.path_source_phrase(context, led))} {led.entry} first: "
+            f"{upper_first(variable_origins.path_source_phrase(context, led))} {led.entry} first: "
             f"{shadow.name} is {shadow.taken}"
         )
         title = f"{led.by} leads to {shadow.taken} in place of {shadow.name}"
@@ -127,11 +127,13 @@ def _backend(context: RuleContext, backend: str, needed: str) -> Finding:
         Cause.PACKAGE_CONFLICT,
         Severity.WARNING,
         f"{BACKEND} makes Keras take {backend}, which needs {needed}, and that is not installed: programs that use "
-        f"tf.keras stop with ImportError.{origins.origin_sentence(context, BACKEND)}",
+        f"tf.keras stop with ImportError.{variable_origins.origin_sentence(context, BACKEND)}",
         title=f"tf.keras fails: {BACKEND}={backend} needs {needed}, which is not installed",
-        evidence=[Evidence(BACKEND, backend), *origins.origin_evidence(context, BACKEND)],
+        evidence=[Evidence(BACKEND, backend), *variable_origins.origin_evidence(context, BACKEND)],
         remedies=[
-            origins.unset_remedy(context, BACKEND, "Unset the variable: Keras then computes with TensorFlow.")
+            variable_origins.unset_remedy(
+                context, BACKEND, "Unset the variable: Keras then computes with TensorFlow."
+            )
         ],
     )
 
@@ -165,5 +167,5 @@ RULE = Rule(
     (Cause.PACKAGE_CONFLICT, Cause.SHADOWED_MODULE),
     check,
     row="tf.keras fails",
-    needs=(needs.require_tensorflow,),
+    needs=(prerequisites.require_tensorflow,),
 )

@@ -25,7 +25,7 @@ from tfdoctor.facts import Known
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import cudnn_version
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import needs
+from tfdoctor.rules.shared import prerequisites
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Problem
@@ -123,5 +123,5 @@ RULE = Rule(
     tuple(Cause),
     check,
     row="known problems",
-    needs=(needs.require_tensorflow,),
+    needs=(prerequisites.require_tensorflow,),
 )

@@ -24,7 +24,7 @@ from tfdoctor import advice, versions
 from tfdoctor.causes.steps import Export, Install
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import needs
+from tfdoctor.rules.shared import prerequisites
 
 if TYPE_CHECKING:
     from tfdoctor.facts import CudaToolkit
@@ -121,6 +121,6 @@ RULE = Rule(
     (Cause.LIBDEVICE_OR_PTXAS_MISSING,),
     check,
     row="libdevice and ptxas will not be found",
-    needs=(needs.require_tensorflow,),
+    needs=(prerequisites.require_tensorflow,),
     first=61,
 )

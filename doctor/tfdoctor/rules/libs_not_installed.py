@@ -27,7 +27,7 @@ from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Severity
 from tfdoctor.predict import libraries_cause
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import needs
+from tfdoctor.rules.shared import prerequisites
 
 if TYPE_CHECKING:
     from tfdoctor.predict import MissingLibrary
@@ -109,6 +109,6 @@ RULE = Rule(
     (Cause.LIBS_NOT_INSTALLED,),
     check,
     row="not installed",
-    needs=(needs.require_cuda_libraries, needs.require_late_opening),
+    needs=(prerequisites.require_cuda_libraries, prerequisites.require_late_opening),
     first=51,
 )

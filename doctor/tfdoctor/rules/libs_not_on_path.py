@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, fit
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import LOADER, Result, Rule, RuleContext
-from tfdoctor.rules.shared import needs
+from tfdoctor.rules.shared import prerequisites
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -136,7 +136,7 @@ RULE = Rule(
     (Cause.LIBS_NOT_ON_PATH,),
     check,
     row="not where the loader looks",
-    needs=(needs.require_cuda_libraries, needs.require_late_opening),
+    needs=(prerequisites.require_cuda_libraries, prerequisites.require_late_opening),
     area=LOADER,
     first=55,
 )

@@ -26,7 +26,7 @@ from tfdoctor.advice import link_commands, link_to
 from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import LOADER, Result, Rule, RuleContext
-from tfdoctor.rules.shared import hiders, needs
+from tfdoctor.rules.shared import path_shadowing, prerequisites
 
 if TYPE_CHECKING:
     from tfdoctor.facts import FoundElsewhere
@@ -50,7 +50,7 @@ def check(context: RuleContext) -> Result:
         evidence=[line for missing in lost for line in _chain(missing)],
         remedies=_remedies(context, absent, lost, stale),
     )
-    return [hiders.with_shadowing(context, finding, [missing.soname for missing in lost])]
+    return [path_shadowing.with_shadowing(context, finding, [missing.soname for missing in lost])]
 
 
 def _describe_missing(
@@ -255,7 +255,7 @@ RULE = Rule(
     (Cause.LIBS_TRANSITIVE,),
     check,
     row="a library lacks what it needs",
-    needs=(needs.require_cuda_libraries, needs.require_late_opening),
+    needs=(prerequisites.require_cuda_libraries, prerequisites.require_late_opening),
     area=LOADER,
     first=54,
 )

@@ -30,7 +30,7 @@ from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.records import dataclass
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.libs_not_installed import libraries_to_install
-from tfdoctor.rules.shared import hiders, needs
+from tfdoctor.rules.shared import path_shadowing, prerequisites
 from tfdoctor.text import lazy_pattern
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def check(context: RuleContext) -> Result:
             *_find_other_tensorflow(context, lost, cudas),
         ],
     )
-    return [hiders.with_shadowing(context, finding, names)]
+    return [path_shadowing.with_shadowing(context, finding, names)]
 
 
 def _format_cuda_series(context: RuleContext) -> str:
@@ -265,6 +265,6 @@ RULE = Rule(
     (Cause.LIBS_WRONG_VERSION,),
     check,
     row="a different version is installed",
-    needs=(needs.require_cuda_libraries, needs.require_late_opening),
+    needs=(prerequisites.require_cuda_libraries, prerequisites.require_late_opening),
     first=50,
 )

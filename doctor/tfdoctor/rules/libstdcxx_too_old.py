@@ -24,7 +24,7 @@ from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import foreign_libstdcxx
 from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext, outcome_if_unknown
-from tfdoctor.rules.shared import hiders, needs
+from tfdoctor.rules.shared import path_shadowing, prerequisites
 
 WANTED = re.compile(r"^(?P<path>[^:]+): version `(?P<version>(?:GLIBCXX|CXXABI)_[\w.]+)'")
 
@@ -54,7 +54,7 @@ def check(context: RuleContext) -> Result:
             evidence=[Evidence("the loader", resolution.error)],
             remedies=_remedies(context, path),
         )
-        return [hiders.with_shadowing(context, finding, title=title)]
+        return [path_shadowing.with_shadowing(context, finding, title=title)]
     return ()
 
 
@@ -84,5 +84,5 @@ RULE = Rule(
     (Cause.LIBSTDCXX_TOO_OLD,),
     check,
     row="the C++ library is too old",
-    needs=(needs.require_tensorflow,),
+    needs=(prerequisites.require_tensorflow,),
 )

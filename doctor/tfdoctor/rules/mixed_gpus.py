@@ -25,7 +25,7 @@ from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import select_registered_devices
 from tfdoctor.rules.base import GPU, NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import drivers, needs, origins
+from tfdoctor.rules.shared import drivers, prerequisites, variable_origins
 
 if TYPE_CHECKING:
     from tfdoctor.facts import CudaDevice
@@ -96,10 +96,10 @@ def _build_all_dropped_finding(context: RuleContext, build: Build, dropped: list
         title=f"{VARIABLE} excludes every card",
         evidence=[
             Evidence(VARIABLE, repr(value)),
-            *origins.origin_evidence(context, VARIABLE),
+            *variable_origins.origin_evidence(context, VARIABLE),
             *(Evidence("the driver", _explain_drop(device, build)) for device in dropped),
         ],
-        remedies=[origins.unset_remedy(context, VARIABLE, "Unset the variable.", steps=False)],
+        remedies=[variable_origins.unset_remedy(context, VARIABLE, "Unset the variable.", steps=False)],
     )
 
 
@@ -110,6 +110,6 @@ RULE = Rule(
     (Cause.GPU_TOO_OLD, Cause.HIDDEN_BY_ENV),
     check,
     row="TensorFlow ignores a card",
-    needs=(needs.require_tensorflow, needs.require_driver),
+    needs=(prerequisites.require_tensorflow, prerequisites.require_driver),
     area=GPU,
 )

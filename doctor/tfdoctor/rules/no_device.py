@@ -26,7 +26,7 @@ from tfdoctor import advice, versions
 from tfdoctor.facts import Absent, SmiFacts, SmiFailure, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.rules.base import GPU, NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import drivers, kernels, needs
+from tfdoctor.rules.shared import drivers, kernels, prerequisites
 
 if TYPE_CHECKING:
     from tfdoctor.facts import PciGpu
@@ -376,6 +376,6 @@ RULE = Rule(
     (Cause.NO_DEVICE,),
     check,
     row="the driver shows none",
-    needs=(needs.require_driver,),
+    needs=(prerequisites.require_driver,),
     area=GPU,
 )

@@ -27,7 +27,7 @@ from tfdoctor.facts import Absent, Known, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import list_driver_files
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext, evidence_from
-from tfdoctor.rules.shared import drivers, hiders, kernels
+from tfdoctor.rules.shared import drivers, kernels, path_shadowing
 from tfdoctor.rules.shared.pythons import examine_others
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def check(context: RuleContext) -> Result:
         return [_build_load_finding(context, state.why, evidence)]
     if failed.path or any(attempt.problem for attempt in failed.tried):
         return [
-            hiders.with_shadowing(
+            path_shadowing.with_shadowing(
                 context, _build_damaged_finding(context, failed, evidence), ["libcuda.so.1"]
             )
         ]

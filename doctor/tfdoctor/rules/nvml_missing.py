@@ -24,7 +24,7 @@ from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import NVML_ERROR_UNKNOWN, container_lost_nvml
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import drivers, needs
+from tfdoctor.rules.shared import drivers, prerequisites
 
 SONAME = "libnvidia-ml.so.1"
 NVML_ERRORS = {
@@ -141,5 +141,5 @@ RULE = Rule(
     (Cause.NVML_MISSING,),
     check,
     row="NVML is missing or fails",
-    needs=(needs.require_tensorflow,),
+    needs=(prerequisites.require_tensorflow,),
 )

@@ -24,7 +24,7 @@ from tfdoctor import advice
 from tfdoctor.causes.steps import Drop, Export, Unset
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.rules.base import Result, Rule, RuleContext
-from tfdoctor.rules.shared import origins
+from tfdoctor.rules.shared import variable_origins
 
 TOKEN = re.compile(r"\$(?:ORIGIN|LIB|PLATFORM|\{(?:ORIGIN|LIB|PLATFORM)\})")
 """What the loader does expand in LD_LIBRARY_PATH."""
@@ -52,9 +52,9 @@ def _finding(
     return RULE.finding(
         Cause.INCONCLUSIVE,
         severity,
-        f"{explanation}{origins.origin_sentence(context, seen[0])}",
+        f"{explanation}{variable_origins.origin_sentence(context, seen[0])}",
         title=title,
-        evidence=[Evidence(seen[0], repr(seen[1])), *origins.origin_evidence(context, seen[0])],
+        evidence=[Evidence(seen[0], repr(seen[1])), *variable_origins.origin_evidence(context, seen[0])],
         remedies=remedies,
     )
 
@@ -64,7 +64,9 @@ def _check_late_variables(context: RuleContext) -> list[Finding]:
     findings = []
     for origin in context.facts.environment.late:
         reader = "Python" if origin.name.startswith("PYTHON") else "The loader"
-        place = f"{origin.path}, line {origin.line}" if origin.path else origins.ORIGIN_LABELS["start"]
+        place = (
+            f"{origin.path}, line {origin.line}" if origin.path else variable_origins.ORIGIN_LABELS["start"]
+        )
         findings.append(
             RULE.finding(
                 Cause.INCONCLUSIVE,

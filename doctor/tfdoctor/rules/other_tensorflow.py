@@ -25,7 +25,7 @@ from tfdoctor.facts import MODULE_PATH, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import drop_first, find_leader, folder_of
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import needs, origins
+from tfdoctor.rules.shared import prerequisites, variable_origins
 
 if TYPE_CHECKING:
     from tfdoctor.facts import TensorFlowFacts
@@ -42,8 +42,8 @@ def check(context: RuleContext) -> Result:
     led = find_leader(context.facts, folder)
     by = f"{folder} is before it on Python's path."
     if led is not None:
-        by = f"{origins.path_source_phrase(context, led)} {folder} first on its path."
-        by += origins.origin_sentence(context, led.by, led.entry) if led.by != MODULE_PATH else ""
+        by = f"{variable_origins.path_source_phrase(context, led)} {folder} first on its path."
+        by += variable_origins.origin_sentence(context, led.by, led.entry) if led.by != MODULE_PATH else ""
     return [
         RULE.finding(
             Cause.SHADOWED_MODULE,
@@ -55,7 +55,7 @@ def check(context: RuleContext) -> Result:
             evidence=[
                 Evidence(first.package_dir, "is what Python imports"),
                 Evidence(second.package_dir, "is behind it on Python's path"),
-                *(origins.origin_evidence(context, led.by, led.entry) if led is not None else ()),
+                *(variable_origins.origin_evidence(context, led.by, led.entry) if led is not None else ()),
             ],
             remedies=[_remedy(context, folder, led)],
         )
@@ -74,7 +74,7 @@ def _name(context: RuleContext, tensorflow: TensorFlowFacts) -> str:
 
 def _remedy(context: RuleContext, folder: str, led: Led | None) -> Remedy:
     if led is not None:
-        return origins.remove_from_python_path(context, led)
+        return variable_origins.remove_from_python_path(context, led)
     python = value_of(context.facts.python)
     if folder.endswith("site-packages") and "/.local/" in folder and python is not None:
         return Remedy(
@@ -100,6 +100,6 @@ RULE = Rule(
     (Cause.SHADOWED_MODULE,),
     check,
     row="another TensorFlow comes first",
-    needs=(needs.require_tensorflow,),
+    needs=(prerequisites.require_tensorflow,),
     first=10,
 )

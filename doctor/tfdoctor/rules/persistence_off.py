@@ -21,7 +21,7 @@ from __future__ import annotations
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import conditions
+from tfdoctor.rules.shared import card_status
 
 
 def _on_the_host(context: RuleContext) -> NotApplicable | None:
@@ -31,7 +31,7 @@ def _on_the_host(context: RuleContext) -> NotApplicable | None:
 
 
 def check(context: RuleContext) -> Result:
-    cards = conditions.list_card_conditions(context)
+    cards = card_status.list_card_conditions(context)
     off = [
         gpu
         for gpu, health in cards
@@ -40,7 +40,7 @@ def check(context: RuleContext) -> Result:
     if not off:
         return ()
     root = advice.sudo(context.target)
-    names = ", ".join(conditions.smi_gpu_label(gpu) for gpu in off)
+    names = ", ".join(card_status.smi_gpu_label(gpu) for gpu in off)
     return [
         RULE.finding(
             Cause.INCONCLUSIVE,
@@ -49,7 +49,7 @@ def check(context: RuleContext) -> Result:
             "time at each start and loses the card's settings.",
             title="The driver shuts the card down between programs",
             evidence=[
-                Evidence("nvidia-smi -q -x", f"{conditions.smi_gpu_label(gpu)}: persistence_mode Disabled")
+                Evidence("nvidia-smi -q -x", f"{card_status.smi_gpu_label(gpu)}: persistence_mode Disabled")
                 for gpu in off
             ],
             remedies=[
@@ -72,6 +72,6 @@ RULE = Rule(
     row="shuts the card down between programs",
     needs=(
         _on_the_host,
-        conditions.require_card_status,
+        card_status.require_card_status,
     ),
 )

@@ -24,7 +24,7 @@ from tfdoctor.causes.steps import Remove
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict.imports import plugin_cause
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import needs
+from tfdoctor.rules.shared import prerequisites
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Resolution
@@ -65,5 +65,5 @@ RULE = Rule(
     (Cause.DAMAGED_FILE, Cause.PACKAGE_CONFLICT),
     check,
     row="a plugin stops the import",
-    needs=(needs.require_tensorflow,),
+    needs=(prerequisites.require_tensorflow,),
 )

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from tfdoctor.findings import Cause
 from tfdoctor.rules.base import Result, Rule, RuleContext
-from tfdoctor.rules.shared import needs
+from tfdoctor.rules.shared import prerequisites
 from tfdoctor.rules.shared.companions import companion_findings
 
 
@@ -35,8 +35,8 @@ RULE = Rule(
     check,
     row="protobuf does not fit",
     needs=(
-        needs.require_tensorflow,
-        needs.require_distributions,
+        prerequisites.require_tensorflow,
+        prerequisites.require_distributions,
     ),
     first=20,
 )

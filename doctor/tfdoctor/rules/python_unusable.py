@@ -26,7 +26,7 @@ from tfdoctor.facts.python import Unusable
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext, outcome_if_unknown
 from tfdoctor.rules.environment_gone import restore_remedies
-from tfdoctor.rules.shared import origins
+from tfdoctor.rules.shared import variable_origins
 from tfdoctor.rules.shared.pythons import describe_python_choice, evidence_of_other_pythons, examine_others
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _explain_startup_failure(context: RuleContext, trouble: Trouble) -> str:
         value = context.facts.environment.variables.get(HOME, "")
         return (
             f"{HOME} is {value!r}: Python then looks for its own library there, and {name} {trouble.how}. Without the "
-            f"variable it starts.{origins.origin_sentence(context, HOME)}{said}"
+            f"variable it starts.{variable_origins.origin_sentence(context, HOME)}{said}"
         )
     if trouble.kind == "site":
         at = f" It stops in {trouble.files[0]}." if trouble.files else ""
@@ -120,7 +120,9 @@ def _remedies(context: RuleContext, trouble: Trouble) -> list[Remedy]:
         return restore_remedies(lost)
     if trouble.kind == "home":
         return [
-            origins.unset_remedy(context, HOME, f"Unset {HOME}: hardly any Python needs it.", steps=False)
+            variable_origins.unset_remedy(
+                context, HOME, f"Unset {HOME}: hardly any Python needs it.", steps=False
+            )
         ]
     if trouble.kind == "site":
         remedies = [

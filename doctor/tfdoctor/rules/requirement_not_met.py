@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict.rehearsing import unmet
+from tfdoctor.predict.rehearsal import unmet
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import needs
+from tfdoctor.rules.shared import prerequisites
 
 
 def check(context: RuleContext) -> Result:
@@ -67,5 +67,5 @@ RULE = Rule(
     (Cause.PACKAGE_CONFLICT,),
     check,
     row="a package has a wrong version",
-    needs=(needs.require_tensorflow,),
+    needs=(prerequisites.require_tensorflow,),
 )

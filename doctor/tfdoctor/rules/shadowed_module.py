@@ -31,7 +31,7 @@ from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import Led, find_leader, folder_of, package_led_away
 from tfdoctor.predict.imports import shadows_tensorflow
 from tfdoctor.rules.base import Result, Rule, RuleContext
-from tfdoctor.rules.shared import needs, origins, shadowing
+from tfdoctor.rules.shared import prerequisites, shadowing, variable_origins
 from tfdoctor.rules.shared.companions import find_shadowed_companions, requirement_if_absent
 from tfdoctor.text import upper_first
 
@@ -115,7 +115,7 @@ def _build_path_finding(context: RuleContext, led: Led, taken: Sequence[_Shadowe
     version = versions.major_minor(python.version) if python is not None else ""
     other = re.search(r"/python(\d\.\d{1,2})(?:/|$)", folder)
     explanation = (
-        f"{upper_first(origins.path_source_phrase(context, led))} {folder} before the packages of "
+        f"{upper_first(variable_origins.path_source_phrase(context, led))} {folder} before the packages of "
         "this Python, which then takes "
         f"{names} from there."
     )
@@ -124,7 +124,7 @@ def _build_path_finding(context: RuleContext, led: Led, taken: Sequence[_Shadowe
             f" That folder is Python {other[1]}'s: what is compiled in it does not load in {version}."
         )
     if led.by == VARIABLE:
-        explanation += origins.origin_sentence(context, led.by, led.entry)
+        explanation += variable_origins.origin_sentence(context, led.by, led.entry)
     explanation += f" The import of TensorFlow stops ({_shorten_error(taken[0].error)})."
     return RULE.finding(
         Cause.SHADOWED_MODULE,
@@ -133,7 +133,7 @@ def _build_path_finding(context: RuleContext, led: Led, taken: Sequence[_Shadowe
         title=f"{led.by} leads to {names} in {folder}, with which import tensorflow fails",
         evidence=[
             *(Evidence(f"{folder}, {one.package}", f"is found first, through {led.by}") for one in taken),
-            *origins.origin_evidence(context, led.by, led.entry),
+            *variable_origins.origin_evidence(context, led.by, led.entry),
         ],
         remedies=[_remove_folder_remedy(context, led, taken)],
     )
@@ -151,7 +151,7 @@ def _format_package(context: RuleContext, package: str) -> str:
 
 def _remove_folder_remedy(context: RuleContext, led: Led, taken: Sequence[_ShadowedPackage]) -> Remedy:
     """Remove the folder from the path and install the packages that this Python has nowhere else."""
-    remedy = origins.remove_from_python_path(context, led)
+    remedy = variable_origins.remove_from_python_path(context, led)
     there = context.python.distributions if context.python is not None else ()
     elsewhere = {one.name for one in there if find_leader(context.facts, one.location) != led}
     lost = tuple(one.package for one in taken if one.package not in elsewhere)
@@ -180,5 +180,5 @@ RULE = Rule(
     (Cause.SHADOWED_MODULE,),
     check,
     row="another module hides one",
-    needs=(needs.require_tensorflow,),
+    needs=(prerequisites.require_tensorflow,),
 )

@@ -25,7 +25,7 @@ from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Severity
 from tfdoctor.predict import is_in_wheels, library_version
 from tfdoctor.rules.base import LOADER, NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import needs, origins
+from tfdoctor.rules.shared import prerequisites, variable_origins
 from tfdoctor.text import entries_of
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def check(context: RuleContext) -> Result:
     if wrong:
         kept = [entry for entry in entries if entry not in wrong]
         text = f"Remove {', '.join(wrong)} from LD_LIBRARY_PATH where TensorFlow runs."
-        remedy = origins.remove_entries_remedy(context, "LD_LIBRARY_PATH", wrong, kept, text)
+        remedy = variable_origins.remove_entries_remedy(context, "LD_LIBRARY_PATH", wrong, kept, text)
     return [
         RULE.finding(
             Cause.LIBS_WRONG_VERSION,
@@ -66,7 +66,7 @@ def check(context: RuleContext) -> Result:
                 *(
                     one
                     for entry in wrong
-                    for one in origins.origin_evidence(context, "LD_LIBRARY_PATH", entry)
+                    for one in variable_origins.origin_evidence(context, "LD_LIBRARY_PATH", entry)
                 ),
                 *(Evidence(r.path or "", f"{has}; the wheel has {wants}") for r, has, wants in older),
             ],
@@ -101,7 +101,7 @@ RULE = Rule(
     (Cause.LIBS_WRONG_VERSION,),
     check,
     row="older libraries come first",
-    needs=(needs.require_cuda_libraries, needs.require_late_opening),
+    needs=(prerequisites.require_cuda_libraries, prerequisites.require_late_opening),
     area=LOADER,
     first=41,
 )

@@ -29,7 +29,7 @@ from tfdoctor.causes.steps import Install, Uninstall
 from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.rules.base import Result, Rule, RuleContext
-from tfdoctor.rules.shared import needs
+from tfdoctor.rules.shared import prerequisites
 
 if TYPE_CHECKING:
     from tfdoctor.facts.files import SharedFile
@@ -177,6 +177,6 @@ RULE = Rule(
     (Cause.PACKAGE_CONFLICT,),
     check,
     row="two packages own the same files",
-    needs=(needs.require_tensorflow, needs.require_python),
+    needs=(prerequisites.require_tensorflow, prerequisites.require_python),
     first=43,
 )

@@ -25,7 +25,7 @@ from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import list_driver_files
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import drivers, hiders, needs, origins
+from tfdoctor.rules.shared import drivers, path_shadowing, prerequisites, variable_origins
 
 
 def check(context: RuleContext) -> Result:
@@ -42,14 +42,14 @@ def check(context: RuleContext) -> Result:
         what = "tfdoctor's stand-in for `--simulate`, which was left on a search path,"
         title = "tfdoctor's stand-in stands in for the driver"
     own = list_driver_files(context.facts)
-    hiding = hiders.find_driver_shadowing(context, path)
+    hiding = path_shadowing.find_driver_shadowing(context, path)
     evidence = [Evidence(path, state.why)]
     if hiding is not None:
-        via = hiders.format_entries(hiding)
+        via = path_shadowing.format_entries(hiding)
     if via:
         evidence.append(Evidence("the loader", f"finds it through {via}"))
     if hiding is not None:
-        evidence += hiders.evidence_of_hidden_files(context, hiding)
+        evidence += path_shadowing.evidence_of_hidden_files(context, hiding)
     evidence += [Evidence(file, "is the driver's own") for file in own if file != path][:2]
     return [
         RULE.finding(
@@ -64,23 +64,24 @@ def check(context: RuleContext) -> Result:
     ]
 
 
-def _describe_origins(context: RuleContext, hiding: hiders.Shadowing | None) -> str:
+def _describe_origins(context: RuleContext, hiding: path_shadowing.Shadowing | None) -> str:
     if hiding is None:
         return ""
     return "".join(
-        origins.origin_sentence(context, hiding.without.variable, entry) for entry in hiding.without.entries
+        variable_origins.origin_sentence(context, hiding.without.variable, entry)
+        for entry in hiding.without.entries
     )
 
 
 def _remedies(
-    context: RuleContext, path: str, via: str, hiding: hiders.Shadowing | None, *, installed: bool
+    context: RuleContext, path: str, via: str, hiding: path_shadowing.Shadowing | None, *, installed: bool
 ) -> list[Remedy]:
     root, remedies = advice.sudo(context.target), []
     off = advice.drop_folders_named(
         context.target, "/stubs/", "Remove the stubs folder from LD_LIBRARY_PATH."
     )
     if hiding is not None:
-        off = hiders.removal_remedy(context, hiding)
+        off = path_shadowing.removal_remedy(context, hiding)
     if off is not None:
         remedies.append(off)
     if "ld.so.cache" in via:
@@ -122,6 +123,6 @@ RULE = Rule(
     (Cause.STUB_LIBCUDA,),
     check,
     row="the toolkit's stub is loaded",
-    needs=(needs.require_driver,),
+    needs=(prerequisites.require_driver,),
     first=30,
 )

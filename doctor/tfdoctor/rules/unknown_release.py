@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import needs
+from tfdoctor.rules.shared import prerequisites
 
 
 def check(context: RuleContext) -> Result:
@@ -65,5 +65,5 @@ RULE = Rule(
     "This TensorFlow is not in the release table",
     (Cause.INCONCLUSIVE,),
     check,
-    needs=(needs.require_tensorflow,),
+    needs=(prerequisites.require_tensorflow,),
 )

@@ -19,11 +19,11 @@ from __future__ import annotations
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import GPU, NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import conditions
+from tfdoctor.rules.shared import card_status
 
 
 def check(context: RuleContext) -> Result:
-    cards = conditions.list_card_conditions(context)
+    cards = card_status.list_card_conditions(context)
     virtual = [(gpu, health) for gpu, health in cards if health.licence]
     if not virtual:
         return NotApplicable("no card here is a virtual GPU that reports a licence")
@@ -33,7 +33,7 @@ def check(context: RuleContext) -> Result:
     if not without:
         return ()
     root = advice.sudo(context.target)
-    names = ", ".join(conditions.smi_gpu_label(gpu) for gpu, _ in without)
+    names = ", ".join(card_status.smi_gpu_label(gpu) for gpu, _ in without)
     return [
         RULE.finding(
             Cause.INCONCLUSIVE,
@@ -42,7 +42,7 @@ def check(context: RuleContext) -> Result:
             "may then fail.",
             title="The virtual GPU has no licence",
             evidence=[
-                Evidence("nvidia-smi -q -x", f"{conditions.smi_gpu_label(g)}: {h.licence}")
+                Evidence("nvidia-smi -q -x", f"{card_status.smi_gpu_label(g)}: {h.licence}")
                 for g, h in without
             ],
             remedies=[
@@ -67,6 +67,6 @@ RULE = Rule(
     (Cause.INCONCLUSIVE,),
     check,
     row="no licence",
-    needs=(conditions.require_card_status,),
+    needs=(card_status.require_card_status,),
     area=GPU,
 )

@@ -23,7 +23,7 @@ from tfdoctor.facts import CudaDevice, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import select_registered_devices
 from tfdoctor.rules.base import GPU, NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import needs, origins
+from tfdoctor.rules.shared import prerequisites, variable_origins
 
 VISIBLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
 
@@ -64,7 +64,7 @@ def _evidence(context: RuleContext, lines: list[str]) -> list[Evidence]:
     variables = context.facts.environment.variables
     return [
         *(Evidence(name, repr(variables[name])) for name in (VISIBLE, ORDER) if name in variables),
-        *(line for name in (VISIBLE, ORDER) for line in origins.origin_evidence(context, name)),
+        *(line for name in (VISIBLE, ORDER) for line in variable_origins.origin_evidence(context, name)),
         *(Evidence("the driver", line) for line in lines),
     ]
 
@@ -78,7 +78,7 @@ def _partly(context: RuleContext, devices: tuple[CudaDevice, ...], ignored: list
     return RULE.finding(
         Cause.HIDDEN_BY_ENV,
         Severity.WARNING,
-        f"{VISIBLE} is {value!r}.{origins.origin_sentence(context, VISIBLE)} {ignored[0]!r} names no "
+        f"{VISIBLE} is {value!r}.{variable_origins.origin_sentence(context, VISIBLE)} {ignored[0]!r} names no "
         "card; the driver stops "
         f"there and ignores it{rest}. "
         f"{'; '.join(lines)}.",
@@ -125,6 +125,6 @@ RULE = Rule(
     (Cause.HEALTHY, Cause.HIDDEN_BY_ENV),
     check,
     row="numbered differently by nvidia-smi",
-    needs=(needs.require_driver,),
+    needs=(prerequisites.require_driver,),
     area=GPU,
 )

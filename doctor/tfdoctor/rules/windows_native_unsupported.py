@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import needs
+from tfdoctor.rules.shared import prerequisites
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat, Release
@@ -96,6 +96,6 @@ RULE = Rule(
     row="no GPU code on Windows",
     needs=(
         _on_windows,
-        needs.require_tensorflow,
+        prerequisites.require_tensorflow,
     ),
 )

@@ -21,7 +21,7 @@ from __future__ import annotations
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import drivers, needs
+from tfdoctor.rules.shared import drivers, prerequisites
 
 FOLDER = "/usr/lib/wsl/lib"
 
@@ -122,6 +122,6 @@ RULE = Rule(
     row="not WSL's libcuda",
     needs=(
         _require_wsl,
-        needs.require_driver,
+        prerequisites.require_driver,
     ),
 )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.errors import Error, install_hint
 from tfdoctor.records import dataclass
-from tfdoctor.simulate.computing import ALWAYS, Compilers, build_computing
+from tfdoctor.simulate.compute_libraries import ALWAYS, Compilers, build_computing
 from tfdoctor.simulate.sources import COMPUTE, LIBRARIES, PTX, SOURCES
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.signals import stop_on_signal
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tfdoctor.report.progress import Progress
-    from tfdoctor.simulate.computing import LibrarySet
+    from tfdoctor.simulate.compute_libraries import LibrarySet
     from tfdoctor.system import CommandResult
 
 __all__ = ["CompilerError", "build_software_gpu", "build_stand_in", "find_cache_folder"]

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from tfdoctor.advice.image import new_name
 from tfdoctor.advice.pip import quote
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.verify.verifying import format_size
+from tfdoctor.verify.session import format_size
 
 if TYPE_CHECKING:
     from tfdoctor.engine.system import ContainerEndedError
     from tfdoctor.findings import Stage
-    from tfdoctor.verify.verifying import Verifying
+    from tfdoctor.verify.session import Verifying
 
 __all__ = [
     "make_finding",

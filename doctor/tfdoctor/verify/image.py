@@ -12,20 +12,20 @@ from tfdoctor.advice import engine as engine_advice
 from tfdoctor.advice import engine_state
 from tfdoctor.advice.target import InImage
 from tfdoctor.engine import EngineError, GpuAccess, RunRequest
-from tfdoctor.engine.running import FOLDER
+from tfdoctor.engine.container_run import FOLDER
 from tfdoctor.engine.system import ContainerEndedError, ContainerSystem, StartError
 from tfdoctor.examine import examine
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.logs.report import diagnose_log
-from tfdoctor.simulate.asked import add_stand_in
 from tfdoctor.simulate.build import build_software_gpu
 from tfdoctor.simulate.facts import AsSimulated
+from tfdoctor.simulate.request import add_stand_in
 from tfdoctor.simulate.sources import LIBRARIES
 from tfdoctor.text import clean_line
 from tfdoctor.verify.findings import report_ended_early, report_killed
-from tfdoctor.verify.inside import PROBE_TIMEOUT_S, run_stages
-from tfdoctor.verify.verifying import Verifying, complete_request, count_expected_gpus, ignore_stage
+from tfdoctor.verify.session import Verifying, complete_request, count_expected_gpus, ignore_stage
+from tfdoctor.verify.target_stages import PROBE_TIMEOUT_S, run_stages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from tfdoctor.facts.containers import ContainerFacts
     from tfdoctor.findings import Stage, Verification
     from tfdoctor.report.progress import Progress
-    from tfdoctor.simulate.asked import Simulated
+    from tfdoctor.simulate.request import Simulated
     from tfdoctor.system import System
-    from tfdoctor.verify.verifying import Wish
+    from tfdoctor.verify.session import Wish
 
 __all__ = ["find_python", "list_gpu_access", "usual_option", "verify_image"]
 

@@ -9,8 +9,8 @@ from tfdoctor.examine import examine
 from tfdoctor.facts import value_of
 from tfdoctor.simulate.build import build_software_gpu
 from tfdoctor.simulate.facts import AsSimulated
-from tfdoctor.verify.inside import PROBE_TIMEOUT_S, run_stages
-from tfdoctor.verify.verifying import Verifying, complete_request, count_expected_gpus, ignore_stage
+from tfdoctor.verify.session import Verifying, complete_request, count_expected_gpus, ignore_stage
+from tfdoctor.verify.target_stages import PROBE_TIMEOUT_S, run_stages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Stage, Verification
     from tfdoctor.report.progress import Progress
     from tfdoctor.system import System
-    from tfdoctor.verify.verifying import Wish
+    from tfdoctor.verify.session import Wish
 
 __all__ = ["verify_python"]
 

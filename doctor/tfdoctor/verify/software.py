@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.compat.fat_binaries import newest_text
 from tfdoctor.errors import Error
-from tfdoctor.simulate.asked import make_software_variables
-from tfdoctor.simulate.computing import LibrarySet
+from tfdoctor.simulate.compute_libraries import LibrarySet
+from tfdoctor.simulate.request import make_software_variables
 from tfdoctor.system.payloads import run_payload
 from tfdoctor.system.signals import stop_on_signal
 from tfdoctor.text import clean_line
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from tfdoctor.predict import Build
     from tfdoctor.simulate.kernels import Binaries
     from tfdoctor.system import System
+    from tfdoctor.verify.session import Verifying
     from tfdoctor.verify.stages import PayloadAnswer
-    from tfdoctor.verify.verifying import Verifying
 
 __all__ = ["COMPUTING", "NOT_SIMULATED", "run_computing"]
 

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.examine.observe import FROM_PTX
+from tfdoctor.examine.tensorflow_run import FROM_PTX
 from tfdoctor.findings import Stage
 from tfdoctor.system import Failure
 from tfdoctor.system.payloads import MARKER

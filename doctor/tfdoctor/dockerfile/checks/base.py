@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tfdoctor.compat import Compat
+    from tfdoctor.dockerfile.read.compose import Start
+    from tfdoctor.dockerfile.read.image_model import Subject
     from tfdoctor.dockerfile.read.models import SourceLine
-    from tfdoctor.dockerfile.read.starts import Start
-    from tfdoctor.dockerfile.read.subject import Subject
     from tfdoctor.findings import Cause, Finding, Remedy
 
 __all__ = ["CheckContext", "DockerfileRule", "Foresee", "IndexAnswer"]

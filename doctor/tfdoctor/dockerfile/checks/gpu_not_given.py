@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdoctor.dockerfile.checks.base import CheckContext
+    from tfdoctor.dockerfile.read.compose import Start
     from tfdoctor.dockerfile.read.models import Setting
-    from tfdoctor.dockerfile.read.starts import Start
     from tfdoctor.findings import Finding
 
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Release
     from tfdoctor.dockerfile.checks.base import CheckContext
+    from tfdoctor.dockerfile.read.image_model import Call
     from tfdoctor.dockerfile.read.installs import WantedDistribution
-    from tfdoctor.dockerfile.read.subject import Call
     from tfdoctor.findings import Finding
 
 RESOLVES_SINCE = "22.04"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Compat, Release
     from tfdoctor.dockerfile.read.bases import BaseReference
-    from tfdoctor.dockerfile.read.subject import Subject
+    from tfdoctor.dockerfile.read.image_model import Subject
     from tfdoctor.dockerfile.read.tensorflow import TensorFlow
 
 __all__ = ["SITE", "Library", "libraries_of", "wheels_of"]

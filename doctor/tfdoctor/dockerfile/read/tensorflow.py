@@ -11,7 +11,7 @@ from tfdoctor import versions
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat, Release
-    from tfdoctor.dockerfile.read.subject import InstalledDistribution, Subject
+    from tfdoctor.dockerfile.read.image_model import InstalledDistribution, Subject
 
 __all__ = ["TensorFlow", "tensorflow_from", "tensorflow_of"]
 

@@ -14,9 +14,9 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from tfdoctor.compat import Compat
-from tfdoctor.environment.requirements.asked import Condition, RequirementFile
 from tfdoctor.environment.requirements.files import take_rows
 from tfdoctor.environment.requirements.lines import MAX_LINES, parse_line
+from tfdoctor.environment.requirements.models import Condition, RequirementFile
 from tfdoctor.errors import UsageError
 from tfdoctor.text import clean_line
 

@@ -6,8 +6,8 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor.environment.requirements.asked import MAX_FILES, RequirementFile
 from tfdoctor.environment.requirements.lines import MAX_LINES, join_lines, parse_line
+from tfdoctor.environment.requirements.models import MAX_FILES, RequirementFile
 from tfdoctor.errors import UsageError
 from tfdoctor.text import clean_line
 

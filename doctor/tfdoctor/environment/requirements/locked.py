@@ -12,8 +12,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from tfdoctor import versions
-from tfdoctor.environment.requirements.asked import Condition, RequirementFile, holds
 from tfdoctor.environment.requirements.lines import parse_line
+from tfdoctor.environment.requirements.models import Condition, RequirementFile, holds
 from tfdoctor.environment.requirements.project import poetry_specifier, tables
 from tfdoctor.errors import UsageError
 from tfdoctor.text import clean_line

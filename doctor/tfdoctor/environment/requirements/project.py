@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from tfdoctor.environment.requirements.asked import Condition, RequirementFile
 from tfdoctor.environment.requirements.lines import MAX_LINES, parse_line
+from tfdoctor.environment.requirements.models import Condition, RequirementFile
 from tfdoctor.errors import UsageError
 from tfdoctor.parse import toml
 from tfdoctor.text import clean_line

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.fleet.nodes.models import NodeAnswer
-from tfdoctor.fleet.nodes.started import ask_each, script
+from tfdoctor.fleet.nodes.process_pool import ask_each, script
 from tfdoctor.system.children import Children
 from tfdoctor.text import clean_line
 

@@ -8,7 +8,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from tfdoctor.errors import Error, UsageError
-from tfdoctor.fleet.nodes.started import ask_each, script
+from tfdoctor.fleet.nodes.process_pool import ask_each, script
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:

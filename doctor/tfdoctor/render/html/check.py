@@ -10,15 +10,15 @@ from tfdoctor.findings import OutcomeKind, Severity, Status
 from tfdoctor.render.finding import MARKS, SEVERITY_STATUS, capitalize_remedy
 from tfdoctor.render.html.document import document
 from tfdoctor.render.json import plain
-from tfdoctor.report.chain import make_chain
-from tfdoctor.report.search import Fate, list_search_folders, list_searches
+from tfdoctor.report.dependency_chain import make_chain
+from tfdoctor.report.library_search import Fate, list_search_folders, list_searches
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tfdoctor.findings import Finding, Report
-    from tfdoctor.report.search import Search
+    from tfdoctor.report.library_search import Search
 
 __all__ = ["finding_values", "report_html"]
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tfdoctor.plan.answer_table import ANY_CARD, PLACES
 from tfdoctor.plan.release_sheet import code_of, conditions
-from tfdoctor.plan.verdict_table import ANY_CARD, PLACES
 from tfdoctor.render.html.document import document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tfdoctor.plan.answer_table import Verdicts
     from tfdoctor.plan.overview import Overview
     from tfdoctor.plan.release_sheet import Sheet
-    from tfdoctor.plan.verdict_table import Verdicts
 
 __all__ = ["explorer_html", "pack_table"]
 
@@ -33,7 +33,7 @@ def pack_table(verdicts: Verdicts, sheets: Sequence[Sheet]) -> dict[str, Any]:
     """Return the table as the page's script reads it.
 
     cells[system][minor]: one of the blocks; block[Python]: a row for each card, or one row for all; 0 is "any" of
-    each. rows: answers over the places of drivers (`plan.verdicts.Drivers`), see `_compact`.
+    each. rows: answers over the places of drivers (`plan.answer_table_builder.Drivers`), see `_compact`.
     """
     texts = list(verdicts.texts)
     known = {text: number for number, text in enumerate(texts)}

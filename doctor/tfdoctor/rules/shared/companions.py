@@ -11,9 +11,9 @@ from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS, value_of
 from tfdoctor.facts.imports import FileDifference
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict.failures import cause_of
-from tfdoctor.predict.rehearsing import READ, good_version, unmet
+from tfdoctor.predict.rehearsal import READ, good_version, unmet
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared import origins
+from tfdoctor.rules.shared import variable_origins
 from tfdoctor.text import entries_of, join_words
 from tfdoctor.versions import parse_requirement_or_none, project_of, satisfies
 
@@ -219,7 +219,7 @@ def _remedy(context: RuleContext, failed: Sequence[ImportFailure]) -> Remedy:
         return _library_removal_remedy(context, library)
     variable = _variable_of(context, failed)
     if variable:
-        return origins.unset_remedy(context, variable, "Unset the variable.")
+        return variable_origins.unset_remedy(context, variable, "Unset the variable.")
     if all(difference.what == "unreadable" for failure in failed for difference in failure.damage or _NONE):
         python = context.python
         folders = (
@@ -281,7 +281,7 @@ def _library_removal_remedy(context: RuleContext, library: str) -> Remedy:
     gone = [one for one in entries if one.rstrip("/") in (folder, library)]
     kept = [one for one in entries if one not in gone]
     text = f"Take {', '.join(gone) or library} off {name} where TensorFlow runs."
-    return origins.remove_entries_remedy(context, name, tuple(gone), kept, text)
+    return variable_origins.remove_entries_remedy(context, name, tuple(gone), kept, text)
 
 
 _NONE = (FileDifference("", "missing"),)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.findings import Evidence, Remedy
 from tfdoctor.predict import find_leader, folder_of
-from tfdoctor.rules.shared import origins
+from tfdoctor.rules.shared import variable_origins
 
 if TYPE_CHECKING:
     from tfdoctor.rules.base import RuleContext
@@ -34,7 +34,7 @@ def describe_path_source(context: RuleContext, path: str) -> str:
 def evidence_of_shadowing(context: RuleContext, path: str) -> list[Evidence]:
     """Return evidence that the path is found first, and the line that adds it if one is known."""
     led = find_leader(context.facts, folder_of(path))
-    line = origins.origin_evidence(context, led.by, led.entry) if led is not None else []
+    line = variable_origins.origin_evidence(context, led.by, led.entry) if led is not None else []
     return [Evidence(path, f"is found first, through {describe_path_source(context, path)}"), *line]
 
 
@@ -42,7 +42,7 @@ def remedies_for_shadowing(context: RuleContext, path: str) -> list[Remedy]:
     """List the remedies that remove the path or avoid it."""
     led = find_leader(context.facts, folder_of(path))
     if led is not None:
-        return [origins.remove_from_python_path(context, led)]
+        return [variable_origins.remove_from_python_path(context, led)]
     folder, _, name = path.rpartition("/")
     again = advice.check_again(context.target)
     new = advice.quote(f"{folder}/my_{name}")

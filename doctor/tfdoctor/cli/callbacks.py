@@ -1,0 +1,26 @@
+"""A verification's stages, told as they end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.render.terminal import OUT
+from tfdoctor.render.verify import render_stage
+from tfdoctor.verify.session import ignore_stage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfdoctor.findings import Stage
+
+__all__ = ["make_stage_printer"]
+
+
+def make_stage_printer(*, quiet: bool) -> Callable[[Stage], None]:
+    """Return who prints each stage's line as it ends."""
+
+    def tell_stage(stage: Stage) -> None:
+        OUT.write(render_stage(stage, **OUT.looks))
+        OUT.flush()
+
+    return ignore_stage if quiet else tell_stage

@@ -1,0 +1,21 @@
+"""The page that `--html FILE` asks for beside an answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.cli.log_arguments import note
+from tfdoctor.system.writing import write_file
+from tfdoctor.text import clean_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["write_page"]
+
+
+def write_page(target: Path, page: bytes, *, force: bool, quiet: bool, remark: str = "redacted") -> None:
+    """Write it, and say so. Raises UsageError, Error."""
+    write_file(target, page, force=force, option="--html")
+    if not quiet:
+        note(f"{clean_line(str(target))} has the answer as a page ({len(page) // 1000 + 1} kB, {remark}).")

@@ -1,0 +1,125 @@
+"""`--simulate` of several commands: which card and driver are meant, and the stand-in for them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tfdoctor.errors import UsageError
+from tfdoctor.plan.arguments import check_driver, find_named_card
+from tfdoctor.simulate.request import add_stand_in, make_simulated
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdoctor.compat import Compat
+    from tfdoctor.engine import ContainerEngine
+    from tfdoctor.findings import Verification
+    from tfdoctor.simulate.request import Simulated
+    from tfdoctor.system import LiveSystem
+    from tfdoctor.verify.session import Wish
+
+__all__ = [
+    "label",
+    "live_with_stand_in",
+    "parse_simulation",
+    "show_simulation_note",
+    "verify_simulated_image",
+    "verify_simulated_python",
+]
+
+MAX_CARDS = 32
+"""Cards that the stand-in can show."""
+_NUMBER = re.compile(r"[0-9]{1,3}")
+
+
+def parse_simulation(
+    compat: Compat, names: Sequence[str], *, driver: str | None = None, gpus: str | None = None
+) -> Simulated | None:
+    """Return what --simulate, --driver and --gpus mean together; None: nothing is simulated.
+
+    Raises UsageError.
+    """
+    if not names:
+        return None
+    driver = check_driver(driver)
+    cards = [find_named_card(compat, name, "--simulate") for name in names]
+    typed = [word for name in names for word in ("--simulate", name)]
+    typed += ["--driver", driver] if driver is not None else []
+    if gpus is not None:
+        if len(cards) != 1 or not _NUMBER.fullmatch(gpus) or not 1 <= int(gpus) <= MAX_CARDS:
+            raise UsageError(
+                "--gpus: with --simulate it is how many such cards there are; several cards are named one by one.",
+                hint='--simulate "RTX 4090" --gpus 2, or --simulate "RTX 4090" --simulate "T4"',
+            )
+        cards *= int(gpus)
+        typed += ["--gpus", gpus]
+    if len(cards) > MAX_CARDS:
+        msg = f"--simulate: {len(cards)} cards; {MAX_CARDS} are possible."
+        raise UsageError(msg)
+    return make_simulated(compat, cards, driver=driver, typed=typed)
+
+
+def live_with_stand_in(python: str | None, asked: Simulated) -> LiveSystem:
+    """Return this machine with the stand-in driver in the variables that its children are started with, and nowhere
+    else.
+
+    Raises CompilerError if the stand-in cannot be built.
+    """
+    from tfdoctor.examine import live_machine
+    from tfdoctor.simulate.build import build_stand_in
+
+    here = live_machine(python)
+    folder = build_stand_in(here.env)
+    return live_machine(python, env=add_stand_in(here.env, asked, str(folder)))
+
+
+def label(asked: Simulated, *, quiet: bool) -> None:
+    """Say above everything else that it is a simulation."""
+    from tfdoctor.render.terminal import OUT
+    from tfdoctor.render.verify import render_simulation
+
+    if not quiet:
+        OUT.write(render_simulation(asked.title, **OUT.looks))
+
+
+def show_simulation_note(*, quiet: bool) -> None:
+    """Say below a page that is a real card's otherwise what it does not mean."""
+    from tfdoctor.render.terminal import OUT
+
+    if not quiet:
+        OUT.write(
+            "Simulated: nothing was computed. `tfdoctor verify --simulate` reads its kernels, and computes.\n"
+        )
+
+
+def verify_simulated_python(
+    compat: Compat, python: str | None, wish: Wish, asked: Simulated, *, quiet: bool
+) -> Verification:
+    """Verify a Python of this machine beside the stand-in. Raises as `verify_python` does, CompilerError."""
+    from tfdoctor.cli.callbacks import make_stage_printer
+    from tfdoctor.render.progress import progress
+    from tfdoctor.verify.python import verify_python
+
+    system = live_with_stand_in(python, asked)
+    label(asked, quiet=quiet)
+    with progress(quiet=quiet, moving=False) as shown:
+        return verify_python(
+            system, compat, python, wish, on_stage=make_stage_printer(quiet=quiet), progress=shown
+        )
+
+
+def verify_simulated_image(
+    engine: ContainerEngine, compat: Compat, image: str, wish: Wish, asked: Simulated, *, quiet: bool
+) -> Verification:
+    """Verify an image beside the stand-in. Raises as `verify_image` does, CompilerError."""
+    from tfdoctor.cli.callbacks import make_stage_printer
+    from tfdoctor.render.progress import progress
+    from tfdoctor.simulate.build import build_stand_in
+    from tfdoctor.verify.image import verify_image
+
+    stand_in = build_stand_in()
+    label(asked, quiet=quiet)
+    with progress(quiet=quiet, moving=False) as shown:
+        tell = make_stage_printer(quiet=quiet)
+        return verify_image(engine, compat, image, wish, on_stage=tell, stand_in=stand_in, progress=shown)

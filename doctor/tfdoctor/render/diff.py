@@ -1,0 +1,100 @@
+"""`check --against`: what differs from the recorded machine, in a terminal and as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tfdoctor.render.paragraphs import Page, Text, print_hanging
+from tfdoctor.report.diff import Matters
+from tfdoctor.text import clean_line
+
+if TYPE_CHECKING:
+    from tfdoctor.report.diff import Comparison, Difference
+
+MARKS = {Matters.EXPLAINS: "✗", Matters.MATTERS: "!", Matters.LITTLE: "–"}
+STYLES = {Matters.EXPLAINS: "bold red", Matters.MATTERS: "yellow", Matters.LITTLE: ""}
+MAX_ROWS = 25
+MAX_TEXT_CHARS = 240
+
+
+def render_comparison(
+    comparison: Comparison, name: str, *, verbose: bool = False, width: int = 80, colour: bool = False
+) -> str:
+    """Return the comparison as text. `name`: what was compared with, as the user named it."""
+    out = Page(width, coloured=colour)
+    out.print()
+    print_hanging(
+        out, Text(""), f"Compared with {clean_line(name)}: {clean_line(comparison.then)}", style="bold"
+    )
+    for text in _notes(comparison):
+        print_hanging(out, Text("  "), clean_line(text))
+    shown = [d for d in comparison.differences if verbose or d.matters is not Matters.LITTLE]
+    cut = shown if verbose else shown[:MAX_ROWS]
+    for difference in cut:
+        _line(out, difference, whole=verbose)
+    if not comparison.differences:
+        print_hanging(out, Text("  "), "Nothing that was compared differs.")
+    elif not shown:
+        print_hanging(out, Text("  "), "Nothing differs that TensorFlow on a GPU depends on.")
+    explained = any(d.matters is Matters.EXPLAINS for d in comparison.differences)
+    if comparison.fresh and not explained:
+        codes = ", ".join(comparison.fresh)
+        print_hanging(out, Text("  "), f"None of this explains what is found now and was not then ({codes}).")
+    hidden = len(comparison.differences) - len(cut)
+    if hidden:
+        few = f"{hidden} more difference{'s' * (hidden > 1)}, which seldom matter{'s' * (hidden == 1)}, with -v."
+        out.print(Text(f"  {few}"))
+    return out.text
+
+
+def _notes(comparison: Comparison) -> list[str]:
+    notes = []
+    if comparison.elsewhere:
+        notes.append(f"That seems to have been another machine: {'; '.join(comparison.elsewhere)}.")
+    if comparison.environment is not None:
+        was, now = comparison.environment
+        notes.append(f"Another environment was examined then: {was}; now it is {now}.")
+    if comparison.gone:
+        notes.append(f"Found then and not now: {', '.join(comparison.gone)}.")
+    return notes
+
+
+def _line(out: Page, difference: Difference, *, whole: bool) -> None:
+    mark = Text(f"  {MARKS[difference.matters]} ", style=STYLES[difference.matters])
+    limit = 2000 if whole else MAX_TEXT_CHARS
+    was, now = (clean_line(text, limit=limit) for text in (difference.was, difference.is_))
+    text = f"{was} → {now}"
+    if difference.lost or difference.new:
+        parts = (("without ", difference.lost), ("now with ", difference.new))
+        text = "; ".join(
+            f"{word}{clean_line(', '.join(names), limit=limit)}" for word, names in parts if names
+        )
+    why = f"  (explains {', '.join(difference.findings)})" if difference.findings else ""
+    print_hanging(out, mark, f"{clean_line(difference.name)}: {text}{why}")
+
+
+def comparison_json(comparison: Comparison, name: str) -> dict[str, Any]:
+    """Return what `check --against --json` has beside the report's."""
+    return {
+        "against": {
+            "bundle": name,
+            "summary": comparison.then,
+            "another_machine": list(comparison.elsewhere),
+            "environment": dict(zip(("was", "is"), comparison.environment, strict=True))
+            if comparison.environment is not None
+            else None,
+            "found_then_only": list(comparison.gone),
+            "found_now_only": list(comparison.fresh),
+        },
+        "differences": [
+            {
+                "name": one.name,
+                "area": one.area,
+                "was": one.was,
+                "is": one.is_,
+                "matters": one.matters.value,
+                "explains": list(one.findings),
+            }
+            for one in comparison.differences
+        ],
+    }

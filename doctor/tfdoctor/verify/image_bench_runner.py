@@ -1,0 +1,83 @@
+"""Timing the TensorFlow of an image, in a container of it: its lines come when it ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.advice.pip import quote
+from tfdoctor.engine import EngineError, RunRequest
+from tfdoctor.engine.system import ContainerSystem, StartError
+from tfdoctor.errors import UsageError
+from tfdoctor.examine import collect_facts
+from tfdoctor.facts import value_of
+from tfdoctor.system.payloads import Lines, run_payload
+from tfdoctor.verify.bench_runner import PROBE_TIMEOUT_S, run_bench
+from tfdoctor.verify.image import find_python, list_gpu_access
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from tfdoctor.compat import Compat
+    from tfdoctor.engine import ContainerEngine
+    from tfdoctor.system import CommandResult, System
+    from tfdoctor.verify.bench_runner import BenchWish, Timing
+
+__all__ = ["bench_image"]
+
+
+def bench_image(
+    engine: ContainerEngine,
+    compat: Compat,
+    image: str,
+    python: str | None,
+    wish: BenchWish,
+    *,
+    told: Callable[[dict[str, Any]], None],
+    machine: System | None,
+) -> Timing:
+    """Time what is wished in a container with the GPUs; the container is removed.
+
+    `python`: the one in the image. `machine`: the machine of the engine, where it is this one: its cards are watched.
+    Raises EngineError where the image or the engine is not there or it starts no container, UsageError where no
+    Python answers in the image.
+    """
+    if engine.image(image) is None:
+        message = f"the image {image} is not here."
+        raise EngineError(message, hint=f"{engine.name} pull {image}")
+    with _start_container(engine, image, wish) as system:
+        place = python or find_python(system)
+        facts = collect_facts(system, compat, python=place, timeout=PROBE_TIMEOUT_S)
+        interpreter = value_of(facts.python)
+        if interpreter is None:
+            message = f"no Python answers in {image}."
+            raise UsageError(message, hint=f"tfdoctor verify {image}")
+
+        def run(keep: Callable[[dict[str, Any]], None]) -> CommandResult:
+            words = [wish.as_json(shortly=True)]
+            _, result = run_payload(system, interpreter.executable, "stages", words, **wish.conditions)
+            Lines(keep)(f"{result.stdout}\n".encode())
+            return result
+
+        again = f"tfdoctor verify {quote(image)}"
+        return run_bench(
+            system, compat, facts, wish, told, target=image, run=run, watched=machine, look=again
+        )
+
+
+def _start_container(engine: ContainerEngine, image: str, wish: BenchWish) -> ContainerSystem:
+    """Start a container with the first GPU access that the engine takes.
+
+    Raises EngineError with what it answered to the first one.
+    """
+    refused = None
+    for access in list_gpu_access(engine, None if wish.gpus else "none"):
+        try:
+            return ContainerSystem(engine, RunRequest(image=image, command=(), shm_size=1 << 30, gpus=access))
+        except StartError as error:
+            refused = refused or error
+    said = refused.said if refused is not None else "it knows no way to GPUs"
+    message = f"the engine starts no container with GPUs: {said[:400]}"
+    raise EngineError(
+        message, hint=f"tfdoctor verify {image} says why; with --devices CPU:0 no GPU is asked for."
+    )

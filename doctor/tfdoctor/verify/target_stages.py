@@ -1,0 +1,259 @@
+"""What an image and an environment share: the driver, the libraries, and what TensorFlow itself does there."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tfdoctor.examine import evaluate_facts
+from tfdoctor.examine.tensorflow_run import (
+    KILLED,
+    SHOW_LOADER,
+    Said,
+    find_failure_cause,
+    list_relevant_libraries,
+    make_observation,
+)
+from tfdoctor.facts import value_of
+from tfdoctor.findings import Cause, Severity
+from tfdoctor.rules import compute_fails
+from tfdoctor.system import Failure
+from tfdoctor.system.payloads import run_payload
+from tfdoctor.system.signals import stop_on_signal
+from tfdoctor.verify import simulation
+from tfdoctor.verify.findings import report_failed, report_gpu_count, report_killed, report_late
+from tfdoctor.verify.stages import PAYLOAD, read_answer
+
+if TYPE_CHECKING:
+    from tfdoctor.compat import Compat
+    from tfdoctor.compat.cards import Cards
+    from tfdoctor.facts import Facts
+    from tfdoctor.findings import Finding, Report, Stage
+    from tfdoctor.system import CommandResult, System
+    from tfdoctor.verify.session import Verifying
+    from tfdoctor.verify.stages import PayloadAnswer
+
+__all__ = ["PROBE_TIMEOUT_S", "run_stages"]
+
+PROBE_TIMEOUT_S = 30.0
+"""Seconds that looking into a container or environment may take."""
+SHOW_NCCL = {"NCCL_DEBUG": "WARN"}
+NCCL_WARNS = re.compile(r"NCCL WARN ([^\n]{1,300})")
+DRIVERS = frozenset({"libcuda.so.1", "libnvidia-ml.so.1"})
+"""What comes from the driver: the stage of that name judges them."""
+
+
+def run_stages(run: Verifying, system: System, compat: Compat, report: Report) -> None:
+    """Run the stages driver and libraries, and those of TensorFlow itself."""
+    facts, run.report = report.facts, report
+    wished = run.wish.stages
+    if not run.stopped and run.wish.device == "GPU" and "driver" in wished:
+        _driver(run, facts, report)
+    if not run.stopped and "libraries" in wished:
+        _libraries(run, facts, report)
+    interpreter, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
+    if run.stopped and run.wish.device == "GPU":
+        run.findings += [finding for finding in report.findings if finding.severity is Severity.ERROR]
+        return
+    of_tensorflow = [name for name in ("libraries", *PAYLOAD) if name in wished]
+    if of_tensorflow and (interpreter is None or tensorflow is None):
+        root = report.root
+        detail = "there is no TensorFlow in it" if interpreter is not None else "no Python answers in it"
+        run.fail(of_tensorflow[0], detail, root.cause if root is not None else Cause.INCONCLUSIVE)
+        run.findings += list(report.findings)
+        return
+    if interpreter is None or tensorflow is None or not any(name in wished for name in PAYLOAD):
+        return
+    if run.wish.simulated is not None and not simulation.can_list_gpus(run, tensorflow, compat):
+        simulation.judge_kernels(run, system, interpreter, tensorflow, report, compat)
+        run.findings += [f for f in report.findings if f.severity is not Severity.INFO]
+        return
+    answer, result = _compute(run, system, interpreter.executable, find_expected_speed(facts, compat.cards))
+    observed = make_observation(
+        _build_run_output(answer, result), result, list_relevant_libraries(tensorflow, compat), compat
+    )
+    report = evaluate_facts(facts, compat, observed, image=run.image)
+    run.report = report
+    _add_stages(run, answer, result, report, compat)
+    if run.wish.simulated is not None:
+        simulation.judge_kernels(run, system, interpreter, tensorflow, report, compat)
+    stage = next((one for one in run.stages if one.status == "failed"), None)
+    if stage is not None and stage.name in PAYLOAD:
+        run.findings += _list_own_findings(run, stage, answer, result, report)
+    run.findings += [f for f in report.findings if f.severity is not Severity.INFO]
+
+
+def _list_own_findings(
+    run: Verifying, stage: Stage, answer: PayloadAnswer, result: CommandResult, report: Report
+) -> list[Finding]:
+    """Return the findings of a failed stage that no rule makes, so that nothing else is taken for its reason."""
+    if answer.timed_out:
+        return [report_late(run, stage.name, stage.detail)]
+    if result.returncode in KILLED and run.cause in (None, Cause.INCONCLUSIVE):
+        run.cause = Cause.OOM
+        return [report_killed(run, sure=False)]
+    if stage.name == "visible" and answer.devices and len(answer.devices) != run.expected:
+        cuda = value_of(report.facts.driver.cuda)
+        return [report_gpu_count(run, len(answer.devices), cuda.count if cuda is not None else None)]
+    cause = run.cause or Cause.INCONCLUSIVE
+    if any(one.severity is Severity.ERROR and one.cause is cause for one in report.findings):
+        return []
+    return [report_failed(run, stage)]
+
+
+def _driver(run: Verifying, facts: Facts, report: Report) -> None:
+    cuda = value_of(facts.driver.cuda)
+    without = [name for name in report.prediction.missing_libraries if name in DRIVERS]
+    said = " (simulated)" if run.wish.simulated is not None else ""
+    if run.wish.simulated is not None and simulation.has_driver_refused(run, facts):
+        return
+    if cuda is not None and cuda.loaded and cuda.init == 0 and cuda.count and not without:
+        run.add(
+            "driver",
+            "passed",
+            f"libcuda answers{said}: CUDA {cuda.version}, {cuda.count} device{'s' * (cuda.count != 1)}",
+        )
+        return
+    root = report.root
+    if cuda is None:
+        run.add("driver", "skipped", "the driver could not be asked")
+        return
+    detail = root.title if root is not None else (cuda.load_error or cuda.init_name or "no device")
+    run.fail("driver", detail, root.cause if root is not None else report.prediction.cause)
+
+
+def _libraries(run: Verifying, facts: Facts, report: Report) -> None:
+    tensorflow = value_of(facts.tensorflow)
+    if tensorflow is None:
+        return
+    missing = [name for name in report.prediction.missing_libraries if name not in DRIVERS]
+    if missing:
+        cause = report.root.cause if report.root is not None else report.prediction.cause
+        run.fail("libraries", f"the loader cannot give {', '.join(missing)}", cause)
+        return
+    loader = value_of(facts.loader)
+    opened = [one for one in (loader.resolutions if loader is not None else ()) if one.soname not in DRIVERS]
+    count = sum(resolution.ok for resolution in opened)
+    if not count:
+        run.add("libraries", "skipped", "which libraries this TensorFlow opens is not known")
+        return
+    run.add("libraries", "passed", f"the loader gives all {count} that TensorFlow opens")
+
+
+def find_expected_speed(facts: Facts, cards: Cards) -> dict[str, float]:
+    """Return GPU → GFLOP/s in float32 of its multiprocessors at their highest clock, as far as known."""
+    found = find_expected_speeds(facts, cards)
+    return {gpu: speeds["float32"] for gpu, speeds in found.items() if "float32" in speeds}
+
+
+def find_expected_speeds(facts: Facts, cards: Cards) -> dict[str, dict[str, float]]:
+    """Return GPU → type (float32, tf32, float16, bfloat16) → GFLOP/s, on tensor cores where it has them."""
+    cuda = value_of(facts.driver.cuda)
+    found = {}
+    for device in cuda.devices if cuda is not None else ():
+        if device.compute_capability and device.multiprocessors and device.clock_mhz:
+            found[str(device.ordinal)] = {
+                dtype: 2.0 * each * device.multiprocessors * device.clock_mhz / 1000
+                for dtype, each in cards.list_adds_per_clock(device.compute_capability, device.name).items()
+            }
+    return found
+
+
+def _compute(
+    run: Verifying, system: System, python: str, speed: dict[str, float]
+) -> tuple[PayloadAnswer, CommandResult]:
+    """Run the payload; it ends by itself at each stage's deadline, and is ended where it does not."""
+    wish = run.wish
+    names = [name for name in wish.stages if name in PAYLOAD]
+    if wish.simulated is not None:
+        names = [name for name in names if name not in simulation.COMPUTING]
+    asked: dict[str, Any] = {"stages": names, "device": wish.device, "limits": wish.limits.as_json()}
+    if wish.device == "GPU":
+        asked["expected"] = speed
+    with stop_on_signal(system):
+        _, result = run_payload(
+            system,
+            python,
+            "stages",
+            [json.dumps(asked)],
+            timeout=wish.limits.total(names) + 15,
+            env={**SHOW_LOADER, **(SHOW_NCCL if wish.device == "GPU" else {"CUDA_VISIBLE_DEVICES": "-1"})},
+            unset=("TF_CPP_MAX_VLOG_LEVEL",),
+        )
+    return read_answer(result, wish.limits), result
+
+
+def _build_run_output(answer: PayloadAnswer, result: CommandResult) -> Said:
+    listed = answer.status("visible") in ("passed", "failed")
+    return Said(
+        imported=answer.status("import") == "passed",
+        devices=answer.devices if listed else None,
+        computed=tuple(answer.format_computed()),
+        error=answer.error,
+        seconds=result.seconds,
+        timed_out=result.failure is Failure.TIMEOUT or answer.timed_out,
+    )
+
+
+def _add_stages(
+    run: Verifying, answer: PayloadAnswer, result: CommandResult, report: Report, compat: Compat
+) -> None:
+    """Add the payload's stages, with the root cause of the first that failed."""
+    for name in PAYLOAD:
+        if name not in run.wish.stages:
+            continue
+        stage = answer.stage(name)
+        if stage is None or run.stopped:
+            continue
+        if name == "visible" and stage.status == "passed" and run.wish.device == "GPU":
+            stage = _check_gpu_count(run, stage, len(answer.devices))
+        if stage.status == "failed":
+            if name == "nccl":
+                stage = replace(stage, detail=_add_nccl_warning(stage.detail, result.stderr))
+            run.fail(name, stage.detail, _find_cause(name, answer, result, report, compat), stage.seconds)
+        else:
+            run.add(name, stage.status, stage.detail, stage.seconds)
+    if answer.topology and run.stages and run.stages[-1].name == "nccl":
+        run.stages[-1] = replace(run.stages[-1], detail=f"{run.stages[-1].detail} ({answer.topology})")
+    run.visible = len(answer.devices) if answer.status("visible") in ("passed", "failed") else None
+    if answer.status("compute") in ("passed", "failed"):
+        run.computed = answer.count_computed()
+
+
+def _add_nccl_warning(detail: str, stderr: str) -> str:
+    """Add NCCL's last warning to TensorFlow's message, which names no reason."""
+    warned = NCCL_WARNS.findall(stderr)
+    return f"{detail.rstrip('. ')}. NCCL: {warned[-1].strip()}" if warned else detail
+
+
+def _check_gpu_count(run: Verifying, stage: Stage, visible: int) -> Stage:
+    """Return the stage, failed if another number of GPUs was expected."""
+    if run.expected is None or visible == run.expected:
+        return stage
+    plural = "s" * (run.expected != 1)
+    return replace(stage, status="failed", detail=f"TensorFlow lists {visible} of {run.expected} GPU{plural}")
+
+
+def _find_cause(
+    name: str, answer: PayloadAnswer, result: CommandResult, report: Report, compat: Compat
+) -> Cause | None:
+    """Return the cause by the rules, else by the log."""
+    root = report.root
+    if name in ("import", "visible") and root is not None:
+        return root.cause
+    for finding in report.findings:
+        if (
+            finding.code == compute_fails.RULE.code
+            and finding.cause is not Cause.INCONCLUSIVE
+            and name == "compute"
+        ):
+            return finding.cause
+    if name == "nccl":
+        return Cause.NCCL_FAILURE
+    sure = (
+        root is not None and root.severity is Severity.ERROR
+    )  # a warning of something else is no cause of this
+    cause = find_failure_cause(result, answer.error, compat)
+    return cause or (root.cause if sure and root is not None else None)

@@ -1,0 +1,135 @@
+"""Whether the disks have room: what is written where, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from tfdoctor.environment import disk_space
+from tfdoctor.environment.disk_space import (
+    NoRoomError,
+    Writing,
+    group_by_disk,
+    needs,
+    refuse,
+    room_for_pips_cache,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GB = 10**9
+
+
+class _Usage(NamedTuple):
+    free: int
+
+
+@pytest.fixture
+def disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Folders of tmp_path, each a disk of its own with so many bytes free."""
+    free: dict[str, int] = {}
+    whole = os.stat
+
+    def stat(path: Any, *args: Any, **words: Any) -> Any:
+        real = whole(path, *args, **words)
+        names = list(free)
+        for name in names:
+            if str(path).startswith(str(tmp_path / name)):
+                fields = list(real)
+                fields[2] = 1000 + names.index(name)
+                return os.stat_result(fields)
+        return real
+
+    def usage(path: Any) -> _Usage:
+        return _Usage(next(size for name, size in free.items() if str(path).startswith(str(tmp_path / name))))
+
+    monkeypatch.setattr(os, "stat", stat)
+    monkeypatch.setattr(shutil, "disk_usage", usage)
+    return free
+
+
+def make_writing(folder: Path, *, uv: str | None = None, **env: str) -> Writing:
+    locks = (folder / "a.txt", folder / "b.txt")
+    locks[0].write_text("tensorflow==2.20.0 --hash=sha256:00\nnumpy==1.0 --hash=sha256:00\n")
+    locks[1].write_text("nvidia-cudnn-cu12==9.10 --hash=sha256:00\n")
+    wheels = {"tensorflow": 2 * GB, "nvidia-cudnn-cu12": GB}
+    return Writing(folder / "home" / "env", 5 * GB, 2 * GB, wheels, locks, uv, "/usr/bin/python3", env)
+
+
+def test_pip_takes_room_for_what_it_downloads_too(tmp_path: Path, disks: dict[str, int]) -> None:
+    for name, size in {"home": 6 * GB, "tmp": 3 * GB}.items():
+        (tmp_path / name).mkdir()
+        disks[name] = size
+    (one,) = needs(make_writing(tmp_path))
+    assert (one.size, one.free, one.enough) == (7 * GB, 6 * GB, False)
+    found = needs(make_writing(tmp_path, TMPDIR=str(tmp_path / "tmp")))
+    assert [(need.folder.name, need.size) for need in found] == [("home", 5 * GB), ("tmp", 2 * GB)]
+    refuse(found, "x")
+    disks["tmp"] = GB
+    with pytest.raises(NoRoomError, match=r"tmp \(temporary files\): 2\.0 GB needed, 1\.0 GB free") as error:
+        refuse(needs(make_writing(tmp_path, TMPDIR=str(tmp_path / "tmp"))), "x")
+    assert "TMPDIR" in error.value.hint
+    assert "--into" not in error.value.hint
+
+
+def test_pip_does_without_its_cache(tmp_path: Path, disks: dict[str, int]) -> None:
+    for name in ("home", "cache"):
+        (tmp_path / name).mkdir()
+        disks[name] = 8 * GB
+    assert room_for_pips_cache(make_writing(tmp_path, PIP_CACHE_DIR=str(tmp_path / "cache")))
+    assert not room_for_pips_cache(make_writing(tmp_path, PIP_CACHE_DIR=str(tmp_path / "home" / "pip")))
+
+
+@pytest.mark.parametrize(
+    ("cached", "same", "expected"),
+    [
+        ((), True, [("home", 5)]),
+        (("tensorflow",), True, [("home", 3)]),
+        (("tensorflow", "nvidia-cudnn-cu12"), True, [("home", 2)]),
+        (("all",), True, [("home", 0)]),
+        ((), False, [("home", 5), ("cache", 5)]),
+        (("all",), False, [("home", 5), ("cache", 0)]),
+    ],
+)
+def test_uv_takes_room_in_its_cache(
+    tmp_path: Path,
+    disks: dict[str, int],
+    monkeypatch: pytest.MonkeyPatch,
+    cached: tuple[str, ...],
+    same: bool,
+    expected: list[tuple[str, int]],
+) -> None:
+    for name in ("home", "cache"):
+        (tmp_path / name).mkdir()
+        disks[name] = GB
+    cache = tmp_path / ("home" if same else "cache") / "uv"
+
+    def make_output(command: Any, _: Any) -> str | None:
+        if command[1] == "cache":
+            return f"{cache}\n"
+        files = [command[at + 1] for at, word in enumerate(command) if word == "-r"]
+        if len(files) > 1:
+            return "Would install 3 packages" if "all" in cached else None
+        with open(files[0]) as stream:  # noqa: PTH123
+            name = stream.read().partition("==")[0]
+        return "Would install 1 package" if name in cached else None
+
+    monkeypatch.setattr(disk_space, "capture_output", make_output)
+    found = needs(make_writing(tmp_path, uv="/bin/uv"))
+    assert [(need.folder.name, need.size // GB) for need in found] == expected
+    copied = needs(make_writing(tmp_path, uv="/bin/uv", UV_LINK_MODE="copy"))
+    assert sum(need.size for need in copied) == 5 * GB + sum(need.size for need in found if same) + (
+        0 if same else sum(need.size for need in found[1:])
+    )
+
+
+def test_a_disk_that_cannot_be_asked_refuses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unable(_: Any) -> None:
+        raise OSError
+
+    monkeypatch.setattr(shutil, "disk_usage", unable)
+    assert group_by_disk([("the environment", tmp_path / "not" / "there", GB)]) == ()

@@ -1,0 +1,204 @@
+"""Pythons that do not answer: real programs, each of which does it in its own way."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rules.make_facts import finding, healthy
+from startup import needs_sitecustomize
+from tfdoctor.compat import Compat
+from tfdoctor.errors import UsageError
+from tfdoctor.examine.collect import survey
+from tfdoctor.facts import EnvironmentFacts, Fact, Known, PythonFacts, Unknown
+from tfdoctor.facts.python import Choice, Trouble, Unusable
+from tfdoctor.findings import Cause
+from tfdoctor.probes import python
+from tfdoctor.report.diagnose import diagnose
+from tfdoctor.rules import python_unusable
+from tfdoctor.system import LiveSystem
+
+FAST = 3.0
+"""Seconds for something that hangs."""
+PATIENT = 40.0
+"""Seconds for something that only has to start, on a machine that may be busy."""
+
+
+def program(tmp_path: Path, text: str | bytes) -> str:
+    path = tmp_path / "python"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    path.chmod(0o755)
+    return str(path)
+
+
+def record_look(path: str, timeout: float) -> Unknown:
+    """What the probe says of a Python that nobody named."""
+    fact, _ = python.probe(LiveSystem(), Choice(path, "python3 on PATH"), asked=False, timeout=timeout)
+    assert isinstance(fact, Unknown)
+    return fact
+
+
+def kind(path: str, timeout: float = PATIENT) -> str:
+    fact = record_look(path, timeout)
+    assert isinstance(fact, Unusable)
+    assert fact.trouble is not None
+    return fact.trouble.kind
+
+
+def test_one_that_pythonhome_keeps_from_starting(tmp_path: Path) -> None:
+    """The variable is to blame, and only where it starts without."""
+    variables = {**os.environ, "PYTHONHOME": str(tmp_path)}
+    for path, expected in (
+        (sys.executable, "home"),
+        (program(tmp_path, "#!/bin/sh\nexit 7\n"), "exited"),
+    ):
+        system = LiveSystem(env=variables)
+        fact, _ = python.probe(system, Choice(path, path), asked=False, timeout=PATIENT)
+        assert isinstance(fact, Unusable)
+        assert fact.trouble is not None
+        assert fact.trouble.kind == expected
+    facts = replace(
+        healthy(),
+        python=Unusable("x", "x", Trouble("home", "/env/bin/python", "exited with status 1")),
+        environment=EnvironmentFacts({"PYTHONHOME": "/nowhere"}, (), None),
+    )
+    one = finding(python_unusable.RULE, facts)
+    assert one.title == "PYTHONHOME keeps this Python from starting: /env/bin/python"
+    assert "'/nowhere'" in one.explanation
+    assert one.remedies[0].commands[0] == "unset PYTHONHOME"
+
+
+def test_one_that_hangs(tmp_path: Path) -> None:
+    assert kind(program(tmp_path, "#!/bin/sh\nexec sleep 1000\n"), FAST) == "silent"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "detail"),
+    [
+        ("#!/bin/sh\necho hello\n", "rubbish", ""),
+        ("#!/bin/sh\nexit 7\n", "exited", ""),
+        ("#!/bin/sh\nkill -SEGV $$\n", "killed", ""),
+        ("#!/nowhere/python\n", "not-started", "its interpreter /nowhere/python is not there"),
+        ("", "not-started", "the file is empty"),
+        ("\x01\x02 nothing", "not-started", "the file is no program"),
+    ],
+)
+def test_one_that_is_none(tmp_path: Path, text: str, expected: str, detail: str) -> None:
+    path = program(tmp_path, text)
+    fact = record_look(path, PATIENT)
+    assert isinstance(fact, Unusable)
+    assert fact.trouble is not None
+    assert (fact.trouble.kind, fact.trouble.detail) == (expected, detail)
+    with pytest.raises(UsageError, match="does not answer as a Python does"):
+        python.probe(LiveSystem(), Choice(path, path), asked=True, timeout=PATIENT)
+
+
+def test_one_without_its_dynamic_loader(tmp_path: Path) -> None:
+    binary = Path("/bin/ls").read_bytes()
+    wanted = b"/lib64/ld-linux-x86-64.so.2\0"
+    if wanted not in binary[:8192]:
+        pytest.skip("another kind of machine")
+    path = program(tmp_path, binary.replace(wanted, b"/lib64/ld-linux-x86-64.so.9\0", 1))
+    fact = record_look(path, PATIENT)
+    assert isinstance(fact, Unusable)
+    assert fact.trouble is not None
+    assert "dynamic loader that it names, /lib64/ld-linux-x86-64.so.9 is not there" in fact.trouble.detail
+
+
+def test_one_that_may_not_be_run(tmp_path: Path) -> None:
+    path = program(tmp_path, "#!/bin/sh\n")
+    Path(path).chmod(0o644)
+    assert kind(path) == "denied"
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> tuple[str, Path]:
+    """A virtual environment's Python, and its site-packages."""
+    folder = tmp_path / "env"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    return f"{folder}/bin/python", next((folder / "lib").glob("python*")) / "site-packages"
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize(
+    ("name", "text", "timeout"),
+    [
+        ("license.pth", "import time; time.sleep(1000)\n", 8.0),
+        pytest.param("sitecustomize.py", "import time\ntime.sleep(1000)\n", 8.0, marks=needs_sitecustomize),
+        pytest.param("sitecustomize.py", "import os\nos._exit(3)\n", PATIENT, marks=needs_sitecustomize),
+        ("broken.pth", "import os; os._exit(3)\n", PATIENT),
+    ],
+)
+def test_the_file_at_which_its_start_stands_is_named(
+    environment: tuple[str, Path], name: str, text: str, timeout: float
+) -> None:
+    path, site = environment
+    (site / "aaa.pth").write_text("import sys\n")
+    (site / name).write_text(text)
+
+    def looked_at(asked: bool) -> Fact[PythonFacts]:
+        return python.probe(LiveSystem(), Choice(path, path), asked=asked, timeout=timeout)[0]
+
+    with ThreadPoolExecutor() as beside:  # both wait for most of their time
+        facts = list(beside.map(looked_at, (False, True)))  # a Python, however it behaves: no wrong request
+    for fact in facts:
+        assert isinstance(fact, Unusable), fact
+        assert fact.trouble is not None
+        assert fact.trouble.kind == "site"
+        assert fact.trouble.files == (str(site / name),)
+
+
+@needs_sitecustomize
+def test_a_compiled_one_is_named_by_its_source(environment: tuple[str, Path]) -> None:
+    path, site = environment
+    site = site.parent / "my site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text("import os\nos._exit(3)\n")
+    (site.parent / "site-packages/aaa.pth").write_text(f"{site}\n")
+    subprocess.run([path, "-S", "-m", "py_compile", str(site / "sitecustomize.py")], check=True)
+    fact, _ = python.probe(LiveSystem(), Choice(path, path), asked=False, timeout=PATIENT)
+    assert isinstance(fact, Unusable), fact
+    assert fact.trouble is not None
+    assert fact.trouble.files == (str(site / "sitecustomize.py"),)
+
+
+def test_a_slow_start_is_waited_for(environment: tuple[str, Path]) -> None:
+    path, site = environment
+    mark = site / "started"
+    (site / "slow.pth").write_text(
+        f"import os, time; time.sleep(0 if os.path.exists({str(mark)!r}) else 1000) "
+        f"if not os.path.exists({str(mark)!r}) and not open({str(mark)!r}, 'w').close() else None\n"
+    )
+    fact, _ = python.probe(LiveSystem(), Choice(path, path), asked=False, timeout=12.0)
+    assert isinstance(fact, Known), fact
+
+
+class Elsewhere(LiveSystem):
+    """A container: tfdoctor has no Python of its own there."""
+
+    own_python = None
+
+
+def test_where_no_other_python_can_ask_the_driver_it_is_not_blamed(tmp_path: Path) -> None:
+    path = program(tmp_path, "#!/bin/sh\nexec sleep 1000\n")
+    compat = Compat.load()
+    report = diagnose(survey(Elsewhere(), compat, requested_python=path, timeout=6.0), compat)
+    assert isinstance(report.facts.driver.cuda, Unknown)
+    assert "TFD105" not in {finding.code for finding in report.findings}
+
+
+def test_a_python_that_hangs_is_no_driver_that_does(tmp_path: Path) -> None:
+    path = program(tmp_path, "#!/bin/sh\nexec sleep 1000\n")
+    compat = Compat.load()
+    report = diagnose(survey(LiveSystem(), compat, requested_python=path, timeout=6.0), compat)
+    assert isinstance(report.facts.python, Unusable)
+    assert isinstance(report.facts.driver.cuda, Known)
+    assert report.root is not None
+    assert (report.root.code, report.root.cause) == ("TFD317", Cause.PYTHON_UNUSABLE)
+    assert "TFD105" not in {finding.code for finding in report.findings}

@@ -1,0 +1,55 @@
+"""Paragraphs are set as Rich sets them, in every width; a colour ends where its text does."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfdoctor.render.paragraphs import Page, Text, cells, print_hanging
+from tfdoctor.render.tables import page as rich_page
+from tfdoctor.render.tables import text_of
+
+WORDS = st.lists(st.text("aé✓W. 日本/", max_size=30), max_size=12).map(" ".join)
+
+
+def format_by_rich(text: str, width: int) -> str:
+    from rich.text import Text as RichText
+
+    out = rich_page(width, coloured=False)
+    out.print(RichText(text))
+    return text_of(out)
+
+
+@given(text=WORDS, width=st.integers(20, 60))
+def test_lines_break_where_rich_breaks_them(text: str, width: int) -> None:
+    out = Page(width, coloured=False)
+    out.print(Text(text))
+    assert out.text == format_by_rich(text, width)
+
+
+@given(text=WORDS, width=st.integers(20, 60), coloured=st.booleans())
+def test_nothing_is_wider_than_the_page_and_nothing_is_lost(text: str, width: int, coloured: bool) -> None:
+    out = Page(width, coloured=coloured)
+    print_hanging(out, Text("  Why   ", style="bold"), text, style="bold red")
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", out.text)
+    assert all(cells(line) <= width for line in plain.splitlines())
+    assert "".join(plain.split()) == "Why" + "".join(text.split())
+    assert all(line.count("\x1b[0m") * 2 == line.count("\x1b") for line in out.text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("text", "wide"), [("", 0), ("abc", 3), ("✓ é", 3), ("日本", 4), ("e\u0301", 1), ("\uff21", 2)]
+)
+def test_columns(text: str, wide: int) -> None:
+    assert cells(text) == wide
+
+
+def test_each_text_keeps_its_own_colour() -> None:
+    out = Page(36, coloured=True)
+    print_hanging(
+        out, Text("✗ ", style="bold red") + Text("GPU  ", style="bold"), "one two three four five six seven"
+    )
+    assert out.text == "\x1b[1;31m✗ \x1b[0m\x1b[1mGPU  \x1b[0mone two three four five six\n       seven\n"

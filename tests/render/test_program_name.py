@@ -1,0 +1,175 @@
+"""The commands that are printed can be typed: they begin as tfdoctor was called."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfdoctor.render import program_name
+from tfdoctor.render.paragraphs import Page, Text, cells, command_lines, cut, few, print_hanging
+
+ROOT = Path(__file__).parents[2]
+HOST = ROOT / "tests/hosts/plain-pip-install"
+
+
+@pytest.fixture
+def as_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program_name, "name", lambda: "./scripts/tfdoctor")
+
+
+def test_a_command_is_written_once() -> None:
+    assert program_name.as_called("tfdoctor check") == "tfdoctor check"  # pytest is not tfdoctor
+
+
+@pytest.mark.usefixtures("as_script")
+def test_only_commands_are_written_so() -> None:
+    text = "`tfdoctor fix`, sudo tfdoctor install; tfdoctor 0.1.0 sees ~/.cache/tfdoctor check and /opt/tfdoctor fix"
+    once = program_name.as_called(text)
+    assert once == (
+        "`./scripts/tfdoctor fix`, sudo ./scripts/tfdoctor install; "
+        "tfdoctor 0.1.0 sees ~/.cache/tfdoctor check and /opt/tfdoctor fix"
+    )
+    assert program_name.as_called(once) == once
+
+
+@pytest.mark.parametrize(
+    "name", ["uvx --from /srv/src tfdoctor", "uv run tfdoctor", "/opt/x/python -m tfdoctor"]
+)
+def test_however_it_was_called_it_is_written_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program_name, "name", lambda: name)
+    once = program_name.as_called("See `tfdoctor explain TFD203`, tfdoctor check")
+    assert once == f"See `{name} explain TFD203`, {name} check"
+    assert program_name.as_called(once) == once
+
+
+@pytest.mark.usefixtures("as_script")
+def test_the_page_counts_what_it_writes() -> None:
+    for width in (40, 60, 80):
+        out = Page(width, coloured=False)
+        print_hanging(
+            out, Text("  Do  "), "See `tfdoctor explain TFD203`, or what `tfdoctor check` shows. " * 3
+        )
+        command_lines(out, ["tfdoctor fix --python /opt/env --yes --timeout 10 --verbose"], 4, broken=True)
+        out.print(Text(cut("the whole of it is what `tfdoctor check -v` shows, and " * 2, width)))
+        assert "`tfdoctor" not in out.text
+        assert all(cells(line) <= width for line in out.text.splitlines()), out.text
+        assert out.height == len(out.text.splitlines())
+        assert few("`tfdoctor check` is it. It is so. " * 3, width, 1).startswith(
+            "`./scripts/tfdoctor check` is it."
+        )
+
+
+def run_question(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    kept = {key: value for key, value in os.environ.items() if key != program_name.VARIABLE}
+    return subprocess.run(
+        [*words, "check", "--facts", str(HOST)], env=kept | env, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "expected"),
+    [
+        ([sys.executable, "-m", "tfdoctor"], {}, f"{sys.executable} -m tfdoctor explain"),
+        ([sys.executable, "-m", "tfdoctor"], {"PYTHONPATH": "/srv/modules"}, " -m tfdoctor explain"),
+        (
+            [sys.executable, "-m", "tfdoctor"],
+            {program_name.VARIABLE: "./scripts/tfdoctor"},
+            " ./scripts/tfdoctor explain",
+        ),
+        ([sys.executable, "-m", "tfdoctor"], {program_name.VARIABLE: "x\x1b[31m"}, "More: tfdoctor explain"),
+        (
+            [str(Path(sys.executable).with_name("tfdoctor"))],
+            {"PATH": str(Path(sys.executable).parent)},
+            "More: tfdoctor explain",
+        ),
+        ([str(Path(sys.executable).with_name("tfdoctor"))], {"PATH": "/nowhere"}, "bin/tfdoctor explain"),
+    ],
+)
+def test_commands_begin_as_tfdoctor_was_called(words: list[str], env: dict[str, str], expected: str) -> None:
+    done = run_question(*words, **env)
+    assert expected in done.stdout, done
+
+
+@pytest.mark.parametrize(
+    ("program", "env", "source", "expected"),
+    [
+        ("/u/.cache/uv/archive-v0/AbC/bin/tfdoctor", {"UV": "/u/uv"}, "", "uvx tfdoctor"),
+        (
+            "/u/.cache/uv/archive-v0/AbC/bin/tfdoctor",
+            {"UV": "/u/uv"},
+            "/u/a b",
+            "uvx --from '/u/a b' tfdoctor",
+        ),
+        ("/p/.venv/bin/tfdoctor", {"UV": "/u/uv", "UV_RUN_RECURSION_DEPTH": "1"}, "", "uv run tfdoctor"),
+        ("/p/my env/bin/tfdoctor", {"PATH": "/nowhere"}, "", "'/p/my env/bin/tfdoctor'"),
+        ("tfdoctor", {}, "", "tfdoctor"),
+        ("/usr/lib/python3/ipykernel_launcher.py", {}, "", "tfdoctor"),
+    ],
+)
+def test_uv_is_how_it_was_called(
+    program: str, env: dict[str, str], source: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in (program_name.VARIABLE, "UV", "UV_RUN_RECURSION_DEPTH"):
+        monkeypatch.delenv(key, raising=False)
+    for key, value in env.items():
+        monkeypatch.setenv(key, value)
+    monkeypatch.setattr(sys, "argv", [program, "check"])
+    monkeypatch.setattr(program_name, "_source", lambda: source)
+    assert program_name.name.__wrapped__() == expected
+
+
+def test_a_shell_script_says_how_it_was_called(tmp_path: Path) -> None:
+    """As it was typed; by its name alone where the shell finds it on PATH."""
+    (tmp_path / "tfdoctor").symlink_to(ROOT / "scripts/tfdoctor")
+    script = (ROOT / "scripts/tfdoctor").read_text(encoding="utf-8")
+    said = script[script.index("called=$0") : script.index("export TFDOCTOR_CALLED")]
+    (tmp_path / "shown").write_text(f"#!/usr/bin/env bash\n{said}printf '%s' \"$called\"\n", encoding="utf-8")
+    (tmp_path / "shown").chmod(0o755)
+    env = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    for typed, expected in (("shown", "shown"), ("./shown", "./shown")):
+        done = subprocess.run(
+            [shutil.which("bash") or "/bin/bash", "-c", typed],
+            cwd=tmp_path,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout == expected
+
+
+def test_json_and_markdown_keep_the_name() -> None:
+    words = [sys.executable, "-m", "tfdoctor"]
+    env = os.environ | {program_name.VARIABLE: "./scripts/tfdoctor"}
+    done = subprocess.run(
+        [*words, "check", "--json", "--facts", str(HOST)],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    commands = [
+        one
+        for finding in json.loads(done.stdout)["findings"]
+        for r in finding["remedies"]
+        for one in r["commands"]
+    ]
+    assert commands
+    assert "scripts/tfdoctor" not in done.stdout
+
+
+def test_an_error_is_answered_in_the_same_words() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tfdoctor", "run"],
+        env=os.environ | {program_name.VARIABLE: "./scripts/tfdoctor"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "hint: ./scripts/tfdoctor run" in done.stderr

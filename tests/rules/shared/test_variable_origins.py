@@ -1,0 +1,51 @@
+"""Which lines of a file set a variable, or a folder of Python's path, and do nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from rules.hiding_facts import HIDE
+from tfdoctor.facts import MODULE_PATH, Origin
+from tfdoctor.rules.shared.variable_origins import _adds_alone, _sets_alone
+
+
+@pytest.mark.parametrize(
+    ("line", "alone"),
+    [
+        (f"os.environ['{HIDE}'] = '-1'", True),
+        (f"    os.environ['{HIDE}'] = ''", True),
+        (f"import os; os.environ.setdefault('{HIDE}', '')", True),
+        (f"import os, sys; os.environ.update({HIDE}='-1')", True),
+        (f"os.environ.pop('{HIDE}', None)", True),
+        (f"del os.environ['{HIDE}']", True),
+        (f"os.environ['{HIDE}'] = pick()", False),
+        (f"import company; os.environ['{HIDE}'] = '-1'", False),
+        (f"os.environ['{HIDE}'] = os.environ['OTHER'] = '-1'", False),
+        (f"if os.environ.get('{HIDE}'): stop()", False),
+        (f"os.environ.update({{'{HIDE}': '-1'}})", False),
+        (f"'{HIDE}': '-1',", False),
+        (f"os.environ.update({HIDE}='-1', OTHER='1')", False),
+        ("x" * 100_000, False),
+    ],
+)
+def test_a_line_that_does_nothing_else(line: str, *, alone: bool) -> None:
+    assert _sets_alone(Origin(HIDE, "start", text=line)) is alone
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "alone"),
+    [
+        ("a.pth", "/team/libs", True),
+        ("a.pth", "import sys; sys.path.insert(0, '/team/libs')", True),
+        ("sitecustomize.py", "sys.path.insert(0, '/team/libs/')", True),
+        ("sitecustomize.py", "    site.addsitedir('/team/libs')", True),
+        ("sitecustomize.py", "sys.path.insert(0, '/team/other')", False),
+        ("sitecustomize.py", "sys.path.insert(0, '/team/libs'); start()", False),
+        ("sitecustomize.py", "sys.path.insert(where(), '/team/libs')", False),
+        ("sitecustomize.py", "sys.path[:0] = ['/team/libs']", False),
+        ("sitecustomize.py", "import company; sys.path.insert(0, '/team/libs')", False),
+        ("sitecustomize.py", "/team/libs", False),
+    ],
+)
+def test_a_line_that_only_puts_one_folder_on_the_path(path: str, line: str, *, alone: bool) -> None:
+    assert _adds_alone(Origin(MODULE_PATH, "start", "/team/libs", path, 1, line)) is alone
