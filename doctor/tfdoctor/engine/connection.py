@@ -182,14 +182,14 @@ def _usual() -> list[str]:
         f"{runtime}/podman/podman.sock",
         "/run/podman/podman.sock",
     ]
-    there = [place for place in places if Path(place).exists() or _hidden(place)]
-    return [f"unix://{place}" for place in (there or places[:1])]
+    possible = [place for place in places if _may_exist(place)]
+    return [f"unix://{place}" for place in (possible or places[:1])]
 
 
-def _hidden(place: str) -> bool:
-    """Return whether it cannot even be seen, for want of permission."""
+def _may_exist(path: str) -> bool:
+    """Return whether a path exists or cannot be checked for lack of permission."""
     try:
-        os.stat(place)  # noqa: PTH116 - Path.exists() hides the reason
+        os.stat(path)  # noqa: PTH116 - Path.exists() raises, or from Python 3.14 on hides, a PermissionError
     except PermissionError:
         return True
     except OSError:
@@ -259,7 +259,7 @@ def _unreachable(url: str, error: BaseException) -> EngineError:
         failure = EngineError(f"you may not use the engine's socket {path or url}.", hint=_group_hint(path))
         failure.kind = "engine-permission"
         return failure
-    if path and (number == errno.ENOENT or not Path(path).exists()):
+    if path and (number == errno.ENOENT or not _may_exist(path)):
         failure = EngineError(
             f"no container engine answers: {path} is not there.",
             hint=_start_hint(path)
