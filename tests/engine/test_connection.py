@@ -113,6 +113,19 @@ def test_there_is_no_socket(place: Path) -> None:
     assert "systemctl start docker" in failure.hint
 
 
+def test_a_socket_in_a_folder_that_nobody_may_enter_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Podman's /run/podman is root's alone."""
+    real_stat = os.stat
+
+    def stat(path: str, *arguments: object, **options: object) -> os.stat_result:
+        if str(path) == "/run/podman/podman.sock":
+            raise PermissionError(13, "Permission denied", path)
+        return real_stat(path, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "stat", stat)
+    assert "unix:///run/podman/podman.sock" in connection._usual()
+
+
 def test_a_socket_that_nobody_serves_any_more(place: Path) -> None:
     Answering(place / "s", b"").close()
     failure = get_refusal(f"unix://{place}/s")
