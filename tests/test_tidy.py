@@ -1,6 +1,6 @@
-"""The house is in order: what one file says of another is true.
+"""The conventions of the code base hold, and what one file says about another is true.
 
-Exemptions are named lists, and an exemption that is no longer needed is a failure, too.
+An exemption is listed by name, and one that is no longer needed is a failure.
 """
 
 from __future__ import annotations
@@ -36,37 +36,37 @@ ROOT = Path(__file__).resolve().parents[1]
 RULES = ROOT / "doctor" / "tfdoctor" / "rules"
 HOSTS = sorted(path.parent for path in (ROOT / "tests" / "hosts").glob("*/host.json"))
 NO_RULES = frozenset({"__init__.py", "base.py", "retired.py"})
-"""Modules of rules/ that hold what several rules share; so do those whose name begins with `_`."""
+"""Modules of rules/ that are not rules; neither are those whose name begins with `_`."""
 
-ROOMS = 36
-"""Modules and packages on the top level of the package, at most."""
-LONGEST = 600
+MAX_TOP_LEVEL_NAMES = 36
+"""The most modules and packages at the top level of the package."""
+MAX_MODULE_LINES = 900
 LONG_MODULES = frozenset(
     {
         "tests/hosts/make.py",
         "tests/lab/situations.py",
     }
 )
-"""Longer than a module should be."""
+"""Modules that may be longer than MAX_MODULE_LINES."""
 
 FIRED_BY_TESTS = frozenset(
     f"TFD{number}" for number in (115, 203, 204, 205, 207, 208, 209, 210, 302, *range(304, 312), 901, 902)
 )
-"""Rules that no recorded machine fires: the rule's own test does."""
+"""Rules that fire on no recorded machine, only in their own test."""
 OF_SEVERAL_RULES = {
-    "engine": "what is about containers is beside, whichever rule says it",
-    "libraries": "what each rule of the loader does where there is little to see",
-    "nothing_here": "the screen of a machine without a card and without TensorFlow",
-    "python": "what each rule of Python's packages does where there is little to see",
-    "which_python": "what rules say together of a Python that nobody meant",
+    "engine": "findings about containers do not explain what this Python meets",
+    "libraries": "how the rules of the loader behave with few facts",
+    "nothing_here": "the screen of a machine without a GPU and without TensorFlow",
+    "python": "how the rules of Python packages behave with few facts",
+    "which_python": "what the rules report together about an unintended Python",
 }
-"""What in tests/rules is about several rules at once, and why."""
+"""Test modules in tests/rules about several rules, and their subject."""
 
 by_code = pytest.mark.parametrize("rule", ALL_RULES, ids=lambda rule: rule.code)
 
 
-def count_tracked() -> list[Path]:
-    """Every file of the checkout that is or will be under version control."""
+def list_tracked_files() -> list[Path]:
+    """Return the files of the checkout that are or will be under version control."""
     if shutil.which("git") is None or not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
     listed = subprocess.run(
@@ -80,12 +80,12 @@ def count_tracked() -> list[Path]:
 
 
 def modules() -> list[Path]:
-    return [path for path in count_tracked() if path.suffix == ".py"]
+    return [path for path in list_tracked_files() if path.suffix == ".py"]
 
 
 @functools.cache
-def tree_of(path: Path) -> ast.Module:
-    """A module taken apart, once for all tests."""
+def parse_module(path: Path) -> ast.Module:
+    """Parse a module, once for all tests."""
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
@@ -157,12 +157,12 @@ def test_retired_codes_are_never_used_again_and_lead_on() -> None:
 
 
 MAY_NAME_CODES = ("doctor/tfdoctor/rules/", "doctor/tfdoctor/dockerfile/checks/", "doctor/tfdoctor/causes/")
-"""Where a rule's code may stand: at the rule, or among what its neighbours say of it; a cause's row."""
+"""Where a rule's code may appear as a string."""
 
 
-def codes_named(path: Path) -> list[str]:
-    """The strings in a module that are codes, or beginnings of some."""
-    tree = tree_of(path)
+def find_codes(path: Path) -> list[str]:
+    """Return the strings of a module that are codes, or the beginning of one."""
+    tree = parse_module(path)
     return [
         node.value
         for node in ast.walk(tree)
@@ -172,16 +172,16 @@ def codes_named(path: Path) -> list[str]:
     ]
 
 
-def test_codes_stand_at_their_rules_alone() -> None:
-    """Everybody else asks the rule (`RULE_OF`, `module.RULE`) or the cause (`Cause.row`)."""
+def test_codes_appear_only_in_their_rules() -> None:
+    """Other modules use the rule (`RULE_OF`, `module.RULE`) or the cause (`Cause.row`)."""
     package = [path for path in modules() if relative(path).startswith("doctor/tfdoctor/")]
     outside = [path for path in package if not relative(path).startswith(MAY_NAME_CODES)]
     assert len(package) - len(outside) > len(ALL_RULES)
-    assert {relative(path): found for path in outside if (found := codes_named(path))} == {}
+    assert {relative(path): found for path in outside if (found := find_codes(path))} == {}
 
 
-def test_only_examine_knows_the_parts_of_a_look() -> None:
-    """Everybody else asks `examine`: there Ctrl-C is heard, and what is looked at is judged in one way."""
+def test_only_examine_imports_the_probes() -> None:
+    """Other packages call `examine`, which handles Ctrl-C and applies the rules in one way."""
     parts = ("tfdoctor.probes", "tfdoctor.examine.collect", "tfdoctor.report.diagnose")
     own = ("doctor/tfdoctor/examine/", "doctor/tfdoctor/probes/")
     known: dict[str, list[str]] = {}
@@ -189,7 +189,7 @@ def test_only_examine_knows_the_parts_of_a_look() -> None:
         name = relative(path)
         if not name.startswith("doctor/tfdoctor/"):
             continue
-        tree = tree_of(path)
+        tree = parse_module(path)
         named = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
         named += [
             f"{n.module}.{a.name}" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names
@@ -198,12 +198,12 @@ def test_only_examine_knows_the_parts_of_a_look() -> None:
         if any(one == part or one.startswith(f"{part}.") for one in named for part in parts):
             known.setdefault(name, []).extend(named)
     assert [name for name in known if not name.startswith(own)] == []
-    assert any(name.startswith(own[0]) for name in known)  # the test itself sees them
+    assert any(name.startswith(own[0]) for name in known)  # the test recognizes such imports
 
 
 @functools.cache
 def outcomes_of_hosts() -> dict[str, dict[OutcomeKind, list[str]]]:
-    """code → outcome → the recorded machines on which the rule ended so."""
+    """Return for each code and outcome the recorded machines on which the rule had it."""
     seen: dict[str, dict[OutcomeKind, list[str]]] = {rule.code: {} for rule in ALL_RULES}
     for host in HOSTS:
         for outcome in report(host).outcomes:
@@ -231,13 +231,13 @@ def test_exemptions_are_of_rules() -> None:
     assert {rule.code for rule in ALL_RULES} >= FIRED_BY_TESTS
 
 
-@pytest.mark.parametrize("room", ["rules", "rules/shared"])
-def test_a_test_of_a_rule_is_where_its_name_says(room: str) -> None:
-    modules = {path.stem for path in (ROOT / "doctor" / "tfdoctor" / room).glob("*.py")}
-    tested = {path.stem.removeprefix("test_") for path in (ROOT / "tests" / room).glob("test_*.py")}
-    assert not modules & OF_SEVERAL_RULES.keys(), "a module's name is its own"
-    several = OF_SEVERAL_RULES.keys() if room == "rules" else set()
-    assert tested - modules == several, "tests/rules/test_<rule>.py, or among OF_SEVERAL_RULES"
+@pytest.mark.parametrize("folder", ["rules", "rules/shared"])
+def test_a_test_module_is_named_after_its_rule(folder: str) -> None:
+    modules = {path.stem for path in (ROOT / "doctor" / "tfdoctor" / folder).glob("*.py")}
+    tested = {path.stem.removeprefix("test_") for path in (ROOT / "tests" / folder).glob("test_*.py")}
+    assert not modules & OF_SEVERAL_RULES.keys(), "OF_SEVERAL_RULES has the name of a rule"
+    several = OF_SEVERAL_RULES.keys() if folder == "rules" else set()
+    assert tested - modules == several, "name it tests/rules/test_<rule>.py, or add it to OF_SEVERAL_RULES"
 
 
 # ---------------------------------------------------------------- pages
@@ -250,7 +250,7 @@ def test_the_page_of_rules_is_fresh() -> None:
     )
 
 
-def test_a_new_cause_comes_into_the_schemas() -> None:
+def test_the_schemas_list_a_new_cause() -> None:
     docs = script("generate_docs")
     with_words, causes = docs.with_words, docs.VOCABULARY
     words = [cause.value for cause in Cause]
@@ -270,7 +270,7 @@ def test_a_new_cause_comes_into_the_schemas() -> None:
     assert having > 5
 
 
-def test_a_new_harmless_message_comes_into_the_schema() -> None:
+def test_the_schema_lists_a_new_harmless_message() -> None:
     docs = script("generate_docs")
     schema = (ROOT / "docs" / "schemas" / "diagnose.schema.json").read_text(encoding="utf-8")
     assert docs.with_words(schema, docs.HARMLESS, BENIGN) == schema
@@ -293,14 +293,14 @@ PAGES = (
 )
 
 
-def anchors(page: Path) -> set[str]:
-    """What a link may name in a page: its headings, as GitHub and MkDocs spell them."""
+def list_anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub and MkDocs spell them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_links_lead_somewhere(name: str) -> None:
+def test_links_have_a_target(name: str) -> None:
     page = ROOT / name
     text = page.read_text(encoding="utf-8")
     hooks = (ROOT / "scripts" / "site_hooks.py").read_text(encoding="utf-8")
@@ -314,10 +314,10 @@ def test_links_lead_somewhere(name: str) -> None:
             continue
         there = (page.parent / target).resolve() if target else page
         assert there.exists(), target
-        if name.startswith("docs/"):  # the site has nothing else
+        if name.startswith("docs/"):  # the site contains only docs/
             assert ROOT / "docs" in there.parents, target
         if anchor and not anchor.startswith("only-"):
-            assert anchor in anchors(there), f"{target}#{anchor}"
+            assert anchor in list_anchors(there), f"{target}#{anchor}"
 
 
 def test_every_page_is_in_the_site() -> None:
@@ -328,7 +328,7 @@ def test_every_page_is_in_the_site() -> None:
 SITUATIONS = [name for name in PAGES if name.startswith("docs/situations/")]
 
 
-def test_every_situation_is_found() -> None:
+def test_every_situation_is_listed() -> None:
     for page in ("README.md", "docs/index.md"):
         text = (ROOT / page).read_text(encoding="utf-8")
         assert all(name.removeprefix("docs/") in text for name in SITUATIONS), page
@@ -336,7 +336,7 @@ def test_every_situation_is_found() -> None:
 
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_a_situation_begins_with_words_and_ends_with_a_command(name: str) -> None:
-    """What people paste comes first, what they type last; what is between fits two screens without its outputs."""
+    """Without its outputs, the text fits on two screens."""
     text = (ROOT / name).read_text(encoding="utf-8")
     assert re.match(r"# [^\n]+\n\n```text\n", text)
     last = re.search(r"```sh\n(.*?)```\n\Z", text, re.DOTALL)
@@ -358,11 +358,11 @@ TYPED = re.compile(
     r"(?:\$ |Next: |- run: |- (?=\S*/bin/)|srun \S+ )?"
     r"((?:\./)?scripts/\S+|(?:/tmp/tfdoctor/bin/)?tfdoctor)(?=\s|$)([^#|>]*)"
 )
-"""A command of ours on a line of code: (program, arguments)."""
+"""A tfdoctor command on a line of code: (program, arguments)."""
 
 
-def commands_in(text: str) -> list[list[str]]:
-    """`tfdoctor …` and `scripts/…` lines, from code blocks and code spans, taken apart at spaces."""
+def find_commands(text: str) -> list[list[str]]:
+    """Return the words of each `tfdoctor …` and `scripts/…` command in code blocks and code spans."""
     code = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     lines = [line.strip() for block in code for line in block.splitlines()]
     spans = re.findall(r"(?<!`)`([^`\n]+)`(?!`)", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
@@ -376,7 +376,7 @@ def commands_in(text: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_commands_that_a_page_names_exist(name: str) -> None:
-    found = commands_in((ROOT / name).read_text(encoding="utf-8"))
+    found = find_commands((ROOT / name).read_text(encoding="utf-8"))
     group: Any = command_line()
     for program, *args in found:
         if program.endswith("tfdoctor"):
@@ -392,7 +392,7 @@ def test_commands_that_a_page_names_exist(name: str) -> None:
 
 
 def test_the_readme_shows_the_two_commands() -> None:
-    found = [" ".join(words) for words in commands_in((ROOT / "README.md").read_text(encoding="utf-8"))]
+    found = [" ".join(words) for words in find_commands((ROOT / "README.md").read_text(encoding="utf-8"))]
     assert "./scripts/tfdoctor check" in found
     assert "./scripts/test" in found
 
@@ -400,35 +400,37 @@ def test_the_readme_shows_the_two_commands() -> None:
 # ---------------------------------------------------------------- files
 
 
-def test_every_module_says_what_it_is_for() -> None:
-    silent = []
+def test_every_module_has_a_docstring() -> None:
+    undocumented = []
     for path in modules():
         text = path.read_text(encoding="utf-8")
         # The payload starts with a comment: other interpreters read it, none of them its docstring.
         commented = path.parent.name == "payload" and text.startswith("# ")
-        if text and not commented and not ast.get_docstring(tree_of(path)):
-            silent.append(relative(path))
-    assert not silent
+        if text and not commented and not ast.get_docstring(parse_module(path)):
+            undocumented.append(relative(path))
+    assert not undocumented
 
 
-def test_a_house_that_can_be_overseen() -> None:
-    rooms = {
+def test_the_top_level_is_small() -> None:
+    names = {
         path.relative_to(ROOT).parts[2]
-        for path in count_tracked()
+        for path in list_tracked_files()
         if path.match("doctor/tfdoctor/**/*.py") or path.match("doctor/tfdoctor/*.py")
     }
-    assert len(rooms - {"__init__.py", "__main__.py"}) <= ROOMS, "put it into the room that has its question"
+    assert len(names - {"__init__.py", "__main__.py"}) <= MAX_TOP_LEVEL_NAMES, (
+        "move it into an existing package"
+    )
 
 
 def test_modules_are_short() -> None:
     lengths = {relative(path): len(path.read_text(encoding="utf-8").splitlines()) for path in modules()}
-    long = {name for name, length in lengths.items() if length > LONGEST}
-    assert long <= LONG_MODULES, "split it"
+    long = {name for name, length in lengths.items() if length > MAX_MODULE_LINES}
+    assert long <= LONG_MODULES, "split the module"
     assert long >= LONG_MODULES, "stale exemption"
 
 
-def test_compat_is_the_only_door_to_the_tables() -> None:
-    """Who reads a table by itself reads the folder that lies about, not the one that was asked for."""
+def test_tables_are_read_through_compat() -> None:
+    """A module that reads a table itself ignores the folder that the user chose."""
     inside = ROOT / "doctor" / "tfdoctor" / "compat"
     found = [
         f"{relative(path)}: {line.strip()}"
@@ -448,12 +450,12 @@ REGISTRY = re.compile(
     r"(?i)\b(?:py[p]i\.org|pythonh[o]sted\.org|(?:[\w-]+\.)+(?:jfrog\.io|pkg\.dev)|artifactory|devpi)\b"
 )
 MAY_NAME = frozenset({"tests/test_tidy.py"})
-"""The test that looks for such names itself."""
+"""Files that may contain such names."""
 
 
 def test_no_machine_and_no_registry_in_any_file() -> None:
     found = []
-    for path in count_tracked():
+    for path in list_tracked_files():
         if relative(path) in MAY_NAME or relative(path).startswith("tests/hosts/"):
             continue
         text = path.read_bytes().decode("utf-8", "replace")
@@ -462,12 +464,12 @@ def test_no_machine_and_no_registry_in_any_file() -> None:
     assert not found
 
 
-def private_imports(root: Path) -> list[str]:
-    """Imports of a `_private` module, or of a name of one, from outside the package that it is in."""
+def find_private_imports(root: Path) -> list[str]:
+    """Return the imports of `_private` modules from outside their package."""
     found = []
     for path in sorted(root.rglob("*.py")):
         own = ".".join(path.relative_to(root.parent).with_suffix("").parts)
-        for node in ast.walk(tree_of(path)):
+        for node in ast.walk(parse_module(path)):
             names: list[str] = []
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
@@ -483,9 +485,9 @@ def private_imports(root: Path) -> list[str]:
     return found
 
 
-def test_nobody_imports_what_is_private_to_a_package() -> None:
-    """A `_private` module is its package's own: what others need of it belongs to a room below."""
-    assert not private_imports(ROOT / "doctor" / "tfdoctor")
+def test_private_modules_are_imported_only_in_their_package() -> None:
+    """Names that other packages need belong in a public module of a lower layer."""
+    assert not find_private_imports(ROOT / "doctor" / "tfdoctor")
 
 
 def test_private_imports_are_noticed(tmp_path: Path) -> None:
@@ -496,4 +498,4 @@ def test_private_imports_are_noticed(tmp_path: Path) -> None:
         "def f():\n    from tfdoctor.rules._driver import last\n    import tfdoctor.rules.one\n",
         encoding="utf-8",
     )
-    assert private_imports(tmp_path / "tfdoctor") == ["tfdoctor.plan: tfdoctor.rules._driver.last"]
+    assert find_private_imports(tmp_path / "tfdoctor") == ["tfdoctor.plan: tfdoctor.rules._driver.last"]
