@@ -30,6 +30,10 @@ GENERIC = frozenset(
     x86_64 aarch64 amd64 arm64 gpu gpus cpu git www server main linuxbrew kernel nvrm systemd dbus nobody daemon site
     site-packages dist-packages include share local64 target slurm kubernetes docker-desktop windows microsoft wsl
     compute driver drivers version system machine libs library release file files driver-daemon https http
+    model models dataset datasets checkpoint checkpoints ckpt log logs output outputs result results code repo repos
+    project projects train training script scripts notebook notebooks example examples tools cache config configs docs
+    downloads utils core tensorboard saved_model experiment experiments runs user_data pid port line step steps epoch
+    iteration batch offset rank task tasks worker ps chief evaluator job device
     """.split()  # noqa: SIM905 - a list of words reads best as one
 )
 """Names that are nobody's: replacing them would change what a recording means, and hides nothing."""
@@ -47,7 +51,11 @@ _PART = r"[^/\\\s:;'\"<>|,)(\]\[{}]{1,255}"
 HOMES = (
     re.compile(rf"/home/(?:users|[A-Z][A-Z0-9-]{{1,15}})/({_PART})"),
     re.compile(rf"(?<![\w.-])/l?scratch/({_PART})"),
-    re.compile(rf"/(?:home\d{{0,2}}|Users|users)/({_PART})"),
+    re.compile(
+        rf"/(?:homes?\d{{0,2}}|Users|users)/(?:[a-z]{{2,12}}\d{{1,3}}/\d{{1,2}}/|(?:[a-z0-9]/){{1,2}})?({_PART})"
+    ),
+    re.compile(rf"/(?:u|afs/[\w.-]{{1,80}}/user)/(?:[a-z0-9]/){{0,2}}({_PART})"),
+    re.compile(rf"(?<![\w.-])/(?:work|projects?|people|staff|students?)/(?:[a-z]/){{0,2}}({_PART})(?=/)"),
     re.compile(r"(?i)\b[A-Z]:[\\/]{1,2}Users[\\/]{1,2}([^/\\:*?\"<>|\n]{1,255})(?=[\\/])"),
     re.compile(rf"(?i)\b[A-Z]:[\\/]{{1,2}}Users[\\/]{{1,2}}({_PART})"),
     re.compile(r"(?<![\w/~])(?<!(?<!\.)\.)~([a-z_][\w.-]{1,31})(?=[/:])"),
@@ -56,7 +64,7 @@ HOMES = (
     ),
     re.compile(r"\b[ug]id=\d{1,10}\(([^)\s]{1,64})\)"),
     re.compile(
-        r"(?i)[\"'](?:user|user_?name|login|author)\\?[\"']\s{0,3}:\s{0,3}\\?[\"']([^\"'\\\n]{2,64})\\?[\"']"
+        r"(?i)[\"'](?:user|user_?name|login|author)\\?[\"']\s{0,3}:\s{0,3}[bru]{0,2}\\?[\"']([^\"'\\\n]{2,64})\\?[\"']"
     ),
 )
 USER_KEY = re.compile(r"(?i)(?:user|user_?name|owner|login|job_?user|full_?name)")
@@ -126,6 +134,15 @@ TOLD_HOSTS = (
     ),
     re.compile(r"(?i)\bslurmstepd: [^\n]{0,80}\bON ([A-Za-z][\w.-]{0,252})"),
     re.compile(r"(?:->|=>) ?([A-Za-z][\w.-]{0,252}):\d{2,5}(?=[,}\s])"),  # job worker -> {0 -> node1:2222}
+    re.compile(
+        r"(?i)\b(?:for|to|from|of|at|with|host|peer|target|address|server|service)(?:: | |=)[\"'(]?"
+        r"(?![\w.-]{0,252}\.(?:cc|cpp|cu|cuh|c|h|hpp|py|so|pb|proto|log|json|txt|go|rs):)([A-Za-z][\w.-]{0,252}):\d{4,5}(?![\w.:])"
+    ),
+    re.compile(r"\bqtype=\w{1,5} name=([A-Za-z0-9][\w.-]{0,252})"),  # c-ares
+    re.compile(
+        r"(?i)\b(?:could not resolve host|unknown ?host(?:exception)?|resolution failed for|getaddrinfo failed for)"
+        r"(?: name| service)?:? [\"']?([A-Za-z][\w.-]{0,252})"
+    ),
 )
 """Where a program that TensorFlow users run says on which machine it is: there even two letters are a name."""
 BEFORE_DOMAIN = re.compile(
@@ -172,12 +189,13 @@ SECRET_KEY = re.compile(rf"(?i){_WORD}(?:[_-]?(?:id|value|key))?\Z|(?:^|[_-])(?:
 ASSIGNED = re.compile(
     rf"(?i)({_WORD}(?:[_-]?(?:id|value|key))?|(?<=[?&;])sig|(?<=[?&;])key"
     rf"|(?<![A-Za-z0-9]){_SHORT}(?=\\?[\"']?\s{{0,3}}=)|(?<![A-Za-z0-9])(?:pw|pwd|(?<=_)pass|(?<=[\"'])pass)(?=\\?[\"']?\s{{0,3}}:))"
-    r"(\\?[\"']?\s{0,3}(?:=>|[=:])\s{0,3}\\?[\"']?)([^\s\"'&;,<>\\]{3,20000})"
+    r"(\\?[\"']?\s{0,3}(?:=>|[=:])\s{0,3}\\?[\"']?)"
+    r"((?=[^\s\"'&<>\\]{3})[^\s\"'&;,<>\\]{1,20000}(?:[;,](?![\w.-]{1,60}\\?[\"']?\s{0,2}[=:])[^\s\"'&;,<>\\]{1,2000}){0,20})"
 )
 QUOTED = tuple(
     re.compile(
         rf"(?i)({_WORD}(?:[_-]?(?:id|value|key))?|(?<![A-Za-z0-9])(?:{_SHORT}))"
-        rf"(\\?[\"']?\s{{0,3}}[=:]\s{{0,3}}\\?{quote})([^{quote}\\\n]{{3,2000}})(?={quote}|\\)"
+        rf"(\\?[\"']?\s{{0,3}}[=:]\s{{0,3}}[bru]{{0,2}}\\?{quote})([^{quote}\\\n]{{3,2000}})(?={quote}|\\)"
     )
     for quote in "\"'"
 )
@@ -299,7 +317,12 @@ _NO_SECRET = re.compile(
 
 def is_secret_value(value: str) -> bool:
     """Return whether what stands behind `token=` may be a secret, and not a path, a number, or a remark."""
-    return len(value) >= 3 and _NO_SECRET.fullmatch(value.strip()) is None
+    first = re.split("[;,]", value.strip(), maxsplit=1)[0]
+    return (
+        len(value) >= 3
+        and _NO_SECRET.fullmatch(value.strip()) is None
+        and _NO_SECRET.fullmatch(first) is None
+    )
 
 
 # ---------------------------------------------------------------- which thing
