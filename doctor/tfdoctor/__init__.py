@@ -1,7 +1,7 @@
-"""Why TensorFlow does (not) see the GPUs, and what to type so that it does.
+"""Why TensorFlow does or does not use the GPUs, and what to do about it.
 
-For programs: `tfdoctor.check()`, `tfdoctor.diagnose(text)`, `tfdoctor.recommend()`. In notebooks: `%load_ext tfdoctor`.
-All of it is in `tfdoctor.api`, which is loaded when something of it is asked for.
+For programs: `tfdoctor.check()`, `tfdoctor.diagnose(text)`, `tfdoctor.recommend()`. In notebooks: `%load_ext
+tfdoctor`. These functions are in `tfdoctor.api`, which is loaded when one of them is first used.
 """
 
 __version__ = "0.1.0"
@@ -14,8 +14,8 @@ def __getattr__(name: str) -> object:
         raise AttributeError(msg)
     from importlib import import_module
 
-    place = "notebook" if name == "load_ipython_extension" else "calls"
-    return getattr(import_module(f"tfdoctor.api.{place}"), name)
+    module = "notebook" if name == "load_ipython_extension" else "calls"
+    return getattr(import_module(f"tfdoctor.api.{module}"), name)
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,7 @@
-"""`python -m tfdoctor`, and the command `tfdoctor`: from the first moment on Ctrl-C and poverty end it quietly."""
+"""Entry point of `python -m tfdoctor` and of the command `tfdoctor`.
+
+It ends without a traceback if the user interrupts it or memory runs out.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,17 @@ import signal
 import sys
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # the first moments are short: nothing is loaded that Python has not loaded by itself
+if TYPE_CHECKING:  # to start quickly, import only modules that Python has loaded already
     from typing import NoReturn
 
 GC_THRESHOLD_OBJECTS = 100_000
-"""New objects between two searches for circles of garbage; `check` makes fewer."""
+"""Number of new objects that starts a garbage collection; `check` creates fewer."""
 
 
 def run() -> NoReturn:
-    """Run the command line; what it is made of is loaded here."""
+    """Run the command line. Its modules are imported here so that an import error can be reported."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # nothing was started yet
+        signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # there is no child process to stop yet
     gc.set_threshold(GC_THRESHOLD_OBJECTS)
     _restart_without_pythonpath()
     try:
@@ -26,27 +29,28 @@ def run() -> NoReturn:
     except (ImportError, MemoryError, OSError, RuntimeError) as error:
         if isinstance(error, ImportError):
             _restart_without_loader_variables()
-        why = "there is not enough memory" if isinstance(error, MemoryError) else str(error)
+        reason = "there is not enough memory" if isinstance(error, MemoryError) else str(error)
         if sys.stderr is not None:
-            sys.stderr.write(f"tfdoctor: it could not be loaded: {why}.\n")
+            sys.stderr.write(f"tfdoctor: it could not be loaded: {reason}.\n")
         sys.exit(3)
     try:
         command()
-    except SystemExit as end:
-        _leave(end.code)
+    except SystemExit as exit_request:
+        _exit_immediately(exit_request.code)
         raise
-    except MemoryError:  # too little even to say so in the usual way
+    except MemoryError:  # too little is left for the usual error message
         os.write(2, b"tfdoctor: there is not enough memory.\n")
         os._exit(3)
-    except ImportError:  # of a part that is loaded late; only where the next start may do better
+    except ImportError:  # from a module that is imported late
         _restart_without_loader_variables()
         raise
 
 
-def _leave(status: object) -> None:
-    """End at once: CPython's farewell takes a tenth of `check`. All children have ended.
+def _exit_immediately(status: object) -> None:
+    """Exit without CPython's cleanup, which takes a tenth of the time of `check`.
 
-    Where a profiler or a tracer listens, it wants the farewell: return.
+    All child processes have ended. Return if a profiler or tracer is active, because it needs the cleanup, or
+    if flushing fails.
     """
     if not isinstance(status, int) or sys.gettrace() is not None or sys.getprofile() is not None:
         return
@@ -54,41 +58,47 @@ def _leave(status: object) -> None:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
-    except (OSError, ValueError):  # CPython says so
+    except (OSError, ValueError):  # CPython reports this itself
         return
     os._exit(status)
 
 
 def _restart_without_pythonpath() -> None:
-    """Start once more without PYTHONPATH's folders before tfdoctor's own: those are the examined Python's matter."""
-    listed = os.environ.get("PYTHONPATH", "")
-    if not listed or sys.flags.ignore_environment:
+    """Restart without PYTHONPATH, whose folders precede tfdoctor's own and are meant for the examined Python.
+
+    Do nothing if tfdoctor itself is found through PYTHONPATH.
+    """
+    python_path = os.environ.get("PYTHONPATH", "")
+    if not python_path or sys.flags.ignore_environment:
         return
-    home = os.path.realpath(os.path.dirname(os.path.dirname(__file__)))  # noqa: PTH120 - pathlib takes long to load
-    if home in {os.path.realpath(folder) for folder in listed.split(os.pathsep) if folder}:
-        return  # it is itself found through it
+    package_parent = os.path.realpath(os.path.dirname(os.path.dirname(__file__)))  # noqa: PTH120 - pathlib takes long to load
+    if package_parent in {os.path.realpath(folder) for folder in python_path.split(os.pathsep) if folder}:
+        return  # tfdoctor itself is found through PYTHONPATH
     if os.path.basename(sys.argv[0]) != "__main__.py":  # noqa: PTH119
-        words = [sys.argv[0]]
+        arguments = [sys.argv[0]]
     elif sys.version_info >= (3, 11):
-        words = ["-P", "-m", "tfdoctor"]
+        arguments = ["-P", "-m", "tfdoctor"]
     else:
         return
     try:
-        os.execv(sys.executable, [sys.executable, "-E", *words, *sys.argv[1:]])  # noqa: S606 - itself, once more
+        os.execv(sys.executable, [sys.executable, "-E", *arguments, *sys.argv[1:]])  # noqa: S606 - itself, once more
     except OSError:
         return
 
 
 def _restart_without_loader_variables() -> None:
-    """Start once more without LD_LIBRARY_PATH and LD_PRELOAD, which may give this Python a library that it cannot use.
+    """Restart without LD_LIBRARY_PATH and LD_PRELOAD.
 
-    What they were stands in TFDOCTOR_LOADER: `system.live` examines the machine with it.
+    They may make this Python load an incompatible library. Their values are passed on in TFDOCTOR_LOADER,
+    with which `system.live` examines the machine.
     """
-    kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "LD_PRELOAD") if name in os.environ}
-    if not kept or "TFDOCTOR_LOADER" in os.environ:
+    loader_variables = {
+        name: os.environ[name] for name in ("LD_LIBRARY_PATH", "LD_PRELOAD") if name in os.environ
+    }
+    if not loader_variables or "TFDOCTOR_LOADER" in os.environ:
         return
-    env = {name: text for name, text in os.environ.items() if name not in kept}
-    env["TFDOCTOR_LOADER"] = "\n".join(f"{name}={text}" for name, text in kept.items())
+    env = {name: text for name, text in os.environ.items() if name not in loader_variables}
+    env["TFDOCTOR_LOADER"] = "\n".join(f"{name}={text}" for name, text in loader_variables.items())
     try:
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], env)  # noqa: S606 - itself, once more
     except OSError:

@@ -1,7 +1,7 @@
-"""Exceptions that reach the user, and the exit codes of every command (see CONTRIBUTING.md).
+"""Exceptions that users see, and the exit codes of all commands (see CONTRIBUTING.md).
 
-An `Error` is the user's to read: one sentence that says what is wrong, and where there is one, a hint
-that says what to type next. Anything else that escapes is a defect of tfdoctor.
+An `Error` has one sentence that says what is wrong, and sometimes a hint that says what to type next. Any
+other exception that escapes is a defect of tfdoctor.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ import sys
 
 
 class ExitCode(enum.IntEnum):
-    """What the shell gets. The numbers are a contract: scripts rely on them."""
+    """The exit status of a command. The numbers are permanent: scripts rely on them."""
 
     OK = 0
-    """Done; no finding at or above `--fail-on`."""
+    """Completed; no finding at or above `--fail-on`."""
     FOUND = 1
-    """Done; such a finding exists, or no plan does."""
+    """Completed; there is such a finding, or no plan."""
     USAGE = 2
-    """The request is wrong: unknown option, file not there or not readable, not a version."""
+    """The request is wrong: unknown option, file missing or not readable, not a version."""
     IMPOSSIBLE = 3
-    """Could not be done: no engine, network, permission, time limit."""
+    """The command could not be carried out: no engine, network, permission, or a time limit."""
     INTERRUPTED = 130
-    """Ctrl-C; everything that was started has been stopped."""
+    """The user pressed Ctrl-C; all child processes have been stopped."""
 
 
 class Error(Exception):
-    """A failure told to the user in a sentence, without a traceback."""
+    """A failure that is reported as a sentence, without a traceback."""
 
     exit_code = ExitCode.IMPOSSIBLE
     kind = "error"
@@ -39,17 +39,17 @@ class Error(Exception):
 
 
 class UsageError(Error):
-    """The request itself is wrong; nothing was looked at."""
+    """The request itself is wrong; nothing was examined."""
 
     exit_code = ExitCode.USAGE
     kind = "usage"
 
 
 def install_hint(package: str) -> str:
-    """Return the command that installs a package of an extra into the environment that runs tfdoctor."""
+    """Return the command that installs a package of an extra into the environment of tfdoctor."""
     from importlib.util import find_spec
 
     python = shlex.quote(sys.executable)
-    if find_spec("pip") is None:  # uv's environments have none
+    if find_spec("pip") is None:  # environments that uv creates have no pip
         return f"uv pip install --python {python} {package}"
     return f"{python} -m pip install {package}"

@@ -1,6 +1,6 @@
-"""Codes and causes, explained: what `tfdoctor explain` and docs/rules.md show. Pure.
+"""Pages about codes and causes, for `tfdoctor explain` and docs/rules.md. Pure.
 
-A rule's documentation is its module's docstring: a first line, then the sections of `HEADINGS`.
+A rule's documentation is the docstring of its module: a first line, then the sections of `HEADINGS`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ HEADINGS = ("What it means", "How it is seen", "What to do")
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading and the text below it, paragraphs apart by an empty line."""
+    """A heading and the text below it; empty lines separate the paragraphs."""
 
     heading: str
     text: str
@@ -66,19 +66,19 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class RuleEntry:
-    """A rule with its documentation."""
+    """A rule and its documentation."""
 
     code: str
     name: str
     title: str
     causes: tuple[Cause, ...]
     summary: str
-    """The docstring's first paragraph, on one line."""
+    """The first paragraph of the docstring, on one line."""
     sections: tuple[Section, ...]
 
     @property
     def has_all_causes(self) -> bool:
-        """Return whether the rule passes on any cause that the data names.
+        """Whether the rule can report every cause.
 
         Such a rule says nothing about a particular cause.
         """
@@ -87,43 +87,43 @@ class RuleEntry:
 
 @dataclass(frozen=True, slots=True)
 class CauseEntry:
-    """A cause, what it means, and the codes of the rules that can name it."""
+    """A cause, its meaning, and the codes of the rules that can report it."""
 
     cause: Cause
     meaning: str
     codes: tuple[str, ...]
     remedies: tuple[Remedy, ...] = ()
-    """What to do, where no rule's page has it."""
+    """Remedies that no rule's page has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The answer to one question; `query` is None where everything was asked for."""
+    """The answer to one query; `query` is None if the user asked for everything."""
 
     query: str | None
     rules: tuple[RuleEntry, ...]
     causes: tuple[CauseEntry, ...]
     related: tuple[RuleEntry, ...] = ()
-    """Other rules that can name one of `causes`."""
+    """Other rules that can report one of `causes`."""
     retired: RetiredRule | None = None
-    """What was asked for, where it is gone; `rules` are then those that tell it now."""
+    """The retired rule that the query names; `rules` are then those that replace it."""
     says: str = ""
-    """What a message means that was asked for, in a sentence or two."""
+    """Meaning of the message in the query, in a sentence or two."""
 
 
 def next_command(found: Explanation) -> str:
-    """Return the command that continues from a page and names the remedy on this machine.
+    """Return the command to run after reading a page, which names the remedy on this machine.
 
-    "" if the page has commands of its own.
+    "" if the page has commands of its own, or if it lists everything.
     """
     codes = {rule.code for rule in found.rules}
-    if found.query is None or any(one.commands for entry in found.causes for one in entry.remedies):
+    if found.query is None or any(remedy.commands for entry in found.causes for remedy in entry.remedies):
         return ""
-    if codes & {row.code for row in FAULTS}:
+    if codes & {page.code for page in FAULTS}:
         return "tfdoctor cluster"
-    if codes & {row.code for row in OF_FLEETS}:
+    if codes & {page.code for page in OF_FLEETS}:
         return "tfdoctor fleet report DIR"
-    if codes & {row.code for row in KINDS}:
+    if codes & {page.code for page in KINDS}:
         return "tfdoctor lint ."
     if MEMORY in codes:
         return "tfdoctor check"
@@ -138,7 +138,7 @@ LOG_CODES = {
     for cause in sorted(Cause, key=lambda cause: cause.row.code)
     if cause.row.code not in {rule.code for rule in ALL_RULES}
 }
-"""Codes that only `diagnose` gives → their cause."""
+"""The causes that only `diagnose` reports, by code."""
 MEMORY_CODE = """\
 For any program, before it starts:
     export TF_FORCE_GPU_ALLOW_GROWTH=true
@@ -150,7 +150,7 @@ TensorFlow 2, memory as it is needed, or a limit in MiB:
 TensorFlow 1 (per_process_gpu_memory_fraction=0.4 is a limit):
     options = tf.GPUOptions(allow_growth=True)
     session = tf.Session(config=tf.ConfigProto(gpu_options=options))"""
-"""How a program limits what TensorFlow takes."""
+"""Code that limits the memory that TensorFlow takes."""
 LOG_NOTES = {
     HARMLESS: RuleEntry(
         HARMLESS,
@@ -370,11 +370,14 @@ LOG_NOTES = {
         for row in (*FAULTS, *OF_FLEETS, *KINDS)
     },
 }
-"""Codes of `diagnose`, `placement`, `cluster`, `fleet` and `lint` that name no cause, and the page on memory."""
+"""Pages by code for what `diagnose`, `placement`, `cluster`, `fleet` and `lint` report without a cause.
+
+The page on memory is among them.
+"""
 
 
 def rule_entry(rule: Rule | DockerfileRule) -> RuleEntry:
-    """Return the rule with its documentation."""
+    """Return a rule's entry with its documentation."""
     text = sys.modules[rule.check.__module__].__doc__ or ""
     return RuleEntry(
         code=rule.code,
@@ -387,11 +390,11 @@ def rule_entry(rule: Rule | DockerfileRule) -> RuleEntry:
 
 
 EXPLAINED: tuple[Rule | DockerfileRule, ...] = (*ALL_RULES, *DOCKERFILE_RULES)
-"""The rules of `check`, and those of `build --check`."""
+"""The rules of `check` and of `build --check`."""
 
 
 def catalogue(rules: Sequence[Rule | DockerfileRule] = EXPLAINED) -> Explanation:
-    """List all rules by code and all causes in the order of the vocabulary."""
+    """List all rules by code, and all causes in the order of the enumeration."""
     entries = tuple(rule_entry(rule) for rule in sorted(rules, key=lambda rule: rule.code))
     return Explanation(None, entries, tuple(_cause_entry(cause, entries) for cause in Cause))
 
@@ -401,11 +404,11 @@ def lookup(
     rules: Sequence[Rule | DockerfileRule] = EXPLAINED,
     retired: Sequence[RetiredRule] = RETIRED,
 ) -> Explanation:
-    """Return the entries for a code ("TFD203", "203"), a rule name, a cause or a message's words.
+    """Return the entries for a code ("TFD203", "203"), a rule name, a cause, or the words of a message.
 
-    Case does not matter. If a rule and a cause share the word, return the rule with the cause and the
-    other rules that can name it. A retired code leads to the codes that replace it today. Raises
-    UsageError with the nearest names if nothing matches.
+    Case does not matter. If a rule and a cause have the same name, return the rule with the cause and the
+    other rules that can report it. For a retired code, return the codes that replace it. Raise UsageError
+    with the most similar names if nothing matches.
     """
     try:
         return _lookup_by_name(query, rules, retired)
@@ -420,79 +423,84 @@ def lookup(
 def _lookup_by_name(
     query: str, rules: Sequence[Rule | DockerfileRule], retired: Sequence[RetiredRule]
 ) -> Explanation:
+    """Look up a code, a rule name or a cause. Raise UsageError if nothing matches."""
     everything = catalogue(rules)
     word = query.strip().lower().replace("_", "-")
     code = f"TFD{word}" if re.fullmatch(r"\d{3}", word) else word.upper()
     named = tuple(entry for entry in everything.rules if code == entry.code or word == entry.name)
-    gone = next((row for row in retired if code == row.code or word == row.name), None)
-    if gone is not None and not named:
-        today = current_codes(gone.code, retired)
-        named = tuple(entry for entry in everything.rules if entry.code in today)
+    retired_rule = next((rule for rule in retired if code == rule.code or word == rule.name), None)
+    if retired_rule is not None and not named:
+        successors = current_codes(retired_rule.code, retired)
+        named = tuple(entry for entry in everything.rules if entry.code in successors)
     named = named or tuple(entry for entry in LOG_NOTES.values() if code == entry.code or word == entry.name)
-    logged = LOG_CODES.get(code)
-    causes = tuple(entry for entry in everything.causes if word == entry.cause.value or entry.cause is logged)
-    if not named and not causes and gone is None:
-        known = [*(entry.code for entry in everything.rules), *(entry.name for entry in everything.rules)]
-        known += [*LOG_CODES, *LOG_NOTES, *(entry.name for entry in LOG_NOTES.values())]
-        raise _unknown(query, word, code, [*known, *(entry.cause.value for entry in everything.causes)])
+    log_cause = LOG_CODES.get(code)
+    causes = tuple(
+        entry for entry in everything.causes if word == entry.cause.value or entry.cause is log_cause
+    )
+    if not named and not causes and retired_rule is None:
+        names = [*(entry.code for entry in everything.rules), *(entry.name for entry in everything.rules)]
+        names += [*LOG_CODES, *LOG_NOTES, *(entry.name for entry in LOG_NOTES.values())]
+        raise _no_match_error(
+            query, word, code, [*names, *(entry.cause.value for entry in everything.causes)]
+        )
     if not causes:
-        wanted = {cause for entry in named if not entry.has_all_causes for cause in entry.causes}
-        causes = tuple(entry for entry in everything.causes if entry.cause in wanted)
-    having = tuple(
+        named_causes = {cause for entry in named if not entry.has_all_causes for cause in entry.causes}
+        causes = tuple(entry for entry in everything.causes if entry.cause in named_causes)
+    related = tuple(
         entry
         for entry in everything.rules
         if entry not in named and any(entry.code in cause.codes for cause in causes)
     )
-    if not named and len(having) == 1 and logged is None:
-        named, having = having, ()
+    if not named and len(related) == 1 and log_cause is None:
+        named, related = related, ()
     if not named:
         causes = tuple(replace(entry, remedies=_remedies(entry.cause)) for entry in causes)
-    return Explanation(query, named, causes, having, gone)
+    return Explanation(query, named, causes, related, retired_rule)
 
 
 def _remedies(cause: Cause) -> tuple[Remedy, ...]:
-    """Return the remedies for a cause, whichever release it is."""
+    """Return the remedies for a cause without assuming a release."""
     return remedies(Case(Log(), Compat.load()), cause)
 
 
-# ---------------------------------------------------------------- the words of a message
+# ---------------------------------------------------------------- messages
 
 
 def _lookup_message(query: str) -> tuple[str, str]:
-    """Return (code, what it says) of a log line; both are empty if it is none."""
+    """Return the code and the meaning of a log line; both are empty if the query is none."""
     if not any(mark in query for mark in (" ", ".so", "_", "=")):
         return "", ""
     compat = Compat.load()
     catalogue = load_signatures()
     case = Case(scan([query[:MAX_QUERY_CHARS].encode("utf-8", "replace")], catalogue), compat)
     decision = decide(case)
-    events = decision.events or [event for found in case.log.events.values() for event in found]
+    events = decision.events or [event for matches in case.log.events.values() for event in matches]
     says = events[0].signature.says if events else ""
     names = [name for name in _LIBRARY.findall(query[:MAX_QUERY_CHARS]) if matters(name)]
-    known = decision.cause is not Cause.INCONCLUSIVE
+    has_cause = decision.cause is not Cause.INCONCLUSIVE
     if names and (
-        not known or (decision.cause is Cause.IMPORT_MISSING_CUDA_LIB and "import" not in query.lower())
+        not has_cause or (decision.cause is Cause.IMPORT_MISSING_CUDA_LIB and "import" not in query.lower())
     ):
         missing = Cause.CUDNN_MISSING if is_cudnn(names[0]) else Cause.LIBS_NOT_INSTALLED
         return missing.row.code, ""
-    if known:
+    if has_cause:
         return decision.cause.row.code, says
-    seen = [event.signature for found in case.log.events.values() for event in found]
-    meant = next((one for one in seen if one.causes), None)
-    if meant is not None:  # alone it decides nothing: what it stands for first
-        return meant.causes[0].row.code, meant.says
-    late = next((one for one in seen if one.id in _LINT_CODES), None)
-    if late is not None:
-        return _LINT_CODES[late.id], late.says
-    return (HARMLESS, says) if any(one.benign is not None for one in seen) else ("", "")
+    signatures = [event.signature for matches in case.log.events.values() for event in matches]
+    with_cause = next((signature for signature in signatures if signature.causes), None)
+    if with_cause is not None:  # a single line does not decide; use the first cause that it can have
+        return with_cause.causes[0].row.code, with_cause.says
+    lint_match = next((signature for signature in signatures if signature.id in _LINT_CODES), None)
+    if lint_match is not None:
+        return _LINT_CODES[lint_match.id], lint_match.says
+    return (HARMLESS, says) if any(signature.benign is not None for signature in signatures) else ("", "")
 
 
 _LINT_CODES = {"configured-late": LINT["configured-too-late"], "growth-differs": LINT["growth-not-on-all"]}
-"""Messages about a line of the program, which `lint` finds → its code."""
+"""Codes of the `lint` findings about messages that a line of the program causes, by signature."""
 
 
 MAX_QUERY_CHARS = 4000
-"""Characters of a message that are looked at."""
+"""Number of characters of a query that are read."""
 _LIBRARY = re.compile(r"lib[\w+-]{1,60}\.so[.\d]{0,20}")
 _COMMON = frozenset(
     re.findall(
@@ -504,12 +512,16 @@ _COMMON = frozenset(
 
 
 def _search_pages(query: str, everything: Explanation) -> str:
-    """Return the code of the page that has most of these words; empty if no page has enough."""
+    """Return the code of the page that has the most words of the query; empty if no page has enough."""
     words = {
         word for word in re.findall(r"[a-z0-9]{3,40}", query[:MAX_QUERY_CHARS].lower()) if word not in _COMMON
     }
     pages = [
-        (entry.code, f"{entry.title} {entry.name} {entry.summary}", " ".join(s.text for s in entry.sections))
+        (
+            entry.code,
+            f"{entry.title} {entry.name} {entry.summary}",
+            " ".join(section.text for section in entry.sections),
+        )
         for entry in (*everything.rules, *LOG_NOTES.values())
     ]
     pages += [
@@ -517,14 +529,15 @@ def _search_pages(query: str, everything: Explanation) -> str:
     ]
     scores = []
     for code, head, body in pages:
-        first, rest = (set(re.findall(r"[a-z0-9]{3,40}", text.lower())) for text in (head, body))
-        if len(words & (first | rest)) * 2 > len(words):
-            scores.append((3 * len(words & first) + len(words & rest), code))
-    best = max(scores, default=(0, ""), key=lambda one: one[0])
+        head_words, body_words = (set(re.findall(r"[a-z0-9]{3,40}", text.lower())) for text in (head, body))
+        if len(words & (head_words | body_words)) * 2 > len(words):
+            scores.append((3 * len(words & head_words) + len(words & body_words), code))
+    best = max(scores, default=(0, ""), key=lambda scored: scored[0])
     return best[1] if len(words) > 1 and best[0] > len(words) else ""
 
 
 def _cause_entry(cause: Cause, entries: Sequence[RuleEntry]) -> CauseEntry:
+    """Return a cause with the codes of the rules that can report it."""
     codes = tuple(entry.code for entry in entries if cause in entry.causes and not entry.has_all_causes)
     return CauseEntry(cause, cause.row.meaning, codes)
 
@@ -546,33 +559,40 @@ SITUATIONS: dict[str, tuple[str, str]] = {
     "two-frameworks": ("torch pytorch jax", "tfdoctor check"),
     "skipping-registering": ("skipping dlopen", "tfdoctor check"),
 }
-"""The pages of docs/situations, which do not come with the package: words that lead there, and what is typed first."""
+"""The pages of docs/situations, which are not part of the package.
+
+Each has the words that lead to it and the command to run first.
+"""
 
 
-def _situation(query: str) -> str:
+def _find_situation(query: str) -> str:
     """Return a sentence about the page that covers one of these words; empty if no page does."""
     words = set(re.findall(r"[\w.]{2,40}", query[:MAX_QUERY_CHARS].lower()))
-    for page, (about, command) in SITUATIONS.items():
-        if words & set(about.split()):
+    for page, (keywords, command) in SITUATIONS.items():
+        if words & set(keywords.split()):
             return f"`{command}` is the command to begin with; docs/situations/{page}.md is about this. "
     return ""
 
 
-def _unknown(query: str, word: str, code: str, known: Sequence[str]) -> UsageError:
-    names = list(dict.fromkeys(known))
-    begun = [name for name in names if len(code) > 3 and name.startswith(code)][:4]
-    near = begun or difflib.get_close_matches(word, names, n=4, cutoff=0.6)
-    near += [name for name in difflib.get_close_matches(code, names, n=3, cutoff=0.75) if name not in near]
-    if not near and len(word) > 2:
-        near = [name for name in names if word in name][:4]
-    whole = "`tfdoctor diagnose FILE` reads a whole log; " if " " in query.strip() else ""
-    hint = f"{_situation(query)}{whole}`tfdoctor explain` lists every code and cause."
-    if near:
-        hint = f"did you mean {_choice(near)}? {hint}"
-    shown = query if len(query) <= 60 else query[:60] + "…"
-    return UsageError(f"no rule and no cause is called {shown!r}", hint=hint)
+def _no_match_error(query: str, word: str, code: str, candidates: Sequence[str]) -> UsageError:
+    """Return the error for a query that matches nothing, with the most similar names as a hint."""
+    names = list(dict.fromkeys(candidates))
+    with_prefix = [name for name in names if len(code) > 3 and name.startswith(code)][:4]
+    similar = with_prefix or difflib.get_close_matches(word, names, n=4, cutoff=0.6)
+    similar += [
+        name for name in difflib.get_close_matches(code, names, n=3, cutoff=0.75) if name not in similar
+    ]
+    if not similar and len(word) > 2:
+        similar = [name for name in names if word in name][:4]
+    log_hint = "`tfdoctor diagnose FILE` reads a whole log; " if " " in query.strip() else ""
+    hint = f"{_find_situation(query)}{log_hint}`tfdoctor explain` lists every code and cause."
+    if similar:
+        hint = f"did you mean {_join_alternatives(similar)}? {hint}"
+    short_query = query if len(query) <= 60 else query[:60] + "…"
+    return UsageError(f"no rule and no cause is called {short_query!r}", hint=hint)
 
 
-def _choice(names: Sequence[str]) -> str:
+def _join_alternatives(names: Sequence[str]) -> str:
+    """Join names as in "`a`, `b` or `c`"."""
     quoted = [f"`{name}`" for name in names]
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"

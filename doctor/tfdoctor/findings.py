@@ -1,7 +1,7 @@
-"""What was seen means: findings, remedies, outcomes, and the report that gathers them.
+"""Conclusions from the facts: findings, remedies, outcomes, and the report that contains them.
 
-The shapes and the words follow the project's JSON contract (docs/schemas). The root causes, the one vocabulary of
-every command, are the rows of `causes`.
+The classes and the values follow the JSON schemas in docs/schemas. The root causes are the entries of
+`causes`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One thing that was seen, and where the reader can see it again."""
+    """One observation that proves a finding, and where the reader can check it."""
 
     source: str
     """A command, a path, an environment variable or a log."""
@@ -51,7 +51,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something is wrong, or worth knowing, on this machine."""
+    """A problem on this machine, or something that the user should know."""
 
     code: str
     cause: Cause
@@ -61,11 +61,11 @@ class Finding:
     evidence: tuple[Evidence, ...] = ()
     remedies: tuple[Remedy, ...] = ()
     row: str = ""
-    """The title in a few words, for the row of the first page that it marks."""
+    """The title in a few words, for the line of the first page that shows this finding."""
 
 
 class Check:
-    """What all checks have in common, of machines (`rules`) and of Dockerfiles: they find things."""
+    """Base class of the checks of machines (`rules`) and of Dockerfiles."""
 
     __slots__ = ()
     code: str
@@ -97,7 +97,7 @@ class Check:
 
 
 class OutcomeKind(str, enum.Enum):
-    """How a rule ended: always in exactly one of these."""
+    """The ways in which a rule can end. Each run ends in exactly one of them."""
 
     FOUND = "found"
     CLEAN = "clean"
@@ -108,28 +108,31 @@ class OutcomeKind(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One rule's end on one set of facts."""
+    """The result of running one rule on one set of facts."""
 
     code: str
     kind: OutcomeKind
     findings: tuple[Finding, ...] = ()
     why: str = ""
-    """For NOT_APPLICABLE, COULD_NOT_CHECK and CRASHED: the reason, as a sentence."""
+    """The reason, as a sentence, if `kind` is NOT_APPLICABLE, COULD_NOT_CHECK or CRASHED."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What TensorFlow will do in this environment, said without importing it."""
+    """Prediction of what TensorFlow will do in this environment, made without importing it."""
 
     gpu_registered: bool | None
     gpu_count: int | None
     missing_libraries: tuple[str, ...]
-    """Sorted sonames that TensorFlow needs for registration and the loader cannot give it: where a library
-    that it opens is there and one that this needs is not, the one really missing."""
+    """Sorted sonames that TensorFlow needs to register GPUs and that the loader cannot resolve.
+
+    If a library that TensorFlow opens exists but one of its own dependencies is missing, this names the
+    dependency.
+    """
     cause: Cause | None
     import_ok: bool | None = None
     reasons: tuple[str, ...] = ()
-    """The chain of the judgement, one sentence a gate, in the order in which TensorFlow meets them."""
+    """The reasoning, one sentence per stage, in the order in which TensorFlow reaches the stages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,29 +146,33 @@ class Observation:
     seconds: float
     devices: tuple[str, ...] = ()
     computed: tuple[str, ...] = ()
-    """One entry a device: "GPU:0 ok" or "GPU:0 failed: <error>"."""
+    """One entry per device: "GPU:0 ok" or "GPU:0 failed: <error>"."""
     error: str = ""
     cause: Cause | None = None
-    """Why the import failed, as its error says, or why a card did not compute, as the log says.
+    """Why the import failed, according to its error, or why a GPU computed nothing, according to the log.
 
-    None where all worked, or where they do not say."""
+    None if everything worked or if neither names a cause.
+    """
     ended: str = ""
-    """How it was ended from outside ("did not end in time"): nothing follows from what it had not done yet."""
+    """The reason why the process was stopped from outside ("did not end in time").
+
+    What it had not done by then proves nothing.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer in a sentence."""
+    """The conclusion: whether TensorFlow can use the GPU, and if not, why."""
 
     gpu_usable: bool | None
     cause: Cause | None
     summary: str
     headline: str = ""
-    """The same as a screen begins: whether the GPU is used, and why not."""
+    """A short form of the summary for the top of the screen: whether the GPU is used, and why not."""
 
 
 class Status(str, enum.Enum):
-    """How an area stands."""
+    """The condition of an area."""
 
     GOOD = "good"
     WARNING = "warning"
@@ -181,37 +188,37 @@ class Area:
     status: Status
     text: str
     findings: tuple[Finding, ...] = ()
-    """What marks it, where `text` shows nothing of it; the worst first."""
+    """The findings that `text` does not mention, the most severe first."""
     brief: tuple[str, ...] = ()
-    """`text` in less room, the longest first."""
+    """Shorter forms of `text`, the longest first."""
     reason: bool = False
-    """Whether `text` says why it is marked."""
+    """True if `text` says why the area has this status."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything that a run of `check` has to say. Renderers compute nothing beyond it."""
+    """The complete result of `check`. Renderers only show it and compute nothing."""
 
     facts: Facts
     prediction: Prediction
     observed: Observation | None
     outcomes: tuple[Outcome, ...]
     findings: tuple[Finding, ...] = field(default=())
-    """The root cause first, then what merely follows from it, then the rest by severity."""
+    """The root cause first, then the findings that follow from it, then the rest by severity."""
     verdict: Verdict = field(default=Verdict(None, None, ""))
     root: Finding | None = None
     consequences: tuple[Finding, ...] = ()
     areas: tuple[Area, ...] = ()
-    """The first page: a line for each area."""
+    """The first page, one line per area."""
 
     @property
     def main(self) -> Finding | None:
-        """Return the finding to report first: the root cause, or else the finding nearest to one."""
-        rest = (one for one in self.findings if one.severity > Severity.INFO)
-        return self.root or next(rest, None)
+        """The finding to report first: the root cause, else the first finding that is more than information."""
+        serious = (finding for finding in self.findings if finding.severity > Severity.INFO)
+        return self.root or next(serious, None)
 
     def counts(self) -> dict[str, int]:
-        """Count the rules by outcome, with the names of the contract as keys."""
+        """Count the rules by outcome. The keys are those of the JSON schema."""
         result = {kind.value: 0 for kind in OutcomeKind}
         for outcome in self.outcomes:
             result[outcome.kind.value] += 1
@@ -220,25 +227,25 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage's end."""
+    """The result of one stage."""
 
     name: str
     status: str
-    """"passed", "failed", "skipped"."""
+    """"passed", "failed" or "skipped"."""
     detail: str
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """Stand-in cards behind a stand-in driver, and what was shown with them (`--simulate`)."""
+    """Stand-in GPUs behind a stand-in driver, and what running with them showed (`--simulate`)."""
 
     title: str
-    """ "2 x GeForce RTX 4090 (compute capability 8.9), driver 550.54.15 (CUDA 12.4)"."""
+    """For example "2 x GeForce RTX 4090 (compute capability 8.9), driver 550.54.15 (CUDA 12.4)"."""
     cards: tuple[str, ...]
-    """The cards' names, in the driver's order."""
+    """Names of the GPUs, in the driver's order."""
     capabilities: tuple[str, ...]
-    """Their compute capabilities."""
+    """Compute capabilities of the GPUs, in the same order."""
     driver: str
     cuda: str
     proves: tuple[str, ...]
@@ -247,7 +254,7 @@ class Simulation:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What was found out."""
+    """The result of `verify`."""
 
     target: str
     stages: tuple[Stage, ...]
@@ -258,21 +265,21 @@ class Verification:
     summary: str
     findings: tuple[Finding, ...]
     access: str = ""
-    """How GPUs were given to the container, as it is typed."""
+    """The options that gave the container its GPUs, as the user types them."""
     report: Report | None = None
     typed: str = "tfdoctor verify"
-    """The command that verifies it once more."""
+    """The command that repeats the verification."""
     simulated: Simulation | None = None
-    """What stood in for the GPUs; None: nothing did."""
+    """The simulated GPUs; None if nothing was simulated."""
 
     @property
     def ok(self) -> bool | None:
-        """Return whether all requested stages passed; None if one that matters could not be tried."""
+        """Whether at least one stage passed and none failed; False if one failed, None if all were skipped."""
         if any(stage.status == "failed" for stage in self.stages):
             return False
         return True if any(stage.status == "passed" for stage in self.stages) else None
 
     @property
     def failed(self) -> Stage | None:
-        """Return the first stage that failed."""
+        """The first stage that failed; None if none did."""
         return next((stage for stage in self.stages if stage.status == "failed"), None)

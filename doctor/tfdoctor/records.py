@@ -1,9 +1,10 @@
-"""Frozen dataclasses that cost little until they are used.
+"""Frozen dataclasses that take little time to define.
 
-The standard library's `@dataclass` compiles six methods for each class, half a millisecond together, and `check` loads
-a hundred and fifty classes to make objects of some dozens. Here nothing is compiled: the methods are shared, and what
-`__init__` has to know is put together when the first object is made. Everybody else finds a dataclass: `fields`,
-`replace`, patterns, type checkers. Of `field` they take default, default_factory and repr.
+The standard library's `@dataclass` compiles six methods for each class, which takes half a millisecond, and
+`check` defines a hundred and fifty classes but creates objects of a few dozen. Here nothing is compiled: the
+methods are shared, and `__init__` is prepared when the first object is created. For everyone else these are
+dataclasses: `fields`, `replace`, patterns and type checkers work. Of the options of `field`, only default,
+default_factory and repr are supported.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ _NAMED_FIELDS = dataclasses.dataclass(init=False, repr=False, eq=False, slots=Tr
 if not TYPE_CHECKING:
 
     def dataclass(*, frozen: bool, slots: bool, kw_only: bool = False) -> Callable[[type], type]:
-        """Create a dataclass decorator like the standard library's, with these two options.
+        """Return a decorator like the standard library's `dataclass`, for frozen classes with slots only.
 
-        Raises TypeError if one of them is not true. `kw_only` lets fields with and without a default
-        stand in any order; type checkers then accept only keyword arguments.
+        `kw_only` allows fields with and without a default in any order; type checkers then accept only keyword
+        arguments. Raise TypeError if `frozen` or `slots` is false.
         """
         if not (frozen and slots):
             raise TypeError("only what is frozen and has slots is made here")
@@ -36,56 +37,67 @@ if not TYPE_CHECKING:
 
 
 def _record(cls: type, *, kw_only: bool) -> type:
-    """Create the dataclass of a class with annotations."""
+    """Convert a class with annotations to a dataclass."""
     for method in (_init, _repr, _eq, _hash, _setattr, _delattr, _getstate, _setstate):
         name = f"__{method.__name__[1:]}__"
         if name not in cls.__dict__:
             setattr(cls, name, method)
     if cls.__doc__ is None:
-        cls.__doc__ = cls.__name__  # else a signature is worked out for it
+        cls.__doc__ = cls.__name__  # otherwise dataclasses would compute a signature for it
     return (_NAMED_FIELDS if kw_only else _FIELDS)(cls)
 
 
 def _init(self: Any, *args: Any, **kwargs: Any) -> None:
-    """Set up `__init__` at the first call, when the fields are known, and replace this function by it."""
+    """Create the class's `__init__` at the first call and replace this function by it.
+
+    The fields are known only then.
+    """
     owner: Any = next(cls for cls in type(self).__mro__ if "__dataclass_fields__" in cls.__dict__)
-    owner.__init__ = initialise = _initialiser(owner)
+    owner.__init__ = initialise = _build_initializer(owner)
     initialise(self, *args, **kwargs)
 
 
-def _initialiser(cls: Any) -> Callable[..., None]:
-    """Return the function that gives each field of an object of `cls` its value."""
+def _build_initializer(cls: Any) -> Callable[..., None]:
+    """Return the function that sets the fields of a new object of `cls`."""
     fields = dataclasses.fields(cls)
     names = tuple(field.name for field in fields)
-    put = tuple(getattr(cls, name).__set__ for name in names)  # the slots
+    setters = tuple(
+        getattr(cls, name).__set__ for name in names
+    )  # a slot's descriptor bypasses the class's own __setattr__
     defaults = {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
-    made = {
+    factories = {
         field.name: field.default_factory
         for field in fields
         if field.default_factory is not dataclasses.MISSING
     }
-    every = len(names)
-    after = getattr(cls, "__post_init__", None)
+    field_count = len(names)
+    post_init = getattr(cls, "__post_init__", None)
 
     def complete(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        given = dict(zip(names, args, strict=False))
-        wrong = [name for name in kwargs if name not in names or name in given]
-        given.update(kwargs)
-        lacking = [name for name in names if not (name in given or name in defaults or name in made)]
-        if len(args) > every or wrong or lacking:
+        values_by_name = dict(zip(names, args, strict=False))
+        unexpected = [name for name in kwargs if name not in names or name in values_by_name]
+        values_by_name.update(kwargs)
+        missing = [
+            name for name in names if not (name in values_by_name or name in defaults or name in factories)
+        ]
+        if len(args) > field_count or unexpected or missing:
             msg = f"{cls.__qualname__} has the fields {', '.join(names)}; {len(args)} and {sorted(kwargs)} were given"
             raise TypeError(msg)
         return [
-            given[name] if name in given else defaults[name] if name in defaults else made[name]()
+            values_by_name[name]
+            if name in values_by_name
+            else defaults[name]
+            if name in defaults
+            else factories[name]()
             for name in names
         ]
 
     def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
-        values = args if len(args) == every and not kwargs else complete(args, kwargs)
-        for setter, value in zip(put, values, strict=True):
+        values = args if len(args) == field_count and not kwargs else complete(args, kwargs)
+        for setter, value in zip(setters, values, strict=True):
             setter(self, value)
-        if after is not None:
-            after(self)
+        if post_init is not None:
+            post_init(self)
 
     return initialise
 
@@ -95,10 +107,10 @@ def _values(self: Any) -> tuple[Any, ...]:
 
 
 def _repr(self: Any) -> str:
-    shown = ", ".join(
+    field_texts = ", ".join(
         f"{field.name}={getattr(self, field.name)!r}" for field in dataclasses.fields(self) if field.repr
     )
-    return f"{type(self).__qualname__}({shown})"
+    return f"{type(self).__qualname__}({field_texts})"
 
 
 def _eq(self: Any, other: object) -> bool:

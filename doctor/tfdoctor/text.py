@@ -1,7 +1,7 @@
-"""Text that comes from outside (logs, file names, what other programs print) made safe to show in a terminal, and
-the regular expressions that read it, which cost nothing until they are used.
+"""Functions that make text from outside safe to show, and regular expressions compiled on demand.
 
-Safe text tells who and where somebody is as before: what is to be published goes through `privacy`, too.
+Such text comes from logs, file names and the output of other programs. Safe text still contains personal
+data: what is to be published has to pass `privacy` as well.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["clean", "clean_line", "join_words", "lazy_pattern", "lower_first", "upper_first"]
 
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]{0,32}[ -/]?[@-~]|\][^\x07\x1b]{0,2048}(?:\x07|\x1b\\)?|[@-Z\\-_])")
-# Everything a terminal might act on: C0 but tab and newline, DEL, C1, line and paragraph separators, and
-# the bidirectional controls, which can make a path read as another one.
+# All characters that a terminal might act on: C0 except tab and newline, DEL, C1, line and paragraph separators,
+# and the bidirectional controls, which can make a path look like another one.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -26,7 +26,7 @@ _TRUNCATION_MARK = " […]"
 def clean(text: str, *, limit: int = 4000) -> str:
     """Make text safe to print: no escape sequences or control characters, at most `limit` characters."""
     if len(text) <= limit and text.isprintable():
-        return text  # as nearly all is
+        return text  # the most common case
     if len(text) > limit and not (
         text.endswith(_TRUNCATION_MARK) and len(text) <= limit + len(_TRUNCATION_MARK)
     ):
@@ -36,7 +36,7 @@ def clean(text: str, *, limit: int = 4000) -> str:
 
 
 def clean_line(text: str, *, limit: int = 400) -> str:
-    """`clean`, on one line: runs of white space become one space."""
+    """Make text safe to print on one line. Runs of white space become one space."""
     return " ".join(clean(text, limit=limit).split())
 
 
@@ -52,9 +52,9 @@ _IN_QUERY = re.compile(
 
 
 def strip_credentials(text: str, values: Iterable[str] = ()) -> str:
-    """Return the text without the users and passwords of its addresses.
+    """Return the text without the user names and passwords in its addresses.
 
-    `values`: addresses that the text may quote; their passwords may have spaces and quotes in them.
+    `values` are addresses that the text may quote; their passwords may contain spaces and quotes.
     """
     for value in values:
         before, at, _ = value.rpartition("@")
@@ -71,50 +71,55 @@ def join_words(parts: Sequence[str]) -> str:
 
 
 NAMES = ("TensorFlow", "Tensor", "Python", "Docker", "Podman", "Keras", "Jupyter", "Slurm")
-"""What keeps its capital in the middle of a sentence."""
+"""Words that keep their capital in the middle of a sentence."""
 
 
 def lower_first(text: str) -> str:
-    """Convert a title to the second half of a sentence; names and codes keep their capitals."""
+    """Convert the first letter to lower case, for the second half of a sentence. Names and codes keep theirs."""
     if len(text) > 1 and text[0].isupper() and text[1].islower() and not text.startswith(NAMES):
         return text[0].lower() + text[1:]
     return text
 
 
 def upper_first(text: str) -> str:
-    """Convert the first letter to upper case, for words that begin a sentence."""
+    """Convert the first letter to upper case."""
     return text[:1].upper() + text[1:]
 
 
 class _LazyPattern:
-    """Stands for a compiled expression: whatever is asked of it first compiles it. Compiling one takes as long as
-    loading a small module, and `check` loads a hundred to use some dozens."""
+    """A regular expression that is compiled when one of its attributes is first used.
+
+    Compiling a pattern takes as long as loading a small module; `check` defines about a hundred and uses a
+    few dozen.
+    """
 
     def __init__(self, pattern: str, flags: int) -> None:
         self._pattern = pattern
         self._flags = flags
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # none of an expression's own: who copies or pickles asks for them
+        if name.startswith(
+            "__"
+        ):  # copy and pickle ask for such names; a pattern need not be compiled for them
             raise AttributeError(name)
-        found = getattr(re.compile(self._pattern, self._flags), name)
-        setattr(self, name, found)
-        return found
+        attribute = getattr(re.compile(self._pattern, self._flags), name)
+        setattr(self, name, attribute)
+        return attribute
 
 
 def lazy_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """Return a pattern like re.compile does, but compile it at its first use.
+    """Return a pattern as re.compile does, but compile it when it is first used.
 
-    Errors are raised then, too: when the first method or attribute is used. The functions of `re`
-    themselves do not accept it: `lazy_pattern(…).sub(…)`, not `re.sub(lazy_pattern(…), …)`.
+    Errors in the pattern are also raised then. The functions of `re` do not accept it: call
+    `lazy_pattern(…).sub(…)`, not `re.sub(lazy_pattern(…), …)`.
     """
     return cast("re.Pattern[str]", _LazyPattern(pattern, flags))
 
 
 def entries_of(name: str, value: str) -> list[str]:
-    """List the entries of a variable that is a list of paths, without the empty ones.
+    """Return the non-empty entries of a variable that holds a list of paths.
 
     The loader also accepts semicolons in LD_LIBRARY_PATH and white space in LD_PRELOAD.
     """
-    between = {"LD_LIBRARY_PATH": "[:;]", "LD_PRELOAD": r"[:\s]"}.get(name, ":")
-    return [entry for entry in re.split(between, value) if entry]
+    separator = {"LD_LIBRARY_PATH": "[:;]", "LD_PRELOAD": r"[:\s]"}.get(name, ":")
+    return [entry for entry in re.split(separator, value) if entry]

@@ -1,14 +1,14 @@
-"""Every comparison of versions in tfdoctor, so that none is ever made as text or as a float.
+"""All comparisons of versions, so that none is ever made as text or as a float.
 
-Four notations meet here and each has its own reading:
+There are four notations, each with its own rules:
 
-* Python distributions (`2.15.0.post1`, `2.22.0rc0`, `1.15.5+nv23.03`): PEP 440, by `packaging`;
-* dotted numbers that are not PEP 440's business (drivers `535.104.05`, toolkits `12.5.1`, glibc `2.27`):
-  compared number by number, missing numbers being zero, leading zeros meaning nothing;
+* Python distributions (`2.15.0.post1`, `2.22.0rc0`, `1.15.5+nv23.03`): PEP 440, read by `packaging`;
+* dotted numbers that do not follow PEP 440 (drivers `535.104.05`, toolkits `12.5.1`, glibc `2.27`): compared number
+  by number; missing numbers count as zero and leading zeros are ignored;
 * CUDA's integers (`12080` is 12.8);
 * compute capabilities (`8.6`, `86`, `sm_86`, `compute_90a`).
 
-`Spec` is what a person types after `--tf`.
+`Spec` is what a user types after `--tf`.
 """
 
 from __future__ import annotations
@@ -58,33 +58,33 @@ _PREFIX = re.compile(r"\d+(?:\.\d+)?")
 _CAPABILITY = re.compile(r"(?:sm_|compute_|sm|cc)?\s*(\d+)(?:\.(\d+))?([af])?", re.IGNORECASE)
 _CLAUSE = re.compile(r"(<=|>=|==|!=|~=|<|>)\s*([0-9]+(?:\.[0-9]+)*(?:rc[0-9]+|\.?dev[0-9]*)?)(\.\*)?")
 _PROJECT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,198}[A-Za-z0-9])?")
-"""PEP 508's name, with which every requirement begins."""
+"""The project name with which every requirement begins (PEP 508)."""
 _TAG = re.compile(r"cp(\d)(\d+)")
 _MAX_TEXT_CHARS = 400
-"""Characters of a version or of conditions. Longer numbers than Python reads (it refuses some thousand digits, or as
-few as 640 where it is told so) cannot hide in fewer."""
+"""Maximum length of a version or a specification, in characters.
+
+It is below the smallest limit that Python can have for the digits of an integer (640), so that int() never
+fails.
+"""
 
 
 class VersionSyntaxError(ValueError):
     """The text is not a version, or not a specification of versions."""
 
 
-def _require_short(text: str, what: str) -> str:
-    """Return `text` if it is short enough to be `what`.
-
-    Raises VersionSyntaxError.
-    """
+def _require_short(text: str, kind: str) -> str:
+    """Return `text`; raise VersionSyntaxError if it is too long to be a version or a specification."""
     if len(text) > _MAX_TEXT_CHARS:
-        msg = f"`{text[:40]}…` ({len(text)} characters) is not {what}"
+        msg = f"`{text[:40]}…` ({len(text)} characters) is not {kind}"
         raise VersionSyntaxError(msg)
     return text
 
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Version:
-    """Parse `text` as a PEP 440 version; a leading `v` and surrounding blanks are accepted.
+    """Parse `text` as a PEP 440 version. A leading `v` and surrounding blanks are accepted.
 
-    Raises VersionSyntaxError.
+    Raise VersionSyntaxError if it is not a version.
     """
     try:
         return Version(_require_short(text, "a version"))
@@ -104,10 +104,10 @@ def is_version(text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def numbers(text: str) -> tuple[int, ...]:
-    """Return the numbers of a dotted version without trailing zeros: `"535.104.05"` → `(535, 104, 5)`.
+    """Return the numbers of a dotted version without trailing zeros: (535, 104, 5) for `"535.104.05"`.
 
-    Only the leading dotted part counts (`"8.6.0.163-1+cuda11.8"` → `(8, 6, 0, 163)`). Raises
-    VersionSyntaxError if there is none.
+    Only the leading dotted part counts: (8, 6, 0, 163) for `"8.6.0.163-1+cuda11.8"`. Raise VersionSyntaxError
+    if there is none.
     """
     match = _DOTTED.match(text.strip())
     if match is None:
@@ -125,8 +125,8 @@ def compare(left: str, right: str) -> int:
 
     `12.5` equals `12.5.0`.
     """
-    a, b = numbers(left), numbers(right)
-    return (a > b) - (a < b)
+    left_numbers, right_numbers = numbers(left), numbers(right)
+    return (left_numbers > right_numbers) - (left_numbers < right_numbers)
 
 
 def is_at_least(have: str, want: str) -> bool:
@@ -137,33 +137,30 @@ def is_at_least(have: str, want: str) -> bool:
 def driver_at_least(have: str, want: str) -> bool:
     """Return whether driver `have` is `want` or newer.
 
-    `have` may be a branch (`"450"`), which stands for its newest driver.
+    `have` may be a branch (`"450"`), which counts as its newest driver.
     """
     return is_at_least(have, want) or has_prefix(want, have)
 
 
 def is_minor_in_range(minor: tuple[int, ...], since: str | None, until: str | None) -> bool:
-    """Return whether a minor's numbers, `(2, 16)`, lie from `since` to `until`.
+    """Return whether a minor release, such as `(2, 16)`, lies between `since` and `until`.
 
-    Both limits are minors and included; None means no limit. `()`, which is not known, lies below
-    all.
+    Both limits are minor releases and inclusive; None means no limit. `()` stands for an unknown release,
+    which is below every `since`.
     """
-    given = (*minor, 0)[:2] if minor else ()
+    release = (*minor, 0)[:2] if minor else ()
     low, high = ((*numbers(limit), 0)[:2] if limit is not None else None for limit in (since, until))
-    return (low is None or given >= low) and (high is None or given <= high)
+    return (low is None or release >= low) and (high is None or release <= high)
 
 
 def major(text: str) -> int:
-    """Return the first number of a dotted version: `"12.5.1"` → 12."""
+    """Return the first number of a dotted version: 12 for `"12.5.1"`."""
     return numbers(text)[0]
 
 
 @lru_cache(maxsize=4096)
 def major_minor(text: str) -> str:
-    """Return the first two numbers of a dotted version as text.
-
-    `"12.5.1"` → `"12.5"`, `"12"` → `"12.0"`.
-    """
+    """Return the first two numbers of a dotted version as text: `"12.5"` for `"12.5.1"`, `"12.0"` for `"12"`."""
     parts = (*numbers(text), 0)
     return f"{parts[0]}.{parts[1]}"
 
@@ -171,21 +168,21 @@ def major_minor(text: str) -> str:
 def has_prefix(text: str, prefix: str) -> bool:
     """Return whether dotted version `text` starts with the numbers of `prefix`.
 
-    2.4.1 starts with 2.4; 2.40 does not.
+    2.4.1 starts with 2.4; 2.40 does not. Raise VersionSyntaxError if `prefix` is not a dotted number.
     """
     if not _DOTTED.fullmatch(_require_short(prefix, "a dotted version number")):
         msg = f"`{prefix}` is not a dotted version number"
         raise VersionSyntaxError(msg)
-    want = [int(part) for part in prefix.split(".")]
-    have = [*numbers(text)]
-    have += [0] * (len(want) - len(have))
-    return have[: len(want)] == want
+    prefix_numbers = [int(part) for part in prefix.split(".")]
+    version_numbers = [*numbers(text)]
+    version_numbers += [0] * (len(prefix_numbers) - len(version_numbers))
+    return version_numbers[: len(prefix_numbers)] == prefix_numbers
 
 
 def sort_key(text: str) -> tuple[int, Version]:
-    """Return a key that sorts PEP 440 versions and puts other text first.
+    """Return a key that sorts PEP 440 versions and puts any other text first.
 
-    Sorting with it never raises.
+    Never raises.
     """
     try:
         return (1, parse(text))
@@ -194,9 +191,9 @@ def sort_key(text: str) -> tuple[int, Version]:
 
 
 def cuda_from_int(value: int) -> str:
-    """Convert CUDA's integer version to text: 12080 → `"12.8"`, 11020 → `"11.2"`.
+    """Convert CUDA's integer version to text: `"12.8"` for 12080, `"11.2"` for 11020.
 
-    NVIDIA does not use the last digit.
+    NVIDIA does not use the last digit. Raise VersionSyntaxError below 1000.
     """
     if value < 1000:
         msg = f"{value} is not a CUDA version integer (1000 x major + 10 x minor)"
@@ -208,35 +205,39 @@ def cuda_from_int(value: int) -> str:
 def parse_capability(text: str) -> tuple[int, int]:
     """Parse a compute capability as (major, minor).
 
-    Examples: `8.6`, `86`, `sm_86`, `compute_90a`, `120` → (12, 0). Raises VersionSyntaxError.
+    Examples: `8.6`, `86`, `sm_86`, `compute_90a`; `120` gives (12, 0). Raise VersionSyntaxError for anything
+    else.
     """
     match = _CAPABILITY.fullmatch(_require_short(text, "a compute capability").strip())
     if match is None:
         msg = f"`{text}` is not a compute capability (such as 8.6, sm_86)"
         raise VersionSyntaxError(msg)
-    whole, minor, _ = match.groups()
+    digits, minor, _ = match.groups()
     if minor is not None:
-        return int(whole), int(minor)
-    if len(whole) == 1:
-        return int(whole), 0
-    return int(whole[:-1]), int(whole[-1])
+        return int(digits), int(minor)
+    if len(digits) == 1:
+        return int(digits), 0
+    return int(digits[:-1]), int(digits[-1])
 
 
 def runs_machine_code(card: tuple[int, int], code: tuple[int, int]) -> bool:
     """Return whether a GPU of capability `card` runs machine code built for capability `code`.
 
-    The major must be the same and the minor of the code no higher.
+    The major numbers must be equal and the minor of `code` no higher.
     """
     return code[0] == card[0] and code[1] <= card[1]
 
 
 def format_capability(capability: tuple[int, int]) -> str:
-    """Format a compute capability: `(8, 6)` → `"8.6"`."""
+    """Format a compute capability: `"8.6"` for `(8, 6)`."""
     return f"{capability[0]}.{capability[1]}"
 
 
 def python_of_tag(tag: str) -> str:
-    """Return the Python version of a wheel tag: `"cp310"` → `"3.10"`."""
+    """Return the Python version of a wheel tag: `"3.10"` for `"cp310"`.
+
+    Raise VersionSyntaxError if it is not a CPython tag.
+    """
     match = _TAG.fullmatch(_require_short(tag, "a CPython wheel tag"))
     if match is None:
         msg = f"`{tag}` is not a CPython wheel tag"
@@ -245,13 +246,14 @@ def python_of_tag(tag: str) -> str:
 
 
 def tag_of_python(version: str) -> str:
-    """Return the wheel tag of a Python version: `"3.10.13"` → `"cp310"`."""
+    """Return the wheel tag of a Python version: `"cp310"` for `"3.10.13"`."""
     first, second = major_minor(version).split(".")
     return f"cp{first}{second}"
 
 
 @lru_cache(maxsize=512)
 def _specifiers(text: str) -> SpecifierSet:
+    """Parse a specification with `packaging`. Raise VersionSyntaxError if it is invalid."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     try:
@@ -263,35 +265,38 @@ def _specifiers(text: str) -> SpecifierSet:
 
 @lru_cache(maxsize=8192)
 def satisfies(version: str, specification: str) -> bool:
-    """Return whether a PEP 440 version lies in a set such as `">=2.16,<2.21"` or `"==1.12.*"`.
+    """Return whether a PEP 440 version satisfies a specification such as `">=2.16,<2.21"` or `"==1.12.*"`.
 
-    Pre-releases count, as in `packaging`. Plain conditions are evaluated without `packaging`, which
-    takes 13 ms to import.
+    Pre-releases count. Simple conditions are evaluated without `packaging.specifiers`, which takes 13 ms to
+    import. Raise VersionSyntaxError if either text is invalid.
     """
-    wanted = parse(version)
+    candidate = parse(version)
     clauses = _plain_clauses(specification)
     if clauses is None:
-        return _specifiers(specification).contains(wanted, prereleases=True)
-    return all(_holds(wanted, operator, limit, prefix) for operator, limit, prefix in clauses)
+        return _specifiers(specification).contains(candidate, prereleases=True)
+    return all(_holds(candidate, operator, limit, prefix) for operator, limit, prefix in clauses)
 
 
 def is_plain(specification: str) -> bool:
-    """Return whether `satisfies` can read this specification without `packaging`.
+    """Return whether `satisfies` can evaluate the specification without `packaging.specifiers`.
 
-    Raises VersionSyntaxError, as `satisfies` does.
+    Raise VersionSyntaxError as `satisfies` does.
     """
     return _plain_clauses(specification) is not None
 
 
 @lru_cache(maxsize=4096)
 def is_prefix(specification: str) -> bool:
-    """Return whether the specification is the beginning of versions: `"2"`, `"2.17"`."""
+    """Return whether the specification is only the first number or numbers of a version: `"2"`, `"2.17"`."""
     return _PREFIX.fullmatch(specification.strip()) is not None
 
 
 def parse_requirement_or_none(text: str) -> Requirement | None:
     """Parse a requirement (PEP 508); None if it is not valid, such as the old `"numpy (>=1.8)x"`."""
-    from packaging.requirements import InvalidRequirement, Requirement  # a tenth of a whole check
+    from packaging.requirements import (
+        InvalidRequirement,
+        Requirement,
+    )  # the import takes a tenth of a whole check
 
     try:
         return Requirement(text)
@@ -300,22 +305,25 @@ def parse_requirement_or_none(text: str) -> Requirement | None:
 
 
 def project_of(text: str) -> str:
-    """Return the normalised project name of a requirement.
+    """Return the normalized project name of a requirement, empty if the text does not begin with one.
 
-    `"nvidia_cudnn.cu12[x]<10,>=9.3; extra == 'a'"` → `"nvidia-cudnn-cu12"`. Empty if it does not
-    begin with a project name.
+    For `"nvidia_cudnn.cu12[x]<10,>=9.3; extra == 'a'"` it is `"nvidia-cudnn-cu12"`.
     """
     match = _PROJECT.match(text)
     return "" if match is None else re.sub(r"[-_.]+", "-", match[0]).lower()
 
 
 def upper_limit(text: str) -> str | None:
-    """Return the version that a requirement stays below: `"numpy>=1.20,<2"` → `"2"`.
+    """Return the version that a requirement must stay below: `"2"` for `"numpy>=1.20,<2"`.
 
-    None if there is no upper limit.
+    None if it has no such limit.
     """
-    one = parse_requirement_or_none(text)
-    limits = [part.version for part in one.specifier if part.operator == "<"] if one is not None else []
+    requirement = parse_requirement_or_none(text)
+    limits = (
+        [specifier.version for specifier in requirement.specifier if specifier.operator == "<"]
+        if requirement is not None
+        else []
+    )
     return min(limits, key=parse, default=None)
 
 
@@ -323,7 +331,7 @@ def upper_limit(text: str) -> str | None:
 def _plain_clauses(specification: str) -> tuple[tuple[str, Version, tuple[int, ...] | None], ...] | None:
     """Parse each condition as (operator, version, prefix for `.*`).
 
-    None if a condition needs `packaging`.
+    None if a condition needs `packaging.specifiers`.
     """
     clauses: list[tuple[str, Version, tuple[int, ...] | None]] = []
     for part in _require_short(specification, "a specification of versions").split(","):
@@ -341,37 +349,38 @@ def _plain_clauses(specification: str) -> tuple[tuple[str, Version, tuple[int, .
             continue
         if operator == ">" and limit.is_prerelease:
             return None
-        prefix = tuple(int(piece) for piece in number.split(".")) if star else None
+        prefix = tuple(int(number_text) for number_text in number.split(".")) if star else None
         clauses.append((operator, limit, prefix))
     return tuple(clauses)
 
 
-def _holds(have: Version, operator: str, limit: Version, prefix: tuple[int, ...] | None) -> bool:
+def _holds(version: Version, operator: str, limit: Version, prefix: tuple[int, ...] | None) -> bool:
+    """Return whether a version meets one condition. `prefix` is set for conditions with `.*`."""
     if prefix is not None:
-        release = have.release + (0,) * (len(prefix) - len(have.release))
-        return (have.epoch == 0 and release[: len(prefix)] == prefix) is (operator == "==")
-    public = Version(have.public) if have.local else have
+        release = version.release + (0,) * (len(prefix) - len(version.release))
+        return (version.epoch == 0 and release[: len(prefix)] == prefix) is (operator == "==")
+    public = Version(version.public) if version.local else version
     if operator in {"==", "!="}:
         return (public == limit) is (operator == "==")
     if operator in {"<=", ">="}:
         return public <= limit if operator == "<=" else public >= limit
-    # PEP 440: `<2.21` leaves out 2.21's own candidates, `>2.20` leaves out 2.20's own post-releases.
-    same_release = Version(have.base_version) == Version(limit.base_version)
+    # PEP 440: `<2.21` excludes the candidates of 2.21, `>2.20` excludes the post-releases of 2.20.
+    same_release = Version(version.base_version) == Version(limit.base_version)
     if operator == "<":
-        return have < limit and not (same_release and have.is_prerelease and not limit.is_prerelease)
-    own = have.is_postrelease or have.local is not None
-    return have > limit and not (same_release and own)
+        return version < limit and not (same_release and version.is_prerelease and not limit.is_prerelease)
+    is_post_or_local = version.is_postrelease or version.local is not None
+    return version > limit and not (same_release and is_post_or_local)
 
 
 class Spec:
-    """Which versions a person means: a prefix, one exact version, or a set of conditions.
+    """The versions that a user asks for: a prefix, one exact version, or a set of conditions.
 
-    * `"2.4"` or `"1"`: the newest with these first numbers (a pre-release only where nothing else has them);
-    * `"2.15.0"`, `"2.22.0rc0"`: exactly this one;
-    * `">=2.10,<2.13"`, `"~=2.4.1"`, `"==2.4.*"`: all that `packaging` lets through;
-    * `"latest"`: the newest final one.
+    * `"2.4"` or `"1"`: the newest with these first numbers (a pre-release only if there is no other);
+    * `"2.15.0"`, `"2.22.0rc0"`: exactly this version;
+    * `">=2.10,<2.13"`, `"~=2.4.1"`, `"==2.4.*"`: all versions that `packaging` accepts;
+    * `"latest"`: the newest final version.
 
-    Raises VersionSyntaxError on anything else.
+    Raises VersionSyntaxError for anything else.
     """
 
     __slots__ = ("_exact", "_latest", "_prefix", "_set", "text")
@@ -395,23 +404,23 @@ class Spec:
         return f"Spec({self.text!r})"
 
     def select(self, versions: Iterable[str]) -> list[str]:
-        """Select the versions that the specification means, newest first, without duplicates.
+        """Return the versions that match, newest first, without duplicates.
 
-        The list may be empty. A prefix and `latest` mean only the newest version. Conditions leave out
-        pre-releases unless the conditions name one or nothing else matches.
+        The list may be empty. A prefix and `latest` match only the newest version. Conditions exclude
+        pre-releases unless a condition names one or nothing else matches.
         """
-        known = sorted({*versions}, key=parse, reverse=True)
+        candidates = sorted({*versions}, key=parse, reverse=True)
         if self._exact is not None:
-            return [text for text in known if parse(text) == self._exact]
+            return [text for text in candidates if parse(text) == self._exact]
         if self._set is not None:
-            # An explicit None makes packaging fall back to pre-releases only where no final one matches.
-            return list(self._set.filter(known))
+            # By default packaging falls back to pre-releases only if no final version matches.
+            return list(self._set.filter(candidates))
         if self._prefix is not None:
-            known = [text for text in known if has_prefix(text, self._prefix)]
-        finals = [text for text in known if not parse(text).is_prerelease]
-        return (finals or known)[:1]
+            candidates = [text for text in candidates if has_prefix(text, self._prefix)]
+        finals = [text for text in candidates if not parse(text).is_prerelease]
+        return (finals or candidates)[:1]
 
     def newest(self, versions: Iterable[str]) -> str | None:
-        """Return the newest version that the specification means, or None."""
+        """Return the newest matching version, or None."""
         chosen = self.select(versions)
         return chosen[0] if chosen else None

@@ -1,7 +1,8 @@
-"""What is typed, and what `fix` does, for one Python or container engine. Pure; nothing here asks what is wrong.
+"""The commands that a user types, and the steps that `fix` applies, for one Python or container engine. Pure.
 
-Below the rules, whose remedies it makes: a function takes a `Target`, which an examined machine gives (`target_of`) and
-which can as well be made for no machine at all.
+This package does not decide what is wrong: the rules do, and use it to make their remedies. A function takes
+a `Target`, which `target_of` builds from the facts of an examined machine and which can also be built without
+a machine.
 """
 
 from tfdoctor.advice.commands import adapt_findings

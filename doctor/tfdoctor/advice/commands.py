@@ -1,9 +1,9 @@
-"""Remedies as this person can type them, the first one with all that is needed. Pure.
+"""Remedies adapted to what this user can do; the first remedy covers all errors. Pure.
 
-Rules write remedies for the owner of an environment, each for its own finding. Here they are told to who reads them:
-where the environment is somebody else's or the system's, what is missing goes into a folder of your own that is named
-before Python starts; where there is no sudo, the administrator is asked. And the finding that leads says at once what
-the errors beside it need, too: nobody wants to type in rounds.
+Rules write a remedy for the owner of an environment and for one finding. Here it is adapted to the user: if
+the environment belongs to somebody else or to the system, packages go into a separate folder that is added to
+the search path before Python starts; without sudo, the administrator is named. The remedy of the root finding
+also does what the other errors need, so that one round of commands is enough.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Finding
 
 FOLDER = "$HOME/for-tensorflow"
-"""Where wheels go that can go into no Python."""
+"""The folder for wheels that cannot be installed into a Python."""
 ORDER = (TakeOut, Drop, Unset, Export, Rename, Remove, Uninstall, Install, MakeLink, LinkParts, Prepend)
-"""How steps follow each other where several remedies are made one."""
+"""The order of steps when several remedies are combined."""
 
 
 def adapt_findings(
     target: Target, root: Finding | None, findings: Sequence[Finding], beside: Iterable[str] = ()
 ) -> dict[int, Finding]:
-    """Return `id` of a finding → the finding with the remedies that this person can type.
+    """Map the `id` of each finding to the finding with remedies that this user can carry out.
 
-    `beside`: codes of findings that are never the reason of what this Python meets.
+    `beside`: codes of findings that never explain what this Python meets.
     """
     skipped = frozenset(beside)
-    told = {}
+    adapted_by_id = {}
     for finding in findings:
         if finding is root:
             others = [f for f in findings if f is not root and f.code not in skipped]
@@ -72,46 +72,49 @@ def adapt_findings(
             adapted = _add_manual_steps(target, root, others, _adapt_root(target, root, others))
         else:
             adapted = [new for remedy in finding.remedies for new in _adapt_remedy(target, remedy)]
-        told[id(finding)] = replace(finding, remedies=tuple(_deduplicate_remedies(adapted)))
-    return told
+        adapted_by_id[id(finding)] = replace(finding, remedies=tuple(_deduplicate_remedies(adapted)))
+    return adapted_by_id
 
 
 def _deduplicate_remedies(remedies: Sequence[Remedy]) -> list[Remedy]:
-    """Return what this person can do himself comes first; the same commands stand there once."""
-    kept: dict[object, Remedy] = {}
+    """Return the remedies without those that repeat earlier commands, or the text if there are no commands."""
+    unique: dict[object, Remedy] = {}
     for remedy in remedies:
-        kept.setdefault(remedy.commands or remedy.text, remedy)
-    return list(kept.values())
+        unique.setdefault(remedy.commands or remedy.text, remedy)
+    return list(unique.values())
 
 
 # ---------------------------------------------------------------- all at once
 
 
 def _adapt_root(target: Target, root: Finding, others: Sequence[Finding]) -> list[Remedy]:
-    """Return the adapted remedies of the finding that leads, the first one with what the other errors need besides."""
+    """Return the adapted remedies of the root finding; the first one also covers the other errors."""
     if not root.remedies:
         return []
-    first, rest = root.remedies[0], [new for one in root.remedies[1:] for new in _adapt_remedy(target, one)]
+    first, rest = (
+        root.remedies[0],
+        [new for remedy in root.remedies[1:] for new in _adapt_remedy(target, remedy)],
+    )
     joined = with_others(target, root, others)
     if joined is None:
         return [*_adapt_remedy(target, first), *rest]
-    # `fix` takes one finding after the other by itself, and may have been asked for one alone.
+    # `fix` handles each finding by itself, and may have been started for one of them only, so the steps stay.
     adapted = [
         adapt_to_kernel(target, replace(new, steps=first.steps) if new.steps == joined.steps else new)
         for new in _place_remedy(target, joined)
     ]
     if first.steps:
         return [*adapted, *rest]
-    own = _adapt_remedy(target, first)[0]
-    if own.text != first.text:  # it is left to somebody else, and the rest is not
-        return [own, *adapted, *rest]
+    adapted_first = _adapt_remedy(target, first)[0]
+    if adapted_first.text != first.text:  # somebody else must do this one, but not the others
+        return [adapted_first, *adapted, *rest]
     return [
         *(
             replace(
-                _chain_remedies([own], new),
-                changes_system=own.changes_system or new.changes_system,
-                steps=own.steps,
-                replaces=own.replaces,
+                _chain_remedies([adapted_first], new),
+                changes_system=adapted_first.changes_system or new.changes_system,
+                steps=adapted_first.steps,
+                replaces=adapted_first.replaces,
             )
             for new in adapted
         ),
@@ -122,24 +125,30 @@ def _adapt_root(target: Target, root: Finding, others: Sequence[Finding]) -> lis
 def _add_manual_steps(
     target: Target, root: Finding, others: Sequence[Finding], remedies: list[Remedy]
 ) -> list[Remedy]:
-    """Return the remedies of the finding that leads, the first one after what other errors have this person do by
-    hand.
-    """
-    if not remedies or not _joins(target, root):
+    """Return the remedies of the root finding, with the manual commands of other errors before the first one."""
+    if not remedies or not _can_join(target, root):
         return remedies
-    firsts = [one.remedies[0] for one in others if one.severity is Severity.ERROR and one.remedies]
-    own = [
-        one
-        for one in firsts
-        if not one.steps and not one.changes_system and _is_manual(target, one) and one != root.remedies[0]
+    firsts = [item.remedies[0] for item in others if item.severity is Severity.ERROR and item.remedies]
+    manual = [
+        item
+        for item in firsts
+        if not item.steps
+        and not item.changes_system
+        and _is_manual(target, item)
+        and item != root.remedies[0]
     ]
-    joined = _chain_remedies(own, remedies[0])
+    joined = _chain_remedies(manual, remedies[0])
     return [joined, *remedies[1:]] if joined.commands != remedies[0].commands else remedies
 
 
 def _chain_remedies(earlier: Sequence[Remedy], last: Remedy) -> Remedy:
-    """Return `last` after the commands of the others; TensorFlow is looked at again once, at the end."""
-    lines = dict.fromkeys(line for one in earlier for line in one.commands[:-1] if line not in last.commands)
+    """Return `last` with the commands of the earlier remedies before its own.
+
+    TensorFlow is checked only once, at the end.
+    """
+    lines = dict.fromkeys(
+        line for remedy in earlier for line in remedy.commands[:-1] if line not in last.commands
+    )
     commands = (*lines, *last.commands)
     if lines and last.steps:
         return replace(last, by_hand=_join_texts(earlier), commands=commands)
@@ -147,12 +156,12 @@ def _chain_remedies(earlier: Sequence[Remedy], last: Remedy) -> Remedy:
 
 
 def _join_texts(remedies: Sequence[Remedy]) -> str:
-    """Return what they say, one after the other, each once."""
-    return " Then: ".join(dict.fromkeys(one.text for one in remedies))
+    """Return the texts of the remedies joined in order, without duplicates."""
+    return " Then: ".join(dict.fromkeys(remedy.text for remedy in remedies))
 
 
-def _joins(target: Target, root: Finding) -> bool:
-    """Return whether what other errors need is to be thought of together with the finding that leads."""
+def _can_join(target: Target, root: Finding) -> bool:
+    """Return whether the remedies of other errors can be combined with that of the root finding."""
     first = root.remedies[0]
     if root.severity is not Severity.ERROR:
         return False
@@ -160,19 +169,20 @@ def _joins(target: Target, root: Finding) -> bool:
 
 
 def with_others(target: Target, root: Finding, others: Sequence[Finding]) -> Remedy | None:
-    """Return the steps of the first remedy of the finding that leads and of those that the other errors need besides;
-    None where these need none, or where they are not to be thought of before that finding is gone.
+    """Return one remedy with the steps of the root finding and those that the other errors need besides.
+
+    None if the other errors need no further steps, or if the root finding must be fixed first.
     """
     first = root.remedies[0]
-    if not _joins(target, root):
+    if not _can_join(target, root):
         return None
     steps, parts = list(first.steps), [first] if first.steps else []
     for finding in others:
         if finding.severity is not Severity.ERROR or not finding.remedies or not finding.remedies[0].steps:
             continue
-        more = _list_missing_steps(finding.remedies[0].steps, steps)
-        if more:
-            steps += more
+        missing = _list_missing_steps(finding.remedies[0].steps, steps)
+        if missing:
+            steps += missing
             parts.append(finding.remedies[0])
     if len(steps) == len(first.steps):
         return None
@@ -182,48 +192,59 @@ def with_others(target: Target, root: Finding, others: Sequence[Finding]) -> Rem
 
 
 def _is_manual(target: Target, remedy: Remedy) -> bool:
-    """Return whether its commands are no steps of `fix`, and after them the same TensorFlow is looked at again: what
-    else it lacks is still to be done.
+    """Return whether `fix` cannot apply the remedy and the same TensorFlow is checked afterwards.
+
+    Other problems of that TensorFlow must then still be fixed.
     """
     alike = target.tensorflow is not None and not remedy.replaces
     return alike and remedy.commands[-1:] == (check_again(target),)
 
 
 def _is_other_tensorflow(target: Target) -> bool:
-    """Return whether what was found is wrong with another TensorFlow than the one that will be taken."""
+    """Return whether another TensorFlow will be imported after the fix."""
     return target.tensorflow is not None and target.tensorflow.behind is not None
 
 
-def _list_missing_steps(steps: Iterable[Step], there: Sequence[Step]) -> list[Step]:
-    """Return what of `steps` is not among those that are there: a project that is installed anyway is not installed
-    twice.
-    """
+def _list_missing_steps(steps: Iterable[Step], present: Sequence[Step]) -> list[Step]:
+    """Return the steps that are not present yet; projects that are installed anyway are not installed twice."""
     projects = {
-        versions.project_of(one) for step in there if isinstance(step, Install) for one in step.requirements
+        versions.project_of(requirement)
+        for step in present
+        if isinstance(step, Install)
+        for requirement in step.requirements
     }
-    paths = {step.path for step in there if isinstance(step, (MakeLink, Remove))}
-    found: list[Step] = []
+    paths = {step.path for step in present if isinstance(step, (MakeLink, Remove))}
+    missing: list[Step] = []
     for step in steps:
         if isinstance(step, Install):
-            rest = tuple(one for one in step.requirements if versions.project_of(one) not in projects)
-            if rest:
-                found.append(
-                    replace(step, requirements=rest, lock=step.lock if rest == step.requirements else None)
+            remaining = tuple(
+                requirement
+                for requirement in step.requirements
+                if versions.project_of(requirement) not in projects
+            )
+            if remaining:
+                missing.append(
+                    replace(
+                        step,
+                        requirements=remaining,
+                        lock=step.lock if remaining == step.requirements else None,
+                    )
                 )
-        elif step not in there and not (isinstance(step, (MakeLink, Remove)) and step.path in paths):
-            found.append(step)
-    return found
+        elif step not in present and not (isinstance(step, (MakeLink, Remove)) and step.path in paths):
+            missing.append(step)
+    return missing
 
 
 def format_steps(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
-    """Return steps as the owner of the environment types them, each in its place, the lines that keep a variable
-    last.
+    """Return the commands for steps, as the owner of the environment runs them.
+
+    The commands that keep a variable for later shells come last.
     """
     lines: list[str] = []
     keep: list[str] = []
     for step in steps:
         if isinstance(step, Install):
-            lines.append(_install(target, step))
+            lines.append(_format_install(target, step))
         elif isinstance(step, Uninstall):
             lines.append(pip_uninstall(target, step.names))
         elif isinstance(step, (MakeLink, LinkParts)):
@@ -236,18 +257,21 @@ def format_steps(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
             lines.append(line)
             keep += keep_line(target, line)[1]
         else:
-            lines.append(_line(target, step))
+            lines.append(_format_variable_step(target, step))
     return (*lines, *keep)
 
 
-def _install(target: Target, step: Install) -> str:
-    wanted = list_wanted(target, step)
+def _format_install(target: Target, step: Install) -> str:
+    """Return the command of an install step."""
+    requirements = list_wanted(target, step)
     options = ("--force-reinstall " if step.again else "") + ("" if step.dependencies else "--no-deps")
-    return pip_install(target, wanted, options=options.strip() if wanted == step.requirements else "")
+    return pip_install(
+        target, requirements, options=options.strip() if requirements == step.requirements else ""
+    )
 
 
 def list_wanted(target: Target, step: Install) -> tuple[str, ...]:
-    """Return what a step has pip install: its requirements, or the extra where that is the same."""
+    """Return the requirements of a step, or TensorFlow's extra if it installs the same."""
     build = target.build
     release = build.release if build is not None and build.exact else None
     if step.lock is not None and release is not None and extra_installs(target, release):
@@ -255,8 +279,8 @@ def list_wanted(target: Target, step: Install) -> tuple[str, ...]:
     return step.requirements
 
 
-def _line(target: Target, step: Drop | Unset | Export | Rename | TakeOut) -> str:
-    """Return what a variable becomes in this shell; or the line that sets it, in a file that Python reads."""
+def _format_variable_step(target: Target, step: Drop | Unset | Export | Rename | TakeOut) -> str:
+    """Return the command that changes a variable in this shell, or disables the line of a file that sets it."""
     if isinstance(step, TakeOut):
         mark = "pass  # " if step.path.endswith(".py") else "# "
         return f"sed -i '{step.line}s/[^ \\t]/{mark}&/' {quote(step.path)}"
@@ -266,51 +290,53 @@ def _line(target: Target, step: Drop | Unset | Export | Rename | TakeOut) -> str
         return f"export {step.name}={quote(step.value)}"
     if isinstance(step, Rename):
         return f'export {step.right}="${step.wrong}"; unset {step.wrong}'
-    kept = remove_entries(step, target.variables.get(step.name, ""))
-    return f"export {step.name}={quote(':'.join(kept))}" if kept else f"unset {step.name}"
+    entries = remove_entries(step, target.variables.get(step.name, ""))
+    return f"export {step.name}={quote(':'.join(entries))}" if entries else f"unset {step.name}"
 
 
-# ---------------------------------------------------------------- for who is not the owner
+# ---------------------------------------------------------------- users who do not own the environment
 
 
 def _adapt_remedy(target: Target, remedy: Remedy) -> list[Remedy]:
+    """Return the remedy adapted to this user's permissions and to a Jupyter kernel."""
     return [adapt_to_kernel(target, new) for new in _place_remedy(target, remedy)]
 
 
 def _place_remedy(target: Target, remedy: Remedy) -> list[Remedy]:
-    """Return where this person may change things, and with the programs that are there."""
+    """Return remedies that change only what this user may change, with the programs that exist."""
     remedy = _use_conda(target, _drop_sudo(target, remedy))
-    where = user_permissions.place(target)
-    if where is InstallFolder.ELSEWHERE and _changes_tensorflow(remedy):
-        off = _leave_pythonpath(target)
-        return [off if off is not None else remedy]
-    if where in (InstallFolder.OWN, InstallFolder.USER) or not remedy.steps:
+    folder = user_permissions.place(target)
+    if folder is InstallFolder.ELSEWHERE and _changes_tensorflow(remedy):
+        removal = _make_pythonpath_remedy(target)
+        return [removal if removal is not None else remedy]
+    if folder in (InstallFolder.OWN, InstallFolder.USER) or not remedy.steps:
         return [remedy]
     if all(isinstance(step, SHELL_STEPS) for step in remedy.steps):
-        return [replace(remedy, steps=()) if where is InstallFolder.CLOSED else remedy]
-    if where is InstallFolder.ELSEWHERE and not any(isinstance(step, Install) for step in remedy.steps):
+        return [replace(remedy, steps=()) if folder is InstallFolder.CLOSED else remedy]
+    if folder is InstallFolder.ELSEWHERE and not any(isinstance(step, Install) for step in remedy.steps):
         return [remedy]
-    found, why = [], WHY[where].format(owner=_owner(target))
-    apart = _make_separate_commands(target, remedy.steps)
-    if apart:
+    remedies, reason = [], WHY[folder].format(owner=_get_owner(target))
+    commands = _make_separate_commands(target, remedy.steps)
+    if commands:
         text = "Put it into your own folder, and add it to the search path before Python starts."
-        found.append(Remedy(f"{why} {text}", apart))
+        remedies.append(Remedy(f"{reason} {text}", commands))
     release = _find_same_release(target)
-    if not apart and where in OTHERS and release is not None:
+    if not commands and folder in OTHERS and release is not None:
         text = f"Make your own environment with TensorFlow {release.version}."
-        found.append(install_release(target, release, f"{why} {text}"))
-    if where in OTHERS:
-        # `fix` is run by this person, too, and would fail half way: what is left to others is no step of its own.
-        text = OTHERS[where].format(owner=_owner(target), text=remedy.text)
-        found.append(replace(remedy, text=text, steps=()))
-    return found or [remedy]
+        remedies.append(install_release(target, release, f"{reason} {text}"))
+    if folder in OTHERS:
+        # `fix` also runs as this user and would fail half way, so a remedy that others must apply has no
+        # steps.
+        text = OTHERS[folder].format(owner=_get_owner(target), text=remedy.text)
+        remedies.append(replace(remedy, text=text, steps=()))
+    return remedies or [remedy]
 
 
 def _find_same_release(target: Target) -> Release | None:
-    """Return the installed release, or the best one where that is not known or is of no use on a GPU."""
+    """Return the installed release, or the best one if it is not known or has no GPU code."""
     build = target.build
-    own = build.release if build is not None and build.exact else None
-    return own if own is not None and own.gpu else best_release(target)
+    installed = build.release if build is not None and build.exact else None
+    return installed if installed is not None and installed.gpu else best_release(target)
 
 
 WHY = {
@@ -318,20 +344,25 @@ WHY = {
     InstallFolder.MANAGED: "The system manages this Python, and refuses pip (PEP 668).",
     InstallFolder.ELSEWHERE: "TensorFlow lies outside the folder that pip installs into.",
 }
+"""The reason why the remedy cannot be applied as written, by folder."""
 
 
 OTHERS = {
     InstallFolder.CLOSED: "Or ask {owner}, whose environment it is, to type this: {text}",
     InstallFolder.MANAGED: "Or, against the rule of this system (PEP 668): {text}",
 }
+"""The text of a remedy that only others can apply, or that breaks a rule of the system, by folder."""
 
 
-def _owner(target: Target) -> str:
+def _get_owner(target: Target) -> str:
     return user_permissions.owner(target) or "its owner"
 
 
 def _drop_sudo(target: Target, remedy: Remedy) -> Remedy:
-    """Without sudo where there is none: root needs none, and who cannot become root asks."""
+    """Return the remedy without sudo if the user is root or has no sudo.
+
+    In the second case its text asks the administrator to run the commands.
+    """
     if not any("sudo " in command for command in remedy.commands):
         return remedy
     root = target.root
@@ -347,45 +378,51 @@ def _drop_sudo(target: Target, remedy: Remedy) -> Remedy:
 
 
 def _use_conda(target: Target, remedy: Remedy) -> Remedy:
-    word = user_permissions.conda(target)
-    if word == "conda":
+    """Replace conda in commands with the program of its kind that is installed."""
+    program = user_permissions.conda(target)
+    if program == "conda":
         return remedy
-    commands = (f"{word}{line[5:]}" if line.startswith("conda ") else line for line in remedy.commands)
+    commands = (f"{program}{line[5:]}" if line.startswith("conda ") else line for line in remedy.commands)
     return replace(remedy, commands=tuple(commands))
 
 
 def _changes_tensorflow(remedy: Remedy) -> bool:
-    wanted = [one for step in remedy.steps if isinstance(step, Install) for one in step.requirements]
-    return any(versions.project_of(one) in TENSORFLOW_DISTRIBUTIONS for one in wanted)
+    """Return whether the remedy installs a TensorFlow distribution."""
+    requirements = [
+        requirement for step in remedy.steps if isinstance(step, Install) for requirement in step.requirements
+    ]
+    return any(versions.project_of(requirement) in TENSORFLOW_DISTRIBUTIONS for requirement in requirements)
 
 
-def _leave_pythonpath(target: Target) -> Remedy | None:
-    """Return where PYTHONPATH leads to another TensorFlow than this Python's own: its own is good, and is not
+def _make_pythonpath_remedy(target: Target) -> Remedy | None:
+    """Return the remedy that removes another TensorFlow's folder from PYTHONPATH.
+
+    None unless that folder is on PYTHONPATH and this Python has its own TensorFlow, which is then not
     replaced.
     """
     python, entries = target.python, entries_of("PYTHONPATH", target.variables.get("PYTHONPATH", ""))
     folder = site_packages(target)
     if python is None or folder not in [posixpath.normpath(entry) for entry in entries]:
         return None
-    own = [
+    installed = [
         d
         for d in python.distributions
         if d.name in TENSORFLOW_DISTRIBUTIONS and d.location in python.site_packages
     ]
-    if not own:
+    if not installed:
         return None
     step = Drop("PYTHONPATH", tuple(entry for entry in entries if posixpath.normpath(entry) == folder))
     return Remedy(
-        f"Remove {folder} from PYTHONPATH: this Python has {own[0].name} {own[0].version} of its own.",
-        (_line(target, step), check_again(target)),
+        f"Remove {folder} from PYTHONPATH: this Python has {installed[0].name} {installed[0].version} of its own.",
+        (_format_variable_step(target, step), check_again(target)),
         steps=(step,),
     )
 
 
 def _make_separate_commands(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
-    """Return what brings the same to a TensorFlow whose folder cannot be written to.
+    """Return commands with the same effect that do not write to TensorFlow's folder.
 
-    Empty if that is not the way.
+    Empty if there are none.
     """
     wheels: list[str] = []
     modules: list[str] = []
@@ -393,11 +430,11 @@ def _make_separate_commands(target: Target, steps: Iterable[Step]) -> tuple[str,
     lines: list[str] = []
     for step in steps:
         if isinstance(step, Install):
-            for one in step.requirements:
-                (wheels if versions.project_of(one).startswith("nvidia-") else modules).append(one)
+            for item in step.requirements:
+                (wheels if versions.project_of(item).startswith("nvidia-") else modules).append(item)
         elif isinstance(step, MakeLink):
-            real = posixpath.join(posixpath.dirname(step.path), step.target)
-            folders.append(posixpath.dirname(posixpath.normpath(real)))
+            target_path = posixpath.join(posixpath.dirname(step.path), step.target)
+            folders.append(posixpath.dirname(posixpath.normpath(target_path)))
         elif isinstance(step, LinkParts):
             folders.append(step.source)
         elif isinstance(step, Prepend):
@@ -405,61 +442,69 @@ def _make_separate_commands(target: Target, steps: Iterable[Step]) -> tuple[str,
         elif isinstance(step, (Uninstall, Remove)):
             return ()
         else:
-            lines.append(_line(target, step))
-    if any(versions.project_of(one) in TENSORFLOW_DISTRIBUTIONS for one in modules):
+            lines.append(_format_variable_step(target, step))
+    if any(versions.project_of(item) in TENSORFLOW_DISTRIBUTIONS for item in modules):
         return ()
     if wheels:
-        command, folders = _wheels_apart(target, wheels, folders)
+        command, folders = _make_wheel_install(target, wheels, folders)
         lines.append(command)
     exports = [export_path(dict.fromkeys(folders))] if folders else []
     if modules:
-        own = _folder(modules)
-        lines.append(user_permissions.install_to(target, own, modules))
-        exports.append(export_path([own], "PYTHONPATH"))
-    kept = [line for one in exports for line in keep_line(target, one)[1]]
-    return (*lines, *exports, check_again(target), *kept)
+        own_folder = _choose_folder(modules)
+        lines.append(user_permissions.install_to(target, own_folder, modules))
+        exports.append(export_path([own_folder], "PYTHONPATH"))
+    kept_lines = [line for item in exports for line in keep_line(target, item)[1]]
+    return (*lines, *exports, check_again(target), *kept_lines)
 
 
-def _wheels_apart(target: Target, wheels: list[str], folders: list[str]) -> tuple[str, list[str]]:
-    """Return (the command that puts NVIDIA's wheels into a folder of their own, all folders that must be named then).
+def _make_wheel_install(target: Target, wheels: list[str], folders: list[str]) -> tuple[str, list[str]]:
+    """Return (command that installs NVIDIA's wheels into a separate folder, folders for LD_LIBRARY_PATH).
 
-    A library looks for what it needs beside itself: that is installed with it where it is nowhere, and named where it
-    lies with TensorFlow.
+    A library searches its dependencies in its own folder: those that are not installed are added, and the
+    folders of those beside TensorFlow are returned too.
     """
-    places, site = _places(target), site_packages(target)
-    named = {versions.project_of(one) for one in wheels}
+    folder_of, site = _map_wheel_folders(target), site_packages(target)
+    projects = {versions.project_of(requirement) for requirement in wheels}
     python = target.python
-    there = {d.name for d in python.distributions if d.location == site} if python is not None else set()
-    partners = {project for project in places if _part(project) in PARTNERS}
-    more = [project for project in places if project in partners - there - named and _part(project) in NEEDED]
-    own = _folder(wheels)
-    named |= set(more)
-    replaced = {f"{site}/{places[project]}" for project in named if project in places}
-    return user_permissions.install_to(target, own, [*wheels, *more]), [
-        *(f"{own}/{place}" for project, place in places.items() if project in named),
+    present = {d.name for d in python.distributions if d.location == site} if python is not None else set()
+    partners = {project for project in folder_of if _get_library_name(project) in PARTNERS}
+    added = [
+        project
+        for project in folder_of
+        if project in partners - present - projects and _get_library_name(project) in NEEDED
+    ]
+    own_folder = _choose_folder(wheels)
+    projects |= set(added)
+    replaced = {f"{site}/{folder_of[project]}" for project in projects if project in folder_of}
+    return user_permissions.install_to(target, own_folder, [*wheels, *added]), [
+        *(f"{own_folder}/{subfolder}" for project, subfolder in folder_of.items() if project in projects),
         *(folder for folder in folders if folder not in replaced),
-        *(f"{site}/{place}" for project, place in places.items() if project in (partners & there) - named),
+        *(
+            f"{site}/{subfolder}"
+            for project, subfolder in folder_of.items()
+            if project in (partners & present) - projects
+        ),
     ]
 
 
 NEEDED = frozenset({"cublas", "nvjitlink"})
 PARTNERS = NEEDED | {"cusparse", "cuda-nvrtc"}
-"""Wheels whose libraries those of the others need; all but a few need one of the first two."""
+"""Wheels with libraries that other wheels need; nearly all of them need one of `NEEDED`."""
 
 
-def _part(project: str) -> str:
-    """Return "nvidia-cublas-cu12" → "cublas"."""
+def _get_library_name(project: str) -> str:
+    """Return the short name of a wheel: "cublas" for "nvidia-cublas-cu12"."""
     return re.sub(r"-cu\d+$", "", project.removeprefix("nvidia-"))
 
 
-def _folder(requirements: Sequence[str]) -> str:
-    """Return a folder of its own for each set: pip leaves alone what is in a `--target` already."""
-    names = [versions.project_of(one).removeprefix("nvidia-") for one in requirements]
+def _choose_folder(requirements: Sequence[str]) -> str:
+    """Return a separate folder for each set of wheels, because pip skips what a `--target` already contains."""
+    names = [versions.project_of(requirement).removeprefix("nvidia-") for requirement in requirements]
     return f"{FOLDER}/{names[0]}{f'-and-{len(names) - 1}-more' if len(names) > 1 else ''}"
 
 
-def _places(target: Target) -> dict[str, str]:
-    """Return project of each of NVIDIA's wheels for this CUDA → its folder below site-packages."""
+def _map_wheel_folders(target: Target) -> dict[str, str]:
+    """Map the project of each NVIDIA wheel for this CUDA to its folder, relative to site-packages."""
     build = target.build
     if build is None or build.cuda is None:
         return {}

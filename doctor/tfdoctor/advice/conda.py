@@ -1,4 +1,4 @@
-"""CUDA from conda: for releases whose libraries no wheel has. Pure."""
+"""CUDA from conda, for releases whose libraries are in no wheel. Pure."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 
 
 def conda_packages(compat: Compat, cuda: str, cudnn: str | None) -> tuple[str, str]:
-    """Return (channel, packages) that have this CUDA and a cuDNN for it."""
+    """Return the conda channel and packages that contain this CUDA and a matching cuDNN."""
     if versions.major(cuda) >= 12:
         return "conda-forge", f"cuda-version={cuda} cuda-libraries cudnn"
-    beside = compat.conda_cudnn(cuda, cudnn)
+    matching_cudnn = compat.conda_cudnn(cuda, cudnn)
     channel = "conda-forge" if versions.is_at_least(cuda, "10.0") else "defaults"
-    return channel, f"cudatoolkit={cuda} {f'cudnn={beside}' if beside else 'cudnn'}"
+    return channel, f"cudatoolkit={cuda} {f'cudnn={matching_cudnn}' if matching_cudnn else 'cudnn'}"
 
 
 def conda_folder(compat: Compat, cuda: str, cudnn: str | None) -> tuple[str, str]:
-    """Return commands that make a folder with this CUDA beside everything else, and name it."""
+    """Return the commands that create a separate folder with this CUDA and add it to LD_LIBRARY_PATH."""
     cuda = versions.major_minor(cuda)
-    channel, wanted = conda_packages(compat, cuda, cudnn)
+    channel, packages = conda_packages(compat, cuda, cudnn)
     return (
-        f'conda create --prefix "$HOME/cuda-{cuda}" -c {channel} {wanted}',
+        f'conda create --prefix "$HOME/cuda-{cuda}" -c {channel} {packages}',
         export_path([f"$HOME/cuda-{cuda}/lib"]),
     )

@@ -1,7 +1,7 @@
-"""What stands between this machine's GPUs and its containers: pure questions to `ContainerFacts`.
+"""Problems that keep this machine's GPUs from its containers, found from `ContainerFacts`. Pure.
 
-`check` tells it beside its verdict, which is about TensorFlow in a Python on this machine; commands that build
-and run images ask the same functions for the reason of a failure.
+`check` reports them beside its verdict, which is about TensorFlow in a Python on this machine. Commands that
+build and run images use the same functions to explain a failure.
 """
 
 from __future__ import annotations
@@ -30,24 +30,25 @@ GPUS, RUNTIME, DEVICE = (
     "--runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=all",
     f"--device {KIND}=all",
 )
-"""How `docker run` asks for GPUs: through NVIDIA's hook, its runtime, a CDI specification."""
+"""The options of `docker run` that give GPUs: through NVIDIA's hook, its runtime, or a CDI specification."""
 GPUS_BY_CDI_FROM = "29"
-"""The first Docker that serves `--gpus` through CDI where NVIDIA's hook is not there (moby pull request 50228)."""
+"""The first Docker version whose `--gpus` uses CDI if NVIDIA's hook is missing (moby pull request 50228)."""
 PODMAN_CDI_FROM = "4.1"
-"""The first Podman that takes CDI devices."""
+"""The first Podman version that supports CDI devices."""
 CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
-"""Which parts of the driver a container is given; whoever starts it may set it, and so may its image."""
+"""The variable that selects the parts of the driver for a container, set by the image or at its start."""
 STOCK_RUNTIMES = frozenset({"", "runc", "crun", "io.containerd.runc.v2", "io.containerd.runtime.v1.linux"})
+"""Default runtimes that engines define themselves."""
 LEGACY_MODES = frozenset({"", "auto", "legacy"})
-"""Modes of the toolkit in which its hook serves `--gpus`; in any other it refuses."""
+"""The modes of the toolkit in which its hook supports `--gpus`; in any other mode the hook refuses it."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineTrouble:
-    """One thing that keeps GPUs from containers, or will."""
+    """A problem that keeps GPUs from containers, now or later."""
 
     kind: str
-    """A word for programs: "no-toolkit", "daemon-json", …"""
+    """An identifier for programs: "no-toolkit", "daemon-json", …"""
     cause: Cause
     severity: Severity
     title: str
@@ -56,16 +57,16 @@ class EngineTrouble:
     remedies: tuple[Remedy, ...] = ()
 
 
-# ---------------------------------------------------------------- questions
+# ---------------------------------------------------------------- queries
 
 
 def lacks(capabilities: str, part: str) -> bool:
-    """Return whether a value of `CAPABILITIES` keeps this part of the driver out of a container."""
+    """Return whether a value of `CAPABILITIES` excludes this part of the driver."""
     return not {part, "all"} & set(capabilities.replace(" ", "").split(","))
 
 
 def name_parts(target: Target) -> Remedy:
-    """Return the variable that brings libcuda and NVML into a container."""
+    """Return the remedy that sets `CAPABILITIES`, so that a container gets libcuda and NVML."""
     value = "compute,utility"
     steps: tuple[Export, ...] = ()
     text = f"Start the container with this variable (Docker; in a Dockerfile: `ENV {CAPABILITIES}={value}`)."
@@ -76,62 +77,67 @@ def name_parts(target: Target) -> Remedy:
 
 
 def engine(containers: ContainerFacts) -> DockerEngine | None:
-    """Return docker's engine, where it answered."""
+    """Return Docker's engine; None if it did not answer."""
     answer = value_of(containers.docker)
     return answer if isinstance(answer, DockerEngine) else None
 
 
 def silence(containers: ContainerFacts) -> EngineSilence | None:
-    """Return why Docker's engine did not answer, where it is there."""
+    """Return the reason why Docker's engine did not answer; None if it did, or if there is no Docker."""
     answer = value_of(containers.docker)
     return answer if isinstance(answer, EngineSilence) else None
 
 
 def toolkit_config(containers: ContainerFacts) -> ToolkitConfig | None:
+    """Return the configuration of NVIDIA's container toolkit; None if it is not known."""
     toolkit = value_of(containers.toolkit)
     return value_of(toolkit.config) if toolkit is not None else None
 
 
 def gpu_specs(containers: ContainerFacts) -> tuple[CdiSpec, ...]:
-    """Return CDI specifications of NVIDIA's GPUs; an unreadable one may be one."""
+    """Return the CDI specifications of NVIDIA's GPUs, and unreadable ones, which may be such."""
     return tuple(spec for spec in containers.cdi if spec.problem or spec.kind == KIND)
 
 
 def docker_ways(containers: ContainerFacts) -> tuple[str, ...]:
-    """Return the options of `docker run` through which this engine can give GPUs.
+    """Return the options of `docker run` with which this engine can give GPUs.
 
-    Empty: none, or it did not answer.
+    Empty if there are none, or if the engine did not answer.
     """
     docker, toolkit = engine(containers), value_of(containers.toolkit)
     if docker is None or docker.desktop:
         return ()
     nvidia = docker.runtime("nvidia")
-    if docker.snap:  # it brings its own toolkit, and registers the runtime where that could be set up
+    if docker.snap:  # the snap contains its own toolkit, and registers the runtime if it could set it up
         return (GPUS, RUNTIME) if nvidia is not None else ()
     cdi = bool(docker.cdi_folders and gpu_specs(containers))
-    ways = []
+    options = []
     hook = toolkit is not None and toolkit.has(HOOK)
     by_cdi = (
-        cdi and toolkit is not None and toolkit.has("nvidia-cdi-hook") and _from(docker, GPUS_BY_CDI_FROM)
+        cdi
+        and toolkit is not None
+        and toolkit.has("nvidia-cdi-hook")
+        and _has_version(docker, GPUS_BY_CDI_FROM)
     )
     if hook or by_cdi:
-        ways.append(GPUS)
+        options.append(GPUS)
     if nvidia is not None and nvidia.found is not False:
-        ways.append(RUNTIME)
+        options.append(RUNTIME)
     if cdi:
-        ways.append(DEVICE)
-    return tuple(ways)
+        options.append(DEVICE)
+    return tuple(options)
 
 
-def _from(docker: DockerEngine, version: str) -> bool:
+def _has_version(docker: DockerEngine, version: str) -> bool:
+    """Return whether Docker's version is known and is this one or a newer one."""
     number = (docker.version or "").partition("+")[0].partition("-")[0]
     return versions.is_version(number) and versions.is_at_least(number, version)
 
 
 def podman_way(containers: ContainerFacts) -> bool | None:
-    """Return whether Podman can give GPUs.
+    """Return whether Podman can give GPUs to containers.
 
-    None without Podman, or where it hangs on a version that is not known.
+    None without Podman, or if it depends on Podman's version and that is not known.
     """
     podman, toolkit = containers.tool("podman"), value_of(containers.toolkit)
     if podman is None:
@@ -145,11 +151,14 @@ def podman_way(containers: ContainerFacts) -> bool | None:
     return versions.is_at_least(podman.version, PODMAN_CDI_FROM)
 
 
-# ---------------------------------------------------------------- the engine does not answer
+# ---------------------------------------------------------------- unreachable engines
 
 
 def unreachable(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineTrouble]:
-    """Docker is there and its engine does not answer. A remote engine was not asked: that is no trouble."""
+    """Return the problem that Docker's engine does not answer.
+
+    Empty if it does, if there is no Docker, or if the engine is remote and was not asked.
+    """
     silent = silence(containers)
     if silent is None or silent.kind == "remote":
         return []
@@ -159,34 +168,34 @@ def unreachable(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineT
         else f"{sudo}systemctl start docker"
     )
     remedies: tuple[Remedy, ...] = ()
-    title, why = "Docker's engine does not answer", "Docker's client is installed."
-    starts = (Remedy("Start the engine.", (start, "docker info"), changes_system=True),)
+    title, text = "Docker's engine does not answer", "Docker's client is installed."
+    start_remedies = (Remedy("Start the engine.", (start, "docker info"), changes_system=True),)
     if silent.kind == "permission":
         group = silent.group
         title = "This user has no permission to use Docker's engine"
-        why = f"The socket of the engine belongs to the group {group or '(not known)'}, and this process is not in it."
+        text = f"The socket of the engine belongs to the group {group or '(not known)'}, and this process is not in it."
         join = Remedy(
             "Join that group, then log in again; its members can become root through Docker.",
             (f'sudo usermod -aG {quote(group)} "$USER"', "newgrp " + quote(group)) if group else (),
             changes_system=True,
         )
-        own = Remedy("Or run Docker's commands as root.", ("sudo docker info",))
-        remedies = (own,) if group in (None, "root") else (join, own)
+        as_root = Remedy("Or run Docker's commands as root.", ("sudo docker info",))
+        remedies = (as_root,) if group in (None, "root") else (join, as_root)
     elif silent.kind in ("not-running", "no-socket"):
-        title, why = "Docker's engine is not running", "Docker is installed."
-        remedies = starts
+        title, text = "Docker's engine is not running", "Docker is installed."
+        remedies = start_remedies
     elif silent.kind == "no-client":
         title = "Docker's engine has a socket, but there is no docker command"
-        why = "Its client is not on PATH, so it was not asked."
+        text = "Its client is not on PATH, so it was not asked."
     elif silent.kind == "context":
         title = "Docker's current context does not work"
         name = f" {containers.context!r}" if containers.context else ""
-        why = f"The context{name} does not exist, or cannot be read."
+        text = f"The context{name} does not exist, or cannot be read."
         remedies = (
             Remedy("List the contexts, and choose one.", ("docker context ls", "docker context use default")),
         )
     elif silent.kind == "timeout":
-        why = "The socket is open, but the engine does not answer."
+        text = "The socket is open, but the engine does not answer."
         remedies = (Remedy("See its log.", (f"{sudo}journalctl -u docker -n 50 --no-pager",)),)
     return [
         EngineTrouble(
@@ -194,7 +203,7 @@ def unreachable(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineT
             Cause.INCONCLUSIVE,
             Severity.INFO,
             title,
-            f"{why} Could not check whether it can give GPUs to containers. TensorFlow outside containers "
+            f"{text} Could not check whether it can give GPUs to containers. TensorFlow outside containers "
             "does not need it.",
             (Evidence("docker info", silent.text),),
             remedies,
@@ -202,31 +211,31 @@ def unreachable(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineT
     ]
 
 
-# ---------------------------------------------------------------- nothing to give GPUs with
+# ---------------------------------------------------------------- engines without GPU support
 
 
 def find_engines_lacking_gpus(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineTrouble]:
-    """Return the engines that have no way to give GPUs to a container."""
+    """Return the problems of engines that cannot give GPUs to containers."""
     docker, toolkit = engine(containers), value_of(containers.toolkit)
-    found = []
-    lacking = []
+    problems = []
+    unable = []
     if docker is not None and docker.desktop:
-        found.append(_desktop(containers))
+        problems.append(_report_desktop(containers))
     elif docker is not None and docker.snap and not docker_ways(containers):
-        found.append(_snap(sudo))
+        problems.append(_report_snap(sudo))
     elif docker is not None and not docker_ways(containers):
-        lacking.append("Docker")
+        unable.append("Docker")
     if podman_way(containers) is False:
-        lacking.append("Podman")
-    if not lacking:
-        return found
+        unable.append("Podman")
+    if not unable:
+        return problems
     if toolkit is None:
-        return [*found, _report_missing_toolkit(containers, lacking, sudo)]
-    if "Docker" in lacking and docker is not None:
-        found.append(_report_unregistered_runtime(containers, docker, toolkit, sudo))
-    if "Podman" in lacking:
-        found.append(_report_missing_spec(containers, sudo))
-    return found
+        return [*problems, _report_missing_toolkit(containers, unable, sudo)]
+    if "Docker" in unable and docker is not None:
+        problems.append(_report_unregistered_runtime(containers, docker, toolkit, sudo))
+    if "Podman" in unable:
+        problems.append(_report_missing_spec(containers, sudo))
+    return problems
 
 
 def make_runtime_trouble(
@@ -237,19 +246,20 @@ def make_runtime_trouble(
     remedies: Sequence[Remedy],
     severity: Severity = Severity.INFO,
 ) -> EngineTrouble:
-    """Return a trouble of the cause no-nvidia-runtime."""
+    """Return a problem with the cause no-nvidia-runtime."""
     return EngineTrouble(
         kind, Cause.NO_NVIDIA_RUNTIME, severity, title, explanation, tuple(evidence), tuple(remedies)
     )
 
 
-def _report_missing_toolkit(containers: ContainerFacts, lacking: list[str], sudo: str) -> EngineTrouble:
+def _report_missing_toolkit(containers: ContainerFacts, engines: list[str], sudo: str) -> EngineTrouble:
+    """Report that NVIDIA's container toolkit is not installed."""
     docker = engine(containers)
     evidence = [Evidence("PATH", "nvidia-ctk, nvidia-container-runtime and its hook are all missing")]
     if docker is not None:
         evidence.append(Evidence("docker info", f"Runtimes: {names(docker.runtimes)}"))
-    setup = [f"{sudo}nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"] if "Podman" in lacking else []
-    if "Docker" in lacking and docker is not None:
+    setup = [f"{sudo}nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"] if "Podman" in engines else []
+    if "Docker" in engines and docker is not None:
         setup += configure(docker, sudo)
     remedies = [
         Remedy(
@@ -270,7 +280,7 @@ def _report_missing_toolkit(containers: ContainerFacts, lacking: list[str], sudo
         )
     return make_runtime_trouble(
         "no-toolkit",
-        f"{' and '.join(lacking)} cannot give GPUs to containers: NVIDIA's container toolkit is not here",
+        f"{' and '.join(engines)} cannot give GPUs to containers: NVIDIA's container toolkit is not here",
         "The driver works, but containers cannot use it: an engine gives them its device nodes and libraries "
         "through NVIDIA's container toolkit. TensorFlow outside containers does not need it.",
         evidence,
@@ -279,7 +289,7 @@ def _report_missing_toolkit(containers: ContainerFacts, lacking: list[str], sudo
 
 
 def configure(docker: DockerEngine, sudo: str) -> list[str]:
-    """Return the commands that register the toolkit with this engine."""
+    """Return the commands that register the toolkit with this engine and restart it."""
     if docker.rootless:
         return [
             'nvidia-ctk runtime configure --runtime=docker --config="$HOME/.config/docker/daemon.json"',
@@ -292,6 +302,7 @@ def configure(docker: DockerEngine, sudo: str) -> list[str]:
 def _report_unregistered_runtime(
     containers: ContainerFacts, docker: DockerEngine, toolkit: ContainerToolkit, sudo: str
 ) -> EngineTrouble:
+    """Report that Docker does not use the toolkit, which is installed at least in part."""
     evidence = [
         Evidence("PATH", f"there: {', '.join(path for _, path in toolkit.executables) or 'only OCI hooks'}"),
         Evidence("PATH", f"not there: {HOOK}"),
@@ -320,7 +331,7 @@ def _report_unregistered_runtime(
 
 
 def write_spec(sudo: str = "sudo ") -> Remedy:
-    """Return how Podman is told of the GPUs."""
+    """Return the remedy that writes the CDI specification for Podman."""
     return Remedy(
         "Write the CDI specification; again after each update of the driver.",
         (
@@ -332,6 +343,7 @@ def write_spec(sudo: str = "sudo ") -> Remedy:
 
 
 def _report_missing_spec(containers: ContainerFacts, sudo: str) -> EngineTrouble:
+    """Report that there is no CDI specification for Podman."""
     podman = containers.tool("podman")
     version = podman.version if podman is not None else None
     return make_runtime_trouble(
@@ -347,7 +359,8 @@ def _report_missing_spec(containers: ContainerFacts, sudo: str) -> EngineTrouble
     )
 
 
-def _desktop(containers: ContainerFacts) -> EngineTrouble:
+def _report_desktop(containers: ContainerFacts) -> EngineTrouble:
+    """Report that Docker Desktop for Linux does not support GPUs."""
     return make_runtime_trouble(
         "docker-desktop",
         "Docker Desktop for Linux gives no GPU to containers",
@@ -366,7 +379,8 @@ def _desktop(containers: ContainerFacts) -> EngineTrouble:
     )
 
 
-def _snap(sudo: str) -> EngineTrouble:
+def _report_snap(sudo: str) -> EngineTrouble:
+    """Report that Docker's snap has not registered its NVIDIA runtime."""
     return make_runtime_trouble(
         "snap",
         "Docker's snap has not set up its NVIDIA support",
@@ -384,4 +398,5 @@ def _snap(sudo: str) -> EngineTrouble:
 
 
 def names(runtimes: Sequence[Runtime]) -> str:
+    """Return the names of the runtimes, joined with commas, or "none"."""
     return ", ".join(runtime.name for runtime in runtimes) or "none"

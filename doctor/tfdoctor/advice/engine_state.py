@@ -1,4 +1,4 @@
-"""What of container engines is set up wrongly, stale, or will not last: pure, as `engine` is."""
+"""Container engines and CDI specifications that are set up wrongly, outdated, or lose their GPUs later. Pure."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ if TYPE_CHECKING:
 def troubles(
     containers: ContainerFacts, *, driver: str | None = None, sudo: str = "sudo "
 ) -> tuple[EngineTrouble, ...]:
-    """Return everything at once, the gravest first: for commands that run containers."""
-    found = [
+    """Return all problems of container engines, the most severe first, for commands that run containers."""
+    problems = [
         *unreachable(containers, sudo),
         *find_misconfigurations(containers, sudo),
         *find_engines_lacking_gpus(containers, sudo),
         *stale(containers, driver, sudo),
         *find_loss_conditions(containers, sudo),
     ]
-    return tuple(sorted(found, key=lambda trouble: -trouble.severity))
+    return tuple(sorted(problems, key=lambda trouble: -trouble.severity))
 
 
-# ---------------------------------------------------------------- set up wrongly
+# ---------------------------------------------------------------- configuration
 
 
 def find_misconfigurations(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineTrouble]:
-    """Return what is configured, and cannot work as it is."""
-    found = [*_daemon_json(containers, sudo), *_find_missing_runtimes(containers, sudo)]
+    """Return the problems of configurations that cannot work."""
+    problems = [*_check_daemon_json(containers, sudo), *_find_missing_runtimes(containers, sudo)]
     docker, toolkit, config = engine(containers), value_of(containers.toolkit), toolkit_config(containers)
-    own = docker is not None and not docker.snap and not docker.desktop
+    is_native = docker is not None and not docker.snap and not docker.desktop
     if config is not None and config.problem:
-        found.append(
+        problems.append(
             make_runtime_trouble(
                 "toolkit-config",
                 "The configuration of NVIDIA's container toolkit is not TOML",
@@ -67,12 +67,12 @@ def find_misconfigurations(containers: ContainerFacts, sudo: str = "sudo ") -> l
                 Severity.WARNING,
             )
         )
-        return found
-    if docker is None or not own or toolkit is None or not toolkit.has(HOOK):
-        return found
+        return problems
+    if docker is None or not is_native or toolkit is None or not toolkit.has(HOOK):
+        return problems
     readable = not isinstance(toolkit.config, Unknown)
     if docker.rootless and readable and not (config is not None and config.no_cgroups):
-        found.append(
+        problems.append(
             make_runtime_trouble(
                 "rootless-cgroups",
                 "Rootless Docker is refused when it gives GPUs: the toolkit wants to change cgroups",
@@ -97,7 +97,7 @@ def find_misconfigurations(containers: ContainerFacts, sudo: str = "sudo ") -> l
         )
     mode = (config.mode or "") if config is not None else ""
     if config is not None and mode not in LEGACY_MODES and not config.skip_mode_detection:
-        found.append(
+        problems.append(
             make_runtime_trouble(
                 "hook-refuses",
                 f"`docker run --gpus` is refused: the toolkit's mode is {mode!r}",
@@ -116,19 +116,21 @@ def find_misconfigurations(containers: ContainerFacts, sudo: str = "sudo ") -> l
                 ],
             )
         )
-    return found
+    return problems
 
 
 def _format_cgroups(config: ToolkitConfig | None) -> str:
+    """Format the value of no-cgroups."""
     value = config.no_cgroups if config is not None else None
     return "not set" if value is None else str(value).lower()
 
 
-def _daemon_json(containers: ContainerFacts, sudo: str) -> list[EngineTrouble]:
+def _check_daemon_json(containers: ContainerFacts, sudo: str) -> list[EngineTrouble]:
+    """Return the problem that daemon.json is invalid or names an undefined default runtime."""
     config = value_of(containers.daemon_config)
     if config is None:
         return []
-    look = Remedy(
+    validate = Remedy(
         "Let the engine itself check it (Docker 23 and newer).",
         (f"{sudo}dockerd --validate --config-file {config.path}",),
     )
@@ -145,15 +147,17 @@ def _daemon_json(containers: ContainerFacts, sudo: str) -> list[EngineTrouble]:
                         "Fix the JSON where this command points.",
                         (f"{sudo}python3 -m json.tool {config.path}",),
                     ),
-                    look,
+                    validate,
                 ],
                 Severity.WARNING,
             )
         ]
     docker = engine(containers)
-    known = {r.name for r in (*config.runtimes, *(docker.runtimes if docker is not None else ()))}
+    defined = {
+        runtime.name for runtime in (*config.runtimes, *(docker.runtimes if docker is not None else ()))
+    }
     default = config.default_runtime or ""
-    if default in STOCK_RUNTIMES or default in known:
+    if default in STOCK_RUNTIMES or default in defined:
         return []
     return [
         make_runtime_trouble(
@@ -173,7 +177,7 @@ def _daemon_json(containers: ContainerFacts, sudo: str) -> list[EngineTrouble]:
                     ),
                     changes_system=True,
                 ),
-                look,
+                validate,
             ],
             Severity.WARNING,
         )
@@ -181,23 +185,24 @@ def _daemon_json(containers: ContainerFacts, sudo: str) -> list[EngineTrouble]:
 
 
 def _find_missing_runtimes(containers: ContainerFacts, sudo: str) -> list[EngineTrouble]:
+    """Return the problems of NVIDIA runtimes whose program does not exist."""
     docker, config = engine(containers), value_of(containers.daemon_config)
-    named = {r.name: r for r in (docker.runtimes if docker is not None else ())}
-    named |= {r.name: r for r in (config.runtimes if config is not None else ())}
+    runtimes = {item.name: item for item in (docker.runtimes if docker is not None else ())}
+    runtimes |= {item.name: item for item in (config.runtimes if config is not None else ())}
     default = (docker.default_runtime if docker is not None else None) or (
         config.default_runtime if config is not None else None
     )
-    found = []
-    for runtime in named.values():
+    problems = []
+    for runtime in runtimes.values():
         if runtime.found is not False or "nvidia" not in f"{runtime.name} {runtime.path}":
             continue
-        every = " It is the default runtime: no container starts at all." if runtime.name == default else ""
-        found.append(
+        note = " It is the default runtime: no container starts at all." if runtime.name == default else ""
+        problems.append(
             make_runtime_trouble(
                 "runtime-missing",
                 f"Docker's runtime {runtime.name!r} points to a program that is not there",
                 f"Docker is told to start containers with {runtime.path}, which does not exist on this "
-                f"machine.{every}",
+                f"machine.{note}",
                 [
                     Evidence(
                         "docker info" if docker is not None else "daemon.json",
@@ -217,52 +222,54 @@ def _find_missing_runtimes(containers: ContainerFacts, sudo: str) -> list[Engine
                 Severity.WARNING,
             )
         )
-    return found
+    return problems
 
 
 # ---------------------------------------------------------------- CDI
 
 
 def stale(containers: ContainerFacts, driver: str | None, sudo: str = "sudo ") -> list[EngineTrouble]:
-    """Return CDI specifications that cannot be read, or name what is no longer there.
+    """Return the problems of CDI specifications that are unreadable or do not match the installed driver.
 
-    `driver`: the version of the driver that is loaded and whose libraries are installed; None: not known.
+    `driver`: the version of the loaded driver; None if it is not known.
     """
     docker, config = engine(containers), toolkit_config(containers)
-    used = bool(
+    in_use = bool(
         containers.tool("podman", "nerdctl")
         or (docker is not None and docker.cdi_folders)
         or (config is not None and (config.mode or "").endswith("cdi"))
     )
     specs = gpu_specs(containers)
-    found = []
-    for at, spec in enumerate(specs):
-        what = _describe_spec_fault(spec, driver)
-        if not what:
+    problems = []
+    for index, spec in enumerate(specs):
+        fault = _describe_spec_fault(spec, driver)
+        if not fault:
             continue
-        # Of the same devices, CDI takes those of the later folder.
-        later = [
-            s
-            for s in specs[at + 1 :]
-            if not _describe_spec_fault(s, driver) and set(spec.devices) <= set(s.devices)
+        # If two folders define the same devices, CDI uses the later folder.
+        replacements = [
+            other
+            for other in specs[index + 1 :]
+            if not _describe_spec_fault(other, driver) and set(spec.devices) <= set(other.devices)
         ]
-        hidden = bool(later and not spec.problem and _folder(later[0].path) != _folder(spec.path))
-        grave = used and not hidden
-        found.append(
+        replaced = bool(
+            replacements and not spec.problem and _get_folder(replacements[0].path) != _get_folder(spec.path)
+        )
+        serious = in_use and not replaced
+        problems.append(
             EngineTrouble(
                 "cdi-unreadable" if spec.problem else "cdi-stale",
                 Cause.CONTAINER_DRIVER_LIBS,
-                Severity.WARNING if grave else Severity.INFO,
+                Severity.WARNING if serious else Severity.INFO,
                 "The CDI specification cannot be used"
                 if spec.problem
                 else "The CDI specification does not match the driver",
-                f"{what} "
+                f"{fault} "
                 + (
-                    f"Engines that look into {_folder(later[0].path)} take its devices from there."
-                    if hidden
+                    f"Engines that look into {_get_folder(replacements[0].path)} take its devices from there."
+                    if replaced
                     else "Containers that ask for its devices do not start, or start with the wrong libraries."
                 ),
-                tuple(_spec_evidence(spec, driver)),
+                tuple(_list_spec_evidence(spec, driver)),
                 (
                     Remedy(
                         "Write it again; toolkits from 1.18 on do so themselves for /var/run/cdi.",
@@ -280,14 +287,15 @@ def stale(containers: ContainerFacts, driver: str | None, sudo: str = "sudo ") -
                 ),
             )
         )
-    return found
+    return problems
 
 
-def _folder(path: str) -> str:
+def _get_folder(path: str) -> str:
     return path.rpartition("/")[0]
 
 
 def _describe_spec_fault(spec: CdiSpec, driver: str | None) -> str:
+    """Return a sentence about what is wrong with a specification; empty if nothing is."""
     if spec.problem:
         return f"{spec.path}: {spec.problem.rstrip('.')}."
     if spec.missing:
@@ -302,11 +310,11 @@ def _describe_spec_fault(spec: CdiSpec, driver: str | None) -> str:
     return ""
 
 
-def _is_same_version(one: str, other: str) -> bool:
-    return one == other or versions.compare(one, other) == 0
+def _is_same_version(first: str, second: str) -> bool:
+    return first == second or versions.compare(first, second) == 0
 
 
-def _spec_evidence(spec: CdiSpec, driver: str | None) -> list[Evidence]:
+def _list_spec_evidence(spec: CdiSpec, driver: str | None) -> list[Evidence]:
     evidence = [Evidence(spec.path, f"not there: {path}") for path in spec.missing[:4]]
     if spec.problem:
         evidence.append(Evidence(spec.path, spec.problem))
@@ -317,11 +325,11 @@ def _spec_evidence(spec: CdiSpec, driver: str | None) -> list[Evidence]:
     return evidence
 
 
-# ---------------------------------------------------------------- GPUs that get lost
+# ---------------------------------------------------------------- loss of GPUs
 
 
 def find_loss_conditions(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineTrouble]:
-    """Return conditions under which a running container loses its GPUs, or starts without the right to use them."""
+    """Return conditions under which a container loses its GPUs while it runs, or cannot open them."""
     docker, toolkit, config = engine(containers), value_of(containers.toolkit), toolkit_config(containers)
     if (
         docker is None

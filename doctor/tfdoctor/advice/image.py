@@ -1,6 +1,6 @@
-"""Remedies for who makes an image: lines of its Dockerfile, another base, or an image that tfdoctor builds. Pure.
+"""Remedies for images: lines of a Dockerfile, another base image, or an image that tfdoctor builds. Pure.
 
-What is typed into a shell of the host, or of a container, changes no image.
+Commands in a shell of the host or of a container do not change an image.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ OF_BASE = frozenset(
         Cause.LIBS_WRONG_VERSION,
     }
 )
-"""What another base image cures."""
+"""Causes that another base image removes."""
 OF_HOST = frozenset(
     {
         Cause.COMPAT_NOT_SUPPORTED,
@@ -64,58 +64,68 @@ OF_HOST = frozenset(
         Cause.WSL_LIBCUDA,
     }
 )
-"""What is in no image: the driver, and how a container is started."""
+"""Causes outside an image: the driver, and how a container is started."""
 OF_RELEASE = frozenset({Cause.GPU_TOO_NEW, Cause.GPU_TOO_OLD})
-"""What no image of the same TensorFlow cures."""
+"""Causes that only an image with another TensorFlow removes."""
 ANY_GPU = (GPUS, DEVICE)
-"""The options of `run` that remedies for any engine name."""
+"""The options of `run` that remedies for any engine use."""
 
 
 def adapt_image_findings(
     target: Target, root: Finding | None, findings: Sequence[Finding], beside: Iterable[str] = ()
 ) -> dict[int, Finding]:
-    """Adapt the findings for an image: the leading finding also says what the other errors need."""
+    """Map the `id` of each finding to the finding adapted for an image.
+
+    The remedy of the root finding also covers the other errors.
+    """
     skipped = frozenset(beside)
-    told = {id(finding): adapt_image_finding(target, finding) for finding in findings}
+    adapted = {id(finding): adapt_image_finding(target, finding) for finding in findings}
     if root is not None and root.remedies:
         others = [finding for finding in findings if finding is not root and finding.code not in skipped]
         joined = with_others(target, root, others)
         if joined is not None:
-            told[id(root)] = adapt_image_finding(target, replace(root, remedies=(joined, *root.remedies[1:])))
-    return told
+            adapted[id(root)] = adapt_image_finding(
+                target, replace(root, remedies=(joined, *root.remedies[1:]))
+            )
+    return adapted
 
 
 def adapt_image_finding(target: Target, finding: Finding) -> Finding:
-    """Return the finding with the remedies that an image has (`Target.image`).
+    """Return the finding with remedies for an image (`Target.image`).
 
-    The host's are left as they are.
+    Remedies that concern the host are kept.
     """
     if finding.cause in OF_HOST:
-        kept = [new for one in finding.remedies for new in _adapt_host_remedy(target, one)]
-        return replace(finding, remedies=tuple(kept))
+        host_remedies = [new for remedy in finding.remedies for new in _adapt_host_remedy(target, remedy)]
+        return replace(finding, remedies=tuple(host_remedies))
     build = target.build
     release = build.release if build is not None and build.exact else None
-    of_base = finding.cause in OF_BASE and release is not None
-    own = [one for one in finding.remedies if not (of_base and one.replaces)]
-    remedies = [new for one in own for new in _lines(target, one, whole=of_base)]
-    if of_base and release is not None:
-        remedies += on_another_base(target.compat, release, _python(target))
-    if finding.cause is not Cause.HIDDEN_BY_ENV and not any(one.replaces for one in remedies):
-        whole = _make_card_build_remedy(target) if finding.cause in OF_RELEASE else make_build_remedy(release)
-        remedies.append(_rename_result(target, whole))
+    needs_base = finding.cause in OF_BASE and release is not None
+    candidates = [remedy for remedy in finding.remedies if not (needs_base and remedy.replaces)]
+    remedies = [new for remedy in candidates for new in _convert_remedy(target, remedy, whole=needs_base)]
+    if needs_base and release is not None:
+        remedies += on_another_base(target.compat, release, _get_python(target))
+    if finding.cause is not Cause.HIDDEN_BY_ENV and not any(remedy.replaces for remedy in remedies):
+        build_remedy = (
+            _make_card_build_remedy(target) if finding.cause in OF_RELEASE else make_build_remedy(release)
+        )
+        remedies.append(_rename_result(target, build_remedy))
     return replace(finding, remedies=tuple(remedies))
 
 
 def _adapt_host_remedy(target: Target, remedy: Remedy) -> list[Remedy]:
-    """Return a remedy of what is the host's: as it is, but for what it does to a Python, to files or to variables."""
-    if remedy.replaces:  # another TensorFlow
-        return _lines(target, remedy, whole=False)
+    """Return the remedies for a finding about the host.
+
+    Only changes of a Python, of files or of variables are converted.
+    """
+    if remedy.replaces:  # it installs another TensorFlow
+        return _convert_remedy(target, remedy, whole=False)
     image, steps = target.image, remedy.steps or _list_exports(remedy)
     if image is not None and image.name and not remedy.steps and steps and all(map(_format_variable, steps)):
-        # A card of this machine, or how it is shared, is nothing for an image.
+        # Which GPU of this machine is used, and how, is decided at the start of a container.
         return [replace(remedy, commands=(start_of(image, *map(_format_variable, steps)),))]
-    if steps or _on_files(remedy):
-        return _lines(target, replace(remedy, steps=steps), whole=False)
+    if steps or _list_file_commands(remedy):
+        return _convert_remedy(target, replace(remedy, steps=steps), whole=False)
     return [_end_with_check(target, remedy)]
 
 
@@ -125,9 +135,9 @@ _EXPORT = re.compile(r"export (?P<name>[A-Z][A-Z0-9_]{0,80})=(?P<value>.{1,4000}
 def _list_exports(remedy: Remedy) -> tuple[Step, ...]:
     """Return the steps of a remedy whose commands only set variables of a shell.
 
-    None if they do anything else.
+    Empty if they do anything else.
     """
-    found: list[Step] = []
+    steps: list[Step] = []
     for line in remedy.commands:
         match = _EXPORT.fullmatch(line)
         if match is None:
@@ -136,16 +146,16 @@ def _list_exports(remedy: Remedy) -> tuple[Step, ...]:
             return ()
         name = match["name"]
         value = match["value"].removesuffix(f'"${{{name}:+:${name}}}"')
-        plain = shlex.split(value)
-        if len(plain) != 1 or "$" in value:
+        values = shlex.split(value)
+        if len(values) != 1 or "$" in value:
             return ()
-        ahead = value != match["value"]
-        found.append(Prepend(name, tuple(plain[0].split(":"))) if ahead else Export(name, plain[0]))
-    return tuple(found)
+        prepends = value != match["value"]
+        steps.append(Prepend(name, tuple(values[0].split(":"))) if prepends else Export(name, values[0]))
+    return tuple(steps)
 
 
 def on_another_base(compat: Compat, release: Release, python: str | None) -> list[Remedy]:
-    """Return the image of nvidia/cuda to build on, where there is one."""
+    """Return the remedy with the best nvidia/cuda image to build on; empty if there is none."""
     text = f"Build on an image that has what TensorFlow {release.version} opens."
     return [Remedy(text, (f"FROM {tag.name}",)) for tag in list_fitting_tags(compat, release, python)[:1]]
 
@@ -153,29 +163,30 @@ def on_another_base(compat: Compat, release: Release, python: str | None) -> lis
 def make_build_remedy(
     release: Release | None, text: str = "Build an image whose parts fit together."
 ) -> Remedy:
-    """Return `tfdoctor build`, for the release that is meant."""
+    """Return the remedy that runs `tfdoctor build`, for this release if there is one."""
     return Remedy(
         text, (f"tfdoctor build --tf {release.version}" if release is not None else "tfdoctor build",)
     )
 
 
 def _make_card_build_remedy(target: Target) -> Remedy:
-    """Return `tfdoctor build` for the release that serves these cards best: an image may have another Python."""
+    """Return the remedy that builds an image for these GPUs, whose Python and TensorFlow may differ."""
     text = "Build an image of a TensorFlow that has code for this card."
     return Remedy(text, (" ".join(["tfdoctor build", *target.host.options]),))
 
 
-def _python(target: Target) -> str | None:
+def _get_python(target: Target) -> str | None:
+    """Return the minor version of the examined Python; None if it is not known."""
     return versions.major_minor(target.python.version) if target.python is not None else None
 
 
-def _name(target: Target) -> str:
-    """Of the image that is looked at; empty where a Dockerfile will make it."""
+def _get_image_name(target: Target) -> str:
+    """Return the name of the examined image; empty if a Dockerfile will build it."""
     return target.image.name if target.image is not None else ""
 
 
 def new_name(image: str) -> str:
-    """Return what an image made anew from this one is called: nothing is written over what is there."""
+    """Return the name of an image that is built from this one, so that no existing image is overwritten."""
     if "@" in image or not _REFERENCE.fullmatch(image):
         return "fixed:1"
     folder, slash, last = image.rpartition("/")
@@ -184,56 +195,60 @@ def new_name(image: str) -> str:
 
 
 _REFERENCE = re.compile(r"(?!sha256:|[0-9a-f]{12,64}$)[a-z0-9][\w./:-]{0,400}")
-"""A name, not an identity."""
+"""A name of an image, not its ID."""
 
 
 def start_of(image: InImage, *options: str) -> str:
-    """Return how a container of it is started with the GPUs, as it is typed."""
-    words = (image.program, "run", "--rm", image.access, *options, quote(image.name))
-    return " ".join(word for word in words if word)
+    """Return the command that starts a container of the image with GPUs."""
+    arguments = (image.program, "run", "--rm", image.access, *options, quote(image.name))
+    return " ".join(argument for argument in arguments if argument)
 
 
 def _end_with_check(target: Target, remedy: Remedy) -> Remedy:
-    """It ends with looking again: at an image, that is another command; and what is said of any image is said of it."""
-    name = _name(target)
-    again = f"tfdoctor verify {quote(name)}" if name else "tfdoctor build --check Dockerfile"
-    lines = [again if line.startswith("tfdoctor check") else line for line in remedy.commands]
+    """Return the remedy with the check command for an image, and with the image's own name and engine."""
+    name = _get_image_name(target)
+    check_command = f"tfdoctor verify {quote(name)}" if name else "tfdoctor build --check Dockerfile"
+    lines = [check_command if line.startswith("tfdoctor check") else line for line in remedy.commands]
     if target.image is not None and name:
         lines = [_format_run_command(target.image, line) for line in lines]
     return replace(remedy, commands=tuple(lines))
 
 
 def _format_run_command(image: InImage, line: str) -> str:
-    """Return `docker run --gpus all IMAGE` as it is typed for this image, in its engine's words.
+    """Return a command such as `docker run --gpus all IMAGE` for this image and its engine.
 
-    Other lines as they are.
+    Other commands are returned unchanged.
     """
-    program, *words = line.split(" ")
-    if program not in ("docker", "podman") or words[:1] != ["run"] or "IMAGE" not in words:
+    program, *arguments = line.split(" ")
+    if program not in ("docker", "podman") or arguments[:1] != ["run"] or "IMAGE" not in arguments:
         return line
-    rest = " ".join(words)
-    for general in ANY_GPU:
-        rest = rest.replace(general, image.access)
-    told = (quote(image.name) if word == "IMAGE" else word for word in rest.split(" ") if word)
-    return " ".join((image.program, *told))
+    rest = " ".join(arguments)
+    for option in ANY_GPU:
+        rest = rest.replace(option, image.access)
+    quoted = (
+        quote(image.name) if argument == "IMAGE" else argument for argument in rest.split(" ") if argument
+    )
+    return " ".join((image.program, *quoted))
 
 
 def _rename_result(target: Target, remedy: Remedy) -> Remedy:
-    """Return what is built in place of an image gets a name of its own, and is verified under that."""
-    name = _name(target)
+    """Return a build remedy that gives the new image its own name and verifies it."""
+    name = _get_image_name(target)
     if not name or len(remedy.commands) != 1 or not remedy.commands[0].startswith("tfdoctor build"):
         return remedy
-    again = new_name(name)
-    return replace(remedy, commands=(f"{remedy.commands[0]} --tag {again}", f"tfdoctor verify {again}"))
+    new_image = new_name(name)
+    return replace(
+        remedy, commands=(f"{remedy.commands[0]} --tag {new_image}", f"tfdoctor verify {new_image}")
+    )
 
 
-def _lines(target: Target, remedy: Remedy, *, whole: bool) -> list[Remedy]:
-    """Return a remedy as lines of a Dockerfile; nothing if it is not one for an image."""
+def _convert_remedy(target: Target, remedy: Remedy, *, whole: bool) -> list[Remedy]:
+    """Return a remedy converted to lines of a Dockerfile; empty if it has no meaning for an image."""
     if remedy.commands and all(
         line.startswith(("tfdoctor build", "tfdoctor recommend")) for line in remedy.commands
     ):
         return [_rename_result(target, _end_with_check(target, remedy))]
-    image, files = target.image, _on_files(remedy)
+    image, files = target.image, _list_file_commands(remedy)
     if not remedy.steps and not (image is not None and image.name and files):
         return [] if remedy.commands else [remedy]
     if image is None or not image.name:
@@ -241,96 +256,101 @@ def _lines(target: Target, remedy: Remedy, *, whole: bool) -> list[Remedy]:
     return _make_image_remedies(target, image, remedy, files)
 
 
-_FILES = re.compile(r"(?:sudo )?(?:chmod|mv|rm) ")
+_FILE_COMMAND = re.compile(r"(?:sudo )?(?:chmod|mv|rm) ")
 
 
-def _on_files(remedy: Remedy) -> tuple[str, ...]:
-    """Return lines for what is done to files alone, which in an image are its own.
+def _list_file_commands(remedy: Remedy) -> tuple[str, ...]:
+    """Return the RUN lines of a remedy that only changes files, which can be those of an image.
 
-    None if anything else is done.
+    Empty if it does anything else.
     """
-    done = [line for line in remedy.commands if not line.startswith(("tfdoctor check", "cat "))]
-    if remedy.steps or not all(_FILES.match(line) for line in done):
+    changes = [line for line in remedy.commands if not line.startswith(("tfdoctor check", "cat "))]
+    if remedy.steps or not all(_FILE_COMMAND.match(line) for line in changes):
         return ()
-    return tuple(f"RUN {line.removeprefix('sudo ')}" for line in done)
+    return tuple(f"RUN {line.removeprefix('sudo ')}" for line in changes)
 
 
 def _make_image_remedies(
     target: Target, image: InImage, remedy: Remedy, files: tuple[str, ...]
 ) -> list[Remedy]:
-    """Of an image that is there: lines for the Dockerfile that made it, or for one that goes on from it; variables
-    that are to go, for `run`."""
-    found = []
-    text = _KEPT.sub("", remedy.text)
-    lines = (*files, *(line for step in remedy.steps for line in _line(target, step)))
+    """Return the remedies for an existing image.
+
+    They are lines for its Dockerfile, or for one that builds on it, and options of `run` for variables to
+    unset.
+    """
+    remedies = []
+    text = _SHELL_NOTE.sub("", remedy.text)
+    lines = (*files, *(line for step in remedy.steps for line in _convert_step(target, step)))
     if lines:
-        alone = image.user.partition(":")[0] in ("", "0", "root")
-        other = "" if alone or all(line.startswith("ENV ") for line in lines) else image.user
-        again = new_name(image.name)
-        found.append(
+        as_root = image.user.partition(":")[0] in ("", "0", "root")
+        user = "" if as_root or all(line.startswith("ENV ") for line in lines) else image.user
+        new_image = new_name(image.name)
+        remedies.append(
             Remedy(
                 f"{text} Write this at the end of the image's Dockerfile, or into one that begins with "
                 f"`FROM {image.name}`; build it, and verify what was built.",
                 (
-                    *(("USER root",) if other else ()),
+                    *(("USER root",) if user else ()),
                     *lines,
-                    *((f"USER {other}",) if other else ()),
-                    f"{image.program} build -t {again} .",
-                    f"tfdoctor verify {again}",
+                    *((f"USER {user}",) if user else ()),
+                    f"{image.program} build -t {new_image} .",
+                    f"tfdoctor verify {new_image}",
                 ),
             )
         )
-    given = [_format_variable(step) for step in remedy.steps]
-    if given and all(given):
-        found.append(Remedy("For one container this does.", (start_of(image, *given),)))
-    lost = [step.name for step in remedy.steps if isinstance(step, Unset)]
-    if lost:
-        what = "" if lines else f"{text} "
+    options = [_format_variable(step) for step in remedy.steps]
+    if options and all(options):
+        remedies.append(Remedy("For one container this does.", (start_of(image, *options),)))
+    unset_names = [step.name for step in remedy.steps if isinstance(step, Unset)]
+    if unset_names:
+        prefix = "" if lines else f"{text} "
         option = "--unsetenv" if image.program == "podman" else "-e"
-        words = " ".join(f"{option} {name}" for name in lost)
-        # `-e NAME` hands on what this shell has; without it there, the image's own value is taken out.
-        shell = "" if image.program == "podman" else f"env -u {' -u '.join(lost)} "
+        arguments = " ".join(f"{option} {name}" for name in unset_names)
+        # `-e NAME` passes the variable of this shell; if it is not set there, the image's own value is
+        # removed.
+        shell = "" if image.program == "podman" else f"env -u {' -u '.join(unset_names)} "
         text = (
-            f"{what}Remove the line `ENV {lost[0]}` from its Dockerfile: no later line can remove a "
+            f"{prefix}Remove the line `ENV {unset_names[0]}` from its Dockerfile: no later line can remove a "
             f"variable. For a single container, use this "
             "command."
         )
-        found.append(Remedy(text, (f"{shell}{start_of(image, words)}",)))
-    return found
+        remedies.append(Remedy(text, (f"{shell}{start_of(image, arguments)}",)))
+    return remedies
 
 
 def _format_variable(step: Step) -> str:
-    """Return a variable as `run` gives it to one container."""
+    """Return the option of `run` that sets a variable; empty for other steps."""
     return f"-e {step.name}={quote(step.value)}" if isinstance(step, Export) else ""
 
 
-_KEPT = re.compile(
+_SHELL_NOTE = re.compile(
     r" ?The last (?:two lines|line) keeps? it for [^.]{1,60}\.|,? ?[Ff]or this shell(?: only)?(?::$)?"
 )
-"""What is said of a shell's line, which no image has."""
+"""Notes about the commands of a shell, which do not apply to an image."""
 
 
-def _line(target: Target, step: Step) -> list[str]:
-    """Return a step as lines of a Dockerfile; none if a line of it has to go."""
+def _convert_step(target: Target, step: Step) -> list[str]:
+    """Return the lines of a Dockerfile for a step; empty if an existing line must be removed instead."""
     if isinstance(step, Unset):
         return []
     if isinstance(step, Export):
         return [f"ENV {step.name}={quote(step.value)}"]
     if isinstance(step, Prepend):
-        # An empty entry would be the working folder.
+        # An empty entry would mean the working folder.
         return [f"ENV {step.name}={quote(':'.join(step.folders))}${{{step.name}:+:${step.name}}}"]
     if isinstance(step, Rename):
         return [f"ENV {step.right}={quote(target.variables.get(step.wrong, ''))}"]
     if isinstance(step, Drop):
-        kept = remove_entries(step, target.variables.get(step.name, ""))
-        return [f"ENV {step.name}={quote(':'.join(kept))}"]
+        entries = remove_entries(step, target.variables.get(step.name, ""))
+        return [f"ENV {step.name}={quote(':'.join(entries))}"]
     return [f"RUN {line}" for line in format_steps(target, (step,))]
 
 
 def _make_dockerfile_remedies(target: Target, remedy: Remedy, *, whole: bool) -> list[Remedy]:
-    """Of an image that is still to be made: its own lines are changed, and where things will lie is not known.
+    """Return the remedies for a Dockerfile, whose own lines are changed; where files will be is not known.
 
-    `whole`: CUDA comes with TensorFlow, or not from pip: its wheels do not go with libraries of another CUDA.
+    `whole`: all of CUDA comes with TensorFlow or none of it from pip, because NVIDIA's wheels do not work
+    with libraries of another CUDA.
     """
     steps = remedy.steps
     installs = [step for step in steps if isinstance(step, Install)]
@@ -339,10 +359,14 @@ def _make_dockerfile_remedies(target: Target, remedy: Remedy, *, whole: bool) ->
         return []
     lines = [f"ENV {step.name}={quote(step.value)}" for step in steps if isinstance(step, Export)]
     if installs:
-        wanted = [one for step in installs for one in list_wanted(target, step)]
-        # where the loader has to be told of them, another base has them in their place
-        kept = [quote(one) for one in wanted if not (linked and one.startswith("nvidia-"))]
-        if not kept:
+        requirements = [requirement for step in installs for requirement in list_wanted(target, step)]
+        # packages that the loader must be told about are left to another base image
+        packages = [
+            quote(requirement)
+            for requirement in requirements
+            if not (linked and requirement.startswith("nvidia-"))
+        ]
+        if not packages:
             return []
-        lines.insert(0, f"RUN pip install {' '.join(kept)}")
+        lines.insert(0, f"RUN pip install {' '.join(packages)}")
     return [replace(remedy, commands=tuple(lines), steps=())]

@@ -1,4 +1,4 @@
-"""What a shell would be told is told to a Jupyter kernel where that starts the Python: its kernel.json. Pure."""
+"""Remedies for a Python that a Jupyter kernel starts: variables are set in kernel.json, not in a shell. Pure."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
 _RENAME = re.compile(r'export (\w+)="\$(\w+)"; unset \2')
 _EXPORT = re.compile(r"export (\w+)=(.*)", re.DOTALL)
 _UNSET = re.compile(r"unset (\w+)")
-_KEEP = re.compile(r"echo .*>> |mkdir -p .*/etc/conda/activate\.d$")
-"""What keeps a line for the next shell: Jupyter runs no activation."""
+_PERSISTENT_LINE = re.compile(r"echo .*>> |mkdir -p .*/etc/conda/activate\.d$")
+"""Commands that keep a line for later shells; Jupyter does not run activation scripts."""
 
 
 def adapt_to_kernel(target: Target, remedy: Remedy) -> Remedy:
-    """Return the remedy where it can have an effect: a kernel's own `env` counts for more than the shell's variables.
+    """Return the remedy with variables set in kernel.json, whose `env` overrides the shell's variables.
 
-    It has no steps then: kernel.json is its owner's to change.
+    It has no steps if one of them changes variables of the shell, since `fix` does not change kernel.json.
     """
     path = target.choice.kernel if target.choice is not None else None
     if path is None:
         return remedy
     changes, rest = [], []
     for command in remedy.commands:
-        change = _change(target, command)
+        change = _describe_change(target, command)
         if change:
             changes.append(change)
         else:
             rest.append(command)
     if not changes:
         return remedy
-    rest = [command for command in rest if not _KEEP.match(command)]
+    rest = [command for command in rest if not _PERSISTENT_LINE.match(command)]
     text = f'{remedy.text} In {path}, below "env": {"; ".join(changes)}. Then start the kernel again.'
     return replace(
         remedy,
@@ -49,23 +49,23 @@ def adapt_to_kernel(target: Target, remedy: Remedy) -> Remedy:
     )
 
 
-def _change(target: Target, command: str) -> str:
-    """Return what a shell's line becomes.
+def _describe_change(target: Target, command: str) -> str:
+    """Describe the change of kernel.json that replaces a shell command.
 
-    Empty for one that is none, or takes away what the kernel does not set.
+    Empty if the command sets no variable, or removes one that the kernel does not set.
     """
-    own = target.choice.kernel_sets if target.choice is not None else ()
+    kernel_sets = target.choice.kernel_sets if target.choice is not None else ()
     if (match := _RENAME.fullmatch(command)) is not None:
-        return f'"{match[1]}" in place of "{match[2]}"' if match[2] in own else ""
+        return f'"{match[1]}" in place of "{match[2]}"' if match[2] in kernel_sets else ""
     if (match := _UNSET.fullmatch(command)) is not None:
-        return f'take "{match[1]}" out' if match[1] in own else ""
+        return f'take "{match[1]}" out' if match[1] in kernel_sets else ""
     if (match := _EXPORT.fullmatch(command)) is None:
         return ""
     name = match[1]
-    before = target.variables.get(name, "")
-    said = match[2].replace(f"${{{name}:+:${name}}}", f":{before}" if before else "")
+    current = target.variables.get(name, "")
+    value = match[2].replace(f"${{{name}:+:${name}}}", f":{current}" if current else "")
     try:
-        words = shlex.split(said)
+        arguments = shlex.split(value)
     except ValueError:
-        words = [said]
-    return f'"{name}": {json.dumps(words[0] if len(words) == 1 else said, ensure_ascii=False)}'
+        arguments = [value]
+    return f'"{name}": {json.dumps(arguments[0] if len(arguments) == 1 else value, ensure_ascii=False)}'

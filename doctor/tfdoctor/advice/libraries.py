@@ -1,4 +1,4 @@
-"""How CUDA's libraries come to an installed TensorFlow, and what then connects them. Pure."""
+"""Remedies that install CUDA libraries for an installed TensorFlow and make it find them. Pure."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 def bring_libraries(target: Target, sonames: Sequence[str]) -> list[Remedy]:
-    """Return how these libraries come to this TensorFlow, and what then connects them."""
+    """Return the remedies that install these libraries for this TensorFlow and make it find them."""
     build = target.build
     if build is None:
         return []
-    if target.tensorflow is not None and target.tensorflow.conda_build and _from_conda(target):
-        return _conda_libraries(target)
+    if target.tensorflow is not None and target.tensorflow.conda_build and _is_from_conda(target):
+        return _make_conda_remedies(target)
     requirements = cuda_requirements(target, sonames)
     if not requirements:
         return [
-            *_conda_libraries(target),
+            *_make_conda_remedies(target),
             *suggest_release(target, "Use {release}, whose CUDA libraries come as wheels."),
         ]
     release = build.release if build.exact else None
@@ -67,7 +67,8 @@ def bring_libraries(target: Target, sonames: Sequence[str]) -> list[Remedy]:
     return remedies
 
 
-def _from_conda(target: Target) -> bool:
+def _is_from_conda(target: Target) -> bool:
+    """Return whether conda, not pip, installed TensorFlow into a conda environment."""
     python, tensorflow = target.python, target.tensorflow
     if python is None or tensorflow is None or python.conda_prefix is None:
         return False
@@ -75,22 +76,22 @@ def _from_conda(target: Target) -> bool:
     return owner is None or owner.installer != "pip"
 
 
-def _conda_libraries(target: Target) -> list[Remedy]:
-    """CUDA of 11.0 and older comes as conda packages; newer for a TensorFlow that conda itself installed."""
+def _make_conda_remedies(target: Target) -> list[Remedy]:
+    """Return the remedies that install CUDA from conda, into the active environment or a new folder."""
     build, python = target.build, target.python
     if build is None or build.cuda is None:
         return []
     cuda = versions.major_minor(build.cuda)
     if python is not None and python.conda_prefix is not None:
         prefix = python.conda_prefix
-        channel, wanted = conda_packages(target.compat, cuda, build.cudnn)
+        channel, packages = conda_packages(target.compat, cuda, build.cudnn)
         return [
             name_folders(
                 target,
                 [f"{prefix}/lib"],
                 f"Install CUDA {cuda} and its cuDNN from conda, and add its folder to the search path "
                 f"before Python starts.",
-                first=(f"conda install --prefix {quote(prefix)} -c {channel} {wanted}",),
+                first=(f"conda install --prefix {quote(prefix)} -c {channel} {packages}",),
                 steps=None,
             )
         ]

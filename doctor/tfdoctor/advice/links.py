@@ -1,9 +1,10 @@
-"""Relative links that put NVIDIA's libraries where TensorFlow itself looks. Pure.
+"""Relative links to NVIDIA's libraries in folders that TensorFlow searches. Pure.
 
-The loader searches the RUNPATH (up to 2.8: RPATH) of the object that opens a library. From 2.14 on that has the
-folders of NVIDIA's wheels, with gaps; before, it has `$ORIGIN/`, TensorFlow's own folder, and a link there is found
-as well: 2.5.3, 2.10.1 and 2.13.1 registered the stand-in GPUs so, with nothing on LD_LIBRARY_PATH. A library that is
-found through a link finds its own needs relative to the link, so what a wheel holds is linked together.
+The loader searches the RUNPATH (up to 2.8: RPATH) of the object that opens a library. From 2.14 on it
+contains the folders of NVIDIA's wheels, with gaps. Older releases have `$ORIGIN/`, TensorFlow's own folder,
+and find links there: 2.5.3, 2.10.1 and 2.13.1 registered the stand-in GPUs this way, without LD_LIBRARY_PATH.
+A library that is found through a link searches its own dependencies relative to the link, so all libraries of
+a wheel are linked together.
 """
 
 from __future__ import annotations
@@ -24,32 +25,33 @@ if TYPE_CHECKING:
 
 
 def framework_folders(release: Release | None) -> tuple[str, ...]:
-    """Return the folders below nvidia/ on the RUNPATH of the object that opens the libraries (from 2.14 on)."""
+    """Return the folders below nvidia/ on the RUNPATH of libtensorflow_framework (from 2.14 on)."""
     runpath = release.runpath if release is not None else {}
-    return next((some for name, some in runpath.items() if "libtensorflow_framework" in name), ())
+    return next((folders for name, folders in runpath.items() if "libtensorflow_framework" in name), ())
 
 
 def runpath_target(folders: Sequence[str]) -> str | None:
-    """Return the folder of a RUNPATH into which links go: beside cuSPARSE or cuBLAS, whose neighbours are alike; else
-    TensorFlow's own.
+    """Return the folder of a RUNPATH in which to create links; None if there are no folders.
+
+    The folder of cuSPARSE, cuBLAS or the CUDA runtime is preferred, then TensorFlow's own.
     """
     for name in ("/cusparse/", "/cublas/", "/cuda_runtime/"):
         for folder in folders:
             if name in folder:
                 return folder
-    own = [folder for folder in folders if folder.endswith(("/tensorflow", "/tensorflow/python"))]
-    return next((folder for folder in (*own, *folders)), None)
+    own_folders = [folder for folder in folders if folder.endswith(("/tensorflow", "/tensorflow/python"))]
+    return next((folder for folder in (*own_folders, *folders)), None)
 
 
 def link_to(library: str, folder: str) -> MakeLink:
-    """Return the link in `folder` under the name of `library` (a path)."""
+    """Return the link in `folder` with the file name of `library`, which is a path."""
     return MakeLink(f"{folder}/{posixpath.basename(library)}", posixpath.relpath(library, folder))
 
 
 def links_of(name: str, own: str, folder: str) -> Step:
-    """Return what links a library of the folder `own` into another.
+    """Return the step that links a library in the folder `own` into `folder`.
 
-    With cuDNN go the parts that it opens beside itself.
+    For cuDNN the parts that it opens are linked too.
     """
     stem, _, version = name.partition(".so")
     if stem == "libcudnn":
@@ -60,11 +62,10 @@ def links_of(name: str, own: str, folder: str) -> Step:
 def make_link_steps(
     compat: Compat, release: Release, site: str, places: Mapping[str, str]
 ) -> tuple[Step, ...]:
-    """Return what an installation in `site` needs so that it finds these libraries.
+    """Return the links that an installation in `site` needs to find these libraries.
 
-    Nothing if it looks there itself.
-
-    `places`: soname → the folder below `site` in which its wheel has it.
+    Empty if it finds them without links. `places` maps each soname to the folder of its wheel, relative to
+    `site`.
     """
     folders = framework_folders(release)
     if folders:
@@ -76,31 +77,28 @@ def make_link_steps(
     if not compat.has(release.version, "cuda-in-own-folder"):
         return ()
     return tuple(
-        LinkParts(f"{site}/{place}", "*.so*", f"{site}/tensorflow")
-        for place in dict.fromkeys(places.values())
+        LinkParts(f"{site}/{subfolder}", "*.so*", f"{site}/tensorflow")
+        for subfolder in dict.fromkeys(places.values())
     )
 
 
 def link_commands(steps: Iterable[Step]) -> tuple[str, ...]:
-    """Return the same as a person types it."""
+    """Return the commands that create the links."""
     lines = []
     for step in steps:
         if isinstance(step, MakeLink):
-            lines.append(f"ln -sf {shlex.quote(step.target)} {_place(step.path)}")
+            lines.append(f"ln -sf {shlex.quote(step.target)} {_format_path(step.path)}")
         elif isinstance(step, LinkParts):
-            lines.append(f"ln -srf {_place(step.source)}/{step.pattern} {_place(step.folder)}/")
+            lines.append(f"ln -srf {_format_path(step.source)}/{step.pattern} {_format_path(step.folder)}/")
     return tuple(lines)
 
 
-def _place(path: str) -> str:
+def _format_path(path: str) -> str:
     return shlex.quote(path.removeprefix("$PWD/"))
 
 
 def links_for(compat: Compat, release: Release, cuda_set: CudaSet, site: str) -> tuple[MakeLink, ...]:
-    """Return what a release and its wheels in `site` need so that it finds them, file by file.
-
-    Often nothing.
-    """
+    """Return the links that a release needs to find its wheels in `site`, one for each file; often none."""
     files = [library for library in cuda_set.files.values() if library.folder.endswith("/lib")]
     links: dict[MakeLink, None] = {}
     places = {library.file: library.folder for library in files}

@@ -1,4 +1,4 @@
-"""Commands that install into one Python, and that look at it again. Pure; every word goes through `quote`."""
+"""Commands that install into one Python and check it again; all arguments are quoted. Pure."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ CHECK_AGAIN = "tfdoctor check"
 
 
 FOUND = ("$", "python3 on", "python on")
-"""How `PythonFacts.requested` begins where nobody named the Python."""
+"""The beginnings of `PythonFacts.requested` if the user named no Python."""
 
 
 def quote(text: str) -> str:
-    """Return text as one word of a shell command."""
+    """Quote text as one argument of a shell command."""
     return shlex.quote(text)
 
 
 def pip_install(target: Target, requirements: Iterable[str], *, options: str = "") -> str:
-    """Return the command that installs into the examined Python, with the program that this person has (`person`)."""
+    """Return the command that installs into the examined Python with pip or uv, whichever this user has."""
     return user_permissions.install(target, requirements, options)
 
 
@@ -35,21 +35,24 @@ def pip_uninstall(target: Target, names: Iterable[str]) -> str:
 
 
 def venv_with(target: Target, requirements: Iterable[str], python: str = "python3") -> tuple[str, ...]:
-    """Return commands that make a fresh virtual environment with these requirements, beside whatever is there."""
-    wanted = " ".join(quote(requirement) for requirement in requirements)
+    """Return the commands that create a new virtual environment with these requirements, and check it."""
+    arguments = " ".join(quote(requirement) for requirement in requirements)
     return (
-        *user_permissions.new_environment(target, python, "tf-env", wanted),
+        *user_permissions.new_environment(target, python, "tf-env", arguments),
         "tfdoctor check --python tf-env",
     )
 
 
 def interpreter(target: Target) -> str:
-    """Return the examined Python, to make another environment from."""
+    """Return the examined Python, from which another environment can be created."""
     return target.python.executable if target.python is not None else "python3"
 
 
 def install_commands(target: Target, requirements: Sequence[str]) -> tuple[str, ...]:
-    """Return commands that install into this Python, or into a fresh environment where the system manages it."""
+    """Return the commands that install into this Python and check it.
+
+    If the system or another user owns it, they use a new environment instead.
+    """
     python = target.python
     if python is not None and user_permissions.needs_another(target):
         return venv_with(target, requirements, python.executable)
@@ -57,7 +60,7 @@ def install_commands(target: Target, requirements: Sequence[str]) -> tuple[str, 
 
 
 def check_again(target: Target) -> str:
-    """Return the command that looks at the same Python once more."""
+    """Return the command that checks the same Python again."""
     python, choice = target.python, target.choice
     if choice is not None and choice.kernel is not None:
         return f"{CHECK_AGAIN} --python {quote(choice.kernel)}"

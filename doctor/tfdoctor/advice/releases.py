@@ -1,4 +1,4 @@
-"""Which TensorFlow to install, and how it comes with all that it needs for a GPU. Pure."""
+"""The TensorFlow release to install, and the commands that install it with all that it needs for a GPU. Pure."""
 
 from __future__ import annotations
 
@@ -31,24 +31,26 @@ def extra_installs(target: Target, release: Release, python: str | None = None) 
         return False
     version = python or (target.python.version if target.python is not None else None)
     for problem in target.compat.problems_of(release.package, release.version, area="packaging"):
-        wanted = problem.when.get("python")
+        python_spec = problem.when.get("python")
         if problem.when.get("extra") != release.pip_extra or problem.cause != "no-matching-wheel":
             continue
-        if wanted is None or (version is not None and versions.satisfies(version, wanted)):
+        if python_spec is None or (version is not None and versions.satisfies(version, python_spec)):
             return False
     return True
 
 
 def gpu_requirement(target: Target, release: Release, python: str | None = None) -> tuple[str, ...]:
-    """Return what pip installs to have this release with its CUDA libraries, where they come as wheels."""
+    """Return the requirements for this release with its CUDA libraries, if they are available as wheels."""
     if extra_installs(target, release, python):
-        wanted = [f"{release.package}[{release.pip_extra}]=={release.version}"]
-        projects = [pin for pin in release.extra_pins if versions.project_of(pin).startswith("nvidia-cudnn-")]
-        for pin in projects:
-            kept = cudnn_requirement(target, versions.project_of(pin), pin, release.cudnn)
-            if kept != pin:
-                wanted.append(kept)
-        return (*wanted, *companion_pins(target.compat, release))
+        requirements = [f"{release.package}[{release.pip_extra}]=={release.version}"]
+        cudnn_pins = [
+            pin for pin in release.extra_pins if versions.project_of(pin).startswith("nvidia-cudnn-")
+        ]
+        for pin in cudnn_pins:
+            adjusted = cudnn_requirement(target, versions.project_of(pin), pin, release.cudnn)
+            if adjusted != pin:
+                requirements.append(adjusted)
+        return (*requirements, *companion_pins(target.compat, release))
     return (
         f"{release.package}=={release.version}",
         *wheels_for(target, release, release.required_libraries),
@@ -57,24 +59,25 @@ def gpu_requirement(target: Target, release: Release, python: str | None = None)
 
 
 def companion_pins(compat: Compat, release: Release) -> tuple[str, ...]:
-    """Upper limits for NumPy and protobuf that this release needs and does not ask for itself.
+    """Return upper limits for NumPy and protobuf that this release needs and does not declare.
 
-    Without them pip installs today's: `pip install tensorflow==2.10.1` cannot even be imported.
+    Without them pip installs the newest ones: after `pip install tensorflow==2.10.1` the import fails.
     """
     return tuple(compat.companion_limits(release.version, release.requires).values())
 
 
 def best_release(target: Target, *, python: str | None = None) -> Release | None:
-    """Return the release that serves this machine best on the examined Python, or on `python`: `fit`'s answer, as
-    `recommend` gives it; None if none does, or no Python is known.
+    """Return the release that fits this machine best on the examined Python, or on `python`.
+
+    This is the release that `recommend` names. None if no release fits or no Python is known.
     """
     version = python or (target.python.version if target.python is not None else None)
-    found = fit.find_best_fit(target.compat, target.host, python=version) if version is not None else None
-    return found.release if found is not None else None
+    best = fit.find_best_fit(target.compat, target.host, python=version) if version is not None else None
+    return best.release if best is not None else None
 
 
 def ask_recommend() -> Remedy:
-    """Return where no release serves this machine with this Python."""
+    """Return the remedy for a machine and Python that no release fits."""
     return Remedy(
         "No TensorFlow with GPU code works on this machine and Python: this shows why, and what would work.",
         ("tfdoctor recommend",),
@@ -82,34 +85,34 @@ def ask_recommend() -> Remedy:
 
 
 def install_release(target: Target, release: Release, text: str, python: str | None = None) -> Remedy:
-    """Return how this release is installed with everything that it needs for a GPU, and that connected.
+    """Return the remedy that installs this release with all that it needs for a GPU.
 
-    `python`: a version other than the examined one's, for which an environment is made.
+    `python`: a version other than the examined one's, for which a new environment is created.
     """
     if target.image is not None:
         return Remedy(text, (f"tfdoctor build --tf {release.version}",), replaces=True)
     requirements = gpu_requirement(target, release, python)
-    own = target.python
+    examined = target.python
     if python is None and not user_permissions.needs_another(target):
-        site = own.site_packages[0] if own is not None and own.site_packages else ""
+        site = examined.site_packages[0] if examined is not None and examined.site_packages else ""
         commands = install_commands(target, requirements)
     else:
-        version = versions.major_minor(python or (own.version if own is not None else "3"))
+        version = versions.major_minor(python or (examined.version if examined is not None else "3"))
         site = f"$PWD/tf-env/lib/python{version}/site-packages"
-        interpreter = own.executable if python is None and own is not None else f"python{version}"
+        interpreter = examined.executable if python is None and examined is not None else f"python{version}"
         commands = venv_with(target, requirements, interpreter)
     commands = (*commands[:-1], *make_link_commands(target, release, site), commands[-1])
     return Remedy(text, commands, replaces=True)
 
 
 def install_for_cpu(target: Target, release: Release, text: str) -> Remedy:
-    """Return how this release is installed where no GPU is wanted: without the CUDA libraries."""
-    wanted = (f"{release.package}=={release.version}", *companion_pins(target.compat, release))
-    return Remedy(text, install_commands(target, wanted), replaces=True)
+    """Return the remedy that installs this release without CUDA libraries."""
+    requirements = (f"{release.package}=={release.version}", *companion_pins(target.compat, release))
+    return Remedy(text, install_commands(target, requirements), replaces=True)
 
 
 def make_replacement(target: Target, names: tuple[str, ...], release: Release, text: str) -> Remedy:
-    """These distributions removed, and a release installed into the examined Python with all that it needs."""
+    """Return the remedy that removes these distributions and installs a release into the examined Python."""
     requirements, site = gpu_requirement(target, release), site_packages(target)
     commands = (
         pip_uninstall(target, names),
@@ -117,25 +120,26 @@ def make_replacement(target: Target, names: tuple[str, ...], release: Release, t
         *make_link_commands(target, release, site),
         check_again(target),
     )
-    links = _links(target, release, site) if site else ()
+    links = _make_link_steps(target, release, site) if site else ()
     return Remedy(text, commands, steps=(Uninstall(names), Install(requirements), *links))
 
 
 def make_link_commands(target: Target, release: Release, site: str) -> tuple[str, ...]:
-    """Return what a fresh installation of this release in `site` still needs so that the loader finds its CUDA.
+    """Return the commands that a new installation of this release in `site` needs to find its CUDA libraries.
 
-    Links where it does not look into NVIDIA's wheels, conda's libraries below 2.5; `site` may start with "$PWD".
+    They create links to NVIDIA's wheels, or install CUDA from conda if there are no wheels. Often empty.
+    `site` may start with "$PWD".
     """
     needed = release.required_libraries
     if not site or release.cuda is None or not needed:
         return ()
     if not wheels_for(target, release, needed):
         return conda_folder(target.compat, release.cuda, release.cudnn)
-    return link_commands(_links(target, release, site))
+    return link_commands(_make_link_steps(target, release, site))
 
 
-def _links(target: Target, release: Release, site: str) -> tuple[Step, ...]:
-    """Return what links NVIDIA's wheels into where this release looks; nothing if it looks there itself."""
+def _make_link_steps(target: Target, release: Release, site: str) -> tuple[Step, ...]:
+    """Return the links to NVIDIA's wheels that this release needs; empty if it finds them without links."""
     if release.cuda is None:
         return ()
     places = wheel_places(target, release.cuda, release.required_libraries)
@@ -143,7 +147,10 @@ def _links(target: Target, release: Release, site: str) -> tuple[Step, ...]:
 
 
 def suggest_release(target: Target, text: str) -> list[Remedy]:
-    """Return the best release for this machine and Python, where it is another one than the installed."""
+    """Return the remedy that installs the best release for this machine and Python.
+
+    Empty if there is none, or if it is the installed one.
+    """
     release, build = best_release(target), target.build
     if release is None or (build is not None and build.version == release.version):
         return []

@@ -1,4 +1,4 @@
-"""LD_LIBRARY_PATH and the loader: folders named, taken off, linked into where TensorFlow looks. Pure."""
+"""Changes of the loader's search path: folders added to it, removed from it, or linked from. Pure."""
 
 from __future__ import annotations
 
@@ -21,23 +21,24 @@ if TYPE_CHECKING:
 
 
 def export_path(folders: Iterable[str], name: str = "LD_LIBRARY_PATH") -> str:
-    """Return the line that puts folders on a search path, before what is on it.
+    """Return the shell command that puts folders at the front of a search path.
 
-    They may begin with "$HOME/" or "$PWD/".
+    Folders may begin with "$HOME/" or "$PWD/".
     """
     parts, rest = list(folders), f"${{{name}:+:${name}}}"
-    of_shell = [part.startswith(("$HOME/", "$PWD/")) for part in parts]
-    if all(of_shell):
+    needs_shell = [part.startswith(("$HOME/", "$PWD/")) for part in parts]
+    if all(needs_shell):
         return f'export {name}="{":".join(parts)}{rest}"'
-    if not any(of_shell):
+    if not any(needs_shell):
         return f'export {name}={quote(":".join(parts))}"{rest}"'
-    words = (f'"{part}"' if shell else quote(part) for part, shell in zip(parts, of_shell, strict=True))
-    return f'export {name}={":".join(words)}"{rest}"'
+    quoted = (f'"{part}"' if shell else quote(part) for part, shell in zip(parts, needs_shell, strict=True))
+    return f'export {name}={":".join(quoted)}"{rest}"'
 
 
 def export_lines(folder: str, name: str) -> tuple[str, str]:
-    """Return the same for one folder in two commands, which have room in a terminal. name: of the variable that holds
-    it.
+    """Return two shell commands that put one folder at the front of LD_LIBRARY_PATH.
+
+    The first one sets the variable `name` to the folder, so that the lines stay short.
     """
     rest = "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
     return f"{name}={quote(folder)}", f'export LD_LIBRARY_PATH="${name}{rest}"'
@@ -51,19 +52,23 @@ def name_folders(
     first: Sequence[str] = (),
     steps: Sequence[Step] | None = (),
 ) -> Remedy:
-    """Return LD_LIBRARY_PATH for this shell, and the line that keeps it for this environment.
+    """Return the remedy that adds folders to LD_LIBRARY_PATH, now and for later shells.
 
-    `first` and `steps`: what comes before it; None: that can only be done by hand.
+    `first` and `steps`: commands and steps that come before. If `steps` is None, `fix` cannot apply the
+    remedy.
     """
-    named = tuple(folders)
-    line = export_path(named)
-    where, commands = keep_line(target, line)
-    done = (*steps, Prepend("LD_LIBRARY_PATH", named)) if steps is not None else ()
-    return Remedy(f"{text} {where}", (*first, line, check_again(target), *commands), steps=done)
+    paths = tuple(folders)
+    line = export_path(paths)
+    note, commands = keep_line(target, line)
+    all_steps = (*steps, Prepend("LD_LIBRARY_PATH", paths)) if steps is not None else ()
+    return Remedy(f"{text} {note}", (*first, line, check_again(target), *commands), steps=all_steps)
 
 
 def keep_line(target: Target, line: str) -> tuple[str, tuple[str, ...]]:
-    """Return how a line of the shell is kept: conda's activate.d, a virtual environment's activate, ~/.profile."""
+    """Return a sentence and the commands that keep a shell command for later shells.
+
+    The file is conda's activate.d, the activate script of a virtual environment, or ~/.profile.
+    """
     python = target.python
     if user_permissions.place(target) is user_permissions.InstallFolder.CLOSED:
         python = None
@@ -85,7 +90,10 @@ def keep_line(target: Target, line: str) -> tuple[str, tuple[str, ...]]:
 def drop_folders(
     target: Target, bad: Sequence[Tried], behind: Sequence[FoundElsewhere] = ()
 ) -> Remedy | None:
-    """LD_LIBRARY_PATH without the folders through which these files are reached; None where that is not the way."""
+    """Return the remedy that removes the folders of these files from LD_LIBRARY_PATH.
+
+    None if not all of them are found through that variable.
+    """
     if not bad or not all(tried.via.startswith("LD_LIBRARY_PATH") for tried in bad):
         return None
     return drop_from_path(
@@ -96,48 +104,53 @@ def drop_folders(
 def drop_from_path(
     target: Target, folders: Sequence[str], behind: Sequence[FoundElsewhere] = ()
 ) -> Remedy | None:
-    """Return LD_LIBRARY_PATH without these folders, nor entries that are empty.
+    """Return the remedy that removes these folders and empty entries from LD_LIBRARY_PATH.
 
-    None if they are not on it.
+    None if none of the folders is on it.
 
-    `behind`: the libraries that are to be found then, and would not be: they are linked where TensorFlow looks.
+    `behind`: libraries that are then no longer found, and are linked into a folder that TensorFlow searches.
     """
-    off = _make_drop(target, folders)
+    removal = _make_drop(target, folders)
     link = link_into_runpath(target, behind)
-    if off is None or link is None:
-        return off
-    text = f"{off.text} Then: {link.text}"
-    return Remedy(text, (*off.commands[:-1], *link.commands), steps=(*off.steps, *link.steps))
+    if removal is None or link is None:
+        return removal
+    text = f"{removal.text} Then: {link.text}"
+    return Remedy(text, (*removal.commands[:-1], *link.commands), steps=(*removal.steps, *link.steps))
 
 
 def _make_drop(target: Target, folders: Sequence[str]) -> Remedy | None:
-    entries = _entries(target) or list(target.library_path)
+    """Return the remedy that removes these folders from LD_LIBRARY_PATH; None if none is on it."""
+    entries = _list_entries(target) or list(target.library_path)
     text = f"Remove {', '.join(folders)} from LD_LIBRARY_PATH where TensorFlow runs."
     return _drop_entries(target, entries, [e for e in entries if (e.rstrip("/") or "/") in folders], text)
 
 
 def drop_folders_named(target: Target, word: str, text: str) -> Remedy | None:
-    """LD_LIBRARY_PATH without the folders whose path has `word` in it; None without any."""
-    entries = _entries(target)
+    """Return the remedy that removes folders with `word` in their path from LD_LIBRARY_PATH.
+
+    None if there are no such folders.
+    """
+    entries = _list_entries(target)
     return _drop_entries(target, entries, [entry for entry in entries if word in f"{entry}/"], text)
 
 
-def _entries(target: Target) -> list[str]:
-    """Return what is on LD_LIBRARY_PATH, empty entries left out."""
+def _list_entries(target: Target) -> list[str]:
+    """Return the entries of LD_LIBRARY_PATH without empty ones."""
     return entries_of("LD_LIBRARY_PATH", target.variables.get("LD_LIBRARY_PATH", ""))
 
 
 def _drop_entries(target: Target, entries: Sequence[str], wrong: Sequence[str], text: str) -> Remedy | None:
+    """Return the remedy that sets LD_LIBRARY_PATH without the wrong entries; None if there are none."""
     if not wrong:
         return None
-    kept = [entry for entry in entries if entry not in wrong]
-    command = f"export LD_LIBRARY_PATH={quote(':'.join(kept))}" if kept else "unset LD_LIBRARY_PATH"
+    remaining = [entry for entry in entries if entry not in wrong]
+    command = f"export LD_LIBRARY_PATH={quote(':'.join(remaining))}" if remaining else "unset LD_LIBRARY_PATH"
     steps = (Drop("LD_LIBRARY_PATH", tuple(dict.fromkeys(wrong))),)
     return Remedy(text, (command, check_again(target)), steps=steps)
 
 
 def ldconfig(target: Target, folders: Sequence[str]) -> Remedy:
-    """Return how the loader is told of folders for every program."""
+    """Return the remedy that adds folders to the loader's configuration for all programs."""
     root = user_permissions.sudo(target)
     lines = " ".join(quote(folder) for folder in folders)
     return Remedy(
@@ -151,22 +164,26 @@ def ldconfig(target: Target, folders: Sequence[str]) -> Remedy:
 
 
 def link_into_runpath(target: Target, found: Sequence[FoundElsewhere]) -> Remedy | None:
-    """Return relative links that put libraries of NVIDIA's wheels where TensorFlow's own RUNPATH looks.
+    """Return the remedy that links libraries of NVIDIA's wheels into a folder on TensorFlow's own RUNPATH.
 
-    The least intrusive cure: nothing to set, nothing outside the environment is touched. None if TensorFlow looks in
-    no folder beside them, or they are not from wheels.
+    This changes least: no variable is set, and nothing outside the environment is touched. None if TensorFlow
+    searches no folder beside them, or if they are not from wheels.
     """
     if not found:
         return None
     steps: dict[Step, None] = {}
     for library in found:
         site, inside, _ = library.path.partition("/nvidia/")
-        own = posixpath.dirname(library.path)
+        library_folder = posixpath.dirname(library.path)
         wheels = [f for f in target.runpath_folders if f.startswith(f"{site}/nvidia/")]
         folder = runpath_target(wheels or [f for f in target.runpath_folders if f.startswith(f"{site}/")])
         if not inside or folder is None:
             return None
-        steps[links_of(library.name, own, folder) if wheels else LinkParts(own, "*.so*", folder)] = None
+        steps[
+            links_of(library.name, library_folder, folder)
+            if wheels
+            else LinkParts(library_folder, "*.so*", folder)
+        ] = None
     return Remedy(
         "Link the libraries into a folder where TensorFlow looks (the links can simply be deleted again).",
         (*link_commands(steps), check_again(target)),

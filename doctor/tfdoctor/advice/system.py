@@ -1,4 +1,4 @@
-"""What this distribution types: its package manager, and how it installs NVIDIA's driver. Pure."""
+"""The package manager of a Linux distribution, and its commands that install NVIDIA's driver. Pure."""
 
 from __future__ import annotations
 
@@ -25,22 +25,24 @@ MANAGERS = {
     "sles": ZYPPER,
     "arch": PACMAN,
 }
+"""The package manager of each distribution, by its ID in /etc/os-release."""
 
 
 def package_manager(target: Target) -> str | None:
-    """Return this distribution's package manager; None if it is not known."""
+    """Return the package manager of the target's distribution; None if it is not known."""
     return manager_of(target.distribution, *target.like)
 
 
 def manager_of(*names: str | None) -> str | None:
-    """Return the package manager of the first of these distributions (ID and ID_LIKE of /etc/os-release) that is
-    known.
+    """Return the package manager of the first known distribution (ID and ID_LIKE of /etc/os-release).
+
+    None if none of them is known.
     """
     return next((MANAGERS[name] for name in names if name in MANAGERS), None)
 
 
 def driver_install(target: Target) -> Remedy:
-    """Return how this distribution installs NVIDIA's driver."""
+    """Return the remedy that installs NVIDIA's driver on this distribution."""
     manager = package_manager(target)
     if manager == APT and target.distribution == "ubuntu":
         commands: tuple[str, ...] = ("sudo ubuntu-drivers install", "sudo reboot")
@@ -60,11 +62,11 @@ def driver_install(target: Target) -> Remedy:
         commands = ("sudo pacman -S nvidia nvidia-utils", "sudo reboot")
     else:
         commands = ()
-    needs = ""
+    note = ""
     if manager == APT and target.distribution == "debian":
-        needs = " The package is in Debian's non-free component, which must be in your apt sources."
+        note = " The package is in Debian's non-free component, which must be in your apt sources."
     elif manager == DNF and target.distribution == "fedora":
-        needs = " The packages are RPM Fusion's, whose nonfree repository must be enabled."
+        note = " The packages are RPM Fusion's, whose nonfree repository must be enabled."
     elif manager in (DNF, ZYPPER):
-        needs = " NVIDIA's repository for this distribution must be enabled."
-    return Remedy(f"Install NVIDIA's driver, then restart.{needs}", commands, changes_system=True)
+        note = " NVIDIA's repository for this distribution must be enabled."
+    return Remedy(f"Install NVIDIA's driver, then restart.{note}", commands, changes_system=True)

@@ -1,4 +1,4 @@
-"""For whom commands are: a Python, its TensorFlow, and what its person has at this machine. Pure."""
+"""The target of commands: a Python, its TensorFlow, and the programs and rights of the user. Pure."""
 
 from __future__ import annotations
 
@@ -23,48 +23,48 @@ __all__ = ["InImage", "Target", "target_of"]
 
 @dataclass(frozen=True, slots=True)
 class InImage:
-    """An image that is looked at, and how its containers are started here."""
+    """A container image that is examined, and how its containers are started on this machine."""
 
     name: str
-    """As it was given to the engine; empty for an image that a Dockerfile will make."""
+    """The name given to the engine; empty for an image that a Dockerfile will build."""
     program: str = "docker"
-    """Whose commands are typed: docker or podman."""
+    """The engine's command: "docker" or "podman"."""
     access: str = "--gpus all"
-    """The option of `run` that gives the GPUs."""
+    """The option of `run` that gives the GPUs to a container."""
     user: str = ""
-    """Who runs in it: empty for root."""
+    """The user of its containers; empty for root."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What commands are made for. None and empty: nobody looked, and the commands come out general."""
+    """The target of commands; None and empty values are not known, and lead to general commands."""
 
     compat: Compat
     host: Host = field(default_factory=Host)
     python: PythonFacts | None = None
-    """The Python that is examined."""
+    """The examined Python."""
     choice: Choice | None = None
-    """How it was found."""
+    """How that Python was chosen."""
     tensorflow: TensorFlowFacts | None = None
     build: Build | None = None
     library_path: tuple[str, ...] = ()
-    """LD_LIBRARY_PATH as the loader reads it."""
+    """The entries of LD_LIBRARY_PATH as the loader reads them."""
     runpath_folders: tuple[str, ...] = ()
-    """Where TensorFlow itself looks."""
+    """The folders on the RUNPATH of TensorFlow's own object."""
     variables: Mapping[str, str] = field(default_factory=dict)
     programs: frozenset[str] | None = None
-    """Those of interest that are on this person's PATH."""
+    """The relevant programs on this user's PATH; None if they were not looked for."""
     root: bool | None = None
     distribution: str | None = None
-    """The ID of /etc/os-release."""
+    """ID of /etc/os-release."""
     like: tuple[str, ...] = ()
-    """Its ID_LIKE."""
+    """ID_LIKE of /etc/os-release."""
     image: InImage | None = None
-    """None: what is typed takes effect here."""
+    """The image that commands must change; None if they change this machine."""
 
 
 def target_of(facts: Facts, compat: Compat, image: InImage | None = None) -> Target:
-    """Return the target that an examined machine is, or an image, which root makes."""
+    """Build the target from the facts of an examined machine, or of an image, which root builds."""
     tensorflow, loader, machine = value_of(facts.tensorflow), value_of(facts.loader), facts.machine
     python = value_of(facts.python)
     if image is not None and python is not None:

@@ -1,4 +1,4 @@
-"""How the commands of a remedy are taken back by whoever typed them, and whether they change anything at all."""
+"""Hints on how to undo the commands of a remedy, or that they change nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOOKS_ONLY = "This only looks; it changes nothing."
 _NEW_FOLDER = "Undo: remove the new folder; nothing else changes."
 _PACKAGES = "Undo: with the same package manager."
 _NEXT_START = "It lasts until the machine restarts."
-_WAYS: tuple[tuple[str, str], ...] = (
+_UNDO_HINTS: tuple[tuple[str, str], ...] = (
     (r"tfdoctor fix\b", "It asks first, and with --undo takes all of it back."),
     (r"tfdoctor build\b", "Undo: remove the image (`docker rmi`)."),
     (r"tfdoctor install|python\S* -m venv|\S+/python\S* -m venv|conda create", _NEW_FOLDER),
@@ -57,8 +57,8 @@ _WAYS: tuple[tuple[str, str], ...] = (
         "A restart changes no setting; save your work first.",
     ),
 )
-"""How a command begins, or what of it stands after a pipe → how it is taken back. The first that fits one tells."""
-_LOOKING = re.compile(
+"""Patterns of commands, or of their parts after a pipe, with hints; the first match is used."""
+_READ_ONLY = re.compile(
     r"(?:time )?(?:tfdoctor (?:check|explain|recommend|matrix|diagnose|verify)|tail|head|cat|ls|ldd|grep|namei|findmnt|"
     r"type|file|stat|dmesg|journalctl|lspci|lsof|fuser -v|scontrol|sinfo|"
     r"nvidia-container-cli |nvidia-smi(?! .*(?:-c |-cgi|-pm|-r\b|--gpu-reset))|"
@@ -71,26 +71,26 @@ _COMMAND = re.compile(r"(?:^|\||&&|;)\s*(?:sudo (?:-\S+ )*)?")
 
 
 def describe_undo(remedy: Remedy) -> str:
-    """Return a sentence; "" if it has no commands, or commands of which nothing is known."""
+    """Return the hint for a remedy; "" if it has no commands, or only unknown ones."""
     if not remedy.commands:
         return ""
-    bare = [_QUOTED.sub("''", command) for command in remedy.commands]
-    parts = [part.strip() for command in bare for part in _COMMAND.split(command) if part.strip()]
-    if all(_LOOKING.match(part) for part in parts):
+    unquoted = [_QUOTED.sub("''", command) for command in remedy.commands]
+    parts = [part.strip() for command in unquoted for part in _COMMAND.split(command) if part.strip()]
+    if all(_READ_ONLY.match(part) for part in parts):
         return LOOKS_ONLY
-    changing = [part for part in parts if not _LOOKING.match(part)]
-    return next((how for way, how in _WAYS for part in changing if re.match(way, part)), "")
+    changing = [part for part in parts if not _READ_ONLY.match(part)]
+    return next((hint for pattern, hint in _UNDO_HINTS for part in changing if re.match(pattern, part)), "")
 
 
 def needs_root(remedy: Remedy) -> bool:
-    """Return whether somebody without root cannot do it."""
+    """Return whether the remedy needs root."""
     return remedy.changes_system or any("sudo " in command for command in remedy.commands)
 
 
 def describe_undo_rights(remedy: Remedy) -> str:
-    """Return how it is taken back, after whether somebody without root can do it; "" as `describe_undo`."""
-    told = describe_undo(remedy)
-    if not told or needs_root(remedy):
-        return told
+    """Return the hint of `describe_undo`, after a note if no root is needed; "" if there is no hint."""
+    hint = describe_undo(remedy)
+    if not hint or needs_root(remedy):
+        return hint
     docker = any(_DOCKER.match(command) for command in remedy.commands)
-    return f"No root needed{' where you may use Docker' if docker else ''}. {told}"
+    return f"No root needed{' where you may use Docker' if docker else ''}. {hint}"

@@ -1,7 +1,7 @@
-"""What this person can type at this machine, and where that puts things. Pure.
+"""The commands that this user can run on this machine, and the folder that they install into. Pure.
 
-A command that is right somewhere else is wrong here: where there is no uv, no sudo, where a folder is a colleague's,
-where the system forbids pip (PEP 668), or where TensorFlow lies in another folder than the one pip takes.
+They depend on the available programs (uv, sudo, conda), on write permissions, on whether the system forbids
+pip (PEP 668), and on whether TensorFlow is in the folder that pip installs into.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from tfdoctor.facts import PythonFacts
 
 TOOLS = "$HOME/pip-for-tensorflow"
-"""A virtual environment for nothing but its pip, where the examined Python has none and takes none."""
+"""A virtual environment that only provides pip, if the examined Python has none and cannot install it."""
 
 
 class InstallFolder(enum.Enum):
-    """Where a command that installs into the examined Python would put things."""
+    """The folder that a command would install into if it used the examined Python."""
 
     OWN = "its own folder"
     USER = "the user's folder, which contains TensorFlow"
@@ -32,7 +32,7 @@ class InstallFolder(enum.Enum):
 
 
 def place(target: Target) -> InstallFolder:
-    """Return where that is here. OWN also where nobody looked."""
+    """Return the folder that pip would install into; OWN if the Python is not known."""
     python = target.python
     if python is None:
         return InstallFolder.OWN
@@ -53,25 +53,25 @@ def _tensorflow_folder(target: Target) -> str:
 
 
 def owner(target: Target) -> str:
-    """Return who owns the folder in which this person may not write; empty if that is not known."""
+    """Return the owner of the folder that this user cannot write to; empty if that is not known."""
     return (
         next((name for _, name in target.python.unwritable if name), "") if target.python is not None else ""
     )
 
 
 def has(target: Target, program: str) -> bool | None:
-    """Return whether a program is on this person's PATH; None if nobody looked."""
+    """Return whether a program is on this user's PATH; None if programs were not looked for."""
     programs = target.programs
     return None if programs is None else program in programs
 
 
 def sudo(target: Target) -> str:
-    """Return "sudo ", or nothing if this already runs as root."""
+    """Return "sudo ", or "" for root."""
     return "" if target.root else "sudo "
 
 
 def lacks_sudo(target: Target) -> bool:
-    """Return whether this person is known to have no way to become root."""
+    """Return whether this user is known to be neither root nor able to use sudo."""
     return target.root is False and has(target, "sudo") is False
 
 
@@ -79,77 +79,84 @@ def lacks_sudo(target: Target) -> bool:
 
 
 def install(target: Target, requirements: Iterable[str], options: str = "") -> str:
-    """Return the command that installs into the examined Python, with what has to come before it."""
-    return _command(target, "install", options, requirements)
+    """Return the command that installs into the examined Python, including the installation of pip if needed."""
+    return _format_command(target, "install", options, requirements)
 
 
 def uninstall(target: Target, names: Iterable[str]) -> str:
     """Return the command that removes distributions from the examined Python."""
-    return _command(target, "uninstall", "", names)
+    return _format_command(target, "uninstall", "", names)
 
 
 def install_to(target: Target, folder: str, requirements: Iterable[str]) -> str:
-    """Return the command that puts wheels alone into a new folder of this person's (it may begin with "$HOME/")."""
-    return _command(target, "install", f"--no-deps --target {quote_home_path(folder)}", requirements)
+    """Return the command that installs wheels, without dependencies, into a new folder.
+
+    The folder may begin with "$HOME/".
+    """
+    return _format_command(target, "install", f"--no-deps --target {quote_home_path(folder)}", requirements)
 
 
 def quote_home_path(path: str) -> str:
-    """Return a path as a word of a command, with "$HOME" left to the shell."""
+    """Quote a path for the shell, which still expands "$HOME"."""
     return f'"{path}"' if path.startswith("$HOME/") else shlex.quote(path)
 
 
-def _command(target: Target, verb: str, options: str, words: Iterable[str]) -> str:
-    wanted = " ".join(shlex.quote(word) for word in words)
+def _format_command(target: Target, verb: str, options: str, items: Iterable[str]) -> str:
+    """Return a pip or uv command for the examined Python, with the options that its folder needs."""
+    arguments = " ".join(shlex.quote(item) for item in items)
     python = target.python
     if python is None:
         yes = "-y " if verb == "uninstall" else ""
-        return f"python3 -m pip {verb} {yes}{f'{options} ' if options else ''}{wanted}"
-    apart = "--target" in options
-    before, program = _program(target, python, apart=apart)
+        return f"python3 -m pip {verb} {yes}{f'{options} ' if options else ''}{arguments}"
+    separate = "--target" in options
+    setup, program = _choose_program(target, python, separate=separate)
     flags = [options] if options else []
     uv = program.startswith("uv ")
     if verb == "uninstall" and not uv:
         flags.insert(0, "-y")
     if uv:
         flags.insert(0, f"--python {shlex.quote(python.executable)}")
-    where = place(target)
-    if not apart and where is InstallFolder.USER and verb == "install" and not uv:
+    folder = place(target)
+    if not separate and folder is InstallFolder.USER and verb == "install" and not uv:
         flags.insert(0, "--user")
-    if not apart and where is InstallFolder.MANAGED:
-        inside = target.tensorflow is not None and _tensorflow_folder(target) == python.user_site
-        flags.insert(0, "--user" if inside and verb == "install" and not uv else "")
+    if not separate and folder is InstallFolder.MANAGED:
+        in_user_site = target.tensorflow is not None and _tensorflow_folder(target) == python.user_site
+        flags.insert(0, "--user" if in_user_site and verb == "install" and not uv else "")
         flags.insert(0, "--break-system-packages")
     joined = " ".join(flag for flag in flags if flag)
-    return f"{before}{program} {verb} {joined}{' ' if joined else ''}{wanted}"
+    return f"{setup}{program} {verb} {joined}{' ' if joined else ''}{arguments}"
 
 
-def _program(target: Target, python: PythonFacts, *, apart: bool) -> tuple[str, str]:
-    """Return (what has to be typed before, "uv pip" or the words for a pip that serves this Python).
+def _choose_program(target: Target, python: PythonFacts, *, separate: bool) -> tuple[str, str]:
+    """Return (setup command, program): the program is "uv pip" or a pip command that works for this Python.
 
-    The one that has installed what is there comes first: it knows this person's index. `apart`: nothing goes into the
-    Python itself, so that it need not be open.
+    The installer of the existing packages is preferred, because it knows this user's index. `separate`:
+    nothing is installed into the Python itself, which need not be writable.
     """
-    uv, own = has(target, "uv"), f"{shlex.quote(python.executable)} -m pip"
+    uv, own_pip = has(target, "uv"), f"{shlex.quote(python.executable)} -m pip"
     installers = {distribution.installer for distribution in python.distributions}
-    by_uv = "uv" in installers and "pip" not in installers
-    uv_serves = apart or not _needs_pip(target)
-    if uv_serves and uv is not False and by_uv and (uv or not python.pip):
+    installed_by_uv = "uv" in installers and "pip" not in installers
+    uv_serves = separate or not _needs_pip(target)
+    if uv_serves and uv is not False and installed_by_uv and (uv or not python.pip):
         return "", "uv pip"
     if python.pip is not False:
-        return "", own
+        return "", own_pip
     if uv and uv_serves:
         return "", "uv pip"
     if (
         python.ensurepip
-        and not apart
+        and not separate
         and place(target) in (InstallFolder.OWN, InstallFolder.USER, InstallFolder.ELSEWHERE)
     ):
-        user = " --user" if place(target) is InstallFolder.USER else ""
-        return f"{shlex.quote(python.executable)} -m ensurepip{user} && ", own
+        user_option = " --user" if place(target) is InstallFolder.USER else ""
+        return f"{shlex.quote(python.executable)} -m ensurepip{user_option} && ", own_pip
     if python.ensurepip:
-        tools = f'"{TOOLS}/bin/python"'
-        other = "" if apart else f" --python {shlex.quote(python.executable)}"
-        return f'{shlex.quote(python.executable)} -m venv "{TOOLS}" && ', f"{tools} -m pip{other}"
+        tools_python = f'"{TOOLS}/bin/python"'
+        python_option = "" if separate else f" --python {shlex.quote(python.executable)}"
+        return (
+            f'{shlex.quote(python.executable)} -m venv "{TOOLS}" && ',
+            f"{tools_python} -m pip{python_option}",
+        )
     for name in ("pip3", "pip"):
         if has(target, name):
             return "", f"{name} --python {shlex.quote(python.executable)}"
@@ -158,63 +165,64 @@ def _program(target: Target, python: PythonFacts, *, apart: bool) -> tuple[str, 
             f"{sudo(target)}apt-get install python3-pip && ",
             f"python3 -m pip --python {shlex.quote(python.executable)}",
         )
-    return "", own
+    return "", own_pip
 
 
 def needs_another(target: Target) -> bool:
-    """Return whether TensorFlow is best installed into a new environment: this Python is the system's, or somebody
-    else's.
+    """Return whether TensorFlow should be installed into a new environment.
+
+    This is so if the system or another user owns this Python.
     """
     return place(target) in (InstallFolder.MANAGED, InstallFolder.CLOSED)
 
 
 def new_environment(target: Target, python: str, folder: str, wanted: str) -> tuple[str, ...]:
-    """Return commands that make a virtual environment and install into it.
+    """Return the commands that create a virtual environment and install into it.
 
-    `wanted`: requirements, as words of a shell.
+    `wanted`: quoted requirements, joined with spaces.
     """
-    own, name = target.python, shlex.quote(python)
-    inside = f"{folder}/bin/python"
-    usual = (
+    examined, name = target.python, shlex.quote(python)
+    new_python = f"{folder}/bin/python"
+    default = (
         f"{name} -m venv {folder}",
-        f"{inside} -m pip install --upgrade pip",
-        f"{inside} -m pip install {wanted}",
+        f"{new_python} -m pip install --upgrade pip",
+        f"{new_python} -m pip install {wanted}",
     )
-    if own is None or python != own.executable or own.ensurepip is not False:
-        return usual
-    # Debian without python3-venv
+    if examined is None or python != examined.executable or examined.ensurepip is not False:
+        return default
+    # this Python cannot create pip, as on Debian without python3-venv
     if has(target, "uv"):
         return (
             f"uv venv --python {name} {folder}",
-            f"uv pip install --python {inside} {wanted}",
+            f"uv pip install --python {new_python} {wanted}",
         )
-    if own.pip:
+    if examined.pip:
         return (
             f"{name} -m venv --without-pip {folder}",
-            f"{name} -m pip --python {inside} install {wanted}",
+            f"{name} -m pip --python {new_python} install {wanted}",
         )
     if has(target, "apt-get") and not lacks_sudo(target):
-        package = f"python{'.'.join(own.version.split('.')[:2])}-venv"
-        return (f"{sudo(target)}apt-get install {package}", *usual)
-    return usual
+        package = f"python{'.'.join(examined.version.split('.')[:2])}-venv"
+        return (f"{sudo(target)}apt-get install {package}", *default)
+    return default
 
 
 def uv(target: Target) -> tuple[tuple[str, ...], str]:
-    """Return (what has to be typed to have uv, the word for it)."""
+    """Return (commands that install uv, command name of uv); the commands are empty if uv is available."""
     if has(target, "uv") is not False or target.python is None:
         return (), "uv"
     return new_environment(target, target.python.executable, "tf-uv", "uv"), "tf-uv/bin/uv"
 
 
 def conda(target: Target) -> str:
-    """Return the word for conda: another program of its kind where that is what there is."""
+    """Return the command name of conda, or of mamba or micromamba if only these are available."""
     if has(target, "conda") is not False:
         return "conda"
     return next((name for name in ("mamba", "micromamba") if has(target, name)), "conda")
 
 
 def _needs_pip(target: Target) -> bool:
-    """Return whether this cannot be done with uv, which knows no `--user`."""
+    """Return whether pip is required, because the installation needs `--user`, which uv does not support."""
     python = target.python
     return place(target) is InstallFolder.USER or (
         place(target) is InstallFolder.MANAGED

@@ -1,4 +1,4 @@
-"""NVIDIA's wheels: which bring a library to a TensorFlow, how they are pinned, where they put it. Pure."""
+"""NVIDIA's wheels: the ones that contain a library, their version pins and their folders. Pure."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
 
 def cuda_requirements(target: Target, sonames: Sequence[str]) -> tuple[str, ...]:
-    """Return NVIDIA's wheels that bring these libraries to this TensorFlow, pinned as its own extra pins them.
+    """Return the requirements of NVIDIA's wheels with these libraries, pinned like TensorFlow's own extra.
 
-    Empty where there are none for its CUDA (11.0 and older), or where one of the libraries is in no wheel.
+    Empty if there are no wheels for its CUDA (11.0 and older), or if one of the libraries is in no wheel.
     """
     build = target.build
     if build is None or build.cuda is None:
         return ()
     release = build.release if build.exact else None
-    return _wheels(
+    return _list_wheels(
         target, sonames, release=release, cuda=build.cuda, cudnn=build.cudnn, version=build.version
     )
 
 
 def wheels_for(target: Target, release: Release, sonames: Sequence[str]) -> tuple[str, ...]:
-    """Return the same for a release that is not installed."""
+    """Return the requirements of NVIDIA's wheels with these libraries for a release that is not installed."""
     if release.cuda is None:
         return ()
-    return _wheels(
+    return _list_wheels(
         target,
         sonames,
         release=release,
@@ -46,18 +46,21 @@ def wheels_for(target: Target, release: Release, sonames: Sequence[str]) -> tupl
 
 
 def wheel_project(target: Target, soname: str, cuda: str) -> tuple[str, str] | None:
-    """Return (project, folder below site-packages) of the wheel that has this very soname for this CUDA major."""
+    """Return (project, folder) of the wheel with exactly this soname for this CUDA major version.
+
+    The folder is relative to site-packages. None if no wheel has the library.
+    """
     major = versions.major(cuda)
     wheel, parts = target.compat.wheel_for(soname, major), split_soname(soname)
     if wheel is None or parts is None:
         return None
-    has = target.compat.soname_for(parts[0], target.compat.cuda_of_wheels.get(major, cuda))
-    if has is not None and has != soname:
+    packaged = target.compat.soname_for(parts[0], target.compat.cuda_of_wheels.get(major, cuda))
+    if packaged is not None and packaged != soname:
         return None
     return wheel.project, wheel.folder
 
 
-def _wheels(
+def _list_wheels(
     target: Target,
     sonames: Sequence[str],
     *,
@@ -66,26 +69,30 @@ def _wheels(
     cudnn: str | None,
     version: str | None,
 ) -> tuple[str, ...]:
+    """Return the requirements of the wheels with these libraries; empty if one of them is in no wheel."""
     wheels = [wheel_project(target, soname, cuda) for soname in sonames]
-    # Where something is missing from the wheels of every CUDA: half a set helps nobody.
+    # an incomplete set of libraries is of no use
     if not wheels or any(wheel is None for wheel in wheels):
         return ()
     if version is not None and not target.compat.has(version, "cuda-in-own-folder"):
         return ()
     pins = {versions.project_of(pin): pin for pin in (release.extra_pins if release is not None else ())}
-    wanted: dict[str, None] = {}
+    requirements: dict[str, None] = {}
     for wheel in wheels:
         if wheel is not None:
             requirement = pins.get(wheel[0], wheel[0])
             if wheel[0].startswith("nvidia-cudnn-"):
-                built = release.cudnn if release is not None and release.cudnn else cudnn
-                requirement = cudnn_requirement(target, wheel[0], requirement, built)
-            wanted.setdefault(requirement, None)
-    return tuple(wanted)
+                built_cudnn = release.cudnn if release is not None and release.cudnn else cudnn
+                requirement = cudnn_requirement(target, wheel[0], requirement, built_cudnn)
+            requirements.setdefault(requirement, None)
+    return tuple(requirements)
 
 
 def cudnn_requirement(target: Target, project: str, pinned: str, built: str | None = None) -> str:
-    """Return a cuDNN requirement that this build loads (its major) and that still has code for these cards."""
+    """Return a cuDNN requirement with the major version of the build and with code for these GPUs.
+
+    `built`: the cuDNN version of the build; if it is None, return `pinned`.
+    """
     if built is None:
         return pinned
     major = versions.major(built)
@@ -94,32 +101,32 @@ def cudnn_requirement(target: Target, project: str, pinned: str, built: str | No
     kepler = [card for card in cards if not versions.is_at_least(card, "5.0")]
     if pinned == project:
         if major == 8 and kepler and project.endswith("-cu11"):
-            return f"{project}>=8.5,<{target.compat.cudnn_end(kepler[0], 8)}"  # 8.9 has nothing below 5.0
-        least = built if "." in built else str(major)
-        pinned = f"{project}>={least},<{major + 1}"
+            return f"{project}>=8.5,<{target.compat.cudnn_end(kepler[0], 8)}"  # 8.9 has no code below 5.0
+        minimum = built if "." in built else str(major)
+        pinned = f"{project}>={minimum},<{major + 1}"
     if old and major == 9 and "==" not in pinned:
-        end = target.compat.cudnn_end(old[0], 9)  # 9.11 dropped Maxwell, Pascal and Volta
-        return f"{project}>=9.3,<{end}" if end is not None else pinned
+        limit = target.compat.cudnn_end(old[0], 9)  # 9.11 dropped Maxwell, Pascal and Volta
+        return f"{project}>=9.3,<{limit}" if limit is not None else pinned
     return pinned
 
 
 def strip_versions(target: Target, requirements: Sequence[str]) -> tuple[str, ...]:
-    """Return the requirements without the versions that are installed: pip keeps what a range allows."""
+    """Return the requirements with the installed versions excluded, because pip keeps a version that fits."""
     return tuple(_strip_installed(target, text) for text in requirements)
 
 
-def _strip_installed(target: Target, text: str) -> str:
-    name = versions.project_of(text)
-    ranged = text[len(name) :]
-    there = target.python.distribution(name) if target.python is not None else None
-    if there is None or not versions.is_version(there.version) or "==" in ranged:
-        return text
-    allowed = versions.satisfies(there.version, ranged)
-    return f"{text}{',' if ranged else ''}!={there.version}" if allowed else text
+def _strip_installed(target: Target, requirement: str) -> str:
+    name = versions.project_of(requirement)
+    specifier = requirement[len(name) :]
+    installed = target.python.distribution(name) if target.python is not None else None
+    if installed is None or not versions.is_version(installed.version) or "==" in specifier:
+        return requirement
+    fits = versions.satisfies(installed.version, specifier)
+    return f"{requirement}{',' if specifier else ''}!={installed.version}" if fits else requirement
 
 
 def site_packages(target: Target) -> str:
-    """Return where this TensorFlow lies and its wheels go; empty if that is not known."""
+    """Return the folder of this TensorFlow and its wheels; empty if that is not known."""
     if target.tensorflow is not None:
         return posixpath.dirname(target.tensorflow.package_dir)
     if target.python is not None and target.python.site_packages:
@@ -128,37 +135,49 @@ def site_packages(target: Target) -> str:
 
 
 def wheel_places(target: Target, cuda: str, sonames: Sequence[str]) -> dict[str, str]:
-    """Return soname → the folder below site-packages into which NVIDIA's wheel puts it.
+    """Map each soname to the folder of its wheel, relative to site-packages.
 
-    Without those of no wheel.
+    Sonames in no wheel are left out.
     """
     wheels = {name: wheel_project(target, name, cuda) for name in sonames}
     return {name: wheel[1] for name, wheel in wheels.items() if wheel is not None}
 
 
 def find_registered_wheel(target: Target, requirement: str) -> str | None:
-    """`"name==version"` of a wheel that is registered beside TensorFlow and is what the requirement asks for."""
+    """Return `"name==version"` of an installed wheel that satisfies a requirement.
+
+    None if there is none in TensorFlow's site-packages.
+    """
     project = versions.project_of(requirement)
-    own = target.python.distribution(project) if target.python is not None else None
-    if own is None or own.location != site_packages(target) or not versions.is_version(own.version):
+    installed = target.python.distribution(project) if target.python is not None else None
+    if (
+        installed is None
+        or installed.location != site_packages(target)
+        or not versions.is_version(installed.version)
+    ):
         return None
-    asked = versions.parse_requirement_or_none(requirement)
-    fits = asked is not None and asked.specifier.contains(own.version, prereleases=True)
-    return f"{project}=={own.version}" if fits else None
+    parsed = versions.parse_requirement_or_none(requirement)
+    fits = parsed is not None and parsed.specifier.contains(installed.version, prereleases=True)
+    return f"{project}=={installed.version}" if fits else None
 
 
 def bring_wheels(target: Target, requirements: Sequence[str]) -> tuple[tuple[Install, ...], tuple[str, ...]]:
-    """Return (steps, commands) that bring wheels whose libraries are missed, also those that are registered all the
-    same: pip takes these for installed.
+    """Return (steps, commands) that install wheels whose libraries are missing.
+
+    Wheels that are registered all the same are reinstalled, because pip takes them for installed.
     """
-    again = tuple(pin for one in requirements if (pin := find_registered_wheel(target, one)) is not None)
-    fresh = tuple(one for one in requirements if find_registered_wheel(target, one) is None)
+    registered = tuple(
+        pin for requirement in requirements if (pin := find_registered_wheel(target, requirement)) is not None
+    )
+    fresh = tuple(
+        requirement for requirement in requirements if find_registered_wheel(target, requirement) is None
+    )
     steps: list[Install] = []
     commands: list[str] = []
     if fresh:
         steps.append(Install(fresh))
         commands.append(pip_install(target, fresh))
-    if again:
-        steps.append(Install(again, again=True, dependencies=False))
-        commands.append(pip_install(target, again, options="--force-reinstall --no-deps"))
+    if registered:
+        steps.append(Install(registered, again=True, dependencies=False))
+        commands.append(pip_install(target, registered, options="--force-reinstall --no-deps"))
     return tuple(steps), tuple(commands)

@@ -1,1 +1,1 @@
-"""tfdoctor for programs (`calls`) and in notebooks (`notebook`). `import tfdoctor` has it, loaded when it is used."""
+"""The API for Python programs (`calls`) and notebooks (`notebook`); `import tfdoctor` loads it at first use."""

@@ -1,8 +1,8 @@
-"""What `check`, `diagnose` and `recommend` print with `--json`, as values.
+"""The results of `check`, `diagnose` and `recommend --json` as Python values.
 
-Each returns just that document (docs/schemas; `shapes` has it as types) and prints nothing. As on the command line,
-nothing is changed or sent, and TensorFlow is at most run in a child process. Raises `Error`, which has a `message` and
-a `hint`, where the command line says so and exits with 2 or 3.
+Each function returns the document of its command (docs/schemas; types in `shapes`) and prints nothing. As on
+the command line, nothing is changed or sent, and TensorFlow runs only in a child process, if at all. They
+raise `Error`, which has a `message` and a `hint`, if the command would exit with 2 or 3.
 """
 
 from __future__ import annotations
@@ -30,13 +30,12 @@ def check(
     facts: str | os.PathLike[str] | None = None,
     timeout: float = 10.0,
 ) -> Check:
-    """Return why TensorFlow does (not) see the GPUs: `tfdoctor check --json`.
+    """Return why TensorFlow can or cannot use the GPUs, like `tfdoctor check --json`.
 
-    python: the interpreter to examine, or its environment's folder; None: the active environment's, else
-    python3 on
-    PATH; `sys.executable` is the one that asks. deep: also run TensorFlow. facts: a recorded machine (what
-    `capture`
-    wrote) instead of this one. timeout: seconds. Raises Error.
+    python: the interpreter to examine, or the folder of its environment; None: that of the active
+    environment, or else python3 on PATH. Pass `sys.executable` for the current one. deep: also run
+    TensorFlow. facts: a recording of `capture` to examine instead of this machine. timeout: seconds to
+    collect the facts. Raises Error.
     """
     from pathlib import Path
 
@@ -56,19 +55,19 @@ def check(
             report = examine(
                 live_machine(python, env=os.environ), Compat.load(), python=python, timeout=timeout, deep=deep
             )
-    answer: Check = as_printed(report_json(report))
-    return answer
+    document: Check = as_printed(report_json(report))
+    return document
 
 
 def diagnose(text: str | bytes) -> Diagnosis:
-    """Return what a TensorFlow log means: `tfdoctor diagnose --json`. Never raises on any text."""
+    """Return the diagnosis of a TensorFlow log, like `tfdoctor diagnose --json`. Never raises on any text."""
     from tfdoctor.compat import Compat
     from tfdoctor.logs.report import diagnose_log
     from tfdoctor.render.log import log_json
 
     data = text.encode("utf-8", "replace") if isinstance(text, str) else text
-    answer: Diagnosis = as_printed(log_json(diagnose_log([data], Compat.load())))
-    return answer
+    document: Diagnosis = as_printed(log_json(diagnose_log([data], Compat.load())))
+    return document
 
 
 def recommend(
@@ -80,11 +79,11 @@ def recommend(
     method: str | None = None,
     facts: str | os.PathLike[str] | None = None,
 ) -> Recommendation:
-    """Return which TensorFlow works, and how it is installed: `tfdoctor recommend --json`.
+    """Return the TensorFlow releases that work and how to install them, like `tfdoctor recommend --json`.
 
-    tf: "2.15", ">=2.10,<2.13"; None: the best. gpu: names or compute capabilities; none: this machine's.
-    method: "pip"
-    or "container". facts: a recorded machine instead of this one. Raises Error.
+    tf: "2.15" or ">=2.10,<2.13"; None: the best. gpu: names or compute capabilities; empty: those of this
+    machine. method: "pip" or "container"; None: both. facts: a recording to plan for instead of this machine.
+    Raises Error.
     """
     from pathlib import Path
 
@@ -95,28 +94,31 @@ def recommend(
     from tfdoctor.plan.arguments import address_commands, check_python, make_plan
     from tfdoctor.render.plan import recommendation_json
 
-    ways = {one.value: one for one in Method}
-    if method is not None and method not in ways:
-        msg = f"method: one of {', '.join(ways)} is meant."
+    methods = {item.value: item for item in Method}
+    if method is not None and method not in methods:
+        msg = f"method: one of {', '.join(methods)} is meant."
         raise UsageError(msg)
     compat = Compat.load()
     gpus = [gpu] if isinstance(gpu, str) else list(gpu)
     with handle_signals():
         host = host_for(compat, gpus=gpus, driver=driver, facts=Path(facts) if facts is not None else None)
-    request = Request(tensorflow=tf, python=check_python(python), method=ways[method] if method else None)
-    found = address_commands(make_plan(compat, request, host), gpus, driver)
-    answer: Recommendation = as_printed(recommendation_json(found))
-    return answer
+    request = Request(tensorflow=tf, python=check_python(python), method=methods[method] if method else None)
+    plan = address_commands(make_plan(compat, request, host), gpus, driver)
+    document: Recommendation = as_printed(recommendation_json(plan))
+    return document
 
 
 def as_printed(document: dict[str, Any]) -> Any:
-    """Convert a document to the values of its JSON: no tuples, no enumerations."""
+    """Convert a document to the values in its JSON, without tuples and enumerations."""
     return json.loads(json.dumps(document))
 
 
 @contextlib.contextmanager
 def handle_signals() -> Iterator[None]:
-    """Stop what we have started if a signal asks this process to end; then the signal is the caller's again."""
+    """Stop child processes if a signal asks this process to end.
+
+    Afterwards the signal is raised again for the handler of the caller.
+    """
     from tfdoctor.system import signals
 
     try:

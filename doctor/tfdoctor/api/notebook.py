@@ -1,6 +1,6 @@
-"""`%tfdoctor` in IPython and notebooks: `check` of the Python that runs there, as HTML where that is shown.
+"""The IPython magic `%tfdoctor`: `check` of the Python of the kernel, shown as HTML in notebooks.
 
-Everything else is the command line's: it runs in a child process, and what it prints is passed on.
+All other commands run as on the command line, in a child process, and their output is passed on.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 __all__ = ["Shown", "tfdoctor_magic"]
 
 SHOWN_HERE = {"python", "deep", "timeout"}
-"""The options of `check` whose answer is shown as a notebook shows it."""
+"""Options of `check` with which its result is shown as HTML."""
 
 OF_A_PYTHON = ("fix", "capture", "report")
-"""Commands that examine one, besides `check`."""
+"""Commands besides `check` that examine a Python."""
 
 
 class Shown:
-    """An answer of `check`: HTML in a notebook, text elsewhere, and `answer` for programs."""
+    """A result of `check`: HTML in a notebook, text elsewhere, and `answer` for programs."""
 
     def __init__(self, report: Report, fix: Offer | None, notes: Sequence[str]) -> None:
         self._report = report
@@ -40,12 +40,12 @@ class Shown:
 
     @property
     def answer(self) -> Check:
-        """Return what `tfdoctor.check` returns."""
+        """The value that `tfdoctor.check` returns."""
         from tfdoctor.api.calls import as_printed
         from tfdoctor.render.report import report_json
 
-        answer: Check = as_printed(report_json(self._report))
-        return answer
+        document: Check = as_printed(report_json(self._report))
+        return document
 
     def __repr__(self) -> str:
         from tfdoctor.render.report import render_report
@@ -60,37 +60,41 @@ class Shown:
 
 
 def tfdoctor_magic(line: str) -> Shown | None:
-    """Return %tfdoctor: why TensorFlow does (not) see the GPUs in this kernel's Python.
+    """Run `%tfdoctor`: report why TensorFlow can or cannot use the GPUs in this kernel's Python.
 
-    `%tfdoctor` and `%tfdoctor check [--deep] [--python PATH]` show the answer here; what else the command line takes,
-    `%tfdoctor explain TFD203`, is run as it is.
+    `%tfdoctor` and `%tfdoctor check [--deep] [--python PATH]` return the result for display. All other
+    commands, such as `%tfdoctor explain TFD203`, run as on the command line and return None.
     """
     try:
-        words = shlex.split(line)
+        arguments = shlex.split(line)
     except ValueError as error:
         sys.stderr.write(f"tfdoctor: {error}.\n")
         return None
-    words = words or ["check"]
-    options = plain(words)
-    if options is not None and _can_be_shown(options):
+    arguments = arguments or ["check"]
+    options = plain(arguments)
+    if options is not None and _is_displayable(options):
         return _check_kernel(options)
-    _run([*words, "--python", sys.executable] if _lacks_python(words, options) else words)
+    _run([*arguments, "--python", sys.executable] if _lacks_python(arguments, options) else arguments)
     return None
 
 
-def _lacks_python(words: Sequence[str], options: Options | None) -> bool:
-    """Return whether the command line would choose a Python itself: the one of this kernel is meant."""
+def _lacks_python(arguments: Sequence[str], options: Options | None) -> bool:
+    """Return whether the command examines a Python that is not given, so this kernel's is added."""
     if options is not None:
         return options["python"] is None and options["facts"] is None
-    return words[0] in OF_A_PYTHON and not any(word.startswith(("--python", "--facts")) for word in words)
+    return arguments[0] in OF_A_PYTHON and not any(
+        argument.startswith(("--python", "--facts")) for argument in arguments
+    )
 
 
-def _can_be_shown(options: Options) -> bool:
-    shown = dict.fromkeys(SHOWN_HERE)
-    return {**options, **shown} == {**(plain(["check"]) or {}), **shown}
+def _is_displayable(options: Options) -> bool:
+    """Return whether these are options of `check` with which its result is shown as HTML."""
+    displayable = dict.fromkeys(SHOWN_HERE)
+    return {**options, **displayable} == {**(plain(["check"]) or {}), **displayable}
 
 
 def _check_kernel(options: Options) -> Shown | None:
+    """Check a Python, by default that of this kernel. Return None after an error, which is printed."""
     from tfdoctor.api.calls import handle_signals
     from tfdoctor.compat import Compat
     from tfdoctor.environment.fix_availability import offer
@@ -116,7 +120,7 @@ def _check_kernel(options: Options) -> Shown | None:
 
 
 def _note_late_changes(env: Mapping[str, str]) -> list[str]:
-    """Return notes on variables that were changed here without effect: the loader reads them at the start."""
+    """Return notes on variables that were changed in this process, which the loader reads only at its start."""
     names = ("LD_LIBRARY_PATH", "LD_PRELOAD")
     return [
         f"{name} was changed since this Python started. Its loader does not see that: set it before the start."
@@ -125,11 +129,11 @@ def _note_late_changes(env: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _run(words: Sequence[str]) -> None:
-    """Run the command line and pass its output on as it comes; nobody can be asked there."""
+def _run(arguments: Sequence[str]) -> None:
+    """Run the command line without input and pass its output on line by line."""
     env = {**os.environ, "PYTHONUNBUFFERED": "1", "COLUMNS": "80"}
     with subprocess.Popen(
-        [sys.executable, "-m", "tfdoctor", *words],
+        [sys.executable, "-m", "tfdoctor", *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -138,8 +142,8 @@ def _run(words: Sequence[str]) -> None:
         errors="replace",
     ) as process:
         try:
-            for text in process.stdout or ():
-                sys.stdout.write(text)
+            for line in process.stdout or ():
+                sys.stdout.write(line)
         except KeyboardInterrupt:
             process.terminate()
             process.wait()
@@ -147,5 +151,5 @@ def _run(words: Sequence[str]) -> None:
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """`%load_ext tfdoctor` in IPython or a notebook: gives it `%tfdoctor`."""
+    """Register `%tfdoctor`, for `%load_ext tfdoctor` in IPython or a notebook."""
     ipython.register_magic_function(tfdoctor_magic, "line", "tfdoctor")

@@ -1,4 +1,4 @@
-"""The documents of `--json` as types; a test holds them and docs/schemas together. All are plain dictionaries."""
+"""The documents of `--json` as types, all plain dictionaries. A test keeps them in line with docs/schemas."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Recipe = Literal["venv", "pip-cuda", "cuda-base", "official", "conda-cuda", "ngc
 
 
 class EvidenceJson(TypedDict):
-    """Where something was seen."""
+    """Where a finding was observed."""
 
     source: str
     line: int | None
@@ -18,7 +18,7 @@ class EvidenceJson(TypedDict):
 
 
 class RemedyJson(TypedDict):
-    """What to do, and what is typed for it."""
+    """What to do about a finding, and its commands."""
 
     text: str
     commands: list[str]
@@ -26,7 +26,7 @@ class RemedyJson(TypedDict):
 
 
 class FindingJson(TypedDict):
-    """One thing that was found."""
+    """A problem that was found."""
 
     code: str
     cause: str
@@ -41,14 +41,14 @@ class FindingJson(TypedDict):
 
 
 class Tool(TypedDict):
-    """Who says it."""
+    """The program that wrote the document."""
 
     name: str
     version: str
 
 
 class VerdictJson(TypedDict):
-    """Whether TensorFlow can use a GPU; None: could not be known."""
+    """Whether TensorFlow can use a GPU; None: unknown."""
 
     gpu_usable: bool | None
     cause: str | None
@@ -67,7 +67,7 @@ class PredictionJson(TypedDict):
 
 
 class ObservationJson(TypedDict):
-    """What it did in a child process (`deep`)."""
+    """What TensorFlow did in a child process (`deep`)."""
 
     import_ok: bool
     gpu_registered: bool | None
@@ -80,7 +80,7 @@ class ObservationJson(TypedDict):
 
 
 class Outcomes(TypedDict):
-    """How many checks ended how."""
+    """The number of checks with each outcome."""
 
     found: int
     clean: int
@@ -90,7 +90,7 @@ class Outcomes(TypedDict):
 
 
 class RuleOutcome(TypedDict):
-    """How one check ended."""
+    """The outcome of one check."""
 
     code: str
     outcome: Literal["found", "clean", "not_applicable", "could_not_check", "crashed"]
@@ -98,20 +98,22 @@ class RuleOutcome(TypedDict):
 
 
 class _Compared(TypedDict):
+    """The required keys of `Comparable`."""
+
     area: str
     name: str
     value: str | None
 
 
 class Comparable(_Compared, total=False):
-    """Something of the facts that can be compared with another machine's."""
+    """A fact that can be compared with another machine's."""
 
     unknown: str
     little: bool
 
 
 class Check(TypedDict):
-    """`tfdoctor check --json`."""
+    """The document of `tfdoctor check --json`."""
 
     schema_version: int
     tool: Tool
@@ -119,10 +121,10 @@ class Check(TypedDict):
     prediction: PredictionJson
     observed: ObservationJson | None
     facts: dict[str, Any]
-    """What was seen; docs/schemas/check.schema.json tells it."""
+    """The facts about the machine, as in docs/schemas/check.schema.json."""
     values: list[Comparable]
     at: float
-    """Seconds since 1970, by this machine's clock."""
+    """The time of the check in seconds since 1970, by this machine's clock."""
     outcomes: Outcomes
     rules: list[RuleOutcome]
     findings: list[FindingJson]
@@ -132,7 +134,7 @@ class Check(TypedDict):
 
 
 class LogVerdict(TypedDict):
-    """The one root cause."""
+    """The root cause that a log shows."""
 
     cause: str
     summary: str
@@ -151,7 +153,7 @@ class DeviceJson(TypedDict):
 
 
 class ProcessJson(TypedDict):
-    """One of several programs that wrote a log."""
+    """One of several processes that wrote a log."""
 
     label: str
     framework: str
@@ -163,7 +165,7 @@ class ProcessJson(TypedDict):
 
 
 class Diagnosis(TypedDict):
-    """`tfdoctor diagnose --json`."""
+    """The document of `tfdoctor diagnose --json`."""
 
     schema_version: int
     file: str
@@ -185,7 +187,7 @@ class Diagnosis(TypedDict):
 
 
 class GpuJson(TypedDict):
-    """A card."""
+    """A GPU."""
 
     name: str
     compute_capability: str
@@ -193,7 +195,7 @@ class GpuJson(TypedDict):
 
 
 class HostJson(TypedDict):
-    """The machine that is meant."""
+    """The machine to plan for."""
 
     gpus: list[GpuJson]
     driver: str | None
@@ -206,7 +208,7 @@ class HostJson(TypedDict):
 
 
 class RequestJson(TypedDict):
-    """What was asked for."""
+    """What the user asked for."""
 
     tensorflow: str | None
     python: str | None
@@ -217,7 +219,7 @@ class RequestJson(TypedDict):
 
 
 class ReasonJson(TypedDict):
-    """Why something does not fit."""
+    """Why something does not work."""
 
     cause: str
     text: str
@@ -225,7 +227,7 @@ class ReasonJson(TypedDict):
 
 
 class CaveatJson(TypedDict):
-    """What fits, but."""
+    """A reservation about an option that works."""
 
     cause: str
     text: str
@@ -234,7 +236,7 @@ class CaveatJson(TypedDict):
 
 
 class PartJson(TypedDict):
-    """What an option's size is made of."""
+    """A part of the size of an option."""
 
     name: str
     bytes: int | None
@@ -242,7 +244,7 @@ class PartJson(TypedDict):
 
 
 class OptionJson(TypedDict):
-    """One way; the best has rank 1."""
+    """An installation that works; the best has rank 1."""
 
     rank: int
     method: Method
@@ -261,7 +263,7 @@ class OptionJson(TypedDict):
 
 
 class RejectedJson(TypedDict):
-    """What does not fit, and why."""
+    """An installation that does not work, and why."""
 
     method: Method
     recipe: Recipe
@@ -270,14 +272,14 @@ class RejectedJson(TypedDict):
 
 
 class NearestJson(TypedDict):
-    """What would fit if one thing were otherwise."""
+    """An option that would work if one condition changed."""
 
     text: str
     option: OptionJson
 
 
 class Elsewhere(TypedDict):
-    """TensorFlow for such a machine that tfdoctor neither plans nor builds."""
+    """A TensorFlow for such a machine that tfdoctor neither plans nor builds."""
 
     text: str
     command: str
@@ -285,14 +287,14 @@ class Elsewhere(TypedDict):
 
 
 class WithoutGpu(TypedDict):
-    """TensorFlow on the processor alone."""
+    """A TensorFlow for the CPU alone."""
 
     text: str
     commands: list[str]
 
 
 class ConflictJson(TypedDict):
-    """Why nothing fits."""
+    """Why no installation works."""
 
     reasons: list[ReasonJson]
     nearest: list[NearestJson]
@@ -300,7 +302,7 @@ class ConflictJson(TypedDict):
 
 
 class Recommendation(TypedDict):
-    """`tfdoctor recommend --json`."""
+    """The document of `tfdoctor recommend --json`."""
 
     schema_version: int
     request: RequestJson

@@ -1,8 +1,9 @@
-"""The root causes: one row each, and the one vocabulary of every command.
+"""The root causes: one CauseRow each. All commands use this vocabulary.
 
-A row has all that is known of a cause in itself: its word, what it means, how a log that shows it is titled, under
-which code, what it lets TensorFlow do, what follows from it, and what is to be done where a log is all there is. A new
-cause is a row here (see CONTRIBUTING.md); what a check knows of its own findings stands in the check.
+An entry has everything that is known about a cause in itself: its word, its meaning, the title and the code
+of the finding in a log that shows it, whether TensorFlow still registers a GPU, which causes follow from it,
+and the remedies if only a log is available. To add a cause, add an entry here (see CONTRIBUTING.md). What a
+check knows about its own findings belongs into the check.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ _NODES = "--device /dev/nvidia0 --device /dev/nvidiactl --device /dev/nvidia-uvm
 
 
 class Cause(str, enum.Enum):
-    """One word for one root cause, the same in every command. Extend only with a reason."""
+    """A root cause. Every command uses the same word for it. Extend the list only with a reason."""
 
     _value_: str
     row: CauseRow
 
     def __new__(cls, row: Any) -> Self:
-        """Create the member of a row. `Cause("oom")` returns the existing member; an unknown word raises
-        ValueError.
+        """Create the member of an entry.
+
+        `Cause("oom")` returns the existing member; an unknown word raises ValueError.
         """
         cause = str.__new__(cls, row.word)
         cause._value_ = row.word
@@ -38,7 +40,7 @@ class Cause(str, enum.Enum):
 
     @property
     def brings(self) -> frozenset[Cause]:
-        """Return the causes whose findings merely follow from this one, or are fixed with it."""
+        """The causes whose findings only follow from this one, or are fixed with it."""
         return frozenset(Cause(word) for word in self.row.brings)
 
     HEALTHY = CauseRow(
@@ -519,7 +521,7 @@ class Cause(str, enum.Enum):
             Do.CHECK,
         ),
     )
-    # What the TensorFlow that is imported lacks goes with it, once the other one is imported.
+    # Once the intended module is imported, the problems of the wrong one no longer matter.
     SHADOWED_MODULE = CauseRow(
         "shadowed-module",
         "Python finds another module or installation under that name first: in the working folder, on PYTHONPATH, "

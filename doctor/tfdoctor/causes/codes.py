@@ -1,4 +1,4 @@
-"""Codes of what is told of a log beside its cause."""
+"""Codes of the findings and notes that have no cause of their own."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ __all__ = [
 ]
 
 HARMLESS, MISREAD, RELEASE = "TFD820", "TFD821", "TFD822"
-"""Codes of what `diagnose` tells beside the cause: messages that look bad and are harmless, and what is misread."""
+"""Codes of the notes that `diagnose` adds to the cause."""
 DEVICE_UNUSED, RAN_ON_CPU, NOT_PRINTED = "TFD823", "TFD824", "TFD825"
-"""Codes of what `placement` tells beside refusals."""
+"""Codes of the notes that `placement` adds to refused operations."""
 NOT_TIMED, BENCH_DISTURBED, SLOWER_THAN_ONE, BELOW_PEAK = "TFD827", "TFD828", "TFD829", "TFD830"
 NARROW_LINK = "TFD831"
-"""Codes of what `bench` tells."""
+"""Codes of the findings of `bench`."""
 MEMORY = "TFD826"
-"""The page on the memory of GPUs; no finding has it."""
+"""Code of the page about GPU memory; no finding has it."""
 CLUSTER = {
     "cluster-address": "TFD722",
     "cluster-task": "TFD723",
@@ -45,7 +45,7 @@ CLUSTER = {
     "wrong-self-address": "TFD738",
     "version-differs": "TFD739",
 }
-"""Names of what `cluster` tells → their codes."""
+"""Codes of the findings of `cluster`, by name."""
 LINT = {
     "misspelt-variable": "TFD711",
     "misspelt-option": "TFD712",
@@ -61,7 +61,7 @@ LINT = {
     **{name: CLUSTER[name] for name in ("cluster-address", "cluster-task")},
     "hard-coded-devices": "TFD724",
 }
-"""Names of what `lint` tells of code → their codes."""
+"""Codes of the findings of `lint`, by name."""
 FLEET = {
     "gpu-unused": "TFD910",
     "host-silent": "TFD911",
@@ -76,12 +76,12 @@ FLEET = {
     "same-card-twice": "TFD920",
     "peers-apart": "TFD921",
 }
-"""Names of what `fleet` tells of many hosts → their codes."""
+"""Codes of the findings of `fleet` about several hosts, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """The page of one name of CLUSTER or FLEET."""
+    """The documentation page of one name in CLUSTER or FLEET."""
 
     name: str
     title: str

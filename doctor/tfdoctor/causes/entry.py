@@ -1,4 +1,4 @@
-"""What a row of the causes has, and the words that it is written with."""
+"""The fields of a cause's entry, and the values that they use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["CauseRow", "Do", "Severity"]
 
 
 class Severity(enum.IntEnum):
-    """How much it matters; comparable."""
+    """How serious a finding is. Members can be compared."""
 
     INFO = 0
     WARNING = 1
@@ -26,7 +26,10 @@ class Severity(enum.IntEnum):
 
 
 class Do(enum.Enum):
-    """What to do, where several causes share it or it takes what a log says: logs/advice.py has the words."""
+    """A remedy that several causes share or that depends on the log.
+
+    logs/advice.py has the sentences and commands.
+    """
 
     CHECK = "check the machine itself"
     RELEASE = "which release fits the cards"
@@ -47,24 +50,26 @@ class Do(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class CauseRow:
-    """What is known of one cause."""
+    """Everything that is known about one cause."""
 
     word: str
-    """For ever, as codes are."""
+    """The word that users see and type; permanent, like codes."""
     meaning: str
-    """A sentence: `tfdoctor explain WORD`."""
+    """A sentence that `tfdoctor explain WORD` prints."""
     title: str
-    """Of the finding in a log that shows it."""
+    """Title of the finding in a log that shows this cause."""
     code: str
-    """Of that finding: the check's where one has this cause, TFD8xx where only a log shows it."""
+    """Code of that finding: the check's code if a check has this cause, TFD8xx if only a log shows it."""
     registers: bool = True
-    """False: TensorFlow registers no GPU with it, unless the log shows one."""
+    """False if TensorFlow registers no GPU with this cause, unless the log shows one."""
     severity: Severity = Severity.ERROR
-    """Of that finding."""
+    """Severity of that finding."""
     brings: tuple[str, ...] = ()
-    """The words of causes whose findings merely follow from it, or are fixed with it."""
+    """Words of the causes whose findings only follow from this one, or are fixed with it."""
     refusal: int | None = None
-    """Where no release serves a machine: its place among the reasons. What the user's own machine or wish is the
-    reason of comes first; None: after these, what the world lacks."""
+    """Rank of this cause among the reasons why no release fits a machine; the lowest comes first.
+
+    Causes on the user's side (the machine, the request) have the lowest ranks. None ranks after all numbers.
+    """
     remedies: Remedy | tuple[Remedy | Do, ...] = (Do.CHECK,)
-    """What to do where a log is all there is: one thing, or several."""
+    """Remedies for a log without access to the machine."""

@@ -1,6 +1,6 @@
-"""What a remedy does, as values: `tfdoctor fix` carries them out, where a remedy's commands are for people.
+"""The steps of a remedy, as values that `tfdoctor fix` carries out. A remedy's commands are for people.
 
-Only what changes one Python environment and can be taken back is a step. Paths are absolute.
+A step changes only one Python environment and can be undone. All paths are absolute.
 """
 
 from __future__ import annotations
@@ -33,68 +33,76 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Install:
-    """Distributions from the package index."""
+    """Install distributions from the package index."""
 
     requirements: tuple[str, ...]
-    """As pip takes them: `"nvidia-cufft-cu12==11.2.3.61"`."""
+    """Requirements in pip's notation: `"nvidia-cufft-cu12==11.2.3.61"`."""
     again: bool = False
-    """Also where they are registered as installed: their files are not all there."""
+    """True to reinstall distributions that are registered as installed but lack files."""
     dependencies: bool = True
     lock: str | None = None
-    """The CUDA set (compat/locks/cuda) whose hashes hold for exactly these requirements."""
+    """The CUDA set (compat/locks/cuda) with the hashes of exactly these requirements, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Uninstall:
-    """Distributions that go."""
+    """Uninstall distributions."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class MakeLink:
-    """A symbolic link."""
+    """Create a symbolic link."""
 
     path: str
-    """Where it lies."""
+    """Path of the link."""
     target: str
-    """Relative to its folder, so that an environment that is moved takes it along."""
+    """Path relative to the link's folder, so that the link still works if the environment is moved."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkParts:
-    """Links to every file of a folder that fits a pattern, which may be known only once a wheel is installed."""
+    """Create links to all files of a folder that match a pattern.
+
+    The files may be known only after a wheel is installed.
+    """
 
     source: str
-    """The folder with the files."""
+    """Folder that has the files."""
     pattern: str
-    """`"libcudnn*.so.9"`."""
+    """Pattern of the file names: `"libcudnn*.so.9"`."""
     folder: str
-    """The folder for the links."""
+    """Folder in which the links are created."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """A file, or all entries that fit where the last part of the path is a pattern (`~*ensorflow*`)."""
+    """Remove a file.
+
+    If the last part of the path is a pattern (`~*ensorflow*`), remove all entries that match it.
+    """
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class TakeOut:
-    """A line of a Python file or a .pth file becomes a comment: all that it does is to set a variable, or to put a
-    folder on the path."""
+    """Comment out a line of a Python file or a .pth file.
+
+    The line does nothing but set a variable or add a folder to the path.
+    """
 
     path: str
     line: int
-    """From 1."""
+    """Line number, counted from 1."""
     text: str
-    """As it stands there; where it does not, nothing is changed."""
+    """The text of the line; if the file has another one there, nothing is changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """An environment variable gets a value where the environment is activated."""
+    """Set an environment variable when the environment is activated."""
 
     name: str
     value: str
@@ -102,14 +110,14 @@ class Export:
 
 @dataclass(frozen=True, slots=True)
 class Unset:
-    """An environment variable goes where the environment is activated."""
+    """Unset an environment variable when the environment is activated."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """What one environment variable holds goes to another one where the environment is activated."""
+    """Move the value of one environment variable to another one when the environment is activated."""
 
     wrong: str
     right: str
@@ -117,7 +125,7 @@ class Rename:
 
 @dataclass(frozen=True, slots=True)
 class Prepend:
-    """Folders come first on a search path where the environment is activated."""
+    """Put folders first on a search path when the environment is activated."""
 
     name: str
     folders: tuple[str, ...]
@@ -125,7 +133,7 @@ class Prepend:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Entries go from a search path where the environment is activated."""
+    """Remove entries from a search path when the environment is activated."""
 
     name: str
     entries: tuple[str, ...]
@@ -138,40 +146,46 @@ Step = Union[Install, Uninstall, MakeLink, LinkParts, Remove, TakeOut, ShellStep
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What to do: a sentence, and apart from it what to type."""
+    """A remedy of a finding: a sentence, and separately the commands."""
 
     text: str
     commands: tuple[str, ...] = ()
     changes_system: bool = False
-    """True where a command changes more than the target Python's environment (needs root, a reboot, a driver)."""
+    """True if a command changes more than the target Python's environment.
+
+    Such a command needs root or a reboot, or changes a driver.
+    """
     steps: tuple[Step, ...] = ()
-    """The same as `tfdoctor fix` does it; empty where only a person can."""
+    """The steps with which `tfdoctor fix` does the same; empty if only a person can do it."""
     replaces: bool = False
-    """Another TensorFlow comes with all that it needs: what else this one lacks does not matter then."""
+    """True if the remedy installs another TensorFlow with all that it needs.
+
+    Other problems of the current one then no longer matter.
+    """
     by_hand: str = ""
-    """What the commands do before the steps, and only a person can."""
+    """A sentence about the commands that come before the steps and that only a person can carry out."""
 
     @property
     def full_text(self) -> str:
-        """Return what all its commands do."""
+        """A sentence or two about all commands of the remedy."""
         return " Then: ".join(filter(None, (self.by_hand, self.text)))
 
 
 def remove_entries(step: Drop, value: str) -> tuple[str, ...]:
-    """Return the entries of a variable's value that the step leaves."""
-    gone = {entry.rstrip("/") for entry in step.entries}
-    return tuple(entry for entry in entries_of(step.name, value) if entry.rstrip("/") not in gone)
+    """Return the entries of a variable's value that the step keeps."""
+    removed = {entry.rstrip("/") for entry in step.entries}
+    return tuple(entry for entry in entries_of(step.name, value) if entry.rstrip("/") not in removed)
 
 
 def comment_out_line(step: TakeOut, text: str) -> str | None:
-    """Return the file's text with that line as a comment; None if the line has changed."""
+    """Return the file's text with that line commented out; None if the line has changed."""
     lines = text.split("\n")
     if not 0 < step.line <= len(lines) or lines[step.line - 1].rstrip() != step.text.rstrip():
         return None
-    old = lines[step.line - 1]
-    body = old.lstrip()
-    indent = old[: len(old) - len(body)]
-    # It may be all that an `if` has; a line of a .pth file that begins with # is passed over.
-    nothing = "# " if step.path.endswith(".pth") else "pass  # "
-    lines[step.line - 1] = f"{indent}{nothing}{body}"
+    original = lines[step.line - 1]
+    statement = original.lstrip()
+    indent = original[: len(original) - len(statement)]
+    # The line may be the only one in an `if` block, which then needs `pass`. In a .pth file, a leading # is enough.
+    prefix = "# " if step.path.endswith(".pth") else "pass  # "
+    lines[step.line - 1] = f"{indent}{prefix}{statement}"
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""`tfdoctor bench`."""
+"""The command `tfdoctor bench`."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ BEFORE = {
     "visible": "its devices are listed",
     "bench": "what is timed is built",
 }
-"""A stage of the payload before anything is timed → what happens meanwhile."""
+"""A stage of the payload before the first timing, to a description of what it does."""
 BENCH_SVG = "bench.svg"
 BENCH_PNG = {"bench-light.png": "light", "bench-dark.png": "dark"}
-"""A PNG → its style."""
+"""File name of a PNG to its colour scheme."""
 
 
 @command
@@ -125,88 +125,92 @@ def bench(
     from tfdoctor.examine import live_machine
     from tfdoctor.verify.bench_runner import BenchWish, bench_python
 
-    names = _parse_list(workload, WORKLOADS, "--workload")
-    wish = BenchWish(
+    workloads = _parse_list(workload, WORKLOADS, "--workload")
+    request = BenchWish(
         time,
-        _devices(devices),
-        names,
+        _parse_devices(devices),
+        workloads,
         _parse_list(dtype, DTYPES, "--dtype"),
-        _sizes(sizes, names),
+        _parse_sizes(sizes, workloads),
         xla,
     )
-    old = None
+    earlier_run = None
     if compare is not None:
-        old = earlier(text_of(compare, "--compare").encode(), str(compare))
-    paint = _painter(output) if png else None
+        earlier_run = earlier(text_of(compare, "--compare").encode(), str(compare))
+    paint = _load_painter(output) if png else None
     if output is not None:
-        _folder(output, force=force)
+        _make_folder(output, force=force)
     if html is not None:
         check_file(html, force=force, option="--html", reads=[compare])
     compat = Compat.load()
     progress = _Progress(time, quiet=as_json or not ERR.watched)
     if image is not None:
-        timing = _time_in_image(compat, check_reference(image), python, wish, progress)
+        timing = _time_in_image(compat, check_reference(image), python, request, progress)
     else:
-        timing = bench_python(live_machine(python), compat, python, wish, told=progress.show)
+        timing = bench_python(live_machine(python), compat, python, request, told=progress.show)
     progress.close()
     if timing.measured.unserved:
         message = f"nothing is timed: {timing.measured.unserved}."
         raise UsageError(message)
-    done = evaluate_bench(
+    result = evaluate_bench(
         timing.measured, timing.target, timing.peaks, software=timing.software, look=timing.look
     )
-    if old is not None:
-        done = dataclasses.replace(done, comparison=compare_runs(done, old, clean_line(str(compare))))
-    if output is not None and done.any_timed:  # an earlier result is worth more than none
-        done = _write_results(output, done, paint)
+    if earlier_run is not None:
+        result = dataclasses.replace(
+            result, comparison=compare_runs(result, earlier_run, clean_line(str(compare)))
+        )
+    if output is not None and result.any_timed:  # an earlier result is not replaced by an empty one
+        result = _write_results(output, result, paint)
     if html is not None:
-        _write_page(html, done, force=force)
+        _write_page(html, result, force=force)
     if as_json:
         from tfdoctor.render.json import write_json
 
-        write_json(bench_json(done))
+        write_json(bench_json(result))
     else:
-        OUT.write(render_bench(done, verbose=verbose, **OUT.looks))
+        OUT.write(render_bench(result, verbose=verbose, **OUT.looks))
     if timing.interrupted is not None:
         OUT.flush()
         raise timing.interrupted
-    if done.stopped or not done.any_timed:
+    if result.stopped or not result.any_timed:
         return ExitCode.IMPOSSIBLE
     if fail_on is FailOn.never:
         return ExitCode.OK
-    least = Severity[fail_on.value.upper()]
-    return ExitCode.FOUND if any(one.severity >= least for one in done.findings) else ExitCode.OK
+    threshold = Severity[fail_on.value.upper()]
+    return (
+        ExitCode.FOUND if any(finding.severity >= threshold for finding in result.findings) else ExitCode.OK
+    )
 
 
-def _write_results(output: Path, done: Bench, paint: Callable[[str], bytes] | None) -> Bench:
-    """Return its pictures and its JSON, which names them."""
-    pictures = {BENCH_SVG: bench_svg(done).encode("utf-8")}
+def _write_results(output: Path, result: Bench, paint: Callable[[str], bytes] | None) -> Bench:
+    """Write the pictures and the JSON, which lists them; return the bench with their paths."""
+    pictures = {BENCH_SVG: bench_svg(result).encode("utf-8")}
     if paint is not None:
-        pictures |= {name: paint(bench_svg(done, style)) for name, style in BENCH_PNG.items()}
+        pictures |= {name: paint(bench_svg(result, style)) for name, style in BENCH_PNG.items()}
     for name, picture in pictures.items():
         write_file(output / name, picture, force=True)
-    done = dataclasses.replace(done, plots=tuple(str(output / name) for name in pictures))
-    write_file(output / "bench.json", json_text(bench_json(done)).encode(), force=True)
+    result = dataclasses.replace(result, plots=tuple(str(output / name) for name in pictures))
+    write_file(output / "bench.json", json_text(bench_json(result)).encode(), force=True)
     for name in BENCH_PNG.keys() - pictures.keys():
-        (output / name).unlink(missing_ok=True)  # of the result that was replaced
-    return done
+        (output / name).unlink(missing_ok=True)  # a picture of the replaced result
+    return result
 
 
-def _write_page(target: Path, done: Bench, *, force: bool) -> None:
-    """The page. Raises UsageError, Error."""
+def _write_page(target: Path, result: Bench, *, force: bool) -> None:
+    """Write the HTML page. Raise UsageError or Error."""
     import os
 
     from tfdoctor.cli.html_file import write_page
     from tfdoctor.render.html.bench import benchmark_html
     from tfdoctor.system.identity import redactor_for
 
-    write_page(target, benchmark_html(done, redactor_for(os.environ, local=True)), force=force, quiet=False)
+    write_page(target, benchmark_html(result, redactor_for(os.environ, local=True)), force=force, quiet=False)
 
 
 def _time_in_image(
-    compat: Compat, image: str, python: str | None, wish: BenchWish, progress: _Progress
+    compat: Compat, image: str, python: str | None, request: BenchWish, progress: _Progress
 ) -> Timing:
-    """With the engine that is to be found."""
+    """Time in a container of the local engine."""
     from tfdoctor.engine import connect
     from tfdoctor.system import LiveSystem
     from tfdoctor.verify.image_bench_runner import bench_image
@@ -214,17 +218,17 @@ def _time_in_image(
     engine = connect()
     machine = LiveSystem() if engine.url.startswith("unix://") else None
     progress.silent(image)
-    return bench_image(engine, compat, image, python, wish, told=progress.show, machine=machine)
+    return bench_image(engine, compat, image, python, request, told=progress.show, machine=machine)
 
 
 class _Progress:
-    """One line on standard error that moves: what was timed last, and the seconds that are left."""
+    """A progress line on standard error: the last timing, and the seconds that remain."""
 
     def __init__(self, seconds: float, *, quiet: bool) -> None:
         self._seconds, self._quiet, self._began, self._shown = seconds, quiet, 0.0, False
 
     def show(self, part: dict[str, object]) -> None:
-        """A line of the payload."""
+        """Show a message of the payload."""
         if self._quiet:
             return
         run = part.get("run")
@@ -236,49 +240,52 @@ class _Progress:
 
         now = time.monotonic()
         self._began = self._began or now
-        left = max(0.0, self._seconds - (now - self._began))
-        what = " ".join(str(run[key]) for key in ("workload", "model", "part", "size") if run.get(key))
+        remaining = max(0.0, self._seconds - (now - self._began))
+        title = " ".join(str(run[key]) for key in ("workload", "model", "part", "size") if run.get(key))
         names = run.get("devices")
-        where = f" on {', '.join(map(str, names))}" if isinstance(names, list) else ""
-        self._show(f"{left:4.0f} s left  {what}{where}{'' if run.get('samples') else ': first call'}")
+        devices = f" on {', '.join(map(str, names))}" if isinstance(names, list) else ""
+        self._show(f"{remaining:4.0f} s left  {title}{devices}{'' if run.get('samples') else ': first call'}")
 
     def _show(self, text: str) -> None:
-        room = max(ERR.width - 3, 20)
+        width = max(ERR.width - 3, 20)
         self._shown = True
-        ERR.write(f"\r  {clean_line(text, limit=200)[:room]:{room}}")
+        ERR.write(f"\r  {clean_line(text, limit=200)[:width]:{width}}")
         ERR.flush()
 
     def silent(self, image: str) -> None:
-        """What takes a while and tells nothing meanwhile."""
+        """Say that the container reports nothing until it ends."""
         if not self._quiet:
             ERR.write(f"  TensorFlow computes in a container of {clean_line(image, limit=80)} …\n")
             ERR.flush()
             self._quiet = True
 
     def close(self) -> None:
-        """The line goes."""
+        """Clear the line."""
         if self._shown:
             ERR.write(f"\r{'':{max(ERR.width - 1, 22)}}\r")
             ERR.flush()
 
 
-def _parse_list(text: str | None, known: tuple[str, ...], name: str) -> tuple[str, ...]:
-    words = tuple(dict.fromkeys(word.strip() for word in text.split(","))) if text is not None else ()
-    wrong = next((word for word in words if word not in known), None)
-    if wrong is not None:
-        message = f"{name}: there is no `{clean_line(wrong)}`."
-        raise UsageError(message, hint=f"They are: {', '.join(known)}.")
-    return words
+def _parse_list(text: str | None, allowed: tuple[str, ...], name: str) -> tuple[str, ...]:
+    """Return the parts of a comma-separated list, without repeats. Raise UsageError if one is not in `known`."""
+    parts = tuple(dict.fromkeys(part.strip() for part in text.split(","))) if text is not None else ()
+    unknown = next((part for part in parts if part not in allowed), None)
+    if unknown is not None:
+        message = f"{name}: there is no `{clean_line(unknown)}`."
+        raise UsageError(message, hint=f"They are: {', '.join(allowed)}.")
+    return parts
 
 
-def _devices(text: str | None) -> tuple[str, ...]:
-    words = tuple(dict.fromkeys(word.strip() for word in text.split(","))) if text is not None else ()
-    if not all(_DEVICE.fullmatch(word) for word in words) or len(words) > 64:
+def _parse_devices(text: str | None) -> tuple[str, ...]:
+    """Return the names of `--devices`. Raise UsageError."""
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(","))) if text is not None else ()
+    if not all(_DEVICE.fullmatch(name) for name in names) or len(names) > 64:
         raise UsageError("--devices: expected names such as CPU:0,GPU:0,GPU:1.")
-    return words
+    return names
 
 
-def _sizes(text: str | None, workloads: tuple[str, ...]) -> tuple[int, ...]:
+def _parse_sizes(text: str | None, workloads: tuple[str, ...]) -> tuple[int, ...]:
+    """Return the numbers of `--sizes`, ascending. Raise UsageError."""
     if text is None:
         return ()
     if len(workloads) != 1:
@@ -286,14 +293,17 @@ def _sizes(text: str | None, workloads: tuple[str, ...]) -> tuple[int, ...]:
             "--sizes needs one --workload: a size means something else for each.",
             hint="tfdoctor bench --workload matmul --sizes 256,1024",
         )
-    words = [word.strip() for word in text.split(",")]
-    if not all(re.fullmatch(r"[1-9][0-9]{0,9}", word) and int(word) <= _MAX_SIZE for word in words):
+    numbers = [number.strip() for number in text.split(",")]
+    if not all(re.fullmatch(r"[1-9][0-9]{0,9}", number) and int(number) <= _MAX_SIZE for number in numbers):
         raise UsageError("--sizes: expected whole numbers such as 256,1024.")
-    return tuple(sorted({int(word) for word in words}))
+    return tuple(sorted({int(number) for number in numbers}))
 
 
-def _painter(output: Path | None) -> Callable[[str], bytes]:
-    """Before anything is measured: what makes a PNG of an SVG. Raises Error."""
+def _load_painter(output: Path | None) -> Callable[[str], bytes]:
+    """Return the function that turns an SVG into a PNG.
+
+    It is needed before the first timing, so that a missing library is reported at once. Raise UsageError or Error.
+    """
     from tfdoctor.render.png import painter
 
     if output is None:
@@ -301,7 +311,8 @@ def _painter(output: Path | None) -> Callable[[str], bytes]:
     return painter()
 
 
-def _folder(path: Path, *, force: bool) -> None:
+def _make_folder(path: Path, *, force: bool) -> None:
+    """Make the output folder and check that its files may be written. Raise UsageError."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""`tfdoctor build`."""
+"""The command `tfdoctor build`."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ConflictError(Error):
 
 
 class RecipeChoice(str, enum.Enum):
-    """How an image is put together."""
+    """The recipe of an image."""
 
     pip_cuda = "pip-cuda"
     cuda_base = "cuda-base"
@@ -164,14 +164,14 @@ def build(
     from tfdoctor.engine.image import BuildSettings, build_image, context_of, with_mirror
 
     _check_form(emit, folder, print_only=print_only, force=force, as_json=as_json)
-    text_alone = print_only or emit is not None
-    _check_push(tag, push=push, builds=not (dry_run or text_alone))
+    is_text_only = print_only or emit is not None
+    _check_push(tag, push=push, builds=not (dry_run or is_text_only))
     _check_network(platform, proxy)
     compat, gpu = Compat.load(), gpu or simulate
-    asked = _make_stand_in(compat, simulate or (), driver=driver, no_verify=no_verify)
+    simulation = _make_stand_in(compat, simulate or (), driver=driver, no_verify=no_verify)
     extras = Extras(
         requirements=requirement_lines(requirements or (), package or ()),
-        ca_certificate=_certificate(ca_cert) if ca_cert is not None else None,
+        ca_certificate=_read_certificate(ca_cert) if ca_cert is not None else None,
         index=check_index(index) if index is not None else None,
         platform=platform,
         uid=uid,
@@ -184,46 +184,46 @@ def build(
         base=check_reference(base) if base is not None else None,
         requirements=extras.requirements,
     )
-    host = _host(compat, gpus=gpu or (), driver=driver, look=not (anywhere or text_alone))
+    host = _choose_host(compat, gpus=gpu or (), driver=driver, inspects=not (anywhere or is_text_only))
     answer = make_plan(compat, request, host)
     if answer.conflict is not None:
-        _report_no_plan(answer, as_json=as_json, text_alone=text_alone, for_this_one=not gpu)
+        _report_no_plan(answer, as_json=as_json, is_text_only=is_text_only, for_this_host=not gpu)
         return ExitCode.FOUND
     option = with_mirror(answer.options[0], registry if base is None else None)
     name = _check_tag(tag) if tag is not None else default_tag(option)
     if extras.requirements:
-        _foresee(
-            option, extras, ca_cert=ca_cert, proxy=proxy, quiet=quiet or as_json, without_index=text_alone
+        _check_requirements(
+            option, extras, ca_cert=ca_cert, proxy=proxy, quiet=quiet or as_json, without_index=is_text_only
         )
-    if text_alone or dry_run:
+    if is_text_only or dry_run:
         if base is not None:
             option = _inspect_base(option)
         if pin:
             option = _pin_base(option, ca_file=str(ca_cert) if ca_cert is not None else None, proxy=proxy)
-        if emit is Form.apptainer:  # whoever starts a container is its user
+        if emit is Form.apptainer:  # an Apptainer container runs as the user who starts it
             extras = dataclasses.replace(extras, uid=0)
-        alone = anywhere or (text_alone and not (gpu or driver))
-        given = (
-            *(("--gpu", gpu), ("--driver", driver), ("--anywhere", alone)),
+        for_any_host = anywhere or (is_text_only and not (gpu or driver))
+        given_options = (
+            *(("--gpu", gpu), ("--driver", driver), ("--anywhere", for_any_host)),
             *(("-r", requirements), ("--package", package), ("--base", base), ("--registry", registry)),
             *(("--index", index), ("--ca-cert", ca_cert), ("--network", network), ("--platform", platform)),
             *(("--uid", uid if uid != UID else None), ("--tag", tag)),
         )
-        made = EmittedImage(
+        emitted_image = EmittedImage(
             *(
                 option,
                 context_of(option, extras),
                 name,
-                format_command(option, given),
+                format_command(option, given_options),
                 uid,
                 extras.requirements,
             ),
             build=_list_engine_options(("--platform", platform), ("--network", network)),
         )
         if folder is not None:
-            OUT.write(write_context(folder, made, force=force, dry_run=dry_run, quiet=quiet))
+            OUT.write(write_context(folder, emitted_image, force=force, dry_run=dry_run, quiet=quiet))
         else:
-            _print(made, emit, print_only=print_only, as_json=as_json, quiet=quiet, whole=verbose)
+            _print(emitted_image, emit, print_only=print_only, as_json=as_json, quiet=quiet, whole=verbose)
         return ExitCode.OK
     settings = BuildSettings(
         tag=name,
@@ -233,80 +233,92 @@ def build(
         no_cache=no_cache,
         network=network,
     )
-    engine, began, done = connect(), time.monotonic(), None
-    with progress(quiet=quiet or as_json, verbose=verbose) as told:
+    engine, start_time, verification = connect(), time.monotonic(), None
+    with progress(quiet=quiet or as_json, verbose=verbose) as display:
         for caveat in option.caveats:
             if caveat.serious:
-                told.stage(f"Note: {caveat.text}")
+                display.stage(f"Note: {caveat.text}")
         option, context, image = build_image(
-            engine, option, extras, settings, told, custom_base=base is not None
+            engine, option, extras, settings, display, custom_base=base is not None
         )
     if not (quiet or as_json):
-        _tell(engine, option, name, image.size, time.monotonic() - began, uid)
+        _report_built(engine, option, name, image.size, time.monotonic() - start_time, uid)
     if not no_verify:
-        done = _verify(engine, compat, image.id, name, asked, as_json=as_json, verbose=verbose, quiet=quiet)
-    wrong = done is not None and done.ok is False
-    digest = _push_image(engine, name, wrong=wrong, quiet=quiet or as_json, verbose=verbose) if push else None
+        verification = _verify_image(
+            engine, compat, image.id, name, simulation, as_json=as_json, verbose=verbose, quiet=quiet
+        )
+    has_failed = verification is not None and verification.ok is False
+    digest = (
+        _push_image(engine, name, has_failed=has_failed, quiet=quiet or as_json, verbose=verbose)
+        if push
+        else None
+    )
     if as_json:
-        there = {"id": image.id, "tags": list(image.tags), "size_bytes": image.size, "pushed": digest}
-        write_json(build_json(option, context.dockerfile, there, done))
-    return ExitCode.FOUND if wrong else ExitCode.OK
+        image_document = {
+            "id": image.id,
+            "tags": list(image.tags),
+            "size_bytes": image.size,
+            "pushed": digest,
+        }
+        write_json(build_json(option, context.dockerfile, image_document, verification))
+    return ExitCode.FOUND if has_failed else ExitCode.OK
 
 
 def _print(
-    made: EmittedImage, emit: Form | None, *, print_only: bool, as_json: bool, quiet: bool, whole: bool
+    image: EmittedImage, emit: Form | None, *, print_only: bool, as_json: bool, quiet: bool, whole: bool
 ) -> None:
-    """The plan on standard output, in the form that was asked for."""
+    """Print the plan in the requested form."""
     if as_json:
-        write_json(build_json(made.option, made.context.dockerfile))
+        write_json(build_json(image.option, image.context.dockerfile))
     elif emit is not None:
-        sys.stdout.write(emitted(emit, made))
+        sys.stdout.write(emitted(emit, image))
     elif print_only:
-        sys.stdout.write(made.context.dockerfile)
-        if made.context.files and not quiet:
-            sys.stdout.flush()  # where it cannot be written, that alone is told
-            names = ", ".join(sorted(made.context.files))
-            ERR.write(f"It copies {names}: `{made.command} --emit context DIR` writes them, too.\n")
+        sys.stdout.write(image.context.dockerfile)
+        if image.context.files and not quiet:
+            sys.stdout.flush()  # if it cannot be written, only that error is reported
+            names = ", ".join(sorted(image.context.files))
+            ERR.write(f"It copies {names}: `{image.command} --emit context DIR` writes them, too.\n")
     else:
-        OUT.write(render_dry_run(made, whole=whole, **OUT.looks))
+        OUT.write(render_dry_run(image, whole=whole, **OUT.looks))
 
 
-def _list_engine_options(*given: tuple[str, str | None]) -> tuple[str, ...]:
-    """Options as `docker build` takes them, and as a shell reads them."""
-    return tuple(f"{name} {shlex.quote(clean_line(value))}" for name, value in given if value)
+def _list_engine_options(*options: tuple[str, str | None]) -> tuple[str, ...]:
+    """Return the options that have a value as `docker build` takes them, quoted for a shell."""
+    return tuple(f"{name} {shlex.quote(clean_line(value))}" for name, value in options if value)
 
 
-def _tell(engine: ContainerEngine, option: Option, name: str, size: int, seconds: float, uid: int) -> None:
-    """What was built, how it is run and removed."""
+def _report_built(
+    engine: ContainerEngine, option: Option, name: str, size: int, seconds: float, uid: int
+) -> None:
+    """Print what was built, and how to run and remove it."""
     from tfdoctor.advice.target import InImage
     from tfdoctor.verify.image import usual_option
 
-    made = InImage(name, engine.name, usual_option(engine))
+    image = InImage(name, engine.name, usual_option(engine))
     user = choose_user(uid, rootless=engine.rootless)
-    OUT.write(render_built(option, made, size, seconds, user=user))
+    OUT.write(render_built(option, image, size, seconds, user=user))
 
 
 def choose_user(uid: int, *, rootless: bool) -> str:
-    """Return what `run --user` has to be where a folder of this user is bound.
+    """Return the value for `run --user` with which a container can write into the user's folder.
 
-    Empty if the image's user is it.
-
-    In a rootless engine root is whoever started the engine, and every other number is nobody's.
+    Empty if the image's user can. In a rootless engine root is the user who started the engine, and every other id
+    belongs to nobody.
     """
     if rootless:
         return "0:0" if uid else ""
-    return "" if uid == _me() else '"$(id -u):$(id -g)"'
+    return "" if uid == _user_id() else '"$(id -u):$(id -g)"'
 
 
-def _me() -> int | None:
-    """Return the number of this user; None if users have none (Windows)."""
+def _user_id() -> int | None:
+    """Return the id of this user; None on Windows, where users have none."""
     return os.getuid() if hasattr(os, "getuid") else None
 
 
 def _check_form(
     emit: Form | None, folder: Path | None, *, print_only: bool, force: bool, as_json: bool
 ) -> None:
-    """Raises UsageError for options that do not go together."""
+    """Raise UsageError for options that exclude each other."""
     if as_json and (print_only or emit is not None):
         raise UsageError(
             "--json prints the plan as JSON, --print and --emit another form of it; give one of them.",
@@ -324,11 +336,9 @@ def _check_form(
 
 
 def _inspect_base(option: Option) -> Option:
-    """Return a base that the user brought, as the engine's image of that name shows it.
+    """Return the option with what is in the user's base image, if the engine has that image.
 
-    Else as it is, and that is said.
-
-    Raises BaseError if nothing can be built on it.
+    Otherwise say so and return the option unchanged. Raise BaseError if nothing can be built on the image.
     """
     from tfdoctor.engine import EngineError, connect
     from tfdoctor.engine.image import look_into
@@ -337,23 +347,23 @@ def _inspect_base(option: Option) -> Option:
     name = option.base.reference
     try:
         engine = connect()
-        there = engine.image(name) is not None
-        why = "is not in the engine"
+        is_present = engine.image(name) is not None
+        reason = "is not in the engine"
     except EngineError as error:
-        there, why = False, f"was not looked into, for {error.message.rstrip('.')}"
-    if there:
+        is_present, reason = False, f"was not looked into, for {error.message.rstrip('.')}"
+    if is_present:
         return look_into(engine, option)
     ERR.write(
-        f"Note: {clean_line(name)} {clean_line(why)}. A build looks into it, and where it has no Python "
+        f"Note: {clean_line(name)} {clean_line(reason)}. A build looks into it, and where it has no Python "
         f"{option.python}, the Dockerfile is another one, or there is none. First: docker pull {clean_line(name)}\n"
     )
     return option
 
 
 def _pin_base(option: Option, *, ca_file: str | None, proxy: str | None) -> Option:
-    """Return the option with the digest that the registry has now for its base.
+    """Return the option with the digest that the registry has now for its base image.
 
-    Raises Error if it tells none.
+    Raise Error if the registry gives none.
     """
     from tfdoctor.engine import ask_registry
 
@@ -363,21 +373,23 @@ def _pin_base(option: Option, *, ca_file: str | None, proxy: str | None) -> Opti
     proxies = {"http": proxy, "https": proxy} if proxy else None
     answer = ask_registry(option.base.image, ca_file=ca_file, proxies=proxies)
     if answer.digest is None:
-        why = answer.text or f"its registry gives no digest for {option.base.image}."
-        msg = f"--pin: {why}"
+        reason = answer.text or f"its registry gives no digest for {option.base.image}."
+        msg = f"--pin: {reason}"
         raise Error(msg, hint="Without --pin the base is named by its tag only.")
     return dataclasses.replace(option, base=dataclasses.replace(option.base, digest=answer.digest))
 
 
-def _push_image(engine: ContainerEngine, tag: str, *, wrong: bool, quiet: bool, verbose: bool) -> str | None:
-    """Push the image. Returns its digest in the registry; None: it is not right, and was not pushed."""
+def _push_image(
+    engine: ContainerEngine, tag: str, *, has_failed: bool, quiet: bool, verbose: bool
+) -> str | None:
+    """Push the image and return its digest; return None without a push if it failed verification (`wrong`)."""
     from tfdoctor.engine.push import push
 
-    if wrong:
+    if has_failed:
         ERR.write(f"{tag} was not pushed: it failed verification. --no-verify --push pushes it anyway.\n")
         return None
-    with progress(quiet=quiet, verbose=verbose) as told:
-        digest = push(engine, tag, told)
+    with progress(quiet=quiet, verbose=verbose) as display:
+        digest = push(engine, tag, display)
     if not quiet:
         OUT.write(f"Pushed {tag}@{digest}\n")
     return digest
@@ -386,14 +398,14 @@ def _push_image(engine: ContainerEngine, tag: str, *, wrong: bool, quiet: bool, 
 def _make_stand_in(
     compat: Compat, names: Sequence[str], *, driver: str | None, no_verify: bool
 ) -> Simulated | None:
-    """Return the stand-in that the image is verified with. Raises UsageError."""
+    """Return the simulation for the verification, or None. Raise UsageError."""
     if names and no_verify:
         raise UsageError("--simulate is for verifying, which --no-verify leaves out; give one of them.")
     return parse_simulation(compat, names, driver=driver)
 
 
 def _check_network(platform: str | None, proxy: str | None) -> None:
-    """Raises UsageError."""
+    """Raise UsageError for an invalid platform or proxy."""
     if platform is not None and not _PLATFORM.fullmatch(platform):
         raise UsageError(
             "--platform: only linux/amd64 works.", hint="TensorFlow's arm64 wheels have no GPU code."
@@ -403,7 +415,7 @@ def _check_network(platform: str | None, proxy: str | None) -> None:
 
 
 def _check_push(tag: str | None, *, push: bool, builds: bool) -> None:
-    """Raises UsageError where there will be nothing to push, or nowhere to."""
+    """Raise UsageError if there will be no image to push, or no registry."""
     if push and (tag is None or not builds):
         raise UsageError(
             "--push: only an image that is built, under the name that --tag gives it, can be pushed.",
@@ -411,7 +423,7 @@ def _check_push(tag: str | None, *, push: bool, builds: bool) -> None:
         )
 
 
-def _foresee(
+def _check_requirements(
     option: Option,
     extras: Extras,
     *,
@@ -420,9 +432,10 @@ def _foresee(
     quiet: bool,
     without_index: bool,
 ) -> None:
-    """Whether the requirements go with what the plan fixes, before gigabytes are fetched. Raises ConflictError.
+    """Raise ConflictError if the requirements cannot be installed with the versions of the plan.
 
-    without_index: only what is plain from the pinned versions, where a text is written and the network is not used.
+    This is checked before large downloads. `without_index` compares with the pinned versions only and does not use the
+    network.
     """
     from tfdoctor.engine.image import context_of
     from tfdoctor.environment.precheck import Foreseen, find_unmet_pin, foresee
@@ -430,9 +443,9 @@ def _foresee(
     files = context_of(option, extras).files
     limits = files.get("constraints.txt", b"").decode().splitlines()
     if without_index:
-        said = Foreseen(conflict=find_unmet_pin(extras.requirements, limits, option.python))
+        answer = Foreseen(conflict=find_unmet_pin(extras.requirements, limits, option.python))
     else:
-        said = foresee(
+        answer = foresee(
             extras.requirements,
             limits,
             option.python,
@@ -441,102 +454,110 @@ def _foresee(
             ca_file=str(ca_cert) if ca_cert is not None else None,
             proxy=proxy,
         )
-    if said.conflict:
-        said_so = said.conflict.rstrip(".")
-        msg = f"your requirements cannot be installed beside TensorFlow {option.tensorflow}: {said_so}."
+    if answer.conflict:
+        reason = answer.conflict.rstrip(".")
+        msg = f"your requirements cannot be installed beside TensorFlow {option.tensorflow}: {reason}."
         raise ConflictError(
             msg,
             hint="Correct or loosen the named requirement, or choose another TensorFlow with --tf. Nothing was built.",
         )
-    if said.unknown and not quiet:
+    if answer.unknown and not quiet:
         ERR.write(
-            f"Could not check beforehand whether your requirements are compatible with TensorFlow: {said.unknown}\n"
+            f"Could not check beforehand whether your requirements are compatible with TensorFlow: {answer.unknown}\n"
         )
 
 
 def _check_tag(tag: str) -> str:
-    """Raises UsageError."""
+    """Return the name for the image. Raise UsageError."""
     if "@" in check_reference(tag):
         msg = f"--tag: `{tag}` has a digest, which is not known before it is built."
         raise UsageError(msg)
     return tag
 
 
-def _host(compat: Compat, *, gpus: Sequence[str], driver: str | None, look: bool) -> Host:
-    """Return the machine that the image is for: this one, unless another is named, or none (not `look`)."""
-    if gpus and not look:
+def _choose_host(compat: Compat, *, gpus: Sequence[str], driver: str | None, inspects: bool) -> Host:
+    """Return the host that the image is for: the one with these GPUs, or this one if `inspects`, else an unknown one.
+
+    Raise UsageError.
+    """
+    if gpus and not inspects:
         return host_for(compat, gpus=gpus, driver=driver, facts=None)
-    if not look:
+    if not inspects:
         return Host(driver=check_driver(driver))
     host = host_for(compat, gpus=gpus, driver=driver, facts=None)
-    # The image's own system counts: of this machine only its cards, driver and processor do.
+    # The image brings its own system, so only the GPUs, driver and processor of this host matter.
     windows = host.wsl or host.system == "Windows"
     return dataclasses.replace(host, glibc=None, python=None, system="Linux", wsl=windows)
 
 
-def _certificate(path: Path) -> bytes:
-    """Raises UsageError."""
-    shown = clean_line(str(path))
+def _read_certificate(path: Path) -> bytes:
+    """Return the content of a certificate file. Raise UsageError."""
+    display_name = clean_line(str(path))
     certificate = text_of(path, "--ca-cert").encode()
     if b"-----BEGIN CERTIFICATE-----" not in certificate:
-        msg = f"--ca-cert: {shown} is not a certificate in PEM form."
+        msg = f"--ca-cert: {display_name} is not a certificate in PEM form."
         raise UsageError(msg, hint="It begins with -----BEGIN CERTIFICATE-----.")
     if b"PRIVATE KEY" in certificate:
-        msg = f"--ca-cert: {shown} has a private key in it, which would stay in the image."
+        msg = f"--ca-cert: {display_name} has a private key in it, which would stay in the image."
         raise UsageError(msg)
     return certificate
 
 
-def _report_no_plan(answer: Recommendation, *, as_json: bool, text_alone: bool, for_this_one: bool) -> None:
+def _report_no_plan(
+    answer: Recommendation, *, as_json: bool, is_text_only: bool, for_this_host: bool
+) -> None:
+    """Print why there is no plan."""
     if as_json:
         write_json(recommendation_json(answer))
-    elif text_alone:  # standard output is a file for something else
+    elif is_text_only:  # standard output is for the Dockerfile or another file
         ERR.write(render_recommendation(answer, width=ERR.width))
     else:
         OUT.write(render_recommendation(answer, **OUT.looks))
-        if answer.host.cards and for_this_one:
+        if answer.host.cards and for_this_host:
             OUT.write("\nFor a different machine than this one: --anywhere, or --gpu NAME --driver V.\n")
 
 
 WITHOUT_GPU = ("libraries", "import")
-"""What can be verified where there is no GPU."""
+"""Stages of a verification that need no GPU."""
 
 
-def _verify(
+def _verify_image(
     engine: ContainerEngine,
     compat: Compat,
     image: str,
     tag: str,
-    asked: Simulated | None,
+    simulation: Simulated | None,
     *,
     as_json: bool,
     verbose: bool,
     quiet: bool,
 ) -> Verification:
-    """Verify what was built: on the GPUs of this machine, or, where it has none, as far as that goes; with `asked`
-    beside a stand-in."""
+    """Verify the image on this host's GPUs and print the result.
+
+    On a host without GPUs only the stages that need none are run. With `asked` a stand-in driver takes the GPUs' place.
+    """
     from tfdoctor.cli.callbacks import make_stage_printer
     from tfdoctor.cli.verify import host_of_engine, tell
     from tfdoctor.verify.image import verify_image
     from tfdoctor.verify.session import Wish, count_expected_gpus
 
-    if asked is not None:
-        done = verify_simulated_image(
-            engine, compat, image, Wish(simulated=asked), asked, quiet=quiet or as_json
+    if simulation is not None:
+        verification = verify_simulated_image(
+            engine, compat, image, Wish(simulated=simulation), simulation, quiet=quiet or as_json
         )
-        done = dataclasses.replace(done, target=tag)
+        verification = dataclasses.replace(verification, target=tag)
         if not as_json:
-            tell(done, as_json=False, verbose=verbose, quiet=quiet)
-        return done
+            tell(verification, as_json=False, verbose=verbose, quiet=quiet)
+        return verification
     host = host_of_engine(compat, engine)
-    shown = count_expected_gpus(host, None) if host is not None else None
-    wish = Wish() if shown or host is None else Wish(stages=WITHOUT_GPU, gpus="none")
+    gpu_count = count_expected_gpus(host, None) if host is not None else None
+    request = Wish() if gpu_count or host is None else Wish(stages=WITHOUT_GPU, gpus="none")
     on_stage = make_stage_printer(quiet=quiet or as_json)
-    done = dataclasses.replace(
-        verify_image(engine, compat, image, wish, host=host, on_stage=on_stage), target=tag
+    verification = dataclasses.replace(
+        verify_image(engine, compat, image, request, host=host, on_stage=on_stage), target=tag
     )
     if not as_json:
-        tell(done, as_json=False, verbose=verbose, quiet=quiet)
-    if wish.stages == WITHOUT_GPU and not (quiet or as_json):
+        tell(verification, as_json=False, verbose=verbose, quiet=quiet)
+    if request.stages == WITHOUT_GPU and not (quiet or as_json):
         OUT.write(f"This machine shows no GPU: on one that has some, run  tfdoctor verify {tag}\n")
-    return done
+    return verification

@@ -38,44 +38,48 @@ if TYPE_CHECKING:
     from tfdoctor.dockerfile.analysis import Judged
 
 MAX_FILE_BYTES = 1024 * 1024
-"""Bytes of a Dockerfile, or of a requirements file beside it."""
-_PLAIN = re.compile(r"[\w.:/@+-]{1,300}")
-"""A build argument that can stand in an ARG."""
+"""The largest Dockerfile, or requirements file beside it, that is read."""
+_PLAIN_VALUE = re.compile(r"[\w.:/@+-]{1,300}")
+"""A build argument that can be written into an ARG instruction."""
 
 
 def check(path: Path, *, as_json: bool) -> int:
-    """Print what will not work. Returns the exit status: 1 where there is an error in it."""
+    """Print what will not work. Return the exit status, which is 1 if there is an error. Raise UsageError."""
     if str(path) == "-":
-        shown = "standard input"
-        path, text = Path(shown), _text(sys.stdin.buffer, shown)  # what it names lies in the working folder
+        display_name = "standard input"
+        path, text = (
+            Path(display_name),
+            _read_text(sys.stdin.buffer, display_name),
+        )  # paths in it are relative to the working folder
     else:
-        shown = clean_line(str(path))
+        display_name = clean_line(str(path))
         try:
             with path.open("rb") as file:
-                text = _text(file, shown)
+                text = _read_text(file, display_name)
         except (OSError, ValueError) as error:
-            msg = f"--check: {shown} cannot be read: {getattr(error, 'strerror', None) or error}."
+            msg = f"--check: {display_name} cannot be read: {getattr(error, 'strerror', None) or error}."
             raise UsageError(msg) from error
     if is_compose(path.name, text) or is_devcontainer(path.name, text):
         try:
-            starts = _starts(text, path, shown)
-        except StartFileError as why:
-            msg = f"--check: {shown}: {clean_line(str(why))}."
-            raise UsageError(msg) from why
-        return _show_starts(starts, shown, path.parent, as_json=as_json)
-    return _dockerfile(text, shown, path.parent, as_json)
+            starts = _read_starts(text, path, display_name)
+        except StartFileError as reason:
+            msg = f"--check: {display_name}: {clean_line(str(reason))}."
+            raise UsageError(msg) from reason
+        return _show_starts(starts, display_name, path.parent, as_json=as_json)
+    return _check_dockerfile(text, display_name, path.parent, as_json)
 
 
-def _dockerfile(text: str, shown: str, folder: Path, as_json: bool) -> int:
+def _check_dockerfile(text: str, display_name: str, folder: Path, as_json: bool) -> int:
+    """Check a Dockerfile and print the result; return the exit status. Raise UsageError."""
     judged = judge_dockerfile(
         text,
         Compat.load(),
-        name=shown,
+        name=display_name,
         read=make_file_reader(folder),
         foresee=partial(foresee, env=os.environ),
     )
     if judged is None:
-        msg = f"--check: {shown} has no FROM: it is not a Dockerfile."
+        msg = f"--check: {display_name} has no FROM: it is not a Dockerfile."
         raise UsageError(
             msg,
             hint="A compose file begins with services:, name: or version:, a devcontainer.json with a brace.",
@@ -84,23 +88,24 @@ def _dockerfile(text: str, shown: str, folder: Path, as_json: bool) -> int:
         write_json(make_dockerfile_json(judged))
     else:
         OUT.write(render_judged(judged, **OUT.looks))
-    return _status([judged])
+    return _exit_status([judged])
 
 
-def _status(all_judged: Sequence[Judged | None]) -> int:
+def _exit_status(all_judged: Sequence[Judged | None]) -> int:
+    """Return the exit status for the results; None stands for an image that could not be checked."""
     findings = [finding for judged in all_judged if judged is not None for finding in judged.findings]
     failed = any(finding.severity is Severity.ERROR for finding in findings)
     return ExitCode.FOUND if failed else ExitCode.OK
 
 
-def _text(stream: BinaryIO, shown: str) -> str:
-    """Raises UsageError, OSError."""
+def _read_text(stream: BinaryIO, display_name: str) -> str:
+    """Return the text of a file. Raise UsageError if it is too large or not text, and OSError."""
     content = stream.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:
-        msg = f"--check: {shown} is larger than {MAX_FILE_BYTES // 1024 // 1024} MiB: it is not a Dockerfile."
+        msg = f"--check: {display_name} is larger than {MAX_FILE_BYTES // 1024 // 1024} MiB: it is not a Dockerfile."
         raise UsageError(msg)
     if b"\0" in content:
-        msg = f"--check: {shown} is not a text file."
+        msg = f"--check: {display_name} is not a text file."
         raise UsageError(msg)
     return content.decode("utf-8", "replace")
 
@@ -108,14 +113,14 @@ def _text(stream: BinaryIO, shown: str) -> str:
 # ---------------------------------------------------------------- files that start containers
 
 
-def _starts(text: str, path: Path, shown: str) -> list[Start]:
-    """Return the containers that the file starts. Raises StartError."""
+def _read_starts(text: str, path: Path, display_name: str) -> list[Start]:
+    """Return the containers that the file starts. Raise StartFileError."""
     if is_compose(path.name, text):
-        return services(text, shown)
-    found = devcontainer(text, shown)
-    if isinstance(found, Start):
-        return [found]
-    files, name = found
+        return services(text, display_name)
+    container = devcontainer(text, display_name)
+    if isinstance(container, Start):
+        return [container]
+    files, name = container
     read = make_file_reader(path.parent, above=1)
     starts = []
     for file in files:
@@ -123,25 +128,26 @@ def _starts(text: str, path: Path, shown: str) -> list[Start]:
         if content is None:
             message = f"{file}, which it names, cannot be read"
             raise StartFileError(message)
-        starts += [one for one in services(content, file) if one.name == name]
+        starts += [service for service in services(content, file) if service.name == name]
     if len(starts) != 1:
         message = f"the service {name} is in {len(starts)} of its compose files: check those"
         raise StartFileError(message)
     return starts
 
 
-def _show_starts(starts: list[Start], shown: str, folder: Path, *, as_json: bool) -> int:
-    rows = [(start, *_evaluate_start(start, folder)) for start in starts]
+def _show_starts(starts: list[Start], display_name: str, folder: Path, *, as_json: bool) -> int:
+    """Check the image of each container and print the results; return the exit status."""
+    results = [(start, *_evaluate_start(start, folder)) for start in starts]
     if as_json:
-        write_json(services_json(shown, rows))
+        write_json(services_json(display_name, results))
     else:
-        OUT.write(render_services(rows, **OUT.looks))
-    return _status([judged for _, judged, _ in rows])
+        OUT.write(render_services(results, **OUT.looks))
+    return _exit_status([judged for _, judged, _ in results])
 
 
 def _evaluate_start(start: Start, folder: Path) -> tuple[Judged | None, str]:
-    """Return what is made of its image, or why nothing can be said of it."""
-    above = 1 if start.name == "" else 0  # .devcontainer/devcontainer.json builds what is above it
+    """Return (result for the container's image, ""), or (None, why it could not be checked)."""
+    above = 1 if start.name == "" else 0  # .devcontainer/devcontainer.json builds the folder above it
     name, text = start.file, start.inline
     if text is None and start.dockerfile is not None:
         name = str(PurePosixPath(start.dockerfile))
@@ -152,13 +158,12 @@ def _evaluate_start(start: Start, folder: Path) -> tuple[Judged | None, str]:
         if start.image is None:
             return None, "its image depends on a variable, or on another file"
         try:
-            text = (
-                "\n" * (start.line - 1) + f"FROM {check_reference(start.image)}\n"
-            )  # where the service stands
+            # The FROM is on the service's own line, so that findings cite that.
+            text = "\n" * (start.line - 1) + f"FROM {check_reference(start.image)}\n"
         except UsageError as error:
             return None, clean_line(error.message)
     judged = judge_dockerfile(
-        _as_built(text, start),
+        _apply_build_settings(text, start),
         Compat.load(),
         name=clean_line(name),
         read=make_file_reader(folder / start.context) if above == 0 else make_file_reader(folder, above=1),
@@ -168,26 +173,28 @@ def _evaluate_start(start: Start, folder: Path) -> tuple[Judged | None, str]:
     return judged, "" if judged is not None else f"{clean_line(name)} has no FROM"
 
 
-def _as_built(text: str, start: Start) -> str:
-    """Return the Dockerfile up to the stage that is built, with the arguments that are given.
+def _apply_build_settings(text: str, start: Start) -> str:
+    """Return the Dockerfile up to the stage that is built, with the given build arguments.
 
-    No line moves.
+    Line numbers do not change.
     """
     for name, value in start.arguments.items():
-        if re.fullmatch(r"[A-Za-z_]\w{0,100}", name) and _PLAIN.fullmatch(value):
+        if re.fullmatch(r"[A-Za-z_]\w{0,100}", name) and _PLAIN_VALUE.fullmatch(value):
             text = re.sub(rf"(?m)^(ARG[ \t]+{name})(?:=[^\n]*)?$", rf"\g<1>={value}", text)
     if start.target is not None:
         stages = read_dockerfile(text).stages
-        later = next((one.index + 1 for one in stages if one.name == start.target.lower()), len(stages))
-        if later < len(stages):
-            return "\n".join(text.split("\n")[: stages[later].line - 1]) + "\n"
+        next_index = next(
+            (stage.index + 1 for stage in stages if stage.name == start.target.lower()), len(stages)
+        )
+        if next_index < len(stages):
+            return "\n".join(text.split("\n")[: stages[next_index].line - 1]) + "\n"
     return text
 
 
 def make_file_reader(folder: Path, *, above: int = 0) -> Callable[[str], str | None]:
-    """Reads the files of a folder and those below it, and no other: a Dockerfile comes from anybody.
+    """Return a function that reads the files in a folder and below it, and no others: the Dockerfile is not trusted.
 
-    above: how many folders higher the files may lie.
+    `above`: how many folders higher files may be. The function returns None for a file that it cannot or may not read.
     """
     try:
         start = real_path(folder)

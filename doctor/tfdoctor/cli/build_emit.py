@@ -1,4 +1,4 @@
-"""What `tfdoctor build` writes instead of building: another form of the plan on standard output, or a folder."""
+"""The output of `tfdoctor build` without a build: another form of the plan on standard output, or a folder."""
 
 from __future__ import annotations
 
@@ -27,63 +27,67 @@ __all__ = ["format_command", "write_context"]
 
 
 def format_command(option: Option, given: Iterable[tuple[str, Sequence[object] | object]]) -> str:
-    """Return `tfdoctor build` for this plan with the options that were given, as a shell reads it, on one line.
+    """Return the `tfdoctor build` command for this plan and these options, on one line, quoted for a shell.
 
-    given: (name, its values, or one, or a flag); None, False and nothing are left out.
+    `given` has pairs of an option and its value, its values, or True for a flag; None, False and empty lists are left
+    out.
     """
-    words = [option.commands[0]]
-    machine = [
-        name for name in ("--gpu", "--driver") if f" {name} " in words[0]
-    ]  # which it is for, said already
+    parts = [option.commands[0]]
+    # The plan's own command may already name the GPU and the driver.
+    already_named = [name for name in ("--gpu", "--driver") if f" {name} " in parts[0]]
     for name, value in given:
-        if name in machine:
+        if name in already_named:
             continue
         if value is True:
-            words.append(name)
+            parts.append(name)
         elif value is not None and value is not False:
             values = value if isinstance(value, (list, tuple)) else [value]
-            words += [f"{name} {shlex.quote(str(one))}" for one in values]
-    return clean_line(" ".join(words), limit=20_000)
+            parts += [f"{name} {shlex.quote(str(item))}" for item in values]
+    return clean_line(" ".join(parts), limit=20_000)
 
 
 def write_context(folder: Path, made: EmittedImage, *, force: bool, dry_run: bool, quiet: bool) -> str:
-    """Write the folder, whole or not at all. Returns what is to be told: nothing, where that is not wanted (`quiet`).
+    """Write the folder, completely or not at all. Return the report for the user, which is empty if `quiet`.
 
-    A new folder appears complete under its name. Into one that is there, files that are there with another content go
-    with `force` alone, and come back where not all could be written. Raises UsageError, Error.
+    A new folder appears under its name only when it is complete. In an existing folder, files with another content are
+    replaced only if `force`, and are restored if a later file cannot be written. Raise UsageError or Error.
     """
-    shown = clean_line(str(folder))
+    display_name = clean_line(str(folder))
     files = folder_of(made)
-    changed = _find_changed(folder, files, shown)
+    changed = _find_changed(folder, files, display_name)
     if changed and not force and not dry_run:
-        msg = f"--emit context: {shown} has {_join_names(changed)} already, with different content."
+        msg = f"--emit context: {display_name} has {_join_names(changed)} already, with different content."
         raise UsageError(
             msg, hint="Nothing was written. Name another folder, or use --force to replace them."
         )
-    kept = [name for name in files if name not in changed and _is_file(folder / name)]
-    told = "" if quiet else render_context(shown, files, made, replaced=changed, kept=kept, dry_run=dry_run)
-    if dry_run or len(kept) == len(files):
-        return told
+    unchanged = [name for name in files if name not in changed and _is_file(folder / name)]
+    report = (
+        ""
+        if quiet
+        else render_context(display_name, files, made, replaced=changed, kept=unchanged, dry_run=dry_run)
+    )
+    if dry_run or len(unchanged) == len(files):
+        return report
     try:
         if folder.is_dir() and any(folder.iterdir()):
-            _write_into(folder, {name: files[name] for name in files if name not in kept})
+            _write_into(folder, {name: files[name] for name in files if name not in unchanged})
         else:
-            _new(folder, files, made.context.epoch)
+            _write_new(folder, files, made.context.epoch)
     except OSError as error:
-        msg = f"--emit context: {shown} could not be written: {error.strerror or error}."
+        msg = f"--emit context: {display_name} could not be written: {error.strerror or error}."
         raise Error(msg, hint="The folder was left unchanged.") from error
-    return told
+    return report
 
 
-def _find_changed(folder: Path, files: Mapping[str, bytes], shown: str) -> list[str]:
-    """Return the names under which something else is there.
+def _find_changed(folder: Path, files: Mapping[str, bytes], display_name: str) -> list[str]:
+    """Return the names of existing files with another content.
 
-    Raises UsageError for what no file can be put into.
+    Raise UsageError if the folder, or one of the files, cannot be written.
     """
     if "\0" in str(folder) or (os.path.lexists(folder) and not folder.is_dir()):
-        msg = f"--emit context: {shown} is not a folder."
+        msg = f"--emit context: {display_name} is not a folder."
         raise UsageError(msg, hint="It was left unchanged. Name another place.")
-    found = []
+    changed = []
     for name, content in files.items():
         path = folder / name
         if not os.path.lexists(path):
@@ -92,13 +96,13 @@ def _find_changed(folder: Path, files: Mapping[str, bytes], shown: str) -> list[
             msg = f"--emit context: {clean_line(str(path))} exists, but is not a file."
             raise UsageError(msg, hint="It was left unchanged. Name another folder.")
         try:
-            same = path.stat().st_size == len(content) and path.read_bytes() == content
+            is_same = path.stat().st_size == len(content) and path.read_bytes() == content
         except OSError as error:
             msg = f"--emit context: {clean_line(str(path))} cannot be read: {error.strerror or error}."
             raise UsageError(msg) from error
-        if not same:
-            found.append(name)
-    return found
+        if not is_same:
+            changed.append(name)
+    return changed
 
 
 def _is_file(path: Path) -> bool:
@@ -113,44 +117,45 @@ def _join_names(names: Sequence[str]) -> str:
     return f"{', '.join(names[:3])}{more}"
 
 
-def _new(folder: Path, files: Mapping[str, bytes], epoch: int) -> None:
-    """A folder that is not there yet, or empty: made beside it and moved, with the times that the archive gives."""
+def _write_new(folder: Path, files: Mapping[str, bytes], epoch: int) -> None:
+    """Write a folder that is new or empty: it is made beside its place with the release's time, and then moved."""
     folder = Path(os.path.realpath(folder))
     folder.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=".tfdoctor-", dir=folder.parent))
+    temporary = Path(tempfile.mkdtemp(prefix=".tfdoctor-", dir=folder.parent))
     try:
         for name, content in files.items():
-            path = beside / name
+            path = temporary / name
             path.write_bytes(content)
             path.chmod(0o644)
             os.utime(path, (epoch, epoch))
-        beside.chmod(stat.S_IMODE(folder.stat().st_mode) if folder.is_dir() else 0o777 & ~_umask())
-        beside.replace(folder)
+        temporary.chmod(stat.S_IMODE(folder.stat().st_mode) if folder.is_dir() else 0o777 & ~_umask())
+        temporary.replace(folder)
     except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         raise
 
 
 def _umask() -> int:
-    before = os.umask(0o022)
-    os.umask(before)
-    return before
+    """Return the process's umask, which can only be read by setting it."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
 
 
 def _write_into(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Into a folder with other things in it; what was written goes again where one file cannot be."""
-    before = {name: (folder / name).read_bytes() if _is_file(folder / name) else None for name in files}
-    done: list[str] = []
+    """Write files into an existing folder; restore its old files if one cannot be written."""
+    previous = {name: (folder / name).read_bytes() if _is_file(folder / name) else None for name in files}
+    written: list[str] = []
     try:
         for name, content in files.items():
-            done.append(name)
+            written.append(name)
             place_file(folder / name, content, force=True)
     except BaseException:
-        for name in done:
+        for name in written:
             with contextlib.suppress(OSError):
-                old = before[name]
-                if old is not None:
-                    place_file(folder / name, old, force=True)
+                content_before = previous[name]
+                if content_before is not None:
+                    place_file(folder / name, content_before, force=True)
                 else:
                     (folder / name).unlink(missing_ok=True)
         raise

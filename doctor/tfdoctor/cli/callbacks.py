@@ -1,4 +1,4 @@
-"""A verification's stages, told as they end."""
+"""Output of a verification's stages as they end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["make_stage_printer"]
 
 
 def make_stage_printer(*, quiet: bool) -> Callable[[Stage], None]:
-    """Return who prints each stage's line as it ends."""
+    """Return a function that prints a stage's line, or ignores it if `quiet`."""
 
     def tell_stage(stage: Stage) -> None:
         OUT.write(render_stage(stage, **OUT.looks))

@@ -1,4 +1,4 @@
-"""`tfdoctor capture`, and the redacted look at a machine that `tfdoctor report` shares with it."""
+"""The command `tfdoctor capture`, and the redacted recording that `tfdoctor report` and `--html` also use."""
 
 from __future__ import annotations
 
@@ -29,34 +29,37 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """A machine, redacted, and what it is judged to be."""
+    """A redacted recording of a host, with the reports of `check` on both."""
 
     files: dict[str, bytes]
     manifest: dict[str, Any]
     report: Report
-    """The judgement of the redacted recording."""
+    """The report on the redacted recording."""
     machine: Report
-    """That of the machine itself, nothing of it redacted."""
+    """The report on the host itself, not redacted."""
     redactor: Redactor
-    """What replaced; it replaces the same in other texts."""
+    """The redactor of the recording; it replaces values in other texts by the same placeholders."""
     differences: tuple[str, ...]
-    """Where that is another than the machine's own: an empty tuple is the rule."""
+    """Parts of the two reports that differ; usually none."""
 
 
 def look(system: System, compat: Compat, *, python: str | None, timeout: float, local: bool) -> Captured:
-    """Look at everything that `check` looks at, redact it, and judge both. `local`: `system` is this machine."""
+    """Examine a system, redact the recording and examine that as well.
+
+    `local` says that `system` is this host. `timeout` is in seconds.
+    """
     recording = RecordingSystem(system)
     machine = examine(recording, compat, python=python, timeout=timeout)
-    whole = recording.get_recording(_list_variables(machine.facts))
-    whole.python = python
+    full_recording = recording.get_recording(_make_variable_filter(machine.facts))
+    full_recording.python = python
     redactor = redactor_for(system.env, local=local)
-    redacted = bundle.redact(bundle.shorten(whole), redactor)
+    redacted = bundle.redact(bundle.shorten(full_recording), redactor)
     files = bundle.members(redacted)
     replayed = RecordedSystem(files)
     report = examine(replayed, compat, python=replayed.python)
     differences = describe_differences(machine, report)
-    day = datetime.now(timezone.utc).date().isoformat()
-    manifest = bundle.manifest(redacted, redactor, {"name": "tfdoctor", "version": __version__}, day)
+    date = datetime.now(timezone.utc).date().isoformat()
+    manifest = bundle.manifest(redacted, redactor, {"name": "tfdoctor", "version": __version__}, date)
     manifest["judged"] = {
         "cause": report.verdict.cause.value if report.verdict.cause is not None else None,
         "codes": sorted({finding.code for finding in report.findings}),
@@ -66,29 +69,31 @@ def look(system: System, compat: Compat, *, python: str | None, timeout: float, 
     return Captured(files, manifest, report, machine, redactor, differences)
 
 
-def _list_variables(facts: Facts) -> Any:
-    """Return the variables that the environment's probe keeps: their values are facts."""
+def _make_variable_filter(facts: Facts) -> Any:
+    """Return a predicate for the variables that the environment's probe records, whose values are facts."""
     return facts.environment.variables.__contains__
 
 
 def describe_differences(machine: Report, recording: Report) -> tuple[str, ...]:
-    """In what the judgement of a recording is another than that of its machine, in words."""
-    found = []
+    """Return the parts in which the report on a recording differs from the one on its host."""
+    differences = []
     if machine.verdict.cause != recording.verdict.cause:
-        found.append("the verdict")
-    one, two = machine.prediction, recording.prediction
-    if (one.gpu_registered, one.gpu_count, one.missing_libraries) != (
-        two.gpu_registered, two.gpu_count, two.missing_libraries,
+        differences.append("the verdict")
+    expected, actual = machine.prediction, recording.prediction
+    if (expected.gpu_registered, expected.gpu_count, expected.missing_libraries) != (
+        actual.gpu_registered, actual.gpu_count, actual.missing_libraries,
     ):  # fmt: skip
-        found.append("the prediction")
-    ends = {outcome.code: outcome for outcome in recording.outcomes}
+        differences.append("the prediction")
+    outcomes = {outcome.code: outcome for outcome in recording.outcomes}
     for outcome in machine.outcomes:
-        other = ends.get(outcome.code)
-        left = [(finding.cause, finding.severity) for finding in outcome.findings]
-        right = [(finding.cause, finding.severity) for finding in other.findings] if other is not None else []
-        if other is None or outcome.kind is not other.kind or left != right:
-            found.append(outcome.code)
-    return tuple(found)
+        other = outcomes.get(outcome.code)
+        expected_findings = [(finding.cause, finding.severity) for finding in outcome.findings]
+        actual_findings = (
+            [(finding.cause, finding.severity) for finding in other.findings] if other is not None else []
+        )
+        if other is None or outcome.kind is not other.kind or expected_findings != actual_findings:
+            differences.append(outcome.code)
+    return tuple(differences)
 
 
 @command
@@ -114,18 +119,20 @@ def capture(
     system = live_machine(python)
     captured = look(system, Compat.load(), python=python, timeout=timeout, local=True)
     size = archive.write(target, captured.files, force=force)
-    packed = archive.is_archive(target)
+    is_packed = archive.is_archive(target)
     if as_json:
         write_json(
-            make_capture_json(captured.manifest, str(target), size, len(captured.files), packed=packed)
+            make_capture_json(captured.manifest, str(target), size, len(captured.files), packed=is_packed)
         )
     else:
-        OUT.write(render_captured(captured.manifest, captured.differences, str(target), size, packed=packed))
+        OUT.write(
+            render_captured(captured.manifest, captured.differences, str(target), size, packed=is_packed)
+        )
     return ExitCode.OK
 
 
 def warn(captured: Captured) -> None:
-    """Tell on standard error where the redacted recording is judged otherwise."""
+    """Say on standard error that the redacted recording gives different results, if it does."""
     if captured.differences:
         sys.stderr.write(
             f"tfdoctor: the redacted recording gives different results: {', '.join(captured.differences)}\n"

@@ -1,4 +1,4 @@
-"""`tfdoctor check`. The examined Python is asked first of all; the rest is loaded while it looks."""
+"""The command `tfdoctor check`. The probe of the Python starts first, and other modules are loaded while it runs."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def check(
     GPU and nothing else was found. With --fail-on never it is 0 in all three cases. With --fix, exit status and JSON
     are those of `tfdoctor fix`.
     """
-    _agree(deep=deep, facts=facts, against=against, then_fix=then_fix, yes=yes, fail_on=fail_on)
+    _check_options(deep=deep, facts=facts, against=against, then_fix=then_fix, yes=yes, fail_on=fail_on)
     if html is not None:
         from tfdoctor.system.writing import check_file
 
@@ -95,65 +95,65 @@ def check(
             raise UsageError("--html cannot be combined with --fix.", hint="Run it again after the fix.")
         check_file(html, force=force, option="--html", reads=[facts, against])
     if simulate or driver is not None:
-        alone = not (folder or facts or against or then_fix or html) and fail_on is FailOn.error
+        is_allowed = not (folder or facts or against or then_fix or html) and fail_on is FailOn.error
         return _check_simulated(
             simulate or [],
             driver,
             python,
             timeout,
             deep=deep,
-            alone=alone,
+            is_allowed=is_allowed,
             as_json=as_json,
             verbose=verbose,
             quiet=quiet,
         )
     if folder is not None:
         python = _describe_folder(folder, python, facts)
-    asked = python
+    requested_python = python
     if then_fix and as_json:
-        return _fix(asked, timeout, yes=yes, as_json=True, verbose=verbose, quiet=quiet)
+        return _run_fix(requested_python, timeout, yes=yes, as_json=True, verbose=verbose, quiet=quiet)
     live = live_machine(python if facts is None else None)
     system: System = live
-    then: RecordedSystem | None = None
+    earlier: RecordedSystem | None = None
     if facts is not None or against is not None:
         from tfdoctor.system import RecordedSystem
 
         if facts is not None:
             recorded = RecordedSystem(facts)
             system, python = recorded, python or recorded.python
-        then = RecordedSystem(against) if against is not None else None
+        earlier = RecordedSystem(against) if against is not None else None
     if facts is None:
         begin(live, python, timeout=timeout)
     try:
-        alike = (then is not None and facts is None) or html is not None
+        needs_recording = (earlier is not None and facts is None) or html is not None
         local = facts is None
         report, captured, compat = _examine_machine(
-            system, python, timeout, deep=deep, alike=alike, local=local, quiet=quiet
+            system, python, timeout, deep=deep, needs_recording=needs_recording, local=local, quiet=quiet
         )
         comparison = None
-        if then is not None:
+        if earlier is not None:
             published = captured.report if captured is not None and local else report
-            comparison = _compare_reports(then, published, compat, timeout)
+            comparison = _compare_reports(earlier, published, compat, timeout)
         fix = None
         if facts is None and (html is not None or not (quiet or as_json)):
             from tfdoctor.environment.fix_availability import offer
 
             fix = offer(report, system)
-        typed = _format_own_command(python=asked, facts=facts)
+        own_command = _format_own_command(python=requested_python, facts=facts)
         if html is not None and captured is not None:
-            _write_page(html, report, captured, compat, fix=fix, typed=typed, force=force, quiet=quiet)
+            _write_page(html, report, captured, compat, fix=fix, typed=own_command, force=force, quiet=quiet)
         if as_json:
             _write_json(report, comparison, against)
         else:
-            _write(report, comparison, against, verbose=verbose, quiet=quiet, fix=fix, typed=typed)
-    except BaseException:  # what was begun may not have been asked for yet
+            _write(report, comparison, against, verbose=verbose, quiet=quiet, fix=fix, typed=own_command)
+    except BaseException:  # a probe that was started may still run
         system.stop()
         raise
     if then_fix:
         from tfdoctor.render.terminal import OUT
 
         OUT.write("\n")
-        return _fix(asked, timeout, yes=yes, as_json=False, verbose=verbose, quiet=quiet)
+        return _run_fix(requested_python, timeout, yes=yes, as_json=False, verbose=verbose, quiet=quiet)
     return exit_status(report, fail_on.value)
 
 
@@ -164,13 +164,17 @@ def _check_simulated(
     timeout: float,
     *,
     deep: bool,
-    alone: bool,
+    is_allowed: bool,
     as_json: bool,
     verbose: bool,
     quiet: bool,
 ) -> int:
-    """`check --deep --simulate CARD`: look, and run TensorFlow, beside a stand-in. Raises UsageError, CompilerError."""
-    if not deep or not alone:
+    """Run `check --deep --simulate GPU`: examine this host and run TensorFlow with a stand-in driver.
+
+    `alone` is False if other options exclude it. Return the exit status. Raise UsageError, CompilerError, or Error if
+    the loader finds another driver first.
+    """
+    if not deep or not is_allowed:
         raise UsageError(
             "--simulate shows TensorFlow a stand-in: it goes with --deep, --python and how things are shown, no more.",
             hint='tfdoctor check --deep --simulate "RTX 4090"',
@@ -189,32 +193,35 @@ def _check_simulated(
     from tfdoctor.verify.session import PROVES
 
     compat = Compat.load()
-    asked = parse_simulation(compat, names, driver=driver)
-    if asked is None:
+    simulation = parse_simulation(compat, names, driver=driver)
+    if simulation is None:
         raise UsageError("--driver belongs to --simulate: a real driver is what it is.")
-    system, as_if = live_with_stand_in(python, asked), AsSimulated()
-    report = examine(system, compat, python=python, timeout=timeout, deep=True, as_if=as_if)
-    if as_if.other is not None:
-        msg = f"nothing could be simulated: the loader finds {clean_line(as_if.other)} before the stand-in."
+    system, simulated_facts = live_with_stand_in(python, simulation), AsSimulated()
+    report = examine(system, compat, python=python, timeout=timeout, deep=True, as_if=simulated_facts)
+    if simulated_facts.other is not None:
+        msg = f"nothing could be simulated: the loader finds {clean_line(simulated_facts.other)} before the stand-in."
         raise Error(msg, hint="Take its folder off LD_LIBRARY_PATH.")
     if as_json:
-        answer = report_json(report)
-        answer["verdict"]["gpu_usable"] = False if report.verdict.gpu_usable is False else None
-        seen = report.observed
-        shown = {"import": seen is not None and seen.import_ok, "visible": bool(seen and seen.gpu_registered)}
-        proves = [PROVES[name] for name, true in shown.items() if true]
-        write_json({**answer, "simulated": simulation_json(asked.simulation(proves))})
+        document = report_json(report)
+        document["verdict"]["gpu_usable"] = False if report.verdict.gpu_usable is False else None
+        observed = report.observed
+        stage_results = {
+            "import": observed is not None and observed.import_ok,
+            "visible": bool(observed and observed.gpu_registered),
+        }
+        proves = [PROVES[name] for name, passed in stage_results.items() if passed]
+        write_json({**document, "simulated": simulation_json(simulation.simulation(proves))})
     else:
-        label(asked, quiet=quiet)
+        label(simulation, quiet=quiet)
         _write(report, None, None, verbose=verbose, quiet=quiet, fix=None, typed="tfdoctor check")
         show_simulation_note(quiet=quiet)
     return exit_status(report, FailOn.error.value)
 
 
-def _agree(
+def _check_options(
     *, deep: bool, facts: Path | None, against: Path | None, then_fix: bool, yes: bool, fail_on: FailOn
 ) -> None:
-    """Raises UsageError where options contradict each other."""
+    """Raise UsageError for options that exclude each other."""
     if deep and facts is not None:
         raise UsageError("--deep runs TensorFlow here; a recorded machine (--facts) cannot run it.")
     if then_fix and not (facts is None and against is None):
@@ -228,9 +235,9 @@ def _agree(
 
 
 def _describe_folder(folder: str, python: str | None, facts: Path | None) -> str:
-    """Return what `check FOLDER` means: `--python FOLDER`.
+    """Return the Python for `check FOLDER`, which means `--python FOLDER`.
 
-    Raises UsageError if it is something else; no file is run.
+    Raise UsageError if it is not a folder; nothing in it is run.
     """
     if python is not None or facts is not None:
         raise UsageError(
@@ -238,35 +245,47 @@ def _describe_folder(folder: str, python: str | None, facts: Path | None) -> str
         )
     from tfdoctor.system.archive import HOST
 
-    typed = shlex.quote(clean_line(folder))
+    quoted = shlex.quote(clean_line(folder))
     if (Path(folder) / HOST).is_file():
-        msg = f"{typed} is a recorded machine."
-        raise UsageError(msg, hint=f"tfdoctor check --facts {typed}")
+        msg = f"{quoted} is a recorded machine."
+        raise UsageError(msg, hint=f"tfdoctor check --facts {quoted}")
     if Path(folder).is_file():
-        msg = f"{typed} is not an environment's folder."
+        msg = f"{quoted} is not an environment's folder."
         raise UsageError(
             msg,
-            hint=f"A log: tfdoctor diagnose {typed}. A Python: --python {typed}. A recorded machine: --facts {typed}.",
+            hint=f"A log: tfdoctor diagnose {quoted}. A Python: --python {quoted}. "
+            f"A recorded machine: --facts {quoted}.",
         )
     if not os.path.lexists(folder):
-        msg = f"{typed} does not exist."
+        msg = f"{quoted} does not exist."
         raise UsageError(
-            msg, hint=f"Expected an environment's folder; for a Python on PATH: --python {typed}."
+            msg, hint=f"Expected an environment's folder; for a Python on PATH: --python {quoted}."
         )
     return folder
 
 
-def _fix(python: str | None, timeout: float, *, yes: bool, as_json: bool, verbose: bool, quiet: bool) -> int:
+def _run_fix(
+    python: str | None, timeout: float, *, yes: bool, as_json: bool, verbose: bool, quiet: bool
+) -> int:
+    """Run `tfdoctor fix` and return its exit status."""
     from tfdoctor.cli.fix import fix
 
     return fix(python=python, yes=yes, timeout=timeout, as_json=as_json, verbose=verbose, quiet=quiet)
 
 
 def _examine_machine(
-    system: System, python: str | None, timeout: float, *, deep: bool, alike: bool, local: bool, quiet: bool
+    system: System,
+    python: str | None,
+    timeout: float,
+    *,
+    deep: bool,
+    needs_recording: bool,
+    local: bool,
+    quiet: bool,
 ) -> tuple[Report, Captured | None, Compat]:
-    """Return (the judgement, the machine redacted where that is needed (`alike`), the tables). local: it is this
-    machine.
+    """Return (report, redacted recording, tables); the recording is None unless `alike`.
+
+    `alike` asks for the redacted recording, for a comparison or a page. `local` says that the system is this host.
     """
     from tfdoctor.compat import Compat
 
@@ -274,11 +293,11 @@ def _examine_machine(
         from tfdoctor.render.progress import progress
         from tfdoctor.render.terminal import ERR
 
-        with progress(quiet=quiet or not ERR.watched, moving=False) as told:
-            told.stage(text)
+        with progress(quiet=quiet or not ERR.watched, moving=False) as display:
+            display.stage(text)
 
     compat = Compat.load()
-    if not alike:
+    if not needs_recording:
         report = examine(
             system,
             compat,
@@ -286,12 +305,12 @@ def _examine_machine(
             timeout=timeout,
             deep=deep,
             tell=tell,
-            meanwhile=lambda: _load(compat),
+            meanwhile=lambda: _load_modules(compat),
         )
         return report, None, compat
     from tfdoctor.cli.capture import look
 
-    # Redacted as `capture` does it: only that can be compared with a bundle, and only that is published.
+    # Only a redacted recording can be compared with one of `capture`, and only that is published.
     captured = look(system, compat, python=python, timeout=timeout, local=local)
     report = captured.machine
     if deep:
@@ -300,17 +319,21 @@ def _examine_machine(
     return report, captured, compat
 
 
-def _load(compat: Compat) -> None:
-    """What judges and tells is loaded while the probes look. Nothing that a probe may import: see `survey`."""
+def _load_modules(compat: Compat) -> None:
+    """Load the data and the modules for later steps while the probes wait.
+
+    It must not import what a probe may import: see `survey`.
+    """
     compat.prepare()
     for name in ("report.diagnose", "render.report", "environment.fix_availability"):
         importlib.import_module(f"tfdoctor.{name}")
 
 
-def _compare_reports(then: RecordedSystem, report: Report, compat: Compat, timeout: float) -> Comparison:
+def _compare_reports(earlier: RecordedSystem, report: Report, compat: Compat, timeout: float) -> Comparison:
+    """Compare the report on an earlier recording with this one."""
     from tfdoctor.report.diff import compare
 
-    return compare(examine(then, compat, python=then.python, timeout=timeout), report)
+    return compare(examine(earlier, compat, python=earlier.python, timeout=timeout), report)
 
 
 def _write_page(
@@ -324,27 +347,27 @@ def _write_page(
     force: bool,
     quiet: bool,
 ) -> None:
-    """The page of the redacted machine. Raises UsageError, Error."""
+    """Write the HTML page from the redacted recording. Raise UsageError or Error."""
     from dataclasses import replace
 
     from tfdoctor.cli.html_file import write_page
     from tfdoctor.render.html.check import report_html
 
     text = captured.redactor.text
-    shown = captured.report
+    redacted = captured.report
     if report.observed is not None:
-        seen = report.observed
-        seen = replace(
-            seen,
-            error=text(seen.error),
-            devices=tuple(map(text, seen.devices)),
-            computed=tuple(map(text, seen.computed)),
+        observed = report.observed
+        observed = replace(
+            observed,
+            error=text(observed.error),
+            devices=tuple(map(text, observed.devices)),
+            computed=tuple(map(text, observed.computed)),
         )
-        shown = evaluate_facts(shown.facts, compat, seen)
+        redacted = evaluate_facts(redacted.facts, compat, observed)
     main = report.main
-    offered = fix if fix is not None and any(one is main for one in fix.findings) else None
+    offered = fix if fix is not None and any(finding is main for finding in fix.findings) else None
     page = report_html(
-        shown,
+        redacted,
         typed=text(typed),
         fix=None if offered is None else text(offered.command),
         differences=captured.differences,
@@ -353,14 +376,15 @@ def _write_page(
 
 
 def _write_json(report: Report, comparison: Comparison | None, against: Path | None) -> None:
+    """Print the report as JSON, with the comparison if there is one."""
     from tfdoctor.render.diff import comparison_json
     from tfdoctor.render.json import write_json
     from tfdoctor.render.report import report_json
 
-    answer = report_json(report)
+    document = report_json(report)
     if comparison is not None:
-        answer |= comparison_json(comparison, str(against))
-    write_json(answer)
+        document |= comparison_json(comparison, str(against))
+    write_json(document)
 
 
 def _write(
@@ -373,11 +397,12 @@ def _write(
     fix: Offer | None,
     typed: str,
 ) -> None:
+    """Print the report, and the comparison if there is one."""
     from tfdoctor.render.report import render_report
     from tfdoctor.render.terminal import OUT
 
-    shown = render_report(report, verbose=verbose, quiet=quiet, fix=fix, typed=typed, **OUT.looks)
-    OUT.write(shown)
+    text = render_report(report, verbose=verbose, quiet=quiet, fix=fix, typed=typed, **OUT.looks)
+    OUT.write(text)
     if comparison is not None and not quiet:
         from tfdoctor.render.diff import render_comparison
 
@@ -385,30 +410,32 @@ def _write(
 
 
 def _format_own_command(**options: object) -> str:
-    """Return this command as it was typed, without how it is to be shown."""
-    named = (f" --{name} {shlex.quote(clean_line(str(value)))}" for name, value in options.items() if value)
-    return "tfdoctor check" + "".join(named)
+    """Return this command with the given options, quoted for a shell, without the output options."""
+    arguments = (
+        f" --{name} {shlex.quote(clean_line(str(value)))}" for name, value in options.items() if value
+    )
+    return "tfdoctor check" + "".join(arguments)
 
 
 def exit_status(report: Report, fail_on: str) -> ExitCode:
-    """Return 1 where a finding is at or above `fail_on`.
+    """Return 1 if a finding is at least as severe as `fail_on`.
 
-    3 where there is none, and the answer could not be known either.
+    Otherwise 3 if it is unknown whether TensorFlow will use a GPU, and 0 if it is known.
     """
     from tfdoctor.findings import Severity
 
     if fail_on == "never":
         return ExitCode.OK
-    least = Severity[fail_on.upper()]
-    if any(finding.severity >= least for finding in report.findings):
+    threshold = Severity[fail_on.upper()]
+    if any(finding.severity >= threshold for finding in report.findings):
         return ExitCode.FOUND
     return ExitCode.IMPOSSIBLE if _has_unknown(report) else ExitCode.OK
 
 
 def _has_unknown(report: Report) -> bool:
-    """Return whether something on the way could not be judged: then no finding says nothing.
+    """Return whether the verdict is unknown, so that no findings does not mean that all is well.
 
-    That there is no TensorFlow is known; so is a verdict that lacks a smaller thing, which a finding names.
+    A missing TensorFlow is a known result.
     """
     from tfdoctor.facts import Absent
 

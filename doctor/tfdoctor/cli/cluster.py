@@ -1,4 +1,4 @@
-"""`tfdoctor cluster`."""
+"""The command `tfdoctor cluster`."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ def cluster(
     from tfdoctor.system import LiveSystem
 
     system = LiveSystem()
-    specs = _specs(files or [], tf_config, dict(system.env))
+    specs = _load_specifications(files or [], tf_config, dict(system.env))
     installed = _list_installed(peer or [])
-    answers = _answers(specs, system, installed, timeout=timeout, connecting=connect)
+    answers = _evaluate(specs, system, installed, timeout=timeout, connects=connect)
     if as_json:
         from tfdoctor.render.json import write_json
 
@@ -84,13 +84,16 @@ def cluster(
         OUT.write(render_cluster(answers, verbose=verbose, **OUT.looks))
     if fail_on is FailOn.never:
         return ExitCode.OK
-    least = Severity[fail_on.value.upper()]
-    found = any(fault.severity >= least for one in answers for fault in one.faults)
-    return ExitCode.FOUND if found else ExitCode.OK
+    threshold = Severity[fail_on.value.upper()]
+    has_fault = any(fault.severity >= threshold for answer in answers for fault in answer.faults)
+    return ExitCode.FOUND if has_fault else ExitCode.OK
 
 
 def _list_installed(peers: list[Path]) -> list[InstalledRelease]:
-    """This machine's TensorFlow and that of each recorded one. Raises UsageError where it is no recording."""
+    """Return the TensorFlow of this host and of each recorded one; nothing without recordings.
+
+    Raise UsageError if a path is no recording.
+    """
     if not peers:
         return []
     from tfdoctor.compat import Compat
@@ -99,39 +102,43 @@ def _list_installed(peers: list[Path]) -> list[InstalledRelease]:
     from tfdoctor.system import LiveSystem, RecordedSystem
 
     compat = Compat.load()
-    recorded = [(one, RecordedSystem(one)) for one in peers]
-    found = [("this machine", collect_facts(LiveSystem(), compat))]
-    found += [
-        (clean(str(one), limit=300), collect_facts(there, compat, python=there.python))
-        for one, there in recorded
+    recorded = [(peer, RecordedSystem(peer)) for peer in peers]
+    all_facts = [("this machine", collect_facts(LiveSystem(), compat))]
+    all_facts += [
+        (clean(str(peer), limit=300), collect_facts(system, compat, python=system.python))
+        for peer, system in recorded
     ]
-    told = [(name, value_of(facts.tensorflow)) for name, facts in found]
-    return [InstalledRelease(name, seen.version if seen is not None else None) for name, seen in told]
+    releases = [(name, value_of(facts.tensorflow)) for name, facts in all_facts]
+    return [
+        InstalledRelease(name, tensorflow.version if tensorflow is not None else None)
+        for name, tensorflow in releases
+    ]
 
 
-def _answers(
+def _evaluate(
     specs: list[ClusterSource],
     system: LiveSystem,
     installed: list[InstalledRelease],
     *,
     timeout: float,
-    connecting: bool,
+    connects: bool,
 ) -> list[ClusterAnswer]:
+    """Return the result for each cluster; `connecting` says whether to connect to its tasks."""
     from tfdoctor.examine.network import connect, find_proxy, read_listening
 
-    here = read_listening(system)
+    listening = read_listening(system)
     answers = []
-    for source, written in merge_clusters(specs):
+    for source, specification in merge_clusters(specs):
         reached = None
-        if connecting:
-            asked = list_connectable(written)
-            places = [(one.host, one.port or 0) for one in asked.values()]
-            reached = dict(zip(asked, connect(places, timeout), strict=True))
+        if connects:
+            targets = list_connectable(specification)
+            addresses = [(task.host, task.port or 0) for task in targets.values()]
+            reached = dict(zip(targets, connect(addresses, timeout), strict=True))
         answers.append(
             evaluate_cluster(
-                written,
+                specification,
                 source,
-                listening=here,
+                listening=listening,
                 reached=reached,
                 proxy=find_proxy(system),
                 installed=installed,
@@ -140,8 +147,11 @@ def _answers(
     return answers
 
 
-def _specs(files: list[str], tf_config: str | None, env: dict[str, str]) -> list[ClusterSource]:
-    """Return what was asked for. Raises UsageError, and Error if a program shows no cluster."""
+def _load_specifications(files: list[str], tf_config: str | None, env: dict[str, str]) -> list[ClusterSource]:
+    """Return the specifications to check.
+
+    Raise UsageError, and Error if a program contains no cluster.
+    """
     if files and tf_config is not None:
         raise UsageError("FILE and --tf-config both name a specification; give one of them.")
     if tf_config is not None:
@@ -158,14 +168,14 @@ def _specs(files: list[str], tf_config: str | None, env: dict[str, str]) -> list
 
 
 def parse_specification(value: str) -> ClusterSource:
-    """Return a specification on the command line: a file where there is one of that name, else the text."""
+    """Return a specification from the command line: a file if there is one of this name, else the text."""
     if value == "-" or _is_file(value):
         return _load_file(value)
-    if value.strip() and not any(sign in value for sign in "{}[]\"'\n"):
+    if value.strip() and not any(character in value for character in "{}[]\"'\n"):
         try:
             json.loads(value)
         except (ValueError, RecursionError):
-            return _load_file(value)  # which says why it cannot be read
+            return _load_file(value)  # raises an error that says why it cannot be read
     return read_cluster(value, "text")
 
 
@@ -177,25 +187,26 @@ def _is_file(value: str) -> bool:
 
 
 def _load_file(name: str) -> ClusterSource:
-    shown = clean(name, limit=300)
+    """Return the specification in a file, or on standard input for `-`. Raise UsageError or Error."""
+    label = clean(name, limit=300)
     if name == "-":
         if sys.stdin is None:
             raise UsageError("standard input is closed.")
         text = sys.stdin.buffer.read(MAX_SPECIFICATION_CHARS + 1).decode("utf-8", "replace")
     else:
         text = text_of(Path(name), VARIABLE)
-    first = text[:200].splitlines()[:1]
-    python = name.endswith((".py", ".pyw")) or (
-        bool(first) and first[0].startswith("#!") and "python" in first[0]
+    first_lines = text[:200].splitlines()[:1]
+    is_python = name.endswith((".py", ".pyw")) or (
+        bool(first_lines) and first_lines[0].startswith("#!") and "python" in first_lines[0]
     )
     try:
-        spec = read_cluster(text, shown, python=python)
+        spec = read_cluster(text, label, python=is_python)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
-        where = f", by line {line}: {clean_line(str(getattr(error, 'msg', '')))}" if line else ""
-        msg = f"{clean_line(shown)} is no Python that can be read{where}."
+        location = f", by line {line}: {clean_line(str(getattr(error, 'msg', '')))}" if line else ""
+        msg = f"{clean_line(label)} is no Python that can be read{location}."
         raise Error(msg, hint="Python 2 is not read here.") from error
     if not spec.written:
-        msg = f"{clean_line(shown)} has no ClusterSpec, and sets no {VARIABLE}."
+        msg = f"{clean_line(label)} has no ClusterSpec, and sets no {VARIABLE}."
         raise Error(msg, hint="Where it reads the variable, run this in the same shell: `tfdoctor cluster`.")
     return spec

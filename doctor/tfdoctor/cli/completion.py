@@ -1,7 +1,7 @@
-"""`tfdoctor completion`: the script that makes a shell complete our commands, and what that script asks.
+"""The command `tfdoctor completion`: a script for shell completion, and the words that this script asks for.
 
-The script calls the same command again with the words that are typed: `tfdoctor completion bash -- check --pyt`. Each
-line of the answer is a word, in zsh and fish with what it is; the one line FILES: a file's name is wanted.
+The script calls the same command again with the typed words: `tfdoctor completion bash -- check --pyt`. Each line of
+the answer is a word, in zsh and fish with a description. The single line FILES means that a file name is expected.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FILES = ":files"
-"""No command, option or value begins with a colon."""
+"""The answer for file names; no command, option or value begins with a colon."""
 A_FILE = ("FILE", "PATH", "DIR", "FOLDER", "BUNDLE", "COMMAND")
-"""What is in the metavariables of values that are files."""
+"""Parts of the metavariables of values that are files."""
 Words = list[tuple[str, str]]
 
 
 class Shell(str, enum.Enum):
-    """Shells whose scripts are known."""
+    """Shells that have a script."""
 
     bash = "bash"
     zsh = "zsh"
@@ -97,6 +97,7 @@ def completion(
 
 
 def _format_value(shell: Shell, value: str, text: str) -> str:
+    """Return a line of the answer in the shell's format."""
     if shell is Shell.bash or value == FILES or not text:
         return value
     if shell is Shell.fish:
@@ -105,7 +106,10 @@ def _format_value(shell: Shell, value: str, text: str) -> str:
 
 
 def _join_words(words: Sequence[str]) -> tuple[list[str], str]:
-    """Bash takes `--tf=2.1` for three words, and wants to hear of the last alone: (the words, what it has already)."""
+    """Return the words, and the part of the last one that bash does not expect in the answer.
+
+    Bash splits `--tf=2.1` into three words, and completes only the last of them.
+    """
     *before, last = words
     if last == "=" and before:
         return [*before[:-1], f"{before[-1]}="], f"{before[-1]}="
@@ -114,13 +118,13 @@ def _join_words(words: Sequence[str]) -> tuple[list[str], str]:
     return [*before, last], ""
 
 
-# ---------------------------------------------------------------- what completes a command line
+# ---------------------------------------------------------------- candidates
 
 
 def candidates(words: Sequence[str]) -> Words:
-    """Return (word, what it is) of all that the last of `words` can become.
+    """Return (word, description) of everything that the last of `words` can become.
 
-    [(FILES, "")] where that is a file's name.
+    [(FILES, "")] if a file name is expected.
     """
     from tfdoctor.cli.main import COMMANDS, command_line
 
@@ -132,43 +136,45 @@ def candidates(words: Sequence[str]) -> Words:
     if name is None:
         if not last.startswith("-"):
             return _filter_words(last, COMMANDS.items())
-        return _filter_words(last, _options(group.make_context("tfdoctor", [], resilient_parsing=True)))
+        return _filter_words(last, _list_options(group.make_context("tfdoctor", [], resilient_parsing=True)))
     if name not in COMMANDS:
         return []
     return _complete_in_command(group.commands[name], before[before.index(name) + 1 :], last)
 
 
 def _complete_in_command(command: Any, before: Sequence[str], last: str) -> Words:
-    """After a command's name. `command` is Click's."""
+    """Return the candidates after a command's name. `command` is a Click command."""
     context = command.make_context(command.name, [], resilient_parsing=True)
-    named = {word: param for param in command.params for word in (*param.opts, *param.secondary_opts)}
-    places = [param for param in command.params if param.param_type_name == "argument" and not param.hidden]
-    waiting, taken, ended = None, 0, False
+    options = {word: param for param in command.params for word in (*param.opts, *param.secondary_opts)}
+    positionals = [
+        param for param in command.params if param.param_type_name == "argument" and not param.hidden
+    ]
+    pending, argument_count, options_ended = None, 0, False
     for word in before:
-        if waiting is not None:
-            waiting = None
+        if pending is not None:
+            pending = None
         elif word == "--":
-            ended = True
-        elif ended or not word.startswith("-") or word == "-":
-            taken += 1
-            ended |= not context.allow_interspersed_args
+            options_ended = True
+        elif options_ended or not word.startswith("-") or word == "-":
+            argument_count += 1
+            options_ended |= not context.allow_interspersed_args
         else:
-            param = named.get(word)
-            waiting = param if param is not None and not _is_flag(param) else None
-    if waiting is not None:
-        return _values(context, waiting, last)
+            param = options.get(word)
+            pending = param if param is not None and not _is_flag(param) else None
+    if pending is not None:
+        return _list_values(context, pending, last)
     option, equals, value = last.partition("=")
-    if equals and not ended and option in named:
+    if equals and not options_ended and option in options:
         return [
-            (text if text == FILES else f"{option}={text}", told)
-            for text, told in _values(context, named[option], value)
+            (text if text == FILES else f"{option}={text}", description)
+            for text, description in _list_values(context, options[option], value)
         ]
-    if last.startswith("-") and not ended:
-        return _filter_words(last, _options(context))
-    for place in places:
-        if place.nargs == -1 or taken == 0:
-            return _values(context, place, last)
-        taken -= 1
+    if last.startswith("-") and not options_ended:
+        return _filter_words(last, _list_options(context))
+    for positional in positionals:
+        if positional.nargs == -1 or argument_count == 0:
+            return _list_values(context, positional, last)
+        argument_count -= 1
     return []
 
 
@@ -176,23 +182,23 @@ def _is_flag(param: Any) -> bool:
     return bool(getattr(param, "is_flag", False) or getattr(param, "count", False))
 
 
-def _options(context: Any) -> list[tuple[str, str]]:
-    """Return the long names, each with its help."""
-    found = []
+def _list_options(context: Any) -> list[tuple[str, str]]:
+    """Return the long names of a command's options, each with its help."""
+    options = []
     for param in context.command.get_params(context):
         if param.param_type_name == "option" and not param.hidden:
             names = [*param.opts, *param.secondary_opts]
-            found += [(name, param.help or "") for name in names if name.startswith("--")]
-    return found
+            options += [(name, param.help or "") for name in names if name.startswith("--")]
+    return options
 
 
-def _values(context: Any, param: Any, typed: str) -> Words:
-    """Return what a value can be."""
-    if any(word in (param.metavar or "") for word in A_FILE):
+def _list_values(context: Any, param: Any, typed: str) -> Words:
+    """Return the candidates for the value of a parameter."""
+    if any(name in (param.metavar or "") for name in A_FILE):
         return [(FILES, "")]
-    found = param.shell_complete(context, typed)
-    return [(item.value, item.help or "") for item in found if item.type == "plain"]
+    items = param.shell_complete(context, typed)
+    return [(item.value, item.help or "") for item in items if item.type == "plain"]
 
 
-def _filter_words(typed: str, known: Any) -> Words:
-    return [(word, text) for word, text in known if word.startswith(typed)]
+def _filter_words(typed: str, candidates: Any) -> Words:
+    return [(word, text) for word, text in candidates if word.startswith(typed)]

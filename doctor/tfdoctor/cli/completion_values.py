@@ -1,6 +1,6 @@
-"""What a shell completes an option's value with: a function for each, which loads what it needs when it is called.
+"""Values of options for shell completion: one function each, which imports what it needs when it is called.
 
-Each takes what is typed of the word and returns (value, what it is) of all that begin so; case does not matter.
+Each takes the typed part of the word and returns (value, description) of all values that begin with it, in any case.
 """
 
 from __future__ import annotations
@@ -15,19 +15,21 @@ __all__ = ["causes_and_codes", "codes", "gpus", "kinds", "releases"]
 
 Values = list[tuple[str, str]]
 _SPACE = re.compile(r"[\s(),;/]+")
-"""What a name is written without: it is one word of a shell then, and means the same (`compat.gpus`)."""
+"""Characters that are replaced in a GPU name to make it one shell word; `compat.gpus` reads both forms."""
 
 
 def releases(incomplete: str) -> Values:
-    """Of TensorFlow, newest first."""
+    """Return the TensorFlow releases, newest first, with their dates."""
     from tfdoctor.compat import Compat
 
-    rows = reversed(Compat.load().releases)
-    return _filter_values(incomplete, {row.version: row.released for row in rows}.items())
+    releases_newest_first = reversed(Compat.load().releases)
+    return _filter_values(
+        incomplete, {release.version: release.released for release in releases_newest_first}.items()
+    )
 
 
 def gpus(incomplete: str) -> Values:
-    """Return cards by name, without GeForce, and their compute capability."""
+    """Return the GPUs by name, without GeForce, with their compute capability."""
     from tfdoctor.compat import Compat
 
     names = {
@@ -38,37 +40,37 @@ def gpus(incomplete: str) -> Values:
 
 
 def codes(incomplete: str) -> Values:
-    """Return the findings of `check`."""
+    """Return the codes of the rules of `check`, with their titles."""
     from tfdoctor.rules import ALL_RULES
 
     return _filter_values(incomplete, ((rule.code, rule.title) for rule in ALL_RULES))
 
 
 def causes_and_codes(incomplete: str) -> Values:
-    """Return what `explain` knows by a word."""
+    """Return the codes and causes that `explain` knows."""
     from tfdoctor.explain import catalogue
 
-    known = catalogue()
-    causes = ((entry.cause.value, entry.meaning) for entry in known.causes)
-    return _filter_values(incomplete, [*((rule.code, rule.title) for rule in known.rules), *causes])
+    entries = catalogue()
+    causes = ((entry.cause.value, entry.meaning) for entry in entries.causes)
+    return _filter_values(incomplete, [*((rule.code, rule.title) for rule in entries.rules), *causes])
 
 
 def kinds(incomplete: str) -> Values:
-    """Of output, that `parse` knows."""
+    """Return the kinds of output that `parse` knows."""
     from tfdoctor.parse.registry import PARSERS
 
     return _filter_values(incomplete, [("auto", "Find out."), *((kind, "") for kind in PARSERS)])
 
 
-def _filter_values(typed: str, known: Iterable[tuple[str, str]], kept: str | None = None) -> Values:
-    """Return those that begin with `typed`.
+def _filter_values(typed: str, values: Iterable[tuple[str, str]], prefix: str | None = None) -> Values:
+    """Return the values that begin with `typed`.
 
-    What stands there already stays as it is: some shells ask for that.
+    Their beginning is replaced by `kept`, the text as the user typed it, because some shells require that.
     """
-    kept = typed if kept is None else kept
+    prefix = typed if prefix is None else prefix
     length = len(typed)
     return [
-        (f"{kept}{value[length:]}", text)
-        for value, text in known
+        (f"{prefix}{value[length:]}", text)
+        for value, text in values
         if value[:length].casefold() == typed.casefold()
     ]

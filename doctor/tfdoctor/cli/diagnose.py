@@ -1,4 +1,4 @@
-"""`tfdoctor diagnose`."""
+"""The command `tfdoctor diagnose`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class DiagnoseFormat(str, enum.Enum):
-    """How the answer is written."""
+    """The format of the answer."""
 
     text = "text"
     github = "github"
@@ -90,10 +90,10 @@ def diagnose(
     if follow:
         reports = [_follow_log(names[0], compat, aloud=not (as_json or as_github))]
     else:
-        shown = ERR.watched and not (as_json or quiet)
-        reports = [_diagnose_whole(name, compat, progress=shown, copy=copy) for name in names]
+        shows_progress = ERR.watched and not (as_json or quiet)
+        reports = [_diagnose_whole(name, compat, progress=shows_progress, copy=copy) for name in names]
     if host:
-        reports = _on_this_machine(reports, compat)
+        reports = _apply_host_facts(reports, compat)
     if html is not None and copy is not None:
         _write_page(html, names, reports, copy, force=force, quiet=quiet)
     if as_json:
@@ -114,47 +114,47 @@ def diagnose(
     return exit_status(reports, fail_on.value)
 
 
-def _on_this_machine(reports: Sequence[LogReport], compat: Compat) -> list[LogReport]:
-    """Return what this machine's own facts add: an undecided cause is decided."""
+def _apply_host_facts(reports: Sequence[LogReport], compat: Compat) -> list[LogReport]:
+    """Return the reports with the cause from this host's own facts, if the log leaves it open."""
     from tfdoctor.examine import examine
     from tfdoctor.system import LiveSystem
 
     report = examine(LiveSystem(), compat)
-    return [with_host(one, report.verdict.cause, report.root) for one in reports]
+    return [with_host(log_report, report.verdict.cause, report.root) for log_report in reports]
 
 
 def exit_status(reports: Sequence[LogReport], fail_on: str) -> ExitCode:
-    """Return 1 where a finding is at or above `fail_on`."""
+    """Return 1 if a finding is at least as severe as `fail_on`, else 0."""
     if fail_on == "never":
         return ExitCode.OK
-    least = Severity[fail_on.upper()]
-    found = any(finding.severity >= least for report in reports for finding in report.findings)
-    return ExitCode.FOUND if found else ExitCode.OK
+    threshold = Severity[fail_on.upper()]
+    has_finding = any(finding.severity >= threshold for report in reports for finding in report.findings)
+    return ExitCode.FOUND if has_finding else ExitCode.OK
 
 
 # ---------------------------------------------------------------- reading
 
 
 def _diagnose_whole(name: str, compat: Compat, *, progress: bool, copy: _Copy | None) -> LogReport:
-    """Return one whole log; `copy` keeps what cannot be read again."""
-    shown = clean(name, limit=300)
-    with meter(shown) if progress else contextlib.nullcontext() as told:
-        chunks = read_log(name, note=note, meter=told)
-        return diagnose_log(copy.keep(chunks) if copy and name == STDIN else chunks, compat, shown)
+    """Return the report on a complete log; `copy` keeps standard input, which cannot be read twice."""
+    label = clean(name, limit=300)
+    with meter(label) if progress else contextlib.nullcontext() as display:
+        chunks = read_log(name, note=note, meter=display)
+        return diagnose_log(copy.keep(chunks) if copy and name == STDIN else chunks, compat, label)
 
 
 class _Copy:
-    """The beginning of standard input, which can be read but once."""
+    """The beginning of standard input, which can be read only once."""
 
     LARGEST = 64 * 1024 * 1024
-    """Bytes of it."""
+    """Bytes that are kept."""
 
     def __init__(self) -> None:
         self._chunks: list[bytes] = []
         self._size = 0
 
     def keep(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the same chunks, kept."""
+        """Yield the same chunks and keep them, up to the limit."""
         for chunk in chunks:
             if self._size < self.LARGEST:
                 self._chunks.append(chunk)
@@ -162,55 +162,55 @@ class _Copy:
             yield chunk
 
     def replay(self, name: str) -> Iterable[bytes]:
-        """Yield a log once more; what was said of a damaged one is not said again."""
+        """Return the chunks of a log once more, without a second note about a damaged one."""
         return self._chunks if name == STDIN else read_log(name, note=lambda _: None)
 
 
 def _write_page(
     target: Path, names: Sequence[str], reports: Sequence[LogReport], copy: _Copy, *, force: bool, quiet: bool
 ) -> None:
-    """The page of all logs, redacted. Raises UsageError, Error."""
+    """Write the HTML page of all logs, redacted. Raise UsageError or Error."""
     from tfdoctor.cli.html_file import write_page
     from tfdoctor.logs.excerpt import excerpt
     from tfdoctor.render.html.log import logs_html
     from tfdoctor.system.identity import redactor_for
 
-    shown = [
+    excerpts = [
         (report, excerpt(copy.replay(name), report)) for name, report in zip(names, reports, strict=True)
     ]
-    page = logs_html(shown, redactor_for(os.environ, local=True))
+    page = logs_html(excerpts, redactor_for(os.environ, local=True))
     write_page(target, page, force=force, quiet=quiet)
 
 
 def _follow_log(name: str, compat: Compat, *, aloud: bool) -> LogReport:
-    """Return a growing log until Ctrl-C, or until its pipe ends.
+    """Return the report on a growing log, after Ctrl-C or the end of its pipe.
 
-    `aloud`: tell the verdict whenever it changes.
+    `aloud` prints the verdict whenever it changes.
     """
     from tfdoctor.running.watch import Watch
 
-    shown = clean(name, limit=300)
+    label = clean(name, limit=300)
     if aloud and ERR.watched:
-        note(f"following {clean_line(shown, limit=80)}; Ctrl-C ends it and gives the whole answer.")
+        note(f"following {clean_line(label, limit=80)}; Ctrl-C ends it and gives the whole answer.")
 
     def tell(report: LogReport) -> None:
         OUT.write(render_log(report, quiet=True, **OUT.looks))
         OUT.flush()
 
-    watch = Watch(compat, shown, tell if aloud else lambda _: None)
+    watch = Watch(compat, label, tell if aloud else lambda _: None)
     with _stop_at_interrupt() as interrupted:
-        return diagnose_log(watch.watch(streams.follow(name, interrupted)), compat, shown)
+        return diagnose_log(watch.watch(streams.follow(name, interrupted)), compat, label)
 
 
 @contextlib.contextmanager
 def _stop_at_interrupt() -> Iterator[Callable[[], bool]]:
-    """The first Ctrl-C is an answer and no exception; the second one ends everything, as ever."""
-    seen: list[int] = []
+    """Yield a function that returns whether Ctrl-C was pressed; a second Ctrl-C raises KeyboardInterrupt."""
+    interrupts: list[int] = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        if seen:
+        if interrupts:
             signal.default_int_handler(number, frame)
-        seen.append(number)
+        interrupts.append(number)
 
     if (
         threading.current_thread() is not threading.main_thread()
@@ -218,8 +218,8 @@ def _stop_at_interrupt() -> Iterator[Callable[[], bool]]:
     ):
         yield lambda: False
         return
-    before = signal.signal(signal.SIGINT, interrupt)
+    previous = signal.signal(signal.SIGINT, interrupt)
     try:
-        yield lambda: bool(seen)
+        yield lambda: bool(interrupts)
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous)

@@ -1,4 +1,4 @@
-"""`tfdoctor explain`."""
+"""The command `tfdoctor explain`."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def explain(
     ] = False,
 ) -> int:
     """Print one rule or cause, that of a message, or the list of all. Returns the exit status."""
-    found = lookup(" ".join(what)) if what else catalogue()
+    explanation = lookup(" ".join(what)) if what else catalogue()
     if as_json:
-        write_json(explanation_json(found))
+        write_json(explanation_json(explanation))
     else:
-        OUT.write(render_explanation(found, whole=verbose, **OUT.looks))
+        OUT.write(render_explanation(explanation, whole=verbose, **OUT.looks))
     return ExitCode.OK

@@ -1,9 +1,7 @@
-"""The command line of `check` as most people type it, read without Typer: loading that takes longer than the reading.
+"""A parser for the usual command lines of `check`, without Typer, which takes longer to load than to parse.
 
-And that of `cluster` as `fleet run --connect` types it on hosts, where there is no Typer.
-
-What is not plain (an abbreviation, `--option=value`, a mistake, a question for help) is left to Typer; a test holds the
-two together.
+It also parses `cluster` as `fleet run --connect` runs it on hosts, where Typer is missing. Everything else (an
+abbreviation, `--option=value`, a mistake, --help) is left to Typer. A test compares the two parsers.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ __all__ = ["CONNECTING", "Options", "parse_connect", "plain"]
 
 
 class Options(TypedDict):
-    """What `cli.check.check` is called with."""
+    """The arguments of `cli.check.check`."""
 
     folder: str | None
     python: str | None
@@ -62,17 +60,17 @@ VALUES: dict[str, tuple[str, str, Callable[[str], Any]]] = {
     "--timeout": ("timeout", r"[1-9]\d{0,2}(?:\.\d{1,3})?", float),
     "--fail-on": ("fail_on", "error|warning|never", FailOn),
 }
-"""Option → its parameter, what its value looks like where it is plain, and what is made of it."""
+"""Option to its parameter, a pattern for values that need no Typer, and the conversion of the value."""
 
 
 CONNECTING = ("cluster", "--connect", "--json", "--fail-on", "never")
-"""What is typed on a host, before --timeout SECONDS --tf-config JSON."""
+"""The command on a host, before `--timeout SECONDS --tf-config JSON`."""
 
 
 def parse_connect(words: Sequence[str]) -> dict[str, Any] | None:
-    """Return what `cli.cluster.cluster` is called with, where it is what is typed on a host.
+    """Return the arguments of `cli.cluster.cluster` for the command that `fleet run --connect` runs on a host.
 
-    None for all else.
+    None for every other command line.
     """
     if tuple(words[:5]) != CONNECTING or [*words[5:6], *words[7:8]] != ["--timeout", "--tf-config"]:
         return None
@@ -88,10 +86,12 @@ def parse_connect(words: Sequence[str]) -> dict[str, Any] | None:
 
 
 def plain(words: Sequence[str]) -> Options | None:
-    """Return the options of a plain `check …`; None for all else."""
-    if words[:1] != ["check"] or os.name == "nt":  # where Typer expands what the shell does not
+    """Return the options of a plain `check …` command; None for every other command line."""
+    if (
+        words[:1] != ["check"] or os.name == "nt"
+    ):  # on Windows Typer expands wildcards, which the shell does not
         return None
-    found: dict[str, Any] = {
+    options: dict[str, Any] = {
         "folder": None,
         "python": None,
         "simulate": None,
@@ -103,16 +103,16 @@ def plain(words: Sequence[str]) -> Options | None:
         "fail_on": FailOn.error,
         **dict.fromkeys(FLAGS.values(), False),
     }
-    rest = iter(words[1:])
-    for word in rest:
-        if word in FLAGS:
-            found[FLAGS[word]] = True
+    remaining = iter(words[1:])
+    for argument in remaining:
+        if argument in FLAGS:
+            options[FLAGS[argument]] = True
             continue
-        if word not in VALUES:
+        if argument not in VALUES:
             return None
-        name, pattern, kind = VALUES[word]
-        value = next(rest, "")
+        name, pattern, convert = VALUES[argument]
+        value = next(remaining, "")
         if not re.fullmatch(pattern, value):
             return None
-        found[name] = kind(value)
-    return cast("Options", found)
+        options[name] = convert(value)
+    return cast("Options", options)

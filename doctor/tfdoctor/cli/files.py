@@ -1,4 +1,4 @@
-"""Files that options name, and the requirements in them: what build and install take alike."""
+"""Files in options, and the requirements in them, for build and install."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 __all__ = ["requirement_lines", "text_of", "wish_of"]
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
-"""Bytes of a file that are taken."""
+"""The largest file that is read."""
 
 
 def requirement_lines(files: Sequence[Path], packages: Sequence[str]) -> tuple[str, ...]:
-    """Return the checked lines of `-r FILE…` and `--package P…`. Raises UsageError."""
+    """Return the checked lines of `-r FILE…` and `--package P…`. Raise UsageError."""
     lines: list[str] = []
     for path in files:
         lines += parse_requirements(text_of(path, "-r"), str(path))
@@ -27,27 +27,27 @@ def requirement_lines(files: Sequence[Path], packages: Sequence[str]) -> tuple[s
 
 
 def wish_of(files: Sequence[Path]) -> RequirementSet:
-    """Return what `-r FILE…` asks for: requirements files, pyproject.toml, environment.yml, locks.
+    """Return the requirements in `-r FILE…`: requirements files, pyproject.toml, environment.yml or locks.
 
-    Raises UsageError.
+    Raise UsageError.
     """
     return read_wish(files, lambda path: text_of(path, "-r"))
 
 
 def text_of(path: Path, option: str) -> str:
-    """Return a file that an option names, as text. Raises UsageError."""
-    shown = clean_line(str(path))
+    """Return the text of a file that an option names. Raise UsageError."""
+    display_name = clean_line(str(path))
     try:
         with path.open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        msg = f"{option}: {shown} cannot be read: {error.strerror or error}."
+        msg = f"{option}: {display_name} cannot be read: {error.strerror or error}."
         raise UsageError(msg) from error
     if len(content) > MAX_FILE_BYTES:
-        msg = f"{option}: {shown} is larger than {MAX_FILE_BYTES // 1024 // 1024} MiB."
+        msg = f"{option}: {display_name} is larger than {MAX_FILE_BYTES // 1024 // 1024} MiB."
         raise UsageError(msg)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        msg = f"{option}: {shown} is not UTF-8 text."
+        msg = f"{option}: {display_name} is not UTF-8 text."
         raise UsageError(msg) from error

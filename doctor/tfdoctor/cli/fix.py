@@ -1,4 +1,4 @@
-"""`tfdoctor fix`: shows what it would do, asks, does it, and says what came of it."""
+"""The command `tfdoctor fix`: show the changes, ask, make them, and report the result."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ if TYPE_CHECKING:
     from tfdoctor.system import System
 
 
-class _Machines:
-    """This machine under different environment variables; Ctrl-C stops whichever runs."""
+class _Hosts:
+    """This host with different environment variables; `stop` ends what runs in any of them."""
 
     def __init__(self) -> None:
-        self._made: list[LiveSystem] = []
+        self._systems: list[LiveSystem] = []
 
     def __call__(self, env: Mapping[str, str] | None) -> System:
-        self._made.append(LiveSystem(env=env))
-        return self._made[-1]
+        self._systems.append(LiveSystem(env=env))
+        return self._systems[-1]
 
     def stop(self) -> None:
-        for system in self._made:
+        for system in self._systems:
             system.stop()
 
 
@@ -86,16 +86,16 @@ def fix(
     Needs no root, installs no drivers. Changes are recorded: --undo restores what was there. Exit status 1 if an error
     is left.
     """
-    _check(codes or (), dry_run=dry_run, undo=take_back, force=force)
-    machines, compat, env = _Machines(), Compat.load(), dict(os.environ)
-    told_nothing = quiet or as_json
+    _check_options(codes or (), dry_run=dry_run, undo=take_back, force=force)
+    hosts, compat, env = _Hosts(), Compat.load(), dict(os.environ)
+    is_silent = quiet or as_json
     request = FixRequest(
         python=python,
         codes=codes_of(codes or ()),
         installer=installer.value if installer is not None else None,
         timeout=timeout,
         deep=not no_deep,
-        inherit=not told_nothing and ERR.watched,
+        inherit=not is_silent and ERR.watched,
     )
 
     def show(result: FixResult, *, dry: bool, asking: bool = False) -> None:
@@ -104,20 +104,20 @@ def fix(
         else:
             OUT.write(render_fix(result, dry=dry, asking=asking, verbose=verbose, quiet=quiet, **OUT.looks))
 
-    with stop_on_signal(machines), progress(quiet=told_nothing, verbose=verbose, moving=False) as told:
+    with stop_on_signal(hosts), progress(quiet=is_silent, verbose=verbose, moving=False) as display:
         if take_back:
-            prefix = prefix_of(machines, request)
-            undone = undo(prefix, force=force, tell=told)
+            prefix = prefix_of(hosts, request)
+            undone = undo(prefix, force=force, tell=display)
             if as_json:
                 write_json(undo_json(prefix, undone))
             else:
                 OUT.write(render_undo(prefix, undone, **OUT.looks))
             return ExitCode.FOUND if undone.kept else ExitCode.OK
         if dry_run or not yes:
-            planned = plan(machines, compat, request, env)
+            planned = plan(hosts, compat, request, env)
             if dry_run or not planned.attempts:
                 show(planned, dry=True)
-                return _status(planned)
+                return _exit_status(planned)
             if as_json or not sys.stdin.isatty():
                 raise UsageError(
                     "there is something to fix, but no terminal to ask on.",
@@ -126,13 +126,13 @@ def fix(
             show(planned, dry=True, asking=True)
             if not _ask_agreement():
                 return ExitCode.FOUND
-        result = fix_environment(machines, compat, request, env, told)
+        result = fix_environment(hosts, compat, request, env, display)
     show(result, dry=False)
-    return _status(result)
+    return _exit_status(result)
 
 
-def _check(codes: Sequence[str], *, dry_run: bool, undo: bool, force: bool) -> None:
-    """Raises UsageError."""
+def _check_options(codes: Sequence[str], *, dry_run: bool, undo: bool, force: bool) -> None:
+    """Raise UsageError for an unknown code and for options that exclude each other."""
     codes_of(codes)
     if undo and (codes or dry_run):
         raise UsageError(
@@ -143,7 +143,7 @@ def _check(codes: Sequence[str], *, dry_run: bool, undo: bool, force: bool) -> N
 
 
 def _ask_agreement() -> bool:
-    """A person at a terminal is asked."""
+    """Ask the user at the terminal; return whether the answer is yes."""
     OUT.flush()
     ERR.write("Do this? [y/N] ")
     ERR.flush()
@@ -154,20 +154,25 @@ def _ask_agreement() -> bool:
 
 
 def codes_of(asked: Sequence[str], retired: Sequence[RetiredRule] = RETIRED) -> tuple[str, ...]:
-    """Return the findings that are meant; a retired code means those that tell it now. Raises UsageError."""
-    found: dict[str, None] = {}
+    """Return the codes of the selected findings; a retired code stands for those that replaced it.
+
+    Raise UsageError for an unknown code.
+    """
+    codes: dict[str, None] = {}
     for code in asked:
-        today = [one for one in current_codes(code.upper(), retired) if one in RULE_OF]
-        if not today:
+        current = [item for item in current_codes(code.upper(), retired) if item in RULE_OF]
+        if not current:
             msg = f"there is no finding {clean_line(code, limit=40)}."
             raise UsageError(msg, hint="tfdoctor explain lists all of them.")
-        found |= dict.fromkeys(today)
-    return tuple(found)
+        codes |= dict.fromkeys(current)
+    return tuple(codes)
 
 
-def _status(result: FixResult) -> int:
-    """As `check` ends: 1 where an error is left, whoever has to fix it."""
+def _exit_status(result: FixResult) -> int:
+    """Return 1 if an error remains, no matter who has to fix it, else 0."""
     errors = any(finding.severity >= Severity.ERROR for finding in result.after.findings)
-    seen = result.observed
-    errors |= seen is not None and seen.gpu_registered is False  # TensorFlow itself has the last word
+    observed = result.observed
+    errors |= (
+        observed is not None and observed.gpu_registered is False
+    )  # what TensorFlow itself did is more certain
     return ExitCode.FOUND if errors else ExitCode.OK

@@ -1,4 +1,4 @@
-"""`tfdoctor fleet`."""
+"""The command `tfdoctor fleet`."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 
 MAX_SPECIFICATION_CHARS = 60_000
-"""Characters of a specification on a node's command line; Linux takes 128 KiB in one word, quoted twice."""
+"""Largest specification on a host's command line. Linux takes 128 KiB in one argument, and it is quoted twice."""
 SHARE = 0.6
-"""The part of a host's deadline that connecting may take: starting Python and tfdoctor there takes time, too."""
+"""Part of a host's deadline for connecting; starting Python and tfdoctor there takes time as well."""
 
 
 class What(str, enum.Enum):
-    """What is to be done."""
+    """The action of `tfdoctor fleet`."""
 
     run = "run"
     report = "report"
@@ -130,42 +130,54 @@ def fleet(
         from tfdoctor.system.writing import check_file
 
         check_file(html, force=force, option="--html", reads=folder.glob("*.json"))
-    named = {"ssh": ssh, "slurm": slurm, "dask": dask, "ray": ray, "kubernetes": kubernetes}
-    asked = [name for name, value in named.items() if value is not None]
-    if what is What.report and (asked or python or resume or pass_on or dry_run or image or emit or connect):
+    engines = {"ssh": ssh, "slurm": slurm, "dask": dask, "ray": ray, "kubernetes": kubernetes}
+    chosen = [name for name, value in engines.items() if value is not None]
+    if what is What.report and (chosen or python or resume or pass_on or dry_run or image or emit or connect):
         raise UsageError(
             "`fleet report` asks nobody: --ssh, --slurm, --dask, --ray, --kubernetes and what goes with them "
             "are options of `run`."
         )
     if what is What.run:
-        if len(asked) != 1:
+        if len(chosen) != 1:
             raise UsageError(
                 "`fleet run` needs one of --ssh, --slurm, --dask, --ray and --kubernetes.",
                 hint="tfdoctor fleet run DIR --ssh a,b",
             )
         if kubernetes is None and (image or emit):
             raise UsageError("--image and --emit go with --kubernetes.")
-        words = ("check", "--json", *(("--python", python) if python else ()))
+        arguments = ("check", "--json", *(("--python", python) if python else ()))
         if kubernetes is not None and emit:
             if connect is not None:
                 raise UsageError("--connect asks the hosts, and --emit asks nobody.")
-            return _emit_manifest(kubernetes, image, words, runner, deadline, gpus)
+            return _emit_manifest(kubernetes, image, arguments, runner, deadline, gpus)
 
         def engine() -> Engine:
-            return _engine(asked[0], named[asked[0]] or "", pass_on or [], image=image, gpus=gpus)
+            return _make_engine(chosen[0], engines[chosen[0]] or "", pass_on or [], image=image, gpus=gpus)
 
-        first = engine()
-        peers = None if connect is None else _peers(connect, first, deadline)
-        if not _ask_hosts(first, folder, words, runner, deadline, resume=resume, dry_run=dry_run):
+        first_engine = engine()
+        connect_arguments = (
+            None if connect is None else _make_connect_command(connect, first_engine, deadline)
+        )
+        if not _ask_hosts(first_engine, folder, arguments, runner, deadline, resume=resume, dry_run=dry_run):
             return ExitCode.OK
-        if peers is not None:
+        if connect_arguments is not None:
             from tfdoctor.fleet.nodes.store import PEERS, Store
 
-            there = {host for host, end in Store(folder).endings().items() if end.ended == "answered"}
-            if there:
-                _ask_hosts(engine(), folder / PEERS, peers, runner, deadline, resume=resume, only=there)
-    answer = load_results(folder, asked[0] if asked else "folder")
-    published = redact_fleet(answer, Redactor()) if html is not None or as_json else answer
+            answered = {
+                host for host, ending in Store(folder).endings().items() if ending.ended == "answered"
+            }
+            if answered:
+                _ask_hosts(
+                    engine(),
+                    folder / PEERS,
+                    connect_arguments,
+                    runner,
+                    deadline,
+                    resume=resume,
+                    only=answered,
+                )
+    result = load_results(folder, chosen[0] if chosen else "folder")
+    published = redact_fleet(result, Redactor()) if html is not None or as_json else result
     if html is not None:
         from tfdoctor.cli.html_file import write_page
         from tfdoctor.render.html.fleet import fleet_html
@@ -176,15 +188,17 @@ def fleet(
 
         write_json(fleet_json(published))
     else:
-        OUT.write(render_fleet(answer, verbose=verbose, **OUT.looks))
+        OUT.write(render_fleet(result, verbose=verbose, **OUT.looks))
     if fail_on is FailOn.never:
         return ExitCode.OK
-    least = Severity[fail_on.value.upper()]
-    return ExitCode.FOUND if any(one.severity >= least for one in answer.findings) else ExitCode.OK
+    threshold = Severity[fail_on.value.upper()]
+    return (
+        ExitCode.FOUND if any(finding.severity >= threshold for finding in result.findings) else ExitCode.OK
+    )
 
 
-def _peers(connect: str, engine: Engine, deadline: float) -> tuple[str, ...]:
-    """Return what each host runs to see whom it reaches. Raises UsageError."""
+def _make_connect_command(connect: str, engine: Engine, deadline: float) -> tuple[str, ...]:
+    """Return the arguments of the command that each host runs to connect to the others. Raise UsageError."""
     import json
 
     from tfdoctor.cli.cluster import parse_specification
@@ -196,15 +210,15 @@ def _peers(connect: str, engine: Engine, deadline: float) -> tuple[str, ...]:
             raise UsageError("--connect: a port is a number from 1 to 65535.")
         if engine.name == "kubernetes":
             raise UsageError("--connect PORT: pods do not have their nodes' names. Give the run's TF_CONFIG.")
-        hosts = dict.fromkeys(machine(one) for one in engine.hosts())
+        hosts = dict.fromkeys(machine(host_name) for host_name in engine.hosts())
         addresses = [f"[{host}]:{connect}" if ":" in host else f"{host}:{connect}" for host in hosts]
         cluster: object = {"worker": addresses}
     else:
-        written = parse_specification(connect).written[0]
-        cluster = written.shown
-        if written.jobs is None or not cluster:
-            why = written.faults[0].message if written.faults else "it has no cluster."
-            msg = f"--connect: {why}"
+        specification = parse_specification(connect).written[0]
+        cluster = specification.shown
+        if specification.jobs is None or not cluster:
+            reason = specification.faults[0].message if specification.faults else "it has no cluster."
+            msg = f"--connect: {reason}"
             raise UsageError(msg)
     text = json.dumps({"cluster": cluster}, separators=(",", ":"))
     if len(text) > MAX_SPECIFICATION_CHARS:
@@ -217,26 +231,28 @@ def _peers(connect: str, engine: Engine, deadline: float) -> tuple[str, ...]:
 
 
 def _emit_manifest(
-    namespace: str, image: str | None, words: tuple[str, ...], runner: str, deadline: float, gpus: int
+    namespace: str, image: str | None, arguments: tuple[str, ...], runner: str, deadline: float, gpus: int
 ) -> int:
-    """Print the manifest. Raises UsageError."""
+    """Print the Kubernetes manifest and return the exit status. Raise UsageError."""
     from tfdoctor.fleet.nodes import Job
     from tfdoctor.fleet.nodes.kubernetes import check_image, format_manifest
     from tfdoctor.fleet.nodes.zipapp import zipapp
     from tfdoctor.render.terminal import OUT
 
     image = check_image(namespace, image)
-    with tempfile.TemporaryDirectory(prefix="tfdoctor-") as beside:
-        path = Path(beside, "tfdoctor.pyz")
+    with tempfile.TemporaryDirectory(prefix="tfdoctor-") as folder:
+        path = Path(folder, "tfdoctor.pyz")
         path.write_bytes(zipapp())
         OUT.document(
-            format_manifest(namespace, image, Job(path, words, python=runner, deadline=deadline), gpus=gpus)
+            format_manifest(
+                namespace, image, Job(path, arguments, python=runner, deadline=deadline), gpus=gpus
+            )
         )
     return ExitCode.OK
 
 
-def _engine(name: str, value: str, options: list[str], *, image: str | None, gpus: int) -> Engine:
-    """Raises UsageError, Error."""
+def _make_engine(name: str, value: str, options: list[str], *, image: str | None, gpus: int) -> Engine:
+    """Return the engine that runs commands on the hosts. Raise UsageError or Error."""
     if options and name not in ("ssh", "slurm"):
         raise UsageError("--pass-on is for ssh and srun.")
     if name == "dask":
@@ -271,7 +287,7 @@ def _engine(name: str, value: str, options: list[str], *, image: str | None, gpu
 def _ask_hosts(
     engine: Engine,
     folder: Path,
-    words: tuple[str, ...],
+    arguments: tuple[str, ...],
     runner: str,
     deadline: float,
     *,
@@ -279,7 +295,10 @@ def _ask_hosts(
     dry_run: bool = False,
     only: Collection[str] | None = None,
 ) -> bool:
-    """Ask the hosts, or `only` these of them, and keep what comes. False: --dry-run. Raises UsageError, Error."""
+    """Run the command on the hosts, or on those in `only`, and store the answers.
+
+    Return False if `dry_run`, after printing what would run. Raise UsageError or Error.
+    """
     from tfdoctor.cli.log_arguments import note
     from tfdoctor.fleet.nodes import Job
     from tfdoctor.fleet.nodes.store import Store
@@ -296,101 +315,113 @@ def _ask_hosts(
     if not hosts:
         msg = f"{engine.name} knows no host."
         raise UsageError(msg)
-    done = {host for host, end in store.endings().items() if end.ended == "answered"} if resume else set()
-    left = [host for host in hosts if host not in done]
+    answered = (
+        {host for host, ending in store.endings().items() if ending.ended == "answered"} if resume else set()
+    )
+    remaining = [host for host in hosts if host not in answered]
     if dry_run:
         from tfdoctor.render.terminal import OUT
 
-        names = ", ".join(clean_line(host, limit=80) for host in left[:50])
-        more = f" and {len(left) - 50} more" if len(left) > 50 else ""
-        OUT.write(f"Would run {runner} tfdoctor.pyz {' '.join(words)} on {len(left)} hosts: {names}{more}\n")
+        names = ", ".join(clean_line(host, limit=80) for host in remaining[:50])
+        more = f" and {len(remaining) - 50} more" if len(remaining) > 50 else ""
+        OUT.write(
+            f"Would run {runner} tfdoctor.pyz {' '.join(arguments)} on {len(remaining)} hosts: {names}{more}\n"
+        )
         return False
     store.make()
-    again = f", {len(hosts) - len(left)} have a result" if len(left) < len(hosts) else ""
+    already_done = f", {len(hosts) - len(remaining)} have a result" if len(remaining) < len(hosts) else ""
     note(
-        f"Asking {len(left)} host{'s' * (len(left) != 1)} through {engine.name}{again}; results in {folder}."
+        f"Asking {len(remaining)} host{'s' * (len(remaining) != 1)} through {engine.name}{already_done}; "
+        f"results in {folder}."
     )
-    with scratch_folder() as beside:
-        path = beside / "tfdoctor.pyz"
+    with scratch_folder() as temporary:
+        path = temporary / "tfdoctor.pyz"
         path.write_bytes(zipapp())
-        _keep_answers(engine, left, Job(path, words, python=runner, deadline=deadline), store)
+        _keep_answers(engine, remaining, Job(path, arguments, python=runner, deadline=deadline), store)
     return True
 
 
 def _keep_answers(engine: Engine, hosts: list[str], job: Job, store: Store) -> None:
+    """Run the job on the hosts and store each answer when it arrives."""
     from tfdoctor.cli.log_arguments import note
 
-    began, count = time.time(), 0
+    start_time, answer_count = time.time(), 0
     with contextlib.ExitStack() as stack:
         answers = engine.run(hosts, job)
         stack.callback(getattr(answers, "close", lambda: None))
         try:
-            for one in answers:
-                came = time.time()
-                store.keep(one, asked=came - one.seconds if one.seconds else began, came=came)
-                count += 1
-                if one.ended != "answered":
-                    note(f"{clean_line(one.host, limit=80)}: {one.ended}{f': {one.why}' if one.why else ''}")
+            for answer in answers:
+                arrival = time.time()
+                store.keep(
+                    answer, asked=arrival - answer.seconds if answer.seconds else start_time, came=arrival
+                )
+                answer_count += 1
+                if answer.ended != "answered":
+                    note(
+                        f"{clean_line(answer.host, limit=80)}: {answer.ended}{f': {answer.why}' if answer.why else ''}"
+                    )
         except KeyboardInterrupt:
-            note(f"{count} of {len(hosts)} hosts had answered; --resume asks the others.")
+            note(f"{answer_count} of {len(hosts)} hosts had answered; --resume asks the others.")
             raise
 
 
 def load_results(folder: Path, engine: str) -> Fleet:
-    """Return the results of a folder, judged. Raises UsageError if there are none."""
+    """Return the evaluated results of a folder. Raise UsageError if there are none."""
     from tfdoctor.fleet import MAX_ANSWER_BYTES, Gathered, evaluate_fleet
     from tfdoctor.fleet.nodes.store import PEERS, Store
 
-    store, found = Store(folder), Gathered()
-    for one in store.results(MAX_ANSWER_BYTES):
-        _take(found, one)
-    if not found.hosts:
+    store, gathered = Store(folder), Gathered()
+    for node in store.results(MAX_ANSWER_BYTES):
+        _add_result(gathered, node)
+    if not gathered.hosts:
         msg = f"{clean_line(str(folder))} has no results."
         raise UsageError(msg, hint="tfdoctor check --json > DIR/$(hostname).json on each host")
     if (folder / PEERS).is_dir():
-        for one in Store(folder / PEERS).results(MAX_ANSWER_BYTES):
-            _take_peers(found, one)
-    return evaluate_fleet(engine, found, aside=store.aside)
+        for node in Store(folder / PEERS).results(MAX_ANSWER_BYTES):
+            _add_connections(gathered, node)
+    return evaluate_fleet(engine, gathered, aside=store.aside)
 
 
-def _take_peers(found: Gathered, one: StoredNode) -> None:
-    """Whom a node reaches, or why that is not known."""
+def _add_connections(gathered: Gathered, node: StoredNode) -> None:
+    """Add the connections of a host, or why they are unknown."""
     from tfdoctor.fleet import UnusableError, read_peers
 
-    state = found.hosts.get(one.host)
+    state = gathered.hosts.get(node.host)
     if state is not None and state.state in ("lost", "timeout"):
-        return  # told already
-    ending = one.ending
+        return  # the missing result is reported already
+    ending = node.ending
     if ending is not None and ending.ended != "answered":
-        found.mute[one.host] = ending.why
-    elif one.content is None:
-        found.mute[one.host] = one.why or "its file is gone"
+        gathered.mute[node.host] = ending.why
+    elif node.content is None:
+        gathered.mute[node.host] = node.why or "its file is gone"
     else:
         try:
-            found.peers[one.host] = read_peers(one.content)
+            gathered.peers[node.host] = read_peers(node.content)
         except UnusableError as error:
-            found.mute[one.host] = str(error)
+            gathered.mute[node.host] = str(error)
 
 
-def _take(found: Gathered, one: StoredNode) -> None:
-    """A node's result, or why there is none: what its last run gave counts, not an older file."""
+def _add_result(gathered: Gathered, node: StoredNode) -> None:
+    """Add the result of a host, or why there is none: the last run decides, not an older file."""
     from tfdoctor.fleet import UnusableError, read_result
 
-    ending = one.ending
+    ending = node.ending
     seconds = ending.seconds if ending is not None else None
     if ending is not None and ending.ended in ("lost", "timeout"):
-        found.silent(one.host, "lost" if ending.ended == "lost" else "timeout", ending.why, seconds=seconds)
+        gathered.silent(
+            node.host, "lost" if ending.ended == "lost" else "timeout", ending.why, seconds=seconds
+        )
         return
     if ending is not None and ending.ended != "answered":
-        found.silent(one.host, "failed", ending.why, seconds=seconds)
+        gathered.silent(node.host, "failed", ending.why, seconds=seconds)
         return
-    if one.content is None:
-        found.silent(one.host, "failed", one.why or "its file is gone", seconds=seconds)
+    if node.content is None:
+        gathered.silent(node.host, "failed", node.why or "its file is gone", seconds=seconds)
         return
     try:
-        result = read_result(one.content)
+        result = read_result(node.content)
     except UnusableError as error:
-        found.silent(one.host, "failed", str(error), seconds=seconds)
+        gathered.silent(node.host, "failed", str(error), seconds=seconds)
         return
-    asked, came = (ending.asked, ending.came) if ending is not None else (None, None)
-    found.add(one.host, result, seconds=seconds, asked=asked, came=came)
+    asked_at, arrived_at = (ending.asked, ending.came) if ending is not None else (None, None)
+    gathered.add(node.host, result, seconds=seconds, asked=asked_at, came=arrived_at)

@@ -1,4 +1,4 @@
-"""The page that `--html FILE` asks for beside an answer."""
+"""The HTML page of `--html FILE`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["write_page"]
 
 
 def write_page(target: Path, page: bytes, *, force: bool, quiet: bool, remark: str = "redacted") -> None:
-    """Write it, and say so. Raises UsageError, Error."""
+    """Write the page and say so unless `quiet`. Raise UsageError or Error."""
     write_file(target, page, force=force, option="--html")
     if not quiet:
         note(f"{clean_line(str(target))} has the answer as a page ({len(page) // 1000 + 1} kB, {remark}).")

@@ -1,4 +1,4 @@
-"""`tfdoctor install`."""
+"""The command `tfdoctor install`."""
 
 from __future__ import annotations
 
@@ -141,20 +141,22 @@ def install(
         raise InstallFailedError(
             msg, hint="On Windows, run it under WSL 2, or build an image: tfdoctor build."
         )
-    wish, packages = wish_of(requirements or ()), parse_packages(package or ())
+    requirement_set, packages = wish_of(requirements or ()), parse_packages(package or ())
     if index is not None:
         _check_index(index)
-    folder = Path(os.path.abspath(into))  # noqa: PTH100 - links stay links
+    folder = Path(os.path.abspath(into))  # noqa: PTH100 - keeps links, which resolve() would follow
     is_free(folder)
     env = dict(os.environ)
     uv = None if installer is Installer.pip else find_uv(env)
     if installer is Installer.uv and uv is None:
         raise InstallFailedError("uv is not on PATH, or does not run.", hint="--installer pip, or get uv.")
     compat, gpu = Compat.load(), gpu or simulate
-    asked = parse_simulation(compat, simulate or (), driver=driver)
-    system, wishes = LiveSystem(), Wishes(compat, tf, packages, wish)
+    simulation = parse_simulation(compat, simulate or (), driver=driver)
+    system, wishes = LiveSystem(), Wishes(compat, tf, packages, requirement_set)
     with stop_on_signal(system):
-        host, machine = _host(compat, system, gpus=gpu or (), driver=driver, anywhere=anywhere, facts=facts)
+        host, machine = _find_host(
+            compat, system, gpus=gpu or (), driver=driver, anywhere=anywhere, facts=facts
+        )
         host = _choose_host(compat, host, tf, python)
         choice = choose(wishes, python, host, folder, uv=uv, system=system, machine=machine)
     if not isinstance(choice, PlanChoice):
@@ -166,40 +168,47 @@ def install(
     making, notes = choose_making(choice, wishes, folder, uv=uv, index=index, env=env)
     if dry_run:
         return _dry_run(making, notes, as_json=as_json, verbose=verbose)
-    made = _make(making, notes, quiet=quiet or as_json, verbose=verbose)
-    with progress(quiet=quiet or as_json or not ERR.watched, moving=False) as told:
-        report = prove(making, compat, told, deep=not no_deep)
-    here = not (gpu or anywhere or driver is not None or facts is not None)
-    right = is_right(report) and not (here and gpu_is_missing(report))
-    document = _document(making, notes, made=made, report=report)
+    result = _make_environment(making, notes, quiet=quiet or as_json, verbose=verbose)
+    with progress(quiet=quiet or as_json or not ERR.watched, moving=False) as display:
+        report = prove(making, compat, display, deep=not no_deep)
+    is_for_this_host = not (gpu or anywhere or driver is not None or facts is not None)
+    is_correct = is_right(report) and not (is_for_this_host and gpu_is_missing(report))
+    document = _make_document(making, notes, result=result, report=report)
     if not as_json and not quiet:
-        _tell(making, made, report, verbose=verbose)
-    elif not as_json and not right:
+        _report_result(making, result, report, verbose=verbose)
+    elif not as_json and not is_correct:
         OUT.write(render_report(report, quiet=True, **OUT.looks))
-    if asked is not None and right:
-        done = _verify_installation(compat, making, asked, quiet=quiet, as_json=as_json, verbose=verbose)
-        right, document["verification"] = done.ok is not False, verification_json(done)
+    if simulation is not None and is_correct:
+        verification = _verify_installation(
+            compat, making, simulation, quiet=quiet, as_json=as_json, verbose=verbose
+        )
+        is_correct, document["verification"] = verification.ok is not False, verification_json(verification)
     if as_json:
         write_json(document)
-    return ExitCode.OK if right else ExitCode.FOUND
+    return ExitCode.OK if is_correct else ExitCode.FOUND
 
 
 def _verify_installation(
-    compat: Compat, making: Making, asked: Simulated, *, quiet: bool, as_json: bool, verbose: bool
+    compat: Compat, making: Making, simulation: Simulated, *, quiet: bool, as_json: bool, verbose: bool
 ) -> Verification:
-    """Return what was made, verified beside a stand-in."""
+    """Verify the new environment with a stand-in driver and print the result."""
     python = str(making.folder / "bin" / "python")
-    done = verify_simulated_python(compat, python, Wish(simulated=asked), asked, quiet=quiet or as_json)
+    verification = verify_simulated_python(
+        compat, python, Wish(simulated=simulation), simulation, quiet=quiet or as_json
+    )
     if not as_json:
-        OUT.write(render_end(done, verbose=verbose, quiet=quiet, **OUT.looks))
-    return done
+        OUT.write(render_end(verification, verbose=verbose, quiet=quiet, **OUT.looks))
+    return verification
 
 
 # ---------------------------------------------------------------- the request
 
 
 def _check_index(text: str) -> None:
-    """Raises UsageError for what is no index, and for one with a password: everybody here can read command lines."""
+    """Raise UsageError for an invalid index, and for one with a password.
+
+    Every user of this host can read the command lines of its processes.
+    """
     if "@" in text.partition("://")[2].partition("/")[0]:
         raise UsageError(
             "--index: a name or password in an address can be read by everybody on this machine.",
@@ -210,7 +219,7 @@ def _check_index(text: str) -> None:
         raise UsageError(msg, hint="Expected an address such as https://HOST/simple/.")
 
 
-def _host(
+def _find_host(
     compat: Compat,
     system: System,
     *,
@@ -219,64 +228,76 @@ def _host(
     anywhere: bool,
     facts: Path | None,
 ) -> tuple[Host, MachineFacts]:
-    """Return the cards and the driver that are meant, on the system that is here.
+    """Return the host that the plan is for, and the facts of this machine.
 
-    And what is known of that.
+    The GPUs and the driver are those of the options or of a recorded host; the system is always this one. Raise
+    UsageError.
     """
     if anywhere and (gpus or facts is not None):
         raise UsageError("--anywhere means every card; give only one of --anywhere, --gpu and --facts.")
     driver = check_driver(driver)
-    meant = None
+    requested = None
     if gpus or facts is not None:
-        meant = host_for(compat, gpus=gpus, driver=driver, facts=facts)
+        requested = host_for(compat, gpus=gpus, driver=driver, facts=facts)
     elif anywhere:
-        meant = Host(driver=driver)
-    seen = collect_facts(system, compat, timeout=PROBE_TIMEOUT_S)
-    here = dataclasses.replace(build_host(seen, compat), engine=None)
-    if meant is None:
-        host = dataclasses.replace(here, driver=driver or here.driver, shown=here.shown and driver is None)
-    else:
-        wsl = meant.wsl or (meant.system == "Windows" and here.system == "Linux")
-        wanted = dataclasses.replace(
-            here, cards=meant.cards, driver=meant.driver, cpu_flags=meant.cpu_flags, shown=meant.shown
+        requested = Host(driver=driver)
+    facts_here = collect_facts(system, compat, timeout=PROBE_TIMEOUT_S)
+    this_host = dataclasses.replace(build_host(facts_here, compat), engine=None)
+    if requested is None:
+        host = dataclasses.replace(
+            this_host, driver=driver or this_host.driver, shown=this_host.shown and driver is None
         )
-        host = dataclasses.replace(wanted, wsl=wsl, python=None)
-    return host, seen.machine
+    else:
+        wsl = requested.wsl or (requested.system == "Windows" and this_host.system == "Linux")
+        combined = dataclasses.replace(
+            this_host,
+            cards=requested.cards,
+            driver=requested.driver,
+            cpu_flags=requested.cpu_flags,
+            shown=requested.shown,
+        )
+        host = dataclasses.replace(combined, wsl=wsl, python=None)
+    return host, facts_here.machine
 
 
 def _choose_host(compat: Compat, host: Host, tf: str | None, python: str | None) -> Host:
-    """Return the machine, where a card's name can mean several that all have the same answer.
+    """Return the host, with one GPU for a name that several GPUs have, if the plan is the same for all of them.
 
-    Raises UsageError.
+    Raise UsageError if it is not.
     """
     if any(card.others for card in host.cards):
-        wanted = check_python(python) if python is not None and python[:1].isdigit() else None
+        version = check_python(python) if python is not None and python[:1].isdigit() else None
         spec = tf if tf is not None and compat.select(tf) else None
-        settle_answer(compat, host, lambda one: _gist(find_best_fit(compat, one, python=wanted, spec=spec)))
+        settle_answer(
+            compat,
+            host,
+            lambda reading: _list_deciding_parts(find_best_fit(compat, reading, python=version, spec=spec)),
+        )
     return readings(host)[0]
 
 
-def _gist(fit: Fit | None) -> tuple[object, ...]:
+def _list_deciding_parts(fit: Fit | None) -> tuple[object, ...]:
+    """Return the parts of a fit that decide whether two plans are the same."""
     return () if fit is None else (fit.release.version, fit.python, fit.serious)
 
 
-# ---------------------------------------------------------------- what is done
+# ---------------------------------------------------------------- actions
 
 
 def _dry_run(making: Making, notes: Sequence[str], *, as_json: bool, verbose: bool) -> int:
-    """Return what would be done, tried as far as it can be without doing it.
+    """Print what would be done, after trying what can be tried without changes. Return the exit status.
 
-    Raises NoRoomError, NoSolutionError.
+    Raise NoRoomError or NoSolutionError.
     """
-    room = needs(list_writing(making), exact=True)
-    refuse(room, clean_line(str(making.folder)))
+    disk_needs = needs(list_writing(making), exact=True)
+    refuse(disk_needs, clean_line(str(making.folder)))
     untried = ""
     if making.asks:
         making, untried = _try_resolution(making)
     if as_json:
-        write_json(_document(making, notes, room=room, untried=untried))
+        write_json(_make_document(making, notes, disk_needs=disk_needs, untried=untried))
     else:
-        lines = [*notes, *(f"Room: {need.text}." for need in room), *describe_changes(making)]
+        lines = [*notes, *(f"Room: {need.text}." for need in disk_needs), *describe_changes(making)]
         if untried:
             lines.append(f"Could not check whether your requirements are compatible with it: {untried}")
         folder, steps = str(making.folder), commands_of(making)
@@ -285,7 +306,10 @@ def _dry_run(making: Making, notes: Sequence[str], *, as_json: bool, verbose: bo
 
 
 def _try_resolution(making: Making) -> tuple[Making, str]:
-    """(with what the requirements come to, ""), or (as it was, why that could not be found out)."""
+    """Return (making with the resolved requirements, ""), or (making unchanged, why they could not be resolved).
+
+    Raise NoSolutionError.
+    """
     if not making.can_try:
         return making, f"the pip of Python {making.option.python} cannot say; uv can."
     try:
@@ -296,22 +320,25 @@ def _try_resolution(making: Making) -> tuple[Making, str]:
         return making, str(error)
 
 
-def _make(making: Making, notes: Sequence[str], *, quiet: bool, verbose: bool) -> InstallResult:
-    """With what to do about it where it ends half-way."""
-    shown = clean_line(str(making.folder))
-    go_on = f"{shown} is unfinished: run the same command again to finish it, or remove it: rm -r {shlex.quote(shown)}"
+def _make_environment(making: Making, notes: Sequence[str], *, quiet: bool, verbose: bool) -> InstallResult:
+    """Make the environment; if it stays unfinished, say how to go on. Raise Error."""
+    display_name = clean_line(str(making.folder))
+    advice = (
+        f"{display_name} is unfinished: run the same command again to finish it, "
+        f"or remove it: rm -r {shlex.quote(display_name)}"
+    )
     try:
-        with progress(quiet=quiet, verbose=verbose) as told:
-            for note in (*(one.text for one in making.option.caveats if one.serious), *notes):
-                told.stage(f"Note: {note}")
-            return make(making, told)
+        with progress(quiet=quiet, verbose=verbose) as display:
+            for note in (*(caveat.text for caveat in making.option.caveats if caveat.serious), *notes):
+                display.stage(f"Note: {note}")
+            return make(making, display)
     except Error as error:
         if _is_unfinished(making.folder):
-            error.hint = f"{error.hint} {go_on}".strip()
+            error.hint = f"{error.hint} {advice}".strip()
         raise
     except KeyboardInterrupt:
         if _is_unfinished(making.folder):
-            sys.stderr.write(f"{go_on}\n")
+            sys.stderr.write(f"{advice}\n")
         raise
 
 
@@ -320,56 +347,59 @@ def _is_unfinished(folder: Path) -> bool:
     return record is not None and not record.finished
 
 
-# ---------------------------------------------------------------- what is told
+# ---------------------------------------------------------------- output
 
 
-def _document(
+def _make_document(
     making: Making,
     notes: Sequence[str],
     *,
-    made: InstallResult | None = None,
+    result: InstallResult | None = None,
     report: Report | None = None,
-    room: Sequence[Need] = (),
+    disk_needs: Sequence[Need] = (),
     untried: str = "",
 ) -> dict[str, Any]:
-    """Return the JSON; `made`: None if nothing was."""
+    """Return the JSON document; `made` is None if nothing was made."""
     environment = None
-    if made is not None:
-        making = made.making or making
+    if result is not None:
+        making = result.making or making
         environment = environment_json(
-            making.folder, making.installer.name, made.seconds, resumed=made.resumed
+            making.folder, making.installer.name, result.seconds, resumed=result.resumed
         )
     resolution = None
     if making.asks:
         chosen = making.resolution
         changes = chosen.changes(list_locked_lines(making.locks.tensorflow)) if chosen is not None else ()
         resolution = resolution_json(
-            [(one.name, one.locked, one.chosen) for one in changes],
+            [(item.name, item.locked, item.chosen) for item in changes],
             tried=chosen is not None,
             why=untried or None,
         )
     return install_json(
         making.option,
-        [words for _, words in commands_of(making)],
+        [command for _, command in commands_of(making)],
         environment=environment,
         report=report,
         notes=notes,
         resolution=resolution,
-        room=[(str(one.folder), one.what, one.size, one.free) for one in room] if made is None else None,
+        room=[(str(item.folder), item.what, item.size, item.free) for item in disk_needs]
+        if result is None
+        else None,
     )
 
 
-def _tell(making: Making, made: InstallResult, report: Report, *, verbose: bool) -> None:
+def _report_result(making: Making, result: InstallResult, report: Report, *, verbose: bool) -> None:
+    """Print the result."""
     option, folder = making.option, str(making.folder)
-    what = (
+    contents = (
         f"TensorFlow {option.tensorflow}, Python {making.version}, CUDA {option.cuda}, cuDNN {option.cudnn}"
     )
-    if made.already:
-        OUT.write(f"{clean_line(folder)} already exists, as planned ({what}): nothing was done.\n")
+    if result.already:
+        OUT.write(f"{clean_line(folder)} already exists, as planned ({contents}): nothing was done.\n")
     else:
-        how = "Finished" if made.resumed else "Made"
+        verb = "Finished" if result.resumed else "Made"
         size = size_text(used(making.folder))
         OUT.write(
-            f"{how} {clean_line(folder)} ({size}, {made.seconds:.0f} s, {making.installer.name}): {what}.\n"
+            f"{verb} {clean_line(folder)} ({size}, {result.seconds:.0f} s, {making.installer.name}): {contents}.\n"
         )
     OUT.write(render_installed(folder, report, right=is_right(report), verbose=verbose, **OUT.looks))

@@ -1,4 +1,4 @@
-"""`tfdoctor lint`."""
+"""The command `tfdoctor lint`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class LintFormat(str, enum.Enum):
-    """How findings are printed."""
+    """The format of the findings."""
 
     text = "text"
     json = "json"
@@ -34,13 +34,14 @@ class LintFormat(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Editable:
-    """A file with certain corrections."""
+    """A file with the edits that --fix makes."""
 
     source: Source
     edits: list[Edit]
 
     @property
     def corrected(self) -> str:
+        """The text after the edits."""
         data = apply_edits(self.source.data, self.edits)
         return data[len(self.source.mark) :].decode(self.source.codec)
 
@@ -98,112 +99,121 @@ def lint(
 def _lint_files(
     paths: Sequence[Path], release: tuple[int, int] | None, gpus: int | None
 ) -> tuple[LintAnswer, dict[str, _Editable], dict[str, str]]:
-    """Return the answer, the files that --fix corrects by path, and why it cannot correct others."""
-    here = _here() if release is None or gpus is None else (None, None)
+    """Return (answer, path to editable file, path to reason) for the given files and folders.
+
+    The second has the files that --fix corrects, the third why it cannot correct others. Raise UsageError.
+    """
+    detected = _detect_environment() if release is None or gpus is None else (None, None)
     problems: list[LintProblem] = []
     unreadable: list[Unreadable] = []
     editable: dict[str, _Editable] = {}
     refused: dict[str, str] = {}
     correctable: dict[str, tuple[Source, str, list[LintProblem], bool]] = {}
     names_left: dict[str, set[str]] = {}
-    for path, kind, settings, below_root, leaves in _files(paths):
-        asked = LintTarget(
-            next((one for one in (release, settings.tf, here[0]) if one is not None), None),
-            next((one for one in (gpus, settings.gpus, here[1]) if one is not None), None),
+    for path, kind, settings, below_root, leaves_folder in _list_files(paths):
+        target = LintTarget(
+            next((item for item in (release, settings.tf, detected[0]) if item is not None), None),
+            next((item for item in (gpus, settings.gpus, detected[1]) if item is not None), None),
         )
-        shown = str(path)
-        names_left[shown] = set()
+        label = str(path)
+        names_left[label] = set()
         try:
             source = load_source(path, python=kind == "python")
         except ValueError as error:
-            unreadable.append(Unreadable(shown, f"{error}"))
+            unreadable.append(Unreadable(label, f"{error}"))
             continue
-        found, why = lint_text(source.text, kind, asked)
-        if why is not None:
-            unreadable.append(Unreadable(shown, why))
-        found = [replace(one, path=shown) for one in found if settings.wants(below_root, one.name)]
-        names_left[shown] = list_names_left(source.text, kind, found)
-        if any(one.fix for one in found):
-            correctable[shown] = source, kind, found, leaves
+        file_problems, reason = lint_text(source.text, kind, target)
+        if reason is not None:
+            unreadable.append(Unreadable(label, reason))
+        file_problems = [
+            replace(item, path=label) for item in file_problems if settings.wants(below_root, item.name)
+        ]
+        names_left[label] = list_names_left(source.text, kind, file_problems)
+        if any(item.fix for item in file_problems):
+            correctable[label] = source, kind, file_problems, leaves_folder
         else:
-            problems += found
-    for shown, (source, kind, found, leaves) in correctable.items():
-        fixable = drop_names_elsewhere(found, names_left)
+            problems += file_problems
+    for label, (source, kind, file_problems, leaves_folder) in correctable.items():
+        fixable = drop_names_elsewhere(file_problems, names_left)
         try:
             if edits := plan_edits(source, fixable, kind):
-                if leaves:
+                if leaves_folder:
                     raise EditError("it is a link that leads out of the folder")  # noqa: TRY301
-                editable[shown] = _Editable(source, edits)
+                editable[label] = _Editable(source, edits)
         except EditError as error:
-            refused[shown] = f"{error}"
-            fixable = [replace(one, fix=None) for one in fixable]
+            refused[label] = f"{error}"
+            fixable = [replace(item, fix=None) for item in fixable]
         problems += fixable
-    order = {shown: place for place, shown in enumerate(names_left)}
-    problems.sort(key=lambda one: order[one.path])
+    order = {label: index for index, label in enumerate(names_left)}
+    problems.sort(key=lambda item: order[item.path])
     return LintAnswer(len(names_left), tuple(problems), tuple(unreadable)), editable, refused
 
 
-def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, str, Settings, str, bool]]:
-    """Yield each file once: path, kind, its project's settings, its path from the pyproject.toml on, and whether it is
-    a link out of the folder below which it was found."""
-    seen: set[Path] = set()
-    known: dict[Path, tuple[Settings, Path]] = {}
+def _list_files(paths: Sequence[Path]) -> Iterator[tuple[Path, str, Settings, str, bool]]:
+    """Yield each file once: (path, kind, settings, path in the project, whether it leaves its folder).
+
+    The settings are those of the project. The project is the folder of the pyproject.toml. A file leaves its folder
+    if it is a link to a target outside of it.
+    """
+    visited: set[Path] = set()
+    projects: dict[Path, tuple[Settings, Path]] = {}
     for path in paths:
-        settings, root = _project(path if path.is_dir() else path.parent, known)
+        settings, root = _find_project(path if path.is_dir() else path.parent, projects)
 
-        def inner(one: Path, root: Path = root) -> str:
+        def inner(file: Path, root: Path = root) -> str:
             try:
-                return real_path(one).relative_to(root).as_posix()
+                return real_path(file).relative_to(root).as_posix()
             except ValueError:
-                return one.name
+                return file.name
 
-        def is_excluded(one: Path, settings: Settings = settings, inner: object = inner) -> bool:
-            return bool(settings.exclude) and settings.is_excluded(inner(one))  # type: ignore[operator]
+        def is_excluded(file: Path, settings: Settings = settings, inner: object = inner) -> bool:
+            return bool(settings.exclude) and settings.is_excluded(inner(file))  # type: ignore[operator]
 
-        named = not path.is_dir()
-        for one in [path] if named else walk_files(path, SKIPPED, is_excluded):
-            kind = kind_of_file(one.name) or kind_of_file(
-                one.name, first_line(one) if "." not in one.name else ""
+        is_named = not path.is_dir()
+        for file in [path] if is_named else walk_files(path, SKIPPED, is_excluded):
+            kind = kind_of_file(file.name) or kind_of_file(
+                file.name, first_line(file) if "." not in file.name else ""
             )
-            if kind is None and not named:
+            if kind is None and not is_named:
                 continue
-            real = one.absolute()
-            if real in seen:
+            absolute = file.absolute()
+            if absolute in visited:
                 continue
-            seen.add(real)
-            leaves = not named and one.is_symlink() and not _is_inside(one, path)
-            yield one, kind or "python", settings, inner(one), leaves
+            visited.add(absolute)
+            leaves_folder = not is_named and file.is_symlink() and not _is_inside(file, path)
+            yield file, kind or "python", settings, inner(file), leaves_folder
 
 
 def _is_inside(path: Path, folder: Path) -> bool:
     return real_path(path).is_relative_to(real_path(folder))
 
 
-def _project(folder: Path, known: dict[Path, tuple[Settings, Path]]) -> tuple[Settings, Path]:
-    """Return what the nearest pyproject.toml with a [tool.tfdoctor] says, and its folder.
+def _find_project(folder: Path, projects: dict[Path, tuple[Settings, Path]]) -> tuple[Settings, Path]:
+    """Return the settings of the nearest pyproject.toml, and the folder that paths are relative to.
 
-    Raises UsageError.
+    Without a [tool.tfdoctor] in it these are the default settings and `folder`. Raise UsageError.
     """
     start = real_path(folder)
-    if start in known:
-        return known[start]
-    answer = Settings(), start
-    for place in (start, *start.parents):
-        file = place / "pyproject.toml"
+    if start in projects:
+        return projects[start]
+    project = Settings(), start
+    for candidate in (start, *start.parents):
+        file = candidate / "pyproject.toml"
         if file.is_file():
-            table = _table(file)
+            table = _read_table(file)
             if table is not None:
                 try:
-                    answer = settings_of(table), place
+                    project = settings_of(table), candidate
                 except SettingsError as error:
                     msg = f"{clean_line(str(file))}: [tool.tfdoctor]: {error}."
                     raise UsageError(msg) from error
             break
-    known[start] = answer
-    return answer
+    projects[start] = project
+    return project
 
 
-def _table(file: Path) -> dict[str, object] | None:
+def _read_table(file: Path) -> dict[str, object] | None:
+    """Return the [tool.tfdoctor] of a pyproject.toml, or None. Raise UsageError."""
     try:
         raw = loads(read_source(file, python=False))
     except ValueError as error:
@@ -214,50 +224,55 @@ def _table(file: Path) -> dict[str, object] | None:
     return table if isinstance(table, dict) else None
 
 
-def _here() -> tuple[tuple[int, int] | None, int | None]:
-    """Return the environment's TensorFlow and this machine's GPUs; None: not known."""
+def _detect_environment() -> tuple[tuple[int, int] | None, int | None]:
+    """Return the environment's TensorFlow release and the number of this host's GPUs; None for an unknown one."""
     import sys
 
     from tfdoctor.system import LiveSystem
 
     system = LiveSystem()
     env = system.env
-    found = None
+    release = None
     for prefix in (env.get("VIRTUAL_ENV"), env.get("CONDA_PREFIX"), sys.prefix):
         folder = Path(prefix or "/nonexistent") / "lib"
-        places = [*folder.glob("python3*/site-packages"), folder.parent / "Lib" / "site-packages"]
-        names = [one.name for place in places if place.is_dir() for one in place.glob("t*.dist-info")]
+        site_folders = [*folder.glob("python3*/site-packages"), folder.parent / "Lib" / "site-packages"]
+        names = [
+            dist_info.name
+            for site_folder in site_folders
+            if site_folder.is_dir()
+            for dist_info in site_folder.glob("t*.dist-info")
+        ]
         for name in names:
             package, _, version = name.removesuffix(".dist-info").partition("-")
             if package in ("tensorflow", "tensorflow_gpu", "tensorflow_cpu", "tf_nightly"):
-                found = found or release_of(version)
-        if found is not None:
+                release = release or release_of(version)
+        if release is not None:
             break
     try:
         cards = len(system.listdir("/proc/driver/nvidia/gpus"))
     except (OSError, ValueError):
         cards = 0
-    return found, cards or None
+    return release, cards or None
 
 
 def _show_changes(editable: dict[str, _Editable]) -> str:
-    """Return the differences that --fix makes."""
-    return "".join(format_diff(path, one.source.text, one.corrected) for path, one in editable.items())
+    """Return the diff of the edits that --fix makes."""
+    return "".join(format_diff(path, file.source.text, file.corrected) for path, file in editable.items())
 
 
 def _fix(editable: dict[str, _Editable]) -> dict[str, str]:
-    """Correct the files, each once, whatever names it has; return why one was left unchanged, by path."""
+    """Edit the files, each once even if it has several names; return path to reason for those left unchanged."""
     from tfdoctor.system.editing import edit_file
 
     refused: dict[str, str] = {}
-    done: set[object] = set()
-    for path, one in editable.items():
+    edited: set[object] = set()
+    for path, file in editable.items():
         try:
             status = Path(path).stat()
             names = {os.path.realpath(path), (status.st_dev, status.st_ino)}
-            if not names & done:
-                edit_file(Path(path), one.source.data, one.edits)
-                done |= names
+            if not names & edited:
+                edit_file(Path(path), file.source.data, file.edits)
+                edited |= names
         except (EditError, OSError) as error:
             refused[path] = f"{error}"
     return refused

@@ -1,4 +1,4 @@
-"""Which logs a command reads, and what it says while it does: what diagnose and placement take alike."""
+"""The logs to read, and notes on standard error, for diagnose, placement and others."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["list_logs", "note"]
 
 
 def list_logs(files: Sequence[str], command: str) -> list[str]:
-    """Return the logs that were named, else standard input.
+    """Return the named logs, or standard input if there are none.
 
-    Raises UsageError if nothing can come from there.
+    Raise UsageError if standard input is closed, or if it is needed and is a terminal.
     """
     if not files and sys.stdin is not None and sys.stdin.isatty():
         raise UsageError(
@@ -30,5 +30,5 @@ def list_logs(files: Sequence[str], command: str) -> list[str]:
 
 
 def note(text: str) -> None:
-    """A sentence beside the answer."""
+    """Write a note to standard error."""
     sys.stderr.write(f"tfdoctor: {text}\n")

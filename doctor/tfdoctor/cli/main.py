@@ -1,4 +1,4 @@
-"""The command line: each command is a module with its signature, and is loaded when it is called."""
+"""The Typer application: each command is a module, which is imported when the command is called."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ COMMANDS = {
     "report": "Print redacted Markdown for a bug report.",
     "completion": "Set up shell completion of commands, options and values.",
 }
-"""A command, which is a module of this folder and the function in it, both of its name → its help's first line.
+"""Command name to the first line of its help. The module and its function have the same name.
 
-The rest of its help is what follows the first line of that function's docstring.
+The rest of the help is the function's docstring without its first line.
 """
 
 OWN_OPTIONS = ("--version", "-V", "--help", "-h")
-"""What may come before a command."""
+"""Options that may come before a command."""
 
 EXIT_STATUS = {
     0: "nothing found",
@@ -58,26 +58,26 @@ EXIT_STATUS = {
 
 
 class _Commands(Mapping[str, Any]):
-    """The commands by their names; each one's module is imported when somebody asks for it."""
+    """The commands by name; a command's module is imported when the command is looked up."""
 
     def __init__(self) -> None:
-        self._made: dict[str, Any] = {}
+        self._loaded: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
         if name not in COMMANDS:
             raise KeyError(name)
-        if name not in self._made:
+        if name not in self._loaded:
             function = _adapt_to_typer(getattr(import_module(f"tfdoctor.cli.{name}"), name))
             details = inspect.cleandoc(function.__doc__).partition("\n\n")[2]
-            alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-            alone.command(
+            app = typer.Typer(add_completion=False, rich_markup_mode=None)
+            app.command(
                 name,
                 help=f"{COMMANDS[name]}\n\n{details}",
-                # After a program's name all words are that program's.
+                # In `run`, everything after the program's name belongs to the program.
                 context_settings={"allow_interspersed_args": name != "run"},
             )(function)
-            self._made[name] = typer.main.get_command(alone)
-        return self._made[name]
+            self._loaded[name] = typer.main.get_command(app)
+        return self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(COMMANDS)
@@ -87,34 +87,36 @@ class _Commands(Mapping[str, Any]):
 
 
 def _adapt_to_typer(function: Any) -> Any:
-    """Return the function as Typer reads it: a `Spec` in its signature is the option or argument that it describes."""
+    """Return the function with a signature for Typer, in which each `OptionSpec` is an option or an argument."""
     hints = inspect.get_annotations(function, eval_str=True)  # get_type_hints of Python 3.10 adds `Optional`
     signature = inspect.signature(function)
     parameters = [
-        one.replace(annotation=_make_annotation(hints[one.name])) for one in signature.parameters.values()
+        parameter.replace(annotation=_make_annotation(hints[parameter.name]))
+        for parameter in signature.parameters.values()
     ]
 
     @functools.wraps(function)
-    def run_command(**given: Any) -> Any:
-        return function(**given)
+    def run_command(**arguments: Any) -> Any:
+        return function(**arguments)
 
-    read: Any = run_command
-    read.__annotations__ = {one.name: one.annotation for one in parameters}
-    read.__signature__ = signature.replace(parameters=parameters, return_annotation=int)
-    return read
+    adapted: Any = run_command
+    adapted.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    adapted.__signature__ = signature.replace(parameters=parameters, return_annotation=int)
+    return adapted
 
 
 def _make_annotation(hint: Any) -> Any:
+    """Return the annotation for Typer."""
     kind, spec = get_args(hint)
-    make: Any = typer.Option if spec.kind == "option" else typer.Argument
-    return Annotated[kind, make(*spec.names, **spec.settings)]
+    factory: Any = typer.Option if spec.kind == "option" else typer.Argument
+    return Annotated[kind, factory(*spec.names, **spec.settings)]
 
 
 class _Group(TyperGroup):
-    """Lists the commands without loading them, and nothing that would make its help more than one screen."""
+    """The group of commands: lists them without importing them, in a help text that fits on one screen."""
 
     def format_help_text(self, _ctx: Any, formatter: Any) -> None:
-        """Right below the usage: each command has a line, and a screen has 24."""
+        """Write the text directly below the usage: with a line for each command, a screen of 24 lines is full."""
         with formatter.indentation():
             formatter.write_text(inspect.cleandoc(main.__doc__ or ""))
 
@@ -122,7 +124,7 @@ class _Group(TyperGroup):
         self.format_commands(ctx, formatter)
 
     def format_epilog(self, _ctx: Any, formatter: Any) -> None:
-        """Right below the commands, for the same reason."""
+        """Write the epilog directly below the commands, for the same reason."""
         formatter.write_text(self.epilog or "")
 
     def format_commands(self, _ctx: Any, formatter: Any) -> None:
@@ -130,37 +132,38 @@ class _Group(TyperGroup):
             formatter.write_dl(list(COMMANDS.items()))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        words = _as_options(args)
-        _check_order(words)
-        return super().parse_args(ctx, words)
+        arguments = _normalize_arguments(args)
+        _check_order(arguments)
+        return super().parse_args(ctx, arguments)
 
 
-def _as_options(words: list[str]) -> list[str]:
-    """Return `help`, `help COMMAND` and `version`, which many type first, as the options that they mean."""
-    if words == ["version"]:
+def _normalize_arguments(arguments: list[str]) -> list[str]:
+    """Return `help`, `help COMMAND` and `version`, which many users type first, as the options for them."""
+    if arguments == ["version"]:
         return ["--version"]
-    if words[:1] == ["help"]:
-        return [*(word for word in words[1:2] if word not in ("help", "version")), "--help"]
-    return words
+    if arguments[:1] == ["help"]:
+        return [*(argument for argument in arguments[1:2] if argument not in ("help", "version")), "--help"]
+    return arguments
 
 
-def _check_order(words: list[str]) -> None:
-    """Raises UsageError for an option of a command before that command."""
-    first = words[0] if words else ""
+def _check_order(arguments: list[str]) -> None:
+    """Raise UsageError for a command's option before the command."""
+    first = arguments[0] if arguments else ""
     if not first.startswith("-") or first in OWN_OPTIONS:
         return
-    at = next((place for place, word in enumerate(words) if word in COMMANDS), None)
-    if at is None:
-        typed = [next(iter(COMMANDS)), *words]
+    index = next((position for position, argument in enumerate(arguments) if argument in COMMANDS), None)
+    if index is None:
+        corrected = [next(iter(COMMANDS)), *arguments]
         msg = f"{clean_line(first)} is an option of a command, and no command is named."
     else:
-        typed = [words[at], *words[:at], *words[at + 1 :]]
-        msg = f"{clean_line(first)} is an option of a command; it comes after `{words[at]}`."
-    raise UsageError(msg, hint=clean_line(f"tfdoctor {shlex.join(typed)}", limit=500))
+        corrected = [arguments[index], *arguments[:index], *arguments[index + 1 :]]
+        msg = f"{clean_line(first)} is an option of a command; it comes after `{arguments[index]}`."
+    raise UsageError(msg, hint=clean_line(f"tfdoctor {shlex.join(corrected)}", limit=500))
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _print_version(is_given: bool) -> None:
+    """Print the version and exit, if the option is given."""
+    if is_given:
         from tfdoctor import __version__
 
         sys.stdout.write(f"tfdoctor {__version__}\n")
@@ -170,14 +173,16 @@ def _version(asked: bool) -> None:
 def main(
     version: Annotated[
         bool,
-        typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version and exit."),
+        typer.Option(
+            "--version", "-V", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Why TensorFlow does not see your GPU, and what to type so that it does."""
 
 
 def command_line() -> Any:
-    """Return what takes the words of a command line apart, and calls the command."""
+    """Return the Click group that parses a command line and calls the command."""
     app = typer.Typer(
         name="tfdoctor",
         cls=_Group,
@@ -185,7 +190,7 @@ def command_line() -> Any:
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["--help", "-h"]},
-        epilog="Exit status: "  # on one line: that of Ctrl-C is everybody's
+        epilog="Exit status: "  # one line, without 130, which is the usual status after Ctrl-C
         f"{', '.join(f'{status} {meaning}' for status, meaning in EXIT_STATUS.items() if status < 130)}.",
     )
     app.callback()(main)

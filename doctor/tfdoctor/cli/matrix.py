@@ -1,4 +1,4 @@
-"""`tfdoctor matrix`."""
+"""The command `tfdoctor matrix`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OPTIONS = {
     "driver": "--driver",
     "package": "--package",
 }
-"""A condition of `MatrixQuery` → the option that sets it."""
+"""A field of `MatrixQuery` to the option that sets it."""
 EXAMPLES = {"cuda": "12.5", "cudnn": "9.3", "python": "3.11", "capability": "8.6", "driver": "550.54.14"}
 
 
@@ -97,7 +97,7 @@ def matrix(
             or any((tf, cuda, cudnn, python, cc, gpu, driver, package))
         ):
             raise UsageError("--html writes all releases: it goes with --force alone.")
-        return _explorer(html, force=force)
+        return _write_explorer(html, force=force)
     compat = Compat.load()
     query = MatrixQuery(
         tf=tf,
@@ -109,17 +109,17 @@ def matrix(
         os="windows" if windows else "linux",
         package=package,
     )
-    _check(compat, query)
+    _check_query(compat, query)
     note = ""
     if gpu is not None:
-        query, note = _with_gpu(compat, query, gpu)
+        query, note = _add_gpu(compat, query, gpu)
     try:
         rows = fulfilling(compat, query)
     except UnknownReleaseError as error:
         _fail_unknown_release(compat, error.version, query.package)
     except versions.VersionSyntaxError as error:
         _fail_unknown_version(compat, "--tf", query.tf or "", str(error))
-    one = query.tf is not None and len({row.release.version for row in rows}) == 1
+    has_one_version = query.tf is not None and len({row.release.version for row in rows}) == 1
     newest = OUT.watched and not whole and query == MatrixQuery(os=query.os)
     _print(
         compat,
@@ -127,7 +127,7 @@ def matrix(
         rows,
         gpu=gpu,
         note=note,
-        one=one,
+        has_one_version=has_one_version,
         newest=newest,
         whole=whole,
         as_json=as_json,
@@ -136,8 +136,8 @@ def matrix(
     return ExitCode.OK
 
 
-def _explorer(target: Path, *, force: bool) -> int:
-    """Return `matrix --html FILE`. Raises UsageError, Error."""
+def _write_explorer(target: Path, *, force: bool) -> int:
+    """Write the page of `matrix --html FILE` and return the exit status. Raise UsageError or Error."""
     from tfdoctor.cli.log_arguments import note
     from tfdoctor.plan.answer_table_builder import verdicts
     from tfdoctor.render.html.explorer import explorer_html
@@ -147,21 +147,25 @@ def _explorer(target: Path, *, force: bool) -> int:
 
     check_file(target, force=force, option="--html")
     compat = Compat.load()
-    rows = [row for row in fulfilling(compat, MatrixQuery(gpu=True)) if not row.release.is_prerelease]
+    matrix_rows = [
+        matrix_row
+        for matrix_row in fulfilling(compat, MatrixQuery(gpu=True))
+        if not matrix_row.release.is_prerelease
+    ]
     versions_of: dict[str, list[MatrixRow]] = {}
-    for row in rows:
-        versions_of.setdefault(row.release.version, []).append(row)
-    sheets = [sheet(compat, each) for each in versions_of.values()]
-    with progress(quiet=not ERR.watched, moving=False) as told:
-        table = verdicts(compat, lambda minor: told.stage(f"What fits TensorFlow {minor}"))
-    page = explorer_html(table, sheets, overview(compat, rows), as_of=compat.as_of)
+    for matrix_row in matrix_rows:
+        versions_of.setdefault(matrix_row.release.version, []).append(matrix_row)
+    sheets = [sheet(compat, version_rows) for version_rows in versions_of.values()]
+    with progress(quiet=not ERR.watched, moving=False) as display:
+        table = verdicts(compat, lambda minor: display.stage(f"What fits TensorFlow {minor}"))
+    page = explorer_html(table, sheets, overview(compat, matrix_rows), as_of=compat.as_of)
     write_file(target, page, force=force, option="--html")
     note(f"{clean_line(str(target))} has {len(sheets)} releases as a page ({len(page) // 1000 + 1} kB).")
     return ExitCode.OK
 
 
 def _list_gpus(*, as_json: bool) -> int:
-    """Print every GPU that `--gpu` knows."""
+    """Print every GPU that `--gpu` knows; return the exit status."""
     compat = Compat.load()
     if as_json:
         write_json(pages.gpus_json(compat.gpus, compat.gpus_as_of))
@@ -177,26 +181,27 @@ def _print(
     *,
     gpu: str | None,
     note: str,
-    one: bool,
+    has_one_version: bool,
     newest: bool,
     whole: bool,
     as_json: bool,
     as_markdown: bool,
 ) -> None:
-    made = None
-    if one:
+    """Print the rows, or the data sheet if they are all of one version."""
+    release_sheet = None
+    if has_one_version:
         python = None if query.python is None else versions.major_minor(query.python)
         capabilities = [] if query.capability is None else query.capability.split(",")
-        made = sheet(compat, rows, capabilities=capabilities, python=python, system=query.os)
+        release_sheet = sheet(compat, rows, capabilities=capabilities, python=python, system=query.os)
     as_of = compat.as_of
     if as_json:
-        write_json(pages.matrix_json(rows, as_of, made))
-    elif as_markdown and made is not None:
-        OUT.document(pages.markdown_sheet(made, as_of=as_of, note=note))
+        write_json(pages.matrix_json(rows, as_of, release_sheet))
+    elif as_markdown and release_sheet is not None:
+        OUT.document(pages.markdown_sheet(release_sheet, as_of=as_of, note=note))
     elif as_markdown:
         OUT.document(pages.markdown_rows(rows, note=note))
     elif not rows:
-        reasons = [*filter(None, [note]), *_reasons(compat, query, gpu)]
+        reasons = [*filter(None, [note]), *_explain_no_match(compat, query, gpu)]
         OUT.write(pages.render_nothing(reasons, **OUT.looks))
     else:
         if newest and query.os == "linux":
@@ -208,9 +213,9 @@ def _print(
             pages.render_rows(
                 rows, as_of=as_of, note=note, windows=query.os == "windows", newest=newest, **OUT.looks
             )
-            if made is None
+            if release_sheet is None
             else (pages.render_sheet if whole else pages.render_sheet_screen)(
-                made, as_of=as_of, note=note, **OUT.looks
+                release_sheet, as_of=as_of, note=note, **OUT.looks
             )
         )
 
@@ -218,8 +223,8 @@ def _print(
 # ---------------------------------------------------------------- wrong requests
 
 
-def _check(compat: Compat, query: MatrixQuery) -> None:
-    """Refuse what is no version at all; which releases there are is the query's business."""
+def _check_query(compat: Compat, query: MatrixQuery) -> None:
+    """Raise UsageError for an invalid version or package; whether a release exists is checked by the query."""
     for field, example in EXAMPLES.items():
         value = getattr(query, field)
         if value is None:
@@ -237,31 +242,38 @@ def _check(compat: Compat, query: MatrixQuery) -> None:
             hint = f"A number such as {OPTIONS[field]} {example}. {_list_known(compat, field)}".rstrip()
             msg = f"{OPTIONS[field]}: {error}."
             raise UsageError(msg, hint=hint) from error
-    packages = sorted({row.package for row in compat.releases})
+    packages = sorted({release.package for release in compat.releases})
     if query.package is not None and query.package not in packages:
-        known = compat.distribution(query.package)
-        if known is not None:
-            of = f"Its rows are those of --package {known.same_as}." if known.same_as else ""
-            msg = f"--package: {known.name} has no rows. {known.note}"
-            raise UsageError(msg, hint=of)
+        distribution = compat.distribution(query.package)
+        if distribution is not None:
+            advice = (
+                f"Its rows are those of --package {distribution.same_as}." if distribution.same_as else ""
+            )
+            msg = f"--package: {distribution.name} has no rows. {distribution.note}"
+            raise UsageError(msg, hint=advice)
         msg = f"--package: there is no table of `{query.package}`."
         raise UsageError(msg, hint=f"There is {' and '.join(packages)}.")
 
 
 def _list_known(compat: Compat, field: str) -> str:
-    """Return the values of a condition that some release has, newest first."""
+    """Return a sentence with the values of a field in all releases, newest first; empty for other fields."""
     if field == "python":
-        values = {text for row in compat.releases for text in (*row.linux_pythons, *row.windows_pythons)}
+        values = {
+            text for release in compat.releases for text in (*release.linux_pythons, *release.windows_pythons)
+        }
     elif field in {"cuda", "cudnn"}:
-        values = {getattr(row, field) for row in compat.releases} - {None}
+        values = {getattr(release, field) for release in compat.releases} - {None}
     else:
         return ""
     ordered = sorted(values, key=versions.numbers, reverse=True)
     return f"There are {', '.join(ordered)}."
 
 
-def _with_gpu(compat: Compat, query: MatrixQuery, gpu: str) -> tuple[MatrixQuery, str]:
-    """Return the query with the capabilities that a card's name or PCI id can mean, and what that is."""
+def _add_gpu(compat: Compat, query: MatrixQuery, gpu: str) -> tuple[MatrixQuery, str]:
+    """Return (query with the capabilities that a GPU's name or PCI id can mean, a note about them).
+
+    Raise UsageError for an unknown GPU.
+    """
     if query.capability is not None:
         raise UsageError("--gpu and --cc say the same; give one of them.")
     card = compat.gpu_by_pci_id(gpu)
@@ -271,9 +283,9 @@ def _with_gpu(compat: Compat, query: MatrixQuery, gpu: str) -> tuple[MatrixQuery
     match = compat.gpus_named(gpu)
     if match is None:
         nearest = compat.nearest_gpu_names(gpu)
-        found = f"The nearest: {', '.join(nearest)}. " if nearest else ""
+        advice = f"The nearest: {', '.join(nearest)}. " if nearest else ""
         msg = f"--gpu: no NVIDIA GPU called `{gpu}` is known."
-        raise UsageError(msg, hint=found + LISTS_GPUS)
+        raise UsageError(msg, hint=advice + LISTS_GPUS)
     texts = match.capabilities
     names = list(dict.fromkeys(card.name for card in match.gpus))
     name = names[0] if len(names) == 1 else gpu
@@ -293,6 +305,7 @@ def _with_gpu(compat: Compat, query: MatrixQuery, gpu: str) -> tuple[MatrixQuery
 
 
 def _fail_unknown_release(compat: Compat, spec: str, package: str | None) -> NoReturn:
+    """Raise UsageError with the nearest releases."""
     nearest = ", ".join(compat.nearest_versions(spec))
     newest = compat.newest.version
     which = f"{package} {spec}" if package else f"TensorFlow {spec}"
@@ -300,9 +313,10 @@ def _fail_unknown_release(compat: Compat, spec: str, package: str | None) -> NoR
     raise UsageError(msg, hint=f"The nearest: {nearest}. The newest: {newest}. {LISTS_ALL}")
 
 
-def _fail_unknown_version(compat: Compat, option: str, text: str, why: str) -> NoReturn:
+def _fail_unknown_version(compat: Compat, option: str, text: str, reason: str) -> NoReturn:
+    """Raise UsageError with the accepted forms of a version."""
     nearest = ", ".join(compat.nearest_versions(text))
-    msg = f"{option}: {why}."
+    msg = f"{option}: {reason}."
     raise UsageError(
         msg,
         hint=f'A version (2.15.1), its beginning (2.15), conditions (">=2.10,<2.13") or latest. '
@@ -311,35 +325,40 @@ def _fail_unknown_version(compat: Compat, option: str, text: str, why: str) -> N
 
 
 def _drop_condition(query: MatrixQuery, field: str) -> MatrixQuery:
-    given = dataclasses.asdict(query) | {"gpu": True if query.capability else query.gpu}
-    return MatrixQuery(**{**given, field: None})
+    """Return the query without one condition."""
+    conditions = dataclasses.asdict(query) | {"gpu": True if query.capability else query.gpu}
+    return MatrixQuery(**{**conditions, field: None})
 
 
-def _reasons(compat: Compat, query: MatrixQuery, gpu: str | None) -> list[str]:
-    """For each condition what there is in its place, or how many releases would fit without it.
+def _explain_no_match(compat: Compat, query: MatrixQuery, gpu: str | None) -> list[str]:
+    """Return for each condition which values exist, or how many releases match without it.
 
-    gpu: as it was asked for, where the capability is its.
+    `gpu` is the GPU as the user named it, if the capability comes from that.
     """
     reasons = []
-    given = {field: named for field, named in OPTIONS.items() if getattr(query, field) is not None}
-    for field, named in given.items():
+    conditions = {
+        field: option_name for field, option_name in OPTIONS.items() if getattr(query, field) is not None
+    }
+    for field, option_name in conditions.items():
         value = getattr(query, field)
-        asked = (
-            f"--gpu {shlex.quote(clean_line(gpu))}" if gpu and field == "capability" else f"{named} {value}"
+        condition = (
+            f"--gpu {shlex.quote(clean_line(gpu))}"
+            if gpu and field == "capability"
+            else f"{option_name} {value}"
         )
         if not fulfilling(compat, MatrixQuery(os=query.os, **{field: value})):
-            reasons.append(f"No release has {asked}. {_list_known(compat, field)}".rstrip())
+            reasons.append(f"No release has {condition}. {_list_known(compat, field)}".rstrip())
             continue
         rows = fulfilling(compat, _drop_condition(query, field))
         if rows:
             newest = f"{rows[0].release.package} {rows[0].release.version}"
-            why = (
+            refusals = (
                 list_refusals(compat, rows[0].release, query, value.split(",")[0])
                 if field == "capability"
                 else ()
             )
-            reasons.append(f"Without {asked}: {len(rows)}, the newest is {newest}.")
-            reasons += [f"{newest}: {reason.text.rstrip('.')}." for reason in why]
+            reasons.append(f"Without {condition}: {len(rows)}, the newest is {newest}.")
+            reasons += [f"{newest}: {reason.text.rstrip('.')}." for reason in refusals]
     if gpu and reasons:
         reasons.append(f"What there is for it: tfdoctor recommend --gpu {shlex.quote(clean_line(gpu))}")
     return reasons or [LISTS_ALL]

@@ -1,4 +1,4 @@
-"""Options that several commands share, each written once; a command's own options stand in its signature."""
+"""Options that several commands share; a command's own options are in its signature."""
 
 from __future__ import annotations
 
@@ -41,34 +41,35 @@ Command = TypeVar("Command")
 
 @dataclass(frozen=True, slots=True)
 class OptionSpec:
-    """An option or an argument; `main` tells Typer of it. This module and the commands' load no Typer."""
+    """An option or an argument, which `main` converts for Typer, so that the commands' modules import no Typer."""
 
     kind: Literal["option", "argument"]
     names: tuple[str, ...]
-    """As they are typed; none: the parameter's own."""
+    """Names as the user types them; if empty, the parameter's own name."""
     settings: dict[str, Any]
-    """Typer's."""
+    """Keyword arguments for Typer."""
 
 
 def option(text: str, *names: str, **settings: Any) -> OptionSpec:
-    """Return text: its help; settings: Typer's, such as `metavar`, `min`, `callback`, `autocompletion` (see
-    `values`).
+    """Return an option; `text` is its help, `settings` are keyword arguments for Typer.
+
+    They are `metavar`, `min`, `callback`, `autocompletion` (see `completion_values`) and so on.
     """
     return OptionSpec("option", names, {"help": text, **settings})
 
 
 def argument(text: str, **settings: Any) -> OptionSpec:
-    """As `option`."""
+    """Return an argument; the parameters are those of `option`."""
     return OptionSpec("argument", (), {"help": text, **settings})
 
 
 def command(function: Command) -> Command:
-    """Marks a command: Typer reads the annotations of its signature when it runs (so does ruff, by pyproject.toml)."""
+    """Mark a command, for ruff (see pyproject.toml): Typer evaluates the annotations of its signature at run time."""
     return function
 
 
 def finite(value: float | None) -> float | None:
-    """No `nan`: it is neither below nor above a limit, and every look would have ended before it began."""
+    """Return the number. Raise BadParameter for `nan`, which no limit excludes and which would end probes at once."""
     if value is not None and not math.isfinite(value):
         import typer
 
@@ -77,12 +78,12 @@ def finite(value: float | None) -> float | None:
 
 
 def verbose_option(text: str) -> OptionSpec:
-    """Return `-v`, which shows something else of each command."""
+    """Return the option `-v`, with a command's own help text."""
     return option(text, "--verbose", "-v")
 
 
 class FailOn(str, enum.Enum):
-    """From which severity on a finding makes the exit status 1."""
+    """The lowest severity of a finding that makes the exit status 1."""
 
     error = "error"
     warning = "warning"
@@ -90,7 +91,7 @@ class FailOn(str, enum.Enum):
 
 
 class Installer(str, enum.Enum):
-    """What installs."""
+    """The tool that installs packages."""
 
     uv = "uv"
     pip = "pip"

@@ -1,4 +1,4 @@
-"""`tfdoctor parse`: the parsers that serve `check`, on any pasted or saved output."""
+"""The command `tfdoctor parse`: the parsers of `check`, for pasted or saved output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LIMIT = 64 << 20
-"""Bytes that are read at most: no tool prints as much, and memory must stay bounded."""
+"""Bytes that are read at most; no tool prints as much, and memory must stay bounded."""
 BYTE_ORDER_MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
 
@@ -41,20 +41,20 @@ def parse(
 ) -> int:
     """Parse one output and print what it says. Returns the exit status. Raises UsageError."""
     if kind != "auto" and kind not in PARSERS:
-        near = difflib.get_close_matches(kind, PARSERS, n=2)
-        hint = f"Did you mean {' or '.join(near)}?" if near else f"One of: auto {' '.join(PARSERS)}"
+        nearest = difflib.get_close_matches(kind, PARSERS, n=2)
+        hint = f"Did you mean {' or '.join(nearest)}?" if nearest else f"One of: auto {' '.join(PARSERS)}"
         message = f"`{clean_line(kind)}` is not a known kind of output."
         raise UsageError(message, hint=hint)
     text = _load_input(file)
-    chosen = detect(text) if kind == "auto" else kind
-    if chosen is None:
+    detected_kind = detect(text) if kind == "auto" else kind
+    if detected_kind is None:
         raise UsageError("This output is not recognised.", hint=f"Name its kind, one of: {' '.join(PARSERS)}")
-    data = parse_text(chosen, text)
+    data = parse_text(detected_kind, text)
     if as_json:
-        write_json({"schema_version": SCHEMA_VERSION, "kind": chosen, "data": data})
+        write_json({"schema_version": SCHEMA_VERSION, "kind": detected_kind, "data": data})
     else:
         lines = (f"{path}: {clean_line(str(value))}" for path, value in leaves(data))
-        OUT.document("\n".join((f"kind: {chosen}", *lines)) + "\n")
+        OUT.document("\n".join((f"kind: {detected_kind}", *lines)) + "\n")
     return 0
 
 
@@ -71,6 +71,7 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _load_input(file: str) -> str:
+    """Return the text of a file, or of standard input for `-`. Raise UsageError."""
     try:
         if file == "-":
             content = sys.stdin.buffer.read(LIMIT)

@@ -1,4 +1,4 @@
-"""`tfdoctor placement`."""
+"""The command `tfdoctor placement`."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def placement(
     (name,) = list_logs([file] if file else [], "placement")
     if svg is not None:
         check_file(svg, force=force, option="--svg", reads=[name])
-    shown = clean(name, limit=300)
-    with meter(shown) if ERR.watched and not as_json else contextlib.nullcontext() as told:
-        found = read_placement(read_log(name, note=note, meter=told))
+    label = clean(name, limit=300)
+    with meter(label) if ERR.watched and not as_json else contextlib.nullcontext() as display:
+        placements = read_placement(read_log(name, note=note, meter=display))
     compat = Compat.load()
-    era = find_era(found.said, compat) if needs_kernels(found) else None
-    answer = evaluate_placement(found, shown, kernels=compat.kernels if era else None, era=era)
+    era = find_era(placements.said, compat) if needs_kernels(placements) else None
+    answer = evaluate_placement(placements, label, kernels=compat.kernels if era else None, era=era)
     if svg is not None:
         write_file(svg, placement_svg(answer).encode("utf-8"), force=force, option="--svg")
     if as_json:
@@ -58,5 +58,7 @@ def placement(
         OUT.write(render_placement(answer, verbose=verbose, **OUT.looks))
     if fail_on is FailOn.never:
         return ExitCode.OK
-    least = Severity[fail_on.value.upper()]
-    return ExitCode.FOUND if any(one.severity >= least for one in answer.findings) else ExitCode.OK
+    threshold = Severity[fail_on.value.upper()]
+    return (
+        ExitCode.FOUND if any(finding.severity >= threshold for finding in answer.findings) else ExitCode.OK
+    )

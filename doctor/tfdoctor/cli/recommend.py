@@ -1,4 +1,4 @@
-"""`tfdoctor recommend`."""
+"""The command `tfdoctor recommend`."""
 
 from __future__ import annotations
 

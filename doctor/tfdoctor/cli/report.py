@@ -1,4 +1,4 @@
-"""`tfdoctor report`."""
+"""The command `tfdoctor report`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tfdoctor run`: a program as it is, and at its end what its log meant."""
+"""The command `tfdoctor run`: run a program unchanged and explain its log at the end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tfdoctor.running.passthrough import Passthrough
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
-"""What shells, `env` and `nohup` end with where the program could not be started."""
+"""Exit statuses of shells, `env` and `nohup` if a program cannot be started."""
 
 
 @command
@@ -72,7 +72,9 @@ def run(
     from tfdoctor.running.passthrough import Passthrough, hold_signals
 
     open_standard_streams()
-    environment, asked = make_placement_environment(os.environ) if placement else (dict(os.environ), [])
+    environment, placement_notes = (
+        make_placement_environment(os.environ) if placement else (dict(os.environ), [])
+    )
     notes: list[str] = []
     if verbose_loader:
         environment, notes = make_loader_environment(environment)
@@ -83,7 +85,7 @@ def run(
             program.start()
         except OSError as error:
             analyst.kill()
-            return _cannot_start(words[0], error)
+            return _report_start_failure(words[0], error)
 
         def receive_message() -> bool:
             message = analyst.receive()
@@ -92,41 +94,41 @@ def run(
             return message is not None
 
         status = program.wait({analyst.says: receive_message}, analyst.flush)
-    found = False
+    has_finding = False
     try:
-        found = _conclude(
-            words, status, program, analyst, (notes, asked), fail_on, verbose=verbose, quiet=quiet
+        has_finding = _write_answer(
+            words, status, program, analyst, (notes, placement_notes), fail_on, verbose=verbose, quiet=quiet
         )
     except signals.EndedError:
         raise
-    except (KeyboardInterrupt, OSError):  # nobody wants to read it, or nobody can
+    except (KeyboardInterrupt, OSError):  # the user does not want the answer, or it cannot be written
         pass
-    except Exception as error:  # the program's status stands whatever becomes of our words
+    except Exception as error:  # a defect in the explanation must not change the program's status
         with contextlib.suppress(OSError):
             sys.stderr.write(f"tfdoctor: its log could not be judged ({type(error).__name__}).\n")
     finally:
         analyst.kill()
     if status < 0:
         signals.die(-status)
-    return 1 if found and status == 0 else status
+    return 1 if has_finding and status == 0 else status
 
 
-def _cannot_start(name: str, error: OSError) -> int:
-    """Say why, as a shell would; 127 where it is not there, 126 where it cannot be executed."""
-    shown = clean_line(name, limit=300) or "''"
-    missing = not name or isinstance(error, (FileNotFoundError, NotADirectoryError))
-    if missing and shutil.which(name) is not None:
-        why = "the interpreter in its first line, or its loader, does not exist"
-    elif missing:
-        why = "there is no such command" if os.sep not in name else "there is no such file"
+def _report_start_failure(name: str, error: OSError) -> int:
+    """Say why, as a shell does; return 127 if the program does not exist, 126 if it cannot be executed."""
+    display_name = clean_line(name, limit=300) or "''"
+    is_missing = not name or isinstance(error, (FileNotFoundError, NotADirectoryError))
+    if is_missing and shutil.which(name) is not None:
+        reason = "the interpreter in its first line, or its loader, does not exist"
+    elif is_missing:
+        reason = "there is no such command" if os.sep not in name else "there is no such file"
     else:
-        why = error.strerror or str(error)
-    sys.stderr.write(f"tfdoctor: cannot run {shown}: {why}.\n")
-    return NOT_FOUND if missing else NOT_EXECUTABLE
+        reason = error.strerror or str(error)
+    sys.stderr.write(f"tfdoctor: cannot run {display_name}: {reason}.\n")
+    return NOT_FOUND if is_missing else NOT_EXECUTABLE
 
 
-def _conclude(
-    words: Sequence[str],
+def _write_answer(
+    command_line: Sequence[str],
     status: int,
     program: Passthrough,
     analyst: Analyst,
@@ -136,16 +138,16 @@ def _conclude(
     verbose: bool,
     quiet: bool,
 ) -> bool:
-    """Write the answer to standard error. Returns whether it has a finding at or above `fail_on`.
+    """Write the answer to standard error. Return whether a finding is at least as severe as `fail_on`.
 
-    notes: where TensorFlow said more because of us: of what it opens, and of where operations go.
+    `notes` has two lists of notes on log lines that tfdoctor caused: names of libraries, and placements.
     """
     from tfdoctor.render.run_summary import render_run
     from tfdoctor.render.terminal import ERR
 
     answer = analyst.answer()
     text = render_run(
-        words,
+        command_line,
         status,
         answer.report if answer is not None else None,
         known=answer is not None and answer.known,
@@ -162,6 +164,6 @@ def _conclude(
     ERR.flush()
     if answer is None or fail_on is FailOn.never:
         return False
-    least = Severity[fail_on.value.upper()]
-    placed = answer.placement.findings if answer.placement is not None else ()
-    return any(finding.severity >= least for finding in (*answer.report.findings, *placed))
+    threshold = Severity[fail_on.value.upper()]
+    placement_findings = answer.placement.findings if answer.placement is not None else ()
+    return any(finding.severity >= threshold for finding in (*answer.report.findings, *placement_findings))

@@ -1,4 +1,4 @@
-"""`--simulate` of several commands: which card and driver are meant, and the stand-in for them."""
+"""The option `--simulate`: the simulated GPU and driver, and the stand-in driver for them."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ __all__ = [
 ]
 
 MAX_CARDS = 32
-"""Cards that the stand-in can show."""
+"""GPUs that the stand-in driver can show."""
 _NUMBER = re.compile(r"[0-9]{1,3}")
 
 
 def parse_simulation(
     compat: Compat, names: Sequence[str], *, driver: str | None = None, gpus: str | None = None
 ) -> Simulated | None:
-    """Return what --simulate, --driver and --gpus mean together; None: nothing is simulated.
+    """Return the simulation that --simulate, --driver and --gpus describe; None if nothing is simulated.
 
-    Raises UsageError.
+    Raise UsageError.
     """
     if not names:
         return None
     driver = check_driver(driver)
     cards = [find_named_card(compat, name, "--simulate") for name in names]
-    typed = [word for name in names for word in ("--simulate", name)]
-    typed += ["--driver", driver] if driver is not None else []
+    arguments = [argument for name in names for argument in ("--simulate", name)]
+    arguments += ["--driver", driver] if driver is not None else []
     if gpus is not None:
         if len(cards) != 1 or not _NUMBER.fullmatch(gpus) or not 1 <= int(gpus) <= MAX_CARDS:
             raise UsageError(
@@ -53,29 +53,28 @@ def parse_simulation(
                 hint='--simulate "RTX 4090" --gpus 2, or --simulate "RTX 4090" --simulate "T4"',
             )
         cards *= int(gpus)
-        typed += ["--gpus", gpus]
+        arguments += ["--gpus", gpus]
     if len(cards) > MAX_CARDS:
         msg = f"--simulate: {len(cards)} cards; {MAX_CARDS} are possible."
         raise UsageError(msg)
-    return make_simulated(compat, cards, driver=driver, typed=typed)
+    return make_simulated(compat, cards, driver=driver, typed=arguments)
 
 
 def live_with_stand_in(python: str | None, asked: Simulated) -> LiveSystem:
-    """Return this machine with the stand-in driver in the variables that its children are started with, and nowhere
-    else.
+    """Return this host with the stand-in driver in the environment of its child processes only.
 
-    Raises CompilerError if the stand-in cannot be built.
+    Raise CompilerError if the stand-in cannot be built.
     """
     from tfdoctor.examine import live_machine
     from tfdoctor.simulate.build import build_stand_in
 
-    here = live_machine(python)
-    folder = build_stand_in(here.env)
-    return live_machine(python, env=add_stand_in(here.env, asked, str(folder)))
+    host = live_machine(python)
+    folder = build_stand_in(host.env)
+    return live_machine(python, env=add_stand_in(host.env, asked, str(folder)))
 
 
 def label(asked: Simulated, *, quiet: bool) -> None:
-    """Say above everything else that it is a simulation."""
+    """Print that this is a simulation, before any other output."""
     from tfdoctor.render.terminal import OUT
     from tfdoctor.render.verify import render_simulation
 
@@ -84,7 +83,7 @@ def label(asked: Simulated, *, quiet: bool) -> None:
 
 
 def show_simulation_note(*, quiet: bool) -> None:
-    """Say below a page that is a real card's otherwise what it does not mean."""
+    """Print what a simulation does not show, after output that looks like that of a real GPU."""
     from tfdoctor.render.terminal import OUT
 
     if not quiet:
@@ -96,23 +95,23 @@ def show_simulation_note(*, quiet: bool) -> None:
 def verify_simulated_python(
     compat: Compat, python: str | None, wish: Wish, asked: Simulated, *, quiet: bool
 ) -> Verification:
-    """Verify a Python of this machine beside the stand-in. Raises as `verify_python` does, CompilerError."""
+    """Verify a Python of this host with the stand-in driver. Raise as `verify_python` does, or CompilerError."""
     from tfdoctor.cli.callbacks import make_stage_printer
     from tfdoctor.render.progress import progress
     from tfdoctor.verify.python import verify_python
 
     system = live_with_stand_in(python, asked)
     label(asked, quiet=quiet)
-    with progress(quiet=quiet, moving=False) as shown:
+    with progress(quiet=quiet, moving=False) as display:
         return verify_python(
-            system, compat, python, wish, on_stage=make_stage_printer(quiet=quiet), progress=shown
+            system, compat, python, wish, on_stage=make_stage_printer(quiet=quiet), progress=display
         )
 
 
 def verify_simulated_image(
     engine: ContainerEngine, compat: Compat, image: str, wish: Wish, asked: Simulated, *, quiet: bool
 ) -> Verification:
-    """Verify an image beside the stand-in. Raises as `verify_image` does, CompilerError."""
+    """Verify an image with the stand-in driver. Raise as `verify_image` does, or CompilerError."""
     from tfdoctor.cli.callbacks import make_stage_printer
     from tfdoctor.render.progress import progress
     from tfdoctor.simulate.build import build_stand_in
@@ -120,6 +119,6 @@ def verify_simulated_image(
 
     stand_in = build_stand_in()
     label(asked, quiet=quiet)
-    with progress(quiet=quiet, moving=False) as shown:
+    with progress(quiet=quiet, moving=False) as display:
         tell = make_stage_printer(quiet=quiet)
-        return verify_image(engine, compat, image, wish, on_stage=tell, stand_in=stand_in, progress=shown)
+        return verify_image(engine, compat, image, wish, on_stage=tell, stand_in=stand_in, progress=display)

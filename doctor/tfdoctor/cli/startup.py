@@ -1,4 +1,4 @@
-"""How every command starts and ends. Typer is loaded where its reading of the command line is needed."""
+"""The start and the end of every command. Typer is imported only if it must parse the command line."""
 
 from __future__ import annotations
 
@@ -22,53 +22,56 @@ __all__ = ["run"]
 
 
 def run() -> NoReturn:
-    """The entry point: run a command and turn every end into a documented exit status."""
-    ours = sys.argv[1 : sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
-    for name in ("COLUMNS", "LINES"):  # Rich reads them, and fails on what is no number
+    """Run a command and exit with a documented status, whatever happens."""
+    own_arguments = sys.argv[1 : sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
+    for name in ("COLUMNS", "LINES"):  # Rich reads them, and fails if they are no numbers
         if not re.fullmatch(r"[0-9]{1,9}", os.environ.get(name, "0")):
             del os.environ[name]
-    came: list[int] = []
+    received: list[int] = []
     status: int = ExitCode.INTERRUPTED
     with stdio.standard_streams():
         try:
-            with signals.handle_ending_signals() as came:
-                status = _flush_output(_run_to_end(ours, came))
-        except KeyboardInterrupt:  # while something else was told
-            _make_interrupt_code(came)
-    by_signal = [number for number in came if number != signal.SIGINT]
+            with signals.handle_ending_signals() as received:
+                status = _flush_output(_run_to_end(own_arguments, received))
+        except KeyboardInterrupt:  # a second Ctrl-C, during the report
+            _make_interrupt_code(received)
+    by_signal = [number for number in received if number != signal.SIGINT]
     if by_signal:
         signals.die(by_signal[0])
-    # CPython dies by SIGINT where the exception left a text that `exec` ran: a dataclass's, say. And a thread that is
-    # still at work ends with CPython in pthread_exit, which aborts where libgcc_s cannot be opened any more.
-    if came or threading.active_count() > 1:
+    # CPython kills itself by SIGINT if the exception left code that `exec` runs, such as a dataclass's. Threads that
+    # still run end in pthread_exit, which aborts the process if libgcc_s cannot be opened any more.
+    if received or threading.active_count() > 1:
         os._exit(int(status))
     sys.exit(int(status))
 
 
-def _run_to_end(ours: list[str], came: list[int]) -> int:
-    """Run the command; ours: the words that are not another program's. Returns the exit status."""
-    wants_json = "--json" in ours
+def _run_to_end(own_arguments: list[str], received: list[int]) -> int:
+    """Run the command and return the exit status.
+
+    `ours` has the arguments before `--`; those after it belong to another program. `came` has the signals so far.
+    """
+    wants_json = "--json" in own_arguments
     try:
         if "TFDOCTOR_CALLED" in os.environ:
             from tfdoctor.render import program_name
 
-            program_name.name()  # now: what we start has no use for the variable that says it
+            program_name.name()  # reads and removes the variable before child processes are started
         options = plain(sys.argv[1:])
-        status = _run_typer() if options is None else _check(options)
+        status = _run_typer() if options is None else _run_check(options)
     except KeyboardInterrupt:
-        return _make_interrupt_code(came)
-    except BrokenPipeError:  # `tfdoctor check | head`: nobody is left to tell
+        return _make_interrupt_code(received)
+    except BrokenPipeError:  # `tfdoctor check | head`: nobody reads the rest
         stdio.give_up(sys.stdout)
         return ExitCode.OK
     except SystemExit as end:
         if not isinstance(end.__context__, BrokenPipeError):
             raise
-        stdio.give_up(sys.stdout)  # Typer saw it first, where the answer was longer than a buffer
+        stdio.give_up(sys.stdout)  # Typer catches it first if the answer is longer than a buffer
         return ExitCode.OK
     except Error as error:
         return _fail(error.exit_code, error.kind, error.message, error.hint, wants_json)
     except OSError as error:
-        return _system_failed(error, wants_json)
+        return _report_system_error(error, wants_json)
     except MemoryError:
         return _fail(ExitCode.IMPOSSIBLE, "memory", "there is not enough memory.", "", wants_json)
     except ImportError as error:
@@ -77,57 +80,65 @@ def _run_to_end(ours: list[str], came: list[int]) -> int:
         msg = f"a part of tfdoctor could not be loaded: {error}."
         return _fail(ExitCode.IMPOSSIBLE, "import", msg, "", wants_json)
     except Exception as error:
-        if came and _is_interruption(error):
-            return _make_interrupt_code(came)
+        if received and _is_interruption(error):
+            return _make_interrupt_code(received)
         if hasattr(error, "format_message"):  # Typer's own usage errors have it
-            asked = {"--version", "-V"} & set(ours)
-            hint = f"`tfdoctor {asked.pop()}` takes no other arguments." if asked else "Try --help."
+            version_options = {"--version", "-V"} & set(own_arguments)
+            hint = (
+                f"`tfdoctor {version_options.pop()}` takes no other arguments."
+                if version_options
+                else "Try --help."
+            )
             return _fail(ExitCode.USAGE, "usage", error.format_message(), hint, wants_json)
-        return _defect(error, wants_json)
-    if status == ExitCode.INTERRUPTED and came:  # Typer turns a KeyboardInterrupt into this status
-        return _make_interrupt_code(came)
+        return _report_defect(error, wants_json)
+    if status == ExitCode.INTERRUPTED and received:  # Typer turns a KeyboardInterrupt into this status
+        return _make_interrupt_code(received)
     return status
 
 
 def _is_interruption(error: BaseException | None) -> bool:
-    """Return whether a signal's exception led to this one: CPython's locks fail where it comes between two steps."""
+    """Return whether a KeyboardInterrupt led to this error.
+
+    CPython's locks fail with another error if the signal arrives between two of their steps.
+    """
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
     return error is not None
 
 
-def _check(options: Options) -> int:
+def _run_check(options: Options) -> int:
+    """Run `check` with options that are already parsed."""
     from tfdoctor.cli.check import check
 
     return check(**options)
 
 
 def _run_typer() -> int:
-    """Whatever else was asked for."""
-    on_host = parse_connect(sys.argv[1:])
-    if on_host is not None:
+    """Run every other command line and return the exit status."""
+    connect_options = parse_connect(sys.argv[1:])
+    if connect_options is not None:
         from tfdoctor.cli.cluster import cluster
 
-        return cluster(**on_host)
+        return cluster(**connect_options)
 
     import typer
 
     from tfdoctor.cli.main import command_line
 
-    words = sys.argv[1:]
+    arguments = sys.argv[1:]
     try:
-        code = command_line()(words or ["--help"], standalone_mode=False)
+        code = command_line()(arguments or ["--help"], standalone_mode=False)
     except typer.Exit as end:
         return end.exit_code
     except typer.Abort:
         raise KeyboardInterrupt from None
-    if not words:  # the whole help, where its reader looks; but nothing was asked for, let alone done
+    if not arguments:  # the help was printed, but without a command that is wrong usage
         return ExitCode.USAGE
     return code if isinstance(code, int) else ExitCode.OK
 
 
 def _flush_output(status: int) -> int:
-    """Return the exit status, once everything is written."""
+    """Write the rest of standard output; return `status`, or another one if that fails."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -135,32 +146,34 @@ def _flush_output(status: int) -> int:
         return ExitCode.OK
     except OSError as error:
         stdio.give_up(sys.stdout)
-        _say(f"tfdoctor: standard output cannot be written: {error.strerror or error}.")
+        _write_error(f"tfdoctor: standard output cannot be written: {error.strerror or error}.")
         return ExitCode.IMPOSSIBLE
     return status
 
 
-def _make_interrupt_code(came: list[int]) -> ExitCode:
-    if all(number == signal.SIGINT for number in came):
-        _say("Interrupted.")
+def _make_interrupt_code(received: list[int]) -> ExitCode:
+    """Return the exit status after Ctrl-C or another signal, and report a Ctrl-C."""
+    if all(number == signal.SIGINT for number in received):
+        _write_error("Interrupted.")
     return ExitCode.INTERRUPTED
 
 
-def _system_failed(error: OSError, wants_json: bool) -> ExitCode:
-    """Return what the system refused, maybe the answer itself."""
+def _report_system_error(error: OSError, wants_json: bool) -> ExitCode:
+    """Report an error of the operating system; return the exit status."""
     if _flush_output(ExitCode.OK) is not ExitCode.OK:
         return ExitCode.IMPOSSIBLE
     message = f"{error.strerror or error}"
     return _fail(ExitCode.IMPOSSIBLE, "system", message, str(error.filename or ""), wants_json)
 
 
-def _defect(error: Exception, wants_json: bool) -> ExitCode:
+def _report_defect(error: Exception, wants_json: bool) -> ExitCode:
+    """Report a defect of tfdoctor, with its traceback; return the exit status."""
     if isinstance(error, RuntimeError) and "new thread" in str(error):
         hint = "See `ulimit -u` and `ulimit -v`."
         return _fail(ExitCode.IMPOSSIBLE, "system", "no thread can be started here.", hint, wants_json)
     import traceback
 
-    _say("".join(traceback.format_exception(error)).rstrip("\n"))
+    _write_error("".join(traceback.format_exception(error)).rstrip("\n"))
     msg = f"this is a defect of tfdoctor ({type(error).__name__}); nothing was judged."
     return _fail(ExitCode.IMPOSSIBLE, "defect", msg, "Report it with the lines above.", wants_json)
 
@@ -169,9 +182,10 @@ MAX_MESSAGE_CHARS = 4000
 
 
 def _fail(code: ExitCode, kind: str, message: str, hint: str, wants_json: bool) -> ExitCode:
+    """Report an error, as JSON on standard output if `wants_json`; return the exit status."""
     from tfdoctor.text import clean, strip_credentials
 
-    values = [word for word in sys.argv[1:] if "@" in word]
+    values = [argument for argument in sys.argv[1:] if "@" in argument]
     message, hint = (strip_credentials(text[:MAX_MESSAGE_CHARS], values) for text in (message, hint))
     if wants_json:
         from tfdoctor.render.json import write_json
@@ -187,14 +201,14 @@ def _fail(code: ExitCode, kind: str, message: str, hint: str, wants_json: bool) 
             stdio.give_up(sys.stdout)
         else:
             return code
-    _say(f"tfdoctor: {_as_called(clean(message, limit=1000))}")
+    _write_error(f"tfdoctor: {_format_as_called(clean(message, limit=1000))}")
     if hint:
-        _say(f"hint: {_as_called(clean(hint, limit=1000))}")
+        _write_error(f"hint: {_format_as_called(clean(hint, limit=1000))}")
     return code
 
 
-def _as_called(text: str) -> str:
-    """With our commands as they are typed here; as it is where no file can be opened any more."""
+def _format_as_called(text: str) -> str:
+    """Return the text with tfdoctor's commands as the user types them; unchanged if no file can be opened any more."""
     try:
         from tfdoctor.render import program_name
     except (ImportError, OSError):
@@ -202,7 +216,8 @@ def _as_called(text: str) -> str:
     return program_name.as_called(text)
 
 
-def _say(text: str) -> None:
+def _write_error(text: str) -> None:
+    """Write a line to standard error, if possible."""
     with contextlib.suppress(OSError):
         encoding = sys.stderr.encoding or "ascii"
         sys.stderr.write(text.encode(encoding, "replace").decode(encoding) + "\n")

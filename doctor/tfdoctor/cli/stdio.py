@@ -1,4 +1,4 @@
-"""The standard streams while a command ends: closed from the start, or where nobody reads what it writes."""
+"""Standard streams that stay usable: if they were closed at the start, or if nobody reads their other end."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 __all__ = ["give_up", "may_be_loader", "standard_streams"]
 
 
-class _Aside:
-    """Standard error. What cannot be told there must not end what is being done, an installation for example."""
+class _SafeStream:
+    """Standard error without errors: a failure to write there must not stop an installation, for example."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -38,12 +38,12 @@ class _Aside:
 
 @contextlib.contextmanager
 def standard_streams() -> Iterator[None]:
-    """Three streams that can be used, whatever we were started with.
+    """Make all three standard streams usable, and flush standard error at the end.
 
-    One that is closed has no object in `sys`, and would give its number to the next file. Standard input and output
-    are opened so that using them fails as on a closed one, standard error so that it takes everything.
+    A closed stream is None in `sys`, and its number would be given to the next file. Standard input and output are
+    opened so that their use fails as on a closed stream, standard error so that it takes everything.
     """
-    before = sys.stderr
+    stderr = sys.stderr
     for number, flags in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
             os.fstat(number)
@@ -51,32 +51,32 @@ def standard_streams() -> Iterator[None]:
             with contextlib.suppress(OSError):
                 os.open(os.devnull, flags)  # takes the lowest free number: this one
     if sys.stdin is None:
-        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - a descriptor, for good
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - stays open for good
     if sys.stdout is None:
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-    if before is None:
-        before = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-    sys.stderr = cast("TextIO", _Aside(before))
+    if stderr is None:
+        stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = cast("TextIO", _SafeStream(stderr))
     try:
         yield
     finally:
         sys.stderr.flush()
-        sys.stderr = before
+        sys.stderr = stderr
 
 
 def give_up(stream: TextIO) -> None:
-    """What is still to be written to a stream that takes nothing goes nowhere: else Python fails at its end."""
+    """Discard what a broken stream still holds; otherwise Python fails at its exit."""
     with contextlib.suppress(OSError, ValueError):
-        nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, stream.fileno())
-        os.close(nothing)
+        null_device = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null_device, stream.fileno())
+        os.close(null_device)
         stream.flush()
 
 
 def may_be_loader() -> bool:
-    """Return whether LD_LIBRARY_PATH or LD_PRELOAD may be why a module does not load.
+    """Return whether LD_LIBRARY_PATH or LD_PRELOAD may be the reason why a module cannot be loaded.
 
-    No start without them was tried.
+    False if tfdoctor was already restarted without them.
     """
     return "TFDOCTOR_LOADER" not in os.environ and any(
         name in os.environ for name in ("LD_LIBRARY_PATH", "LD_PRELOAD")

@@ -1,4 +1,4 @@
-"""`tfdoctor verify`."""
+"""The command `tfdoctor verify`."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Verification
 
 PROBE_TIMEOUT_S = 8.0
-"""Seconds that looking at this machine may take: how many GPUs it has, and what is wrong with its engine."""
+"""Seconds for the inspection of this host: its GPUs, and problems of its engine."""
 _GPU = r"(?:(?:gpu|mig)?\d{1,3}(?::\d{1,3})?|(?:GPU|MIG)-[A-Za-z0-9/-]{4,80})"
 _GPUS = re.compile(rf"all|none|{_GPU}(?:,{_GPU}){{0,63}}")
-"""An index, one of MIG (0:1), a UUID; as CDI may name them, too (gpu0)."""
+"""Indexes, MIG indexes (0:1) or UUIDs, also as CDI names them (gpu0)."""
 _MEMORY = re.compile(r"(\d{1,6})([kmg])b?", re.IGNORECASE)
 
 
 class ComputeDevice(str, enum.Enum):
-    """What the computations are tried on."""
+    """The device for the computations."""
 
     GPU = "GPU"
     CPU = "CPU"
@@ -121,61 +121,61 @@ def verify(
             hint="tfdoctor verify IMAGE, or tfdoctor verify --python PATH.",
         )
     compat = Compat.load()
-    asked = parse_simulation(compat, simulate or (), driver=driver, gpus=gpus)
-    if asked is None and driver is not None:
+    simulation = parse_simulation(compat, simulate or (), driver=driver, gpus=gpus)
+    if simulation is None and driver is not None:
         raise UsageError("--driver belongs to --simulate: a real driver is what it is.")
-    if asked is not None and device is not ComputeDevice.GPU:
+    if simulation is not None and device is not ComputeDevice.GPU:
         raise UsageError("--device CPU needs no card, and --simulate is of a card; give one of them.")
-    wish = Wish(
-        stages=_stages(stages),
+    request = Wish(
+        stages=_parse_stages(stages),
         expected=expect_gpus,
-        gpus=_gpus(gpus) if asked is None else None,
+        gpus=_gpus(gpus) if simulation is None else None,
         limits=Limits.with_seconds(timeout) if timeout is not None else Limits(),
-        memory=_memory(memory),
+        memory=_parse_memory(memory),
         python=python if image is not None else None,
         device=device.value,
-        simulated=asked,
+        simulated=simulation,
     )
     if junit_file is not None:
         check_file(junit_file, force=force, option="--junit")
     if html is not None:
         check_file(html, force=force, option="--html")
     if image is None:
-        done = _python(compat, python, wish, quiet=quiet or as_json)
+        verification = _verify_python(compat, python, request, quiet=quiet or as_json)
     else:
-        done = _image(compat, check_reference(image), wish, quiet=quiet or as_json)
-    tell(done, as_json=as_json, verbose=verbose, quiet=quiet)
+        verification = _verify_image(compat, check_reference(image), request, quiet=quiet or as_json)
+    tell(verification, as_json=as_json, verbose=verbose, quiet=quiet)
     if junit_file is not None:
-        write_file(junit_file, junit(done).encode("utf-8"), force=force, option="--junit")
+        write_file(junit_file, junit(verification).encode("utf-8"), force=force, option="--junit")
     if html is not None:
-        _write_page(html, done, force=force, quiet=quiet)
-    return ExitCode.OK if done.ok else ExitCode.FOUND
+        _write_page(html, verification, force=force, quiet=quiet)
+    return ExitCode.OK if verification.ok else ExitCode.FOUND
 
 
-def _write_page(target: Path, done: Verification, *, force: bool, quiet: bool) -> None:
-    """The answer as a page, redacted. Raises UsageError, Error."""
+def _write_page(target: Path, verification: Verification, *, force: bool, quiet: bool) -> None:
+    """Write the HTML page, redacted. Raise UsageError or Error."""
     from tfdoctor.cli.html_file import write_page
     from tfdoctor.render.html.verify import verification_html
     from tfdoctor.system.identity import redactor_for
 
-    page = verification_html(done, redactor_for(os.environ, local=True))
+    page = verification_html(verification, redactor_for(os.environ, local=True))
     write_page(target, page, force=force, quiet=quiet)
 
 
-def _image(compat: Compat, image: str, wish: Wish, *, quiet: bool) -> Verification:
-    """With the engine that is to be found."""
+def _verify_image(compat: Compat, image: str, request: Wish, *, quiet: bool) -> Verification:
+    """Verify an image of the local engine."""
     from tfdoctor.engine import connect
     from tfdoctor.verify.image import verify_image
 
     engine = connect()
-    if wish.simulated is not None:
-        return verify_simulated_image(engine, compat, image, wish, wish.simulated, quiet=quiet)
+    if request.simulated is not None:
+        return verify_simulated_image(engine, compat, image, request, request.simulated, quiet=quiet)
     host = host_of_engine(compat, engine)
-    return verify_image(engine, compat, image, wish, host=host, on_stage=make_stage_printer(quiet=quiet))
+    return verify_image(engine, compat, image, request, host=host, on_stage=make_stage_printer(quiet=quiet))
 
 
 def host_of_engine(compat: Compat, engine: ContainerEngine) -> Facts | None:
-    """Return this machine, where the engine is on it."""
+    """Return the facts of this host if the engine runs on it, else None."""
     from tfdoctor.examine import collect_facts
     from tfdoctor.system import LiveSystem
 
@@ -184,31 +184,37 @@ def host_of_engine(compat: Compat, engine: ContainerEngine) -> Facts | None:
     return collect_facts(LiveSystem(), compat, timeout=PROBE_TIMEOUT_S)
 
 
-def _python(compat: Compat, python: str | None, wish: Wish, *, quiet: bool) -> Verification:
+def _verify_python(compat: Compat, python: str | None, request: Wish, *, quiet: bool) -> Verification:
+    """Verify a Python of this host."""
     from tfdoctor.examine import live_machine
     from tfdoctor.verify.python import verify_python
 
-    if wish.simulated is not None:
-        return verify_simulated_python(compat, python, wish, wish.simulated, quiet=quiet)
-    return verify_python(live_machine(python), compat, python, wish, on_stage=make_stage_printer(quiet=quiet))
+    if request.simulated is not None:
+        return verify_simulated_python(compat, python, request, request.simulated, quiet=quiet)
+    return verify_python(
+        live_machine(python), compat, python, request, on_stage=make_stage_printer(quiet=quiet)
+    )
 
 
 def tell(done: Verification, *, as_json: bool, verbose: bool, quiet: bool) -> None:
-    """Print the answer."""
+    """Print the result."""
     if as_json:
         write_json(verification_json(done))
     else:
         OUT.write(render_end(done, verbose=verbose, quiet=quiet, **OUT.looks))
 
 
-def _stages(text: str | None) -> tuple[str, ...]:
-    """Return `"visible"`: that stage and those before it; `"import,visible"`: those."""
+def _parse_stages(text: str | None) -> tuple[str, ...]:
+    """Return the stages of `--stages`: `visible` is that stage and those before it, `import,visible` just these two.
+
+    Raise UsageError.
+    """
     if text is None:
         return STAGES
     names = [name.strip() for name in text.split(",")]
-    wrong = next((name for name in names if name not in STAGES), None)
-    if wrong is not None:
-        msg = f"--stages: there is no stage `{clean_line(wrong)}`."
+    unknown = next((name for name in names if name not in STAGES), None)
+    if unknown is not None:
+        msg = f"--stages: there is no stage `{clean_line(unknown)}`."
         raise UsageError(
             msg, hint=f"They are, in order: {', '.join(STAGES)}. One name: all stages up to that one."
         )
@@ -218,12 +224,14 @@ def _stages(text: str | None) -> tuple[str, ...]:
 
 
 def _gpus(text: str | None) -> str | None:
+    """Return the value of `--gpus`. Raise UsageError if it is invalid."""
     if text is None or _GPUS.fullmatch(text):
         return text
     raise UsageError("--gpus: expected all, none, indexes or UUIDs.", hint="For example --gpus 0,1")
 
 
-def _memory(text: str | None) -> int | None:
+def _parse_memory(text: str | None) -> int | None:
+    """Return the size in bytes. Raise UsageError if it is invalid."""
     if text is None:
         return None
     match = _MEMORY.fullmatch(text.strip())

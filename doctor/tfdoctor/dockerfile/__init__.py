@@ -1,1 +1,1 @@
-"""Dockerfiles: ours written, yours read and checked."""
+"""Dockerfiles: tfdoctor's own are written, those of users are read and checked."""

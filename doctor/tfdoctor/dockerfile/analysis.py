@@ -1,4 +1,4 @@
-"""A Dockerfile's text → findings and a verdict. Pure but for `read`, which gives the files beside it."""
+"""From a Dockerfile's text to findings and a verdict. Pure, except for `read`, which reads the files beside it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ __all__ = ["Judged", "judge_dockerfile"]
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Everything that there is to say of a Dockerfile."""
+    """The result of a check of a Dockerfile."""
 
     name: str
     file: Dockerfile
     subject: Subject
     tensorflow: TensorFlow
     findings: tuple[Finding, ...]
-    """The worst first; among equals those about the base image, then those of the rules of `check`."""
+    """Sorted by severity; of equal ones those about the base image are first, then those of the rules of `check`."""
     verdict: Verdict
 
 
@@ -49,42 +49,50 @@ def judge_dockerfile(
     start: Start | None = None,
     foresee: Foresee | None = None,
 ) -> Judged | None:
-    """Return what will not work of a Dockerfile.
+    """Check a Dockerfile; return None if it has no FROM.
 
-    None if it has no FROM. `read`: path in the context → text.
-
-    start: how its containers are started, where that is known. foresee: asks the package index.
+    `read` returns the text of a path in the build context, or None. `start` says how the containers are started, if
+    that is known. `foresee` asks the package index whether requirements can be installed together.
     """
     file = read_dockerfile(text)
     if not file.stages:
         return None
     context = CheckContext(subject_of(file, compat, read), compat, name, start, foresee)
-    of_base = [finding for rule in DOCKERFILE_RULES if rule.first for finding in rule.check(context)]
+    base_findings = [finding for rule in DOCKERFILE_RULES if rule.first for finding in rule.check(context)]
     others = [finding for rule in DOCKERFILE_RULES if not rule.first for finding in rule.check(context)]
-    findings = [*of_base, *findings_of(context), *others]
+    findings = [*base_findings, *findings_of(context), *others]
     findings.sort(key=lambda finding: -finding.severity)
     return Judged(
-        name, file, context.subject, context.tensorflow, tuple(findings), _verdict(context, tuple(findings))
+        name,
+        file,
+        context.subject,
+        context.tensorflow,
+        tuple(findings),
+        _make_verdict(context, tuple(findings)),
     )
 
 
-def _verdict(context: CheckContext, findings: tuple[Finding, ...]) -> Verdict:
-    """No GPU where there is an error; not known where something that decides was not seen."""
+def _make_verdict(context: CheckContext, findings: tuple[Finding, ...]) -> Verdict:
+    """Return the verdict: no GPU if there is an error, unknown if something that decides could not be read."""
     errors = [finding for finding in findings if finding.severity is Severity.ERROR]
-    what = context.tensorflow.name or "TensorFlow"
+    name = context.tensorflow.name or "TensorFlow"
     if errors:
         more = f" ({len(errors) - 1} more below)" if len(errors) > 1 else ""
         return Verdict(False, errors[0].cause, f"This will not work: {errors[0].title}.{more}")
     unseen = unseen_of(context)
-    if unseen or context.tensorflow.state != "there" or any(one.found is None for one in context.libraries):
-        why = f": {unseen[0].text}" if unseen else ""
+    if (
+        unseen
+        or context.tensorflow.state != "there"
+        or any(library.found is None for library in context.libraries)
+    ):
+        reason = f": {unseen[0].text}" if unseen else ""
         return Verdict(
-            None, Cause.INCONCLUSIVE, f"Found nothing wrong, but not everything could be checked{why}."
+            None, Cause.INCONCLUSIVE, f"Found nothing wrong, but not everything could be checked{reason}."
         )
     if any(finding.severity is Severity.WARNING for finding in findings):
         return Verdict(
             None,
             Cause.INCONCLUSIVE,
-            f"{what} can see a GPU in this image, if the warnings turn out to be harmless.",
+            f"{name} can see a GPU in this image, if the warnings turn out to be harmless.",
         )
-    return Verdict(True, Cause.HEALTHY, f"Found nothing in it that keeps {what} from using a GPU.")
+    return Verdict(True, Cause.HEALTHY, f"Found nothing in it that keeps {name} from using a GPU.")

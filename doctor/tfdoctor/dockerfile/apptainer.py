@@ -1,7 +1,7 @@
-"""A Dockerfile of ours as an Apptainer definition: the same steps, from the registry's image, in one file.
+"""A tfdoctor Dockerfile as an Apptainer definition: the same steps, from the same base image, in one file.
 
-Apptainer builds it without a container engine. Its containers run as the user who starts them, with that one's home, so
-that the image's user, home and cache of compiled kernels are left to Apptainer. Pure text.
+Apptainer builds it without a container engine. Its containers run as the user who starts them, with that user's home,
+so the definition leaves the image's user, home and cache of compiled kernels out. Pure text.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 __all__ = ["definition"]
 
 END = "END-OF-FILE"
-"""What ends a file that the definition carries: every line of it begins with `|`, so that none is this one."""
-_LEFT = ("HOME", "CUDA_CACHE_PATH", "CUDA_CACHE_MAXSIZE")
-"""Variables that are Apptainer's, or of a place that nobody may write to in its images."""
+"""The line after a file in the definition; every line of the file itself begins with `|`, so none can equal it."""
+_OMITTED_VARIABLES = ("HOME", "CUDA_CACHE_PATH", "CUDA_CACHE_MAXSIZE")
+"""Variables that are left out: Apptainer sets them, or they name a folder that is read-only in its images."""
 
 
 def definition(option: Option, context: Context, command: str) -> str:
     """Return the definition.
 
-    `context` is that of an image whose user is root; `command`: `tfdoctor build …`, to be told.
+    The user of the image in `context` must be root. `command` is the `tfdoctor build …` that the first comment names.
     """
-    stages = _stages(context)
-    last, named = stages[-1], len(stages) > 1
+    stages = _parse_stages(context)
+    last, has_several = stages[-1], len(stages) > 1
     head = (
         f"# TensorFlow {option.tensorflow}; as the image of {command}\n"
         "# apptainer build tensorflow.sif tensorflow.def && apptainer exec --nv tensorflow.sif python\n"
@@ -39,7 +39,7 @@ def definition(option: Option, context: Context, command: str) -> str:
     )
     return (
         head
-        + "\n".join(_format_stage_header(stage, named=named) for stage in stages)
+        + "\n".join(_format_stage_header(stage, has_name=has_several) for stage in stages)
         + f"\n%environment\n{_indent_lines(last.environment)}\n"
         f"%labels\n{_indent_lines(last.labels)}\n"
         "%runscript\n"
@@ -49,49 +49,54 @@ def definition(option: Option, context: Context, command: str) -> str:
 
 @dataclass(slots=True)
 class _Stage:
-    """From one FROM to the next."""
+    """A build stage: one FROM, up to the next."""
 
     base: str
     name: str
     files: dict[str, list[str]] = field(default_factory=dict)
-    """Stage → lines (what is copied out of it, and where to)."""
+    """Stage name to lines of "source target", for what is copied out of that stage."""
     post: list[str] = field(default_factory=list)
+    """Shell commands of %post."""
     environment: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     start: str = ""
+    """The command that a container runs."""
 
 
-def _stages(context: Context) -> list[_Stage]:
+def _parse_stages(context: Context) -> list[_Stage]:
+    """Return the build stages of the context's Dockerfile."""
     stages: list[_Stage] = []
-    for word, rest in _instructions(context.dockerfile):
-        if word == "FROM":
-            base, _, name = rest.partition(" AS ")
+    for instruction, arguments in _split_instructions(context.dockerfile):
+        if instruction == "FROM":
+            base, _, name = arguments.partition(" AS ")
             stages.append(_Stage(base, name or "image"))
             continue
         stage = stages[-1]
-        if word == "ARG":
-            name, _, value = rest.partition("=")
+        if instruction == "ARG":
+            name, _, value = arguments.partition("=")
             stage.post.append(f"export {name}={shlex.quote(value)}")
-        elif word == "COPY" and rest.startswith("--from="):
-            origin, source, target = rest.removeprefix("--from=").split()
+        elif instruction == "COPY" and arguments.startswith("--from="):
+            origin, source, target = arguments.removeprefix("--from=").split()
             stage.files.setdefault(origin, []).append(f"{source} {target}")
-        elif word == "COPY":
-            *names, target = rest.split()
-            stage.post += [_file(name, target, context.files) for name in names]
-        elif word == "RUN":
-            stage.post.append(rest)
-        elif word == "ENV" and rest.partition("=")[0] not in _LEFT:
-            stage.environment.append(f"export {rest}")
-        elif word == "LABEL":
-            stage.labels += [pair.replace("=", " ", 1) for pair in shlex.split(rest.replace("\\\n", " "))]
-        elif word == "CMD":
-            stage.start = rest.strip('[]"')
+        elif instruction == "COPY":
+            *names, target = arguments.split()
+            stage.post += [_format_file(name, target, context.files) for name in names]
+        elif instruction == "RUN":
+            stage.post.append(arguments)
+        elif instruction == "ENV" and arguments.partition("=")[0] not in _OMITTED_VARIABLES:
+            stage.environment.append(f"export {arguments}")
+        elif instruction == "LABEL":
+            stage.labels += [
+                pair.replace("=", " ", 1) for pair in shlex.split(arguments.replace("\\\n", " "))
+            ]
+        elif instruction == "CMD":
+            stage.start = arguments.strip('[]"')
     return stages
 
 
-def _format_stage_header(stage: _Stage, *, named: bool) -> str:
-    """Return a stage's header, what it takes out of others, and its steps."""
-    head = f"Bootstrap: docker\nFrom: {stage.base}\n" + (f"Stage: {stage.name}\n" if named else "")
+def _format_stage_header(stage: _Stage, *, has_name: bool) -> str:
+    """Return a stage's header, the files that it copies from other stages, and its steps."""
+    head = f"Bootstrap: docker\nFrom: {stage.base}\n" + (f"Stage: {stage.name}\n" if has_name else "")
     files = "".join(
         f"%files from {origin}\n{_indent_lines(lines)}\n" for origin, lines in stage.files.items()
     )
@@ -99,19 +104,19 @@ def _format_stage_header(stage: _Stage, *, named: bool) -> str:
     return f"{head}\n{files}%post\nset -e\n{steps}\n"
 
 
-def _instructions(dockerfile: str) -> list[tuple[str, str]]:
-    """Return (instruction, what it is given), in order; a line that goes on is kept as it is."""
-    whole = re.sub(r"^#.*\n", "", dockerfile, flags=re.MULTILINE)
-    found = []
-    for line in re.split(r"(?<!\\)\n", whole):
-        word, _, rest = line.partition(" ")
-        if word:
-            found.append((word, rest))
-    return found
+def _split_instructions(dockerfile: str) -> list[tuple[str, str]]:
+    """Return (instruction, arguments) in order; continued lines stay as they are."""
+    text = re.sub(r"^#.*\n", "", dockerfile, flags=re.MULTILINE)
+    instructions = []
+    for line in re.split(r"(?<!\\)\n", text):
+        name, _, arguments = line.partition(" ")
+        if name:
+            instructions.append((name, arguments))
+    return instructions
 
 
-def _file(name: str, target: str, files: Mapping[str, bytes]) -> str:
-    """Return the lines that write a file of the context; no line of it can be taken for a section."""
+def _format_file(name: str, target: str, files: Mapping[str, bytes]) -> str:
+    """Return the commands that write a file of the context; no line of it can be mistaken for a section title."""
     path = f"{target}{name}" if target.endswith("/") else target
     text = files[name].decode()
     body = "".join(f"|{line}\n" for line in text.splitlines())

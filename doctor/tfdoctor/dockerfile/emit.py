@@ -1,4 +1,4 @@
-"""The other forms of a plan: compose, devcontainer, Kubernetes, Apptainer, requirements, an SBOM. Pure text."""
+"""The other forms of a plan: Compose, dev container, Kubernetes, Apptainer, requirements, SBOM. Pure text."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["VOLUME", "EmittedImage", "Form", "default_tag", "emit", "run_line"]
 
 VOLUME = "tensorflow-cuda-cache"
-"""The volume that what we print keeps CUDA's compiled kernels on."""
+"""The volume for compiled CUDA kernels in the commands and files that tfdoctor writes."""
 
 
 class Form(str, enum.Enum):
-    """What a plan can be written as."""
+    """A form in which a plan can be written."""
 
     context = "context"
     """A folder: see `dockerfile.folder`."""
@@ -41,57 +41,58 @@ class Form(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class EmittedImage:
-    """An image, and how it comes to be."""
+    """An image, and how it is built."""
 
     option: Option
     context: Context
     tag: str
     command: str
-    """`tfdoctor build` with all that was asked for, as it is typed."""
+    """The `tfdoctor build` command with all of the user's options, quoted for a shell."""
     uid: int = UID
-    """Of the image's user."""
+    """The user id of the image's user."""
     loose: tuple[str, ...] = ()
-    """Requirements that are not pinned: which versions they bring is seen when it is built."""
+    """Requirements that are not pinned; their versions are known only after the build."""
     build: tuple[str, ...] = ()
-    """What `docker build` is given besides: `("--network host",)`."""
+    """More options for `docker build`, such as `--network host`."""
 
     def format_build_command(self, program: str, folder: str, *more: str) -> str:
-        """Return the command line that builds the folder; `program`: `"docker build"`.
+        """Return the command line that builds the folder.
 
-        Folder: as a shell reads it.
+        `program` is `docker build` or another builder, `folder` is quoted for a shell, `more` are further options.
         """
         return " ".join((program, *self.build, *more, f"-t {self.tag}", folder))
 
 
 def default_tag(option: Option) -> str:
-    """Return what the image of a plan is called: `"tfdoctor/tensorflow:1.14.0-cuda10.0-py3.6"`."""
+    """Return the default name for the image of a plan: `tfdoctor/tensorflow:1.14.0-cuda10.0-py3.6`."""
     return (
         f"tfdoctor/tensorflow:{option.tensorflow}-cuda{versions.major_minor(option.cuda)}-py{option.python}"
     )
 
 
 def run_line(image: InImage, *, user: str = "") -> str:
-    """Return how a container of the image is started: with its GPUs, this folder, and a volume for compiled kernels.
+    """Return the command that starts a container with its GPUs, this folder, and a volume for compiled kernels.
 
-    `user`: what `--user` is given where the folder is not of the image's user; as a shell reads it.
+    `user` is the value for `--user`, quoted for a shell; it is needed if the folder does not belong to the image's
+    user.
     """
-    who = (f"--user {user}",) if user else ()
-    return start_of(image, "-it", *who, '-v "$PWD":/workspace', f"-v {VOLUME}:{CACHE}")
+    user_option = (f"--user {user}",) if user else ()
+    return start_of(image, "-it", *user_option, '-v "$PWD":/workspace', f"-v {VOLUME}:{CACHE}")
 
 
 def emit(form: Form, made: EmittedImage) -> str:
-    """Return the plan in another form; not `Form.context`, which is a folder."""
+    """Return the plan in the given form. `Form.context` is not supported, because it is a folder."""
     return _FORMS[form](made)
 
 
-def _compose(made: EmittedImage) -> str:
-    """Return a service with the GPUs, from the image that `tfdoctor build` makes."""
+def _format_compose(image: EmittedImage) -> str:
+    """Return a Compose service with GPUs, from the image that `tfdoctor build` makes."""
     return (
-        f"# {made.command} makes the image.\n"
+        f"# {image.command} makes the image.\n"
         "services:\n"
         "  tensorflow:\n"
-        f"    image: {made.tag}\n"
-        f"    user: \"{made.uid}\"  # where this folder is another user's: that one's `id -u`\n"
+        f"    image: {image.tag}\n"
+        f"    user: \"{image.uid}\"  # where this folder is another user's: that one's `id -u`\n"
         "    volumes:\n"
         "      - .:/workspace\n"
         f"      - {VOLUME}:{CACHE}\n"
@@ -107,37 +108,38 @@ def _compose(made: EmittedImage) -> str:
     )
 
 
-def _devcontainer(made: EmittedImage) -> str:
+def _format_devcontainer(image: EmittedImage) -> str:
+    """Return a devcontainer.json for the image."""
     document = {
-        "name": f"TensorFlow {made.option.tensorflow}",
-        "image": made.tag,
+        "name": f"TensorFlow {image.option.tensorflow}",
+        "image": image.tag,
         "hostRequirements": {"gpu": True},
         "runArgs": ["--gpus", "all"],
         "mounts": [f"source={VOLUME},target={CACHE},type=volume"],
-        "containerUser": str(made.uid),
+        "containerUser": str(image.uid),
         "customizations": {
-            "tfdoctor": {"image": f"{made.command} makes it."},
-            "vscode": {"settings": {"python.defaultInterpreterPath": _path(made.option)}},
+            "tfdoctor": {"image": f"{image.command} makes it."},
+            "vscode": {"settings": {"python.defaultInterpreterPath": _interpreter_path(image.option)}},
         },
     }
     return json.dumps(document, indent=2) + "\n"
 
 
-def _path(option: Option) -> str:
-    """Return the interpreter as a path: an editor does not search for it."""
+def _interpreter_path(option: Option) -> str:
+    """Return the path of the interpreter, because an editor does not search PATH."""
     command = interpreter(option)
     return command if "/" in command else "/usr/bin/python3"
 
 
-def _k8s(made: EmittedImage) -> str:
-    """Return a pod that lists its GPU and ends."""
-    root = "" if made.uid == 0 else "    runAsNonRoot: true\n"
-    look = "import tensorflow as tf; print(tf.config.experimental.list_physical_devices('GPU'))"
-    if versions.satisfies(made.option.release.version, "<1.14"):
-        look = "from tensorflow.python.client import device_lib as d; print(d.list_local_devices())"
-    command = json.dumps([interpreter(made.option), "-c", look])
+def _format_pod(image: EmittedImage) -> str:
+    """Return a Kubernetes pod that lists its GPU and ends."""
+    root = "" if image.uid == 0 else "    runAsNonRoot: true\n"
+    script = "import tensorflow as tf; print(tf.config.experimental.list_physical_devices('GPU'))"
+    if versions.satisfies(image.option.release.version, "<1.14"):
+        script = "from tensorflow.python.client import device_lib as d; print(d.list_local_devices())"
+    command = json.dumps([interpreter(image.option), "-c", script])
     return (
-        f"# {made.command} --push makes the image and pushes it: --tag REGISTRY/NAME:TAG names a registry that the\n"
+        f"# {image.command} --push makes the image and pushes it: --tag REGISTRY/NAME:TAG names a registry that the\n"
         "# cluster pulls from. The nodes need NVIDIA's device plugin (or GPU operator).\n"
         "apiVersion: v1\n"
         "kind: Pod\n"
@@ -147,12 +149,12 @@ def _k8s(made: EmittedImage) -> str:
         "  restartPolicy: Never\n"
         "  securityContext:\n"
         f"{root}"
-        f"    runAsUser: {made.uid}\n"
-        f"    runAsGroup: {made.uid}\n"
-        f"    fsGroup: {made.uid}\n"
+        f"    runAsUser: {image.uid}\n"
+        f"    runAsGroup: {image.uid}\n"
+        f"    fsGroup: {image.uid}\n"
         "  containers:\n"
         "    - name: tensorflow\n"
-        f"      image: {made.tag}\n"
+        f"      image: {image.tag}\n"
         f"      command: {command}\n"
         "      resources:\n"
         "        limits:\n"
@@ -166,33 +168,33 @@ def _k8s(made: EmittedImage) -> str:
     )
 
 
-def _apptainer(made: EmittedImage) -> str:
-    return apptainer.definition(made.option, made.context, made.command)
+def _format_apptainer(image: EmittedImage) -> str:
+    return apptainer.definition(image.option, image.context, image.command)
 
 
-def _sbom(made: EmittedImage) -> str:
-    return sbom.bill(made.option, made.context, made.tag, made.loose)
+def _format_sbom(image: EmittedImage) -> str:
+    return sbom.bill(image.option, image.context, image.tag, image.loose)
 
 
-def _requirements(made: EmittedImage) -> str:
+def _format_requirements(image: EmittedImage) -> str:
     """Return everything that pip installs, pinned and hashed, in one file."""
-    files = made.context.files
+    files = image.context.files
     parts = [files[name].decode() for name in LOCKED if name in files]
     head = "# pip install --no-deps --require-hashes --no-build-isolation -r THIS_FILE\n"
-    if made.loose:
+    if image.loose:
         head += (
             "# What you also asked for has no hashes here, and comes after it, under the constraints that\n"
         )
         head += "# --emit context writes: pip install -c constraints.txt -r requirements.txt\n"
-        head += "".join(f"#   {clean_line(line)}\n" for line in made.loose)
+        head += "".join(f"#   {clean_line(line)}\n" for line in image.loose)
     return head + "".join(parts)
 
 
 _FORMS: dict[Form, Callable[[EmittedImage], str]] = {
-    Form.compose: _compose,
-    Form.devcontainer: _devcontainer,
-    Form.k8s: _k8s,
-    Form.apptainer: _apptainer,
-    Form.requirements: _requirements,
-    Form.sbom: _sbom,
+    Form.compose: _format_compose,
+    Form.devcontainer: _format_devcontainer,
+    Form.k8s: _format_pod,
+    Form.apptainer: _format_apptainer,
+    Form.requirements: _format_requirements,
+    Form.sbom: _format_sbom,
 }

@@ -1,6 +1,6 @@
-"""A Dockerfile's image as Facts: the rules of `check` judge it, and what they find is told in lines of the Dockerfile.
+"""A Dockerfile's image as Facts: the rules of `check` run on them, and their findings cite lines of the Dockerfile.
 
-What could not be seen is assumed to fit: the check `not-seen` tells of it. Pure.
+What cannot be determined is assumed to fit; the check `not-seen` reports it. Pure.
 """
 
 from __future__ import annotations
@@ -31,196 +31,225 @@ if TYPE_CHECKING:
 
 __all__ = ["findings_of"]
 
-_PLAIN = frozenset({"pip", "setuptools", "wheel", "numpy", "protobuf"})
-"""Packages that put no limit on others."""
+_UNLIMITING = frozenset({"pip", "setuptools", "wheel", "numpy", "protobuf"})
+"""Packages that put no limit on the versions of others."""
 
 
-_OF_CARDS = "CUDA_VISIBLE_DEVICES"
-"""Which cards there will be is not known: the check `gpu-not-given` tells what hides any."""
+_GPU_SELECTION = "CUDA_VISIBLE_DEVICES"
+"""The GPUs of the later host are unknown, so this variable is left to the check `gpu-not-given`."""
 
 
 @dataclass(slots=True)
-class _Places:
-    """Where in the Dockerfile that comes from what the rules name as evidence."""
+class _Citations:
+    """The lines of the Dockerfile for what the rules name as evidence."""
 
     of: dict[str, Evidence] = field(default_factory=dict)
-    """A file, a distribution with its version, a variable → the line that brings it."""
+    """A file, a distribution with its version, or a variable, to the line that brings it."""
     unsure: set[Evidence] = field(default_factory=set)
-    """Those that something else may change."""
+    """The evidence that another package may make invalid."""
 
 
 def findings_of(context: CheckContext) -> list[Finding]:
-    """Return what the rules of `check` find in the image: told with lines of the Dockerfile, and with what to write
-    into it.
+    """Return what the rules of `check` find in the image, with lines of the Dockerfile as evidence and as remedies.
 
-    Nothing where none gets into it, or where it is not known which, but for several over each other.
+    Nothing if the image has no TensorFlow, or an unknown one; but several installed over each other are checked.
     """
     state = context.tensorflow.state
     if state not in ("there", "cpu") and (state != "unknown" or len(context.subject.both) < 2):
         return []
-    places = _Places()
-    facts = make_sketched_facts(context.compat, _sketch(context, places))
-    judging = RuleContext(facts, context.compat, predict(facts, context.compat), image=InImage(""))
+    citations = _Citations()
+    facts = make_sketched_facts(context.compat, _make_sketch(context, citations))
+    rule_context = RuleContext(facts, context.compat, predict(facts, context.compat), image=InImage(""))
     return [
-        _add_lines(context, places, image.adapt_image_finding(judging.target, finding))
+        _cite_dockerfile(context, citations, image.adapt_image_finding(rule_context.target, finding))
         for rule in ALL_RULES
-        if rule.shown_in is not None  # the others are about the report
-        for finding in rule.run(judging).findings
+        if rule.shown_in is not None  # the other rules are about the report itself
+        for finding in rule.run(rule_context).findings
     ]
 
 
 # ---------------------------------------------------------------- facts
 
 
-def _sketch(context: CheckContext, places: _Places) -> Sketch:
+def _make_sketch(context: CheckContext, citations: _Citations) -> Sketch:
+    """Return the image as a sketch of facts, and record in `citations` which line each fact comes from."""
     subject, tensorflow, release = context.subject, context.tensorflow, context.tensorflow.release
-    own = [tensorflow_from(one, subject, context.compat) for one in subject.both] or [tensorflow]
-    distributions = {one.package: one.version for one in own}
-    seen = [context.cite(one.want.seen) for one in subject.both] or [context.cite_tensorflow]
-    places.of = {f"{one.package} {one.version}": at for one, at in zip(own, seen, strict=True)}
-    places.of["the loader"] = context.cite_tensorflow
-    for name, version, evidence in _companions(context, places):
+    tensorflows = [tensorflow_from(entry, subject, context.compat) for entry in subject.both] or [tensorflow]
+    distributions = {entry.package: entry.version for entry in tensorflows}
+    evidence_of_each = [context.cite(entry.want.seen) for entry in subject.both] or [context.cite_tensorflow]
+    citations.of = {
+        f"{entry.package} {entry.version}": line
+        for entry, line in zip(tensorflows, evidence_of_each, strict=True)
+    }
+    citations.of["the loader"] = context.cite_tensorflow
+    for name, version, evidence in _list_companions(context, citations):
         distributions[name] = version
-        places.of[f"{name} {version}"] = evidence
-    others = [one.offer for one in context.libraries if one.found is False and one.offer is not None]
+        citations.of[f"{name} {version}"] = evidence
+    wrong_offers = [
+        entry.offer for entry in context.libraries if entry.found is False and entry.offer is not None
+    ]
     for library in context.libraries:
         if library.offer is not None:
-            places.of[library.offer.path] = _cite_offer(context, library.offer, others)
+            citations.of[library.offer.path] = _cite_offer(context, library.offer, wrong_offers)
     for name, setting in subject.environment.items():
-        places.of[name] = context.make_evidence(setting.line, f"ENV {name}={setting.text}")
+        citations.of[name] = context.make_evidence(setting.line, f"ENV {name}={setting.text}")
     settings = subject.environment.items()
-    known = [(one.soname, one.offer, one.found) for one in context.libraries if one.offer is not None]
+    known_offers = [
+        (entry.soname, entry.offer, entry.found) for entry in context.libraries if entry.offer is not None
+    ]
     return Sketch(
         tensorflow.version or None,
         tensorflow.package,
         tensorflow.python or (release.linux_pythons[-1] if release is not None else "3"),
         tuple(distributions.items()),
-        gpu=_gpu(context),
+        gpu=_has_gpu_build(context),
         paths={
-            **{one.soname: None for one in context.libraries if one.found is False},
-            **{soname: offer.path for soname, offer, found in known if found},
+            **{entry.soname: None for entry in context.libraries if entry.found is False},
+            **{soname: offer.path for soname, offer, is_found in known_offers if is_found},
         },
-        versions={soname: offer.version for soname, offer, found in known if found and offer.version},
+        versions={
+            soname: offer.version for soname, offer, is_found in known_offers if is_found and offer.version
+        },
         found=tuple(
             FoundElsewhere(soname.partition(".so")[0], offer.name, offer.path)
-            for soname, offer, found in known
-            if found is False
+            for soname, offer, is_found in known_offers
+            if is_found is False
         ),
-        modules=tuple(row.package for row in context.compat.companions),
-        variables={k: one.value for k, one in settings if one.value is not None and k != _OF_CARDS},
+        modules=tuple(companion.package for companion in context.compat.companions),
+        variables={
+            variable: entry.value
+            for variable, entry in settings
+            if entry.value is not None and variable != _GPU_SELECTION
+        },
     )
 
 
-def _cite_offer(context: CheckContext, offer: LibraryOffer, others: list[LibraryOffer]) -> Evidence:
-    """Return the line that brings a library, with what else it brings in another version than is wanted."""
-    at = context.cite(offer.by)
-    names = [other.name for other in others if other.by == offer.by] if offer in others else []
+def _cite_offer(context: CheckContext, offer: LibraryOffer, wrong_offers: list[LibraryOffer]) -> Evidence:
+    """Return the line that brings a library; it also names the libraries of wrong versions from the same line."""
+    evidence = context.cite(offer.by)
+    names = [other.name for other in wrong_offers if other.by == offer.by] if offer in wrong_offers else []
     more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-    return replace(at, text=f"{at.text} has {', '.join(names[:4])}{more}") if names else at
+    return replace(evidence, text=f"{evidence.text} has {', '.join(names[:4])}{more}") if names else evidence
 
 
-def _gpu(context: CheckContext) -> bool | None:
-    """Return whether the build has GPU code; None: the release table says."""
+def _has_gpu_build(context: CheckContext) -> bool | None:
+    """Return whether the build has GPU code; None if the release table decides."""
     if context.tensorflow.state == "cpu":
         return False
     return True if context.tensorflow.installed is None and context.subject.base.kind == "ngc" else None
 
 
-def _companions(context: CheckContext, places: _Places) -> Iterator[tuple[str, str, Evidence]]:
-    """(name, version, the line that brings it) of NumPy and protobuf: as written, or what pip takes today."""
+def _list_companions(context: CheckContext, citations: _Citations) -> Iterator[tuple[str, str, Evidence]]:
+    """Yield (name, version, evidence) of NumPy and protobuf.
+
+    The version is the one that the Dockerfile fixes, or the one that pip chooses today.
+    """
     tensorflow, subject = context.tensorflow, context.subject
     if subject.no_deps or tensorflow.release is None or not tensorflow.release.gpu:
         return
     for ladder in context.compat.ladders:
         name = ladder.package
-        at = context.cite_tensorflow
+        evidence = context.cite_tensorflow
         if name in subject.packages:
-            at = context.cite(subject.packages[name].want.seen)
-        version = next(iter(_exact(subject.list_limits(name))), None) or _describe_replacement(
+            evidence = context.cite(subject.packages[name].want.seen)
+        version = next(iter(_list_exact_versions(subject.list_limits(name))), None) or _find_replacement(
             context, ladder
         )
         if version is None and tensorflow.installed is not None:
-            version = _today(context, ladder)
-            text = (
-                f"{at.text}: nothing holds {name} back, so pip takes {version} on Python {tensorflow.python}"
-            )
-            at = replace(at, text=text)
-            others = [one for one in subject.packages if one not in _PLAIN and one != tensorflow.package]
+            version = _choose_newest(context, ladder)
+            text = f"{evidence.text}: nothing holds {name} back, so pip takes {version} on Python {tensorflow.python}"
+            evidence = replace(evidence, text=text)
+            others = [
+                project
+                for project in subject.packages
+                if project not in _UNLIMITING and project != tensorflow.package
+            ]
             if others or subject.others or subject.unseen:
-                at = replace(at, text=f"{text}, unless another package's own limit does")
-                places.unsure.add(at)
+                evidence = replace(evidence, text=f"{text}, unless another package's own limit does")
+                citations.unsure.add(evidence)
         if version is not None:
-            yield name, version, at
+            yield name, version, evidence
 
 
-def _exact(limits: tuple[str, ...]) -> Iterator[str]:
+def _list_exact_versions(limits: tuple[str, ...]) -> Iterator[str]:
     """Yield the versions that the Dockerfile fixes."""
     for text in limits:
-        for one in SpecifierSet(text):
-            if one.operator in ("==", "===") and versions.is_version(one.version):
-                yield one.version
+        for specifier in SpecifierSet(text):
+            if specifier.operator in ("==", "===") and versions.is_version(specifier.version):
+                yield specifier.version
 
 
-def _describe_replacement(context: CheckContext, ladder: Ladder) -> str | None:
-    """Return what a `pip install` after TensorFlow's puts in the place of the version that it asks for: pip only
-    tells so.
+def _find_replacement(context: CheckContext, ladder: Ladder) -> str | None:
+    """Return the version that a later `pip install` puts in the place of the one that TensorFlow requires.
 
-    None if the one that is there will do, and of both at once, which pip refuses.
+    pip only warns about that. None if the installed version satisfies both, or if one command names both: pip refuses
+    that.
     """
     subject, name = context.subject, ladder.package
     installed = context.tensorflow.installed
-    ours = installed.want.name if installed is not None else ""
-    last = {one.name: place for place, call in enumerate(subject.calls) for one in call.wants}
-    if name not in subject.packages or last.get(name, -1) <= last.get(ours, -1):
+    tensorflow_name = installed.want.name if installed is not None else ""
+    last_calls = {
+        requirement.name: index for index, call in enumerate(subject.calls) for requirement in call.wants
+    }
+    if name not in subject.packages or last_calls.get(name, -1) <= last_calls.get(tensorflow_name, -1):
         return None
-    return _newest(context, ladder, subject.list_limits(name)) if _today(context, ladder) is None else None
+    return (
+        _choose_newest_within(context, ladder, subject.list_limits(name))
+        if _choose_newest(context, ladder) is None
+        else None
+    )
 
 
-def _today(context: CheckContext, ladder: Ladder) -> str | None:
-    """Return the newest version that every known limit and the Python let through.
+def _choose_newest(context: CheckContext, ladder: Ladder) -> str | None:
+    """Return the newest version that all known limits and the Python allow.
 
-    None if the Python is not known.
+    None if there is none, or if the Python or the release is unknown.
     """
     python, release = context.tensorflow.python, context.tensorflow.release
     if python is None or release is None or not versions.is_version(python):
         return None
-    marks = {"python_version": python, "sys_platform": "linux"}
-    own = [one for text in release.requires if (one := versions.parse_requirement_or_none(text)) is not None]
-    limits = [
-        str(one.specifier)
-        for one in own
-        if one.name.lower() == ladder.package and (one.marker is None or one.marker.evaluate(marks))
+    environment = {"python_version": python, "sys_platform": "linux"}
+    requirements = [
+        requirement
+        for text in release.requires
+        if (requirement := versions.parse_requirement_or_none(text)) is not None
     ]
-    return _newest(context, ladder, (*context.subject.list_limits(ladder.package), *limits))
+    limits = [
+        str(requirement.specifier)
+        for requirement in requirements
+        if requirement.name.lower() == ladder.package
+        and (requirement.marker is None or requirement.marker.evaluate(environment))
+    ]
+    return _choose_newest_within(context, ladder, (*context.subject.list_limits(ladder.package), *limits))
 
 
-def _newest(context: CheckContext, ladder: Ladder, limits: tuple[str, ...]) -> str | None:
-    """Return the newest version within the limits that this Python takes."""
+def _choose_newest_within(context: CheckContext, ladder: Ladder, limits: tuple[str, ...]) -> str | None:
+    """Return the newest version within the limits that this Python supports; None if there is none."""
     python = context.tensorflow.python
     if python is None or not versions.is_version(python):
         return None
     try:
-        wanted = SpecifierSet(",".join(one for one in limits if one))
+        specifiers = SpecifierSet(",".join(limit for limit in limits if limit))
     except InvalidSpecifier:
         return None
-    fitting = [
+    candidates = [
         version
-        for version, least in ladder.oldest_python.items()
-        if versions.is_at_least(python, least) and wanted.contains(version)
+        for version, oldest in ladder.oldest_python.items()
+        if versions.is_at_least(python, oldest) and specifiers.contains(version)
     ]
-    return fitting[-1] if fitting else None
+    return candidates[-1] if candidates else None
 
 
 # ---------------------------------------------------------------- findings
 
 
-def _add_lines(context: CheckContext, places: _Places, finding: Finding) -> Finding:
-    """Return the finding with lines of the Dockerfile for what of a machine it names."""
-    lines = [places.of.get(one.source) or places.of.get(one.text) for one in finding.evidence]
-    evidence = list(dict.fromkeys(one for one in lines if one is not None)) or [context.cite_tensorflow]
+def _cite_dockerfile(context: CheckContext, citations: _Citations, finding: Finding) -> Finding:
+    """Return the finding with lines of the Dockerfile as evidence, in place of facts about a host."""
+    lines = [citations.of.get(item.source) or citations.of.get(item.text) for item in finding.evidence]
+    evidence = list(dict.fromkeys(item for item in lines if item is not None)) or [context.cite_tensorflow]
     if finding.cause in image.OF_BASE:
         evidence = _cite_libraries(context, evidence)
-    severity = Severity.WARNING if places.unsure.intersection(evidence) else finding.severity
+    severity = Severity.WARNING if citations.unsure.intersection(evidence) else finding.severity
     remedies = finding.remedies
     if context.tensorflow.installed is None and context.tensorflow.state == "cpu":
         tag = f"FROM {context.subject.base.reference.partition('@')[0]}-gpu"
@@ -229,12 +258,12 @@ def _add_lines(context: CheckContext, places: _Places, finding: Finding) -> Find
 
 
 def _cite_libraries(context: CheckContext, evidence: list[Evidence]) -> list[Evidence]:
-    """With the base image, and why neither that nor an extra brings what one thinks."""
+    """Return the evidence with the base image, and why neither it nor an extra brings the CUDA libraries."""
     base, notes = context.cite_base, {}
     if "and-cuda" in context.tensorflow.extras:
         notes[context.cite_tensorflow] = ": this release has no such extra, and pip only warns about it"
     if context.subject.base.flavour == "base":
         notes[base] = ": a `base` image has the CUDA runtime and none of its libraries"
-    if not any((one.source, one.line) == (base.source, base.line) for one in evidence):
+    if not any((item.source, item.line) == (base.source, base.line) for item in evidence):
         evidence = [*evidence, base]
-    return [replace(one, text=f"{one.text}{notes.get(one, '')}") for one in evidence]
+    return [replace(item, text=f"{item.text}{notes.get(item, '')}") for item in evidence]

@@ -1,4 +1,4 @@
-"""The folder that `docker build` needs, to be committed: a Dockerfile, what it copies, how it is used. Pure text."""
+"""A folder for `docker build`, to be committed: a Dockerfile, the files that it copies, a README. Pure text."""
 
 from __future__ import annotations
 
@@ -30,46 +30,48 @@ ABOUT = {
     ".dockerignore": "sends nothing else to the engine",
     SBOM: "what the locks put into the image (CycloneDX)",
 }
-"""A file of the folder → what it is."""
+"""File name to description, for the README."""
 
 
 def folder_of(made: EmittedImage) -> dict[str, bytes]:
-    """Name → content, the same bytes for the same plan."""
-    sent = {"Dockerfile": made.context.dockerfile.encode(), **made.context.files}
+    """Return file name to content; the same plan gives the same bytes."""
+    context_files = {"Dockerfile": made.context.dockerfile.encode(), **made.context.files}
     ignore = "*\n" + "".join(f"!{name}\n" for name in sorted(made.context.files))
-    files = {**sent, ".dockerignore": ignore.encode(), SBOM: emit(Form.sbom, made).encode()}
-    return {**files, "README.md": _readme(made, tuple(files)).encode()}
+    files = {**context_files, ".dockerignore": ignore.encode(), SBOM: emit(Form.sbom, made).encode()}
+    return {**files, "README.md": _format_readme(made, tuple(files)).encode()}
 
 
-def _make_reproducible_options(made: EmittedImage) -> tuple[str, str]:
+def _make_reproducible_options(image: EmittedImage) -> tuple[str, str]:
+    """Return the BuildKit options for an image that is identical in every build."""
     return (
-        f"--build-arg SOURCE_DATE_EPOCH={made.context.epoch}",
-        f"--output type=docker,name={made.tag},rewrite-timestamp=true",
+        f"--build-arg SOURCE_DATE_EPOCH={image.context.epoch}",
+        f"--output type=docker,name={image.tag},rewrite-timestamp=true",
     )
 
 
-def _readme(made: EmittedImage, names: tuple[str, ...]) -> str:
-    option, tag = made.option, made.tag
-    rows = "".join(f"| `{name}` | {ABOUT[name]} |\n" for name in sorted(names))
-    released = dt.datetime.fromtimestamp(made.context.epoch, dt.timezone.utc).date()
-    mine = run_line(InImage(tag), user='"$(id -u):$(id -g)"')
-    loose = (
+def _format_readme(image: EmittedImage, names: tuple[str, ...]) -> str:
+    """Return the README: how to build, run, verify and reproduce the image."""
+    option, tag = image.option, image.tag
+    table_rows = "".join(f"| `{name}` | {ABOUT[name]} |\n" for name in sorted(names))
+    released = dt.datetime.fromtimestamp(image.context.epoch, dt.timezone.utc).date()
+    run_as_user = run_line(InImage(tag), user='"$(id -u):$(id -g)"')
+    loose_note = (
         "What `requirements.txt` does not pin is taken as new as the package index has it on the day.\n"
-        if made.loose
+        if image.loose
         else ""
     )
     return (
         f"# TensorFlow {option.tensorflow} for NVIDIA GPUs\n\n"
         f"Python {option.python}, CUDA {option.cuda}. Made by tfdoctor {__version__}:\n\n"
-        f"```sh\n{clean_line(made.command, limit=4000)}\n```\n\n"
+        f"```sh\n{clean_line(image.command, limit=4000)}\n```\n\n"
         "## Build it\n\n"
-        f"```sh\n{made.format_build_command('docker build', '.')}\n```\n\n"
+        f"```sh\n{image.format_build_command('docker build', '.')}\n```\n\n"
         "## Run it\n\n"
         f"```sh\n{run_line(InImage(tag))}\n```\n\n"
         "`/workspace` is this folder; the volume keeps what CUDA compiles for your card. The user in the container is "
-        f"{made.uid}: where the\nfolder is another user's,\n\n"
-        f"```sh\n{mine}\n```\n\n"
-        f'Only {made.uid} may `pip install` more packages; `tfdoctor build --uid "$(id -u)"` makes that you.\n'
+        f"{image.uid}: where the\nfolder is another user's,\n\n"
+        f"```sh\n{run_as_user}\n```\n\n"
+        f'Only {image.uid} may `pip install` more packages; `tfdoctor build --uid "$(id -u)"` makes that you.\n'
         "With Podman, `--device nvidia.com/gpu=all` stands for `--gpus all`.\n\n"
         "## Does TensorFlow in it see the GPUs?\n\n"
         f"```sh\ntfdoctor verify {tag}\n```\n\n"
@@ -78,12 +80,12 @@ def _readme(made: EmittedImage, names: tuple[str, ...]) -> str:
         "also carry when folders were made, and the image when it was built; with these commands, "
         "everything is identical:\n\n"
         "```sh\n"
-        f"{made.format_build_command('podman build', '.', f'--timestamp {made.context.epoch}')}\n"
-        f"{made.format_build_command('docker buildx build', '.', *_make_reproducible_options(made))}  "
+        f"{image.format_build_command('podman build', '.', f'--timestamp {image.context.epoch}')}\n"
+        f"{image.format_build_command('docker buildx build', '.', *_make_reproducible_options(image))}  "
         " # BuildKit 0.13 or newer\n"
         "```\n\n"
-        f"{loose}"
+        f"{loose_note}"
         "A base named by its tag may change: `tfdoctor build --pin` names it by its digest.\n\n"
         "## Files\n\n"
-        f"| file | what it is |\n|---|---|\n{rows}"
+        f"| file | what it is |\n|---|---|\n{table_rows}"
     )

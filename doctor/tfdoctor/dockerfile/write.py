@@ -1,6 +1,6 @@
-"""A plan → the text of a Dockerfile, and the files that it copies. Pure: nothing is read but the templates.
+"""From a plan to the text of a Dockerfile and the files that it copies. Pure: only the templates are read.
 
-The templates in `dockerfiles/` make no decisions; every value they print is made here and is checked here, because
+The templates in `dockerfiles/` make no decisions. Every value that they print is made and checked here, because the
 names of images, folders and indexes come from outside.
 """
 
@@ -45,16 +45,16 @@ __all__ = [
 ]
 
 VENV = "/opt/tensorflow"
-"""Where the recipes with a virtual environment put it."""
+"""The folder of the virtual environment, in recipes that have one."""
 UID = 1000
-"""The image's user, where none is asked for."""
+"""The default user id of the image's user."""
 MAX_UID = 2**32 - 2
 HOME = "/home/user"
-"""Of every user of the image: anybody may write there, whoever `docker run --user` names."""
+"""The home of every user in the image; anybody may write there, so `docker run --user` takes any user."""
 CACHE = "/var/cache/cuda"
-"""Where CUDA keeps the kernels that it compiled for a card; a volume keeps them between containers."""
+"""The folder for kernels that CUDA compiled for a GPU; a volume keeps them between containers."""
 CACHE_SIZE = 2**31
-"""Bytes; the kernels of TensorFlow for one card are more than CUDA's own limit."""
+"""Bytes; TensorFlow's kernels for one GPU are larger than CUDA's own limit."""
 SHARE = "/usr/local/share/tfdoctor"
 LOGS = (
     "/var/cache/apt/*.bin",
@@ -63,10 +63,10 @@ LOGS = (
     "/var/log/apt/*",
     "/var/log/dpkg.log",
 )
-"""What apt leaves that is of this one build."""
+"""Logs and caches of apt, which differ between builds."""
 TOOLS = "tools.txt"
 LOCKED = ("cuda.txt", "release.txt", "tensorflow.txt")
-"""The files of a context that pip installs from, pinned and hashed; and `TOOLS`, which it does that with."""
+"""The files of a context that pip installs from, pinned and hashed; `TOOLS` has pip itself."""
 STALE_LISTS = ("/etc/apt/sources.list.d/cuda*.list", "/etc/apt/sources.list.d/nvidia-ml.list")
 """Lists in old images whose key (7fa2af80) NVIDIA retired in April 2022."""
 _REFERENCE = re.compile(
@@ -79,31 +79,31 @@ _INDEX = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]{1,255}(?:/[A-Za-z0-9._~%/\-]{
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """What the user's network and program add to a plan."""
+    """The user's additions to a plan."""
 
     requirements: tuple[str, ...] = ()
     """Checked requirement lines, in order (see requirements.py)."""
     ca_certificate: bytes | None = None
-    """PEM; used while building, by pip."""
+    """PEM; pip uses it during the build."""
     index: str | None = None
     platform: str | None = None
     uid: int = UID
-    """Of the image's user."""
+    """The user id of the image's user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Everything that a build needs."""
+    """A Dockerfile with its build context."""
 
     dockerfile: str
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """Name in the context → content; the Dockerfile is not among them."""
+    """File name to content; the Dockerfile is not among them."""
     epoch: int = 0
-    """The time that every file of the image gets, in seconds since 1970: that of the TensorFlow release."""
+    """The time of every file in the image, in seconds since 1970: the day of the TensorFlow release."""
 
 
 def check_reference(text: str) -> str:
-    """Return the name of an image as the registries' grammar has it. Raises UsageError."""
+    """Return the image name if it follows the grammar of registries. Raise UsageError otherwise."""
     if len(text) > 512 or not _REFERENCE.fullmatch(text):
         msg = f"`{text}` is not the name of an image."
         raise UsageError(msg, hint="NAME, NAME:TAG, HOST:PORT/NAME:TAG or NAME@sha256:DIGEST, in lower case.")
@@ -111,21 +111,21 @@ def check_reference(text: str) -> str:
 
 
 def check_index(text: str) -> str:
-    """Return the address of a package index.
+    """Return the URL of a package index if it is valid.
 
-    Raises UsageError for one with a password: layers keep it for ever.
+    Raise UsageError otherwise, and for a URL with a password, because image layers would keep it.
     """
     try:
         parts = urlsplit(text)
-        named = parts.username is not None or parts.password is not None
-        _ = parts.port  # raises where it is no number
+        has_login = parts.username is not None or parts.password is not None
+        _ = parts.port  # raises ValueError if it is not a number
         if parts.netloc.startswith("["):
-            ipaddress.IPv6Address(parts.hostname or "")  # Python 3.10 does not look
+            ipaddress.IPv6Address(parts.hostname or "")  # urlsplit of Python 3.10 does not check it
     except ValueError as error:
-        shown = text.rpartition("@")[2]  # what comes before it may be a password
-        msg = f"`{shown}` is not the address of a package index."
+        visible = text.rpartition("@")[2]  # what comes before it may be a password
+        msg = f"`{visible}` is not the address of a package index."
         raise UsageError(msg, hint="Expected an address such as https://HOST/simple/.") from error
-    if named:
+    if has_login:
         raise UsageError(
             "an index with a name or password in its address would be readable in the image's layers.",
             hint="Give an address without them, of a mirror that needs none.",
@@ -144,107 +144,115 @@ def render(
     tools: Lock | None = None,
     leftovers: Iterable[Leftover] = (),
 ) -> Context:
-    """Return the Dockerfile of a container option, and its context.
+    """Return the Dockerfile of a container option, with its context.
 
-    Raises UsageError for names that cannot be.
+    Raise UsageError for an invalid image name or index, and ValueError for an option without an image.
     """
     if option.base is None:
         msg = f"the {option.recipe.value} recipe has no image"
         raise ValueError(msg)
-    files = _files(option, extras, lock, tools)
-    values = _values(option, extras, files, tuple(leftovers))
-    text = _environment().get_template(f"{option.recipe.value}.Dockerfile.j2").render(d=values)
+    files = _make_files(option, extras, lock, tools)
+    values = _make_values(option, extras, files, tuple(leftovers))
+    text = _load_templates().get_template(f"{option.recipe.value}.Dockerfile.j2").render(d=values)
     text = re.sub(r"[ \t]+\n", "\n", text)
     text = re.sub(r"\n{3,}", "\n\n", text).strip("\n") + "\n"
-    return Context(text, files, _epoch(option))
+    return Context(text, files, _release_epoch(option))
 
 
 @lru_cache(maxsize=1)
-def _environment() -> Environment:
+def _load_templates() -> Environment:
+    """Return the environment for the templates; an unknown variable in them is an error."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     return Environment(
         loader=FileSystemLoader(data_dir("dockerfiles")),
         undefined=StrictUndefined,
-        autoescape=False,  # noqa: S701 - it writes a Dockerfile, not HTML; values are checked above
+        autoescape=False,  # noqa: S701 - the output is a Dockerfile, not HTML, and its values are checked
         keep_trailing_newline=True,
     )
 
 
-# ---------------------------------------------------------------- the files of the context
+# ---------------------------------------------------------------- files of the context
 
 
-def _files(option: Option, extras: Extras, lock: Lock | None, tools: Lock | None) -> dict[str, bytes]:
+def _make_files(option: Option, extras: Extras, lock: Lock | None, tools: Lock | None) -> dict[str, bytes]:
+    """Return the files of the context: name to content."""
     files: dict[str, str] = {}
     locked = lock.packages if lock is not None and option.recipe is not Recipe.NGC else ()
-    own = [_line(one) for one in locked if one.name == option.release.package]
-    rest = [_line(one) for one in locked if one.name != option.release.package]
-    cuda = [f"{wheel.pin} --hash=sha256:{wheel.sha256}" for wheel in option.wheels]
+    tensorflow_pins = [_format_pin(package) for package in locked if package.name == option.release.package]
+    other_pins = [_format_pin(package) for package in locked if package.name != option.release.package]
+    cuda_pins = [f"{wheel.pin} --hash=sha256:{wheel.sha256}" for wheel in option.wheels]
     if tools is not None and locked and has_venv(option):
-        files[TOOLS] = _text(_line(one) for one in tools.packages)
+        files[TOOLS] = _join_lines(_format_pin(package) for package in tools.packages)
     if option.recipe is Recipe.OFFICIAL:
-        files["release.txt"], files["tensorflow.txt"] = _text(own), _text(rest)
+        files["release.txt"], files["tensorflow.txt"] = _join_lines(tensorflow_pins), _join_lines(other_pins)
     elif locked:
-        files["tensorflow.txt"] = _text([*own, *rest])
-    if cuda:
-        files["cuda.txt"] = _text(cuda)
+        files["tensorflow.txt"] = _join_lines([*tensorflow_pins, *other_pins])
+    if cuda_pins:
+        files["cuda.txt"] = _join_lines(cuda_pins)
     if extras.requirements:
-        held = [line.split(" ", 1)[0] for line in (*own, *rest, *cuda)]
-        if held:  # NVIDIA's own images have a list of theirs (PIP_CONSTRAINT)
-            files["constraints.txt"] = _text(held)
-        files["requirements.txt"] = _text(extras.requirements)
-    found = {name: text.encode() for name, text in files.items()}
+        pins = [line.split(" ", 1)[0] for line in (*tensorflow_pins, *other_pins, *cuda_pins)]
+        if pins:  # nothing to hold in NVIDIA's own images, which set PIP_CONSTRAINT
+            files["constraints.txt"] = _join_lines(pins)
+        files["requirements.txt"] = _join_lines(extras.requirements)
+    contents = {name: text.encode() for name, text in files.items()}
     if has_venv(option):
-        found["strip.py"] = _payload("strip.py")
-    found["settle.sh"] = (data_dir("dockerfiles") / "settle.sh").read_bytes()
+        contents["strip.py"] = _read_payload("strip.py")
+    contents["settle.sh"] = (data_dir("dockerfiles") / "settle.sh").read_bytes()
     if extras.ca_certificate is not None:
-        found["ca.crt"] = extras.ca_certificate
-    return found
+        contents["ca.crt"] = extras.ca_certificate
+    return contents
 
 
 def has_venv(option: Option) -> bool:
-    """Return whether its Python is a virtual environment's (`VENV`), not the image's own."""
+    """Return whether TensorFlow is in a virtual environment (`VENV`) and not in the image's own Python."""
     return option.recipe.own_venv
 
 
 def interpreter(option: Option) -> str:
-    """Return the command of the Python that TensorFlow is in, in a container of the image."""
+    """Return the command of the Python that has TensorFlow, in a container of the image."""
     if has_venv(option):
         return f"{VENV}/bin/python"
     return (option.base.python if option.base is not None else None) or f"python{option.python}"
 
 
-def _epoch(option: Option) -> int:
+def _release_epoch(option: Option) -> int:
+    """Return the day of the TensorFlow release, in seconds since 1970."""
     day = dt.date.fromisoformat(option.release.released)
     return int(dt.datetime.combine(day, dt.time(), dt.timezone.utc).timestamp())
 
 
-def _payload(name: str) -> bytes:
+def _read_payload(name: str) -> bytes:
     return (resources.files("tfdoctor.payload") / name).read_bytes()
 
 
-def _line(package: LockedPackage) -> str:
-    return f"{package.name}=={package.version} " + " ".join(f"--hash=sha256:{one}" for one in package.hashes)
+def _format_pin(package: LockedPackage) -> str:
+    return f"{package.name}=={package.version} " + " ".join(
+        f"--hash=sha256:{digest}" for digest in package.hashes
+    )
 
 
-def _text(lines: Iterable[str]) -> str:
+def _join_lines(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-# ---------------------------------------------------------------- the values of the template
+# ---------------------------------------------------------------- values for the template
 
 
-def _values(
+def _make_values(
     option: Option, extras: Extras, files: Mapping[str, bytes], leftovers: tuple[Leftover, ...]
 ) -> dict[str, object]:
+    """Return the values for the template."""
     base = option.base
-    assert base is not None  # noqa: S101 - render has looked
+    assert base is not None  # noqa: S101 - render has checked it
     venv = has_venv(option)
     site = f"{VENV}/lib/python{option.python}/site-packages"
-    own = base.python or f"python{option.python}"
-    folders = _library_folders(option, site)
+    base_python = base.python or f"python{option.python}"
+    folders = _list_library_folders(option, site)
     nvcc = next((f"{site}/nvidia/cuda_nvcc" for wheel in option.wheels if "nvcc" in wheel.name), None)
-    here = [one for one in leftovers if versions.satisfies(option.release.version, one.tensorflow)]
+    matching = [
+        leftover for leftover in leftovers if versions.satisfies(option.release.version, leftover.tensorflow)
+    ]
     return {
         "tool": __version__,
         "tensorflow": option.tensorflow,
@@ -258,55 +266,57 @@ def _values(
         "install": base.install,
         "stale_lists": STALE_LISTS if _has_nvidia_lists(option) else (),
         "logs": LOGS,
-        "epoch": _epoch(option),
+        "epoch": _release_epoch(option),
         "share": SHARE,
         "home": HOME,
         "cache": CACHE,
-        "interpreter": own,
+        "interpreter": base_python,
         "venv": VENV,
         "site": site,
-        "pip": f"{VENV}/bin/pip" if venv else f"{own} -m pip",
+        "pip": f"{VENV}/bin/pip" if venv else f"{base_python} -m pip",
         "python_command": interpreter(option),
         "owned": venv and extras.uid != 0,
-        "prune_cuda": _patterns(here, "cuda", site) if option.cuda_set else [],
-        "prune_tensorflow": _patterns(here, "tensorflow", site),
+        "prune_cuda": _list_patterns(matching, "cuda", site) if option.cuda_set else [],
+        "prune_tensorflow": _list_patterns(matching, "tensorflow", site),
         "library_folders": folders,
         "cuda_home": nvcc,
         "constraints": "constraints.txt" in files,
         "requirements": "requirements.txt" in files,
         "uid": extras.uid,
-        "environment": _variables(option),
-        "labels": _labels(option),
-        "command": "python" if venv else own,
-        "conda": _conda(option),
+        "environment": _list_variables(option),
+        "labels": _list_labels(option),
+        "command": "python" if venv else base_python,
+        "conda": _make_conda_values(option),
     }
 
 
-def _conda(option: Option) -> dict[str, object] | None:
+def _make_conda_values(option: Option) -> dict[str, object] | None:
+    """Return the values for the conda step, or None. Raise ValueError for an invalid package."""
     conda = option.conda
     if conda is None:
         return None
-    for word in (conda.channel, *conda.packages):
-        if not _CONDA_WORD.fullmatch(word):
-            msg = f"`{word}` is no package of conda"
+    for text in (conda.channel, *conda.packages):
+        if not _CONDA_WORD.fullmatch(text):
+            msg = f"`{text}` is no package of conda"
             raise ValueError(msg)
     return {"image": check_reference(conda.image), "channel": conda.channel, "packages": conda.packages}
 
 
-def _patterns(rows: Iterable[Leftover], part: str, site: str) -> list[str]:
-    return sorted(f"{site}/{one.pattern}" for one in rows if one.part == part)
+def _list_patterns(leftovers: Iterable[Leftover], part: str, site: str) -> list[str]:
+    return sorted(f"{site}/{leftover.pattern}" for leftover in leftovers if leftover.part == part)
 
 
 def _has_nvidia_lists(option: Option) -> bool:
     return option.recipe in (Recipe.OFFICIAL, Recipe.CUDA_BASE)
 
 
-def _library_folders(option: Option, site: str) -> list[str]:
-    """Return every folder of NVIDIA's wheels that has libraries."""
+def _list_library_folders(option: Option, site: str) -> list[str]:
+    """Return the folders of NVIDIA's wheels that contain libraries."""
     return [f"{site}/{folder}" for folder in option.cuda_set.folders] if option.cuda_set is not None else []
 
 
-def _variables(option: Option) -> list[tuple[str, str]]:
+def _list_variables(option: Option) -> list[tuple[str, str]]:
+    """Return the image's environment variables."""
     path = f"{VENV}/bin:$PATH" if has_venv(option) else f"{HOME}/.local/bin:$PATH"
     variables = [
         ("PATH", path),
@@ -323,7 +333,8 @@ def _variables(option: Option) -> list[tuple[str, str]]:
     return variables
 
 
-def _labels(option: Option) -> list[tuple[str, str]]:
+def _list_labels(option: Option) -> list[tuple[str, str]]:
+    """Return the image's labels, with quoted values."""
     base = option.base
     plan = {
         "tensorflow": option.tensorflow,
@@ -338,18 +349,18 @@ def _labels(option: Option) -> list[tuple[str, str]]:
         "org.opencontainers.image.description": f"Python {option.python}, CUDA {option.cuda}{cudnn}",
         "org.opencontainers.image.version": option.tensorflow,
         "org.opencontainers.image.base.name": base.image.partition("@")[0] if base is not None else "",
-        "org.opencontainers.image.base.digest": _digest(base),
+        "org.opencontainers.image.base.digest": _digest_of(base),
         "io.tfdoctor.plan": json.dumps(plan, sort_keys=True),
         "io.tfdoctor.version": __version__,
     }
     return [(name, _quote_label(value)) for name, value in pairs.items() if value]
 
 
-def _digest(base: Base | None) -> str:
+def _digest_of(base: Base | None) -> str:
     return base.reference.partition("@")[2] if base is not None else ""
 
 
 def _quote_label(value: str) -> str:
-    """As one word of a LABEL instruction."""
+    """Return a value quoted for a LABEL instruction."""
     text = value.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$")
     return f'"{text}"'

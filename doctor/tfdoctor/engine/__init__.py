@@ -1,7 +1,7 @@
 """Container engines: build, run, pull, inspect. The only package that imports the Docker SDK.
 
-Docker's own socket and Podman's, which speaks the same protocol. Everything that is started here is stopped and
-removed here, whatever ends it.
+It talks to Docker's own socket and to Podman's, which speaks the same protocol. Every container that it starts is
+stopped and removed again, even after an error or Ctrl-C.
 """
 
 from tfdoctor.engine.building import BuildEvent, BuildFailedError, BuildRequest, build

@@ -1,6 +1,6 @@
-"""Building an image from a Dockerfile and its context, as a stream of events, cancellable at any of them.
+"""Image builds from a Dockerfile and its context, as a stream of events that can be cancelled at any time.
 
-The classic builder is used, which every engine from 1.9 to today and Podman's socket have: no BuildKit is needed.
+The classic builder is used, because every engine since 1.9 and Podman's socket have it. BuildKit is not required.
 """
 
 from __future__ import annotations
@@ -36,48 +36,49 @@ __all__ = [
 
 _STEP = re.compile(r"^STEP (\d{1,4})/(\d{1,4}): |^Step (\d{1,4})/(\d{1,4}) : ", re.IGNORECASE)
 _BUILT = re.compile(r"^Successfully built ([0-9a-f]{12,64})")
-_MADE = re.compile(r"^-{2,3}> ([0-9a-f]{11,64})$")
-"""A step has ended with this image."""
+_STEP_IMAGE = re.compile(r"^-{2,3}> ([0-9a-f]{11,64})$")
+"""The line at the end of a step, with the id of its image."""
 UNFINISHED = "tfdoctor/unfinished"
-"""What the finished steps of a build that did not end are called: without a name they are `<none>` among the images."""
+"""Repository for the finished steps of an interrupted build; an unnamed image is listed as `<none>`."""
 _MAX_STEP_LINES = 40
-"""Lines of a failing step that are told."""
+"""Output lines of a failing step that are reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuildRequest:
-    """What to build."""
+    """The image to build, and how."""
 
     dockerfile: str
     files: Mapping[str, bytes]
     tag: str
     labels: Mapping[str, str] = field(default_factory=dict)
     arguments: Mapping[str, str] = field(default_factory=dict)
-    """Build arguments; the proxies' names are kept out of the image's history by the engine."""
+    """Build arguments. The engine keeps the proxy variables out of the image's history."""
     no_cache: bool = False
     platform: str | None = None
     network: str | None = None
     timeout: int = 4 * 3600
-    """Seconds without a word from the engine after which it is given up."""
+    """Seconds of silence from the engine after which the build fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuildEvent:
-    """One thing that happened."""
+    """One event of a build or a pull."""
 
     kind: Literal["step", "cached", "output", "layer", "image"]
     text: str = ""
-    """"step": the instruction; "output": a line; "layer": its state; "image": the id."""
+    """"step" and "cached": the instruction; "output": a line; "layer": its state; "image": the id."""
     number: int = 0
     total: int = 0
     layer: str = ""
     current: int | None = None
-    """"layer": bytes."""
+    """Bytes of the layer that are done; None if unknown or if this is not a "layer" event."""
     size: int | None = None
+    """Bytes of the whole layer; None as for `current`."""
 
 
 class BuildFailedError(EngineError):
-    """A step failed; `step` and the last lines it printed say which and why."""
+    """A build step failed: `step` is its instruction, `output` the last lines that it printed."""
 
     kind = "build"
 
@@ -90,7 +91,7 @@ class BuildFailedError(EngineError):
 def context_archive(dockerfile: str, files: Mapping[str, bytes]) -> bytes:
     """Return the context as an uncompressed tar.
 
-    The same bytes for the same files, so that the engine's cache holds.
+    The same files give the same bytes, so that the engine's cache stays valid.
     """
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
@@ -102,14 +103,14 @@ def context_archive(dockerfile: str, files: Mapping[str, bytes]) -> bytes:
 
 
 def build(engine: ContainerEngine, request: BuildRequest) -> Generator[BuildEvent, None, None]:
-    """Build, and tell what happens; the last event is the "image".
+    """Build an image and yield the events of the build; the last one is the "image" event.
 
-    Closing the iterator (Ctrl-C does) makes the engine stop the running step and remove its container; finished
-    steps stay in the engine under `make_unfinished_name`, so that the next build goes on from there. Raises
-    BuildFailedError, EngineError.
+    Closing the iterator (Ctrl-C does) makes the engine stop the running step and remove its container. The finished
+    steps stay in the engine under `make_unfinished_name`, so that the next build continues from them. Raise
+    BuildFailedError if a step fails, and EngineError if the engine does.
     """
-    made: list[str] = []
-    ended = False
+    finished_images: list[str] = []
+    has_ended = False
     try:
         stream = engine.client.api.build(
             fileobj=io.BytesIO(context_archive(request.dockerfile, request.files)),
@@ -127,43 +128,49 @@ def build(engine: ContainerEngine, request: BuildRequest) -> Generator[BuildEven
             timeout=request.timeout,
             decode=True,
         )
-        for event in _events(stream, made):
-            ended = event.kind == "image"
+        for event in _parse_events(stream, finished_images):
+            has_ended = event.kind == "image"
             yield event
     except (APIError, DockerException, RequestException, HTTPError, OSError, ValueError) as error:
         # HTTPError is urllib3's: the SDK reads the stream without requests. ValueError: JSON that was cut off.
         raise explain_api(error, "building the image") from error
     finally:
-        if made and not ended:
-            _name_unfinished(engine, made[-1], request.tag)
+        if finished_images and not has_ended:
+            _name_unfinished(engine, finished_images[-1], request.tag)
 
 
 def make_unfinished_name(tag: str) -> str:
-    """Return what the finished steps of the build of this image are called, where it does not end."""
+    """Return the image name for the finished steps of an interrupted build of `tag`."""
     name = re.sub(r"[^A-Za-z0-9_.-]", "-", tag)[-120:].lstrip(".-")
     return f"{UNFINISHED}:{name or 'image'}"
 
 
 def _name_unfinished(engine: ContainerEngine, image: str, tag: str) -> None:
-    """Name the image of the last step that ended; never raises: another failure is on its way."""
+    """Tag the image of the last finished step. Never raise, because another error is being handled."""
     repository, _, name = make_unfinished_name(tag).rpartition(":")
     with contextlib.suppress(EngineError, APIError, DockerException, RequestException, HTTPError, OSError):
-        last, before = engine.image(image), engine.image(make_unfinished_name(tag))
-        if last is None or last.tags or last.digests:  # the base, or another's
+        last, previous = engine.image(image), engine.image(make_unfinished_name(tag))
+        if last is None or last.tags or last.digests:  # it is the base image, or belongs to another image
             return
         engine.client.api.tag(last.id, repository, name)
-        if before is not None and before.id != last.id:
-            engine.remove_image(before.id)  # what is of no other image
+        if previous is not None and previous.id != last.id:
+            engine.remove_image(previous.id)  # also deletes its layers, except those that other images share
 
 
 def forget_unfinished(engine: ContainerEngine, tag: str) -> None:
-    """The build has ended: what is left of one that had not is of the image, or of nothing."""
+    """Remove the name of an earlier unfinished build after a complete one.
+
+    Its image is now a part of the complete one, or is deleted with the name.
+    """
     with contextlib.suppress(EngineError):
         engine.remove_image(make_unfinished_name(tag))
 
 
-def _events(stream: Iterator[dict[str, Any]], made: list[str]) -> Iterator[BuildEvent]:
-    """Yield `made`: is given the images of the steps that ended."""
+def _parse_events(stream: Iterator[dict[str, Any]], finished_images: list[str]) -> Iterator[BuildEvent]:
+    """Yield the events of a build's messages; append the image id of each finished step to `finished_images`.
+
+    Raise BuildFailedError if a step fails, and EngineError if the stream ends without an image.
+    """
     step, number, total, image = "", 0, 0, ""
     recent: list[str] = []
     try:
@@ -183,8 +190,8 @@ def _events(stream: Iterator[dict[str, Any]], made: list[str]) -> Iterator[Build
                         yield BuildEvent("step", step, number, total)
                     elif text.startswith(("---> Using cache", "--> Using cache")):
                         yield BuildEvent("cached", step, number, total)
-                    elif _MADE.match(text):
-                        made.append(text.split()[1])
+                    elif _STEP_IMAGE.match(text):
+                        finished_images.append(text.split()[1])
                     elif _BUILT.match(text):
                         image = image or _BUILT.match(text)[1]  # type: ignore[index]
                     elif text and not text.startswith(("--->", "--> ", "Removing intermediate container ")):
@@ -205,7 +212,7 @@ def _events(stream: Iterator[dict[str, Any]], made: list[str]) -> Iterator[Build
 
 
 def layer_event(message: dict[str, Any], number: int = 0, total: int = 0) -> BuildEvent:
-    """Return what an engine says of a layer while it is pulled."""
+    """Return an engine's message about a layer as a "layer" event."""
     detail = message.get("progressDetail") or {}
     current, size = detail.get("current"), detail.get("total")
     return BuildEvent(
@@ -220,15 +227,16 @@ def layer_event(message: dict[str, Any], number: int = 0, total: int = 0) -> Bui
 
 
 def _make_build_error(step: str, recent: list[str], message: dict[str, Any]) -> BuildFailedError:
-    said = clean_line(str(message.get("error", "")), limit=600)
-    plain = explain_api(RuntimeError(said), "x")
-    hint = plain.hint or _hint_of("\n".join(recent))
-    what = f"the step `{clean_line(step, limit=200)}` failed" if step else "the build failed"
-    return BuildFailedError(f"{what}: {said}", hint=hint, step=step, output=tuple(recent))
+    """Return the error for a failed build, with a hint from the engine's message or the step's output."""
+    reason = clean_line(str(message.get("error", "")), limit=600)
+    explained = explain_api(RuntimeError(reason), "x")
+    hint = explained.hint or _explain_output("\n".join(recent))
+    title = f"the step `{clean_line(step, limit=200)}` failed" if step else "the build failed"
+    return BuildFailedError(f"{title}: {reason}", hint=hint, step=step, output=tuple(recent))
 
 
-def _hint_of(output: str) -> str:
-    """Return what a step's own words mean."""
+def _explain_output(output: str) -> str:
+    """Return a hint for the output of a failed step, or an empty string."""
     lower = output.lower()
     if "no space left on device" in lower:
         return "The engine's disk is full: docker system df; docker builder prune; docker image prune"
@@ -253,7 +261,7 @@ def _hint_of(output: str) -> str:
         return (
             "The network of the build does not reach it: --proxy URL, --index URL, or the engine's settings."
         )
-    # pip says so, too, of an index that it did not reach: that is asked first.
+    # pip prints this also for an index that it cannot reach, so the network is checked first.
     if "could not find a version" in lower or "no matching distribution" in lower:
         return "The package index does not have it: another --index, or the requirement is wrong."
     if "conflicting dependencies" in lower:

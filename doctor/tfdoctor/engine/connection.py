@@ -1,4 +1,4 @@
-"""Reaching an engine, and saying why not in the user's words."""
+"""Connection to a container engine, and the errors that explain why none is reachable."""
 
 from __future__ import annotations
 
@@ -32,67 +32,67 @@ __all__ = ["ContainerEngine", "EngineError", "Image", "connect", "explain_api"]
 CONNECT_TIMEOUT = 20
 """Seconds for the first answer."""
 ANSWER_TIMEOUT = 180
-"""Seconds for every later one: an engine that writes gigabytes lets others wait."""
+"""Seconds for every later answer: an engine that writes gigabytes is slow to answer other requests."""
 DOCKER_SOCKET = "/var/run/docker.sock"
 SCHEMES = ("unix://", "tcp://", "http://", "https://", "npipe://", "ssh://")
 CDI_SINCE = (1, 44)
-"""Docker's API from engine 25 on takes CDI devices."""
+"""The first API version of Docker (engine 25) that takes CDI devices."""
 
 
 class EngineError(Error):
-    """The engine cannot be reached, or refuses; the message is for the user."""
+    """The engine cannot be reached, or refuses a request. The message is for the user."""
 
     kind = "engine"
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image that the engine has."""
+    """A local image of the engine."""
 
     id: str
     tags: tuple[str, ...]
     size: int
-    """Bytes, all layers."""
+    """Bytes of all layers together."""
     digests: tuple[str, ...]
-    """`"python@sha256:…"`."""
+    """Digests in registries: `python@sha256:…`."""
     environment: dict[str, str]
     labels: dict[str, str]
     os: str
     architecture: str
     user: str
     entrypoint: tuple[str, ...] = ()
-    """The words of its ENTRYPOINT."""
+    """The arguments of its ENTRYPOINT."""
     layers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerEngine:
-    """A reachable engine."""
+    """A reachable container engine."""
 
     client: DockerClient = field(repr=False)
     url: str
     name: str
-    """"docker" or "podman"."""
+    """`docker` or `podman`."""
     version: str
     api: tuple[int, int]
     runtimes: tuple[str, ...]
     default_runtime: str
     rootless: bool
     cdi: bool
-    """Whether it is known to take CDI devices."""
+    """Whether the engine is known to take CDI devices."""
 
     def image(self, reference: str) -> Image | None:
-        """Return the local image of this name, or None. Raises EngineError."""
+        """Return the local image of this name, or None if there is none. Raise EngineError."""
         try:
             raw = self.client.api.inspect_image(reference)  # type: ignore[no-untyped-call]
         except ImageNotFound:
             return None
         except (APIError, RequestException, DockerException) as error:
             raise explain_api(error, f"looking for the image {reference}") from error
-        return _image(raw)
+        return _parse_image(raw)
 
     def remove_image(self, reference: str, *, force: bool = False) -> bool:
-        """Return whether there was such an image to remove."""
+        """Remove an image; return False if there is none of this name. Raise EngineError."""
         try:
             self.client.api.remove_image(reference, force=force)
         except ImageNotFound:
@@ -103,33 +103,35 @@ class ContainerEngine:
 
 
 def connect(url: str | None = None) -> ContainerEngine:
-    """Return the engine at `url`, at DOCKER_HOST, of Docker's chosen context, at Docker's own socket, else at
-    Podman's.
+    """Connect to an engine.
 
-    Raises EngineError that says why there is none, and what to type.
+    The first of these that is set decides: `url`, DOCKER_HOST, Docker's chosen context. If none is set, the usual
+    sockets of Docker and Podman are tried in order. Raise UsageError if an address is invalid, and EngineError, which
+    says what is wrong and what to type, if no engine answers.
     """
     system = LiveSystem()
     address, context = (url, None) if url is not None else endpoint_of(system)
     if context is not None:
         return _connect_context(system, context, address)
-    asked = url or system.env.get("DOCKER_HOST") or None
-    if asked is not None and not asked.startswith(SCHEMES):
-        msg = f"`{clean_line(asked)}` is not the address of an engine."
+    requested = url or system.env.get("DOCKER_HOST") or None
+    if requested is not None and not requested.startswith(SCHEMES):
+        msg = f"`{clean_line(requested)}` is not the address of an engine."
         raise UsageError(msg, hint="It looks like unix:///var/run/docker.sock or tcp://HOST:PORT.")
-    if asked is not None:
-        return _open(asked, _tls_of_variables(system) if asked.startswith("tcp://") else None)
+    if requested is not None:
+        return _open_client(requested, _load_tls_from_env(system) if requested.startswith("tcp://") else None)
     failures: list[EngineError] = []
     for address in _usual():
         try:
-            return _open(address)
+            return _open_client(address)
         except EngineError as error:
             failures.append(error)
-    raise _most_telling(failures)
+    raise _choose_failure(failures)
 
 
 def _connect_context(system: System, context: str, address: str) -> ContainerEngine:
-    """Return the engine of the context that `docker context use` or DOCKER_CONTEXT chose, as Docker's own client
-    takes it.
+    """Connect to the engine of the context that `docker context use` or DOCKER_CONTEXT chose.
+
+    Its TLS keys are taken from where Docker's own client keeps them. Raise EngineError.
     """
     name = clean_line(context, limit=100)
     if not address.startswith(SCHEMES):
@@ -141,27 +143,30 @@ def _connect_context(system: System, context: str, address: str) -> ContainerEng
         raise failure
     keys = Path(settings_folder(system)) / "contexts" / "tls" / identity_of(context) / "docker"
     try:
-        return _open(address, _tls(keys) if keys.is_dir() else None)
+        return _open_client(address, _load_tls(keys) if keys.is_dir() else None)
     except EngineError as error:
         error.message = f"{error.message} (Docker's context {name})"
         raise
 
 
-def _tls_of_variables(system: System) -> TLSConfig | None:
-    """As Docker's own client takes DOCKER_TLS_VERIFY and DOCKER_CERT_PATH."""
+def _load_tls_from_env(system: System) -> TLSConfig | None:
+    """Return the TLS settings that DOCKER_TLS_VERIFY and DOCKER_CERT_PATH ask for, as Docker's client reads them.
+
+    None if neither is set. Raise EngineError if the keys are unusable.
+    """
     verify, keys = system.env.get("DOCKER_TLS_VERIFY"), system.env.get("DOCKER_CERT_PATH")
     if not verify and not keys:
         return None
-    return _tls(Path(keys or f"{system.env.get('HOME', '')}/.docker"), verify=bool(verify))
+    return _load_tls(Path(keys or f"{system.env.get('HOME', '')}/.docker"), verify=bool(verify))
 
 
-def _tls(keys: Path, *, verify: bool = True) -> TLSConfig:
-    """Raises EngineError."""
-    own = (str(keys / "cert.pem"), str(keys / "key.pem"))
+def _load_tls(keys: Path, *, verify: bool = True) -> TLSConfig:
+    """Return the TLS settings for a folder of keys. Raise EngineError if the keys are unusable."""
+    client_pair = (str(keys / "cert.pem"), str(keys / "key.pem"))
     authority = keys / "ca.pem"
     try:
         return TLSConfig(
-            client_cert=own if Path(own[0]).is_file() else None,
+            client_cert=client_pair if Path(client_pair[0]).is_file() else None,
             ca_cert=str(authority) if authority.is_file() else None,
             verify=verify,
         )
@@ -171,23 +176,26 @@ def _tls(keys: Path, *, verify: bool = True) -> TLSConfig:
 
 
 def _usual() -> list[str]:
-    """Return docker's socket, its rootless ones, Docker Desktop's, and Podman's."""
-    places = [DOCKER_SOCKET]
-    own = os.getuid() if hasattr(os, "getuid") else 0
-    runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{own}"
+    """Return the addresses of the usual sockets that may exist: Docker, rootless Docker, Docker Desktop, Podman.
+
+    If none exists, the address of Docker's own socket.
+    """
+    paths = [DOCKER_SOCKET]
+    uid = os.getuid() if hasattr(os, "getuid") else 0
+    runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{uid}"
     desktop = Path.home() / ".docker"
-    places += [
+    paths += [
         f"{runtime}/docker.sock",
-        *(f"{desktop}/{place}/docker.sock" for place in ("run", "desktop")),
+        *(f"{desktop}/{path}/docker.sock" for path in ("run", "desktop")),
         f"{runtime}/podman/podman.sock",
         "/run/podman/podman.sock",
     ]
-    possible = [place for place in places if _may_exist(place)]
-    return [f"unix://{place}" for place in (possible or places[:1])]
+    possible = [path for path in paths if _may_exist(path)]
+    return [f"unix://{path}" for path in (possible or paths[:1])]
 
 
 def _may_exist(path: str) -> bool:
-    """Return whether a path exists or cannot be checked for lack of permission."""
+    """Return whether a path exists, or cannot be checked for lack of permission."""
     try:
         os.stat(path)  # noqa: PTH116 - Path.exists() raises, or from Python 3.14 on hides, a PermissionError
     except PermissionError:
@@ -197,39 +205,46 @@ def _may_exist(path: str) -> bool:
     return True
 
 
-def _most_telling(failures: list[EngineError]) -> EngineError:
+def _choose_failure(failures: list[EngineError]) -> EngineError:
+    """Return the failure that helps the user most: no permission, then no answer, then any other."""
     order = {"engine-permission": 0, "engine-silent": 1}
     return min(failures, key=lambda failure: order.get(failure.kind, 2))
 
 
-def _open(url: str, tls: TLSConfig | None = None) -> ContainerEngine:
+def _open_client(url: str, tls: TLSConfig | None = None) -> ContainerEngine:
+    """Connect to the engine at an address. Raise EngineError."""
     if url.startswith("ssh://"):
         raise _make_ssh_error(url)
     try:
         client = docker.DockerClient(base_url=url, timeout=CONNECT_TIMEOUT, version="auto", tls=tls or False)
     except (DockerException, RequestException, OSError, ValueError) as error:
-        raise _unreachable(url, error) from error
+        raise _make_unreachable_error(url, error) from error
     except (AttributeError, KeyError, RecursionError, TypeError) as error:
-        # What docker makes of JSON that is not an engine's.
-        raise _unreachable(url, ValueError("what answers there is not a container engine")) from error
+        # The SDK raises these if the JSON that it receives is not from an engine.
+        raise _make_unreachable_error(
+            url, ValueError("what answers there is not a container engine")
+        ) from error
     try:
         engine = _describe_engine(client, url)
     except (DockerException, RequestException, OSError, ValueError) as error:
         client.close()
-        raise _unreachable(url, error) from error
+        raise _make_unreachable_error(url, error) from error
     except (AttributeError, KeyError, RecursionError, TypeError) as error:
         client.close()
-        raise _unreachable(url, ValueError("what answers there is not a container engine")) from error
+        raise _make_unreachable_error(
+            url, ValueError("what answers there is not a container engine")
+        ) from error
     client.api.timeout = ANSWER_TIMEOUT
     return engine
 
 
 def _describe_engine(client: DockerClient, url: str) -> ContainerEngine:
+    """Ask the engine for its version and abilities. Raise what the SDK raises."""
     version: dict[str, Any] = client.version()
     info: dict[str, Any] = client.info()
     components = [str(part.get("Name", "")) for part in version.get("Components") or ()]
     podman = any("podman" in name.lower() for name in components)
-    api = _numbers(str(version.get("ApiVersion", "1.24")))
+    api = _parse_api_version(str(version.get("ApiVersion", "1.24")))
     return ContainerEngine(
         client=client,
         url=url,
@@ -243,7 +258,8 @@ def _describe_engine(client: DockerClient, url: str) -> ContainerEngine:
     )
 
 
-def _numbers(text: str) -> tuple[int, int]:
+def _parse_api_version(text: str) -> tuple[int, int]:
+    """Return the major and minor number of an API version, or (1, 24) if it cannot be read."""
     parts = text.split(".")
     try:
         return int(parts[0]), int(parts[1])
@@ -251,12 +267,14 @@ def _numbers(text: str) -> tuple[int, int]:
         return (1, 24)
 
 
-def _unreachable(url: str, error: BaseException) -> EngineError:
-    """Return which of the usual reasons it is, with the command that fixes it."""
+def _make_unreachable_error(url: str, error: BaseException) -> EngineError:
+    """Return the error for an engine that cannot be reached, with the command that fixes it."""
     path = url.removeprefix("unix://") if url.startswith("unix://") else ""
-    number = _errno(error)
+    number = _find_errno(error)
     if number in (errno.EACCES, errno.EPERM):
-        failure = EngineError(f"you may not use the engine's socket {path or url}.", hint=_group_hint(path))
+        failure = EngineError(
+            f"you may not use the engine's socket {path or url}.", hint=_make_group_hint(path)
+        )
         failure.kind = "engine-permission"
         return failure
     if path and (number == errno.ENOENT or not _may_exist(path)):
@@ -270,7 +288,7 @@ def _unreachable(url: str, error: BaseException) -> EngineError:
         return failure
     failure = EngineError(
         f"the container engine at {path or clean_line(url, limit=200)} does not answer: "
-        f"{clean_line(_last(error), limit=300)}",
+        f"{clean_line(_describe_error(error), limit=300)}",
         hint=_start_hint(path) or "sudo systemctl start docker   (its log: sudo journalctl -u docker -n 20)"
         if path
         else "Is that its address, and does the engine there listen on it? DOCKER_HOST or Docker's context names it.",
@@ -280,62 +298,68 @@ def _unreachable(url: str, error: BaseException) -> EngineError:
 
 
 _DESKTOP = re.compile(r".*/\.docker/(?:desktop|run)/docker\.sock")
-_OF_USER = re.compile(r"/run/user/\d{1,10}/")
+_USER_RUNTIME = re.compile(r"/run/user/\d{1,10}/")
 
 
 def _start_hint(path: str) -> str:
-    """Return how the engine of this socket is started; empty if its place does not tell which it is."""
+    """Return how to start the engine of a socket, or an empty string if its path does not tell which engine it is."""
     if _DESKTOP.fullmatch(path):
         return "Start Docker Desktop: systemctl --user start docker-desktop   (on a Mac: open -a Docker)"
     runtime = os.environ.get("XDG_RUNTIME_DIR")
-    own = _OF_USER.match(path) is not None or (bool(runtime) and path.startswith(f"{runtime}/"))
+    is_user_service = _USER_RUNTIME.match(path) is not None or (
+        bool(runtime) and path.startswith(f"{runtime}/")
+    )
     if path.endswith("/podman/podman.sock"):
-        return f"{'systemctl --user' if own else 'sudo systemctl'} start podman.socket"
-    if own and path.endswith("/docker.sock"):
+        return f"{'systemctl --user' if is_user_service else 'sudo systemctl'} start podman.socket"
+    if is_user_service and path.endswith("/docker.sock"):
         return "A rootless Docker: systemctl --user start docker   (its own words: journalctl --user -u docker -n 20)"
     return ""
 
 
-_SSH = re.compile(r"(?P<host>.*?)(?::(?P<port>\d{1,5}))?")
+_SSH_HOST = re.compile(r"(?P<host>.*?)(?::(?P<port>\d{1,5}))?")
 
 
 def _make_ssh_error(url: str) -> EngineError:
-    """Return docker's own client starts a program there; what is spoken with here is a socket."""
+    """Return the error for an ssh:// address.
+
+    Docker's own client starts a program on the other host; tfdoctor only talks to sockets.
+    """
     host = clean_line(url.removeprefix("ssh://").partition("/")[0], limit=200)
-    named = _SSH.fullmatch(host)
-    where = (
-        f"-p {named['port']} {quote(named['host'])}" if named is not None and named["port"] else quote(host)
+    match = _SSH_HOST.fullmatch(host)
+    target = (
+        f"-p {match['port']} {quote(match['host'])}" if match is not None and match["port"] else quote(host)
     )
     failure = EngineError(
         f"tfdoctor cannot reach an engine through ssh ({host}).",
         hint="Run tfdoctor there; or bring that engine's socket here: "
-        f"ssh -nNT -L /tmp/engine.sock:/var/run/docker.sock {where} &   "
+        f"ssh -nNT -L /tmp/engine.sock:/var/run/docker.sock {target} &   "
         "and then DOCKER_HOST=unix:///tmp/engine.sock",
     )
     failure.kind = "engine-ssh"
     return failure
 
 
-def _errno(error: BaseException) -> int | None:
-    """Return the operating system's number, however deep requests and urllib3 have wrapped it."""
-    seen: set[int] = set()
+def _find_errno(error: BaseException) -> int | None:
+    """Return the error number of the operating system, also if requests and urllib3 have wrapped the error."""
+    visited: set[int] = set()
     queue: list[object] = [error]
     while queue:
-        one = queue.pop()
-        if not isinstance(one, BaseException) or id(one) in seen:
+        item = queue.pop()
+        if not isinstance(item, BaseException) or id(item) in visited:
             continue
-        seen.add(id(one))
-        if isinstance(one, OSError) and isinstance(one.errno, int):
-            return one.errno
-        queue += [one.__cause__, one.__context__, *one.args]
+        visited.add(id(item))
+        if isinstance(item, OSError) and isinstance(item.errno, int):
+            return item.errno
+        queue += [item.__cause__, item.__context__, *item.args]
     return None
 
 
-def _last(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     return str(error.__context__ or error)
 
 
-def _group_hint(path: str) -> str:
+def _make_group_hint(path: str) -> str:
+    """Return how to gain access to a socket: join its group, or why that does not help."""
     group = "docker"
     try:
         import grp  # not on Windows
@@ -347,14 +371,15 @@ def _group_hint(path: str) -> str:
     else:
         if not status.st_mode & stat.S_IWGRP:
             return f"{path} is closed to its group: use a rootless engine, or run tfdoctor as its owner."
-    return f"sudo usermod -aG {group} {_user()}   then log in again (or for this shell: newgrp {group})"
+    return f"sudo usermod -aG {group} {_user_name()}   then log in again (or for this shell: newgrp {group})"
 
 
-def _user() -> str:
+def _user_name() -> str:
+    """Return the user's name, or `$USER` if it is unknown."""
     try:
         import pwd  # not on Windows
 
-        return pwd.getpwuid(os.getuid()).pw_name  # $USER is another's after `su`
+        return pwd.getpwuid(os.getuid()).pw_name  # $USER may name another user after `su`
     except (ImportError, KeyError):
         pass
     try:
@@ -363,28 +388,29 @@ def _user() -> str:
         return "$USER"
 
 
-def _image(raw: dict[str, Any]) -> Image:
+def _parse_image(raw: dict[str, Any]) -> Image:
+    """Return an image from the engine's answer to an inspection."""
     config = raw.get("Config") or {}
     pairs = [str(item).partition("=") for item in config.get("Env") or ()]
     return Image(
         id=str(raw.get("Id", "")),
         tags=tuple(str(tag) for tag in raw.get("RepoTags") or ()),
         size=int(raw.get("Size") or 0),
-        digests=tuple(str(one) for one in raw.get("RepoDigests") or ()),
+        digests=tuple(str(entry) for entry in raw.get("RepoDigests") or ()),
         environment={name: value for name, _, value in pairs},
         labels={str(name): str(value) for name, value in (config.get("Labels") or {}).items()},
         os=str(raw.get("Os", "")),
         architecture=str(raw.get("Architecture", "")),
         user=str(config.get("User") or ""),
-        entrypoint=tuple(str(one) for one in config.get("Entrypoint") or ()),
-        layers=tuple(str(one) for one in (raw.get("RootFS") or {}).get("Layers") or ()),
+        entrypoint=tuple(str(entry) for entry in config.get("Entrypoint") or ()),
+        layers=tuple(str(entry) for entry in (raw.get("RootFS") or {}).get("Layers") or ()),
     )
 
 
 def explain_api(error: BaseException, doing: str) -> EngineError:
-    """Return an engine's refusal in a sentence; its own words are kept, cleaned."""
-    said = clean_line(str(getattr(error, "explanation", None) or error), limit=600)
-    lower = said.lower()
+    """Return an engine's refusal as an EngineError, with the engine's own text (cleaned) and a hint."""
+    reason = clean_line(str(getattr(error, "explanation", None) or error), limit=600)
+    lower = reason.lower()
     hint = ""
     if "no space left on device" in lower:
         hint = "The engine's disk is full. To free space: docker system df; docker builder prune; docker image prune"
@@ -404,8 +430,8 @@ def explain_api(error: BaseException, doing: str) -> EngineError:
             "The engine reaches the registry through its own network and proxy: docker info | grep -i proxy"
         )
     elif any(
-        words in lower
-        for words in ("cannot connect", "connection aborted", "connection broken", "read timed out")
+        text in lower
+        for text in ("cannot connect", "connection aborted", "connection broken", "read timed out")
     ):
         hint = "The engine went away: sudo systemctl status docker"
-    return EngineError(f"{doing}: {said}", hint=hint)
+    return EngineError(f"{doing}: {reason}", hint=hint)

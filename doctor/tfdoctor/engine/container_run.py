@@ -1,4 +1,4 @@
-"""Running a command in a container: bounded in time, memory and output, and gone afterwards."""
+"""Commands in containers: bounded in time, memory and output; the container is removed afterwards."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ __all__ = [
 ]
 
 LABEL = "io.tfdoctor.run"
-"""What all our containers carry, so that a lost one can be found."""
+"""The label of every container that tfdoctor starts, so that a leftover one can be found."""
 FOLDER = "/tfdoctor-simulated"
-"""The folder of ours in a container (`RunRequest.folder`): no image has one of that name."""
+"""The folder for `RunRequest.folder` in a container; no image has one of this name."""
 _MAX_OUTPUT_BYTES = 4 * 1024 * 1024
-_STOP = 5
-"""Seconds that a container has to end by itself."""
-_POLL = 0.05
+_GRACE_S = 5
+"""Seconds to wait for a container's last output, and for one that the engine may still be creating."""
+_POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class GpuAccess:
-    """How GPUs get into a container."""
+    """The GPUs of a container, and the mechanism that adds them."""
 
     way: Literal["none", "gpus", "runtime", "cdi"]
-    """Nothing; `--gpus` (a hook); the `nvidia` runtime; a CDI device."""
+    """No GPUs; `--gpus` (a hook); the `nvidia` runtime; a CDI device."""
     devices: tuple[str, ...] = ("all",)
-    """"all", indexes, UUIDs; CDI: the part after `nvidia.com/gpu=`."""
+    """`all`, indexes or UUIDs; for CDI the part after `nvidia.com/gpu=`."""
 
     @property
     def option(self) -> str:
-        """As it is typed after `docker run`."""
+        """The options of `docker run` for these GPUs."""
         if self.way == "gpus":
             return (
                 "--gpus all" if self.devices == ("all",) else f"--gpus '\"device={','.join(self.devices)}\"'"
@@ -71,101 +71,106 @@ class GpuAccess:
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What to run."""
+    """The command to run, and the container to run it in."""
 
     image: str
     command: tuple[str, ...]
     gpus: GpuAccess = GpuAccess("none")
     environment: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """Absolute path in the container → content; put there before it starts, and gone with it."""
+    """Absolute path in the container to content; written before it starts."""
     stdin: bytes = b""
     timeout: float = 120.0
+    """Seconds."""
     memory: int | None = None
-    """Bytes."""
+    """Bytes; None for no limit."""
     network: bool = False
     user: str | None = None
     entrypoint: bool = False
     """Whether the image's own entry point is kept."""
     shm_size: int | None = None
+    """Bytes of /dev/shm; None for the engine's default."""
     platform: str | None = None
     folder: Mapping[str, bytes] = field(default_factory=dict)
-    """Names of files → content, for the folder FOLDER: made before it starts, and gone with it."""
+    """File name to content, for the folder FOLDER; written before the container starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How it ended."""
+    """The outcome of a command in a container."""
 
     status: int | None
-    """The exit status; None where it did not start, or had to be stopped."""
+    """The exit status; None if the command did not start or ran into the timeout."""
     stdout: str
     stderr: str
     truncated: bool
-    """More was printed than is kept (4 MiB of each)."""
+    """Whether more was printed than is kept (4 MiB of each stream)."""
     timed_out: bool
     oom_killed: bool
     start_error: str
-    """The engine's words where the container could not be started; empty where it was."""
+    """The engine's message if the container could not be started, else empty."""
     seconds: float
 
     @property
     def signal(self) -> int | None:
-        """The signal that ended the command, where one did."""
+        """The signal that ended the command; None if none did."""
         return self.status - 128 if self.status is not None and 128 < self.status < 160 else None
 
 
 def run(
     engine: ContainerEngine, request: RunRequest, on_line: Callable[[str], None] | None = None
 ) -> RunResult:
-    """Run a command in a new container and remove it, however this ends.
+    """Run a command in a new container and remove the container in every case.
 
-    `on_line` is given each line of standard output as it comes. Raises EngineError where the image is not there or
-    the engine went away; a container that cannot be started is a result (`start_error`).
+    `on_line` is called with each line of standard output as it arrives. Raise EngineError if the image is missing or
+    the engine fails; a container that cannot be started is a result with a `start_error`.
     """
     api = engine.client.api
-    began = time.monotonic()
-    container, made = new_name(), False
+    start_time = time.monotonic()
+    container, is_created = new_name(), False
     attached: Attached | None = None
     try:
         try:
             create_container(engine, request, request.command, name=container, stdin=bool(request.stdin))
-            made = True
+            is_created = True
         except ImageNotFound as error:
             container = ""
             msg = f"the image {request.image} is not here."
             raise EngineError(msg, hint=f"docker pull {request.image}") from error
         except APIError as error:
             container = ""
-            return _make_start_failure(error, began)
+            return _make_start_failure(error, start_time)
         for path, content in request.files.items():
             put_file(engine, container, path, content)
-        try:  # Podman prepares the container, its GPUs too, when it is attached to
+        try:  # Podman prepares the container and its GPUs at the attach, so that may fail, too
             attached = Attached(engine, container, stdin=bool(request.stdin))
             api.start(container)
         except APIError as error:
-            return _make_start_failure(error, began)
-        return _wait(engine, request, container, attached, _Output(on_line), began)
+            return _make_start_failure(error, start_time)
+        return _wait(engine, request, container, attached, _Output(on_line), start_time)
     except (APIError, DockerException, RequestException, OSError) as error:
         if isinstance(error, EngineError):
             raise
         raise explain_api(error, f"running {request.image}") from error
     finally:
         if container:
-            remove_container(engine, container, made=made)
+            remove_container(engine, container, made=is_created)
         if attached is not None:
             attached.close()
 
 
 def new_name() -> str:
-    """Return a container's name, chosen here, so that what an engine was just making can be removed, too."""
+    """Return a new container name.
+
+    It is chosen here, so that a container that the engine is still creating can be removed by its name.
+    """
     return f"tfdoctor-{secrets.token_hex(8)}"
 
 
 def create_container(
     engine: ContainerEngine, request: RunRequest, command: tuple[str, ...], *, name: str, stdin: bool
 ) -> None:
-    """Make a container; it is not started. Raises APIError."""
+    """Create a container without starting it. Raise ImageNotFound or another APIError."""
     if engine.name == "podman" and request.gpus.way == "cdi":
         _create_in_podman(engine, request, command, name=name, stdin=stdin)
         return
@@ -206,9 +211,12 @@ def create_container(
 def _create_in_podman(
     engine: ContainerEngine, request: RunRequest, command: tuple[str, ...], *, name: str, stdin: bool
 ) -> None:
-    """Through Podman's own API: the one that it shares with Docker takes paths of devices alone (4.3), no CDI names."""
+    """Create a container through Podman's own API.
+
+    The API that Podman shares with Docker takes device paths only (4.3), no CDI names.
+    """
     api = engine.client.api
-    asked: dict[str, Any] = {
+    options: dict[str, Any] = {
         "name": name,
         "image": request.image,
         "command": list(command),
@@ -223,24 +231,25 @@ def _create_in_podman(
         "stdin": stdin or None,
         "user": request.user,
     }
-    given = {key: value for key, value in asked.items() if value is not None}
+    body = {key: value for key, value in options.items() if value is not None}
     answer = api.post(
         f"{api.base_url}/v4.0.0/libpod/containers/create",
-        json=given,
+        json=body,
         timeout=api.timeout,
         allow_redirects=False,
     )
-    api._raise_for_status(answer)  # type: ignore[attr-defined] # noqa: SLF001 - as the SDK does for its own
+    api._raise_for_status(answer)  # type: ignore[attr-defined] # noqa: SLF001 - as the SDK checks its own requests
 
 
 def _device_request(devices: list[str]) -> DeviceRequest:
+    """Return what `--gpus` asks of the engine for these devices."""
     if devices == ["all"]:
         return DeviceRequest(count=-1, capabilities=[["gpu"]])
     return DeviceRequest(device_ids=devices, capabilities=[["gpu"]])
 
 
 def put_file(engine: ContainerEngine, container: str, path: str, content: bytes) -> None:
-    """Put a file into a container that is not started yet."""
+    """Write a file into a container that is not started yet."""
     folder, _, name = path.rpartition("/")
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as archive:
@@ -251,7 +260,7 @@ def put_file(engine: ContainerEngine, container: str, path: str, content: bytes)
 
 
 def put_folder(engine: ContainerEngine, container: str, files: Mapping[str, bytes]) -> None:
-    """Put FOLDER with these files into a container that is not started yet: whoever runs in it may read it."""
+    """Write FOLDER with these files, readable for every user, into a container that is not started yet."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as archive:
         folder = tarfile.TarInfo(FOLDER.strip("/"))
@@ -265,7 +274,10 @@ def put_folder(engine: ContainerEngine, container: str, files: Mapping[str, byte
 
 
 class _Output:
-    """The two streams, bounded; what is beyond is read and dropped, so that the container is never held up."""
+    """The output of a container, up to a limit.
+
+    The output beyond the limit is read and dropped, so that the command never blocks on a full pipe.
+    """
 
     def __init__(self, on_line: Callable[[str], None] | None) -> None:
         self._parts: dict[int, list[bytes]] = {1: [], 2: []}
@@ -275,21 +287,20 @@ class _Output:
         self.truncated = False
 
     def read(self, attached: Attached) -> None:
-        """Until the container closes both streams."""
-        with contextlib.suppress(
-            OSError, ValueError
-        ):  # the connection ends with the container, in whatever way
-            for which, piece in attached.frames():
-                self._take(which, piece)
+        """Read until the container closes both streams."""
+        with contextlib.suppress(OSError, ValueError):  # the connection may break when the container ends
+            for stream, piece in attached.frames():
+                self._take(stream, piece)
 
-    def _take(self, which: int, piece: bytes) -> None:
-        room = _MAX_OUTPUT_BYTES - self._size[which]
-        if len(piece) > room:
+    def _take(self, stream: int, piece: bytes) -> None:
+        """Store a piece of stream 1 (standard output) or 2 (standard error), and report complete lines."""
+        space = _MAX_OUTPUT_BYTES - self._size[stream]
+        if len(piece) > space:
             self.truncated = True
-        if room > 0:
-            self._parts[which].append(piece[:room])
-            self._size[which] += len(piece[:room])
-        if which == 1 and self._on_line is not None:
+        if space > 0:
+            self._parts[stream].append(piece[:space])
+            self._size[stream] += len(piece[:space])
+        if stream == 1 and self._on_line is not None:
             lines = (self._rest + piece).split(b"\n")
             self._rest = lines.pop()[-65536:]
             for line in lines:
@@ -300,10 +311,10 @@ class _Output:
 
 
 class Attached:
-    """The streams of a container, over one connection of the engine's. Attach before the container starts."""
+    """The streams of a container, over one connection to the engine. Attach before the container starts."""
 
     def __init__(self, engine: ContainerEngine, container: str, *, stdin: bool) -> None:
-        """Raises APIError, RequestException."""
+        """Attach to a container. Raise APIError or RequestException."""
         params = {"stdout": 1, "stderr": 1, "stream": 1, **({"stdin": 1} if stdin else {})}
         self._file: Any = engine.client.api.attach_socket(container, params=params)
         self._socket: Any = getattr(self._file, "_sock", self._file)
@@ -311,16 +322,19 @@ class Attached:
             self._socket.settimeout(None)
 
     def send(self, data: bytes) -> None:
-        """Raises OSError."""
+        """Send data to standard input. Raise OSError."""
         self._socket.sendall(data)
 
     def end_input(self) -> None:
-        """No more comes."""
+        """Close standard input."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
 
     def frames(self) -> Iterator[tuple[int, bytes]]:
-        """Yield (1 or 2, a piece of standard output or error), until the container ends. Raises OSError."""
+        """Yield (stream, data) until the container ends; stream 1 is standard output, 2 standard error.
+
+        Raise OSError if the connection fails.
+        """
         while True:
             header = self._exactly(8)
             if header is None:
@@ -331,6 +345,7 @@ class Attached:
             yield (2 if header[0] == 2 else 1), body
 
     def _exactly(self, count: int) -> bytes | None:
+        """Return the next `count` bytes, or None if the stream ends before."""
         parts = []
         while count:
             piece = self._socket.recv(min(count, 1 << 20))
@@ -341,7 +356,7 @@ class Attached:
         return b"".join(parts)
 
     def close(self) -> None:
-        """End the connection; whoever reads from it sees its end."""
+        """End the connection; a reader in another thread sees the end of the streams."""
         with contextlib.suppress(Exception):
             self._socket.shutdown(socket.SHUT_RDWR)
         with contextlib.suppress(Exception):
@@ -352,8 +367,8 @@ class Attached:
             self._socket.close()
 
 
-def _feed(attached: Attached, data: bytes) -> None:
-    """In a thread: a command that reads slowly, or nothing, must not hold anyone up."""
+def _send_input(attached: Attached, data: bytes) -> None:
+    """Send standard input and close it; run in a thread, because a command may read slowly or not at all."""
     with contextlib.suppress(OSError):
         attached.send(data)
     attached.end_input()
@@ -365,17 +380,18 @@ def _wait(
     container: str,
     attached: Attached,
     collected: _Output,
-    began: float,
+    start_time: float,
 ) -> RunResult:
+    """Wait for the container to end, or kill it at the timeout, and return its result."""
     api = engine.client.api
     reader = threading.Thread(target=collected.read, args=(attached,), daemon=True)
     reader.start()
     if request.stdin:
-        threading.Thread(target=_feed, args=(attached, request.stdin), daemon=True).start()
-    deadline = began + request.timeout
+        threading.Thread(target=_send_input, args=(attached, request.stdin), daemon=True).start()
+    deadline = start_time + request.timeout
     timed_out = False
     state: dict[str, Any] = {}
-    pause = _POLL
+    pause = _POLL_S
     while True:
         state = api.inspect_container(container)["State"]
         if not state.get("Running") and state.get("Status") != "created":
@@ -387,7 +403,7 @@ def _wait(
             break
         time.sleep(pause)
         pause = min(pause * 1.3, 0.5)
-    reader.join(_STOP)
+    reader.join(_GRACE_S)
     return RunResult(
         status=None if timed_out else int(state.get("ExitCode", 0)),
         stdout=collected.text(1),
@@ -396,21 +412,23 @@ def _wait(
         timed_out=timed_out,
         oom_killed=bool(state.get("OOMKilled")),
         start_error="",
-        seconds=time.monotonic() - began,
+        seconds=time.monotonic() - start_time,
     )
 
 
-def _make_start_failure(error: APIError, began: float) -> RunResult:
-    said = str(error.explanation or error)[:8000]
-    return RunResult(None, "", "", False, False, False, said, time.monotonic() - began)
+def _make_start_failure(error: APIError, start_time: float) -> RunResult:
+    """Return the result for a container that could not be started."""
+    reason = str(error.explanation or error)[:8000]
+    return RunResult(None, "", "", False, False, False, reason, time.monotonic() - start_time)
 
 
 def remove_container(engine: ContainerEngine, container: str, *, made: bool = True) -> None:
-    """Also while a Ctrl-C is on its way: then the engine is told once more.
+    """Remove a container. After Ctrl-C the removal is tried once more before KeyboardInterrupt goes on.
 
-    `made`: whether the engine has said that it made it; else it may be making it just now, and is waited for.
+    If `made` is False, the engine has not confirmed the container and may still be creating it: a missing container is
+    then looked for again for up to 5 seconds.
     """
-    deadline = time.monotonic() + (0 if made else _STOP)
+    deadline = time.monotonic() + (0 if made else _GRACE_S)
     tries = 0
     while tries < 2:
         try:
@@ -418,7 +436,7 @@ def remove_container(engine: ContainerEngine, container: str, *, made: bool = Tr
         except NotFound:
             if time.monotonic() > deadline:
                 return
-            time.sleep(_POLL)
+            time.sleep(_POLL_S)
         except (APIError, RequestException):
             tries += 1
             time.sleep(0.2)

@@ -1,6 +1,6 @@
-"""From a plan to an image: its base is found, pulled and looked into, the Dockerfile written, built and named.
+"""From a plan to an image: pull and inspect the base image, write the Dockerfile, build it and name the result.
 
-Nothing is printed here; what happens is told to a `Progress`.
+Nothing is printed here; a `Progress` receives what happens.
 """
 
 from __future__ import annotations
@@ -50,23 +50,23 @@ PROBE = (
     'echo "python=$v $p $m $i"; done; '
     "command -v apt-get >/dev/null && echo apt=yes; exit 0"
 )
-"""What is asked of an image that the user brings: its system and its Pythons."""
-_PYTHON = re.compile(r"python=(\d\.\d{1,2}) (python[0-9.]{0,5}) ?(venv)? ?(pip)?")
+"""The script that reports the system and the Pythons of a base image that the user chose."""
+_PYTHON_LINE = re.compile(r"python=(\d\.\d{1,2}) (python[0-9.]{0,5}) ?(venv)? ?(pip)?")
 
 
 class BaseError(Error):
-    """The image to build on cannot be had or used."""
+    """The base image cannot be pulled or used."""
 
     kind = "base-image"
 
 
 @dataclass(frozen=True, slots=True)
 class BuildSettings:
-    """How to build."""
+    """The settings of a build that do not change the Dockerfile."""
 
     tag: str
     registry: str | None = None
-    """A mirror that bases are pulled from."""
+    """A mirror that base images are pulled from; None for their own registries."""
     ca_file: str | None = None
     proxy: str | None = None
     no_proxy: str | None = None
@@ -75,7 +75,7 @@ class BuildSettings:
 
 
 def with_mirror(option: Option, registry: str | None) -> Option:
-    """Return the option with its base on the mirror."""
+    """Return the option with its base image, and conda's, taken from the mirror. Raise UsageError."""
     if registry is None or option.base is None:
         return option
     name = check_reference(apply_mirror(option.base.reference, registry))
@@ -86,7 +86,7 @@ def with_mirror(option: Option, registry: str | None) -> Option:
 
 
 def context_of(option: Option, extras: Extras) -> Context:
-    """Return the Dockerfile and the files beside it."""
+    """Return the Dockerfile and the files that it copies. Raise UsageError."""
     package, release = option.release.package, option.release.version
     compat = Compat.load()
     return render(
@@ -107,14 +107,15 @@ def build_image(
     *,
     custom_base: bool,
 ) -> tuple[Option, Context, Image]:
-    """Have the base, look into it where the user brought it, build. Returns the option as it was built.
+    """Pull the base image and build on it. Return the option as built, its context and the image.
 
-    Raises BaseError, EngineError, BuildFailedError. Whatever ends it, no container is left; finished steps stay in
-    the engine's cache.
+    A base image that the user chose (`custom_base`) is inspected first. Raise BaseError, EngineError,
+    BuildFailedError or UsageError. No container is left behind in any case; finished steps stay in the engine's
+    cache.
     """
     assert option.base is not None  # noqa: S101 - every container option has one
     reference = option.base.reference
-    _have(engine, reference, settings, progress, platform=extras.platform)
+    _pull_base(engine, reference, settings, progress, platform=extras.platform)
     if custom_base:
         progress.stage(f"Looking into {reference}")
         option = look_into(engine, option)
@@ -125,7 +126,7 @@ def build_image(
         dockerfile=context.dockerfile,
         files=context.files,
         tag=settings.tag,
-        arguments=_arguments(settings),
+        arguments=_make_proxy_arguments(settings),
         no_cache=settings.no_cache,
         platform=extras.platform,
         network=settings.network,
@@ -134,13 +135,13 @@ def build_image(
     try:
         with contextlib.closing(build(engine, request)) as events:
             for event in events:
-                _tell(progress, event)
+                _report_event(progress, event)
                 if event.kind == "image":
                     identity = event.text
     except BaseException as error:
         if isinstance(error, BuildFailedError):
             progress.failed(error.step, error.output)
-        _tell_unfinished(engine, settings.tag, progress)
+        _report_unfinished(engine, settings.tag, progress)
         raise
     forget_unfinished(engine, settings.tag)
     image = engine.image(identity)
@@ -150,34 +151,38 @@ def build_image(
     return option, context, image
 
 
-def _tell_unfinished(engine: ContainerEngine, tag: str, progress: Progress) -> None:
-    """What a build that did not end has left, and how it goes."""
+def _report_unfinished(engine: ContainerEngine, tag: str, progress: Progress) -> None:
+    """Report the image of the finished steps of a failed build, and how to remove it."""
     with contextlib.suppress(EngineError):
-        kept = engine.image(make_unfinished_name(tag))
-        if kept is not None:
-            name = kept.tags[0] if kept.tags else make_unfinished_name(tag)
+        image = engine.image(make_unfinished_name(tag))
+        if image is not None:
+            name = image.tags[0] if image.tags else make_unfinished_name(tag)
             progress.stage(
-                f"The steps that ended are kept as {name} ({kept.size / 1e9:.1f} GB): the next build goes on from "
+                f"The steps that ended are kept as {name} ({image.size / 1e9:.1f} GB): the next build goes on from "
                 f"there. Remove them: {engine.name} rmi {name}"
             )
 
 
 def pin_base(engine: ContainerEngine, option: Option) -> Option:
-    """Return the option with the digest of its base, where the engine has that from a registry."""
+    """Return the option with its base image pinned by digest.
+
+    The option is unchanged if the engine has no digest of the base image from this registry.
+    """
     base = option.base
     assert base is not None  # noqa: S101 - every container option has one
     image = engine.image(base.reference)
     if image is None or "@" in base.reference:
         return option
-    own = parse_reference(base.image)
+    base_reference = parse_reference(base.image)
     for digest in image.digests:
-        one = parse_reference(digest)
-        if (one.registry, one.repository) == (own.registry, own.repository):
-            return replace(option, base=replace(base, digest=one.digest))
+        reference = parse_reference(digest)
+        if (reference.registry, reference.repository) == (base_reference.registry, base_reference.repository):
+            return replace(option, base=replace(base, digest=reference.digest))
     return option
 
 
-def _tell(progress: Progress, event: BuildEvent) -> None:
+def _report_event(progress: Progress, event: BuildEvent) -> None:
+    """Pass a build event on to the progress display."""
     if event.kind == "step":
         progress.step(event.number, event.total, event.text)
     elif event.kind == "cached":
@@ -190,8 +195,8 @@ def _tell(progress: Progress, event: BuildEvent) -> None:
         progress.done()
 
 
-def _arguments(settings: BuildSettings) -> dict[str, str]:
-    """Return the proxies, under the names that engines keep out of an image's history."""
+def _make_proxy_arguments(settings: BuildSettings) -> dict[str, str]:
+    """Return the proxies as build arguments, under the names that engines keep out of an image's history."""
     arguments: dict[str, str] = {}
     if settings.proxy:
         for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
@@ -201,10 +206,10 @@ def _arguments(settings: BuildSettings) -> dict[str, str]:
     return arguments
 
 
-# ---------------------------------------------------------------- the base
+# ---------------------------------------------------------------- base image
 
 
-def _have(
+def _pull_base(
     engine: ContainerEngine,
     reference: str,
     settings: BuildSettings,
@@ -212,7 +217,10 @@ def _have(
     *,
     platform: str | None,
 ) -> None:
-    """The base is here, or is pulled; the registry is asked first, so that what is wrong is said at once."""
+    """Pull the base image unless the engine has it. Raise BaseError or EngineError.
+
+    The registry is asked first, so that a missing image, a required login or a pull limit is reported at once.
+    """
     if engine.image(reference) is not None:
         return
     progress.stage(f"Asking the registry for {reference}")
@@ -229,7 +237,7 @@ def _have(
         for message in engine.client.api.pull(reference, stream=True, decode=True, platform=platform):
             if "error" in message:
                 raise explain_api(RuntimeError(str(message["error"])), f"pulling {reference}")
-            _tell(progress, layer_event(message))
+            _report_event(progress, layer_event(message))
     except (APIError, DockerException, RequestException, HTTPError, OSError, ValueError) as error:
         # HTTPError is urllib3's: the SDK reads the stream without requests. ValueError: JSON that was cut off.
         failure = explain_api(error, f"pulling {reference}")
@@ -242,38 +250,43 @@ def _have(
 
 
 def look_into(engine: ContainerEngine, option: Option) -> Option:
-    """Return a user's own base: which system it is and which Python serves. Raises BaseError if none does."""
+    """Return the option with the system of the user's base image, and its Python or the packages to install.
+
+    Raise BaseError if no Python of the option's version can be had, and EngineError.
+    """
     base = option.base
     assert base is not None  # noqa: S101
     result = run(engine, RunRequest(base.reference, ("sh", "-c", PROBE), timeout=60, user="0"))
     if result.start_error or result.status != 0:
-        said = result.start_error or result.stderr or "no shell in it"
-        msg = f"{base.image} cannot be looked into: {said[:300]}"
+        reason = result.start_error or result.stderr or "no shell in it"
+        msg = f"{base.image} cannot be looked into: {reason[:300]}"
         raise BaseError(msg, hint="The base needs sh and a Python, or apt-get.")
     system = next(
         (
-            row.removeprefix("system=").strip()
-            for row in result.stdout.splitlines()
-            if row.startswith("system=")
+            line.removeprefix("system=").strip()
+            for line in result.stdout.splitlines()
+            if line.startswith("system=")
         ),
         "",
     )
-    pythons = [match for row in result.stdout.splitlines() if (match := _PYTHON.fullmatch(row.rstrip()))]
+    pythons = [
+        match for line in result.stdout.splitlines() if (match := _PYTHON_LINE.fullmatch(line.rstrip()))
+    ]
     needs_venv = option.recipe.own_venv
     for match in pythons:
         if match[1] == option.python and (match[3] if needs_venv else match[4]):
             return replace(option, base=replace(base, system=system, python=match[2]))
     apt = "apt=yes" in result.stdout
-    wanted, major = option.python, versions.major(option.python)
-    has = any(match[1] == wanted for match in pythons)
+    version, major = option.python, versions.major(option.python)
+    has_version = any(match[1] == version for match in pythons)
     packages: tuple[str, ...] = ()
-    own = Compat.load().pythons.default_of(*system.split(" ", 1)) if " " in system else None
-    if apt and needs_venv and (has or own == wanted):
-        packages = (f"python{wanted}", f"python{wanted}-venv")
-    elif apt and not needs_venv and has and major >= 3:
+    default_python = Compat.load().pythons.default_of(*system.split(" ", 1)) if " " in system else None
+    if apt and needs_venv and (has_version or default_python == version):
+        packages = (f"python{version}", f"python{version}-venv")
+    elif apt and not needs_venv and has_version and major >= 3:
         packages = ("python3-pip",)
     if packages:
-        return replace(option, base=replace(base, system=system, python=f"python{wanted}", install=packages))
-    have = ", ".join(dict.fromkeys(match[1] for match in pythons)) or own or "none"
-    msg = f"{base.image} ({system or 'of an unknown system'}) has no Python {wanted} to build with."
-    raise BaseError(msg, hint=f"It has {have}: --python {have.split(', ')[0]}, or another --base.")
+        return replace(option, base=replace(base, system=system, python=f"python{version}", install=packages))
+    available = ", ".join(dict.fromkeys(match[1] for match in pythons)) or default_python or "none"
+    msg = f"{base.image} ({system or 'of an unknown system'}) has no Python {version} to build with."
+    raise BaseError(msg, hint=f"It has {available}: --python {available.split(', ')[0]}, or another --base.")

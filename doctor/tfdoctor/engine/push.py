@@ -1,4 +1,4 @@
-"""An image to the registry that its name names, with the login that the engine's own client has (`docker login`)."""
+"""A push of an image to the registry in its name, with the login of the engine's own client (`docker login`)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def push(engine: ContainerEngine, tag: str, progress: Progress) -> str:
-    """Push the image of this name. Returns its digest. Raises EngineError."""
+    """Push the image of this name and return its digest. Raise EngineError."""
     progress.stage(f"Pushing {tag}")
     try:
         return answer_of(engine.client.api.push(tag, stream=True, decode=True), tag, progress)
@@ -37,19 +37,22 @@ def push(engine: ContainerEngine, tag: str, progress: Progress) -> str:
 
 
 def answer_of(messages: Iterable[dict[str, Any]], tag: str, progress: Progress) -> str:
-    """Return what the engine tells while it pushes, to `progress`; the digest that it ends with."""
-    found = ""
+    """Pass the engine's messages about a push on to `progress` and return the digest at their end.
+
+    Raise EngineError if the push fails or no digest is reported.
+    """
+    digest = ""
     for message in messages:
         if "error" in message:
             raise explain_api(RuntimeError(str(message["error"])), f"pushing {tag}")
         aux = message.get("aux")
-        said = str(aux.get("Digest", "")) if isinstance(aux, dict) else str(message.get("status", ""))
-        match = _DIGEST.search(said)
-        found = match[0] if match else found
+        text = str(aux.get("Digest", "")) if isinstance(aux, dict) else str(message.get("status", ""))
+        match = _DIGEST.search(text)
+        digest = match[0] if match else digest
         if "id" in message:
             event = layer_event(message)
             progress.layer(event.layer, event.text, event.current, event.size)
-    if not found:
+    if not digest:
         msg = f"pushing {clean_line(tag)}: the engine did not report the image's digest."
         raise EngineError(msg, hint=f"docker push {clean_line(tag)}   says more.")
-    return found
+    return digest

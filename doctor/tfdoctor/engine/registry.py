@@ -1,7 +1,7 @@
-"""Asking a registry about an image before it is pulled: is it there, is a login needed, is the limit reached?
+"""Questions to a registry before a pull: does the image exist, is a login required, is the pull limit reached?
 
-The registry's own protocol (OCI distribution: `HEAD /v2/NAME/manifests/TAG`) with an anonymous token, through the
-machine's proxies. Nothing is downloaded, and no password is read or sent.
+The registry's own protocol is used (OCI distribution: `HEAD /v2/NAME/manifests/TAG`), with an anonymous token and
+through the host's proxies. Nothing is downloaded, and no password is read or sent.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ __all__ = [
 ]
 
 TIMEOUT = (5.0, 10.0)
-"""Seconds to connect, and to answer."""
+"""Seconds to connect, and seconds to wait for the answer."""
 HUB = "docker.io"
 _HUB_HOST = "registry-1.docker.io"
 LISTS = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
 )
-"""Media types of what lists an image for several platforms."""
+"""Media types of an index, which lists the manifests of an image for several platforms."""
 SINGLE = (
     "application/vnd.oci.image.manifest.v1+json",
     "application/vnd.docker.distribution.manifest.v2+json",
 )
-"""Media types of one image's manifest."""
+"""Media types of the manifest of one image."""
 _CHALLENGE = re.compile(r'([a-z]{1,20})="([^"]{0,500})"')
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 MAX_TOKEN_BYTES = 200_000
-"""Bytes of an answer with a token."""
+"""The largest answer with a token that is read."""
 State = Literal["there", "missing", "login", "limited", "unreachable", "unclear"]
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """An image's name, taken apart."""
+    """The parts of an image name."""
 
     registry: str
     repository: str
@@ -63,13 +63,14 @@ class Reference:
 
     @property
     def name(self) -> str:
-        where = "" if self.registry == HUB else f"{self.registry}/"
+        """The name as users write it: without Docker Hub's host and without `library/`."""
+        host = "" if self.registry == HUB else f"{self.registry}/"
         short = self.repository.removeprefix("library/") if self.registry == HUB else self.repository
-        return f"{where}{short}:{self.tag}" + (f"@{self.digest}" if self.digest else "")
+        return f"{host}{short}:{self.tag}" + (f"@{self.digest}" if self.digest else "")
 
     @property
     def address(self) -> str:
-        """Where its registry answers for the repository, without a slash at the end."""
+        """The URL of the repository in its registry, without a slash at the end."""
         host = _HUB_HOST if self.registry == HUB else self.registry
         scheme = "http" if host.partition(":")[0] in ("localhost", "127.0.0.1", "[::1]") else "https"
         return f"{scheme}://{host}/v2/{self.repository}"
@@ -77,19 +78,23 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class RegistryAnswer:
-    """What the registry said."""
+    """A registry's answer about an image."""
 
     reference: str
     state: State
     digest: str | None
     text: str
-    """A sentence for the user; for "there" empty."""
+    """A sentence for the user; empty if the state is "there"."""
     retry_after: int | None = None
-    """Seconds, where it is "limited" and says so."""
+    """Seconds to wait; None unless the state is "limited" and the registry says how long."""
 
 
 def parse_reference(text: str) -> Reference:
-    """Return `"python:3.12-slim"` → registry, repository, tag, digest, as Docker understands names."""
+    """Parse an image name as Docker does.
+
+    `python:3.12-slim` is the tag `3.12-slim` of the repository `library/python` on Docker Hub. Without a tag it is
+    `latest`.
+    """
     rest, _, digest = text.partition("@")
     first, slash, remainder = rest.partition("/")
     if slash and ("." in first or ":" in first or first == "localhost"):
@@ -107,43 +112,43 @@ def parse_reference(text: str) -> Reference:
 
 
 def apply_mirror(text: str, mirror: str | None) -> str:
-    """Return the name of an image on a mirror: ("python:3.12", "corp:5000/hub") →
-    "corp:5000/hub/library/python:3.12".
+    """Return the name of an image on a mirror; unchanged without one.
 
-    Names of other registries keep their host as a folder, as pull-through caches expect (nvcr.io → MIRROR/nvcr.io/…)
-    only where the mirror's address ends in `/`; else they are put below it without.
+    `python:3.12` on the mirror `corp:5000/hub` is `corp:5000/hub/library/python:3.12`. The host of another registry
+    becomes a folder, as pull-through caches expect (`MIRROR/nvcr.io/…`), only if the mirror ends in `/`; otherwise it
+    is dropped.
     """
     if mirror is None:
         return text
-    one = parse_reference(text)
+    reference = parse_reference(text)
     base = mirror.rstrip("/")
-    folder = f"{one.registry}/" if mirror.endswith("/") and one.registry != HUB else ""
-    tail = f"@{one.digest}" if one.digest else f":{one.tag}"
-    return f"{base}/{folder}{one.repository}{tail}"
+    folder = f"{reference.registry}/" if mirror.endswith("/") and reference.registry != HUB else ""
+    tail = f"@{reference.digest}" if reference.digest else f":{reference.tag}"
+    return f"{base}/{folder}{reference.repository}{tail}"
 
 
 def ask_registry(
     text: str, *, ca_file: str | None = None, proxies: Mapping[str, str] | None = None
 ) -> RegistryAnswer:
-    """Ask once; never raises: a registry that does not answer is an answer."""
-    one = parse_reference(text)
+    """Ask once about an image. Never raise: an unreachable registry is an answer as well."""
+    reference = parse_reference(text)
     try:
         with Session() as session:
             if ca_file is not None:
                 session.ca_file = ca_file
             if proxies:
                 session.proxies.update(dict(proxies))
-            return _ask(session, one, text)
+            return _ask(session, reference, text)
     except (requests.RequestException, OSError, ValueError) as error:
-        # ValueError: what requests lets through of headers that are none, such as a Location that is not UTF-8.
-        why = _describe_error(error)
+        # requests passes some ValueErrors on, such as the one for a Location header that is not UTF-8.
+        reason = _describe_error(error)
         return RegistryAnswer(
-            text, "unreachable", None, f"the registry {one.registry} does not answer: {why}"
+            text, "unreachable", None, f"the registry {reference.registry} does not answer: {reason}"
         )
 
 
 class Session(requests.Session):
-    """Without the passwords of ~/.netrc, which requests would send, also after a redirection."""
+    """A session that does not send the passwords of ~/.netrc, as requests would, even after a redirect."""
 
     ca_file: str | None = None
 
@@ -152,22 +157,24 @@ class Session(requests.Session):
         self.auth = _skip_password
 
     def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
-        """Take the token away where a redirection leaves the host; put nothing in its place."""
+        """Remove the token if a redirect leaves the host, and add no other login."""
         before, after = response.request.url or "", prepared_request.url or ""
         if self.should_strip_auth(before, after):  # type: ignore[no-untyped-call]
             prepared_request.headers.pop("Authorization", None)
 
     def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
-        """The user's own certificate comes before REQUESTS_CA_BUNDLE."""
+        """Prefer the user's certificate file (`ca_file`) to REQUESTS_CA_BUNDLE."""
         return super().merge_environment_settings(url, proxies, stream, self.ca_file or verify, cert)
 
 
 def _skip_password(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    """Leave the request as it is; requests reads ~/.netrc only if a session has no `auth`."""
     return request
 
 
-def _ask(session: requests.Session, one: Reference, text: str) -> RegistryAnswer:
-    url = f"{one.address}/manifests/{one.digest or one.tag}"
+def _ask(session: requests.Session, reference: Reference, text: str) -> RegistryAnswer:
+    """Ask for the manifest, and again with an anonymous token if one is required. Raise RequestException."""
+    url = f"{reference.address}/manifests/{reference.digest or reference.tag}"
     headers = {"Accept": ",".join((*LISTS, *SINGLE))}
     answer = session.head(url, headers=headers, timeout=TIMEOUT, allow_redirects=True)
     if answer.status_code == 401:
@@ -175,53 +182,59 @@ def _ask(session: requests.Session, one: Reference, text: str) -> RegistryAnswer
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
             answer = session.head(url, headers=headers, timeout=TIMEOUT, allow_redirects=True)
-    return _judge(answer, one, text)
+    return _interpret_response(answer, reference, text)
 
 
-def _judge(answer: requests.Response, one: Reference, text: str) -> RegistryAnswer:
+def _interpret_response(answer: requests.Response, reference: Reference, text: str) -> RegistryAnswer:
+    """Return the meaning of a response for the user."""
     status = answer.status_code
     if status == 200:
         digest = answer.headers.get("Docker-Content-Digest", "")
         return RegistryAnswer(text, "there", digest if _DIGEST.fullmatch(digest) else None, "")
     if status == 404:
-        return RegistryAnswer(text, "missing", None, f"{one.name} is not in the registry {one.registry}.")
+        return RegistryAnswer(
+            text, "missing", None, f"{reference.name} is not in the registry {reference.registry}."
+        )
     if status in (401, 403):
         return RegistryAnswer(
             text,
             "login",
             None,
-            f"the registry {one.registry} shows {one.name} only after a login, or not at all: "
-            f"docker login {one.registry}",
+            f"the registry {reference.registry} shows {reference.name} only after a login, or not at all: "
+            f"docker login {reference.registry}",
         )
     if status == 429:
         wait = answer.headers.get("Retry-After", "")
         seconds = int(wait) if wait.isascii() and wait.isdigit() and len(wait) < 8 else None
-        after = f" It asks to wait {seconds} seconds." if seconds else ""
+        wait_text = f" It asks to wait {seconds} seconds." if seconds else ""
         return RegistryAnswer(
             text,
             "limited",
             None,
-            f"the limit of {one.registry} for pulls from your address is reached.{after}",
+            f"the limit of {reference.registry} for pulls from your address is reached.{wait_text}",
             seconds,
         )
     return RegistryAnswer(
-        text, "unclear", None, f"the registry {one.registry} answered with status {status}."
+        text, "unclear", None, f"the registry {reference.registry} answered with status {status}."
     )
 
 
 def anonymous_token(session: requests.Session, challenge: str) -> str | None:
-    """Return an anonymous token, where the registry's challenge offers one over https (or loopback)."""
+    """Return an anonymous token, or None if none can be had.
+
+    The token is only requested over https, or over http from this host. Raise RequestException.
+    """
     if not challenge.lower().startswith("bearer "):
         return None
     fields = dict(_CHALLENGE.findall(challenge[:4000]))
     realm = fields.get("realm", "")
-    where = urlsplit(realm)
-    if where.scheme != "https" and not (
-        where.scheme == "http" and where.hostname in ("localhost", "127.0.0.1")
+    address = urlsplit(realm)
+    if address.scheme != "https" and not (
+        address.scheme == "http" and address.hostname in ("localhost", "127.0.0.1")
     ):
         return None
-    asked = {key: fields[key] for key in ("service", "scope") if key in fields}
-    with session.get(realm, params=asked, timeout=TIMEOUT, stream=True) as answer:
+    parameters = {key: fields[key] for key in ("service", "scope") if key in fields}
+    with session.get(realm, params=parameters, timeout=TIMEOUT, stream=True) as answer:
         content = b""
         for piece in answer.iter_content(16_384):
             content += piece
@@ -238,6 +251,7 @@ def anonymous_token(session: requests.Session, challenge: str) -> str | None:
 
 
 def _describe_error(error: Exception) -> str:
+    """Return why the registry did not answer, as a part of a sentence."""
     text = str(error)
     if isinstance(error, requests.exceptions.SSLError):
         return "its certificate is not trusted here (--ca-cert FILE names your network's authority)"

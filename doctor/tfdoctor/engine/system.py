@@ -1,7 +1,7 @@
-"""A container as a `System`: the same probes look into it as into this machine.
+"""A container as a `System`, so that the probes inspect it in the same way as this host.
 
-A small script (payload/agent.py) runs in the container on whatever Python it has, and answers over its standard input
-and output. The container is removed when the system is closed.
+A small script (payload/agent.py) runs in the container with any Python that the image has, and answers over standard
+input and output. The container is removed when the system is closed.
 """
 
 from __future__ import annotations
@@ -45,9 +45,12 @@ __all__ = ["ContainerEndedError", "ContainerSystem", "StartError"]
 
 MARKER = b"tfdoctor-payload:"
 AGENT = "/tfdoctor-agent.py"
-"""In the folder that every image has."""
+"""The path of the agent; every image has the folder `/`."""
 ALONE = ("-B", "-E", "-S")
-"""Nothing of the image's packages runs in the agent: what they set (a .pth file) would pass for the container's own."""
+"""Options that keep the image's packages out of the agent.
+
+The variables that they set (in a .pth file, for example) would pass for the container's own.
+"""
 NO_PYTHON = "tfdoctor: no Python in this image"
 START = (
     "for p in python3 python python2 python2.7 python3.6 python3.7 python3.8 /usr/bin/python3; do "
@@ -55,24 +58,24 @@ START = (
     f"echo {NO_PYTHON} >&2; exit 127"
 )
 STARTS = (("sh", "-c", START), ("python3", *ALONE, AGENT), ("python", *ALONE, AGENT))
-"""Through the image's shell, which finds its Python; where it has none, by name."""
+"""The start commands, in order: the image's shell, which searches for a Python; without a shell, a Python by name."""
 START_TIMEOUT_S = 60.0
 """Seconds that the agent has for its first answer."""
 _READ_BYTES = 1 << 16
-_LONGEST_LINE = 64 << 20
-_NO_PLATFORM = {"system": "Linux", "machine": "", "release": "", "uid": ""}
-_SHAPES: dict[str, dict[str, type]] = {
+_MAX_LINE_BYTES = 64 << 20
+_DEFAULT_PLATFORM = {"system": "Linux", "machine": "", "release": "", "uid": ""}
+_ANSWER_FIELDS: dict[str, dict[str, type]] = {
     "hello": {"env": dict, "cwd": str, "platform": dict},
     "read": {"data": str, "size": int, "device": int, "inode": int},
     "stat": {"exists": bool, "dir": bool, "real": str},
     "listdir": {"names": list},
     "put": {"folder": str},
 }
-"""What an answer must have: whoever answers in an image is not to be trusted."""
+"""Operation to the fields and types that its answer must have: a program in the image cannot be trusted."""
 
 
 class StartError(EngineError):
-    """The container could not be started; `said` has the engine's words."""
+    """The container could not be started; `said` has the engine's message."""
 
     kind = "container-start"
 
@@ -82,39 +85,39 @@ class StartError(EngineError):
 
 
 class ContainerEndedError(EngineError):
-    """The container ended before it could be looked at, or in the midst of it."""
+    """The container ended before or during the inspection."""
 
     kind = "container-ended"
 
     def __init__(self, said: str, *, oom: bool = False, no_python: bool = False) -> None:
-        why = "was killed because memory ran out" if oom else "ended"
-        super().__init__(f"the container {why}{': ' + said[:300] if said else '.'}")
+        reason = "was killed because memory ran out" if oom else "ended"
+        super().__init__(f"the container {reason}{': ' + said[:300] if said else '.'}")
         self.said = said
         self.oom = oom
-        """The engine says that it used up its memory."""
+        """Whether the engine reports that it ran out of memory."""
         self.no_python = no_python
-        """No Python of a usual name is in it."""
+        """Whether the image has no Python of a usual name."""
 
 
 class ContainerSystem:
-    """A running container of an image. Close it, or use it with `with`."""
+    """A running container of an image. Close it, or use it as a context manager."""
 
     def __init__(self, engine: ContainerEngine, request: RunRequest) -> None:
-        """Start it. `request.command` is not used. Raises StartError, EngineError."""
+        """Start the container; `request.command` is ignored. Raise StartError or another EngineError."""
         self._engine = engine
         self._replies: dict[int, queue.Queue[dict[str, Any]]] = {}
         self._lock = threading.Lock()
-        self._next = 0
+        self._last_number = 0
         self._closed = threading.Event()
         self.errors = b""
-        """What the agent and its Python wrote to standard error."""
-        self._container, self._made = "", False
+        """The end of what the agent and its Python wrote to standard error."""
+        self._container, self._is_created = "", False
         self._attached: Attached | None = None
         try:
-            hello = self._begin(request)
-            self._env: Mapping[str, str] = _texts(hello, "env")
+            hello = self._start_agent(request)
+            self._env: Mapping[str, str] = _parse_texts(hello, "env")
             self._cwd: str = hello["cwd"]
-            self._platform: Mapping[str, str] = {**_NO_PLATFORM, **_texts(hello, "platform")}
+            self._platform: Mapping[str, str] = {**_DEFAULT_PLATFORM, **_parse_texts(hello, "platform")}
         except (APIError, DockerException, RequestException) as error:
             self.close()
             raise explain_api(error, f"running {request.image}") from error
@@ -126,15 +129,14 @@ class ContainerSystem:
             self.close()
             raise
 
-    def _begin(self, request: RunRequest) -> dict[str, Any]:
-        """Return the agent's first answer. Raises as `__init__` does."""
+    def _start_agent(self, request: RunRequest) -> dict[str, Any]:
+        """Start the agent and return its first answer. Raise as `__init__` does."""
         for command in STARTS:
             if self._start(request, command):
                 try:
                     return self._ask({"op": "hello"}, START_TIMEOUT_S)
-                except (
-                    ContainerEndedError
-                ) as error:  # the engine's own first process says it, where there is one
+                except ContainerEndedError as error:
+                    # If the engine runs an init process, that one reports a missing command.
                     if not _is_missing_command(error.said, command[0]):
                         raise
             self._remove()
@@ -143,16 +145,16 @@ class ContainerSystem:
         raise ContainerEndedError(NO_PYTHON, no_python=True)
 
     def _start(self, request: RunRequest, command: tuple[str, ...]) -> bool:
-        """Return whether the container runs; not where the command is none of the image's.
+        """Start the container; return False if the image does not have the command.
 
-        Raises as `__init__` does.
+        Raise as `__init__` does.
         """
         agent = Path(tfdoctor.payload.__file__).with_name("agent.py").read_bytes()
         engine = self._engine
         try:
-            self._container, self._made = new_name(), False
+            self._container, self._is_created = new_name(), False
             create_container(engine, request, command, name=self._container, stdin=True)
-            self._made = True
+            self._is_created = True
         except ImageNotFound as error:
             self._container = ""
             msg = f"the image {request.image} is not here."
@@ -163,14 +165,14 @@ class ContainerSystem:
         put_file(engine, self._container, AGENT, agent)
         if request.folder:
             put_folder(engine, self._container, request.folder)
-        try:  # Podman prepares the container, its GPUs too, when it is attached to
+        try:  # Podman prepares the container and its GPUs at the attach, so that may fail, too
             self._attached = Attached(engine, self._container, stdin=True)
             engine.client.api.start(self._container)
         except APIError as error:
-            said = str(error.explanation or error)
-            if _is_missing_command(said, command[0]):
+            reason = str(error.explanation or error)
+            if _is_missing_command(reason, command[0]):
                 return False
-            raise StartError(said) from error
+            raise StartError(reason) from error
         threading.Thread(target=self._listen, args=(self._attached,), daemon=True).start()
         return True
 
@@ -183,31 +185,31 @@ class ContainerSystem:
         self.close()
 
     def close(self) -> None:
-        """Remove the container; whoever waits for an answer gets none."""
+        """Remove the container; pending requests fail."""
         self._closed.set()
         self._remove()
 
     def _remove(self) -> None:
         container, self._container = self._container, ""
         if container:
-            remove_container(self._engine, container, made=self._made)
+            remove_container(self._engine, container, made=self._is_created)
         if self._attached is not None:
             self._attached.close()
 
     def state(self) -> dict[str, Any]:
-        """Return the engine's account of the container: `OOMKilled`, `ExitCode`; {} where it is gone."""
+        """Return the engine's state of the container (`OOMKilled`, `ExitCode`); {} if it is gone."""
         if not self._container:
             return {}
         with contextlib.suppress(APIError, RequestException):
             return dict(self._engine.client.api.inspect_container(self._container)["State"])
         return {}
 
-    # ------------------------------------------------------------ talking
+    # ------------------------------------------------------------ requests and answers
 
     def _listen(self, attached: Attached) -> None:
-        """Until the container ends: what the agent answers goes to who asked."""
+        """Pass the agent's answers to the threads that wait for them, until the container ends."""
         rest: list[bytes] = []
-        long = 0
+        length = 0
         try:
             for stream, body in attached.frames():
                 if stream == 2:
@@ -215,17 +217,18 @@ class ContainerSystem:
                     continue
                 *lines, last = body.split(b"\n")
                 for line in lines:
-                    self._take(b"".join([*rest, line]))
-                    rest, long = [], 0
+                    self._handle_line(b"".join([*rest, line]))
+                    rest, length = [], 0
                 rest.append(last)
-                long += len(last)
-                if long > _LONGEST_LINE:
+                length += len(last)
+                if length > _MAX_LINE_BYTES:
                     break
         except (OSError, ValueError):
             pass
         self._closed.set()
 
-    def _take(self, line: bytes) -> None:
+    def _handle_line(self, line: bytes) -> None:
+        """Pass one answer on; ignore other lines, which programs in the image may print."""
         if not line.startswith(MARKER):
             return
         try:
@@ -238,22 +241,23 @@ class ContainerSystem:
                 waiting.put(reply)
 
     def _ask(self, request: dict[str, Any], timeout: float = 30.0) -> dict[str, Any]:
-        """Return one question, one answer.
+        """Send one request and return its answer.
 
-        Raises OSError as the container's own system would, EngineError when it is gone.
+        Raise OSError for an error in the container, TimeoutError if it does not answer within `timeout` seconds, and
+        EngineError if it has ended.
         """
         waiting: queue.Queue[dict[str, Any]] = queue.Queue(1)
         with self._lock:
-            self._next += 1
-            number = self._next
+            self._last_number += 1
+            number = self._last_number
             self._replies[number] = waiting
             line = json.dumps({**request, "id": number}).encode() + b"\n"
             if self._attached is None:
-                raise self._make_gone_error()
+                raise self._make_ended_error()
             try:
                 self._attached.send(line)
             except OSError as error:
-                raise self._make_gone_error() from error
+                raise self._make_ended_error() from error
         deadline = time.monotonic() + timeout
         while True:
             try:
@@ -261,21 +265,22 @@ class ContainerSystem:
                 break
             except queue.Empty:
                 if self._closed.is_set() and waiting.empty():
-                    raise self._make_gone_error() from None
+                    raise self._make_ended_error() from None
                 if time.monotonic() > deadline:
                     self._replies.pop(number, None)
                     raise TimeoutError(110, "the container did not answer in time") from None
         if isinstance(reply.get("errno"), int):
             raise OSError(reply["errno"], str(reply.get("strerror", "")), request.get("path"))
-        shape = _SHAPES.get(request["op"], {})
+        shape = _ANSWER_FIELDS.get(request["op"], {})
         if not all(isinstance(reply.get(name), kind) for name, kind in shape.items()):
-            raise _nonsense()
+            raise _make_answer_error()
         return reply
 
-    def _make_gone_error(self) -> EngineError:
-        said = self.errors.decode("utf-8", "replace").strip().splitlines()
+    def _make_ended_error(self) -> EngineError:
+        """Return the error for a container that has ended."""
+        lines = self.errors.decode("utf-8", "replace").strip().splitlines()
         state = self.state() if self._container else {}
-        last = said[-1] if said else ""
+        last = lines[-1] if lines else ""
         return ContainerEndedError(last, oom=bool(state.get("OOMKilled")), no_python=last == NO_PYTHON)
 
     # ------------------------------------------------------------ System
@@ -300,16 +305,16 @@ class ContainerSystem:
         return self.read_bytes(path, limit=limit).decode("utf-8", "replace")
 
     def read_bytes(self, path: str, *, limit: int = 16 << 20) -> bytes:
-        return _bytes(self._ask({"op": "read", "path": path, "size": limit})["data"])
+        return _decode_bytes(self._ask({"op": "read", "path": path, "size": limit})["data"])
 
     def read_elf(self, path: str) -> ElfFile:
         first = self._ask({"op": "read", "path": path, "size": _READ_BYTES})
-        stream: Any = _Remote(self, path, _bytes(first["data"]), first["size"])
-        place = (first["device"], first["inode"])
-        return read_elf_stream(stream, first["size"], place, self._platform["machine"])
+        stream: Any = _RemoteFile(self, path, _decode_bytes(first["data"]), first["size"])
+        identity = (first["device"], first["inode"])
+        return read_elf_stream(stream, first["size"], identity, self._platform["machine"])
 
     def unresolved_symbols(self, path: str, providers: Sequence[str]) -> tuple[str, ...]:
-        """Not looked for: it would take whole libraries through the pipe."""
+        """Return nothing: the check would send whole libraries through the pipe."""
         del path, providers
         return ()
 
@@ -329,8 +334,8 @@ class ContainerSystem:
         return str(self._stat(path)["real"])
 
     def which(self, name: str) -> str | None:
-        found = self._ask({"op": "which", "name": name}).get("path")
-        return None if found is None else str(found)
+        path = self._ask({"op": "which", "name": name}).get("path")
+        return None if path is None else str(path)
 
     def run(
         self,
@@ -339,12 +344,12 @@ class ContainerSystem:
         timeout: float,
         env: Mapping[str, str] | None = None,
         unset: Sequence[str] = (),
-        key: str = "",  # noqa: ARG002 - a recording's
+        key: str = "",  # noqa: ARG002 - only recordings use it
     ) -> CommandResult:
-        words = [self._local(word) for word in argv]
+        arguments = [self._local(argument) for argument in argv]
         request = {
             "op": "run",
-            "argv": words,
+            "argv": arguments,
             "timeout": timeout,
             "env": dict(env or {}),
             "unset": list(unset),
@@ -356,10 +361,15 @@ class ContainerSystem:
         except (OSError, EngineError) as error:
             return CommandResult(tuple(argv), None, failure=Failure.OS_ERROR, detail=str(error))
         except (KeyError, TypeError, ValueError):
-            return CommandResult(tuple(argv), None, failure=Failure.OS_ERROR, detail=str(_nonsense()))
+            return CommandResult(
+                tuple(argv), None, failure=Failure.OS_ERROR, detail=str(_make_answer_error())
+            )
 
     def _make_result(self, argv: tuple[str, ...], reply: Mapping[str, Any], timeout: float) -> CommandResult:
-        """Raises OSError, KeyError, TypeError and ValueError where the answer makes no sense."""
+        """Return the agent's answer as a result.
+
+        Raise OSError, KeyError, TypeError or ValueError if the answer is invalid.
+        """
         seconds = float(reply.get("seconds", 0.0))
         if "failure" in reply:
             failure = {2: Failure.NOT_FOUND, 13: Failure.PERMISSION}.get(reply["failure"], Failure.OS_ERROR)
@@ -367,69 +377,78 @@ class ContainerSystem:
         return CommandResult(
             argv,
             None if reply["timed_out"] else int(reply["status"]),
-            _text(reply["stdout"]),
-            _text(reply["stderr"]),
+            _decode_text(reply["stdout"]),
+            _decode_text(reply["stderr"]),
             Failure.TIMEOUT if reply["timed_out"] else None,
             seconds=timeout if reply["timed_out"] else seconds,
         )
 
-    def _local(self, word: str) -> str:
-        """Return a payload of ours, put into the container with its parts; every other word as it is."""
-        files = files_of(Path(word))
+    def _local(self, argument: str) -> str:
+        """Return the path in the container for one of tfdoctor's payloads, after it is copied there with its parts.
+
+        Every other argument is returned unchanged.
+        """
+        files = files_of(Path(argument))
         if not files:
-            return word
+            return argument
         return f"{self.put({path.name: path.read_bytes() for path in files})}/{files[0].name}"
 
     def put(self, files: Mapping[str, bytes]) -> str:
-        """Put files into a new folder in the container, which is gone with it; its path comes back. Raises OSError,
-        EngineError."""
+        """Write files into a new folder in the container and return its path.
+
+        Raise OSError or EngineError.
+        """
         data = {name: base64.b64encode(content).decode() for name, content in files.items()}
         return str(self._ask({"op": "put", "files": data}, 120)["folder"])
 
     def stop(self) -> None:
-        """Whoever waits for an answer gets none. The engine is not spoken to, for this may be within a signal's
-        handler: `close` removes the container."""
+        """Make pending requests fail.
+
+        The engine is not called, because this may run in a signal handler; `close` removes the container.
+        """
         self._closed.set()
         if self._attached is not None:
             self._attached.close()
 
 
-def _is_missing_command(said: str, command: str) -> bool:
-    """Return whether the engine refused for want of this program, by the words of runc and crun."""
-    plain = said.replace("\\", "")
-    named = f"exec {command} failed" in plain or any(f"{m}{command}{m}" in plain for m in "\"'`")
+def _is_missing_command(message: str, command: str) -> bool:
+    """Return whether the engine refused because this program is missing, as runc and crun report it."""
+    plain = message.replace("\\", "")
+    is_named = f"exec {command} failed" in plain or any(f"{mark}{command}{mark}" in plain for mark in "\"'`")
     missing = ("executable file not found", "no such file or directory", "not found in $PATH")
-    return named and any(words in plain.lower() for words in missing)
+    return is_named and any(text in plain.lower() for text in missing)
 
 
-def _nonsense() -> OSError:
+def _make_answer_error() -> OSError:
+    """Return the error for an answer that cannot be read."""
     return OSError(errno.EIO, "the container's answer cannot be read")
 
 
-def _texts(reply: Mapping[str, Any], name: str) -> dict[str, str]:
+def _parse_texts(reply: Mapping[str, Any], name: str) -> dict[str, str]:
     return {str(key): str(value) for key, value in reply[name].items()}
 
 
-def _bytes(data: str) -> bytes:
-    """Raises OSError."""
+def _decode_bytes(data: str) -> bytes:
+    """Decode base64. Raise OSError."""
     try:
         return base64.b64decode(data, validate=True)
     except ValueError as error:
-        raise _nonsense() from error
+        raise _make_answer_error() from error
 
 
-def _text(data: str) -> str:
-    return _bytes(data).decode("utf-8", "replace")
+def _decode_text(data: str) -> str:
+    """Decode base64 and UTF-8. Raise OSError."""
+    return _decode_bytes(data).decode("utf-8", "replace")
 
 
-class _Remote(io.RawIOBase):
-    """A file in the container, read in pieces as they are asked for."""
+class _RemoteFile(io.RawIOBase):
+    """A file in the container, read in blocks as they are needed."""
 
     def __init__(self, system: ContainerSystem, path: str, first: bytes, size: int) -> None:
         super().__init__()
         self._system, self._path, self._size = system, path, size
         self._pieces = {0: first}
-        self._at = 0
+        self._position = 0
 
     def seekable(self) -> bool:
         return True
@@ -438,27 +457,27 @@ class _Remote(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        self._at = offset + {0: 0, 1: self._at, 2: self._size}[whence]
-        return self._at
+        self._position = offset + {0: 0, 1: self._position, 2: self._size}[whence]
+        return self._position
 
     def tell(self) -> int:
-        return self._at
+        return self._position
 
     def read(self, size: int = -1) -> bytes:
         if size < 0:
-            size = self._size - self._at
-        found = b""
-        while size > 0 and self._at < self._size:
-            start = self._at - self._at % _READ_BYTES
+            size = self._size - self._position
+        content = b""
+        while size > 0 and self._position < self._size:
+            start = self._position - self._position % _READ_BYTES
             piece = self._pieces.get(start)
             if piece is None:
                 request = {"op": "read", "path": self._path, "offset": start, "size": _READ_BYTES}
-                reply = self._system._ask(request)  # noqa: SLF001 - its own
-                piece = self._pieces[start] = _bytes(reply["data"])
-            part = piece[self._at - start : self._at - start + size]
+                reply = self._system._ask(request)  # noqa: SLF001 - a part of that class
+                piece = self._pieces[start] = _decode_bytes(reply["data"])
+            part = piece[self._position - start : self._position - start + size]
             if not part:
                 break
-            found += part
-            self._at += len(part)
+            content += part
+            self._position += len(part)
             size -= len(part)
-        return found
+        return content

@@ -1,1 +1,1 @@
-"""A Python environment on disk: made (`install`), fixed (`fix`), and taken back as it was (`fix --undo`)."""
+"""Changes of a Python environment on disk: `install`, `fix` and `fix --undo`."""

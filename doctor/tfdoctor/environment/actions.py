@@ -1,4 +1,4 @@
-"""Carrying out steps in one environment. The journal (journal.py) makes each of them revocable; nothing here undoes."""
+"""The execution of remedy steps in one environment. Nothing here undoes a step: the journal does that."""
 
 from __future__ import annotations
 
@@ -50,33 +50,33 @@ __all__ = ["ActionError", "StepRunner", "format_steps", "list_touched", "make_li
 
 
 class ActionError(Error):
-    """A step could not be carried out."""
+    """A step failed."""
 
     kind = "fix"
 
 
 @dataclass(slots=True)
 class StepRunner:
-    """What steps are carried out with."""
+    """A runner of steps in one environment."""
 
     environment: Environment
     system: Callable[[], System]
-    """The machine, with the variables that tfdoctor itself was started with."""
+    """A function that returns the machine, with the variables that tfdoctor was started with."""
     env: Mapping[str, str]
-    """The variables that installers run with: without what steps have taken away, a broken library among it."""
+    """The variables for installers, without those that steps removed; a removed one may name a broken library."""
     prefer: str | None
-    """"uv", "pip", or None: whichever is there."""
+    """"uv", "pip", or None for whichever is found."""
     on_line: Callable[[str], None] | None = None
     inherit: bool = False
     held: Sequence[int] = ()
     """File descriptors that an installer keeps open: the journal's lock."""
 
     def installer(self) -> Installer:
-        """Raises InstallFailedError."""
+        """Return the installer. Raise InstallFailedError if there is none."""
         return find_installer(self.environment.python, prefer=self.prefer, env=self.env)
 
     def run(self, steps: Sequence[Step]) -> None:
-        """All steps, in their order; those about variables together, at the end. Raises Error."""
+        """Run all steps in order, but those that change variables together at the end. Raise Error."""
         self.env = _less(self.env, steps)
         installer = self.installer() if changes_packages(steps) else None
         if installer is not None and installer.before:
@@ -85,59 +85,63 @@ class StepRunner:
             )
         for step in steps:
             if isinstance(step, (Install, Uninstall)):
-                assert installer is not None  # noqa: S101 - changes_packages said so
-                command = _command(installer, step)
+                assert installer is not None  # noqa: S101 - changes_packages returned True
+                command = _make_command(installer, step)
                 run_installer(
                     command, env=self.env, on_line=self.on_line, inherit=self.inherit, pass_fds=self.held
                 )
             elif isinstance(step, MakeLink):
                 make_link(step)
             elif isinstance(step, LinkParts):
-                for link in _parts(step):
+                for link in _list_links(step):
                     make_link(link)
             elif isinstance(step, Remove):
                 for path in _find_matching(step.path):
-                    _remove(path)
+                    _remove_path(path)
             elif isinstance(step, TakeOut):
-                _take_out(step)
+                _comment_out(step)
         shell = [step for step in steps if isinstance(step, SHELL_STEPS)]
         if shell:
-            self._shell(shell)
+            self._run_shell_steps(shell)
 
-    def _shell(self, steps: Sequence[ShellStep]) -> None:
-        """First the lines of the environment's own scripts that do the harm; what is left gets lines of its own."""
+    def _run_shell_steps(self, steps: Sequence[ShellStep]) -> None:
+        """Edit the harmful lines of the environment's scripts; add lines of our own for the remaining steps."""
         prefix = self.environment.prefix
-        before = {script: _read_text(script) for script in scripts_of(prefix)}
-        changed = {script: edit_script(text, script.name, steps) for script, text in before.items()}
-        changed = {script: new for script, new in changed.items() if new != before[script]}
-        for script, new in changed.items():
-            _write(script, new)
-        now = activate(self.system(), prefix)
-        if now is None and changed:  # a script that no longer runs: only lines of our own, then
-            for script in changed:
-                _write(script, before[script])
-            now = activate(self.system(), prefix)
-        rest = needs_block(steps, now) if now is not None else tuple(steps)
-        if not rest:
+        old_texts = {script: _read_text(script) for script in scripts_of(prefix)}
+        new_texts = {script: edit_script(text, script.name, steps) for script, text in old_texts.items()}
+        new_texts = {
+            script: new_text for script, new_text in new_texts.items() if new_text != old_texts[script]
+        }
+        for script, new_text in new_texts.items():
+            _write_text(script, new_text)
+        variables = activate(self.system(), prefix)
+        if variables is None and new_texts:  # a script no longer runs, so only own lines are added
+            for script in new_texts:
+                _write_text(script, old_texts[script])
+            variables = activate(self.system(), prefix)
+        remaining = needs_block(steps, variables) if variables is not None else tuple(steps)
+        if not remaining:
             return
         for script in new_scripts(prefix):
             script.parent.mkdir(parents=True, exist_ok=True)
-            _write(script, with_block(_read_text(script) if script.exists() else "", script.name, rest))
+            _write_text(
+                script, with_block(_read_text(script) if script.exists() else "", script.name, remaining)
+            )
 
 
 def _less(env: Mapping[str, str], steps: Sequence[Step]) -> dict[str, str]:
-    """Return variables without those, and those entries of lists, that steps take away."""
-    left = dict(env)
+    """Return the variables without those, and those list entries, that steps remove."""
+    remaining = dict(env)
     for step in steps:
         if isinstance(step, Unset):
-            left.pop(step.name, None)
-        elif isinstance(step, Drop) and step.name in left:
-            left[step.name] = ":".join(remove_entries(step, left[step.name]))
-    return left
+            remaining.pop(step.name, None)
+        elif isinstance(step, Drop) and step.name in remaining:
+            remaining[step.name] = ":".join(remove_entries(step, remaining[step.name]))
+    return remaining
 
 
 def list_touched(steps: Sequence[Step], environment: Environment) -> tuple[Path, ...] | None:
-    """Return the paths that the steps may change; None if an installer may change anything."""
+    """Return the paths that the steps may change; None if any path may change."""
     if changes_packages(steps):
         return None
     paths: dict[Path, None] = {}
@@ -145,7 +149,7 @@ def list_touched(steps: Sequence[Step], environment: Environment) -> tuple[Path,
         if isinstance(step, MakeLink):
             paths[Path(step.path)] = None
         elif isinstance(step, LinkParts):
-            paths |= dict.fromkeys(Path(link.path) for link in _parts(step))
+            paths |= dict.fromkeys(Path(link.path) for link in _list_links(step))
         elif isinstance(step, Remove):
             for path in _find_matching(step.path):
                 if path.is_dir() and not path.is_symlink():
@@ -155,17 +159,21 @@ def list_touched(steps: Sequence[Step], environment: Environment) -> tuple[Path,
             paths[Path(step.path)] = None
         else:
             paths |= dict.fromkeys((*scripts_of(environment.prefix), *new_scripts(environment.prefix)))
-    return (*paths, *(Path(unwritten(path)) for path in paths))  # which a kill may leave
+    return (*paths, *(Path(unwritten(path)) for path in paths))  # left behind if the process is killed
 
 
 def format_steps(
     steps: Sequence[Step], environment: Environment, installer: Installer | None
 ) -> tuple[str, ...]:
-    """Return what the steps are as a person would type it, or would see it in a script."""
+    """Return the steps as a user would type them, or see them in a diff of a script."""
     lines = [shlex.join(installer.before)] if installer is not None and installer.before else []
     for step in steps:
         if isinstance(step, (Install, Uninstall)):
-            command = _command(installer, step) if installer is not None else _plain(step, environment)
+            command = (
+                _make_command(installer, step)
+                if installer is not None
+                else _make_pip_command(step, environment)
+            )
             lines.append(shlex.join(command))
         elif isinstance(step, (MakeLink, LinkParts)):
             lines += link_commands((step,))
@@ -179,7 +187,7 @@ def format_steps(
 
 
 def _format_lines(step: ShellStep, prefix: str) -> list[str]:
-    """Return what becomes of the scripts for sh: the lines that go or change, else those that are added."""
+    """Return the lines of the sh scripts that a step removes, changes or adds."""
     lines = []
     for script in scripts_of(prefix):
         text = _read_text(script)
@@ -194,37 +202,48 @@ def _format_lines(step: ShellStep, prefix: str) -> list[str]:
                 lines.append(f"+ {new.strip()}  # in {script}")
     if lines:
         return lines
-    where = new_scripts(prefix)[0] if new_scripts(prefix) else prefix
-    return [f"+ {line}  # in {where}" for line in with_block("", "sh", (step,)).splitlines()[1:-1]]
+    script_or_prefix = new_scripts(prefix)[0] if new_scripts(prefix) else prefix
+    return [f"+ {line}  # in {script_or_prefix}" for line in with_block("", "sh", (step,)).splitlines()[1:-1]]
 
 
-def _plain(step: Install | Uninstall, environment: Environment) -> tuple[str, ...]:
-    verb = ("install", *_words(step)) if isinstance(step, Install) else ("uninstall", "-y", *step.names)
-    return (environment.python, "-m", "pip", *verb)
+def _make_pip_command(step: Install | Uninstall, environment: Environment) -> tuple[str, ...]:
+    """Return the pip command of a step, for an environment without an installer."""
+    arguments = (
+        ("install", *_list_arguments(step)) if isinstance(step, Install) else ("uninstall", "-y", *step.names)
+    )
+    return (environment.python, "-m", "pip", *arguments)
 
 
-def _command(installer: Installer, step: Install | Uninstall) -> tuple[str, ...]:
-    return installer.install(_words(step)) if isinstance(step, Install) else installer.uninstall(step.names)
+def _make_command(installer: Installer, step: Install | Uninstall) -> tuple[str, ...]:
+    """Return the command of an installer for a step."""
+    return (
+        installer.install(_list_arguments(step))
+        if isinstance(step, Install)
+        else installer.uninstall(step.names)
+    )
 
 
-def _words(step: Install) -> tuple[str, ...]:
+def _list_arguments(step: Install) -> tuple[str, ...]:
+    """Return the arguments of an install command."""
     if step.lock is not None:
         return ("--no-deps", "--require-hashes", "-r", str(Compat.load().locks.cuda_path(step.lock)))
-    again = ("--force-reinstall",) if step.again else ()
-    return (*again, *(() if step.dependencies else ("--no-deps",)), *step.requirements)
+    force = ("--force-reinstall",) if step.again else ()
+    return (*force, *(() if step.dependencies else ("--no-deps",)), *step.requirements)
 
 
 # ---------------------------------------------------------------- files
 
 
-def _parts(step: LinkParts) -> Iterable[MakeLink]:
-    for path in sorted(Path(step.source).glob(step.pattern)):
-        place = Path(step.folder, path.name)
-        if path.is_file() and (place.is_symlink() or not place.exists()):
-            yield MakeLink(str(place), os.path.relpath(path, step.folder))
+def _list_links(step: LinkParts) -> Iterable[MakeLink]:
+    """Yield the links that a step has to create or replace."""
+    for source in sorted(Path(step.source).glob(step.pattern)):
+        link_path = Path(step.folder, source.name)
+        if source.is_file() and (link_path.is_symlink() or not link_path.exists()):
+            yield MakeLink(str(link_path), os.path.relpath(source, step.folder))
 
 
 def _find_matching(pattern: str) -> list[Path]:
+    """Return the existing paths that match a pattern with "*" in the last component."""
     folder, _, name = pattern.rpartition("/")
     if "*" not in name:
         path = Path(pattern)
@@ -233,24 +252,25 @@ def _find_matching(pattern: str) -> list[Path]:
 
 
 def make_link(link: MakeLink) -> None:
-    """Made beside its place and moved there: never half, and never over a file that is no link."""
-    place = Path(link.path)
-    if not place.is_symlink() and place.exists():
+    """Create a link atomically, never in place of a file that is not a link. Raise ActionError."""
+    link_path = Path(link.path)
+    if not link_path.is_symlink() and link_path.exists():
         msg = f"{clean_line(link.path)} exists and is not a link: it is left unchanged."
         raise ActionError(msg)
     if not Path(os.path.dirname(link.path), link.target).exists():  # noqa: PTH120 - not resolved
         msg = f"{clean_line(link.path)} would lead nowhere: there is no {clean_line(link.target)} beside it."
         raise ActionError(msg)
-    spare = Path(unwritten(place))
+    temporary = Path(unwritten(link_path))
     try:
-        remove(spare)
-        spare.symlink_to(link.target)
-        spare.replace(place)
+        remove(temporary)
+        temporary.symlink_to(link.target)
+        temporary.replace(link_path)
     except OSError as error:
-        raise _make_refusal(place, error) from error
+        raise _make_error(link_path, error) from error
 
 
-def _take_out(step: TakeOut) -> None:
+def _comment_out(step: TakeOut) -> None:
+    """Comment out the line of a step. Raise ActionError if the file changed."""
     path = Path(step.path)
     if path.is_symlink() or not path.is_file():
         msg = f"{clean_line(step.path)} is not a separate file: it is left unchanged."
@@ -259,30 +279,30 @@ def _take_out(step: TakeOut) -> None:
     if changed is None:
         msg = f"{clean_line(step.path)} has changed in line {step.line}: it is left unchanged."
         raise ActionError(msg)
-    _write(path, changed)
+    _write_text(path, changed)
 
 
-def _remove(path: Path) -> None:
+def _remove_path(path: Path) -> None:
     try:
         remove(path)
     except OSError as error:
-        raise _make_refusal(path, error) from error
+        raise _make_error(path, error) from error
 
 
 def _read_text(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8", "surrogateescape")
     except OSError as error:
-        raise _make_refusal(path, error) from error
+        raise _make_error(path, error) from error
 
 
-def _write(path: Path, text: str) -> None:
-    """The whole text or nothing, with the mode that it had."""
+def _write_text(path: Path, text: str) -> None:
+    """Write a file atomically and keep its mode. Raise ActionError."""
     try:
         write(path, text.encode("utf-8", "surrogateescape"))
     except OSError as error:
-        raise _make_refusal(path, error) from error
+        raise _make_error(path, error) from error
 
 
-def _make_refusal(path: Path, error: OSError) -> ActionError:
+def _make_error(path: Path, error: OSError) -> ActionError:
     return ActionError(f"{clean_line(str(path))} cannot be changed: {error.strerror or error}.")

@@ -1,7 +1,7 @@
-"""What activating an environment does to environment variables: measured by doing it, fixed in its scripts.
+"""The effect of an environment's activation on variables, and the editing of its scripts.
 
-A virtual environment has bin/activate (and one for fish and csh), conda runs what lies in etc/conda/activate.d. The
-text of a script is changed by pure functions; nothing here writes.
+A virtual environment has bin/activate (and variants for fish and csh); conda runs the scripts in etc/conda/activate.d.
+Pure functions change the text of a script; nothing here writes files.
 """
 
 from __future__ import annotations
@@ -37,33 +37,33 @@ __all__ = [
 BEGIN = "# >>> tfdoctor fix >>>"
 END = "# <<< tfdoctor fix <<<"
 NOTHING = ": # "
-"""What begins a line that was taken out, in any shell."""
+"""The start of a line that was commented out, valid in every shell."""
 MAX_SCRIPT_BYTES = 1 << 20
-"""Bytes of a script that are read."""
+"""The largest size of a script that is read, in bytes."""
 SECONDS = 10.0
 _DUMP = "import json,os,sys; sys.stdout.write(json.dumps({k: v for k, v in os.environ.items()}))"
 _SOURCE = 'for script in "$@"; do . "$script"; done >/dev/null 2>&1; exec "$TFDOCTOR_DUMP" -I -S -c "$TFDOCTOR_CODE"'
 
 
 def kind_of(prefix: str) -> str | None:
-    """Return "conda", "venv", or None if nothing is activated."""
+    """Return "conda", "venv", or None if the environment has no activation."""
     if Path(prefix, "conda-meta").is_dir():
         return "conda"
     return "venv" if Path(prefix, "pyvenv.cfg").is_file() else None
 
 
 def scripts_of(prefix: str) -> tuple[Path, ...]:
-    """Return the scripts that activating runs, those for other shells than sh among them."""
+    """Return the scripts that activation runs, including those for other shells than sh."""
     if kind_of(prefix) == "conda":
         folder = Path(prefix, "etc/conda/activate.d")
-        found = [*folder.glob("*.sh"), *folder.glob("*.fish"), *folder.glob("*.csh")]
+        paths = [*folder.glob("*.sh"), *folder.glob("*.fish"), *folder.glob("*.csh")]
     else:
-        found = [Path(prefix, "bin", name) for name in ("activate", "activate.fish", "activate.csh")]
-    return tuple(sorted(path for path in found if path.is_file() and path.stat().st_size <= MAX_SCRIPT_BYTES))
+        paths = [Path(prefix, "bin", name) for name in ("activate", "activate.fish", "activate.csh")]
+    return tuple(sorted(path for path in paths if path.is_file() and path.stat().st_size <= MAX_SCRIPT_BYTES))
 
 
 def new_scripts(prefix: str) -> tuple[Path, ...]:
-    """Return where lines of our own go: the scripts of a virtual environment, a file of our own for conda."""
+    """Return the scripts for our own lines: those of a virtual environment, or a separate file for conda."""
     if kind_of(prefix) == "conda":
         return (Path(prefix, "etc/conda/activate.d/tfdoctor.sh"),)
     return tuple(path for path in scripts_of(prefix) if path.parent == Path(prefix, "bin"))
@@ -72,7 +72,7 @@ def new_scripts(prefix: str) -> tuple[Path, ...]:
 def activate(system: System, prefix: str) -> dict[str, str] | None:
     """Return the environment variables after activation in sh.
 
-    None if nothing is activated, or it cannot be told.
+    None if there is no activation script or no shell, or if its output cannot be parsed.
     """
     scripts = [str(path) for path in scripts_of(prefix) if path.suffix not in (".fish", ".csh")]
     shell = system.which("bash") or system.which("sh")
@@ -86,51 +86,54 @@ def activate(system: System, prefix: str) -> dict[str, str] | None:
         key="activate",
     )
     try:
-        found = json.loads(result.stdout) if result.ok else None
+        variables = json.loads(result.stdout) if result.ok else None
     except ValueError:
         return None
-    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+    if not isinstance(variables, dict) or not all(isinstance(value, str) for value in variables.values()):
         return None
-    own = {"TFDOCTOR_DUMP", "TFDOCTOR_CODE", "_", "SHLVL"}
-    kept = {name: value for name, value in system.env.items() if name in own or name in ("BASH_ENV", "ENV")}
-    return {str(name): value for name, value in found.items() if name not in own} | kept
+    temporary = {"TFDOCTOR_DUMP", "TFDOCTOR_CODE", "_", "SHLVL"}
+    restored = {
+        name: value for name, value in system.env.items() if name in temporary or name in ("BASH_ENV", "ENV")
+    }
+    return {str(name): value for name, value in variables.items() if name not in temporary} | restored
 
 
 def list_inherited(system: System, prefix: str) -> frozenset[str]:
-    """Return the variables that this process has and that no script of the activation names."""
+    """Return the variables of this process that no script of the activation names."""
     texts = [script.read_text("utf-8", "replace") for script in scripts_of(prefix)]
-    words = {word for text in texts for word in re.findall(r"\w+", text)}
-    return frozenset(system.env) - words
+    names = {name for text in texts for name in re.findall(r"\w+", text)}
+    return frozenset(system.env) - names
 
 
-# ---------------------------------------------------------------- changing a script's text
+# ---------------------------------------------------------------- editing a script
 
 
 def edit_script(text: str, name: str, steps: Sequence[ShellStep]) -> str:
-    """Return a script's text without what the steps speak against: lines that set it become comments, entries go.
+    """Return a script's text with the steps applied.
 
-    name: the script's file name, whose ending tells the shell. Lines of a block of our own are left alone.
+    Harmful lines become comments, and list entries are removed. The suffix of `name`, the script's file name,
+    identifies the shell. Lines in our own block stay as they are.
     """
     lines = text.split("\n")
-    inside = False
+    in_block = False
     for index, line in enumerate(lines):
         if line in (BEGIN, END):
-            inside = line == BEGIN
-        if inside or line.lstrip().startswith("#"):
+            in_block = line == BEGIN
+        if in_block or line.lstrip().startswith("#"):
             continue
         for step in steps:
             lines[index] = _neutralize_line(lines[index], name, step)
     return "\n".join(lines)
 
 
-# One word of a shell, whole: its quotes end on its line, and no command stands in it or behind it.
+# One whole shell word: its quotes end on the same line, and no command is in it or after it.
 _WORD = r"""(?:[^\s;&|<>()`"'\\#]|"(?:[^"`\\$]|\\.|\$(?!\())*"|'[^']*'|\\.|(?<!\s)\#)"""
 _ONE_VALUE = lazy_pattern(rf"{_WORD}*(?:\s+\#.*|\s*)")
 _VALUES = lazy_pattern(rf"(?:\s+{_WORD}+)*(?:\s+\#.*|\s*)")
 
 
-def _assignment(name: str, variable: str) -> re.Pattern[str]:
-    """Return a line that gives the variable a value, whole."""
+def _compile_assignment(name: str, variable: str) -> re.Pattern[str]:
+    """Return the pattern of a whole line that sets the variable."""
     if name.endswith(".fish"):
         return re.compile(rf"\s*set\s+(-\S+\s+)*{re.escape(variable)}(?=\s|$)(?P<value>.*)$")
     if name.endswith(".csh"):
@@ -139,11 +142,14 @@ def _assignment(name: str, variable: str) -> re.Pattern[str]:
 
 
 def _neutralize_line(line: str, name: str, step: ShellStep) -> str:
-    """Return a line that does more than give the variable a value, or goes on in the next one, is left as it is."""
+    """Return a line with a step applied.
+
+    A line that does more than set the variable, or continues on the next line, is returned unchanged.
+    """
     if isinstance(step, Prepend):
         return line
     variable = step.wrong if isinstance(step, Rename) else step.name
-    match = _assignment(name, variable).match(line)
+    match = _compile_assignment(name, variable).match(line)
     if match is None:
         return line
     if isinstance(step, Rename):
@@ -157,42 +163,43 @@ def _neutralize_line(line: str, name: str, step: ShellStep) -> str:
         value = _drop_entry(value, entry)
     if value == match["value"]:
         return line
-    own = rf"\$\{{?{re.escape(variable)}\b(?::?[+-][^}}]*)?\}}?"
-    if not re.sub(rf"{own}|[\"':\s]", "", value):
+    variable_reference = rf"\$\{{?{re.escape(variable)}\b(?::?[+-][^}}]*)?\}}?"
+    if not re.sub(rf"{variable_reference}|[\"':\s]", "", value):
         return _comment_out(line)
     return line[: match.start("value")] + value
 
 
 def _comment_out(line: str) -> str:
-    """Return the line as a comment behind a command that does nothing: it may be all that an `if` has."""
+    """Return the line as a comment after a no-op command, because it may be the only one in an `if`."""
     text = line.lstrip()
     return f"{line[: len(line) - len(text)]}{NOTHING}{text.rstrip()}  # taken out by tfdoctor fix"
 
 
 def _drop_entry(value: str, entry: str) -> str:
-    """Return the value of a search path without one entry, with or without the colon beside it."""
-    whole = rf"(?<![^\s\"':=]){re.escape(entry.rstrip('/'))}/?(?![^\s\"':$;])"
-    value = re.sub(rf"{whole}:", "", value)
-    value = re.sub(rf":{whole}", "", value)
-    return re.sub(whole, "", value)
+    """Return the value of a search path without an entry and a colon next to it."""
+    pattern = rf"(?<![^\s\"':=]){re.escape(entry.rstrip('/'))}/?(?![^\s\"':$;])"
+    value = re.sub(rf"{pattern}:", "", value)
+    value = re.sub(rf":{pattern}", "", value)
+    return re.sub(pattern, "", value)
 
 
-# ---------------------------------------------------------------- lines of our own
+# ---------------------------------------------------------------- own lines
 
 
 def with_block(text: str, name: str, steps: Sequence[ShellStep]) -> str:
-    """Return a script's text with a block that does the steps, after what a block before it did."""
+    """Return a script's text with a block for the steps, which includes the lines of an earlier block."""
     lines = list(_list_own_lines(text))
     for step in steps:
-        wanted = list(_lines(name, step))
-        if not any(lines[at : at + len(wanted)] == wanted for at in range(len(lines))):
-            lines += wanted
+        new_lines = list(_format_lines(name, step))
+        if not any(lines[index : index + len(new_lines)] == new_lines for index in range(len(lines))):
+            lines += new_lines
     rest = _drop_block(text)
     block = "\n".join([BEGIN, *lines, END])
     return f"{rest.rstrip(chr(10))}\n{block}\n" if rest.strip() else f"{block}\n"
 
 
 def _list_own_lines(text: str) -> list[str]:
+    """Return the lines in our own block of a script; none if it has no block."""
     lines = text.split("\n")
     if BEGIN not in lines or END not in lines:
         return []
@@ -200,50 +207,57 @@ def _list_own_lines(text: str) -> list[str]:
 
 
 def _drop_block(text: str) -> str:
+    """Return a script's text without our own block."""
     lines = text.split("\n")
     if BEGIN not in lines or END not in lines:
         return text
     return "\n".join(lines[: lines.index(BEGIN)] + lines[lines.index(END) + 1 :])
 
 
-def _lines(name: str, step: ShellStep) -> tuple[str, ...]:
+def _format_lines(name: str, step: ShellStep) -> tuple[str, ...]:
+    """Return the lines that do a step in the shell of the script."""
     if name.endswith(".fish"):
-        return _fish(step)
-    return _csh(step) if name.endswith(".csh") else _sh(step)
+        return _format_for_fish(step)
+    return _format_for_csh(step) if name.endswith(".csh") else _format_for_sh(step)
 
 
-def _q(text: str) -> str:
+def _quote_for_sh(text: str) -> str:
     return shlex.quote(text)
 
 
-def _fish_q(text: str) -> str:
-    """Within single quotes fish knows backslashes."""
+def _quote_for_fish(text: str) -> str:
+    """Quote a word for fish, which interprets backslashes within single quotes."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
 
-def _csh_q(text: str) -> str:
-    """csh looks for its history also within single quotes, and a line's end ends them."""
+def _quote_for_csh(text: str) -> str:
+    """Quote a word for csh.
+
+    Within single quotes csh expands history, and a line break ends them.
+    """
     escaped = text.replace("'", "'\\''").replace("!", "\\!").replace("\n", "\\\n")
     return f"'{escaped}'"
 
 
-def _spellings(entries: Sequence[str]) -> tuple[str, ...]:
-    """Return each with and without a slash at its end."""
-    found = (one for entry in entries for one in (entry.rstrip("/") or "/", f"{entry.rstrip('/')}/"))
-    return tuple(dict.fromkeys(found))
+def _list_spellings(entries: Sequence[str]) -> tuple[str, ...]:
+    """Return each entry with and without a trailing slash."""
+    spellings = (
+        spelling for entry in entries for spelling in (entry.rstrip("/") or "/", f"{entry.rstrip('/')}/")
+    )
+    return tuple(dict.fromkeys(spellings))
 
 
-def _filter(name: str, entries: Sequence[str]) -> str:
+def _make_filter(name: str, entries: Sequence[str]) -> str:
     """Return a pipeline that prints a search path without some entries."""
-    wanted = " ".join(f"-e {_q(one)}" for one in _spellings(entries))
-    # grep ends with 1 where nothing is left, which `set -e -o pipefail` takes for a failure.
-    return f"printf '%s\\n' \"${name}\" | tr ':' '\\n' | grep -vxF {wanted} | paste -sd: - || :"
+    patterns = " ".join(f"-e {_quote_for_sh(spelling)}" for spelling in _list_spellings(entries))
+    # grep exits with 1 if no line is left, which `set -e -o pipefail` treats as a failure
+    return f"printf '%s\\n' \"${name}\" | tr ':' '\\n' | grep -vxF {patterns} | paste -sd: - || :"
 
 
-def _sh(step: ShellStep) -> tuple[str, ...]:
+def _format_for_sh(step: ShellStep) -> tuple[str, ...]:
     if isinstance(step, Export):
-        return (f"export {step.name}={_q(step.value)}",)
+        return (f"export {step.name}={_quote_for_sh(step.value)}",)
     if isinstance(step, Unset):
         return (f"unset {step.name}",)
     if isinstance(step, Rename):
@@ -251,25 +265,25 @@ def _sh(step: ShellStep) -> tuple[str, ...]:
             f'if [ -n "${{{step.wrong}:-}}" ]; then export {step.right}="${{{step.wrong}}}"; unset {step.wrong}; fi',
         )
     if isinstance(step, Prepend):
-        joined = _q(":".join(step.folders))
+        joined = _quote_for_sh(":".join(step.folders))
         return (f'export {step.name}={joined}"${{{step.name}:+:${step.name}}}"',)
-    kept = _filter(step.name, step.entries)
+    pipeline = _make_filter(step.name, step.entries)
     return (
-        f'if [ -n "${{{step.name}:-}}" ]; then {step.name}="$({kept})"; fi',
+        f'if [ -n "${{{step.name}:-}}" ]; then {step.name}="$({pipeline})"; fi',
         f'if [ -n "${{{step.name}:-}}" ]; then export {step.name}; else unset {step.name}; fi',
     )
 
 
-def _fish(step: ShellStep) -> tuple[str, ...]:
+def _format_for_fish(step: ShellStep) -> tuple[str, ...]:
     if isinstance(step, Export):
-        return (f"set -gx {step.name} {_fish_q(step.value)}",)
+        return (f"set -gx {step.name} {_quote_for_fish(step.value)}",)
     if isinstance(step, Unset):
         return (f"set -e {step.name}",)
     if isinstance(step, Rename):
         return (f"if set -q {step.wrong}; set -gx {step.right} ${step.wrong}; set -e {step.wrong}; end",)
     if isinstance(step, Prepend):
-        return (f"set -gx --path {step.name} {' '.join(map(_fish_q, step.folders))} ${step.name}",)
-    wrong = " ".join(map(_fish_q, _spellings(step.entries)))
+        return (f"set -gx --path {step.name} {' '.join(map(_quote_for_fish, step.folders))} ${step.name}",)
+    wrong = " ".join(map(_quote_for_fish, _list_spellings(step.entries)))
     name = step.name
     return (
         f"if set -q {name}",
@@ -283,17 +297,20 @@ def _fish(step: ShellStep) -> tuple[str, ...]:
     )
 
 
-def _csh(step: ShellStep) -> tuple[str, ...]:
-    """Return `if (…) command` would expand the variable also where it is not set."""
+def _format_for_csh(step: ShellStep) -> tuple[str, ...]:
+    """Return the lines for csh.
+
+    `if ($?x) command` on one line would expand the variable even if it is not set.
+    """
     name = step.wrong if isinstance(step, Rename) else step.name
     if isinstance(step, Export):
-        return (f"setenv {name} {_csh_q(step.value)}",)
+        return (f"setenv {name} {_quote_for_csh(step.value)}",)
     if isinstance(step, Unset):
         return (f"unsetenv {name}",)
     if isinstance(step, Rename):
         return (f"if ($?{name}) then", f'setenv {step.right} "${name}"', f"unsetenv {name}", "endif")
     if isinstance(step, Prepend):
-        joined = _csh_q(":".join(step.folders))
+        joined = _quote_for_csh(":".join(step.folders))
         return (
             f"if ($?{name}) then",
             f'setenv {name} {joined}":${name}"',
@@ -301,13 +318,15 @@ def _csh(step: ShellStep) -> tuple[str, ...]:
             f"setenv {name} {joined}",
             "endif",
         )
-    # No pipeline has an entry in it: within "`…`" csh expands also what single quotes hold.
-    wrong = " && ".join(f'"x$tfdoctor_one" != {_csh_q(f"x{one}")}' for one in _spellings(step.entries))
+    # The entries are not part of a pipeline: within "`…`" csh expands even single-quoted text.
+    condition = " && ".join(
+        f'"x$tfdoctor_one" != {_quote_for_csh(f"x{entry}")}' for entry in _list_spellings(step.entries)
+    )
     return (
         f"if ($?{name}) then",
         "unset tfdoctor_kept",
         f"foreach tfdoctor_one (\"`printenv {name} | tr ':' '\\n'`\")",
-        f"if ({wrong}) then",
+        f"if ({condition}) then",
         "if ($?tfdoctor_kept) then",
         'set tfdoctor_kept = "${tfdoctor_kept}:$tfdoctor_one"',
         "else",
@@ -325,7 +344,7 @@ def _csh(step: ShellStep) -> tuple[str, ...]:
 
 
 def needs_block(steps: Sequence[ShellStep], env: Mapping[str, str]) -> tuple[ShellStep, ...]:
-    """Return the steps that the variables, as activation leaves them, do not satisfy yet."""
+    """Return the steps that the variables after activation do not satisfy yet."""
     return tuple(step for step in steps if not _is_satisfied(step, env))
 
 

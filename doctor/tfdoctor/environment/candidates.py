@@ -1,4 +1,4 @@
-"""Which findings of a report fix can try to fix, in which order, and which it leaves to a person. Pure."""
+"""The candidates of a report: what fix can try in which order, and what it leaves to the user. Pure."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ SYSTEM_PREFIXES = ("/usr", "/")
 def environment_of(
     report: Report, kind: str | None, inherited: frozenset[str] = frozenset()
 ) -> Environment | None:
-    """Return the environment of a report, and whether it may be changed; None if no Python answered."""
+    """Return the environment of a report, with a reason if fix must not change it.
+
+    Return None if no Python answered.
+    """
     python = value_of(report.facts.python)
     if python is None:
         return None
@@ -54,7 +57,7 @@ def environment_of(
         elif python.prefix in SYSTEM_PREFIXES:
             refusal = f"This is the system's own Python ({python.executable})."
     choice = report.facts.choice
-    if choice is not None and choice.kernel is not None:  # Jupyter starts it, and activates nothing
+    if choice is not None and choice.kernel is not None:  # Jupyter starts it and activates nothing
         kind = None
     return Environment(python.prefix, python.executable, kind, refusal, inherited)
 
@@ -62,32 +65,35 @@ def environment_of(
 def candidates(
     report: Report, environment: Environment, codes: Collection[str] = ()
 ) -> tuple[Candidate, ...]:
-    """Return what can be tried, best first.
+    """Return the candidates that can be tried, best first.
 
-    `codes`: of these findings alone, and then also what is merely informing.
+    `codes` restricts them to these findings, and then includes those that are only informational.
     """
-    found = [
+    findings = [
         finding
         for finding in report.findings
         if (finding.code in codes if codes else finding.severity >= Severity.WARNING)
     ]
-    found.sort(key=lambda finding: (-finding.severity, _turn(finding)))
+    findings.sort(key=lambda finding: (-finding.severity, _get_order(finding)))
     return tuple(
         Candidate(finding, remedy)
-        for finding in found
+        for finding in findings
         for remedy in finding.remedies
         if remedy.steps and not explain_impossible(remedy.steps, environment, report)
     )
 
 
-def _turn(finding: Finding) -> float:
-    """TensorFlow itself comes first, then its import, then what it opens; the rest stays as the report has it."""
+def _get_order(finding: Finding) -> float:
+    """Return the sort key of a finding among equally severe ones.
+
+    TensorFlow itself comes first, then its import, then the libraries that it opens; the others keep their order.
+    """
     rule = RULE_OF.get(finding.code)
     return rule.first if rule is not None and rule.first is not None else math.inf
 
 
 def explain_impossible(steps: Sequence[Step], environment: Environment, report: Report) -> str:
-    """Return why these steps cannot be done in this environment, as a sentence; empty if they can."""
+    """Return why these steps are impossible in this environment, as a sentence; empty if possible."""
     if environment.refusal:
         return environment.refusal
     for step in steps:
@@ -95,16 +101,16 @@ def explain_impossible(steps: Sequence[Step], environment: Environment, report: 
             return (
                 f"{step.name} comes from the shell that tfdoctor was started in, and must be changed there."
             )
-        place = _place(step)
-        if place is not None and not _is_inside(place, environment.prefix):
-            return f"{place} lies outside the environment {environment.prefix}."
-        if place is None and not isinstance(step, (Install, Uninstall)) and environment.kind is None:
+        path = _get_path(step)
+        if path is not None and not _is_inside(path, environment.prefix):
+            return f"{path} lies outside the environment {environment.prefix}."
+        if path is None and not isinstance(step, (Install, Uninstall)) and environment.kind is None:
             return "This Python is in no environment that is activated: its variables come from elsewhere."
-        if isinstance(step, SHELL_STEPS) and not _writable(step):
+        if isinstance(step, SHELL_STEPS) and not _is_writable(step):
             return "A name or a path in it has characters that do not belong in a shell script."
-    places = [place for step in steps if (place := _place(step)) is not None]
+    paths = [path for step in steps if (path := _get_path(step)) is not None]
     for link, target in environment.leading_out:
-        if changes_packages(steps) or any(_is_inside(place, link) for place in places):
+        if changes_packages(steps) or any(_is_inside(path, link) for path in paths):
             return (
                 f"{link} is a link to {target}, outside the environment: changes there could not be undone."
             )
@@ -118,8 +124,8 @@ def explain_impossible(steps: Sequence[Step], environment: Environment, report: 
     return ""
 
 
-def _writable(step: ShellStep) -> bool:
-    """Return whether a step can stand in a script: variables have plain names, and no text a line's end."""
+def _is_writable(step: ShellStep) -> bool:
+    """Return whether a step can be written to a script: its names are plain, and its texts printable."""
     names = (step.wrong, step.right) if isinstance(step, Rename) else (step.name,)
     texts: tuple[str, ...] = ()
     if isinstance(step, Export):
@@ -130,11 +136,12 @@ def _writable(step: ShellStep) -> bool:
 
 
 def changes_packages(steps: Sequence[Step]) -> bool:
-    """Return whether an installer is run, which may change anything in the environment."""
+    """Return whether a step runs an installer, which may change anything in the environment."""
     return any(isinstance(step, (Install, Uninstall)) for step in steps)
 
 
-def _place(step: Step) -> str | None:
+def _get_path(step: Step) -> str | None:
+    """Return the path that a step changes; None for steps without one."""
     if isinstance(step, (MakeLink, Remove, TakeOut)):
         return step.path
     return step.folder if isinstance(step, LinkParts) else None
@@ -145,24 +152,26 @@ def _is_inside(path: str, prefix: str) -> bool:
 
 
 def better(before: Report, after: Report, finding: Finding) -> bool:
-    """Return whether a fix has made things better: the prediction, or, that being equal, the finding is gone."""
+    """Return whether a fix improved the prediction, or else removed the finding or a missing library."""
     earlier, later = _rank(before.prediction), _rank(after.prediction)
     if later != earlier:
         return later > earlier
-    if not any((one.code, one.title) == (finding.code, finding.title) for one in after.findings):
+    if not any(
+        (remaining.code, remaining.title) == (finding.code, finding.title) for remaining in after.findings
+    ):
         return True
-    gone = set(before.prediction.missing_libraries) - set(after.prediction.missing_libraries)
-    more = set(after.prediction.missing_libraries) - set(before.prediction.missing_libraries)
-    return bool(gone) and not more
+    no_longer_missing = set(before.prediction.missing_libraries) - set(after.prediction.missing_libraries)
+    newly_missing = set(after.prediction.missing_libraries) - set(before.prediction.missing_libraries)
+    return bool(no_longer_missing) and not newly_missing
 
 
 def worse(before: Report, after: Report) -> bool:
-    """Return whether the prediction was better before."""
+    """Return whether a fix made the prediction worse."""
     return _rank(after.prediction) < _rank(before.prediction)
 
 
 def _rank(prediction: Prediction) -> tuple[int, int, int]:
-    """Higher is better: whether TensorFlow can be imported, whether it registers GPUs, how many."""
+    """Return a sort key, higher is better: TensorFlow is importable, registers GPUs, number of GPUs."""
     order = {False: 0, None: 1, True: 2}
     return order[prediction.import_ok], order[prediction.gpu_registered], prediction.gpu_count or 0
 
@@ -170,23 +179,23 @@ def _rank(prediction: Prediction) -> tuple[int, int, int]:
 def list_unfixed(
     report: Report, environment: Environment, codes: Collection[str] = ()
 ) -> tuple[Unfixed, ...]:
-    """Return what remains, each with the reason why it is not done here."""
-    result = []
+    """Return the findings that remain, each with the reason."""
+    unfixed = []
     for finding in report.findings:
         if finding.code not in codes if codes else finding.severity < Severity.WARNING:
             continue
-        whys = [
+        reasons = [
             explain_impossible(remedy.steps, environment, report)
             for remedy in finding.remedies
             if remedy.steps
         ]
-        if whys:
-            why = next((why for why in whys if why), "What was tried did not fix it.")
+        if reasons:
+            reason = next((reason for reason in reasons if reason), "What was tried did not fix it.")
         elif any(remedy.changes_system for remedy in finding.remedies):
-            why = "This needs a change to the system; run it yourself:"
+            reason = "This needs a change to the system; run it yourself:"
         elif finding.remedies:
-            why = "You have to decide this:"
+            reason = "You have to decide this:"
         else:
-            why = "This cannot be fixed by software."
-        result.append(Unfixed(finding, why))
-    return tuple(result)
+            reason = "This cannot be fixed by software."
+        unfixed.append(Unfixed(finding, reason))
+    return tuple(unfixed)

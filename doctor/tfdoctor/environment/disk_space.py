@@ -1,6 +1,6 @@
-"""Whether the disks have room for an environment: on its own, on the installer's cache's, on that of temporary files.
+"""A check of the free disk space for an environment, the installer's cache, and temporary files.
 
-Sizes are the plan's (compat/). What a user's own requirements take nobody knows before they are fetched.
+Sizes are the plan's (compat/). The size of the user's own requirements is not known before they are downloaded.
 """
 
 from __future__ import annotations
@@ -30,34 +30,35 @@ __all__ = [
     "used",
 ]
 
-_CHECKING = 120.0
-"""Seconds that a fresh Python, or uv, may take to answer."""
+_ANSWER_TIMEOUT_S = 120.0
+"""The time limit in seconds for a fresh Python, or uv, to answer."""
 
 
 class NoRoomError(InstallFailedError):
-    """A disk is too small for the plan."""
+    """A disk does not have enough space for the plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What is written to one file system."""
+    """The space that is needed on one file system."""
 
     folder: Path
-    """One that is there, on it."""
+    """An existing folder on the file system."""
     what: tuple[str, ...]
     """`"the environment"`, `"uv's cache"`, `"temporary files"`."""
     size: int
-    """Bytes that are written."""
+    """The number of bytes that are written."""
     free: int
-    """Bytes that are free for this user."""
+    """The number of bytes that are free for this user."""
 
     @property
     def enough(self) -> bool:
+        """Whether the free space is sufficient."""
         return self.size <= self.free
 
     @property
     def text(self) -> str:
-        """`"/home (the environment and uv's cache): 5.2 GB needed, 40.1 GB free"`."""
+        """The need in one line: `"/home (the environment and uv's cache): 5.2 GB needed, 40.1 GB free"`."""
         where = clean_line(str(self.folder))
         return (
             f"{where} ({' and '.join(self.what)}): {gigabytes(self.size)} needed, {gigabytes(self.free)} free"
@@ -66,174 +67,191 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """What an environment takes and what makes it."""
+    """The sizes of an installation, and what it is made with."""
 
     folder: Path
     size: int | None
-    """Bytes, unpacked; None: not known."""
+    """The unpacked size in bytes; None if it is not known."""
     download: int
-    """Bytes."""
+    """The size of the downloads in bytes."""
     wheels: Mapping[str, int]
-    """The large ones: name → bytes, unpacked."""
+    """The unpacked sizes of the large wheels in bytes, by name."""
     locks: tuple[Path, ...]
     uv: str | None
-    """None: pip."""
+    """The path of uv; None if pip installs."""
     base: str
-    """The Python it is made from: a path, or a version."""
+    """The base interpreter: a path, or a version."""
     env: Mapping[str, str]
 
 
 def gigabytes(count: int) -> str:
-    """Return `"5.2 GB"`, decimal."""
+    """Return a size in decimal gigabytes: `"5.2 GB"`."""
     return f"{max(count, 0) / 1e9:.1f} GB"
 
 
 def nearest(path: Path) -> Path:
-    """Return the folder itself, or the nearest one above it that is there."""
-    for one in (path, *path.parents):
-        if one.is_dir():
-            return one
+    """Return the folder, or the nearest existing one above it."""
+    for folder in (path, *path.parents):
+        if folder.is_dir():
+            return folder
     return Path("/")
 
 
 def group_by_disk(wishes: Iterable[tuple[str, Path, int]]) -> tuple[Need, ...]:
-    """Return (what, where, bytes) of everything that is written → one need a file system, in their order.
+    """Return one need per file system for all (purpose, folder, bytes), in their order.
 
-    A file system that cannot be asked is left out: nothing is concluded from it.
+    A file system that cannot be queried is omitted.
     """
-    found: dict[int, Need] = {}
-    for what, where, size in wishes:
-        folder = nearest(where)
+    needs_by_device: dict[int, Need] = {}
+    for purpose, folder, size in wishes:
+        existing = nearest(folder)
         try:
-            device, free = os.stat(folder).st_dev, shutil.disk_usage(folder).free  # noqa: PTH116
+            device, free = os.stat(existing).st_dev, shutil.disk_usage(existing).free  # noqa: PTH116
         except OSError:
             continue
-        known = found.get(device)
-        found[device] = (
-            Need(folder, (what,), size, free)
-            if known is None
-            else Need(known.folder, (*known.what, what), known.size + size, free)
+        earlier = needs_by_device.get(device)
+        needs_by_device[device] = (
+            Need(existing, (purpose,), size, free)
+            if earlier is None
+            else Need(earlier.folder, (*earlier.what, purpose), earlier.size + size, free)
         )
-    return tuple(found.values())
+    return tuple(needs_by_device.values())
 
 
 def refuse(needs: Iterable[Need], shown: str) -> None:
-    """Raise NoRoomError where one is not met. `shown`: the environment's folder, as it is printed."""
-    short = [need for need in needs if not need.enough]
-    if short:
-        told = "; ".join(need.text for need in short)
-        msg = f"There is not enough room for {shown}: {told}."
-        others = {what for need in short for what in need.what}
-        ways = ["free some space"]
-        if "the environment" in others:
-            ways.append("name a folder on another disk (--into DIR)")
-        if "uv's cache" in others:
-            ways.append("put uv's cache on another disk (UV_CACHE_DIR)")
-        if "temporary files" in others:
-            ways.append("put temporary files on another disk (TMPDIR)")
-        hint = f"{', or '.join(ways)}."
+    """Raise NoRoomError if a need is not met. `shown` is the environment's folder, as printed."""
+    unmet = [need for need in needs if not need.enough]
+    if unmet:
+        details = "; ".join(need.text for need in unmet)
+        msg = f"There is not enough room for {shown}: {details}."
+        purposes = {purpose for need in unmet for purpose in need.what}
+        suggestions = ["free some space"]
+        if "the environment" in purposes:
+            suggestions.append("name a folder on another disk (--into DIR)")
+        if "uv's cache" in purposes:
+            suggestions.append("put uv's cache on another disk (UV_CACHE_DIR)")
+        if "temporary files" in purposes:
+            suggestions.append("put temporary files on another disk (TMPDIR)")
+        hint = f"{', or '.join(suggestions)}."
         raise NoRoomError(msg, hint=upper_first(hint))
 
 
 def needs(writing: Writing, *, there: int = 0, exact: bool = False) -> tuple[Need, ...]:
-    """Return what is written to which disk.
+    """Return the needs of an installation; none if the size of the plan is not known.
 
-    Empty if the plan's size is not known. there: bytes that are made already.
-
-    exact: also where there is room enough, without what uv has in its cache.
+    `there` is the number of bytes that are installed already. `exact` says to subtract what is in uv's cache even if
+    there is enough space without that.
     """
     size = writing.size
     if size is None:
         return ()
-    if writing.uv is None:  # pip keeps all that it downloads until it has unpacked it
-        space = Path(writing.env.get("TMPDIR") or writing.folder)
+    if writing.uv is None:  # pip keeps all downloads until it has unpacked them
+        temporary_folder = Path(writing.env.get("TMPDIR") or writing.folder)
         return group_by_disk(
             [
                 ("the environment", writing.folder, max(size - there, 0)),
-                ("temporary files", space, writing.download),
+                ("temporary files", temporary_folder, writing.download),
             ]
         )
-    cache = _cache(writing)
+    cache = _find_uv_cache(writing)
     if cache is None:
         return group_by_disk([("the environment", writing.folder, max(size - there, 0))])
     linked = writing.env.get("UV_LINK_MODE") != "copy" and _is_same_disk(cache, writing.folder)
     environment = 0 if linked else max(size - there, 0)
-    found = group_by_disk([("the environment", writing.folder, environment), ("uv's cache", cache, size)])
-    if not exact and all(need.enough for need in found):
-        return found
-    left = max(size - _measure_cached(writing), 0)
-    return group_by_disk([("the environment", writing.folder, environment), ("uv's cache", cache, left)])
+    disk_needs = group_by_disk(
+        [("the environment", writing.folder, environment), ("uv's cache", cache, size)]
+    )
+    if not exact and all(need.enough for need in disk_needs):
+        return disk_needs
+    remaining = max(size - _measure_cached(writing), 0)
+    return group_by_disk([("the environment", writing.folder, environment), ("uv's cache", cache, remaining)])
 
 
 def room_for_pips_cache(writing: Writing) -> bool:
-    """pip keeps another copy of what it downloads; it works without."""
+    """Return whether the disks have room for pip's cache too.
+
+    pip stores a second copy of its downloads there, and works without it.
+    """
     env = writing.env
     home = env.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 - may not be a path at all
     cache = Path(env.get("PIP_CACHE_DIR") or Path(env.get("XDG_CACHE_HOME") or f"{home}/.cache", "pip"))
     size = writing.size or 0
-    space = Path(env.get("TMPDIR") or writing.folder)
-    wishes = [("", writing.folder, size), ("", space, writing.download), ("", cache, writing.download)]
-    return all(need.enough for need in group_by_disk(wishes))
+    temporary_folder = Path(env.get("TMPDIR") or writing.folder)
+    sizes = [
+        ("", writing.folder, size),
+        ("", temporary_folder, writing.download),
+        ("", cache, writing.download),
+    ]
+    return all(need.enough for need in group_by_disk(sizes))
 
 
-def _is_same_disk(one: Path, other: Path) -> bool:
+def _is_same_disk(first: Path, second: Path) -> bool:
+    """Return whether two folders are on the same disk; False if that is not known."""
     try:
-        return os.stat(nearest(one)).st_dev == os.stat(nearest(other)).st_dev  # noqa: PTH116
+        return os.stat(nearest(first)).st_dev == os.stat(nearest(second)).st_dev  # noqa: PTH116
     except OSError:
         return False
 
 
-def _cache(writing: Writing) -> Path | None:
-    told = capture_output((str(writing.uv), "cache", "dir"), writing.env)
-    return Path(told.strip()) if told is not None and told.strip().startswith("/") else None
+def _find_uv_cache(writing: Writing) -> Path | None:
+    """Return the folder of uv's cache; None if uv does not report it."""
+    output = capture_output((str(writing.uv), "cache", "dir"), writing.env)
+    return Path(output.strip()) if output is not None and output.strip().startswith("/") else None
 
 
 def _measure_cached(writing: Writing) -> int:
-    """Return bytes of the plan that uv has unpacked already: all, or those of the large wheels that it has."""
-    if _has(writing, writing.locks):
+    """Return how many bytes of the plan uv's cache has: all, or the sizes of the large wheels in it."""
+    if _is_cached(writing, writing.locks):
         return writing.size or 0
     total = 0
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as name:
         path = Path(name, "one.txt")
-        for line in (row for lock in writing.locks for row in lock.read_text(encoding="utf-8").splitlines()):
+        for line in (
+            locked_line
+            for lock in writing.locks
+            for locked_line in lock.read_text(encoding="utf-8").splitlines()
+        ):
             size = writing.wheels.get(line.partition("==")[0])
             if size is not None:
                 path.write_text(f"{line}\n", encoding="utf-8")
-                total += size if _has(writing, [path]) else 0
+                total += size if _is_cached(writing, [path]) else 0
     return total
 
 
-def _has(writing: Writing, files: Iterable[Path]) -> bool:
-    """Return whether uv has these in its cache, by its own word."""
-    words = ("--dry-run", "--offline", "--no-deps", "--require-hashes", "--no-build-isolation")
-    named = [word for path in files for word in ("-r", str(path))]
+def _is_cached(writing: Writing, files: Iterable[Path]) -> bool:
+    """Return whether uv reports that it needs no download for these requirement files."""
+    options = ("--dry-run", "--offline", "--no-deps", "--require-hashes", "--no-build-isolation")
+    file_options = [argument for path in files for argument in ("-r", str(path))]
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as name:
-        option = "--python" if "/" in writing.base else "--python-version"  # one that is not here yet
+        # a version if it is not installed yet
+        option = "--python" if "/" in writing.base else "--python-version"
         target = (option, writing.base, "--target", name)
-        told = capture_output((str(writing.uv), "pip", "install", *words, *target, *named), writing.env)
-    return told is not None and "Would download" not in told and "Would install" in told
+        output = capture_output(
+            (str(writing.uv), "pip", "install", *options, *target, *file_options), writing.env
+        )
+    return output is not None and "Would download" not in output and "Would install" in output
 
 
 def capture_output(command: Sequence[str], env: Mapping[str, str]) -> str | None:
-    """Return what a command prints; None if it fails."""
+    """Return the output of a command; None if it fails."""
     try:
-        ran = children.run(command, env=child_environment(env), timeout=_CHECKING)
+        completed = children.run(command, env=child_environment(env), timeout=_ANSWER_TIMEOUT_S)
     except (OSError, ValueError):
         return None
-    text = ran.stdout + ran.stderr  # uv tells what it would do on standard error
-    return text[:1_000_000].decode("utf-8", "replace") if ran.returncode == 0 else None
+    text = completed.stdout + completed.stderr  # uv prints on standard error what it would do
+    return text[:1_000_000].decode("utf-8", "replace") if completed.returncode == 0 else None
 
 
 def used(folder: Path) -> int:
-    """Return bytes on disk of everything below a folder; a file with several names there counts once."""
-    total, seen = 0, set()
+    """Return the disk usage of a folder in bytes; a file with several hard links counts once."""
+    total, inodes = 0, set()
     for parent, _, names in os.walk(folder):
         for name in names:
             try:
                 status = os.lstat(f"{parent}/{name}")
             except OSError:
                 continue
-            if status.st_ino not in seen:
-                seen.add(status.st_ino)
+            if status.st_ino not in inodes:
+                inodes.add(status.st_ino)
                 total += status.st_blocks * 512
     return total

@@ -1,4 +1,4 @@
-"""Fixing an environment: one finding after the other. Each step can be taken back, and is where it did not help."""
+"""The fixing of an environment, one finding at a time. Each step is undone if it does not help."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ if TYPE_CHECKING:
 __all__ = ["FixRequest", "fix_environment", "look", "plan", "prefix_of", "undo"]
 
 MAX_CANDIDATES = 25
-"""Candidates that are tried in one run: a finding has two or three, and fixing one may show another."""
+"""The largest number of candidates tried in a run: a finding has two or three, and a fix may reveal another one."""
 UNFINISHED = "An earlier fix was interrupted, or another one is running: its changes are undone first."
 
 
 @dataclass(frozen=True, slots=True)
 class FixRequest:
-    """What is asked of fix."""
+    """A request to fix an environment."""
 
     python: str | None = None
     codes: tuple[str, ...] = ()
-    """Fix only these findings; empty: all that are warnings or errors."""
+    """The codes of the findings to fix; empty for all warnings and errors."""
     installer: str | None = None
     timeout: float = 10.0
     deep: bool = True
-    """Run TensorFlow at the end, where a driver is and something was fixed."""
+    """Whether to run TensorFlow at the end, if something was fixed and a GPU is expected."""
     inherit: bool = False
-    """An installer may draw on standard error itself."""
+    """Whether an installer may write to standard error itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One examination: as the environment's activation sets the variables."""
+    """The result of one examination, with the variables of the activated environment."""
 
     report: Report
     environment: Environment
@@ -69,21 +69,21 @@ class Look:
 def look(
     new_system: Callable[[Mapping[str, str] | None], System], compat: Compat, request: FixRequest
 ) -> Look:
-    """Examine the Python, activated where it has something to activate. Raises UsageError.
+    """Examine the Python, with its environment activated if it can be. Raise UsageError.
 
-    `new_system`: this machine with other environment variables (None: those of this process).
+    `new_system` returns this machine with other environment variables (None: those of this process).
     """
     system = new_system(None)
-    chosen, python = _python(system, request)
+    chosen, python = _choose_python(system, request)
     kind = kind_of(python.prefix) if chosen.kernel is None else None  # Jupyter activates nothing
     variables = activate(system, python.prefix) if kind is not None else None
     from_outside = list_inherited(system, python.prefix)
-    asked = request.python
+    interpreter = request.python
     if chosen.kernel is not None:
         system = _apply_kernel_variables(new_system, chosen.kernel)
     if variables is not None:
-        system, asked = new_system(variables), python.executable
-    report = examine(system, compat, python=asked, timeout=request.timeout)
+        system, interpreter = new_system(variables), python.executable
+    report = examine(system, compat, python=interpreter, timeout=request.timeout)
     environment = environment_at(report, kind, from_outside)
     if environment is None:
         raise _make_unexamined_error(report.facts.python)
@@ -91,14 +91,18 @@ def look(
 
 
 def _apply_kernel_variables(new_system: Callable[[Mapping[str, str] | None], System], path: str) -> System:
-    """Return the machine as a Jupyter kernel sets the variables."""
+    """Return the machine with the variables that a Jupyter kernel sets."""
     system = new_system(None)
     return new_system({**system.env, **kernel_variables(system, path)})
 
 
-def _python(system: System, request: FixRequest) -> tuple[Choice, PythonFacts]:
+def _choose_python(system: System, request: FixRequest) -> tuple[Choice, PythonFacts]:
+    """Return the Python to fix, and the facts about it.
+
+    Raise UsageError if it is unclear or does not answer.
+    """
     choice = choose(system, request.python)
-    if choice.lost and request.python is None:  # the Python that is left is none that anybody meant
+    if choice.lost and request.python is None:  # the Python found instead may be the wrong one
         lost = choice.lost[0]
         message = (
             f"${lost.variable} names {clean_line(lost.prefix)}, {state_of(lost)}: which Python is meant?"
@@ -112,8 +116,8 @@ def _python(system: System, request: FixRequest) -> tuple[Choice, PythonFacts]:
 
 
 def _make_unexamined_error(fact: Fact[PythonFacts]) -> UsageError:
-    why = getattr(fact, "why", "") or "it did not answer"
-    return UsageError(f"The Python to fix could not be examined: {why}.")
+    reason = getattr(fact, "why", "") or "it did not answer"
+    return UsageError(f"The Python to fix could not be examined: {reason}.")
 
 
 def plan(
@@ -122,38 +126,39 @@ def plan(
     request: FixRequest,
     env: Mapping[str, str],
 ) -> FixResult:
-    """Return what would be tried first for each finding. Changes nothing."""
-    seen = look(new_system, compat, request)
-    runner = StepRunner(seen.environment, lambda: new_system(None), env, request.installer)
-    first: dict[str, Candidate] = {}
-    for candidate in candidates(seen.report, seen.environment, request.codes):
-        first.setdefault(candidate.finding.code, candidate)
-    done = tuple(
-        Attempt(candidate, FixStatus.PLANNED, _commands(candidate, seen.environment, runner))
-        for candidate in first.values()
+    """Return the first candidate for each finding, without changing anything."""
+    examined = look(new_system, compat, request)
+    runner = StepRunner(examined.environment, lambda: new_system(None), env, request.installer)
+    first_by_code: dict[str, Candidate] = {}
+    for candidate in candidates(examined.report, examined.environment, request.codes):
+        first_by_code.setdefault(candidate.finding.code, candidate)
+    attempts = tuple(
+        Attempt(candidate, FixStatus.PLANNED, _format_commands(candidate, examined.environment, runner))
+        for candidate in first_by_code.values()
     )
-    left = tuple(
-        one
-        for one in list_unfixed(seen.report, seen.environment, request.codes)
-        if one.finding.code not in first
+    unfixed = tuple(
+        entry
+        for entry in list_unfixed(examined.report, examined.environment, request.codes)
+        if entry.finding.code not in first_by_code
     )
     return FixResult(
-        environment=seen.environment,
-        attempts=done,
-        unfixed=left,
-        before=seen.report,
-        after=seen.report,
-        recovered=(UNFINISHED,) if has_pending(Path(seen.environment.prefix)) else (),
-        activated=seen.activated,
+        environment=examined.environment,
+        attempts=attempts,
+        unfixed=unfixed,
+        before=examined.report,
+        after=examined.report,
+        recovered=(UNFINISHED,) if has_pending(Path(examined.environment.prefix)) else (),
+        activated=examined.activated,
     )
 
 
-def _commands(candidate: Candidate, environment: Environment, runner: StepRunner) -> tuple[str, ...]:
+def _format_commands(candidate: Candidate, environment: Environment, runner: StepRunner) -> tuple[str, ...]:
+    """Return the commands of a candidate, as a user would type them."""
     installer = None
     if changes_packages(candidate.steps):
         try:
             installer = runner.installer()
-        except Error:  # told when it is needed
+        except Error:  # reported when it is needed
             installer = None
     return format_steps(candidate.steps, environment, installer)
 
@@ -165,19 +170,29 @@ def fix_environment(
     env: Mapping[str, str],
     tell: Progress,
 ) -> FixResult:
-    """Fix what can be fixed. Raises UsageError, JournalError; what one candidate fails with is in its `Attempt`."""
-    known = Journal.read(Path(prefix_of(new_system, request)))
-    first = look(new_system, compat, request)
-    unfinished = has_pending(Path(first.environment.prefix))
-    if not unfinished and not candidates(first.report, first.environment, request.codes):
-        left = list_unfixed(first.report, first.environment, request.codes)
-        return FixResult(first.environment, (), left, first.report, first.report, activated=first.activated)
-    with Journal.open(Path(first.environment.prefix), on_wait=tell.stage) as journal:
-        # Somebody else may have changed it since; then what was seen is of no use.
-        changed = unfinished or journal.recovered or journal.entries != known
-        seen = look(new_system, compat, request) if changed else first
+    """Fix what can be fixed.
+
+    Raise UsageError, JournalError; the failure of a candidate is in its `Attempt`.
+    """
+    entries_before = Journal.read(Path(prefix_of(new_system, request)))
+    first_look = look(new_system, compat, request)
+    unfinished = has_pending(Path(first_look.environment.prefix))
+    if not unfinished and not candidates(first_look.report, first_look.environment, request.codes):
+        unfixed = list_unfixed(first_look.report, first_look.environment, request.codes)
+        return FixResult(
+            first_look.environment,
+            (),
+            unfixed,
+            first_look.report,
+            first_look.report,
+            activated=first_look.activated,
+        )
+    with Journal.open(Path(first_look.environment.prefix), on_wait=tell.stage) as journal:
+        # If another process changed the environment since, the first report is outdated.
+        is_outdated = unfinished or journal.recovered or journal.entries != entries_before
+        examined = look(new_system, compat, request) if is_outdated else first_look
         runner = StepRunner(
-            seen.environment,
+            examined.environment,
             lambda: new_system(None),
             env,
             request.installer,
@@ -185,82 +200,90 @@ def fix_environment(
             inherit=request.inherit,
             held=(journal.fileno(),),
         )
-        before, done = seen.report, list[Attempt]()
-        tried: set[object] = set()
+        before, attempts = examined.report, list[Attempt]()
+        tried_keys: set[object] = set()
         fixed: set[str] = set()
-        while len(done) < MAX_CANDIDATES:
+        while len(attempts) < MAX_CANDIDATES:
             candidate = next(
                 (
                     one
-                    for one in candidates(seen.report, seen.environment, request.codes)
-                    if one.key not in tried
+                    for one in candidates(examined.report, examined.environment, request.codes)
+                    if one.key not in tried_keys
                 ),
                 None,
             )
             if candidate is None:
                 break
-            tried.add(candidate.key)
+            tried_keys.add(candidate.key)
             tell.stage(f"{candidate.finding.code}  {candidate.finding.title}")
-            one, seen = _attempt(candidate, seen, journal, runner, lambda: look(new_system, compat, request))
+            one, examined = _try_candidate(
+                candidate, examined, journal, runner, lambda: look(new_system, compat, request)
+            )
             if one.status is FixStatus.FIXED:
                 fixed.add(candidate.finding.code)
-            done.append(one)
+            attempts.append(one)
         recovered = journal.recovered
     observed = None
-    if request.deep and fixed and seen.report.prediction.gpu_registered:
-        inside = _apply_activation(new_system, seen)
-        observed = run_tensorflow(inside, compat, seen.report.facts, timeout=request.timeout, tell=tell.stage)
+    if request.deep and fixed and examined.report.prediction.gpu_registered:
+        activated_system = _apply_activation(new_system, examined)
+        observed = run_tensorflow(
+            activated_system, compat, examined.report.facts, timeout=request.timeout, tell=tell.stage
+        )
     return FixResult(
-        environment=seen.environment,
-        attempts=tuple(done),
-        unfixed=list_unfixed(seen.report, seen.environment, request.codes),
+        environment=examined.environment,
+        attempts=tuple(attempts),
+        unfixed=list_unfixed(examined.report, examined.environment, request.codes),
         before=before,
-        after=replace(seen.report, observed=observed) if observed is not None else seen.report,
+        after=replace(examined.report, observed=observed) if observed is not None else examined.report,
         recovered=recovered,
         observed=observed,
-        activated=seen.activated,
+        activated=examined.activated,
     )
 
 
-def _attempt(
-    candidate: Candidate, seen: Look, journal: Journal, runner: StepRunner, again: Callable[[], Look]
+def _try_candidate(
+    candidate: Candidate,
+    before: Look,
+    journal: Journal,
+    runner: StepRunner,
+    examine_again: Callable[[], Look],
 ) -> tuple[Attempt, Look]:
-    """Try one candidate. What makes nothing better is rolled back; so is what fails or is interrupted."""
-    commands = _commands(candidate, seen.environment, runner)
-    paths = list_touched(candidate.steps, seen.environment)
+    """Try one candidate. Roll it back if it fails, is interrupted, or does not improve the report."""
+    commands = _format_commands(candidate, before.environment, runner)
+    paths = list_touched(candidate.steps, before.environment)
     with journal.step(title=candidate.remedy.text, codes=(candidate.finding.code,), paths=paths) as step:
         try:
             runner.run(candidate.steps)
         except Error as error:
             step.rollback()
-            return Attempt(candidate, FixStatus.FAILED, commands, error.message), seen
-        now = again()
-        if not better(seen.report, now.report, candidate.finding):
+            return Attempt(candidate, FixStatus.FAILED, commands, error.message), before
+        after = examine_again()
+        if not better(before.report, after.report, candidate.finding):
             step.rollback()
-            why = "It made things worse." if worse(seen.report, now.report) else "It did not help."
-            return Attempt(candidate, FixStatus.ROLLED_BACK, commands, why), seen
+            reason = "It made things worse." if worse(before.report, after.report) else "It did not help."
+            return Attempt(candidate, FixStatus.ROLLED_BACK, commands, reason), before
         entry = step.commit()
-    return Attempt(candidate, FixStatus.FIXED, commands, changes=entry.changes), now
+    return Attempt(candidate, FixStatus.FIXED, commands, changes=entry.changes), after
 
 
-def _apply_activation(new_system: Callable[[Mapping[str, str] | None], System], seen: Look) -> System:
-    """Return the machine as the environment's activation, or the kernel that was asked for, sets the variables."""
-    choice = seen.report.facts.choice
+def _apply_activation(new_system: Callable[[Mapping[str, str] | None], System], examined: Look) -> System:
+    """Return the machine with the variables of the activated environment, or of the requested kernel."""
+    choice = examined.report.facts.choice
     if choice is not None and choice.kernel is not None:
         return _apply_kernel_variables(new_system, choice.kernel)
     system = new_system(None)
-    variables = activate(system, seen.environment.prefix) if seen.activated else None
+    variables = activate(system, examined.environment.prefix) if examined.activated else None
     return new_system(variables) if variables is not None else system
 
 
 def prefix_of(new_system: Callable[[Mapping[str, str] | None], System], request: FixRequest) -> str:
-    """Return the environment that `--python` means. Raises UsageError."""
-    return _python(new_system(None), request)[1].prefix
+    """Return the prefix of the environment that `--python` selects. Raise UsageError."""
+    return _choose_python(new_system(None), request)[1].prefix
 
 
 def undo(prefix: str, *, force: bool, tell: Progress) -> Undone:
-    """Take back everything that fix has done in an environment. Raises JournalError."""
+    """Undo everything that fix did in an environment. Raise JournalError."""
     if not Path(prefix, OWN).exists():
-        return Undone((), 0, ())  # nor is a journal made where nothing can be written
+        return Undone((), 0, ())  # without this, a journal would be created, which may be impossible
     with Journal.open(Path(prefix), on_wait=tell.stage) as journal:
         return journal.undo(force=force)

@@ -1,4 +1,4 @@
-"""Whether `fix` has something to do for a report, and how that is typed: `check` offers nothing that fix refuses."""
+"""The offer of `fix` for a report: `check` offers nothing that fix refuses."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = ["environment_at", "make_offer", "offer"]
 
 
 def offer(report: Report, system: System) -> Offer | None:
-    """Return what fix would do on this machine; None if it would find nothing to do, or refuse."""
+    """Return what fix would do on this machine; None if it would have nothing to do, or refuse."""
     python, choice = value_of(report.facts.python), report.facts.choice
-    if python is None or (choice is not None and any(one.variable != ASKED for one in choice.lost)):
-        return None  # nothing to fix, or a Python that nobody meant
+    if python is None or (choice is not None and any(lost.variable != ASKED for lost in choice.lost)):
+        return None  # nothing to fix, or a Python that was found instead of the named one
     environment = environment_at(report, kind_of(python.prefix), list_inherited(system, python.prefix))
     if environment is None or not candidates(report, environment) or not os.access(python.prefix, os.W_OK):
         return None
@@ -35,11 +35,9 @@ def offer(report: Report, system: System) -> Offer | None:
 
 
 def environment_at(report: Report, kind: str | None, inherited: frozenset[str]) -> Environment | None:
-    """Return what fix changes, with the links in it that lead out of it: it is on this disk.
+    """Return the environment to fix, with its links that lead outside; None if no Python answered.
 
-    None if no Python answered.
-
-    `kind`, `inherited`: as activation.kind_of and activation.inherited say.
+    `kind` and `inherited` are the values of activation.kind_of and activation.list_inherited.
     """
     environment, python = environment_of(report, kind, inherited), value_of(report.facts.python)
     if environment is None or environment.refusal or python is None:
@@ -48,12 +46,18 @@ def environment_at(report: Report, kind: str | None, inherited: frozenset[str]) 
 
 
 def make_offer(report: Report, environment: Environment) -> Offer | None:
-    """Return the same for an environment that is known. Pure."""
+    """Return the offer for a known environment; None if nothing can be fixed. Pure."""
     python, choice = value_of(report.facts.python), report.facts.choice
-    found = candidates(report, environment)
-    if python is None or not found:
+    candidate_list = candidates(report, environment)
+    if python is None or not candidate_list:
         return None
-    asked = python.requested.startswith(("$", "python3 on", "python on"))
-    named = choice.kernel if choice is not None and choice.kernel is not None else python.executable
-    command = "tfdoctor fix" if asked else f"tfdoctor fix --python {shlex.quote(clean_line(named))}"
-    return Offer(command, tuple({id(one.finding): one.finding for one in found}.values()))
+    is_default = python.requested.startswith(("$", "python3 on", "python on"))
+    python_or_kernel = (
+        choice.kernel if choice is not None and choice.kernel is not None else python.executable
+    )
+    command = (
+        "tfdoctor fix" if is_default else f"tfdoctor fix --python {shlex.quote(clean_line(python_or_kernel))}"
+    )
+    return Offer(
+        command, tuple({id(candidate.finding): candidate.finding for candidate in candidate_list}.values())
+    )

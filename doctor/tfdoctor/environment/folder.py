@@ -1,8 +1,8 @@
-"""tfdoctor's own folder in an environment, its locks, and changing files so that a kill leaves the old one or the new.
+"""tfdoctor's own folder in an environment, its locks, and atomic changes of files.
 
-`system/writing.py` writes what a user names, into folders of anybody: under a name that nobody can guess, and only
-where nothing is replaced by mistake. Here what is half-written has a name that is known beforehand (`unwritten`), for
-whoever comes after a kill has to find it: fix takes it back with the rest, install writes over it.
+`system/writing.py` writes the files that a user names, into anybody's folders: under a name that nobody can guess, and
+never over another file by mistake. Here an unfinished file has a known name (`unwritten`), because the next run after
+a kill has to find it: fix undoes it with the other changes, install overwrites it.
 
 Paths may be strings: an environment has 40,000 files, with names that need not be UTF-8.
 """
@@ -36,13 +36,13 @@ __all__ = [
 ]
 
 OWN = ".tfdoctor"
-"""The folder in an environment that is tfdoctor's own: install.json of `install`, the history of `fix`."""
+"""The name of tfdoctor's folder in an environment: install.json of `install`, the journal of `fix`."""
 UNWRITTEN = ".unwritten"
-_MANY = 64
+_MAX_SINGLE_SYNCS = 64
 
 
 def is_folder(path: str) -> bool:
-    """Return whether a folder is there, and no link to one."""
+    """Return whether a path is a folder and not a link."""
     try:
         return stat.S_ISDIR(os.lstat(path).st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -50,35 +50,38 @@ def is_folder(path: str) -> bool:
 
 
 def find_outward_links(prefix: str, sites: Collection[str]) -> tuple[tuple[str, str], ...]:
-    """(link, where it leads) of links to folders outside of an environment, below its folders for packages and above
-    these: what is changed behind them is none of its history. Folders that cannot be read are passed over."""
-    home = os.path.realpath(prefix)
-    found = {}
+    """Return (link, target) of the links in an environment that lead to folders outside of it.
+
+    The folders for packages, those above them in the environment, and all below them are searched: changes behind
+    such a link are not recorded in the history. Unreadable folders are skipped.
+    """
+    real_prefix = os.path.realpath(prefix)
+    links = {}
 
     def look(path: str) -> bool:
-        """Return whether it is a folder to go on in; a link out of here is noted."""
+        """Return whether a path is a folder to search; record it if it is a link that leads outside."""
         if is_folder(path):
             return True
-        real = os.path.realpath(path)
-        if is_folder(real) and real != home and not real.startswith(f"{home}/"):
-            found[path] = real
+        real_path = os.path.realpath(path)
+        if is_folder(real_path) and real_path != real_prefix and not real_path.startswith(f"{real_prefix}/"):
+            links[path] = real_path
         return False
 
-    todo = []
+    pending = []
     for site in sites:
-        below = os.path.relpath(site, prefix)
-        parts = below.split("/") if not below.startswith("..") else []
-        above = ["/".join((prefix.rstrip("/"), *parts[:depth])) for depth in range(1, len(parts) + 1)]
-        if all(look(path) for path in above):
-            todo.append(site)
-    while todo:
-        with contextlib.suppress(OSError), os.scandir(todo.pop()) as entries:
-            todo += [one.path for one in entries if one.is_dir() and look(one.path)]
-    return tuple(found.items())
+        relative = os.path.relpath(site, prefix)
+        parts = relative.split("/") if not relative.startswith("..") else []
+        folders = ["/".join((prefix.rstrip("/"), *parts[:depth])) for depth in range(1, len(parts) + 1)]
+        if all(look(path) for path in folders):
+            pending.append(site)
+    while pending:
+        with contextlib.suppress(OSError), os.scandir(pending.pop()) as entries:
+            pending += [entry.path for entry in entries if entry.is_dir() and look(entry.path)]
+    return tuple(links.items())
 
 
 def fsync(path: str) -> None:
-    """Write a file, or the names in a folder, to the disk. Raises OSError, also for a link."""
+    """Sync a file, or the names in a folder, to the disk. Raise OSError, also for a link."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         os.fsync(handle)
@@ -87,8 +90,8 @@ def fsync(path: str) -> None:
 
 
 def sync(paths: Collection[str]) -> None:
-    """`fsync` each; where they are many, everything at once, which is quicker."""
-    if len(paths) > _MANY:
+    """Sync each path; sync everything at once if there are many, which is faster."""
+    if len(paths) > _MAX_SINGLE_SYNCS:
         os.sync()
         return
     for path in paths:
@@ -96,20 +99,22 @@ def sync(paths: Collection[str]) -> None:
 
 
 def unwritten(path: str | Path) -> str:
-    """Return what is to take this place lies here until it is whole."""
+    """Return the path of the unfinished file that will replace `path`."""
     return f"{path}{UNWRITTEN}"
 
 
 def write(path: str | Path, content: bytes, *, private: bool = False) -> None:
-    """Write a file down to the disk. Whenever this ends, the old one is there or the new one.
+    """Write a file atomically and sync it to the disk.
 
-    It keeps the owner, mode and extended attributes of the file that it replaces. `private`: a new one is for its owner
-    alone. Raises OSError.
+    It keeps the owner, mode and extended attributes of the file that it replaces. If `private`, a new file is
+    readable by its owner alone. Raise OSError.
     """
-    spare = unwritten(path)
+    unfinished = unwritten(path)
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(spare)
-    handle = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600 if private else 0o666)
+        os.unlink(unfinished)
+    handle = os.open(
+        unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600 if private else 0o666
+    )
     try:
         with os.fdopen(handle, "wb") as stream:
             with contextlib.suppress(FileNotFoundError):
@@ -121,16 +126,16 @@ def write(path: str | Path, content: bytes, *, private: bool = False) -> None:
             stream.write(content)
             stream.flush()
             os.fsync(handle)
-        os.replace(spare, path)
+        os.replace(unfinished, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(spare)
+            os.unlink(unfinished)
         raise
     fsync(os.path.dirname(path))
 
 
 def copy_attributes(source: str | Path | int, target: str | Path | int) -> None:
-    """Copy extended attributes, as far as the file system and this user can."""
+    """Copy extended attributes, as far as the file system and this user's permissions allow."""
     if not hasattr(os, "listxattr"):
         return
     with contextlib.suppress(OSError):
@@ -140,17 +145,23 @@ def copy_attributes(source: str | Path | int, target: str | Path | int) -> None:
 
 
 def give_to_owner_of_folder(path: str) -> None:
-    """As root, give a new path to the owner of the folder that it lies in; a link itself, not what it leads to."""
+    """As root, give a new path to the owner of its folder.
+
+    For a link the link itself is changed, not its target.
+    """
     if os.geteuid() != 0:
         return
     with contextlib.suppress(OSError):
-        above, info = os.stat(os.path.dirname(path)), os.lstat(path)  # noqa: PTH116
-        if info.st_uid == 0 and (above.st_uid, above.st_gid) != (0, info.st_gid):
-            os.lchown(path, above.st_uid, above.st_gid)
+        folder_info, info = os.stat(os.path.dirname(path)), os.lstat(path)  # noqa: PTH116
+        if info.st_uid == 0 and (folder_info.st_uid, folder_info.st_gid) != (0, info.st_gid):
+            os.lchown(path, folder_info.st_uid, folder_info.st_gid)
 
 
 def remove(path: str | Path) -> None:
-    """A file, a link, or a folder with all that is in it; nothing where nothing is there. Raises OSError."""
+    """Remove a file, a link, or a folder with its content; do nothing if the path does not exist.
+
+    Raise OSError.
+    """
     with contextlib.suppress(FileNotFoundError):
         if is_folder(str(path)):
             shutil.rmtree(path)
@@ -159,17 +170,17 @@ def remove(path: str | Path) -> None:
 
 
 def lock(path: str, make_folder: Callable[[], None], on_wait: Callable[[int], None]) -> int:
-    """Take a lock: a file that its last holder may delete together with its folder. → its file descriptor.
+    """Take a lock on a file, which its last holder may delete with its folder. Return the file descriptor.
 
-    `make_folder` makes the folder that it lies in; it is called again whenever that was deleted meanwhile. `on_wait` is
-    called once, with the lock's descriptor, before waiting for another process. Programs that keep the descriptor open
-    hold the lock, too, until they end. Raises OSError.
+    `make_folder` creates the folder of the lock; it is called again whenever that was deleted meanwhile. `on_wait` is
+    called once, with the descriptor, before waiting for another process. Child processes that keep the descriptor
+    open hold the lock until they end. Raise OSError.
     """
     if os.name != "posix":  # pragma: no cover - Windows
         raise Error("Environments can be changed on Linux and macOS only.")
     import fcntl
 
-    waited = False
+    has_waited = False
     while True:
         make_folder()
         try:
@@ -177,21 +188,20 @@ def lock(path: str, make_folder: Callable[[], None], on_wait: Callable[[int], No
                 path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600
             )
         except FileNotFoundError:
-            continue  # the folder was deleted between the two lines
+            continue  # the folder was deleted after it was created
         try:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                if not waited:
+                if not has_waited:
                     on_wait(handle)
-                waited = True
+                has_waited = True
                 fcntl.flock(handle, fcntl.LOCK_EX)
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                if os.path.samestat(
-                    os.fstat(handle), os.lstat(path)
-                ):  # else: a lock that nobody finds any more
-                    held, handle = handle, -1
-                    return held
+                # otherwise the locked file was deleted
+                if os.path.samestat(os.fstat(handle), os.lstat(path)):
+                    locked, handle = handle, -1
+                    return locked
         finally:
             if handle >= 0:
                 os.close(handle)

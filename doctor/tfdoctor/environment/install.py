@@ -1,8 +1,8 @@
-"""A plan → a virtual environment on this machine, made step by step so that it can be interrupted at any of them.
+"""The installation of an option of the plan into a virtual environment, in resumable steps.
 
-What is installed is locked: every file has its hash in compat/locks. Where a user's requirements want another version
-of something, uv or pip say which (resolution.py) before TensorFlow and CUDA are fetched. The environment is held back
-(see workplace.py) until everything is in it.
+What is installed is locked: compat/locks has the hash of every file. If the user's requirements need another version
+of a package, uv or pip resolve it (resolution.py) before TensorFlow and CUDA are downloaded. The environment cannot
+start until it is complete (see install_state.py).
 """
 
 from __future__ import annotations
@@ -61,80 +61,79 @@ __all__ = [
 NO_LOCK = "it is not among the combinations that were pinned and tested"
 _TOOLS, _RESOLVE, _PACKAGES = "tools", "resolve", "packages"
 _LOCKED, _HASHED, _OTHERS = "locked.txt", "requirements.txt", "addresses.txt"
-"""A resolution, kept in the environment's own folder for the steps that come after it."""
+"""Files in the environment's own folder that keep the resolution for the steps after it."""
 
 
 class NoLockError(Error):
-    """A release that nobody pinned."""
+    """No lock exists for a release."""
 
     kind = "install"
 
 
 @dataclass(frozen=True, slots=True)
 class LockFiles:
-    """The files of pins that an environment is made from, as the installers are given them."""
+    """The lock files that an environment is installed from."""
 
     tools: Path
-    """pip, setuptools and wheel."""
+    """The lock of pip, setuptools and wheel."""
     tensorflow: Path
     cuda: Path
     pins: tuple[str, ...]
-    """`name==version` of everything in the last two: what a user's requirements may not change."""
+    """`name==version` of every package in the last two locks: a user's requirements may not change these."""
     digest: str
-    """SHA-256 over the digests of the three."""
+    """SHA-256 over the digests of the three locks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """What is to be made, and with what."""
+    """A request to install one option, with everything that it needs."""
 
     option: Option
     folder: Path
-    """Absolute."""
+    """The folder of the environment, an absolute path."""
     base: str
-    """The Python it is made from: a path, or a version for uv to find or fetch."""
+    """The base interpreter: a path, or a version for uv to find or download."""
     version: str
-    """That Python's version, as far as it is known: `"3.11.7"`, `"3.11"`."""
+    """The version of that interpreter, as far as it is known: `"3.11.7"`, `"3.11"`."""
     uv: str | None
-    """uv's path where it does the work, else the environment's pip does."""
+    """The path of uv; None if the environment's pip installs."""
     locks: LockFiles
     requirements: tuple[str, ...] = ()
-    """Checked lines (requirements.py)."""
+    """Validated requirement lines (environment/requirements)."""
     constraints: tuple[str, ...] = ()
-    """The lines of a requirements file's `-c`, checked likewise."""
+    """Validated lines of the constraints files (`-c`)."""
     index: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
-    """What the programs inherit."""
+    """The variables that the child processes inherit."""
     resolution: PipResolution | None = None
-    """What the requirements come to, once that is known."""
+    """The resolution of the requirements; None until it is known."""
 
     @property
     def asks(self) -> bool:
-        """Whether anything is wanted besides the plan."""
+        """Whether the user has requirements or constraints."""
         return bool(self.requirements or self.constraints)
 
     @property
     def can_try(self) -> bool:
-        """Whether it can be told beforehand what the requirements come to: pip can from 22.2 on, which needs
-        Python 3.7."""
+        """Whether the requirements can be resolved before the installation: pip needs 22.2, and so Python 3.7."""
         return self.uv is not None or versions.is_at_least(self.option.python, "3.7")
 
     @property
     def plan(self) -> dict[str, Any]:
-        """What tells this plan from another one in the same folder."""
-        wanted = "\n".join((*self.requirements, *(f"-c {line}" for line in self.constraints)))
+        """The values that distinguish this plan from another one in the same folder."""
+        text = "\n".join((*self.requirements, *(f"-c {line}" for line in self.constraints)))
         return {
             "tensorflow": self.option.tensorflow,
             "package": self.option.release.package,
             "python": self.option.python,
             "cuda_set": self.option.cuda_set.id if self.option.cuda_set is not None else None,
             "locks": self.locks.digest,
-            "requirements": hashlib.sha256(wanted.encode()).hexdigest() if wanted else None,
+            "requirements": hashlib.sha256(text.encode()).hexdigest() if text else None,
         }
 
     @property
     def installer(self) -> Installer:
-        """uv, or the environment's own pip."""
+        """The installer: uv, or the environment's own pip."""
         python = str(self.folder / "bin" / "python")
         if self.uv is not None:
             return Installer("uv", python, (self.uv, "pip"), uv_options(self.env))
@@ -143,41 +142,45 @@ class Making:
 
 @dataclass(frozen=True, slots=True)
 class InstallResult:
-    """What came of it."""
+    """The result of `make`."""
 
     seconds: float
     resumed: bool
-    """It was begun by an earlier run."""
+    """Whether an earlier run began the environment."""
     already: bool
-    """It was there, whole: nothing was done."""
+    """Whether the environment was complete already, so that nothing was installed."""
     making: Making | None = None
-    """The request, with what the requirements came to; None: nothing was done."""
+    """The request with its resolution.
+
+    None if the environment was complete and the user had no requirements, or if their resolution cannot be read.
+    """
 
 
 def locks_of(option: Option) -> LockFiles:
-    """Return the locks of a plan. Raises NoLockError if one is not there, DataError where one is damaged."""
-    release, python, chosen = option.release, option.python, option.cuda_set
-    known = Compat.load().locks
-    tools = known.tools(python)
-    main = known.get_lock(release.package, release.version, python)
-    cuda = known.cuda(chosen.id) if chosen is not None else None
-    if tools is None or main is None or cuda is None or chosen is None:
+    """Return the locks of an option. Raise NoLockError if one does not exist, DataError if one is damaged."""
+    release, python, cuda_set = option.release, option.python, option.cuda_set
+    locks = Compat.load().locks
+    tools = locks.tools(python)
+    main = locks.get_lock(release.package, release.version, python)
+    cuda = locks.cuda(cuda_set.id) if cuda_set is not None else None
+    if tools is None or main is None or cuda is None or cuda_set is None:
         msg = f"TensorFlow {release.version} on Python {python} cannot be installed: {NO_LOCK}."
         raise NoLockError(msg, hint="Name another release: `tfdoctor recommend --method pip` has the best.")
     return LockFiles(
-        tools=known.tools_path(python),
-        tensorflow=known.path(release.package, release.version, python),
-        cuda=known.cuda_path(chosen.id),
-        pins=_pins(main, cuda),
-        digest=hashlib.sha256(" ".join(one.digest for one in (tools, main, cuda)).encode()).hexdigest(),
+        tools=locks.tools_path(python),
+        tensorflow=locks.path(release.package, release.version, python),
+        cuda=locks.cuda_path(cuda_set.id),
+        pins=_list_pins(main, cuda),
+        digest=hashlib.sha256(" ".join(lock.digest for lock in (tools, main, cuda)).encode()).hexdigest(),
     )
 
 
-def _pins(*locks: Lock) -> tuple[str, ...]:
-    return tuple(f"{package.name}=={package.version}" for one in locks for package in one.packages)
+def _list_pins(*locks: Lock) -> tuple[str, ...]:
+    """Return `name==version` of every package in the locks."""
+    return tuple(f"{package.name}=={package.version}" for lock in locks for package in lock.packages)
 
 
-# ---------------------------------------------------------------- the steps
+# ---------------------------------------------------------------- steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,100 +188,112 @@ class _Step:
     name: str
     text: str
     commands: tuple[tuple[str, ...], ...] = ()
-    """Run side by side: they do not meet."""
+    """Commands that may run at the same time."""
     work: Callable[[], None] | None = None
 
 
-def _steps(making: Making) -> tuple[_Step, ...]:
+def _plan_steps(making: Making) -> tuple[_Step, ...]:
+    """Return the steps of an installation; those after the resolution depend on it."""
     option, installer = making.option, making.installer
-    own = making.folder / OWN
-    index = _index(making)
+    tool_folder = making.folder / OWN
+    index = _index_options(making)
     locked = (*index, "--no-deps", "--require-hashes")
-    tried = making.asks and making.can_try
-    pins = own / _LOCKED if tried else making.locks.tensorflow
-    tensorflow = (*locked, "--no-build-isolation", "-r", str(pins))
+    resolves = making.asks and making.can_try
+    tensorflow_lock = tool_folder / _LOCKED if resolves else making.locks.tensorflow
+    tensorflow = (*locked, "--no-build-isolation", "-r", str(tensorflow_lock))
     cuda = ("-r", str(making.locks.cuda))
-    both: tuple[tuple[str, ...], ...]
-    if installer.name == "uv":  # it downloads and unpacks many at once
-        both = (installer.install([*tensorflow, *cuda]),)
+    install_commands: tuple[tuple[str, ...], ...]
+    if installer.name == "uv":  # uv downloads and unpacks many wheels at once
+        install_commands = (installer.install([*tensorflow, *cuda]),)
     else:
-        both = (installer.install(tensorflow), installer.install([*locked, *cuda]))
-    found = [
-        _Step("venv", f"An environment of Python {making.version}", (_make_environment(making),)),
+        install_commands = (installer.install(tensorflow), installer.install([*locked, *cuda]))
+    steps = [
+        _Step("venv", f"An environment of Python {making.version}", (_venv_command(making),)),
         _Step(
             _TOOLS,
             "pip, setuptools and wheel",
             (installer.install([*locked, "-r", str(making.locks.tools)]),),
         ),
     ]
-    if tried:
-        asked = command(_question(making), own / "tmp")
-        found.append(_Step(_RESOLVE, "Whether your requirements go with it, and how", (asked,)))
-    found.append(
+    if resolves:
+        resolve_command = command(_make_question(making), tool_folder / "tmp")
+        steps.append(_Step(_RESOLVE, "Whether your requirements go with it, and how", (resolve_command,)))
+    steps.append(
         _Step(
             _PACKAGES,
             f"TensorFlow {option.tensorflow} and what it needs, CUDA {option.cuda} with cuDNN {option.cudnn}",
-            both,
+            install_commands,
         )
     )
     if making.asks:
-        found.append(_requirements_step(making, own))
-    found.append(
+        steps.append(_requirements_step(making, tool_folder))
+    steps.append(
         _Step("links", "Links to CUDA's libraries where TensorFlow looks", (), lambda: _link(making))
     )
-    return tuple(found)
+    return tuple(steps)
 
 
-def _requirements_step(making: Making, own: Path) -> _Step:
-    index, known = _index(making), making.resolution
+def _requirements_step(making: Making, tool_folder: Path) -> _Step:
+    """Return the step that installs the user's requirements."""
+    index, resolution = _index_options(making), making.resolution
     if not making.can_try:
-        words = ["--constraint", str(own / "constraints.txt"), "--requirement", str(own / _HASHED)]
-        commands = [making.installer.install([*index, *words])]
+        arguments = [
+            "--constraint",
+            str(tool_folder / "constraints.txt"),
+            "--requirement",
+            str(tool_folder / _HASHED),
+        ]
+        commands = [making.installer.install([*index, *arguments])]
         return _Step(
             "requirements", "Your requirements", tuple(commands), lambda: _write_requirements(making)
         )
     commands = []
-    if known is None or known.hashed:
-        words = ["--no-deps", "--require-hashes", "-r", str(own / _HASHED)]
-        commands.append(making.installer.install([*index, *words]))
-    if known is not None and known.others:
-        commands.append(making.installer.install([*index, "--no-deps", "-r", str(own / _OTHERS)]))
+    if resolution is None or resolution.hashed:
+        arguments = ["--no-deps", "--require-hashes", "-r", str(tool_folder / _HASHED)]
+        commands.append(making.installer.install([*index, *arguments]))
+    if resolution is not None and resolution.others:
+        commands.append(making.installer.install([*index, "--no-deps", "-r", str(tool_folder / _OTHERS)]))
     return _Step("requirements", "Your requirements", tuple(commands))
 
 
-def _make_environment(making: Making) -> tuple[str, ...]:
+def _venv_command(making: Making) -> tuple[str, ...]:
+    """Return the command that creates the virtual environment."""
     if making.uv is not None:
         return (making.uv, "venv", "--allow-existing", "--python", making.base, str(making.folder))
     return (making.base, "-m", "venv", str(making.folder))
 
 
-def _index(making: Making) -> tuple[str, ...]:
+def _index_options(making: Making) -> tuple[str, ...]:
+    """Return the options that select the index."""
     if making.index is None:
         return ()
     return ("--default-index" if making.uv is not None else "--index-url", making.index)
 
 
 def _write_requirements(making: Making) -> None:
-    own = making.folder / OWN
-    limits = (*making.locks.pins, *making.constraints)
-    for name, rows in (("constraints.txt", limits), (_HASHED, making.requirements)):
-        write(own / name, "".join(f"{row}\n" for row in rows).encode())
+    """Write the constraints and requirements for an installer that cannot resolve beforehand."""
+    tool_folder = making.folder / OWN
+    constraints = (*making.locks.pins, *making.constraints)
+    for name, lines in (("constraints.txt", constraints), (_HASHED, making.requirements)):
+        write(tool_folder / name, "".join(f"{line}\n" for line in lines).encode())
 
 
-def _site(making: Making) -> Path:
+def _site_packages(making: Making) -> Path:
+    """Return the environment's site-packages folder."""
     return making.folder / "lib" / f"python{making.option.python}" / "site-packages"
 
 
-def _links(making: Making) -> Iterator[tuple[Path, str]]:
+def _find_links(making: Making) -> Iterator[tuple[Path, str]]:
+    """Yield (path, target) of every link to CUDA's libraries that TensorFlow needs."""
     option = making.option
     if option.cuda_set is not None:
-        for link in links_for(Compat.load(), option.release, option.cuda_set, str(_site(making))):
+        for link in links_for(Compat.load(), option.release, option.cuda_set, str(_site_packages(making))):
             yield Path(link.path), link.target
 
 
 def _link(making: Making) -> None:
-    """Make the links, each in one step; one that is there as it should be stays."""
-    for path, target in _links(making):
+    """Create the missing links. Raise InstallFailedError if the target of one does not exist."""
+    for path, target in _find_links(making):
         if not (path.parent / target).is_file():
             msg = f"{path.name} is not where NVIDIA's wheel should have put it."
             raise InstallFailedError(msg, hint=clean_line(str(path.parent / target)))
@@ -288,24 +303,30 @@ def _link(making: Making) -> None:
 
 
 def commands_of(making: Making) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return (what it is for, its words) of every command that `make` runs, and of one for each link it makes."""
-    found = [(step.text, command) for step in _steps(making) for command in step.commands]
-    links = [("", ("ln", "-s", target, str(path))) for path, target in _links(making)]
-    return (*found, *((_steps(making)[-1].text, words) for _, words in links))
+    """Return (purpose, arguments) of every command that `make` runs.
+
+    The links that it creates are included as `ln` commands.
+    """
+    commands = [(step.text, command) for step in _plan_steps(making) for command in step.commands]
+    links = [("", ("ln", "-s", target, str(path))) for path, target in _find_links(making)]
+    return (*commands, *((_plan_steps(making)[-1].text, arguments) for _, arguments in links))
 
 
-# ---------------------------------------------------------------- what a user's requirements come to
+# ---------------------------------------------------------------- resolution of the user's requirements
 
 
 def requires_of(option: Option) -> tuple[str, ...]:
-    """Return what is known of what the wheel of TensorFlow requires."""
+    """Return the known requirements of TensorFlow's wheel."""
     return option.release.requires
 
 
-def _question(making: Making, base: str | None = None) -> Question:
-    """base: a Python, or a version of one, where the environment is not there yet."""
+def _make_question(making: Making, base: str | None = None) -> Question:
+    """Return the question for the resolver.
+
+    `base` is an interpreter or a version, given if the environment does not exist yet.
+    """
     python = making.installer.python if base is None else base
-    told = "--python" if "/" in python else "--python-version"
+    python_option = "--python" if "/" in python else "--python-version"
     lock = list_locked_lines(making.locks.tensorflow)
     return Question(
         package=making.option.release.package,
@@ -315,190 +336,207 @@ def _question(making: Making, base: str | None = None) -> Question:
         lines=making.requirements,
         constraints=making.constraints,
         program=(making.uv, "pip") if making.uv is not None else (python, "-m", "pip"),
-        python=(told, python) if making.uv is not None else (),
-        index=(*_index(making), *(uv_options(making.env) if making.uv is not None else ())),
+        python=(python_option, python) if making.uv is not None else (),
+        index=(*_index_options(making), *(uv_options(making.env) if making.uv is not None else ())),
     )
 
 
 def list_locked_lines(path: Path) -> tuple[str, ...]:
-    """`name==version --hash=…` of every package of a lock."""
-    rows = path.read_text(encoding="utf-8").splitlines()
-    return tuple(row.removesuffix("  # sdist") for row in rows if row and not row.startswith("#"))
+    """Return `name==version --hash=…` of every package in a lock."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return tuple(line.removesuffix("  # sdist") for line in lines if line and not line.startswith("#"))
 
 
 def try_requirements(making: Making, on_line: Callable[[str], None] | None = None) -> PipResolution:
-    """Return what `make` would find, without the environment: in a temporary folder.
+    """Return the resolution that `make` would find, worked out in a temporary folder.
 
-    With pip that folder has a small environment for a while, for the locked pip to be asked. Raises NoSolutionError
-    with the reason, InstallFailedError where it could not be tried.
+    With pip a small temporary environment is made there, so that the locked pip resolves. Raise NoSolutionError with
+    the reason, or InstallFailedError if the attempt itself fails.
     """
     env = child_environment(making.env)
 
-    def run(words: Sequence[str]) -> None:
-        run_installers([words], env=env, on_line=on_line)
+    def run(arguments: Sequence[str]) -> None:
+        run_installers([arguments], env=env, on_line=on_line)
 
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as name:
         folder = Path(name)
         if making.uv is not None:
-            return resolve(_question(making, making.base), folder, run)
-        inner = dataclasses.replace(making, folder=folder / "env")
-        run(_make_environment(inner))
-        words = [*_index(making), "--no-deps", "--require-hashes", "-r", str(making.locks.tools)]
-        run(inner.installer.install(words))
-        return resolve(_question(inner), folder, run)
+            return resolve(_make_question(making, making.base), folder, run)
+        temporary = dataclasses.replace(making, folder=folder / "env")
+        run(_venv_command(temporary))
+        arguments = [*_index_options(making), "--no-deps", "--require-hashes", "-r", str(making.locks.tools)]
+        run(temporary.installer.install(arguments))
+        return resolve(_make_question(temporary), folder, run)
 
 
-def _resolve_request(making: Making, place: Workplace, run: Callable[[Sequence[str]], None]) -> Making:
-    """Return the request with its resolution, which is also written down for a run that goes on."""
-    found = resolve(_question(making), place.space, run)
-    for name, lines in ((_LOCKED, found.kept), (_HASHED, found.hashed), (_OTHERS, found.others)):
-        place.write_beside(name, "".join(f"{line}\n" for line in lines))
-    return dataclasses.replace(making, resolution=found)
+def _resolve_request(making: Making, workplace: Workplace, run: Callable[[Sequence[str]], None]) -> Making:
+    """Return the request with its resolution, and save the resolution for a later run."""
+    resolution = resolve(_make_question(making), workplace.space, run)
+    for name, lines in (
+        (_LOCKED, resolution.kept),
+        (_HASHED, resolution.hashed),
+        (_OTHERS, resolution.others),
+    ):
+        workplace.write_beside(name, "".join(f"{line}\n" for line in lines))
+    return dataclasses.replace(making, resolution=resolution)
 
 
-def _load_resolution(making: Making, place: Workplace) -> Making | None:
-    """Return the request with the resolution that an earlier run wrote down; None if that is gone."""
+def _load_resolution(making: Making, workplace: Workplace) -> Making | None:
+    """Return the request with the resolution that an earlier run saved.
+
+    Return None if it cannot be read or is empty.
+    """
     try:
-        kept, hashed, others = (
-            tuple((place.folder / OWN / name).read_text(encoding="utf-8").splitlines())
+        locked, hashed, others = (
+            tuple((workplace.folder / OWN / name).read_text(encoding="utf-8").splitlines())
             for name in (_LOCKED, _HASHED, _OTHERS)
         )
     except (OSError, ValueError):
         return None
-    return dataclasses.replace(making, resolution=PipResolution(kept, hashed, others)) if kept else None
+    return dataclasses.replace(making, resolution=PipResolution(locked, hashed, others)) if locked else None
 
 
-# ---------------------------------------------------------------- making it
+# ---------------------------------------------------------------- installation
 
 
 def make(making: Making, watcher: Progress) -> InstallResult:
-    """Make the environment, or finish it; where it is there already, nothing is done.
+    """Install the environment, or finish an unfinished one; do nothing if it is complete.
 
-    Raises WorkplaceError, UsageError, InstallFailedError. What is half-made stays, marked as such; where there was
-    not even a Python yet, nothing stays.
+    Raise WorkplaceError, UsageError or InstallFailedError. An unfinished environment is kept and marked as such; it is
+    removed if it has no working Python yet, or if the requirements have no solution.
     """
-    began = time.monotonic()
-    shown = clean_line(str(making.folder))
+    started = time.monotonic()
+    folder_text = clean_line(str(making.folder))
 
     def show_wait() -> None:
-        watcher.stage(f"Another tfdoctor is at work in {shown}: waiting for it …")
+        watcher.stage(f"Another tfdoctor is at work in {folder_text}: waiting for it …")
 
-    place = Workplace.take(making.folder, making.option.python, on_wait=show_wait)
+    workplace = Workplace.take(making.folder, making.option.python, on_wait=show_wait)
     try:
-        return _make(making, place, watcher, began)
+        return _make(making, workplace, watcher, started)
     except InstallFailedError as error:
         watcher.failed("", error.output)
         raise
     finally:
-        place.release()
+        workplace.release()
 
 
-def _make(making: Making, place: Workplace, watcher: Progress, began: float) -> InstallResult:
-    known = place.record()
-    shown = clean_line(str(making.folder))
-    same = known is not None and dict(known.plan) == making.plan
-    if known is not None and known.finished:
-        if not same:
-            msg = f"--into: in {shown} is an environment of another plan: {_describe_record(known)}."
+def _make(making: Making, workplace: Workplace, watcher: Progress, start_time: float) -> InstallResult:
+    """Install the environment in a locked folder."""
+    record_before = workplace.record()
+    folder_text = clean_line(str(making.folder))
+    is_same_plan = record_before is not None and dict(record_before.plan) == making.plan
+    if record_before is not None and record_before.finished:
+        if not is_same_plan:
+            msg = f"--into: in {folder_text} is an environment of another plan: {_describe_record(record_before)}."
             raise UsageError(msg, hint="Name another folder with --into DIR, or remove this one.")
-        if place.blocked:  # a run was killed in its last moment
-            place.finish(known)
-        again = _load_resolution(making, place) if making.asks else None
-        return InstallResult(time.monotonic() - began, resumed=False, already=True, making=again)
-    done = _list_done(making, known) if known is not None and same else ()
-    if known is not None:
+        if workplace.blocked:  # a run was killed just before its end
+            workplace.finish(record_before)
+        resumable = _load_resolution(making, workplace) if making.asks else None
+        return InstallResult(time.monotonic() - start_time, resumed=False, already=True, making=resumable)
+    finished_steps = _list_done(making, record_before) if record_before is not None and is_same_plan else ()
+    if record_before is not None:
         watcher.stage(
-            f"{shown} is unfinished: going on with it."
-            if same
-            else f"{shown} is unfinished, and of another plan ({_describe_record(known)}): it is rebuilt."
+            f"{folder_text} is unfinished: going on with it."
+            if is_same_plan
+            else f"{folder_text} is unfinished, and of another plan ({_describe_record(record_before)}): it is rebuilt."
         )
-    if "venv" in done and not _starts(making, place):
-        done = ()
-    if _RESOLVE in done:
-        again = _load_resolution(making, place)
-        making, done = (again, done) if again is not None else (making, done[: done.index(_RESOLVE)])
-    record = Record(making.plan, "unfinished", done)
+    if "venv" in finished_steps and not _python_starts(making, workplace):
+        finished_steps = ()
+    if _RESOLVE in finished_steps:
+        resumable = _load_resolution(making, workplace)
+        making, finished_steps = (
+            (resumable, finished_steps)
+            if resumable is not None
+            else (making, finished_steps[: finished_steps.index(_RESOLVE)])
+        )
+    record = Record(making.plan, "unfinished", finished_steps)
     try:
-        place.write(record)
-        if not done:
-            place.clear()
-        if _PACKAGES not in done:
-            refuse(needs(list_writing(making), there=used(place.folder) if done else 0), shown)
-        record, making = _run_all_steps(making, place, record, watcher)
+        workplace.write(record)
+        if not finished_steps:
+            workplace.clear()
+        if _PACKAGES not in finished_steps:
+            refuse(
+                needs(list_writing(making), there=used(workplace.folder) if finished_steps else 0),
+                folder_text,
+            )
+        record, making = _run_all_steps(making, workplace, record, watcher)
     except BaseException as error:
-        # Nothing of worth is there yet; a folder with an environment that cannot start helps nobody, nor does one
-        # for requirements that cannot be had.
-        steps = (place.record() or record).steps
+        # An environment that cannot start, or whose requirements have no solution, is of no use to anybody.
+        steps = (workplace.record() or record).steps
         if "venv" not in steps or (isinstance(error, NoSolutionError) and _PACKAGES not in steps):
-            place.abandon()
+            workplace.abandon()
         raise
     watcher.done()
-    place.finish(record)
-    return InstallResult(time.monotonic() - began, resumed=bool(done), already=False, making=making)
+    workplace.finish(record)
+    return InstallResult(
+        time.monotonic() - start_time, resumed=bool(finished_steps), already=False, making=making
+    )
 
 
-def _list_done(making: Making, known: Record) -> tuple[str, ...]:
-    """Return the steps that are done, up to the first that is not: what comes after it is done once more."""
-    found = []
-    for step in _steps(making):
-        if step.name not in known.steps:
+def _list_done(making: Making, record: Record) -> tuple[str, ...]:
+    """Return the steps that are done, up to the first that is not: the steps after that one run again."""
+    finished = []
+    for step in _plan_steps(making):
+        if step.name not in record.steps:
             break
-        found.append(step.name)
-    return tuple(found)
+        finished.append(step.name)
+    return tuple(finished)
 
 
 def _run_all_steps(
-    making: Making, place: Workplace, record: Record, watcher: Progress
+    making: Making, workplace: Workplace, record: Record, watcher: Progress
 ) -> tuple[Record, Making]:
-    steps = _steps(making)
+    """Run the steps that are not done. Return the final record, and the request with its resolution."""
+    steps = _plan_steps(making)
     env = {**child_environment(making.env), INSTALLING: "1"}
-    env.setdefault("TMPDIR", str(place.space))
+    env.setdefault("TMPDIR", str(workplace.space))
     if making.uv is None and not room_for_pips_cache(list_writing(making)):
         env["PIP_NO_CACHE_DIR"] = "1"
 
     def run(*commands: Sequence[str]) -> None:
-        run_installers(commands, env=env, on_line=watcher.line, pass_fds=[place.descriptor])
+        run_installers(commands, env=env, on_line=watcher.line, pass_fds=[workplace.descriptor])
 
-    place.block()
+    workplace.block()
     if record.steps:
-        _take_away_halves(place.site)
+        _take_away_halves(workplace.site)
     for number in range(1, len(steps) + 1):
         step = steps[number - 1]
         if step.name in record.steps:
             continue
         watcher.step(number, len(steps), step.text)
-        place.space.mkdir(exist_ok=True)
+        workplace.space.mkdir(exist_ok=True)
         if step.work is not None:
             step.work()
         if step.name == _RESOLVE:
-            making = _resolve_request(making, place, run)
-            steps = _steps(making)
+            making = _resolve_request(making, workplace, run)
+            steps = _plan_steps(making)
             for text in describe_changes(making):
                 watcher.stage(text)
         elif step.commands:
             run(*step.commands)
         if step.name == "venv":
-            place.block()
+            workplace.block()
         record = Record(record.plan, "unfinished", (*record.steps, step.name))
-        place.write(record)
+        workplace.write(record)
     return record, making
 
 
 def describe_changes(making: Making) -> tuple[str, ...]:
-    """Return what the requirements change, a line each; of a known resolution."""
+    """Return one line for each change that the requirements make; nothing if there is no resolution yet."""
     if making.resolution is None:
         return ()
-    found, added = [], []
-    for one in making.resolution.changes(list_locked_lines(making.locks.tensorflow)):
-        if one.locked is None:
-            added.append(f"{one.name} {one.chosen}")
-        elif one.chosen is None:
-            found.append(f"{one.name} {one.locked} is left out: it is no longer needed.")
+    lines, added = [], []
+    for change in making.resolution.changes(list_locked_lines(making.locks.tensorflow)):
+        if change.locked is None:
+            added.append(f"{change.name} {change.chosen}")
+        elif change.chosen is None:
+            lines.append(f"{change.name} {change.locked} is left out: it is no longer needed.")
         else:
-            found.append(f"{one.name} {one.chosen} instead of {one.locked}, for your requirements.")
+            lines.append(f"{change.name} {change.chosen} instead of {change.locked}, for your requirements.")
     if added:
-        found.append(f"Beside TensorFlow: {', '.join(added)}.")
-    return tuple(clean_line(text, limit=2000) for text in found) or (
+        lines.append(f"Beside TensorFlow: {', '.join(added)}.")
+    return tuple(clean_line(text, limit=2000) for text in lines) or (
         "Your requirements go with it as it is locked.",
     )
 
@@ -510,26 +548,26 @@ def _describe_record(record: Record) -> str:
     return f"TensorFlow {format_field('tensorflow')} on Python {format_field('python')}"
 
 
-def _starts(making: Making, place: Workplace) -> bool:
-    """Return whether the Python of an environment that was begun still runs, and is of the version that is wanted."""
-    wanted = making.option.python
+def _python_starts(making: Making, workplace: Workplace) -> bool:
+    """Return whether the unfinished environment's Python runs and has the required version."""
+    required = making.option.python
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
-    told = capture_output((str(place.python), "-I", "-c", code), {**making.env, INSTALLING: "1"})
-    return told is not None and told.strip() == wanted
+    output = capture_output((str(workplace.python), "-I", "-c", code), {**making.env, INSTALLING: "1"})
+    return output is not None and output.strip() == required
 
 
-# ---------------------------------------------------------------- room, and what a killed installer left
+# ---------------------------------------------------------------- disk space, and leftovers of a killed installer
 
 
 def list_writing(making: Making) -> Writing:
-    """Return what is written where, as far as the plan tells."""
-    option, chosen = making.option, making.option.cuda_set
+    """Return what the installation writes to which folders, as far as the plan says."""
+    option, cuda_set = making.option, making.option.cuda_set
     wheels = {option.release.package: option.release.unpacked}
-    wheels |= {wheel.name: wheel.unpacked for wheel in chosen.wheels} if chosen is not None else {}
+    wheels |= {wheel.name: wheel.unpacked for wheel in cuda_set.wheels} if cuda_set is not None else {}
     return Writing(
         folder=making.folder,
         size=option.size,
-        download=option.release.size + (chosen.size if chosen is not None else 0),
+        download=option.release.size + (cuda_set.size if cuda_set is not None else 0),
         wheels=wheels,
         locks=(making.locks.tensorflow, making.locks.cuda),
         uv=making.uv,
@@ -539,33 +577,37 @@ def list_writing(making: Making) -> Writing:
 
 
 def _take_away_halves(site: Path) -> None:
-    """Take what an installer was at when it was killed for not installed, so that it is installed once more.
+    """Remove distributions that a killed installer left incomplete, so that they are installed again.
 
-    Both write the list of files (RECORD) before or while they write the files: what it lists is all there, with its
-    size, or the distribution does not count as installed.
+    uv and pip write the list of files (RECORD) before or while they write the files. A distribution counts as installed
+    only if all its listed files exist with their sizes.
     """
     for folder in sorted(site.glob("*.dist-info")):
         if not _whole(site, folder):
             remove(folder)
-    for leftover in site.glob("~*"):  # pip's name for what it was removing
+    for leftover in site.glob("~*"):  # pip renames what it is removing to such a name
         remove(leftover)
 
 
 def _whole(site: Path, folder: Path) -> bool:
+    """Return whether every file in a distribution's RECORD is installed."""
     try:
         with (folder / "RECORD").open(encoding="utf-8", newline="") as stream:
-            rows = [row for row in csv.reader(stream) if row]
-        if not any(row[0] == f"{folder.name}/INSTALLER" for row in rows):
-            return False  # the wheel's own list: the installer had not come to write its
-        return all(_is_there(site, row) for row in rows)
+            records = [record for record in csv.reader(stream) if record]
+        if not any(record[0] == f"{folder.name}/INSTALLER" for record in records):
+            return False  # this is the wheel's own RECORD: the installer did not get to write its own
+        return all(_is_file_installed(site, record) for record in records)
     except (OSError, ValueError, csv.Error):
         return False
 
 
-def _is_there(site: Path, row: Sequence[str]) -> bool:
-    """Return a row of RECORD: path, hash, size; the last two are empty for what may change."""
+def _is_file_installed(site: Path, row: Sequence[str]) -> bool:
+    """Return whether the file of a RECORD row (path, hash, size) exists and has that size.
+
+    A missing .pyc file counts as present, and an empty size matches every size.
+    """
     try:
-        status = os.stat(f"{site}/{row[0]}")  # noqa: PTH116 - tens of thousands of them
+        status = os.stat(f"{site}/{row[0]}")  # noqa: PTH116 - there are tens of thousands of files
     except OSError:
         return row[0].endswith(".pyc")
     return len(row) < 3 or not row[2] or status.st_size == int(row[2])

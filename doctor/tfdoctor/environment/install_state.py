@@ -1,8 +1,8 @@
-"""An environment that is being made: whose folder it is, how far it is, and that nobody uses it before it is whole.
+"""The state of an installation: its lock, its finished steps, and the block until it is complete.
 
-In `<folder>/.tfdoctor` lie a lock, which one maker at a time holds, and `install.json`, which says what is being made
-and which steps are done. As long as it is unfinished every start of its Python ends with a sentence (a `.pth` file in
-site-packages, which Python runs first of all), and its activate scripts say the same.
+`<folder>/.tfdoctor` contains a lock, which one process at a time holds, and `install.json`, which records the plan and
+the steps that are done. While the environment is unfinished, its Python exits with a message at every start (by a
+`.pth` file in site-packages, which runs before everything else), and its activate scripts print the same message.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ __all__ = ["INSTALLING", "Record", "Workplace", "WorkplaceError", "is_free", "re
 
 RECORD, LOCK, ASIDE, SPACE = "install.json", "install.lock", "activate", "tmp"
 INSTALLING = "TFDOCTOR_INSTALLING"
-"""Set in the programs that make the environment: its Python runs for them alone until it is finished."""
+"""A variable of the installing processes: the environment's Python runs only for them until it is finished."""
 GUARD = "_tfdoctor_unfinished.pth"
-"""Before `distutils-precedence.pth`: site runs these files by name."""
+"""The name sorts before `distutils-precedence.pth`, because site runs these files in the order of their names."""
 MARK = "tfdoctor: this environment is unfinished"
-_NOT_OURS = frozenset(
+_FORBIDDEN_FOLDERS = frozenset(
     {"/", "/bin", "/boot", "/etc", "/home", "/lib", "/opt", "/sbin", "/srv", "/usr", "/usr/local"}
 )
 _MAX_RECORD_BYTES = 1_000_000
-_SENTENCE = f"{MARK}; run the same `tfdoctor install` again to finish it, or remove its folder."
+_BLOCKED_MESSAGE = f"{MARK}; run the same `tfdoctor install` again to finish it, or remove its folder."
 
 
 class WorkplaceError(Error):
@@ -44,17 +44,18 @@ class WorkplaceError(Error):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What `install.json` says."""
+    """The content of `install.json`."""
 
     plan: Mapping[str, Any]
-    """What tells one plan from another: the release, the Python, the locks, the requirements."""
+    """The values that distinguish plans: the release, the Python, the locks, the requirements."""
     state: str
     """`"unfinished"` or `"finished"`."""
     steps: tuple[str, ...]
-    """The names of those that are done, in order."""
+    """The names of the finished steps, in order."""
 
     @property
     def finished(self) -> bool:
+        """Whether the environment is complete."""
         return self.state == "finished"
 
     @property
@@ -70,69 +71,73 @@ class Record:
 
 
 def read_record(folder: Path) -> Record | None:
-    """Return what is recorded of an environment; None if nothing is, or nothing that can be read."""
+    """Return the record of an environment; None if there is none that can be read."""
     try:
         with (folder / OWN / RECORD).open("rb") as stream:
-            said = json.loads(stream.read(_MAX_RECORD_BYTES))
+            fields = json.loads(stream.read(_MAX_RECORD_BYTES))
     except (OSError, ValueError):
         return None
-    if not isinstance(said, dict) or said.get("schema_version") != 1:
+    if not isinstance(fields, dict) or fields.get("schema_version") != 1:
         return None
-    plan, state, steps = said.get("plan"), said.get("state"), said.get("steps")
+    plan, state, steps = fields.get("plan"), fields.get("state"), fields.get("steps")
     if not isinstance(plan, dict) or state not in ("finished", "unfinished") or not isinstance(steps, list):
         return None
     return Record(plan, state, tuple(step for step in steps if isinstance(step, str)))
 
 
 def is_free(folder: Path) -> None:
-    """Whether an environment may be made there, or one of ours finished. Raises UsageError."""
-    shown = clean_line(str(folder))
+    """Raise UsageError unless an environment can be created in the folder, or one of ours finished there."""
+    folder_text = clean_line(str(folder))
     if ":" in str(folder) or not str(folder).isprintable():
-        msg = f"--into: {shown} cannot be on PATH: it has a colon or a control character in its name."
+        msg = f"--into: {folder_text} cannot be on PATH: it has a colon or a control character in its name."
         raise UsageError(msg, hint="Name another folder.")
-    if str(folder) in _NOT_OURS or folder == Path.home():
-        msg = f"--into: {shown} cannot be an environment's folder."
-        raise UsageError(msg, hint=f"Name one in it: --into {shown.rstrip('/')}/tensorflow-env")
+    if str(folder) in _FORBIDDEN_FOLDERS or folder == Path.home():
+        msg = f"--into: {folder_text} cannot be an environment's folder."
+        raise UsageError(msg, hint=f"Name one in it: --into {folder_text.rstrip('/')}/tensorflow-env")
     if os.path.islink(folder) and not folder.exists():  # noqa: PTH114 - never raises
-        msg = f"--into: {shown} is a link to nothing."
+        msg = f"--into: {folder_text} is a link to nothing."
         raise UsageError(msg, hint="Name another folder.")
     if not folder.exists():
         return
     if not folder.is_dir():
-        msg = f"--into: {shown} is a file."
+        msg = f"--into: {folder_text} is a file."
         raise UsageError(msg, hint="Name another folder.")
     if read_record(folder) is None and not _is_empty(folder):
-        what = (
+        description = (
             "an environment that tfdoctor did not make" if (folder / "pyvenv.cfg").exists() else "not empty"
         )
-        msg = f"--into: {shown} already exists and is {what}; it is left unchanged."
+        msg = f"--into: {folder_text} already exists and is {description}; it is left unchanged."
         raise UsageError(msg, hint="Name another folder with --into DIR, or remove this one.")
 
 
 def _is_empty(folder: Path) -> bool:
-    """Nothing is in it but what a maker leaves that was ended before it wrote anything down."""
+    """Return whether a folder is empty, except for what an installation leaves before its first record."""
     if any(name != OWN for name in os.listdir(folder)):  # noqa: PTH208
         return False
-    own = folder / OWN
-    return not own.exists() or all(name.startswith((LOCK, f"{RECORD}.")) for name in os.listdir(own))  # noqa: PTH208
+    own_folder = folder / OWN
+    return not own_folder.exists() or all(
+        name.startswith((LOCK, f"{RECORD}."))
+        for name in os.listdir(own_folder)  # noqa: PTH208
+    )
 
 
 class Workplace:
-    """A folder that is locked for one maker."""
+    """A folder that is locked for one installation."""
 
     def __init__(self, folder: Path, minor: str, descriptor: int, *, made: bool) -> None:
         self.folder = folder
         self._minor = minor
         self._lock = descriptor
-        self._made = made
+        self._is_new = made
 
-    # ------------------------------------------------------------ the lock
+    # ------------------------------------------------------------ lock
 
     @classmethod
     def take(cls, folder: Path, minor: str, *, on_wait: Callable[[], None]) -> Workplace:
-        """Lock the folder, which is made where it is not there. `on_wait` is called once if somebody else has it.
+        """Lock the folder, which is created if it is missing.
 
-        minor: the Python that it is for, `"3.11"`. Raises UsageError, WorkplaceError.
+        `on_wait` is called once if another process holds it. `minor` is the version of Python, as `"3.11"`. Raise
+        UsageError, WorkplaceError.
         """
         made = True
 
@@ -151,28 +156,28 @@ class Workplace:
 
     @property
     def descriptor(self) -> int:
-        """The lock's file descriptor: programs that keep it open keep the folder locked until they end."""
+        """The lock's file descriptor: child processes that keep it open keep the folder locked until they end."""
         return self._lock
 
     def release(self) -> None:
-        """Let others in."""
+        """Release the lock."""
         os.close(self._lock)
 
-    # ------------------------------------------------------------ the record
+    # ------------------------------------------------------------ record
 
     def record(self) -> Record | None:
-        """Return what is recorded."""
+        """Return the record; None if there is none that can be read."""
         return read_record(self.folder)
 
     def write(self, record: Record) -> None:
-        """Replace the record in one step."""
+        """Replace the record atomically."""
         write(self.folder / OWN / RECORD, record.text.encode())
 
     def write_beside(self, name: str, text: str) -> None:
-        """Write a file beside the record, in one step: what a run that goes on has to know."""
+        """Write a file next to the record, atomically, for a later run."""
         write(self.folder / OWN / name, text.encode())
 
-    # ------------------------------------------------------------ where things are
+    # ------------------------------------------------------------ paths
 
     @property
     def python(self) -> Path:
@@ -181,97 +186,101 @@ class Workplace:
 
     @property
     def site(self) -> Path:
-        """Its site-packages."""
+        """The environment's site-packages folder."""
         return self.folder / "lib" / f"python{self._minor}" / "site-packages"
 
     @property
     def space(self) -> Path:
-        """For the temporary files of the programs that make it: on the disk that it will be on, gone with it."""
+        """The folder for temporary files of the installation: on the same disk, and deleted at the end."""
         return self.folder / OWN / SPACE
 
-    # ------------------------------------------------------------ never looking whole
+    # ------------------------------------------------------------ blocking
 
     def block(self) -> None:
-        """From now on only the programs that make it can start its Python; activating it fails. May be done again."""
+        """Block the environment: only the installing processes can start its Python. May be called again."""
         self.site.mkdir(parents=True, exist_ok=True)
         guard = self.site / GUARD
         if not guard.exists():
-            # One line that starts with "import" is run by site, before anything else; a variable survives `-I`.
-            words = f"os.write(2, {(_SENTENCE + chr(10)).encode()!r}), os._exit(3)"
-            write(guard, f"import os; os.environ.get({INSTALLING!r}) or ({words})\n".encode())
-        for script in self._scripts():
-            text = _refusal(script.name)
+            # site runs a line that starts with "import" before anything else; `-I` does not hide a variable.
+            exit_call = f"os.write(2, {(_BLOCKED_MESSAGE + chr(10)).encode()!r}), os._exit(3)"
+            write(guard, f"import os; os.environ.get({INSTALLING!r}) or ({exit_call})\n".encode())
+        for script in self._list_activate_scripts():
+            text = _make_refusal_script(script.name)
             if text is None or MARK in script.read_text(encoding="utf-8", errors="replace"):
                 continue
-            aside = self.folder / OWN / ASIDE
-            aside.mkdir(exist_ok=True)
-            # Its contents are on disk under both names before the one in bin is replaced.
-            write(aside / script.name, script.read_bytes())
+            originals = self.folder / OWN / ASIDE
+            originals.mkdir(exist_ok=True)
+            # Both names must be on the disk before the script in bin is replaced.
+            write(originals / script.name, script.read_bytes())
             write(script, text.encode())
 
     @property
     def blocked(self) -> bool:
-        """Whether it cannot be used yet, or something is left of making it."""
+        """Whether the environment is blocked, or temporary files of the installation are left."""
         return any(path.exists() for path in (self.site / GUARD, self.folder / OWN / ASIDE, self.space))
 
     def finish(self, record: Record) -> None:
-        """Let everybody use it: its scripts come back, then the record says so, then its Python starts.
+        """Unblock the environment: restore the scripts, record it as finished, then let its Python start.
 
-        May be done again.
+        May be called again.
         """
-        aside = self.folder / OWN / ASIDE
-        kept = sorted(aside.iterdir()) if aside.is_dir() else []
-        for script in kept:
+        originals = self.folder / OWN / ASIDE
+        saved = sorted(originals.iterdir()) if originals.is_dir() else []
+        for script in saved:
             if not script.name.endswith(UNWRITTEN):
                 write(self.folder / "bin" / script.name, script.read_bytes())
         self.write(Record(record.plan, "finished", record.steps))
         remove(self.site / GUARD)
-        for place in (aside, self.space):
+        for path in (originals, self.space):
             with contextlib.suppress(OSError):
-                remove(place)
+                remove(path)
 
-    def _scripts(self) -> list[Path]:
+    def _list_activate_scripts(self) -> list[Path]:
         try:
             names = sorted(os.listdir(self.folder / "bin"))  # noqa: PTH208
         except OSError:
             return []
         return [self.folder / "bin" / name for name in names if name.lower().startswith("activate")]
 
-    # ------------------------------------------------------------ taking away
+    # ------------------------------------------------------------ removal
 
     def clear(self) -> None:
-        """Remove everything that was made, but the record and the lock: first what could be started."""
-        inside = [self.folder / name for name in sorted(os.listdir(self.folder)) if name != OWN]  # noqa: PTH208
-        inside.sort(key=lambda path: path.name != "bin")
-        for path in [*inside, self.folder / OWN / ASIDE, self.folder / OWN / SPACE]:
+        """Remove everything but the record and the lock, first the bin folder."""
+        paths = [self.folder / name for name in sorted(os.listdir(self.folder)) if name != OWN]  # noqa: PTH208
+        paths.sort(key=lambda path: path.name != "bin")
+        for path in [*paths, self.folder / OWN / ASIDE, self.folder / OWN / SPACE]:
             remove(path)
 
     def abandon(self) -> None:
-        """Remove everything, the folder too where it was made for this."""
+        """Remove everything, including the folder itself if it was created for this installation."""
         self.clear()
-        own = self.folder / OWN
-        kept = [name for name in os.listdir(own) if name.endswith((".txt", f".txt{UNWRITTEN}"))]  # noqa: PTH208
-        for name in [*kept, RECORD]:  # with a record the folder is known as ours
-            remove(own / name)
-        for name in os.listdir(own):  # noqa: PTH208
+        own_folder = self.folder / OWN
+        resolution_files = [
+            name
+            for name in os.listdir(own_folder)  # noqa: PTH208
+            if name.endswith((".txt", f".txt{UNWRITTEN}"))
+        ]
+        for name in [*resolution_files, RECORD]:  # the record goes last, because it marks the folder as ours
+            remove(own_folder / name)
+        for name in os.listdir(own_folder):  # noqa: PTH208
             if name.startswith((LOCK, RECORD)):
-                remove(own / name)
+                remove(own_folder / name)
         with contextlib.suppress(OSError):
-            own.rmdir()
-            if self._made:
+            own_folder.rmdir()
+            if self._is_new:
                 self.folder.rmdir()
 
 
-def _refusal(name: str) -> str | None:
-    """Return what an activate script says in place of its own text; None if nobody would run it here."""
-    sentence = _SENTENCE.replace("`", "'")
+def _make_refusal_script(name: str) -> str | None:
+    """Return the text of a blocked activate script; None if its shell is not known."""
+    message = _BLOCKED_MESSAGE.replace("`", "'")
     suffix = name.lower().partition(".")[2]
-    shell = f'echo "{sentence}" >&2\n'
+    sh_command = f'echo "{message}" >&2\n'
     return {
-        "": f"{shell}return 1 2>/dev/null || exit 1\n",
-        "csh": f"sh -c 'echo \"{sentence.replace(chr(39), '')}\" >&2; exit 1'\n",
-        "fish": f"{shell}return 1\n",
-        "nu": f'error make {{msg: "{sentence}"}}\n',
-        "xsh": f'raise RuntimeError("{sentence}")\n',
-        "ps1": f'throw "{sentence}"\n',
-    }.get(suffix, f'raise SystemExit("{sentence}")\n' if name.lower().endswith("_this.py") else None)
+        "": f"{sh_command}return 1 2>/dev/null || exit 1\n",
+        "csh": f"sh -c 'echo \"{message.replace(chr(39), '')}\" >&2; exit 1'\n",
+        "fish": f"{sh_command}return 1\n",
+        "nu": f'error make {{msg: "{message}"}}\n',
+        "xsh": f'raise RuntimeError("{message}")\n',
+        "ps1": f'throw "{message}"\n',
+    }.get(suffix, f'raise SystemExit("{message}")\n' if name.lower().endswith("_this.py") else None)

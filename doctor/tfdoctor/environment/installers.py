@@ -1,7 +1,7 @@
-"""The programs that change what is installed in a Python environment: uv, or the environment's own pip.
+"""The installers that change a Python environment: uv, or the environment's own pip.
 
-Only here are they found, given their words and run. What they print is kept in part, to say why one failed; what a
-user has set for pip (an index, a certificate) counts for uv as well, which does not read it by itself.
+Only this module finds them, builds their commands and runs them. The last lines of their output are kept, to explain a
+failure. The user's pip settings (an index, a certificate) are also passed to uv, which does not read them.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ __all__ = [
 ]
 
 VERSION_TIMEOUT_S = 60.0
-"""Seconds that a program may take to say its version."""
+"""The time limit in seconds for a program to print its version."""
 GRACE, POLITE = 10.0, 4.0
-"""Seconds between asking a program to stop and killing it, and telling it to."""
+"""The seconds after SIGINT at which a program gets SIGKILL, and SIGTERM."""
 _MAX_KEPT_LINES = 60
-"""Last lines that are kept of what a program prints."""
+"""The number of last output lines that are kept."""
 _MAX_LINE_BYTES = 4000
-"""Bytes of a line that are kept."""
-_UNSET = (
+"""The number of bytes of a line that are kept."""
+_REMOVED_VARIABLES = (
     "CONDA_PREFIX",
     "PIP_DRY_RUN",
     "PIP_IGNORE_INSTALLED",
@@ -78,7 +78,7 @@ _UNSET = (
     "VIRTUAL_ENV",
     "__PYVENV_LAUNCHER__",
 )
-"""Variables that would lead an installer into another environment, or have it install something else."""
+"""Variables that would make an installer use another environment or install something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +92,16 @@ class Installer:
     program: tuple[str, ...]
     """`("/…/uv", "pip")`, or the interpreter with `-m pip`."""
     options: tuple[str, ...] = ()
-    """What `install` is always given: pip's settings for which uv has no variable (`uv_options`)."""
+    """Options of every `install`: pip's settings for which uv has no variable (`uv_options`)."""
     before: tuple[str, ...] = ()
-    """The command that makes the pip where there is none yet; typed by people, too (advice/user_permissions.py)."""
+    """The command that installs pip if it is missing; also shown to users (advice/user_permissions.py)."""
 
     def install(self, words: Sequence[str]) -> tuple[str, ...]:
-        """Return the command that installs; `words` are options and requirements that both programs know."""
+        """Return the install command; `words` are options and requirements that both programs accept."""
         return (*self.program, "install", *self._target_options, *self.options, *words)
 
     def uninstall(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the command that removes projects."""
+        """Return the command that uninstalls packages."""
         yes = () if self.name == "uv" else ("-y",)
         return (*self.program, "uninstall", *self._target_options, *yes, *names)
 
@@ -111,7 +111,7 @@ class Installer:
 
 
 class InstallFailedError(Error):
-    """An installer ended with an error, or there is none."""
+    """An installer failed, or none was found."""
 
     kind = "install"
 
@@ -120,27 +120,28 @@ class InstallFailedError(Error):
     ) -> None:
         super().__init__(message, hint=hint)
         self.output: tuple[str, ...] = tuple(output)
-        """Its last lines, safe to print."""
-        self.unsolved = unsolved  # it looked, and what is required cannot be had
+        """The last lines of its output, safe to print."""
+        self.unsolved = unsolved  # the resolver ran and found no solution
 
 
-# ---------------------------------------------------------------- finding one
+# ---------------------------------------------------------------- finding an installer
 
 
 def find_uv(env: Mapping[str, str]) -> str | None:
-    """uv's path where it is on PATH and runs; a name there that does not work (a shim without a program) is none."""
-    found = shutil.which("uv", path=children.drop_working_folder(env).get("PATH"))
-    return found if found is not None and runs((found, "--version"), env) else None
+    """Return the path of uv if it is on PATH and runs; None also for a shim without a program."""
+    path = shutil.which("uv", path=children.drop_working_folder(env).get("PATH"))
+    return path if path is not None and runs((path, "--version"), env) else None
 
 
 def find_installer(python: str, *, prefer: str | None = None, env: Mapping[str, str]) -> Installer:
-    """uv where it is on PATH and works for that Python, else the environment's pip, which may have to be made first.
+    """Return uv if it is on PATH and supports that Python, else the environment's pip.
 
-    prefer: `"uv"` or `"pip"` alone. Raises InstallFailedError where there is neither.
+    If pip is missing but ensurepip is not, the result has the command that installs pip. `prefer` restricts the
+    search to `"uv"` or `"pip"`. Raise InstallFailedError if no installer is found.
     """
     if prefer in (None, "uv"):
         uv = find_uv(env)
-        # `pip list` has uv ask the interpreter, as installing does: one that it cannot use (2.7) shows here.
+        # `pip list` makes uv query the interpreter, so it fails for one that uv does not support (2.7).
         if uv is not None and runs((uv, "pip", "list", "--quiet", "--offline", "--python", python), env):
             return Installer("uv", python, (uv, "pip"), options=uv_options(env))
         if prefer == "uv":
@@ -160,35 +161,40 @@ def find_installer(python: str, *, prefer: str | None = None, env: Mapping[str, 
 
 
 def runs(command: Sequence[str], env: Mapping[str, str]) -> bool:
-    """Return whether a program answers."""
+    """Return whether a command runs and exits with status 0."""
     try:
-        ran = children.run(children.isolate(command), env=child_environment(env), timeout=VERSION_TIMEOUT_S)
+        completed = children.run(
+            children.isolate(command), env=child_environment(env), timeout=VERSION_TIMEOUT_S
+        )
     except (OSError, ValueError):
         return False
-    return ran.returncode == 0
+    return completed.returncode == 0
 
 
-# ---------------------------------------------------------------- their environment
+# ---------------------------------------------------------------- environment variables
 
 
 def child_environment(env: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that an installer runs with.
 
-    Without what leads elsewhere; what is set for pip alone is handed on to uv, in variables, so that no password of
-    an index is ever on a command line.
+    Variables that would redirect it are removed. pip's own settings are passed to uv as variables, so that no
+    password of an index is ever on a command line.
     """
-    child = {name: text for name, text in env.items() if name not in _UNSET and not name.startswith("CONDA_")}
+    child = {
+        name: text
+        for name, text in env.items()
+        if name not in _REMOVED_VARIABLES and not name.startswith("CONDA_")
+    }
     child |= {
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PIP_NO_INPUT": "1",
         "PIP_ROOT_USER_ACTION": "ignore",
-        "PIP_USER": "0",  # `user = true` in a pip.conf
+        "PIP_USER": "0",  # overrides `user = true` in a pip.conf
         "PYTHONUNBUFFERED": "1",
-        "COLUMNS": "10000",  # the width of the user's terminal would break uv's sentences
+        "COLUMNS": "10000",  # uv would wrap its messages at the width of the user's terminal
     }
-    if (
-        child.get("PIP_RETRIES") == "0"
-    ):  # with none pip says of a network that fails that a package is not there
+    # without retries pip reports a package as missing if the network fails
+    if child.get("PIP_RETRIES") == "0":
         child["PIP_RETRIES"] = "1"
     for name, text in _make_uv_variables(child).items():
         child.setdefault(name, text)
@@ -196,14 +202,14 @@ def child_environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def uv_options(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what uv has to be told on its command line because pip was told it in its settings."""
-    if any(env.get(name) for name in _INDEX_OF_UV):
+    """Return the options for uv that replace pip settings for which it has no variable."""
+    if any(env.get(name) for name in _UV_INDEX_VARIABLES):
         return ()
-    switched = _settings_of_pip(env).get("no-index", "").strip().lower()
-    return ("--no-index",) if switched in ("1", "true", "yes", "on") else ()
+    value = _read_pip_settings(env).get("no-index", "").strip().lower()
+    return ("--no-index",) if value in ("1", "true", "yes", "on") else ()
 
 
-_INDEX_OF_UV = (
+_UV_INDEX_VARIABLES = (
     "UV_INDEX",
     "UV_DEFAULT_INDEX",
     "UV_INDEX_URL",
@@ -213,26 +219,26 @@ _INDEX_OF_UV = (
 
 
 def _make_uv_variables(env: Mapping[str, str]) -> dict[str, str]:
-    """pip's settings as uv's variables; of its indexes nothing where uv has its own."""
-    said = _settings_of_pip(env)
-    found: dict[str, str] = {}
-    if not any(env.get(name) for name in _INDEX_OF_UV):
-        if said.get("index-url"):
-            found["UV_DEFAULT_INDEX"] = said["index-url"].split()[0]
-        if said.get("extra-index-url"):
-            found["UV_INDEX"] = " ".join(said["extra-index-url"].split())
-            found["UV_INDEX_STRATEGY"] = "unsafe-best-match"  # pip's own: all indexes are one
-        if said.get("find-links"):
-            found["UV_FIND_LINKS"] = ",".join(said["find-links"].split())
-    if said.get("trusted-host"):
-        found["UV_INSECURE_HOST"] = " ".join(said["trusted-host"].split())
-    if said.get("cert"):
-        found["SSL_CERT_FILE"] = said["cert"].strip()
-    if said.get("client-cert"):
-        found["SSL_CLIENT_CERT"] = said["client-cert"].strip()
-    if said.get("proxy"):
-        found["ALL_PROXY"] = said["proxy"].strip()
-    return found
+    """Return pip's settings as uv's variables; its indexes are omitted if uv has its own."""
+    settings = _read_pip_settings(env)
+    variables: dict[str, str] = {}
+    if not any(env.get(name) for name in _UV_INDEX_VARIABLES):
+        if settings.get("index-url"):
+            variables["UV_DEFAULT_INDEX"] = settings["index-url"].split()[0]
+        if settings.get("extra-index-url"):
+            variables["UV_INDEX"] = " ".join(settings["extra-index-url"].split())
+            variables["UV_INDEX_STRATEGY"] = "unsafe-best-match"  # as pip: all indexes count as one
+        if settings.get("find-links"):
+            variables["UV_FIND_LINKS"] = ",".join(settings["find-links"].split())
+    if settings.get("trusted-host"):
+        variables["UV_INSECURE_HOST"] = " ".join(settings["trusted-host"].split())
+    if settings.get("cert"):
+        variables["SSL_CERT_FILE"] = settings["cert"].strip()
+    if settings.get("client-cert"):
+        variables["SSL_CLIENT_CERT"] = settings["client-cert"].strip()
+    if settings.get("proxy"):
+        variables["ALL_PROXY"] = settings["proxy"].strip()
+    return variables
 
 
 _SETTINGS = (
@@ -247,12 +253,13 @@ _SETTINGS = (
 )
 
 
-def _settings_of_pip(env: Mapping[str, str]) -> dict[str, str]:
-    """Return what pip would read of `_SETTINGS`: its files in their order, the later ones stronger, then its
-    variables.
+def _read_pip_settings(env: Mapping[str, str]) -> dict[str, str]:
+    """Return pip's values of `_SETTINGS`, from its configuration files and its variables.
+
+    Later files override earlier ones, and variables override files.
     """
-    said: dict[str, str] = {}
-    for path in _files_of_pip(env):
+    settings: dict[str, str] = {}
+    for path in _list_pip_config_files(env):
         parser = configparser.RawConfigParser()
         try:
             if path.stat().st_size > 1_000_000:
@@ -262,34 +269,37 @@ def _settings_of_pip(env: Mapping[str, str]) -> dict[str, str]:
             continue
         for section in ("global", "install"):
             if parser.has_section(section):
-                rows = {name.replace("_", "-"): text for name, text in parser.items(section) if text}
-                said |= {name: rows[name] for name in _SETTINGS if name in rows}
+                values = {name.replace("_", "-"): text for name, text in parser.items(section) if text}
+                settings |= {name: values[name] for name in _SETTINGS if name in values}
     for name in _SETTINGS:
         text = env.get(f"PIP_{name.replace('-', '_').upper()}")
         if text:
-            said[name] = text
-    return said
+            settings[name] = text
+    return settings
 
 
-def _files_of_pip(env: Mapping[str, str]) -> list[Path]:
+def _list_pip_config_files(env: Mapping[str, str]) -> list[Path]:
+    """Return pip's configuration files, in the order in which they override each other."""
     if env.get("PIP_CONFIG_FILE") == os.devnull:
         return []
     home = env.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 - may not be a path at all
     system = [
-        Path(one) / "pip/pip.conf" for one in (env.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":") if one
+        Path(folder) / "pip/pip.conf"
+        for folder in (env.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")
+        if folder
     ]
-    found = [
+    files = [
         *reversed(system),
         Path("/etc/pip.conf"),
         Path(home, ".pip/pip.conf"),
         Path(env.get("XDG_CONFIG_HOME") or f"{home}/.config", "pip/pip.conf"),
     ]
     if env.get("PIP_CONFIG_FILE"):
-        found.append(Path(env["PIP_CONFIG_FILE"]))
-    return found
+        files.append(Path(env["PIP_CONFIG_FILE"]))
+    return files
 
 
-# ---------------------------------------------------------------- running one
+# ---------------------------------------------------------------- running an installer
 
 
 def run_installer(
@@ -300,12 +310,11 @@ def run_installer(
     inherit: bool = False,
     pass_fds: Sequence[int] = (),
 ) -> None:
-    """Run an installer to its end.
+    """Run an installer to its end. Raise InstallFailedError if it fails.
 
-    Its lines go to `on_line` as they come; with `inherit` it draws on our standard error itself, and nothing is kept
-    of what it says. It has a session of its own: Ctrl-C reaches us alone, and whatever exception ends this first ends
-    the program and its children. `pass_fds` stay open in it: a lock that is held so lasts until it has ended, even
-    where we are killed. Raises InstallFailedError.
+    Its output lines are passed to `on_line` as they arrive; with `inherit` it writes to our standard error itself, and
+    nothing is kept. It runs in its own session, so that Ctrl-C reaches this process alone; an exception here ends the
+    program and its children. `pass_fds` stay open in it, so that it holds a lock until it ends, even if we are killed.
     """
     run_installers([command], env=env, on_line=on_line, inherit=inherit, pass_fds=pass_fds)
 
@@ -318,29 +327,30 @@ def run_installers(
     inherit: bool = False,
     pass_fds: Sequence[int] = (),
 ) -> None:
-    """`run_installer` for several that do not meet, side by side; where one fails the others are stopped.
+    """Run independent installers at the same time, as `run_installer` does.
 
-    Where uv's cache lacks what it says it holds (something cleaned it), they run once more without the cache: uv does
-    not notice for wheels of an index that is a folder, and `--refresh` does not help (measured with uv 0.13.9). With
-    `inherit` nothing is known of what they said: they run once.
+    If one fails, the others are stopped. If uv's cache lacks files that it should have (something cleaned it), they
+    run once more without the cache: uv does not notice this for wheels of an index that is a folder, and
+    `--refresh` does not help (measured with uv 0.13.9). With `inherit` the output is not known, so they run only
+    once.
     """
     running: list[_Process] = []
     try:
         for command in commands:
-            with hold_signals():  # a Ctrl-C within Popen would leave a child that nobody knows
+            with hold_signals():  # a Ctrl-C within Popen would leave a child that is not in the list
                 running.append(_Process.start(command, env, inherit=inherit, pass_fds=pass_fds))
-        for one in _wait_for_all(running, on_line):
-            one.check()
+        for child in _wait_for_all(running, on_line):
+            child.check()
     except BaseException as error:
-        _stop(running)
-        if env.get("UV_NO_CACHE") or not _cache_lost(error):
+        _stop_all(running)
+        if env.get("UV_NO_CACHE") or not _is_cache_damaged(error):
             raise
     else:
         return
     finally:
-        for one in running:
-            if one.process.stdout is not None:
-                one.process.stdout.close()
+        for child in running:
+            if child.process.stdout is not None:
+                child.process.stdout.close()
     if on_line is not None:
         on_line("uv's cache is damaged; once more without it (`uv cache clean` empties it).")
     env = {**env, "UV_NO_CACHE": "1"}
@@ -349,29 +359,30 @@ def run_installers(
 
 @dataclass(slots=True)
 class _Process:
-    """A program at work."""
+    """A running installer."""
 
     name: str
     process: subprocess.Popen[bytes]
     lines: collections.deque[str]
     rest: bytes = b""
-    """The beginning of a line that has not ended yet."""
+    """The beginning of an unfinished line."""
     ended: float = 0.0
-    """When it was first seen to have ended with its output still open."""
+    """The time at which it was first found to have ended while its output was still open; 0 if it was not."""
 
     @classmethod
     def start(
         cls, command: Sequence[str], env: Mapping[str, str], *, inherit: bool, pass_fds: Sequence[int]
     ) -> _Process:
-        name = _name_of(command)
-        teller = sys.stderr.fileno() if inherit else None
+        """Start a program. Raise InstallFailedError if that fails."""
+        name = _find_program_name(command)
+        stderr_fd = sys.stderr.fileno() if inherit else None
         try:
             process = subprocess.Popen(
                 children.isolate(command),
                 env=children.drop_working_folder(child_environment(env)),
                 stdin=subprocess.DEVNULL,
-                stdout=teller if inherit else subprocess.PIPE,
-                stderr=teller if inherit else subprocess.STDOUT,
+                stdout=stderr_fd if inherit else subprocess.PIPE,
+                stderr=stderr_fd if inherit else subprocess.STDOUT,
                 start_new_session=True,
                 pass_fds=tuple(pass_fds),
             )
@@ -381,19 +392,21 @@ class _Process:
         return cls(name, process, collections.deque(maxlen=_MAX_KEPT_LINES))
 
     def check(self) -> None:
-        """Raises InstallFailedError where it failed."""
+        """Raise InstallFailedError if the program failed."""
         if self.process.returncode:
-            raise _failure(self.name, self.process.returncode, tuple(self.lines))
+            raise _make_failure_error(self.name, self.process.returncode, tuple(self.lines))
 
     def take(self, chunk: bytes, on_line: Callable[[str], None] | None) -> None:
-        """What it printed; an empty chunk is its end."""
-        *whole, self.rest = re.split(rb"[\r\n]+", self.rest + chunk)
+        """Process a chunk of output; an empty one marks its end."""
+        *complete_lines, self.rest = re.split(rb"[\r\n]+", self.rest + chunk)
         self.rest = self.rest[:_MAX_LINE_BYTES]
         if not chunk:
-            whole.append(self.rest)
+            complete_lines.append(self.rest)
             self.rest = b""
-        for line in whole:
-            text = _hide(clean_line(line[:_MAX_LINE_BYTES].decode("utf-8", "replace"), limit=_MAX_LINE_BYTES))
+        for line in complete_lines:
+            text = _strip_credentials(
+                clean_line(line[:_MAX_LINE_BYTES].decode("utf-8", "replace"), limit=_MAX_LINE_BYTES)
+            )
             if text:
                 self.lines.append(text)
                 if on_line is not None:
@@ -401,14 +414,16 @@ class _Process:
 
 
 _DRAIN_TIMEOUT_S = 1.0
-"""Seconds that a program's output is read on after its end: a process that it left behind may hold it open."""
+"""The seconds for which output is read after the end of a program: a process that it left may hold it open."""
 
 
 def _wait_for_all(running: Sequence[_Process], on_line: Callable[[str], None] | None) -> Iterator[_Process]:
-    """Yield each as it ends; all are read meanwhile."""
-    left = list(running)
-    while left:
-        pipes = {one.process.stdout.fileno(): one for one in left if one.process.stdout is not None}
+    """Yield each process as it ends; read the output of all meanwhile."""
+    unfinished = list(running)
+    while unfinished:
+        pipes = {
+            child.process.stdout.fileno(): child for child in unfinished if child.process.stdout is not None
+        }
         if pipes:
             ready, _, _ = select.select(list(pipes), [], [], 0.5)
         else:
@@ -419,59 +434,64 @@ def _wait_for_all(running: Sequence[_Process], on_line: Callable[[str], None] | 
             pipes[pipe].take(chunk, on_line)
             if not chunk:
                 pipes[pipe].process.wait()
-                _kill_group(pipes[pipe].process.pid)  # children of one that was itself killed
-                left.remove(pipes[pipe])
+                _kill_group(pipes[pipe].process.pid)  # children of a program that was itself killed
+                unfinished.remove(pipes[pipe])
                 yield pipes[pipe]
-        for one in [] if ready else list(left):
-            if one.process.poll() is None:
+        for child in [] if ready else list(unfinished):
+            if child.process.poll() is None:
                 continue
-            one.ended = one.ended or time.monotonic()
-            if one.process.stdout is None or time.monotonic() - one.ended > _DRAIN_TIMEOUT_S:
-                one.take(b"", on_line)
-                _kill_group(one.process.pid)
-                left.remove(one)
-                yield one
+            child.ended = child.ended or time.monotonic()
+            if child.process.stdout is None or time.monotonic() - child.ended > _DRAIN_TIMEOUT_S:
+                child.take(b"", on_line)
+                _kill_group(child.process.pid)
+                unfinished.remove(child)
+                yield child
 
 
-def _name_of(command: Sequence[str]) -> str:
-    """Return `"pip"` for `python -m pip …`, else the program's own name."""
-    words = list(command)
-    if "-m" in words[:4]:
-        return words[words.index("-m") + 1]
-    return clean_line(Path(words[0]).name)
+def _find_program_name(command: Sequence[str]) -> str:
+    """Return `"pip"` for `python -m pip …`, else the file name of the program."""
+    arguments = list(command)
+    if "-m" in arguments[:4]:
+        return arguments[arguments.index("-m") + 1]
+    return clean_line(Path(arguments[0]).name)
 
 
-_NAMED = re.compile(r"(https?://)[^/@\s]{1,500}@")
+_CREDENTIALS = re.compile(r"(https?://)[^/@\s]{1,500}@")
 
 
-def _hide(text: str) -> str:
-    """Return a line without the name and password of an address."""
-    return _NAMED.sub(r"\1", text)
+def _strip_credentials(text: str) -> str:
+    """Return a line without the user names and passwords of addresses."""
+    return _CREDENTIALS.sub(r"\1", text)
 
 
-def _stop(running: Sequence[_Process]) -> None:
-    """End them and their children: asked first, then made to; does not return before they are gone."""
-    alive = [one for one in running if one.process.poll() is None]
-    with hold_signals() as came:
-        # One that was started where Ctrl-C is ignored (a job in the background) hears the second. A second Ctrl-C
-        # ends the patience.
+def _stop_all(running: Sequence[_Process]) -> None:
+    """Stop processes and their children, first politely, and wait until they have ended."""
+    alive = [child for child in running if child.process.poll() is None]
+    with hold_signals() as interrupted:
+        # A process that ignores SIGINT, as a job in the background does, gets SIGTERM next. A second Ctrl-C ends the
+        # waiting.
         for number, seconds in ((signal.SIGINT, POLITE), (signal.SIGTERM, GRACE - POLITE)):
-            _signal_groups([one for one in alive if one.process.poll() is None], number)
-            until = time.monotonic() + seconds
-            while not came and time.monotonic() < until and any(one.process.poll() is None for one in alive):
-                _drain(alive)
-        # Also their children: a build that does not hear SIGINT must not go on changing the environment.
+            _signal_groups([child for child in alive if child.process.poll() is None], number)
+            deadline = time.monotonic() + seconds
+            while (
+                not interrupted
+                and time.monotonic() < deadline
+                and any(child.process.poll() is None for child in alive)
+            ):
+                _discard_output(alive)
+        # The children are killed too: a build that ignores SIGINT must not go on changing the environment.
         _signal_groups(alive, signal.SIGKILL)
-        for one in running:
-            one.process.wait()
-        until = time.monotonic() + GRACE
-        while time.monotonic() < until and any(_kill_group(one.process.pid) for one in alive):
+        for child in running:
+            child.process.wait()
+        deadline = time.monotonic() + GRACE
+        while time.monotonic() < deadline and any(_kill_group(child.process.pid) for child in alive):
             time.sleep(0.02)
 
 
 def _kill_group(group: int) -> bool:
-    """Return whether a process of the group was there to be killed: children are not ours to wait for, and take a
-    moment to die.
+    """Kill a process group; return whether it still had a process.
+
+    Its children cannot be waited for here, and take a moment to end.
     """
     try:
         os.killpg(group, signal.SIGKILL)
@@ -481,20 +501,20 @@ def _kill_group(group: int) -> bool:
 
 
 def _signal_groups(running: Sequence[_Process], number: signal.Signals) -> None:
-    for one in running:
+    for child in running:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(one.process.pid, number)
+            os.killpg(child.process.pid, number)
 
 
-def _drain(running: Sequence[_Process]) -> None:
-    """Take away what they still print, so that they do not wait for a reader."""
-    pipes = [one.process.stdout.fileno() for one in running if one.process.stdout is not None]
+def _discard_output(running: Sequence[_Process]) -> None:
+    """Read and discard output, so that the processes do not block on a full pipe."""
+    pipes = [child.process.stdout.fileno() for child in running if child.process.stdout is not None]
     ready, _, _ = select.select(pipes, [], [], 0.05)
     if not any(os.read(pipe, 65536) for pipe in ready):
         time.sleep(0.02)
 
 
-# ---------------------------------------------------------------- why it failed
+# ---------------------------------------------------------------- reasons for failures
 
 
 _DISK = re.compile(r"No space left on device|Disk quota exceeded|[Ee]rrno 28\b|os error (?:28|122)\b")
@@ -507,7 +527,7 @@ _TLS = re.compile(
 _PROXY = re.compile(
     r"ProxyError|Cannot connect to proxy|Tunnel connection failed|407 Proxy|proxy connect", re.IGNORECASE
 )
-_ASKED = re.compile(
+_UNAUTHORIZED = re.compile(
     r"\b40[13] (?:Client Error|Unauthorized|Forbidden)|status client error \(40[13]|HTTP error 40[13]"
 )
 _NETWORK = re.compile(
@@ -518,7 +538,7 @@ _NETWORK = re.compile(
     r"error sending request|IncompleteRead|ConnectionResetError|"
     r"error decoding response body|Network connectivity is disabled|network was disabled"
 )
-_NOT_THERE = re.compile(
+_NOT_FOUND = re.compile(
     r"No matching distribution found|Could not find a version|not found in the package registry|"
     r"404 (?:Client Error|Not Found)|HTTP error 404|there (?:is|are) no versions? of|was not found in the provided"
 )
@@ -529,8 +549,8 @@ _DENIED = re.compile(r"Permission denied|[Ee]rrno 13\b|os error 13\b|Read-only f
 _MANAGED = re.compile(r"externally[- ]managed")
 
 _REASONS = (
-    # What says why by itself before what also follows from something else: a pip that reaches no index says at its
-    # end that it found no distribution.
+    # A reason that may be the consequence of another comes after it: a pip that cannot reach the index reports in
+    # the end that it found no distribution.
     (_DISK, "the disk is full", "Free some space, or name a folder on another file system."),
     (
         _HASH,
@@ -544,7 +564,7 @@ _REASONS = (
     ),
     (_PROXY, "the proxy does not let it through", "See HTTPS_PROXY and NO_PROXY."),
     (
-        _ASKED,
+        _UNAUTHORIZED,
         "the index wants a name and password, or refuses them",
         "Put them into ~/.netrc, pip.conf, or UV_DEFAULT_INDEX; never onto a command line.",
     ),
@@ -553,7 +573,7 @@ _REASONS = (
         "the network or the package index cannot be reached",
         "See the network, HTTPS_PROXY, or take another index.",
     ),
-    (_NOT_THERE, "the package index does not have it", "Is it a mirror that lacks files? Try another index."),
+    (_NOT_FOUND, "the package index does not have it", "Is it a mirror that lacks files? Try another index."),
     (
         _CONFLICT,
         "the requirements conflict with each other",
@@ -568,32 +588,35 @@ _REASONS = (
 )
 _CACHE_LOST = re.compile(r"failed to \w+ \w+ `[^`]*/archive-v\d+/[^`]*`: No such file or directory")
 _NOISE = re.compile(r"^(?:\[notice\]|WARNING: (?:There was an error checking|You are using pip)|hint:|note:)")
-_TELLS = re.compile(r"(?i)\b(?:error|failed|fatal|cause|cannot|could not|×)\b")
+_ERROR_WORDS = re.compile(r"(?i)\b(?:error|failed|fatal|cause|cannot|could not|×)\b")
 
 
-def _failure(name: str, status: int, lines: tuple[str, ...]) -> InstallFailedError:
+def _make_failure_error(name: str, status: int, lines: tuple[str, ...]) -> InstallFailedError:
+    """Return the error for a failed installer, with the first known reason in its output."""
     text = "\n".join(lines)
-    for pattern, what, hint in _REASONS:
+    for pattern, reason, hint in _REASONS:
         match = pattern.search(text)
         if match is not None:
-            msg = f"{name} failed: {what}."
-            unsolved = pattern in (_NOT_THERE, _CONFLICT)
+            msg = f"{name} failed: {reason}."
+            unsolved = pattern in (_NOT_FOUND, _CONFLICT)
             return InstallFailedError(msg, hint=hint, output=lines, unsolved=unsolved)
     if status < 0:
-        msg = f"{name} was ended by {_signal(-status)}."
+        msg = f"{name} was ended by {_format_signal(-status)}."
         hint = "It may have been short of memory." if -status == signal.SIGKILL else ""
         return InstallFailedError(msg, hint=hint, output=lines)
-    told = [line for line in lines if _TELLS.search(line) and not _NOISE.search(line)]
-    last = told[-1] if told else (lines[-1] if lines else "it said nothing")
-    msg = f"{name} failed (status {status}): {clean_line(last, limit=300)}"
+    error_lines = [line for line in lines if _ERROR_WORDS.search(line) and not _NOISE.search(line)]
+    message = error_lines[-1] if error_lines else (lines[-1] if lines else "it said nothing")
+    msg = f"{name} failed (status {status}): {clean_line(message, limit=300)}"
     return InstallFailedError(msg, output=lines)
 
 
-def _cache_lost(error: BaseException) -> bool:
+def _is_cache_damaged(error: BaseException) -> bool:
+    """Return whether an installer failed because uv's cache lacks files."""
     return isinstance(error, InstallFailedError) and any(_CACHE_LOST.search(line) for line in error.output)
 
 
-def _signal(number: int) -> str:
+def _format_signal(number: int) -> str:
+    """Return the name of a signal."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -1,4 +1,4 @@
-"""The Pythons at hand that a virtual environment can be made from: found by name and place, each asked what it is."""
+"""The installed Pythons that can create a virtual environment, found by name and folder, and queried."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["Interpreter", "ask", "find_interpreters"]
 
 START_TIMEOUT_S = 15.0
-"""Seconds that a Python may take to start and answer."""
+"""The time limit in seconds for a Python to start and answer."""
 MAX_PYTHONS = 60
-"""Pythons that are asked."""
+"""The largest number of Pythons that are queried."""
 _OLDEST, _NEWEST = 6, 30
-"""Minors of Python 3 that are looked for by name."""
+"""The range of minor versions of Python 3 that are searched by name."""
 _QUESTION = """\
 import importlib.util, json, os, platform, struct, sys
 base = getattr(sys, "_base_executable", None) or ""
@@ -43,13 +43,13 @@ class Interpreter:
     """A Python that runs."""
 
     path: str
-    """In a virtual environment the Python that it was made from, where that is told (3.7 and newer)."""
+    """The path; in a virtual environment that of its base interpreter, if it is known (3.7 and newer)."""
     version: str
     """`"3.11.7"`."""
     base: str
-    """The prefix of the Python behind it, where it is a virtual environment's."""
+    """The prefix of the base interpreter."""
     venv: bool
-    """Whether it can make an environment with pip by itself; Debian has that in a package of its own."""
+    """Whether it can create an environment with pip; Debian has the modules for that in a separate package."""
 
     @property
     def minor(self) -> str:
@@ -58,57 +58,59 @@ class Interpreter:
 
 
 def ask(path: str, system: System) -> Interpreter | None:
-    """Return what a Python is; None if it does not run, or is none that wheels of TensorFlow are for.
+    """Return the interpreter at a path; None if it does not run or has no TensorFlow wheels.
 
-    Those are for CPython, 64 bits, with the global lock.
+    The wheels are for 64-bit CPython with the global interpreter lock.
     """
     python = [name for name in system.env if name.startswith("PYTHON")]
     answer = system.run(
         (path, "-I", "-c", _QUESTION), timeout=START_TIMEOUT_S, unset=python, key=f"what-is {path}"
     )
     try:
-        said = json.loads(answer.stdout[:20_000]) if answer.ok else None
+        fields = json.loads(answer.stdout[:20_000]) if answer.ok else None
     except ValueError:
         return None
-    if not isinstance(said, dict):
+    if not isinstance(fields, dict):
         return None
-    texts = {name: said.get(name) for name in ("path", "version", "base")}
+    texts = {name: fields.get(name) for name in ("path", "version", "base")}
     if not all(isinstance(text, str) and text for text in texts.values()):
         return None
-    if said.get("implementation") != "CPython" or said.get("bits") != 64 or "t" in str(said.get("abi")):
+    if fields.get("implementation") != "CPython" or fields.get("bits") != 64 or "t" in str(fields.get("abi")):
         return None
-    version = str(texts["version"]).partition("+")[0]  # "3.11.2+": built from a repository
+    version = str(texts["version"]).partition("+")[0]  # "3.11.2+" was built from a repository
     if not versions.is_version(version) or versions.numbers(version)[0] != 3:
         return None
-    return Interpreter(str(texts["path"]), version, str(texts["base"]), said.get("venv") is True)
+    return Interpreter(str(texts["path"]), version, str(texts["base"]), fields.get("venv") is True)
 
 
 def find_interpreters(system: System) -> tuple[Interpreter, ...]:
-    """Return the Pythons of this machine, the one that `python3` means first, each installation once."""
+    """Return the Pythons of this machine, each installation once.
+
+    That of an active environment, or else of `python3`, is the first.
+    """
     paths: dict[str, str] = {}
-    for path in _places(system):
+    for path in _list_paths(system):
         if system.exists(path) and not system.is_dir(path):
             paths.setdefault(system.realpath(path), path)
     with ThreadPoolExecutor(4) as pool:
-        asked = list(pool.map(lambda path: ask(path, system), list(paths.values())[:MAX_PYTHONS]))
-    found: dict[tuple[str, str], Interpreter] = {}
-    for one in asked:
-        if one is not None:
-            found.setdefault((system.realpath(one.base), one.version), one)
-    return tuple(found.values())
+        interpreters = list(pool.map(lambda path: ask(path, system), list(paths.values())[:MAX_PYTHONS]))
+    distinct: dict[tuple[str, str], Interpreter] = {}
+    for interpreter in interpreters:
+        if interpreter is not None:
+            distinct.setdefault((system.realpath(interpreter.base), interpreter.version), interpreter)
+    return tuple(distinct.values())
 
 
-def _places(system: System) -> Iterator[str]:
-    """Yield where Pythons may be: the active environment, PATH, pyenv's and uv's folders."""
+def _list_paths(system: System) -> Iterator[str]:
+    """Yield paths at which Pythons may be: the active environment, PATH, the folders of pyenv and uv."""
     env, home = system.env, system.env.get("HOME", "")
     if env.get("VIRTUAL_ENV"):
         yield f"{env['VIRTUAL_ENV']}/bin/python"
     yield from filter(None, map(system.which, ("python3", "python")))
     pyenv = env.get("PYENV_ROOT") or f"{home}/.pyenv"
     for folder in env.get("PATH", "").split(":"):
-        if (
-            folder.startswith("/") and folder != f"{pyenv}/shims"
-        ):  # its names stand for the versions below, or for nothing
+        # pyenv's shims stand for the versions below, or for nothing
+        if folder.startswith("/") and folder != f"{pyenv}/shims":
             for minor in range(_NEWEST, _OLDEST - 1, -1):
                 yield f"{folder}/python3.{minor}"
     data = env.get("XDG_DATA_HOME") or f"{home}/.local/share"

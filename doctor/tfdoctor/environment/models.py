@@ -1,4 +1,4 @@
-"""What can be tried to fix an environment, and what came of it, as frozen dataclasses."""
+"""Data of `fix`, as frozen dataclasses: what can be tried in an environment, and the results."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ class Environment:
     """A Python environment that fix may change."""
 
     prefix: str
-    """`sys.prefix`: everything that is changed lies below it."""
+    """`sys.prefix`: everything that fix changes is below it."""
     python: str
     kind: str | None
-    """"venv", "conda", or None: nothing is activated."""
+    """"venv", "conda", or None if the environment has no activation."""
     refusal: str = ""
-    """Why nothing here is changed, as a sentence; empty where it may be."""
+    """Why fix must not change the environment, as a sentence; empty if it may."""
     inherited: frozenset[str] = frozenset()
-    """Variables that come from the caller's shell: no script of the environment's activation names them."""
+    """Variables that come from the caller's shell: no activation script of the environment names them."""
     leading_out: tuple[tuple[str, str], ...] = ()
-    """(link, where it leads) of links to folders outside: what is changed behind them could not be taken back."""
+    """(link, target) of links to folders outside: changes behind them could not be undone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A finding, and a remedy for it that fix can try."""
+    """A finding and one of its remedies that fix can try."""
 
     finding: Finding
     remedy: Remedy
@@ -44,19 +44,19 @@ class Candidate:
 
     @property
     def key(self) -> tuple[str, tuple[Step, ...]]:
-        """What tells it from others: the same remedy is not tried twice for a finding."""
+        """The identity of the candidate: a remedy is not tried twice for a finding."""
         return self.finding.code, self.remedy.steps
 
 
 class FixStatus(str, enum.Enum):
-    """What came of an attempt. The values are those of fix.schema.json."""
+    """The result of an attempt. The values are those of fix.schema.json."""
 
     PLANNED = "planned"
     FIXED = "mended"
     ROLLED_BACK = "rolled-back"
-    """It did not make things better, and was taken back."""
+    """It did not improve the report, and was undone."""
     FAILED = "failed"
-    """It could not be carried out, and what it had begun was taken back."""
+    """A step failed, and what it had changed was undone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +66,20 @@ class Attempt:
     candidate: Candidate
     status: FixStatus
     commands: tuple[str, ...]
-    """What was done, as a person would type it."""
+    """The commands, as a user would type them."""
     detail: str = ""
     changes: int = 0
-    """Files and links that are different now."""
+    """The number of changed paths."""
 
     @property
     def ok(self) -> bool:
-        """Whether it helped and stays."""
+        """Whether the finding was fixed and the changes kept."""
         return self.status is FixStatus.FIXED
 
 
 @dataclass(frozen=True, slots=True)
 class Unfixed:
-    """A finding that fix leaves."""
+    """A finding that fix could not fix."""
 
     finding: Finding
     why: str
@@ -87,17 +87,17 @@ class Unfixed:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """That fix can be tried."""
+    """The offer to run fix."""
 
     command: str
-    """As it is typed."""
+    """The command line."""
     findings: tuple[Finding, ...]
-    """What it is for."""
+    """The findings that fix can try to fix."""
 
 
 @dataclass(frozen=True, slots=True)
 class FixResult:
-    """The whole run."""
+    """The result of a whole run of fix."""
 
     environment: Environment
     attempts: tuple[Attempt, ...]
@@ -105,12 +105,12 @@ class FixResult:
     before: Report
     after: Report
     recovered: tuple[str, ...] = ()
-    """What an earlier run that was killed had left, and what became of it."""
+    """Sentences about what a killed earlier run left, and how it was resolved."""
     observed: Observation | None = None
     activated: bool = False
-    """Whether the environment was examined as its activation sets it up."""
+    """Whether the environment was examined with the variables of its activation."""
 
     @property
     def fixed(self) -> int:
-        """How many findings were fixed."""
-        return sum(one.ok for one in self.attempts)
+        """The number of findings that were fixed."""
+        return sum(attempt.ok for attempt in self.attempts)

@@ -1,7 +1,8 @@
-"""Whether requirements can be had together on a Python that is not here: asked of uv or pip before an image is built.
+"""The check whether requirements have a solution for a Python that is not installed here.
 
-Nothing is installed and nothing is built from source: of each package the index is asked for its metadata. What
-cannot be asked so (no network, no program, a package without wheels) is said, and is no conflict.
+It runs before an image is built, and asks uv or pip. Nothing is installed or built from source: the index is only
+asked for metadata. If that fails (no network, no installer, a package without wheels), it is reported as unknown,
+not as a conflict.
 """
 
 from __future__ import annotations
@@ -39,33 +40,34 @@ _NO_NETWORK = re.compile(
     r"name resolution|SSLError|certificate|offline|dns error|Connection (?:refused|broken|aborted)"
 )
 PLATFORMS = tuple(f"manylinux_2_{minor}_x86_64" for minor in (28, 27, 26, 24, 17, 12, 5))
-"""pip takes wheels of what it is told, and of nothing older."""
+"""pip accepts exactly the named platforms, not the older ones that they include."""
 
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """What was answered; nothing in either: they can be had together."""
+    """The result of the check; both fields are empty if the requirements have a solution."""
 
     conflict: str = ""
-    """Why they cannot, in the program's own words."""
+    """The resolver's explanation of the conflict."""
     unknown: str = ""
-    """Why that could not be asked."""
+    """The reason why the resolver could not answer."""
 
 
 def find_unmet_pin(wanted: Sequence[str], pins: Sequence[str], python: str) -> str:
-    """Return the first requirement that a pinned version does not meet, as a clause; empty if each does.
+    """Return the first requirement that a pinned version does not meet, as a clause; else empty.
 
-    Asks nobody.
-
-    wanted: requirement lines; pins: `"numpy==1.26.4"`; python: "3.11", on Linux.
+    No index is asked. `wanted` are requirement lines, `pins` lines as `"numpy==1.26.4"`, `python` a version as
+    "3.11", on Linux.
     """
     pinned = {}
     for line in pins:
-        one = versions.parse_requirement_or_none(line)
-        exact = [part.version for part in one.specifier if part.operator == "=="] if one is not None else []
-        if one is not None and exact and versions.is_version(exact[0]):
-            pinned[canonicalize_name(one.name)] = exact[0]
-    marks = {
+        parsed = versions.parse_requirement_or_none(line)
+        exact = (
+            [part.version for part in parsed.specifier if part.operator == "=="] if parsed is not None else []
+        )
+        if parsed is not None and exact and versions.is_version(exact[0]):
+            pinned[canonicalize_name(parsed.name)] = exact[0]
+    marker_environment = {
         "python_version": python,
         "python_full_version": f"{python}.0",
         "sys_platform": "linux",
@@ -74,12 +76,16 @@ def find_unmet_pin(wanted: Sequence[str], pins: Sequence[str], python: str) -> s
         "extra": "",
     }
     for line in wanted:
-        one = versions.parse_requirement_or_none(_HASHES.sub("", line).strip())
-        version = pinned.get(canonicalize_name(one.name)) if one is not None else None
-        if one is None or version is None or (one.marker is not None and not one.marker.evaluate(marks)):
+        parsed = versions.parse_requirement_or_none(_HASHES.sub("", line).strip())
+        version = pinned.get(canonicalize_name(parsed.name)) if parsed is not None else None
+        if (
+            parsed is None
+            or version is None
+            or (parsed.marker is not None and not parsed.marker.evaluate(marker_environment))
+        ):
             continue
-        if not one.specifier.contains(version, prereleases=True):
-            return f"{one.name}{one.specifier} is asked for, and {one.name}=={version} is what goes with it"
+        if not parsed.specifier.contains(version, prereleases=True):
+            return f"{parsed.name}{parsed.specifier} is asked for, and {parsed.name}=={version} is what goes with it"
     return ""
 
 
@@ -93,10 +99,13 @@ def foresee(
     ca_file: str | None = None,
     proxy: str | None = None,
 ) -> Foreseen:
-    """Ask. `wanted`: requirement lines; `limits`: constraint lines; `python`: "3.11", on Linux with glibc."""
-    known = find_unmet_pin(wanted, limits, python)
-    if known:
-        return Foreseen(conflict=known)
+    """Return whether the requirements have a solution.
+
+    `wanted` are requirement lines, `limits` constraint lines, `python` is a version as "3.11", on Linux with glibc.
+    """
+    unmet = find_unmet_pin(wanted, limits, python)
+    if unmet:
+        return Foreseen(conflict=unmet)
     uv = find_uv(env)
     child = child_environment(env)
     if ca_file is not None:
@@ -104,21 +113,23 @@ def foresee(
     if proxy is not None:
         child |= {"HTTPS_PROXY": proxy, "HTTP_PROXY": proxy, "https_proxy": proxy, "http_proxy": proxy}
     wheels = ("--only-binary", ":all:")
-    where = ("--index-url", index) if index is not None else ()
+    options = ("--index-url", index) if index is not None else ()
     if uv is not None:
         program: tuple[str, ...] = (uv, "pip")
-        told: tuple[str, ...] = ("--python-version", python, "--python-platform", "linux", *wheels)
-        where = (*where, *uv_options(env))
+        python_options: tuple[str, ...] = ("--python-version", python, "--python-platform", "linux", *wheels)
+        options = (*options, *uv_options(env))
     elif runs((sys.executable, "-m", "pip", "--version"), env):
-        program, told = (sys.executable, "-m", "pip"), ()
-        where = (*where, "--python-version", python, *_platforms(), *wheels)
+        program, python_options = (sys.executable, "-m", "pip"), ()
+        options = (*options, "--python-version", python, *_platform_options(), *wheels)
     else:
         return Foreseen(unknown="there is neither uv nor pip here that could be asked")
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as name:
         folder = Path(name)
-        # Another platform's packages pip takes for a folder alone, into which a dry run writes nothing.
-        apart = () if uv is not None else ("--target", str(folder / "apart"))
-        question = Question("", (), (), (), tuple(wanted), tuple(limits), program, told, (*where, *apart))
+        # pip resolves for another platform only with --target; a dry run writes nothing into that folder
+        target_options = () if uv is not None else ("--target", str(folder / "apart"))
+        question = Question(
+            "", (), (), (), tuple(wanted), tuple(limits), program, python_options, (*options, *target_options)
+        )
         write_lines(folder / WANTED, wanted)
         write_lines(folder / LIMITS, limits)
         try:
@@ -130,17 +141,21 @@ def foresee(
     return Foreseen()
 
 
-def _platforms() -> tuple[str, ...]:
-    return tuple(word for name in (*PLATFORMS, "manylinux2014_x86_64") for word in ("--platform", name))
+def _platform_options() -> tuple[str, ...]:
+    """Return pip's options for the platforms."""
+    return tuple(
+        argument for name in (*PLATFORMS, "manylinux2014_x86_64") for argument in ("--platform", name)
+    )
 
 
 def _parse_failure(error: InstallFailedError, *, uv: bool) -> Foreseen:
-    said = "\n".join(error.output)
-    if _NO_NETWORK.search(said):
+    """Return the result for a resolver that failed."""
+    output = "\n".join(error.output)
+    if _NO_NETWORK.search(output):
         return Foreseen(unknown="the package index was not reached")
     reason = reason_of(error.output) or error.message
-    # pip words what has no wheel as what is not there at all.
-    silent = not uv and "conflict" not in said.lower()
-    if not error.unsolved or silent or _NO_WHEELS.search(said):
+    # pip reports a package without wheels as one that does not exist
+    is_ambiguous = not uv and "conflict" not in output.lower()
+    if not error.unsolved or is_ambiguous or _NO_WHEELS.search(output):
         return Foreseen(unknown=clean_line(reason, limit=300))
     return Foreseen(conflict=reason)

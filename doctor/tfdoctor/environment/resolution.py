@@ -1,7 +1,7 @@
-"""Which versions a user's requirements get beside a locked TensorFlow: asked of uv or pip, from metadata.
+"""The resolution of a user's requirements beside a locked TensorFlow, by uv or pip, from metadata.
 
-TensorFlow and NVIDIA's wheels stay as they were planned; everything else of the lock stays where the requirements let
-it, with its hashes. Nothing is installed, and neither TensorFlow nor CUDA is fetched to find out.
+TensorFlow and NVIDIA's wheels stay as planned. The other packages of the lock keep their versions and hashes if the
+requirements allow it. Nothing is installed, and where possible neither TensorFlow nor CUDA is downloaded.
 """
 
 from __future__ import annotations
@@ -55,108 +55,120 @@ _OTHER_TENSORFLOWS = frozenset(
 
 
 class NoSolutionError(InstallFailedError):
-    """The requirements cannot be had together."""
+    """The requirements have no common solution."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What has to go together."""
+    """The packages to resolve together, and the resolver."""
 
     package: str
     """`"tensorflow"`."""
     requires: tuple[str, ...]
-    """What is known of what that wheel requires; pip would have to fetch it to know the rest."""
+    """The known requirements of that wheel; pip would have to download it to know the others."""
     lock: tuple[str, ...]
     """The lines of its lock: `name==version --hash=…`."""
     cuda: tuple[str, ...]
     """`name==version` of NVIDIA's wheels."""
     lines: tuple[str, ...]
-    """The user's requirements, checked (requirements/lines.py)."""
+    """The user's requirements, validated (requirements/lines.py)."""
     constraints: tuple[str, ...]
-    """The user's constraints, likewise."""
+    """The user's constraints, validated in the same way."""
     program: tuple[str, ...]
     """`("/…/uv", "pip")`, or a Python with `-m pip`."""
     python: tuple[str, ...]
-    """What tells uv which Python it is for: `("--python", "/…/python")`; nothing for pip, which runs in it."""
+    """uv's options for the target Python: `("--python", "/…/python")`; empty for pip, which runs in it."""
     index: tuple[str, ...]
-    """Options that name the index."""
+    """Options that select the index."""
 
     @property
     def uv(self) -> bool:
-        """Whether uv answers."""
+        """Whether uv is the resolver."""
         return Path(self.program[0]).name.startswith("uv")
 
     @property
     def pins(self) -> Mapping[str, str]:
-        """Name → version, of the lock."""
-        return dict(_name_version(line) for line in self.lock)
+        """The versions of all packages of the lock, by name."""
+        return dict(_split_name_version(line) for line in self.lock)
 
 
 @dataclass(frozen=True, slots=True)
 class PinChange:
-    """A package that is not as in the lock."""
+    """A package whose resolution differs from the lock."""
 
     name: str
     locked: str | None
-    """None: the lock does not have it."""
+    """The version in the lock; None if the lock does not contain the package."""
     chosen: str | None
-    """A version or an address; None: nothing needs it any more."""
+    """A version or an address; None if the package is no longer needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipResolution:
-    """All that is installed besides NVIDIA's wheels, as lines for `--no-deps`."""
+    """All packages to install besides NVIDIA's wheels, as lines for `--no-deps`."""
 
     kept: tuple[str, ...]
     """Lines of the lock."""
     hashed: tuple[str, ...] = ()
-    """New or at another version: `name==version --hash=…`."""
+    """New packages, or other versions: `name==version --hash=…`."""
     others: tuple[str, ...] = ()
-    """Lines of which no hash is known: addresses of repositories, packages of an index that gives none."""
+    """Lines without a known hash: addresses of repositories, packages of an index that gives no hashes."""
 
     def changes(self, lock: Sequence[str]) -> tuple[PinChange, ...]:
-        """Against a lock's lines, by name."""
-        before = dict(_name_version(line) for line in lock)
-        after = dict(_name_version(line) for line in (*self.kept, *self.hashed, *self.others))
-        names = sorted({*before, *after})
+        """Return the differences from the lines of a lock, by name."""
+        locked = dict(_split_name_version(line) for line in lock)
+        resolved = dict(_split_name_version(line) for line in (*self.kept, *self.hashed, *self.others))
+        names = sorted({*locked, *resolved})
         return tuple(
-            PinChange(name, before.get(name), after.get(name))
+            PinChange(name, locked.get(name), resolved.get(name))
             for name in names
-            if before.get(name) != after.get(name)
+            if locked.get(name) != resolved.get(name)
         )
 
 
-def _name_version(line: str) -> tuple[str, str]:
-    """Name, and version or address, of `name==version --hash=…`, `name==version ; marker`, `name @ address`."""
-    word = line.split(" --hash=", 1)[0].split(" ;", 1)[0].strip()
-    name, equals, version = word.partition("==")
+def _split_name_version(line: str) -> tuple[str, str]:
+    """Return (name, version or address) of a requirement line.
+
+    The line is `name==version --hash=…`, `name==version ; marker` or `name @ address`.
+    """
+    requirement = line.split(" --hash=", 1)[0].split(" ;", 1)[0].strip()
+    name, equals, version = requirement.partition("==")
     if equals and "@" not in name:
         return canonicalize_name(name.partition("[")[0].strip()), version.strip()
-    name, _, address = word.partition("@")
+    name, _, address = requirement.partition("@")
     return canonicalize_name(name.partition("[")[0].strip()), address.strip() or "?"
 
 
-# ---------------------------------------------------------------- asking
+# ---------------------------------------------------------------- resolving
 
 
 def command(question: Question, folder: Path) -> tuple[str, ...]:
-    """Return what is run first (with uv: all that is run) in a folder that it may write into."""
-    limits, wanted = str(folder / LIMITS), str(folder / WANTED)
+    """Return the first command of the resolution (with uv the only one), which writes into `folder`."""
+    constraints_path, requirements_path = str(folder / LIMITS), str(folder / WANTED)
     if question.uv:
         quiet = ("--quiet", "--no-header", "--no-annotate", "--generate-hashes")
-        where = ("--constraints", limits, "--output-file", str(folder / FOUND), wanted)
-        return (*question.program, "compile", *quiet, *question.python, *question.index, *where)
-    words = ("--dry-run", "--ignore-installed", "--report", str(folder / REPORT))
-    return (*question.program, "install", *words, *question.index, "-c", limits, "-r", wanted)
+        files = ("--constraints", constraints_path, "--output-file", str(folder / FOUND), requirements_path)
+        return (*question.program, "compile", *quiet, *question.python, *question.index, *files)
+    options = ("--dry-run", "--ignore-installed", "--report", str(folder / REPORT))
+    return (
+        *question.program,
+        "install",
+        *options,
+        *question.index,
+        "-c",
+        constraints_path,
+        "-r",
+        requirements_path,
+    )
 
 
 def resolve(question: Question, folder: Path, run: Callable[[Sequence[str]], None]) -> PipResolution:
-    """Ask; `run` runs a command to its end and raises InstallFailedError where it fails.
+    """Resolve a question; `run` runs a command to its end and raises InstallFailedError if it fails.
 
-    Raises NoSolutionError with the resolver's reason, and InstallFailedError where it could not be tried.
+    Raise NoSolutionError with the resolver's reason, or InstallFailedError if the resolver could not run.
     """
     try:
-        found = (
+        lines = (
             _resolve_by_uv(question, folder, run) if question.uv else _resolve_by_pip(question, folder, run)
         )
     except InstallFailedError as error:
@@ -165,7 +177,7 @@ def resolve(question: Question, folder: Path, run: Callable[[Sequence[str]], Non
         raise _make_no_solution_error(
             question, reason_of(error.output) or str(error), error.output
         ) from error
-    return _compare_with_lock(question, found)
+    return _compare_with_lock(question, lines)
 
 
 def _make_no_solution_error(
@@ -174,6 +186,7 @@ def _make_no_solution_error(
     output: Iterable[str] = (),
     hint: str = "Loosen the named requirement, or choose another TensorFlow with --tf.",
 ) -> NoSolutionError:
+    """Return the error for requirements without a solution."""
     version = question.pins.get(question.package, "")
     reason = re.sub(rf"-r \S+{re.escape(WANTED)} \(line 1\)", f"{question.package}=={version}", reason)
     return NoSolutionError(
@@ -184,59 +197,62 @@ def _make_no_solution_error(
 
 
 def _resolve_by_uv(question: Question, folder: Path, run: Callable[[Sequence[str]], None]) -> list[str]:
-    """Return all pins of the lock first; then without those that the requirements exclude.
+    """Return the lines that uv resolves.
 
-    Then none, the lock being what uv prefers, for it stands in its output file already.
-
-    Not at once: where one of two indexes has a version without the file for this Python, uv prefers another version.
+    First all pins of the lock are constraints, then only those that the requirements do not exclude, and at last
+    none; then the lock is in uv's output file, so that uv prefers its versions. That is not done at once because uv
+    prefers another version if one of two indexes has the locked one without a file for this Python.
     """
-    own = f"{question.package}=={question.pins[question.package]}"
+    tensorflow_pin = f"{question.package}=={question.pins[question.package]}"
     pins = {name: f"{name}=={version}" for name, version in question.pins.items() if name != question.package}
-    write_lines(folder / WANTED, [own, *_strip_hashes(question.lines)])
+    write_lines(folder / WANTED, [tensorflow_pin, *_strip_hashes(question.lines)])
 
     def ask(limits: Mapping[str, str]) -> None:
-        always = [*question.cuda, *_strip_hashes(question.constraints)]
-        write_lines(folder / LIMITS, [*always, *limits.values()])
+        constraints = [*question.cuda, *_strip_hashes(question.constraints)]
+        write_lines(folder / LIMITS, [*constraints, *limits.values()])
         write_lines(folder / FOUND, () if limits else question.lock)
         run(command(question, folder))
 
-    _first(ask, [pins, _drop_pins(pins, _list_excluded(question)), {}])
-    return list(_rows(_read_output(folder / FOUND)))
+    _try_in_order(ask, [pins, _drop_pins(pins, _list_excluded(question)), {}])
+    return list(_join_lines(_read_output(folder / FOUND)))
 
 
-def _first(ask: Callable[[_T], None], attempts: Sequence[_T]) -> None:
-    """The first attempt that has a solution. Raises what the last one raises where none has."""
-    different = [one for number, one in enumerate(attempts) if one not in attempts[:number]]
-    for attempt in different[:-1]:
+def _try_in_order(ask: Callable[[_T], None], attempts: Sequence[_T]) -> None:
+    """Call `ask` with each attempt until one has a solution. Raise the error of the last one if none has."""
+    distinct = [attempt for index, attempt in enumerate(attempts) if attempt not in attempts[:index]]
+    for candidate in distinct[:-1]:
         try:
-            ask(attempt)
+            ask(candidate)
         except InstallFailedError as error:
             if not error.unsolved:
                 raise
         else:
             return
-    ask(different[-1])
+    ask(distinct[-1])
 
 
 def _resolve_by_pip(question: Question, folder: Path, run: Callable[[Sequence[str]], None]) -> list[str]:
-    """pip has no preferences, and fetches all that it resolves: it is asked step by step, with TensorFlow stood in
-    for as long as what that requires is known.
+    """Return the lines that pip resolves.
 
-    All pins of the lock first; then without those that the requirements exclude and whose limits are known; then
-    with the real TensorFlow, without those that the requirements exclude, and at last without all.
+    pip prefers no versions, and downloads everything that it resolves. So the first attempts use a stub wheel instead
+    of TensorFlow, as long as its known requirements suffice: with all pins of the lock, then without the excluded
+    pins whose limits are known, then without all pins whose limits are known. The last attempts use the real
+    TensorFlow: without the excluded pins, and then without any pins.
     """
-    own = f"{question.package}=={question.pins[question.package]}"
+    tensorflow_pin = f"{question.package}=={question.pins[question.package]}"
     pins = {name: f"{name}=={version}" for name, version in question.pins.items() if name != question.package}
-    known: dict[str, str] = {canonicalize_name(Requirement(one).name): one for one in question.requires}
-    stub = _stub(folder, own, [known.get(name, name) for name in pins])
-    cuda = [_stub(folder, pin, ()) for pin in question.cuda]
+    known_requires: dict[str, str] = {
+        canonicalize_name(Requirement(requirement).name): requirement for requirement in question.requires
+    }
+    stub = _make_stub_wheel(folder, tensorflow_pin, [known_requires.get(name, name) for name in pins])
+    cuda = [_make_stub_wheel(folder, pin, ()) for pin in question.cuda]
     excluded = set(_list_excluded(question))
     attempts = [
         (stub, pins),
-        (stub, _drop_pins(pins, excluded & {*known})),
-        (stub, _drop_pins(pins, known)),
-        (own, _drop_pins(pins, excluded)),
-        (own, {}),
+        (stub, _drop_pins(pins, excluded & {*known_requires})),
+        (stub, _drop_pins(pins, known_requires)),
+        (tensorflow_pin, _drop_pins(pins, excluded)),
+        (tensorflow_pin, {}),
     ]
 
     def ask(attempt: tuple[str, dict[str, str]]) -> None:
@@ -244,58 +260,64 @@ def _resolve_by_pip(question: Question, folder: Path, run: Callable[[Sequence[st
         write_lines(folder / LIMITS, [*cuda, *_strip_hashes(question.constraints), *attempt[1].values()])
         run(command(question, folder))
 
-    _first(ask, attempts)
+    _try_in_order(ask, attempts)
     return list(_parse_report(_read_output(folder / REPORT)))
 
 
 def _drop_pins(pins: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    left = {*names}
-    return {name: pin for name, pin in pins.items() if name not in left}
+    """Return the pins without those of some packages."""
+    dropped = {*names}
+    return {name: pin for name, pin in pins.items() if name not in dropped}
 
 
 def _list_excluded(question: Question) -> Iterator[str]:
-    """Yield names whose pin in the lock the user's own lines do not allow."""
+    """Yield the names of packages whose locked version the user's lines do not allow."""
     pins = question.pins
     for line in _strip_hashes((*question.lines, *question.constraints)):
         try:
-            wanted = Requirement(line)
+            requirement = Requirement(line)
         except InvalidRequirement:
             continue
-        pin = pins.get(canonicalize_name(wanted.name))
-        if pin is not None and (wanted.url or not wanted.specifier.contains(pin, prereleases=True)):
-            yield canonicalize_name(wanted.name)
+        pin = pins.get(canonicalize_name(requirement.name))
+        if pin is not None and (requirement.url or not requirement.specifier.contains(pin, prereleases=True)):
+            yield canonicalize_name(requirement.name)
 
 
-def _stub(folder: Path, pin: str, requires: Sequence[str]) -> str:
-    """Return a wheel that has nothing but a name, a version and what it requires: in place of one of gigabytes."""
-    name, version = _name_version(pin)
-    stem = f"{name.replace('-', '_')}-{version}"
-    needs = "".join(f"Requires-Dist: {one}\n" for one in requires)
-    info = f"{stem}.dist-info"
-    path = folder / f"{stem}-py3-none-any.whl"
+def _make_stub_wheel(folder: Path, pin: str, requires: Sequence[str]) -> str:
+    """Create a wheel with only a name, a version and requirements; return its line.
+
+    It stands for a wheel of gigabytes.
+    """
+    name, version = _split_name_version(pin)
+    wheel_name = f"{name.replace('-', '_')}-{version}"
+    requires_lines = "".join(f"Requires-Dist: {requirement}\n" for requirement in requires)
+    info_folder = f"{wheel_name}.dist-info"
+    path = folder / f"{wheel_name}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(
-            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}"
+            f"{info_folder}/METADATA",
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{requires_lines}",
         )
         archive.writestr(
-            f"{info}/WHEEL",
+            f"{info_folder}/WHEEL",
             "Wheel-Version: 1.0\nGenerator: tfdoctor\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         )
-        archive.writestr(f"{info}/RECORD", "")
+        archive.writestr(f"{info_folder}/RECORD", "")
     return f"{name} @ {path.absolute().as_uri()}"
 
 
 def _strip_hashes(lines: Iterable[str]) -> list[str]:
-    """With a single hash in it an installer would ask for one of everything."""
+    """Return the lines without hashes: if one line has a hash, an installer requires one for every line."""
     return [_HASH.sub("", line).strip() for line in lines]
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """A file of requirements."""
+    """Write a file of requirements."""
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def _read_output(path: Path) -> str:
+    """Return the start of a resolver's output file. Raise InstallFailedError if it cannot be read."""
     try:
         with path.open("rb") as stream:
             return stream.read(_MAX_OUTPUT_BYTES).decode("utf-8", "replace")
@@ -304,57 +326,58 @@ def _read_output(path: Path) -> str:
         raise InstallFailedError(msg) from error
 
 
-# ---------------------------------------------------------------- what was answered
+# ---------------------------------------------------------------- results
 
 
-def _rows(text: str) -> Iterator[str]:
+def _join_lines(text: str) -> Iterator[str]:
     """Yield the requirements of a file that uv wrote, each on one line."""
-    for row in re.sub(r"\\\n", " ", text).splitlines():
-        line = " ".join(row.split())
+    for raw_line in re.sub(r"\\\n", " ", text).splitlines():
+        line = " ".join(raw_line.split())
         if line and not line.startswith(("#", "-")):
             yield line
 
 
 def _parse_report(text: str) -> Iterator[str]:
-    """Yield the requirements of pip's report. Raises InstallFailedError if it is none."""
+    """Yield the requirements of pip's report. Raise InstallFailedError if it cannot be parsed."""
     try:
-        rows = json.loads(text)["install"]
-        for row in rows:
-            yield _format_installed(row)
+        entries = json.loads(text)["install"]
+        for entry in entries:
+            yield _format_installed(entry)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InstallFailedError("pip's report of what it would install cannot be read.") from error
 
 
-def _format_installed(row: dict[str, Any]) -> str:
-    name, version = canonicalize_name(row["metadata"]["name"]), row["metadata"]["version"]
-    info = row["download_info"]
+def _format_installed(entry: dict[str, Any]) -> str:
+    """Return the line for an entry of pip's report."""
+    name, version = canonicalize_name(entry["metadata"]["name"]), entry["metadata"]["version"]
+    info = entry["download_info"]
     digest = info.get("archive_info", {}).get("hashes", {}).get("sha256")
-    if not row.get("is_direct"):
+    if not entry.get("is_direct"):
         return f"{name}=={version}" + (f" --hash=sha256:{digest}" if digest else "")
     if "vcs_info" in info:
         return f"{name} @ {info['vcs_info']['vcs']}+{info['url']}@{info['vcs_info']['commit_id']}"
     return f"{name} @ {info['url']}" + (f" --hash=sha256:{digest}" if digest else "")
 
 
-def _compare_with_lock(question: Question, found: Sequence[str]) -> PipResolution:
-    """Return what was found, beside the lock.
+def _compare_with_lock(question: Question, lines: Sequence[str]) -> PipResolution:
+    """Return the resolution, sorted into lines of the lock and others.
 
-    Raises NoSolutionError if it would lay itself over what is planned.
+    Raise NoSolutionError if a package would overwrite the files of a planned one.
     """
     locked = dict(zip(question.pins, question.lock, strict=True))
     pins = question.pins
-    cuda = {_name_version(pin)[0] for pin in question.cuda}
+    cuda = {_split_name_version(pin)[0] for pin in question.cuda}
     owners = {_CUDA_SUFFIX.sub("", name): name for name in cuda if _CUDA_SUFFIX.search(name)}
-    asked = dict(_list_own_hashes(question))
-    kept: list[str] = []
+    user_hashes = dict(_list_own_hashes(question))
+    unchanged: list[str] = []
     hashed: list[str] = []
     others: list[str] = []
-    for line in found:
-        name, version = _name_version(line)
+    for line in lines:
+        name, version = _split_name_version(line)
         if name in cuda:
             continue
-        if name == question.package or (pins.get(name) == version and name not in asked):
-            kept.append(locked[name])
+        if name == question.package or (pins.get(name) == version and name not in user_hashes):
+            unchanged.append(locked[name])
             continue
         owner = owners.get(_CUDA_SUFFIX.sub("", name)) if _CUDA_SUFFIX.search(name) else None
         owner = owner or (question.package if name in _OTHER_TENSORFLOWS else None)
@@ -364,19 +387,21 @@ def _compare_with_lock(question: Question, found: Sequence[str]) -> PipResolutio
                 f"{name} {version} comes with them, and overwrites the files of {owner}.",
                 hint="Put the package that needs it into its own environment.",
             )
-        bare = _HASH.sub("", line).strip()
-        hashes = asked.get(name) or tuple(_HASH.findall(line))
+        line_without_hashes = _HASH.sub("", line).strip()
+        hashes = user_hashes.get(name) or tuple(_HASH.findall(line))
         if hashes:
-            hashed.append(" ".join([bare, *(f"--hash={one}" for one in sorted({*hashes}))]))
+            hashed.append(
+                " ".join([line_without_hashes, *(f"--hash={hash_value}" for hash_value in sorted({*hashes}))])
+            )
         else:
-            others.append(bare)
-    if not any(_name_version(line)[0] == question.package for line in kept):
-        kept.append(locked[question.package])
-    return PipResolution(tuple(kept), tuple(hashed), tuple(others))
+            others.append(line_without_hashes)
+    if not any(_split_name_version(line)[0] == question.package for line in unchanged):
+        unchanged.append(locked[question.package])
+    return PipResolution(tuple(unchanged), tuple(hashed), tuple(others))
 
 
 def _list_own_hashes(question: Question) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """name → the hashes that the user's own lines give."""
+    """Yield (name, hashes) of the user's lines that have hashes."""
     for line in (*question.lines, *question.constraints):
         hashes = tuple(_HASH.findall(line))
         if hashes:
@@ -387,10 +412,10 @@ def _list_own_hashes(question: Question) -> Iterator[tuple[str, tuple[str, ...]]
             yield canonicalize_name(name), hashes
 
 
-# ---------------------------------------------------------------- why not
+# ---------------------------------------------------------------- reasons
 
-_HEAD = re.compile(r"^(?:error: |cause: |[×╰─▶│\s]+|ERROR: )+")
-_SAYS_NOTHING = re.compile(
+_LINE_PREFIX = re.compile(r"^(?:error: |cause: |[×╰─▶│\s]+|ERROR: )+")
+_UNINFORMATIVE = re.compile(
     r"No solution found when resolving|ResolutionImpossible|^To fix this|^[12]\. |^hint:|^WARNING|^\[notice\]|"
     r"^INFO:|^Looking in|^Additionally, some packages|"
     r"^(?:Collecting|Using cached|Downloading|Processing|Requirement|Ignoring|"
@@ -399,15 +424,15 @@ _SAYS_NOTHING = re.compile(
 
 
 def reason_of(lines: Sequence[str]) -> str:
-    """Return the resolver's own words, in one sentence."""
-    said: list[str] = []
-    conflict = next((at for at, line in enumerate(lines) if "conflict is caused by" in line), 0)
+    """Return the resolver's explanation as one line."""
+    parts: list[str] = []
+    conflict = next((index for index, line in enumerate(lines) if "conflict is caused by" in line), 0)
     for line in lines[conflict:]:
-        text = _HEAD.sub("", line.strip()).strip()
-        if text and not _SAYS_NOTHING.search(text) and text not in said:
-            said.append(text)
+        text = _LINE_PREFIX.sub("", line.strip()).strip()
+        if text and not _UNINFORMATIVE.search(text) and text not in parts:
+            parts.append(text)
     joined = ""
-    for text in said[-12:]:
-        glue = "" if not joined else " " if joined.endswith((".", ":", ",")) else "; "
-        joined += glue + text
+    for text in parts[-12:]:
+        separator = "" if not joined else " " if joined.endswith((".", ":", ",")) else "; "
+        joined += separator + text
     return clean_line(joined, limit=900)

@@ -1,4 +1,4 @@
-"""Which TensorFlow on which Python: what `tfdoctor install` was asked for, the machine's Pythons, and the planner."""
+"""The selection of a TensorFlow and a Python for `tfdoctor install`."""
 
 from __future__ import annotations
 
@@ -35,75 +35,88 @@ _VERSION = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}(?:\.[0-9]{1,3})?")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlanChoice:
-    """A plan, and the Python that carries it out."""
+    """An option of the plan, and the Python for it."""
 
     option: Option
     base: str
-    """A path, or a version that uv fetches."""
+    """A path, or a version that uv downloads."""
     version: str
     notes: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wishes:
-    """What is asked for: `--tf`, `--package`, and the files of `-r`."""
+    """The user's request: `--tf`, `--package`, and the files of `-r`."""
 
     compat: Compat
     tf: str | None
     packages: tuple[str, ...]
-    """Checked lines."""
+    """Validated lines."""
     wish: RequirementSet
 
     @property
     def depends(self) -> bool:
-        """Whether the files have a say in the Python, or mean another TensorFlow on another one."""
+        """Whether the files restrict the Python, or require another TensorFlow on another Python."""
         return bool(self.wish.pythons) or self.wish.varies
 
     def request(self, python: str | None) -> Request:
-        """Return what the planner is asked. python: `"3.11"`; None: any. Raises UsageError."""
-        wanted = self.wish.on(python or self.pythons[0])
-        if python is not None and self.tf is None and not wanted.tensorflow and self.wish.names_tensorflow:
+        """Return the request for the planner.
+
+        `python` is a version such as `"3.11"`, None for any. Raise UsageError.
+        """
+        requirements = self.wish.on(python or self.pythons[0])
+        if (
+            python is not None
+            and self.tf is None
+            and not requirements.tensorflow
+            and self.wish.names_tensorflow
+        ):
             msg = f"-r: on Python {python} these files want no TensorFlow: their lines are for other Pythons."
             raise UsageError(msg, hint="Name another Python with --python, or the TensorFlow with --tf.")
         return Request(
-            tensorflow=self._tensorflow(wanted.tensorflow),
+            tensorflow=self._tensorflow(requirements.tensorflow),
             python=python,
             method=Method.PIP,
-            requirements=(*wanted.lines, *self.packages),
+            requirements=(*requirements.lines, *self.packages),
         )
 
     @property
     def pythons(self) -> tuple[str, ...]:
-        """The minors of Python that some TensorFlow has a wheel for, newest first."""
-        found = {python for release in self.compat.releases for python in release.linux_pythons}
-        return tuple(sorted(found, key=versions.sort_key, reverse=True))
+        """The minor versions of Python for which a TensorFlow has a wheel, newest first."""
+        minors = {python for release in self.compat.releases for python in release.linux_pythons}
+        return tuple(sorted(minors, key=versions.sort_key, reverse=True))
 
-    def _tensorflow(self, asked: Sequence[Condition]) -> str | None:
-        """Return `--tf` and what the files say, in one. Raises UsageError if they do not go together."""
-        named = [one for one in asked if str(one.specifier)]
-        if not named:
+    def _tensorflow(self, conditions: Sequence[Condition]) -> str | None:
+        """Return the combined condition of `--tf` and the files.
+
+        Raise UsageError if they contradict each other.
+        """
+        versioned = [condition for condition in conditions if str(condition.specifier)]
+        if not versioned:
             return self.tf
-        known = [release.version for release in self.compat.releases]
-        said = ",".join(dict.fromkeys(str(one.specifier) for one in named))
-        where = " and ".join(dict.fromkeys(f"{one.where} (tensorflow{one.specifier})" for one in named))
-        if not versions.Spec(said).select(known):
-            msg = f"{where}: no known TensorFlow meets this requirement."
+        releases = [release.version for release in self.compat.releases]
+        from_files = ",".join(dict.fromkeys(str(condition.specifier) for condition in versioned))
+        origins = " and ".join(
+            dict.fromkeys(f"{condition.where} (tensorflow{condition.specifier})" for condition in versioned)
+        )
+        if not versions.Spec(from_files).select(releases):
+            msg = f"{origins}: no known TensorFlow meets this requirement."
             raise UsageError(msg, hint="`tfdoctor matrix` lists every release.")
         if self.tf is None:
-            return said
+            return from_files
         try:
-            own = _conditions(self.tf, self.compat)
-            both = versions.Spec(f"{own},{said}").select(known)
+            from_option = _to_specifier(self.tf, self.compat)
+            matches = versions.Spec(f"{from_option},{from_files}").select(releases)
         except versions.VersionSyntaxError:
-            return self.tf  # the planner says what is wrong with it
-        if not both and versions.Spec(own).select(known):
-            msg = f"--tf {clean_line(self.tf)} and {where} contradict each other."
+            return self.tf  # the planner reports the error
+        if not matches and versions.Spec(from_option).select(releases):
+            msg = f"--tf {clean_line(self.tf)} and {origins} contradict each other."
             raise UsageError(msg, hint="Leave --tf out, or change the file.")
-        return f"{own},{said}" if both else self.tf
+        return f"{from_option},{from_files}" if matches else self.tf
 
 
-def _conditions(text: str, compat: Compat) -> str:
-    """Return what `--tf` takes, as conditions: `2.15` → `==2.15.*`."""
+def _to_specifier(text: str, compat: Compat) -> str:
+    """Return the value of `--tf` as a specifier: `==2.15.*` for `2.15`."""
     text = text.strip()
     if text.lower() == "latest":
         return f"=={compat.newest.version}"
@@ -122,40 +135,40 @@ def choose(
     system: System,
     machine: MachineFacts,
 ) -> PlanChoice | Recommendation:
-    """Return the best plan that a Python at hand (or one that uv can fetch) can carry out, or the planner's conflict.
+    """Return the best plan for an installed or downloadable Python, or the planner's conflict.
 
-    python: what `--python` was given; system: where the Pythons are looked for; machine: what a survey says of it.
-    Raises Error if a plan is there and no Python for it.
+    `python` is the value of `--python`, `system` the machine that is searched for Pythons, `machine` the facts about
+    it. Raise Error if there is a plan but no Python for it.
     """
-    version, named = _python(python, system)
-    minor = named.minor if named is not None else check_python(version)
+    version, requested = _parse_python_option(python, system)
+    minor = requested.minor if requested is not None else check_python(version)
     if minor is not None:
-        _check_python(wishes.wish, named.version if named is not None else str(version))
-    whole = _whole(wishes, minor, host)
-    if not whole.options:
-        return whole
-    have = (
-        [named]
-        if named is not None
-        else [one for one in find_interpreters(system) if not _is_in(one.path, folder)]
+        _check_python_allowed(wishes.wish, requested.version if requested is not None else str(version))
+    recommendation = _recommend(wishes, minor, host)
+    if not recommendation.options:
+        return recommendation
+    interpreters = (
+        [requested]
+        if requested is not None
+        else [candidate for candidate in find_interpreters(system) if not _is_in(candidate.path, folder)]
     )
-    have = [one for one in have if wishes.wish.allows(one.version)]
+    interpreters = [candidate for candidate in interpreters if wishes.wish.allows(candidate.version)]
     if version is not None:
-        have = [one for one in have if _is_version(one.version, version)]
-    able = [one for one in have if one.venv or uv is not None]
-    best = _best(wishes, host, able)
+        interpreters = [candidate for candidate in interpreters if _is_version(candidate.version, version)]
+    usable = [candidate for candidate in interpreters if candidate.venv or uv is not None]
+    best = _find_best(wishes, host, usable)
     if best is not None:
         option, interpreter = best
-        return PlanChoice(option, interpreter.path, interpreter.version, _newer(whole, option))
-    option = whole.options[0]
-    locks_of(option)  # raises where nobody pinned it: no other Python would help
-    unable = _best(wishes, host, have)
-    if unable is not None:
-        raise _make_venv_error(unable[1], machine)
-    if uv is not None and named is None:
-        wanted = version or option.python
-        note = f"No Python {wanted} is here: uv fetches one."
-        return PlanChoice(option, wanted, wanted, (note,))
+        return PlanChoice(option, interpreter.path, interpreter.version, _note_newer(recommendation, option))
+    option = recommendation.options[0]
+    locks_of(option)  # raises NoLockError if nobody locked it: no other Python would help
+    without_venv = _find_best(wishes, host, interpreters)
+    if without_venv is not None:
+        raise _make_venv_error(without_venv[1], machine)
+    if uv is not None and requested is None:
+        required = version or option.python
+        note = f"No Python {required} is here: uv fetches one."
+        return PlanChoice(option, required, required, (note,))
     raise _make_python_error(option, version, machine)
 
 
@@ -168,11 +181,11 @@ def choose_making(
     index: str | None,
     env: dict[str, str],
 ) -> tuple[Making, tuple[str, ...]]:
-    """Return (what is to be made, what is to be said of it)."""
-    wanted = wishes.wish.on(choice.version)
+    """Return the installation request, and the notes for the user."""
+    requirements = wishes.wish.on(choice.version)
     wheels = {wheel.name: wheel.version for wheel in choice.option.wheels}
-    lines, left = drop_cuda_lines(wanted.lines, wheels)
-    limits, _ = drop_cuda_lines(wanted.constraints, wheels)
+    lines, cuda_notes = drop_cuda_lines(requirements.lines, wheels)
+    constraints, _ = drop_cuda_lines(requirements.constraints, wheels)
     making = Making(
         option=choice.option,
         folder=folder,
@@ -181,48 +194,57 @@ def choose_making(
         uv=uv,
         locks=locks_of(choice.option),
         requirements=(*lines, *wishes.packages),
-        constraints=limits,
+        constraints=constraints,
         index=index,
         env=env,
     )
-    return making, (*choice.notes, *wanted.notes, *left)
+    return making, (*choice.notes, *requirements.notes, *cuda_notes)
 
 
-def _check_python(wish: RequirementSet, version: str) -> None:
-    """Raises UsageError where `--python` is not what the files allow."""
+def _check_python_allowed(wish: RequirementSet, version: str) -> None:
+    """Raise UsageError if the files do not allow the Python of `--python`."""
     if not wish.allows(version):
-        where = " and ".join(f"{one.where} (python{one.specifier})" for one in wish.pythons)
-        msg = f"--python {version} and {where} contradict each other."
+        origins = " and ".join(
+            f"{condition.where} (python{condition.specifier})" for condition in wish.pythons
+        )
+        msg = f"--python {version} and {origins} contradict each other."
         raise UsageError(msg, hint="Leave --python out, or change the file.")
 
 
-def _whole(wishes: Wishes, minor: str | None, host: Host) -> Recommendation:
-    """Return what the planner says, whichever Pythons are here."""
+def _recommend(wishes: Wishes, minor: str | None, host: Host) -> Recommendation:
+    """Return the planner's recommendation, whichever Pythons are installed."""
     if minor is not None or not wishes.depends:
         return make_plan(wishes.compat, wishes.request(minor), host)
     allowed = [python for python in wishes.pythons if wishes.wish.allows(python)]
     if not allowed:
-        where = " and ".join(f"{one.where} (python{one.specifier})" for one in wishes.wish.pythons)
-        msg = f"{where}: TensorFlow has no wheels for this Python."
+        origins = " and ".join(
+            f"{condition.where} (python{condition.specifier})" for condition in wishes.wish.pythons
+        )
+        msg = f"{origins}: TensorFlow has no wheels for this Python."
         raise UsageError(msg, hint=f"It has for {', '.join(reversed(wishes.pythons))}.")
-    answers, errors = [], []
+    recommendations, errors = [], []
     for python in allowed:
         try:
-            answers.append(make_plan(wishes.compat, wishes.request(python), host))
-        except UsageError as error:  # of what the files say for this one Python
+            recommendations.append(make_plan(wishes.compat, wishes.request(python), host))
+        except UsageError as error:  # caused by the lines of the files for this Python
             errors.append(error)
-    if not answers:
+    if not recommendations:
         raise errors[0]
-    able = [answer for answer in answers if answer.options]
-    return max(able, key=lambda answer: _rank(answer.options[0])) if able else answers[0]
+    feasible = [recommendation for recommendation in recommendations if recommendation.options]
+    return (
+        max(feasible, key=lambda recommendation: _rank(recommendation.options[0]))
+        if feasible
+        else recommendations[0]
+    )
 
 
 def _rank(option: Option) -> tuple[int, Any]:
+    """Return the sort key of an option, higher is better: fewer serious caveats, then the newer release."""
     return -option.serious, versions.sort_key(option.tensorflow)
 
 
-def _python(text: str | None, system: System) -> tuple[str | None, Interpreter | None]:
-    """Return `--python`: a version, or the Python at a path."""
+def _parse_python_option(text: str | None, system: System) -> tuple[str | None, Interpreter | None]:
+    """Return the value of `--python`: a version, or the interpreter at a path. Raise UsageError."""
     if text is None or _VERSION.fullmatch(text):
         return text, None
     path = Path(text).expanduser()
@@ -231,103 +253,119 @@ def _python(text: str | None, system: System) -> tuple[str | None, Interpreter |
         raise UsageError(msg, hint="--python 3.11, --python 3.11.7, or --python /usr/bin/python3.11.")
     if path.is_dir():
         path = path / "bin" / "python"
-    found = ask(str(path.absolute()), system)
-    if found is None:
+    interpreter = ask(str(path.absolute()), system)
+    if interpreter is None:
         msg = f"--python: {clean_line(str(path))} is no Python 3 (CPython, 64 bits) that runs."
         raise UsageError(msg, hint="Name another one, or leave --python out.")
-    return None, found
+    return None, interpreter
 
 
 def _is_in(path: str, folder: Path) -> bool:
     return Path(path).is_relative_to(folder)
 
 
-def _is_version(have: str, wanted: str) -> bool:
-    return have == wanted or have.startswith(f"{wanted}.")
+def _is_version(version: str, required: str) -> bool:
+    return version == required or version.startswith(f"{required}.")
 
 
-def _best(wishes: Wishes, host: Host, have: Sequence[Interpreter]) -> tuple[Option, Interpreter] | None:
-    """Return the newest release that one of these Pythons can have.
+def _find_best(
+    wishes: Wishes, host: Host, interpreters: Sequence[Interpreter]
+) -> tuple[Option, Interpreter] | None:
+    """Return the best option for one of these Pythons, and that Python; None if there is none.
 
-    Of the Pythons that can, the first, else the newest.
+    If several are equally good, prefer the minor version of the first Python, then the newest.
     """
-    first = have[0].minor if have else ""
-    found: list[tuple[tuple[Any, ...], Option, Interpreter]] = []
-    for minor in dict.fromkeys(one.minor for one in have):
+    first_minor = interpreters[0].minor if interpreters else ""
+    ranked: list[tuple[tuple[Any, ...], Option, Interpreter]] = []
+    for minor in dict.fromkeys(candidate.minor for candidate in interpreters):
         try:
-            answer = make_plan(wishes.compat, wishes.request(minor), host)
+            recommendation = make_plan(wishes.compat, wishes.request(minor), host)
         except UsageError:
-            if wishes.depends:  # what the files say for this one Python
+            if wishes.depends:  # caused by the lines of the files for this Python
                 continue
             raise
-        if not answer.options:
+        if not recommendation.options:
             continue
-        option = answer.options[0]
+        option = recommendation.options[0]
         try:
             locks_of(option)
         except NoLockError:
             continue
         rank = (
             *_rank(option),
-            minor == first,
+            minor == first_minor,
             versions.sort_key(minor),
         )
-        found.append((rank, option, next(one for one in have if one.minor == minor)))
-    if not found:
+        ranked.append(
+            (rank, option, next(candidate for candidate in interpreters if candidate.minor == minor))
+        )
+    if not ranked:
         return None
-    _, option, interpreter = max(found, key=lambda row: row[0])
+    _, option, interpreter = max(ranked, key=lambda entry: entry[0])
     return option, interpreter
 
 
-def _newer(whole: Recommendation, option: Option) -> tuple[str, ...]:
-    """That another Python would bring a newer TensorFlow."""
-    best = whole.options[0]
+def _note_newer(recommendation: Recommendation, option: Option) -> tuple[str, ...]:
+    """Return a note that another Python would allow a newer TensorFlow."""
+    best = recommendation.options[0]
     if versions.sort_key(best.tensorflow) <= versions.sort_key(option.tensorflow):
         return ()
-    have = ", ".join(best.release.linux_pythons)
-    return (f"TensorFlow {best.tensorflow} is newer; it needs another Python ({have}) than those here.",)
+    versions_text = ", ".join(best.release.linux_pythons)
+    return (
+        f"TensorFlow {best.tensorflow} is newer; it needs another Python ({versions_text}) than those here.",
+    )
 
 
 def _make_venv_error(interpreter: Interpreter, machine: MachineFacts) -> Error:
+    """Return the error for an interpreter that cannot create environments."""
     minor = interpreter.minor
     msg = f"{clean_line(interpreter.path)} (Python {interpreter.version}) cannot make environments: it lacks ensurepip."
-    if _manager(machine) == "apt":
+    if _find_package_manager(machine) == "apt":
         return InstallFailedError(
-            msg, hint=f"{_sudo(machine)}apt-get install python{minor}-venv, or get uv (pipx install uv)."
+            msg,
+            hint=f"{_sudo_prefix(machine)}apt-get install python{minor}-venv, or get uv (pipx install uv).",
         )
     return InstallFailedError(msg, hint="Install its venv package, or get uv (pipx install uv).")
 
 
 def _make_python_error(option: Option, version: str | None, machine: MachineFacts) -> Error:
-    fits = [version] if version is not None else list(reversed(option.release.linux_pythons))
+    """Return the error for a plan without an installed Python."""
+    suitable = [version] if version is not None else list(reversed(option.release.linux_pythons))
     msg = (
-        f"TensorFlow {option.tensorflow} needs Python {' or '.join(fits[:4])}, and none is here."
+        f"TensorFlow {option.tensorflow} needs Python {' or '.join(suitable[:4])}, and none is here."
         if version is None
         else f"No Python {version} is here."
     )
     hints = []
-    own = next((one for one in fits if _system_python(machine) == versions.major_minor(one)), None)
-    if own is not None and _manager(machine) == "apt":
-        minor = versions.major_minor(own)
-        hints.append(f"{_sudo(machine)}apt-get install python{minor} python{minor}-venv")
-    elif _manager(machine) == "dnf":
-        hints.append(f"{_sudo(machine)}dnf install python{versions.major_minor(fits[0])}")
+    own_version = next(
+        (
+            candidate
+            for candidate in suitable
+            if _find_system_python(machine) == versions.major_minor(candidate)
+        ),
+        None,
+    )
+    if own_version is not None and _find_package_manager(machine) == "apt":
+        minor = versions.major_minor(own_version)
+        hints.append(f"{_sudo_prefix(machine)}apt-get install python{minor} python{minor}-venv")
+    elif _find_package_manager(machine) == "dnf":
+        hints.append(f"{_sudo_prefix(machine)}dnf install python{versions.major_minor(suitable[0])}")
     hints.append("get uv (pipx install uv): the same command then fetches one")
     return InstallFailedError(msg, hint=f"{', or '.join(hints)}.")
 
 
-def _system_python(machine: MachineFacts) -> str | None:
-    """Return the Python of a Debian or Ubuntu, which is all that its own packages have."""
+def _find_system_python(machine: MachineFacts) -> str | None:
+    """Return the only Python version in the packages of this Debian or Ubuntu; None if it is not known."""
     from tfdoctor.compat import Compat
 
     return Compat.load().pythons.default_of(machine.distribution_id or "", machine.distribution_version or "")
 
 
-def _manager(machine: MachineFacts) -> str | None:
+def _find_package_manager(machine: MachineFacts) -> str | None:
     from tfdoctor.advice import manager_of
 
     return manager_of(machine.distribution_id, *machine.distribution_like)
 
 
-def _sudo(machine: MachineFacts) -> str:
+def _sudo_prefix(machine: MachineFacts) -> str:
     return "" if machine.root else "sudo "

@@ -1,4 +1,4 @@
-"""Whether what `install` made is right: a look at it as `check` takes it, and a run of its TensorFlow."""
+"""A test of an installed environment: an examination as by `check`, and a run of its TensorFlow."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
 __all__ = ["gpu_is_missing", "is_right", "prove"]
 
 OWN = frozenset({CUDA, CUDNN, LOADER, TENSORFLOW})
-"""The areas of what an environment has itself."""
+"""The areas that concern the content of an environment."""
 CHECK_TIMEOUT_S = 20.0
-"""Seconds that checking what was made may take."""
+"""The time limit in seconds for the examination."""
 
 
 def prove(making: Making, compat: Compat, told: Progress, *, deep: bool) -> Report:
-    """Examine what was made as `check` does; with `deep` run its TensorFlow where the driver shows a GPU."""
-    away = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", INSTALLING}
-    env = {name: text for name, text in making.env.items() if name not in away}
+    """Examine the environment as `check` does; with `deep` run its TensorFlow if the driver offers a GPU."""
+    removed = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", INSTALLING}
+    env = {name: text for name, text in making.env.items() if name not in removed}
     system = LiveSystem(env=env)
     python = str(making.folder / "bin" / "python")
 
-    def with_a_card(seen: Facts) -> bool:
-        cuda = value_of(seen.driver.cuda)
+    def with_a_card(facts: Facts) -> bool:
+        cuda = value_of(facts.driver.cuda)
         return deep and cuda is not None and bool(cuda.devices)
 
     return examine(system, compat, python=python, timeout=CHECK_TIMEOUT_S, deep=with_a_card, tell=told.stage)
 
 
 def _list_own_errors(report: Report) -> list[Finding]:
-    """Return what is wrong with the environment itself: its libraries and its packages."""
+    """Return the errors of the environment itself: of its libraries and its packages."""
     return [
         finding
         for finding in report.findings
@@ -52,7 +52,7 @@ def _list_own_errors(report: Report) -> list[Finding]:
 
 
 def is_right(report: Report) -> bool:
-    """Return whether all that is in the environment is as it must be, as far as that can be told here."""
+    """Return whether no problem of the environment itself was found."""
     tensorflow, prediction = value_of(report.facts.tensorflow), report.prediction
     if tensorflow is None or _list_own_errors(report) or prediction.import_ok is False:
         return False
@@ -63,9 +63,11 @@ def is_right(report: Report) -> bool:
 
 
 def gpu_is_missing(report: Report) -> bool:
-    """Return whether TensorFlow was run and does not register the GPUs that it must.
+    """Return whether TensorFlow was run and did not register the GPUs that were predicted.
 
-    What the machine lacks, or a card that registers and does not compute, is no fault of the environment.
+    A problem of the machine, or a GPU that registers but does not compute, is not a problem of the environment.
     """
-    seen = report.observed
-    return seen is not None and seen.gpu_registered is False and report.prediction.gpu_registered is True
+    observed = report.observed
+    return (
+        observed is not None and observed.gpu_registered is False and report.prediction.gpu_registered is True
+    )

@@ -1,8 +1,7 @@
-"""Look at a machine, run TensorFlow where asked, judge: what every command does that says something of a machine.
+"""The steps of examining a machine: collect facts, run TensorFlow if requested, run the rules.
 
-Nobody else knows the parts, which are loaded when they are needed. While they are at work a signal that asks us to end
-is heard: what was started is killed, and the exception is raised even where CPython has dropped it in one of its own
-callbacks.
+Other packages use only these functions, which load the parts when they are needed. Meanwhile termination signals are
+handled: child processes are killed, and the exception is raised even if CPython dropped it in one of its callbacks.
 """
 
 from __future__ import annotations
@@ -41,22 +40,22 @@ __all__ = [
 ]
 
 PROBE_TIMEOUT_S = 10.0
-"""Seconds that looking may take."""
+"""The time limit in seconds for collecting facts."""
 RUNNING = "Running TensorFlow in a child process; this takes some seconds …"
 
 
 def live_machine(python: str | None, env: Mapping[str, str] | None = None) -> LiveSystem:
-    """Return this machine with the variables that the Jupyter kernel of that Python sets.
+    """Return this machine, with the variables that `python` sets if it is a Jupyter kernel.
 
-    `env`: others than those that this process was started with.
+    `env` replaces the variables that this process was started with.
     """
     system = LiveSystem(env=env)
-    more = kernel_variables(system, python) if python else {}
-    return LiveSystem(env={**system.env, **more}) if more else system
+    kernel_env = kernel_variables(system, python) if python else {}
+    return LiveSystem(env={**system.env, **kernel_env}) if kernel_env else system
 
 
 def _ignore_text(text: str) -> None:
-    """Ignore a text."""
+    """Ignore a message."""
 
 
 def examine(
@@ -71,14 +70,15 @@ def examine(
     image: InImage | None = None,
     as_if: Callable[[Facts], Facts] | None = None,
 ) -> Report:
-    """Look at everything, and judge it. The report has the facts, and what TensorFlow did where it was run.
+    """Collect the facts, run TensorFlow if requested, and return the report of the rules.
 
-    `python`: the one that is meant, else the usual search decides. `timeout`: seconds for the look. `deep`: whether
-    TensorFlow is run, or what says so once the facts are there. `tell`: who is told that it takes a while.
-    `meanwhile`: what is called while the first probes look (see `survey`). `image`: whose container it is. `as_if`:
-    what is made of the facts before they are judged; TensorFlow then computes nothing, for its card is a stand-in.
+    `python` is the requested interpreter; None means the usual search. `timeout` (seconds) is for collecting the
+    facts. `deep` says whether to run TensorFlow; a function decides it by the facts. `tell` receives a message before
+    that. `meanwhile` is called while the first probes run (see `survey`). `image` is the image whose container this
+    is. `as_if` changes the facts before the rules run; TensorFlow then computes nothing, because its GPU is a
+    stand-in driver's.
 
-    Raises UsageError where the Python that was asked for cannot be examined.
+    Raise UsageError if the requested Python cannot be examined.
     """
     facts = collect_facts(system, compat, python=python, timeout=timeout, meanwhile=meanwhile)
     if as_if is not None:
@@ -99,7 +99,7 @@ def collect_facts(
     timeout: float = PROBE_TIMEOUT_S,
     meanwhile: Callable[[], object] | None = None,
 ) -> Facts:
-    """Collect the facts, the first part of `examine`, without any conclusion."""
+    """Collect the facts without drawing conclusions: the first part of `examine`."""
     from tfdoctor.examine import collect
 
     with stop_on_signal(system):
@@ -115,10 +115,10 @@ def run_tensorflow(
     tell: Callable[[str], None] = _ignore_text,
     computes: bool = True,
 ) -> Observation | None:
-    """Run TensorFlow in a child process of its Python; None if there is no Python or no TensorFlow.
+    """Run TensorFlow in a child process of its Python; return None if there is no Python or no TensorFlow.
 
-    `timeout`: seconds, at least those that a first kernel may take. `computes`: else it lists its GPUs, no
-    more.
+    `timeout` (seconds) is raised to DEEP_TIMEOUT if it is shorter. `tell` receives a message before the start. Without
+    `computes` TensorFlow only lists its GPUs.
     """
     interpreter, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     if interpreter is None or tensorflow is None:
@@ -134,7 +134,7 @@ def run_tensorflow(
 def evaluate_facts(
     facts: Facts, compat: Compat, observed: Observation | None = None, *, image: InImage | None = None
 ) -> Report:
-    """Run all rules on the facts, the last part of `examine`."""
+    """Run all rules on the facts: the last part of `examine`."""
     from tfdoctor.report.diagnose import diagnose
 
     return diagnose(facts, compat, observed, image=image)
@@ -143,12 +143,12 @@ def evaluate_facts(
 def ask_python(
     system: System, chosen: Choice, *, named: bool, timeout: float = PROBE_TIMEOUT_S
 ) -> Fact[PythonFacts]:
-    """Ask the chosen Python about itself, and nothing else. `named`: the user named it.
+    """Query the chosen Python about itself alone. `named` says that the user requested it.
 
-    Raises UsageError where one that was named is none.
+    Raise UsageError if the user requested it and it is no Python.
     """
     from tfdoctor.probes import python
 
     with stop_on_signal(system):
-        found, _ = python.probe(system, chosen, asked=named, timeout=timeout)
-    return found
+        fact, _ = python.probe(system, chosen, asked=named, timeout=timeout)
+    return fact

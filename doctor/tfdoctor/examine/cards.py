@@ -1,4 +1,4 @@
-"""The cards again and again, for those who watch them while something computes."""
+"""Repeated queries of the GPUs, for commands that watch them while something computes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 __all__ = ["read_cards", "read_interconnects", "read_peer_access", "tensorflow_names"]
 
 APART = ("NS", "CNS", "GNS", "TNS", "DR")
-"""Not supported, by the chipset, the card or the topology; disabled."""
+"""nvidia-smi's words for "not supported" (by the chipset, the GPU or the topology) and "disabled"."""
 
 
 def read_cards(system: System, *, timeout: float = 10.0) -> dict[str, SmiGpu]:
-    """Return PCI bus id → GPU, as nvidia-smi shows it now; empty if it does not answer."""
+    """Return the GPUs by PCI bus ID, as nvidia-smi reports them now; empty if it does not answer."""
     smi = value_of(probe_smi(system, timeout=timeout))
     if not isinstance(smi, SmiFacts):
         return {}
@@ -27,40 +27,46 @@ def read_cards(system: System, *, timeout: float = 10.0) -> dict[str, SmiGpu]:
 
 
 def tensorflow_names(facts: Facts) -> dict[str, str]:
-    """Return PCI bus id → "GPU:0", of the devices that the driver shows to TensorFlow."""
+    """Return TensorFlow's names ("GPU:0") of the devices that the driver offers, by PCI bus ID."""
     cuda = value_of(facts.driver.cuda)
     devices = cuda.devices if cuda is not None else ()
-    return {bus: f"GPU:{one.ordinal}" for one in devices if (bus := normal_bus_id(one.pci_bus_id))}
+    return {bus: f"GPU:{device.ordinal}" for device in devices if (bus := normal_bus_id(device.pci_bus_id))}
 
 
 def read_interconnects(system: System, facts: Facts, *, timeout: float = 10.0) -> dict[tuple[str, str], str]:
-    """Return ("GPU:0", "GPU:1") → the link that `nvidia-smi topo -m` prints for these devices of TensorFlow."""
+    """Return the links of TensorFlow's devices by pair, as `nvidia-smi topo -m` prints them.
+
+    A pair is ("GPU:0", "GPU:1").
+    """
     if len(tensorflow_names(facts)) < 2:
         return {}
     return _rename_pairs(value_of(facts.kernel.links) or value_of(ask_links(system, timeout=timeout)), facts)
 
 
 def read_peer_access(system: System, facts: Facts, *, timeout: float = 10.0) -> dict[tuple[str, str], bool]:
-    """Return ("GPU:0", "GPU:1") → whether one can read the other's memory; only what nvidia-smi knows."""
+    """Return whether the devices of each pair can read each other's memory.
+
+    A pair is ("GPU:0", "GPU:1"); pairs that nvidia-smi does not know are omitted.
+    """
     if len(tensorflow_names(facts)) < 2:
         return {}
-    told = _rename_pairs(value_of(ask_links(system, timeout=timeout, words=("-p2p", "r"))), facts)
-    return {pair: said == "OK" for pair, said in told.items() if said in ("OK", *APART)}
+    states = _rename_pairs(value_of(ask_links(system, timeout=timeout, words=("-p2p", "r"))), facts)
+    return {pair: state == "OK" for pair, state in states.items() if state in ("OK", *APART)}
 
 
 def _rename_pairs(links: dict[str, str] | None, facts: Facts) -> dict[tuple[str, str], str]:
-    """Convert pairs of nvidia-smi's numbers into TensorFlow's names."""
+    """Convert pairs of nvidia-smi's numbers into pairs of TensorFlow's names."""
     names = tensorflow_names(facts)
     smi = value_of(facts.driver.smi)
     gpus = smi.gpus if isinstance(smi, SmiFacts) else ()
-    of_smi = {
+    name_by_smi = {
         f"GPU{card.index}": names[bus]
         for card in gpus
         if (bus := normal_bus_id(card.pci_bus_id)) in names and bus is not None
     }
-    found = {}
-    for pair, said in (links or {}).items():
-        one, _, other = pair.partition("-")
-        if one in of_smi and other in of_smi:
-            found[of_smi[one], of_smi[other]] = said
-    return found
+    links_by_name = {}
+    for pair, link in (links or {}).items():
+        left, _, right = pair.partition("-")
+        if left in name_by_smi and right in name_by_smi:
+            links_by_name[name_by_smi[left], name_by_smi[right]] = link
+    return links_by_name

@@ -1,4 +1,4 @@
-"""Looking at a machine: all probes, side by side, each with its deadline, into one `Facts`."""
+"""The collection of facts about a machine: all probes run at the same time, with one deadline."""
 
 from __future__ import annotations
 
@@ -48,26 +48,27 @@ HIDING = "CUDA_VISIBLE_DEVICES"
 
 
 class _Result(Generic[T]):
-    """What a probe gives, some day. (`concurrent.futures` has this, and loads `logging`.)"""
+    """The future result of a probe. (`concurrent.futures` has such a class, but imports `logging`.)"""
 
     def __init__(self) -> None:
-        self._there = threading.Event()
+        self._done = threading.Event()
         self._values: list[T] = []
         self._error: BaseException | None = None
 
     def run(self, probe: Callable[[], T]) -> None:
-        """Run the probe."""
+        """Run the probe and keep its value or error."""
         try:
             self._values.append(probe())
         except BaseException as error:
             self._error = error
-        self._there.set()
+        self._done.set()
 
     def get(self, timeout: float) -> T:
-        """Return the probe's value, or raise its error. Raises _LateError if there is none within `timeout`
-        seconds.
+        """Return the probe's value, or raise its error.
+
+        Raise _LateError if it does not end within `timeout` seconds.
         """
-        if not self._there.wait(timeout):
+        if not self._done.wait(timeout):
             raise _LateError
         if self._error is not None:
             raise self._error
@@ -75,11 +76,11 @@ class _Result(Generic[T]):
 
 
 class _LateError(Exception):
-    """A probe that did not end in time."""
+    """A probe did not end in time."""
 
 
 class _Probes:
-    """Probes that run side by side in daemon threads: one that hangs, even in the kernel, cannot keep us."""
+    """Probes in daemon threads: one that hangs, even in the kernel, does not block the exit."""
 
     def __init__(self, timeout: float) -> None:
         self._deadline = time.monotonic() + timeout
@@ -87,23 +88,23 @@ class _Probes:
 
     @property
     def left(self) -> float:
-        """Return the seconds until the deadline; a little more than none after it."""
+        """The seconds until the deadline, at least 0.2."""
         return max(0.2, self._deadline - time.monotonic())
 
     def start(self, name: str, probe: Callable[[], T]) -> _Result[T]:
-        """Run `probe` in a thread of its own."""
+        """Run `probe` in its own thread and return its future result."""
         result: _Result[T] = _Result()
 
         def work() -> None:
-            began = time.monotonic()
+            start_time = time.monotonic()
             result.run(probe)
-            self.seconds[name] = round(time.monotonic() - began, 4)
+            self.seconds[name] = round(time.monotonic() - start_time, 4)
 
         threading.Thread(target=work, name=f"probe {name}", daemon=True).start()
         return result
 
     def value(self, result: _Result[T], what: str, otherwise: Callable[[Unknown], T]) -> T:
-        """Return the probe's result; `otherwise` of the reason if it crashed or did not end in time."""
+        """Return a probe's value, or `otherwise(reason)` if it crashed or did not end in time."""
         try:
             return result.get(self.left)
         except Error:
@@ -122,16 +123,16 @@ def survey(
     timeout: float = 10.0,
     meanwhile: Callable[[], object] | None = None,
 ) -> Facts:
-    """Look at everything. `timeout` (seconds) bounds the whole; a probe that hangs costs only its own fact.
+    """Run all probes. `timeout` (seconds) is for all together; one that hangs affects only its own fact.
 
-    `meanwhile` is called while the first probes look: loading what judges, say. It imports no package that probes
-    import from: two threads that load one package can each meet the other's half.
+    `meanwhile` is called while the first probes run, to import the rules, for example. It must not import a package
+    from which probes import: two threads that import one package can each get a partially initialized module.
 
-    Raises UsageError where the Python that was asked for cannot be examined.
+    Raise UsageError if the requested Python cannot be examined.
     """
     try:
         return _survey(system, compat, requested_python, timeout, meanwhile)
-    except BaseException:  # Ctrl-C, or the wrong Python: nothing that was started may outlive this
+    except BaseException:  # Ctrl-C or the wrong Python: no child process may outlive this
         system.stop()
         raise
 
@@ -143,16 +144,17 @@ def _survey(
     timeout: float,
     meanwhile: Callable[[], object] | None,
 ) -> Facts:
+    """Run all probes and combine their results."""
     probes = _Probes(timeout)
     chosen = interpreter_selection.choose(system, requested_python)
-    interpreter, asked = chosen.path, requested_python is not None
+    interpreter, is_requested = chosen.path, requested_python is not None
     limit = limit_of(timeout)
 
-    def ask_driver(**how: Any) -> tuple[Fact[CudaDriver], Fact[Nvml]]:
-        return driver.probe_libraries(system, interpreter, timeout=limit, **how)
+    def ask_driver(**options: Any) -> tuple[Fact[CudaDriver], Fact[Nvml]]:
+        return driver.probe_libraries(system, interpreter, timeout=limit, **options)
 
     start, value = probes.start, probes.value
-    target = start("python", lambda: python.probe(system, chosen, asked=asked, timeout=limit))
+    target = start("python", lambda: python.probe(system, chosen, asked=is_requested, timeout=limit))
     variables = start(
         "variables", lambda: environment.probe(system, interpreter, kernel=chosen.kernel, timeout=limit / 2)
     )
@@ -169,83 +171,85 @@ def _survey(
             else None
         ),
     )
-    computer = machine.probe(system)
-    smi = start("nvidia-smi", lambda: driver.probe_smi(system, timeout=limit / 2, machine=computer))
+    machine_facts = machine.probe(system)
+    smi = start("nvidia-smi", lambda: driver.probe_smi(system, timeout=limit / 2, machine=machine_facts))
     pci = start("pci", lambda: driver.probe_pci(system))
-    around = start(
+    kernel_result = start(
         "kernel",
-        lambda: kernel.probe(system, computer, lambda: value(pci, "the PCI bus", _itself), timeout=limit / 4),
+        lambda: kernel.probe(
+            system, machine_facts, lambda: value(pci, "the PCI bus", _return_reason), timeout=limit / 4
+        ),
     )
     links = start(
         "links",
-        lambda: kernel.probe_links(system, value(pci, "the PCI bus", _itself), timeout=limit / 2),
+        lambda: kernel.probe_links(system, value(pci, "the PCI bus", _return_reason), timeout=limit / 2),
     )
     kernel_module = start("kernel module", lambda: driver.probe_kernel_module(system))
     modules = start("modules", lambda: driver.probe_modules(system))
     nodes = start("nodes", lambda: driver.probe_nodes(system))
     files = start("driver files", lambda: driver.probe_driver_files(system))
-    kits = start("toolkits", lambda: toolkits.probe(system))
+    toolkit_results = start("toolkits", lambda: toolkits.probe(system))
     nvcc = start("nvcc", lambda: toolkits.probe_nvcc(system, timeout=limit / 2))
-    engines = start("containers", lambda: containers.probe(system, timeout=min(3.0, limit / 2)))
+    engines_result = start("containers", lambda: containers.probe(system, timeout=min(3.0, limit / 2)))
 
     if meanwhile is not None:
         meanwhile()
     python_fact, tensorflow_fact = value(target, "the target Python", lambda unknown: (unknown, unknown))
-    followed = start(
+    loader_result = start(
         "loader",
-        lambda: _loader(
-            system, compat, python_fact, tensorflow_fact, computer.cpu_flags, probe_variables().variables
+        lambda: _probe_loader(
+            system, compat, python_fact, tensorflow_fact, machine_facts.cpu_flags, probe_variables().variables
         ),
     )
-    first = value_of(tensorflow_fact)
-    second = first.behind if first is not None else None
-    behind = start(
+    first_tensorflow = value_of(tensorflow_fact)
+    second_tensorflow = first_tensorflow.behind if first_tensorflow is not None else None
+    behind_result = start(
         "loader, behind",
         lambda: (
-            _loader(
+            _probe_loader(
                 system,
                 compat,
                 python_fact,
-                Known(second, second.package_dir),
-                computer.cpu_flags,
+                Known(second_tensorflow, second_tensorflow.package_dir),
+                machine_facts.cpu_flags,
                 probe_variables().variables,
             )
-            if second is not None
+            if second_tensorflow is not None
             else Absent("the loader", "there is no other TensorFlow behind this one")
         ),
     )
-    rehearsed = start(
+    rehearsal_result = start(
         "rehearsal",
-        lambda: _rehearsal(
+        lambda: _probe_rehearsal(
             system, compat, python_fact, tensorflow_fact, probe_variables().variables, timeout=probes.left
         ),
     )
-    loader_fact = value(followed, "the loader", _itself)
+    loader_fact = value(loader_result, "the loader", _return_reason)
     if not isinstance(tensorflow_fact, Known):
-        at_hand = start("other Pythons", lambda: _add_other_pythons(system, chosen, python_fact))
-        chosen = value(at_hand, "the other Pythons here", lambda _: chosen)
+        other_pythons = start("other Pythons", lambda: _add_other_pythons(system, chosen, python_fact))
+        chosen = value(other_pythons, "the other Pythons here", lambda _: chosen)
     cuda, nvml = value(libraries, "the driver", lambda unknown: (unknown, unknown))
     changed = probe_variables().changed
-    if changed:  # with what that Python's own start makes of the variables, whatever Python asks the driver
-        again = start(
+    if changed:  # the driver is asked with the variables as that Python's startup leaves them
+        driver_result = start(
             "driver, with its variables", lambda: ask_driver(variables=changed, variant="with-its-variables")
         )
-        cuda, nvml = value(again, "the driver", lambda unknown: (unknown, unknown))
+        cuda, nvml = value(driver_result, "the driver", lambda unknown: (unknown, unknown))
     if isinstance(python_fact, Unknown) and system.own_python is None and _driver_hangs(cuda):
         cuda = nvml = Unknown("the Python in which it would be asked does not answer", interpreter)
-    cuda, nvml = _as_tensorflow_loads(system, interpreter, loader_fact, cuda, nvml, probes.left, changed)
-    without = value(unhidden, "the driver", lambda unknown: (unknown, unknown))
+    cuda, nvml = _probe_tensorflow_driver(system, interpreter, loader_fact, cuda, nvml, probes.left, changed)
+    unhidden_drivers = value(unhidden, "the driver", lambda unknown: (unknown, unknown))
     return Facts(
-        machine=computer,
+        machine=machine_facts,
         environment=probe_variables(),
         driver=DriverFacts(
-            pci=value(pci, "the PCI bus", _itself),
-            kernel_module=value(kernel_module, "the kernel module", _itself),
-            modules=value(modules, "kernel modules", _itself),
-            nodes=value(nodes, "device nodes", _itself),
-            smi=value(smi, "nvidia-smi", _itself),
+            pci=value(pci, "the PCI bus", _return_reason),
+            kernel_module=value(kernel_module, "the kernel module", _return_reason),
+            modules=value(modules, "kernel modules", _return_reason),
+            nodes=value(nodes, "device nodes", _return_reason),
+            smi=value(smi, "nvidia-smi", _return_reason),
             cuda=cuda,
-            cuda_unhidden=without[0] if without is not None else None,
+            cuda_unhidden=unhidden_drivers[0] if unhidden_drivers is not None else None,
             nvml=nvml,
             dxcore=system.exists("/dev/dxg"),
             driver_files=value(files, "the driver's files", lambda _: ()),
@@ -253,21 +257,22 @@ def _survey(
         python=python_fact,
         tensorflow=tensorflow_fact,
         loader=loader_fact,
-        toolkits=value(kits, "CUDA toolkits", lambda _: ()),
-        nvcc=value(nvcc, "nvcc", _itself),
-        containers=value(engines, "container engines", _itself),
+        toolkits=value(toolkit_results, "CUDA toolkits", lambda _: ()),
+        nvcc=value(nvcc, "nvcc", _return_reason),
+        containers=value(engines_result, "container engines", _return_reason),
         kernel=dataclasses.replace(
-            value(around, "the kernel", _make_unknown_kernel),
-            links=value(links, "how the cards are joined", _itself),
+            value(kernel_result, "the kernel", _make_unknown_kernel),
+            links=value(links, "how the cards are joined", _return_reason),
         ),
-        rehearsal=value(rehearsed, "the packages that TensorFlow imports", _itself),
-        loader_behind=value(behind, "the loader", _itself),
+        rehearsal=value(rehearsal_result, "the packages that TensorFlow imports", _return_reason),
+        loader_behind=value(behind_result, "the loader", _return_reason),
         seconds=dict(sorted(probes.seconds.items())),
         choice=chosen,
     )
 
 
-def _itself(unknown: Unknown) -> Unknown:
+def _return_reason(unknown: Unknown) -> Unknown:
+    """Return the reason itself, as the value of a fact."""
     return unknown
 
 
@@ -276,7 +281,7 @@ def _make_unknown_kernel(unknown: Unknown) -> KernelFacts:
 
 
 def _add_other_pythons(system: System, chosen: Choice, python_fact: Fact[PythonFacts]) -> Choice:
-    """Return the choice with the other Pythons at hand that have a TensorFlow."""
+    """Return the choice with the other nearby Pythons that have a TensorFlow."""
     interpreter = value_of(python_fact)
     prefix = interpreter.prefix if interpreter is not None else ""
     return dataclasses.replace(
@@ -288,7 +293,7 @@ def _driver_hangs(cuda: Fact[CudaDriver]) -> bool:
     return isinstance(cuda, Unknown) and "did not answer within" in cuda.why
 
 
-def _loader(
+def _probe_loader(
     system: System,
     compat: Compat,
     python_fact: Fact[PythonFacts],
@@ -296,11 +301,12 @@ def _loader(
     cpu_flags: frozenset[str],
     variables: Mapping[str, str],
 ) -> Fact[LoaderFacts]:
+    """Return what the loader finds for TensorFlow."""
     interpreter, tensorflow = value_of(python_fact), value_of(tensorflow_fact)
     if interpreter is None or tensorflow is None:
         return Absent("the loader", "there is no TensorFlow to follow it for")
     build = build_of(tensorflow, compat)
-    followed = loading.probe(
+    loader_fact = loading.probe(
         system,
         interpreter,
         tensorflow,
@@ -311,10 +317,10 @@ def _loader(
         cpu_flags=cpu_flags,
         variables=variables,
     )
-    return permissions.with_denied(system, followed)
+    return permissions.with_denied(system, loader_fact)
 
 
-def _rehearsal(
+def _probe_rehearsal(
     system: System,
     compat: Compat,
     python_fact: Fact[PythonFacts],
@@ -323,6 +329,7 @@ def _rehearsal(
     *,
     timeout: float,
 ) -> Fact[RehearsalFacts]:
+    """Return the results of TensorFlow's imports of other packages."""
     interpreter, tensorflow = value_of(python_fact), value_of(tensorflow_fact)
     request = (
         plan_rehearsal(interpreter, tensorflow, variables, compat)
@@ -343,30 +350,36 @@ def _rehearsal(
     )
 
 
-def _as_tensorflow_loads(
+def _probe_tensorflow_driver(
     system: System,
     interpreter: str,
     loader_fact: Fact[LoaderFacts],
     cuda: Fact[CudaDriver],
     nvml: Fact[Nvml],
-    left: float,
+    remaining: float,
     variables: Mapping[str, str | None],
 ) -> tuple[Fact[CudaDriver], Fact[Nvml]]:
-    """Ask the very file that TensorFlow would open, where the child's own loader gave another one."""
+    """Query the libcuda that TensorFlow would open, if the child process loaded another one."""
     loader = value_of(loader_fact)
-    wanted = loader.resolution("libcuda.so.1") if loader is not None else None
-    asked = value_of(cuda)
-    if wanted is None or wanted.path is None or not wanted.ok or asked is None or asked.crashed:
+    library = loader.resolution("libcuda.so.1") if loader is not None else None
+    driver_facts = value_of(cuda)
+    if (
+        library is None
+        or library.path is None
+        or not library.ok
+        or driver_facts is None
+        or driver_facts.crashed
+    ):
         return cuda, nvml
-    if asked.path is not None and system.realpath(asked.path) == system.realpath(wanted.path):
+    if driver_facts.path is not None and system.realpath(driver_facts.path) == system.realpath(library.path):
         return cuda, nvml
-    again, _ = driver.probe_libraries(
+    cuda_of_library, _ = driver.probe_libraries(
         system,
         interpreter,
-        timeout=left,
-        libcuda=wanted.path,
+        timeout=remaining,
+        libcuda=library.path,
         libnvml="-",
         variables=variables,
         variant="as-tensorflow",
     )
-    return again, nvml
+    return cuda_of_library, nvml

@@ -1,4 +1,4 @@
-"""What TensorFlow did in a child process: run it (`check --deep`), and read what a child said that ran it."""
+"""A run of TensorFlow in a child process (`check --deep`), and the evaluation of its answer."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
     from tfdoctor.system import CommandResult, System
 
 SHOW_LOADER = {"TF_CPP_VMODULE": "dso_loader=3", "TF_CPP_MIN_LOG_LEVEL": "0"}
-"""From 2.12 on TensorFlow names the libraries it could not open only so."""
+"""Variables that make TensorFlow 2.12 and newer name the libraries that it could not open."""
 DEEP_TIMEOUT = 180.0
-"""Seconds that importing TensorFlow and a first kernel may take (PTX may have to be compiled)."""
+"""The time limit in seconds for the import of TensorFlow and a first kernel (PTX may have to be compiled)."""
 
 
 KILLED = (-9, 137)
-"""How a process ends that SIGKILL ended: seen from here, and from a shell."""
+"""The exit statuses of a process that SIGKILL ended, as its parent and as a shell report it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a child that ran TensorFlow said of it, however far it came."""
+    """The answer of a child that ran TensorFlow, as far as it got."""
 
     imported: bool
     devices: tuple[str, ...] | None
-    """As TensorFlow names them; None where it did not come so far as to list them."""
+    """TensorFlow's names of the devices; None if it did not get as far as listing them."""
     computed: tuple[str, ...]
-    """One entry a device: "GPU:0 ok" or "GPU:0 failed: <error>"."""
+    """One entry per device: "GPU:0 ok" or "GPU:0 failed: <error>"."""
     error: str
     seconds: float
     timed_out: bool
@@ -56,8 +56,10 @@ def observe(
     timeout: float = DEEP_TIMEOUT,
     computes: bool = True,
 ) -> Observation:
-    """Import TensorFlow in a child of `python`, list its GPUs, compute on each where it `computes`. `timeout` in
-    seconds."""
+    """Import TensorFlow in a child of `python`, list its GPUs and, if `computes`, compute on each.
+
+    `timeout` is in seconds.
+    """
     answer, result = run_payload(
         system,
         python,
@@ -73,27 +75,30 @@ def observe(
 
 
 def list_relevant_libraries(tensorflow: TensorFlowFacts, compat: Compat) -> frozenset[str]:
-    """Return the libraries whose absence matters; what this build has no use for (TensorRT) may be missing."""
+    """Return the libraries that must not be missing.
+
+    Those that this build does not use (TensorRT) are not in it.
+    """
     build = build_of(tensorflow, compat)
     return frozenset({*build.required, *build.driver_libraries})
 
 
 def read_deep(answer: dict[str, Any], result: CommandResult) -> Said:
-    """Read what payload/deep.py printed, completed by how its process ended."""
+    """Parse the output of payload/deep.py, completed by how its process ended."""
     error = str(answer.get("error", ""))
-    listed = answer.get("devices")
+    devices = answer.get("devices")
     computed = tuple(str(line) for line in answer.get("computed") or ())
-    unfinished = answer.get("computing")
+    unfinished_gpu = answer.get("computing")
     if not result.ok:
-        if isinstance(unfinished, int):
-            computed += (f"GPU:{unfinished} failed: TensorFlow {result.describe_end()}",)
+        if isinstance(unfinished_gpu, int):
+            computed += (f"GPU:{unfinished_gpu} failed: TensorFlow {result.describe_end()}",)
         elif not error:
             error = f"TensorFlow {result.describe_end()}"
             if result.failure is not Failure.TIMEOUT and result.stderr.strip():
                 error += f": {result.stderr.strip().splitlines()[-1]}"
     return Said(
         imported=answer.get("import_ok") is True,
-        devices=tuple(str(name) for name in listed) if isinstance(listed, list) else None,
+        devices=tuple(str(name) for name in devices) if isinstance(devices, list) else None,
         computed=computed,
         error=error,
         seconds=float(answer.get("seconds", result.seconds)),
@@ -104,17 +109,22 @@ def read_deep(answer: dict[str, Any], result: CommandResult) -> Said:
 def make_observation(
     said: Said, result: CommandResult, wanted: Collection[str], compat: Compat
 ) -> Observation:
-    """Return what TensorFlow did, by its child's answer and output. `wanted`: see `list_relevant_libraries`."""
-    failed = find_failed_opens(f"{result.stderr}\n{result.stdout}\n{said.error}")
+    """Return what TensorFlow did, by the answer and output of its child.
+
+    `wanted`: see `list_relevant_libraries`.
+    """
+    failed_attempts = find_failed_opens(f"{result.stderr}\n{result.stdout}\n{said.error}")
     missing = {
-        f.really_missing for f in failed if f.opened in wanted or not (said.imported or is_tensorrt(f.opened))
+        attempt.really_missing
+        for attempt in failed_attempts
+        if attempt.opened in wanted or not (said.imported or is_tensorrt(attempt.opened))
     }
-    # An import that fails, or that kills the process, registers nothing; one that was stopped tells nothing.
+    # An import that fails or kills the process registers no GPU; one that was stopped is inconclusive.
     ended = "did not finish in time" if said.timed_out else ""
     if not ended and result.returncode in KILLED:
         ended = "was killed (SIGKILL), usually because memory ran out"
-    unlisted = None if ended else 0
-    count = len(said.devices) if said.devices is not None else unlisted
+    count_if_unlisted = None if ended else 0
+    count = len(said.devices) if said.devices is not None else count_if_unlisted
     return Observation(
         import_ok=said.imported,
         gpu_registered=bool(count) if count is not None else None,
@@ -144,7 +154,10 @@ PYTHON_ERRORS = (
 
 
 def _find_import_cause(said: Said, result: CommandResult, compat: Compat) -> Cause:
-    """Return why an import failed, as its log says; a Python error means a package that does not fit."""
+    """Return why an import failed, according to its log.
+
+    A Python error means that packages do not fit together.
+    """
     cause = find_cause_in_log(result, said.error, compat)
     if cause is not None:
         return cause
@@ -152,31 +165,35 @@ def _find_import_cause(said: Said, result: CommandResult, compat: Compat) -> Cau
 
 
 FROM_PTX = "jit-compiled from PTX"
-"""TensorFlow's words for a card without machine code (compat/logs/gpu.toml)."""
+"""TensorFlow's message for a GPU that its binary has no machine code for (compat/logs/gpu.toml)."""
 FAILS_COMPUTING = frozenset(compute_fails.RULE.causes) - {Cause.INCONCLUSIVE}
-"""What a registered card fails to compute for; a log may tell of more, and none of that is it."""
+"""Causes that can stop a registered GPU from computing; a log may show others, which do not explain that."""
 
 
 def find_failure_cause(result: CommandResult, error: str, compat: Compat) -> Cause | None:
-    """Return why a registered GPU does not compute, as the child's log and error say; None if they do not."""
-    report = _log_of(result, error, compat)
-    lines = [one.text for one in report.root.evidence] if report.root is not None else []
-    said = any(word in error for word in (*compute_fails.NO_CODE, "PTX"))
-    if report.cause is Cause.GPU_TOO_NEW and not said and all(FROM_PTX in line for line in lines):
-        return None  # that the first run is slow says nothing of how it ended
+    """Return why a registered GPU does not compute, by the child's log and error.
+
+    Return None if they do not show it.
+    """
+    report = _diagnose_output(result, error, compat)
+    lines = [evidence.text for evidence in report.root.evidence] if report.root is not None else []
+    names_ptx = any(keyword in error for keyword in (*compute_fails.NO_CODE, "PTX"))
+    if report.cause is Cause.GPU_TOO_NEW and not names_ptx and all(FROM_PTX in line for line in lines):
+        return None  # a slow first run does not explain how it ended
     return report.cause if report.cause in FAILS_COMPUTING else None
 
 
 def _find_compute_cause(said: Said, result: CommandResult, compat: Compat) -> Cause | None:
-    failed = [line for line in said.computed if "failed" in line]
-    return find_failure_cause(result, said.error or failed[0], compat) if failed else None
+    """Return why a GPU failed to compute; None if none failed or the reason is not known."""
+    failures = [line for line in said.computed if "failed" in line]
+    return find_failure_cause(result, said.error or failures[0], compat) if failures else None
 
 
 def find_cause_in_log(result: CommandResult, error: str, compat: Compat) -> Cause | None:
-    """Return what a child's log says is wrong, by the signatures of `diagnose`; None if it says nothing."""
-    cause = _log_of(result, error, compat).cause
+    """Return the problem that a child's log shows, by the signatures of `diagnose`; None if it shows none."""
+    cause = _diagnose_output(result, error, compat).cause
     return None if cause in (Cause.INCONCLUSIVE, Cause.HEALTHY) else cause
 
 
-def _log_of(result: CommandResult, error: str, compat: Compat) -> LogReport:
+def _diagnose_output(result: CommandResult, error: str, compat: Compat) -> LogReport:
     return diagnose_log([f"{result.stderr}\n{error}\n".encode("utf-8", "replace")], compat)

@@ -1,7 +1,7 @@
-"""What was seen of a machine: frozen, without judgement, each part with the source it came from.
+"""The facts about a machine: frozen dataclasses that draw no conclusions and name their sources.
 
-`Known` was looked at and is there; `Absent` was looked at and is not there; `Unknown` could not be looked at.
-The three are never confused: a rule that meets an `Unknown` ends in "could not check".
+A fact is `Known` (looked for and found), `Absent` (looked for and not there) or `Unknown` (could not be
+examined). The three must not be confused: a rule that meets an `Unknown` reports "could not check".
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 DENIED = "Permission denied"
-"""`Tried.problem` of a file that is there and may not be read: the loader goes on as if it were not."""
+"""`Tried.problem` of a file that this user may not read: the loader continues as if it did not exist."""
 CLOSED = "Permission denied: this user may not look into the folder"
-"""The same of a file that may be there: its folder is closed to this user."""
+"""`Tried.problem` of a file in a folder that this user may not search: the file may exist."""
 NOEXEC = "failed to map segment from shared object"
-"""The loader's words for a library on a file system that is mounted noexec."""
+"""The loader's message for a library on a file system that is mounted noexec."""
 
-# In a module of their own, with this one as the door to them.
+# These classes are defined in `loading`, and other modules import them from here.
 PATHS = _loading.PATHS
 MODULE_PATH = _loading.MODULE_PATH
 EnvironmentFacts = _loading.EnvironmentFacts
@@ -41,16 +41,16 @@ Without = _loading.Without
 
 @dataclass(frozen=True, slots=True)
 class Known(Generic[T]):
-    """It is there, and this is it."""
+    """A fact that was observed, with its value."""
 
     value: T
     source: str
-    """What the reader can repeat: a command line or a path."""
+    """A command line or a path, so that the reader can repeat the observation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """It was looked for, here, and is not there."""
+    """Something that was looked for in `source` and is not there."""
 
     source: str
     why: str = ""
@@ -58,7 +58,7 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """It could not be looked at, for this reason."""
+    """Something that could not be examined, with the reason."""
 
     why: str
     source: str = ""
@@ -68,7 +68,7 @@ Fact = Union[Known[T], Absent, Unknown]  # noqa: UP007 - a generic alias needs U
 
 
 def value_of(fact: Fact[T]) -> T | None:
-    """Return the value if it is known; None for both other cases, which the caller must not confuse."""
+    """Return the value of a known fact, else None, which does not tell `Absent` from `Unknown`."""
     return fact.value if isinstance(fact, Known) else None
 
 
@@ -77,7 +77,7 @@ def value_of(fact: Fact[T]) -> T | None:
 
 @dataclass(frozen=True, slots=True)
 class MachineFacts:
-    """The operating system, as probes/machine.py saw it."""
+    """The operating system and the processor, as probes/machine.py reports them."""
 
     system: str
     """"Linux", "Windows", "Darwin"."""
@@ -91,12 +91,13 @@ class MachineFacts:
     distribution_like: tuple[str, ...]
     distribution_version: str | None
     cpu_flags: frozenset[str]
-    """/proc/cpuinfo's flags and vendor_id; empty where it could not be read."""
+    """The flags and vendor_id of /proc/cpuinfo; empty if it could not be read."""
     container: str | None
     """"docker", "podman", "kubernetes", "lxc", "container"; None on a host."""
     wsl: int | None
     """1 or 2 under the Windows Subsystem for Linux."""
     root: bool | None
+    """Whether this process runs as root; None if that is not known."""
     jetson: bool = False
 
 
@@ -115,26 +116,27 @@ class PciGpu:
 
 @dataclass(frozen=True, slots=True)
 class KernelModule:
-    """/proc/driver/nvidia/version."""
+    """The loaded NVIDIA kernel module, as /proc/driver/nvidia/version describes it."""
 
     version: str
     open_kernel: bool
+    """Whether it is NVIDIA's open kernel module."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceNodes:
-    """What of /dev is NVIDIA's."""
+    """NVIDIA's device nodes in /dev."""
 
     names: tuple[str, ...]
 
 
 NOTEBOOK = "a notebook's kernel"
-"""The `command` of a Jupyter notebook's kernel."""
+"""The `command` of a process that is a Jupyter notebook's kernel."""
 
 
 @dataclass(frozen=True, slots=True)
 class SmiProcess:
-    """A process on a card, as nvidia-smi lists it; who it is, as /proc says."""
+    """A process on a GPU: nvidia-smi lists it, /proc describes it."""
 
     pid: int | None
     name: str | None
@@ -142,59 +144,66 @@ class SmiProcess:
     kind: str | None = None
     """"C" (computes), "G" (draws), "C+G"."""
     user: str | None = None
-    """Whose it is; the number where it has no name here."""
+    """The name of its user; the user ID if the ID has no name on this machine."""
     own: bool | None = None
-    """Whether it is this user's."""
+    """Whether it belongs to the user who runs tfdoctor; None if that is not known."""
     state: str | None = None
-    """"gone": no such process here (another container's, or the driver has not noticed yet); "zombie"."""
+    """"gone": no such process on this machine (it is in another container, or has just ended); "zombie"."""
     command: str = ""
-    """Its command line, where this user may read it."""
+    """Its command line; empty if this user may not read it."""
     container: str = ""
-    """The container that it runs in, seen from the host: "docker 0123456789ab", as its cgroup names it."""
+    """The container that it runs in, as its cgroup names it on the host: "docker 0123456789ab"."""
 
 
 @dataclass(frozen=True, slots=True)
 class CardHealth:
-    """What nvidia-smi says of a card's condition. None and empty: not shown, or not supported by it."""
+    """The condition of a GPU, as nvidia-smi reports it.
+
+    None or empty: not shown, or not supported by the GPU.
+    """
 
     persistence: bool | None = None
     ecc: bool | None = None
+    """Whether error correction (ECC) is on."""
     uncorrected: int | None = None
-    """Memory errors that could not be corrected, since the driver was loaded."""
+    """Uncorrectable memory errors since the driver was loaded."""
     uncorrected_ever: int | None = None
+    """Uncorrectable memory errors in the GPU's lifetime."""
     retirement_pending: bool | None = None
     remap_pending: bool | None = None
     remap_failure: bool | None = None
     recovery: str | None = None
-    """What the driver asks for: "Reset", "Reboot", "Drain and Reset"; None where nothing."""
+    """The recovery action that the driver asks for: "Reset", "Reboot", "Drain and Reset"; None if there is
+    none."""
     slowdowns: tuple[str, ...] = ()
     """Active reasons for low clocks: "hw_thermal_slowdown", "sw_power_cap", …"""
     temperature: int | None = None
     """In degrees Celsius."""
     power_limit: float | None = None
-    """The limit that is set, in watts."""
+    """The power limit that is set, in watts."""
     power_default: float | None = None
+    """The default power limit, in watts."""
     virtualization: str | None = None
     """"VGPU", "Pass-Through"."""
     licence: str | None = None
-    """A virtual GPU's: "Licensed (Expiry: …)", "Unlicensed"."""
+    """The licence status of a virtual GPU: "Licensed (Expiry: …)", "Unlicensed"."""
     display: bool | None = None
-    """Whether a screen hangs on it or a desktop uses it."""
+    """Whether a screen is attached to it or a desktop uses it."""
     link_width: int | None = None
-    """Lanes of PCI Express in use."""
+    """The number of PCI Express lanes in use."""
     link_width_most: int | None = None
-    """Lanes that card and slot could have."""
+    """The number of lanes that GPU and slot support."""
     link_generation: int | None = None
-    """Of PCI Express, in use: an idle card may fall back to 1."""
+    """The PCI Express generation in use; an idle GPU may fall back to 1."""
     link_generation_most: int | None = None
-    """That card and slot could have."""
+    """The PCI Express generation that GPU and slot support."""
     clock_most: int | None = None
-    """The multiprocessors' highest clock, in MHz."""
+    """The highest clock of its multiprocessors, in MHz."""
 
 
 @dataclass(frozen=True, slots=True)
 class SmiGpu:
-    """A card as nvidia-smi shows it. None: not shown."""
+    """A GPU as nvidia-smi shows it. None: not shown."""
 
     index: int | None
     name: str | None
@@ -207,33 +216,33 @@ class SmiGpu:
     mig_instances: int = 0
     processes: tuple[SmiProcess, ...] = ()
     lists_processes: bool = False
-    """Whether nvidia-smi lists the processes on it, even if there are none."""
+    """Whether nvidia-smi can list its processes, even if it has none."""
     health: CardHealth | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SmiFacts:
-    """What nvidia-smi printed."""
+    """The output of nvidia-smi."""
 
     driver_version: str | None
     cuda_version: str | None
-    """The newest CUDA that this driver speaks, not what is installed."""
+    """The newest CUDA version that this driver supports, not the one that is installed."""
     gpus: tuple[SmiGpu, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SmiFailure:
-    """nvidia-smi is there and did not answer as it should."""
+    """A call of nvidia-smi that failed or printed something unexpected."""
 
     kind: str
-    """A kind of parse/smi_failure.py, or "timeout", "garbage", "other"."""
+    """A kind defined in parse/smi_failure.py, or "timeout", "garbage", "other"."""
     text: str
     returncode: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class CudaDevice:
-    """A device as the driver's API shows it. `ordinal` is TensorFlow's index."""
+    """A device as the driver's API shows it. `ordinal` is TensorFlow's index of it."""
 
     ordinal: int
     name: str | None
@@ -243,36 +252,38 @@ class CudaDevice:
     memory_mib: int | None
     multiprocessors: int | None
     attribute_error: int | None = None
-    """The result of cuDeviceGetAttribute where it fails although cuInit did not."""
+    """The result of cuDeviceGetAttribute if it failed after cuInit succeeded."""
     clock_mhz: int | None = None
-    """The highest clock of its multiprocessors."""
+    """The highest clock of its multiprocessors, in MHz."""
 
 
 @dataclass(frozen=True, slots=True)
 class CudaDriver:
-    """What libcuda.so.1 answered in a child process."""
+    """The answers of libcuda.so.1 in a child process."""
 
     loaded: bool
     load_error: str
     path: str | None
     """The file that the loader mapped."""
     init: int | None
-    """cuInit's result; None where it was not reached."""
+    """The result of cuInit; None if it was not called."""
     init_name: str
     version: str | None
     """The CUDA version of the driver: "12.8"."""
     count: int | None
+    """The number of devices; None if it is not known."""
     devices: tuple[CudaDevice, ...]
     crashed: str = ""
-    """How the child ended where it did not answer: "signal 11"."""
+    """How the child process ended if it did not answer: "signal 11"."""
     closed_nodes: tuple[str, ...] = ()
     """Device nodes /dev/nvidia… that this user may not open for reading and writing."""
     refused_nodes: tuple[str, ...] = ()
-    """Nodes whose mode lets this user in, and which the kernel refuses all the same (EPERM): a cgroup's rule."""
+    """Device nodes that the kernel refuses to open (EPERM) although their mode allows it, because of a cgroup
+    rule."""
     stand_in: bool = False
-    """It says of itself that it is tfdoctor's stand-in (`--simulate`)."""
+    """Whether the library identifies itself as tfdoctor's stand-in driver (`--simulate`)."""
     software: bool = False
-    """It says of itself that it is tfdoctor's software GPU: what it computes, it computes on the processor."""
+    """Whether the library identifies itself as tfdoctor's software GPU, which computes on the processor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +298,7 @@ class NvmlDevice:
 
 @dataclass(frozen=True, slots=True)
 class Nvml:
-    """What libnvidia-ml.so.1 answered in a child process."""
+    """The answers of libnvidia-ml.so.1 in a child process."""
 
     loaded: bool
     load_error: str
@@ -301,23 +312,23 @@ class Nvml:
 
 @dataclass(frozen=True, slots=True)
 class DriverFacts:
-    """Everything about cards and their driver."""
+    """The GPUs and their driver."""
 
     pci: Fact[tuple[PciGpu, ...]]
     kernel_module: Fact[KernelModule]
     modules: Fact[tuple[str, ...]]
-    """Names in /proc/modules that matter: nvidia, nvidia_uvm, nouveau, …"""
+    """The relevant names in /proc/modules: nvidia, nvidia_uvm, nouveau, …"""
     nodes: Fact[DeviceNodes]
     smi: Fact[SmiFacts | SmiFailure]
     cuda: Fact[CudaDriver]
-    """In the environment as it is."""
+    """The driver's answers with the environment unchanged."""
     cuda_unhidden: Fact[CudaDriver] | None
-    """Without CUDA_VISIBLE_DEVICES; None where that is not set."""
+    """The driver's answers without CUDA_VISIBLE_DEVICES; None if that variable is not set."""
     nvml: Fact[Nvml]
     dxcore: bool = False
-    """WSL's /dev/dxg is there."""
+    """Whether WSL's /dev/dxg exists."""
     driver_files: tuple[str, ...] = ()
-    """Every libcuda.so* found in the usual folders, wherever the loader looks."""
+    """Every libcuda.so* in the usual folders, whether or not the loader searches them."""
 
 
 # ---------------------------------------------------------------- the kernel around the driver
@@ -325,50 +336,50 @@ class DriverFacts:
 
 @dataclass(frozen=True, slots=True)
 class KernelEvent:
-    """Something that the kernel's log says, since the last start, of a card or its driver."""
+    """An event in the kernel's log since the last boot that concerns a GPU or its driver."""
 
     kind: str
-    """A kind of parse/kernel_log.py: "xid", "api-mismatch", "init-failed", "unsigned", …"""
+    """A kind defined in parse/kernel_log.py: "xid", "api-mismatch", "init-failed", "unsigned", …"""
     text: str
-    """A line of it: an Xid's last one, else the first."""
+    """One line of the event: the last one of an Xid, else the first one."""
     xid: int | None = None
     pci_bus_id: str | None = None
     process: str = ""
-    """"python3 (1234)", where the line names it."""
+    """"python3 (1234)"; empty if the line names no process."""
     count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class DkmsModule:
-    """A driver's sources that DKMS has, and the kernels that it has built them for."""
+    """Driver sources that DKMS manages, and the kernels that it has built them for."""
 
     name: str
     version: str
     kernels: tuple[str, ...]
     failed: str = ""
-    """The log of a build that did not end."""
+    """The log of a failed build; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleFiles:
-    """NVIDIA's kernel module on the disk, looked for where it is not loaded."""
+    """The files of NVIDIA's kernel module on the disk, searched if the module is not loaded."""
 
     running: tuple[str, ...]
-    """The files for the kernel that runs."""
+    """The files for the running kernel."""
     other_kernels: tuple[str, ...]
-    """The other installed kernels that have one."""
+    """The other installed kernels that have the module."""
     headers: bool
-    """Whether the running kernel's headers are there to build against."""
+    """Whether the running kernel's headers are installed, to build the module against."""
     dkms: tuple[DkmsModule, ...] = ()
     signed: bool | None = None
-    """Whether the file for the running kernel carries a signature; None where it was not looked at."""
+    """Whether the file for the running kernel is signed; None if that was not examined."""
     blocked: tuple[tuple[str, str], ...] = ()
-    """(file, line) of modprobe's configuration that keeps the module from being loaded."""
+    """(file, line) of each modprobe setting that keeps the module from being loaded."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriverPackage:
-    """An installed package that brings libcuda or NVIDIA's kernel module."""
+    """An installed package that contains libcuda or NVIDIA's kernel module."""
 
     name: str
     version: str
@@ -376,20 +387,20 @@ class DriverPackage:
 
 @dataclass(frozen=True, slots=True)
 class KernelFacts:
-    """The operating system around the driver, as probes/kernel.py saw it."""
+    """The parts of the operating system that the driver depends on, as probes/kernel.py reports them."""
 
     log: Fact[tuple[KernelEvent, ...]] = Unknown("not looked at")
     modules: Fact[ModuleFiles] = Unknown("not looked at")
     secure_boot: Fact[bool] = Unknown("not looked at")
     packages: Fact[tuple[DriverPackage, ...]] = Unknown("not looked at")
     runfile: Fact[str] = Unknown("not looked at")
-    """The version that NVIDIA's own installer (the .run file) left here."""
+    """The driver version that NVIDIA's own installer (the .run file) installed."""
     prime: Fact[str] = Unknown("not looked at")
-    """Ubuntu's choice of a laptop's card: "on", "on-demand", "off"."""
+    """The GPU mode of a laptop, set with Ubuntu's prime-select: "on", "on-demand", "off"."""
     lost_cards: tuple[str, ...] = ()
-    """PCI addresses of cards that answer with all ones: switched off, or fallen off the bus."""
+    """PCI addresses of GPUs whose registers read as all ones: switched off, or fallen off the bus."""
     links: Fact[dict[str, str]] = Unknown("not looked at")
-    """How each pair of cards is joined, where there are several: "GPU0-GPU1" → "NV12", "PHB", "SYS"."""
+    """The connection of each pair of GPUs, if there are several: {"GPU0-GPU1": "NV12"}, also "PHB", "SYS"."""
 
 
 # ---------------------------------------------------------------- the target Python
@@ -418,24 +429,26 @@ class Distribution:
     """An installed Python distribution, from its dist-info or egg-info folder."""
 
     name: str
-    """Normalised: lower case, hyphens."""
+    """The normalised name: lower case, hyphens."""
     version: str
     location: str
     installer: str | None = None
     requires: tuple[str, ...] = ()
-    """Requires-Dist as written; of TensorFlow and of what it requires, and so on."""
+    """Its Requires-Dist lines as written; read for TensorFlow and its direct and indirect requirements only."""
     lost: tuple[str, ...] = ()
-    """Shared objects that its RECORD lists and that are not there, below `location`; of NVIDIA's and TensorFlow's."""
+    """Shared objects in its RECORD that are missing, relative to `location`; for NVIDIA's and TensorFlow's
+    wheels."""
     changed: tuple[ChangedFile, ...] = ()
-    """Those whose size is not the one that its RECORD says."""
+    """Files whose size differs from the one in its RECORD."""
     files: tuple[str, ...] = ()
-    """The shared objects that its RECORD lists, below `location`; only for NVIDIA's wheels."""
+    """The shared objects in its RECORD, relative to `location`; only for NVIDIA's wheels."""
     pins: tuple[str, ...] = ()
-    """Requires-Dist lines about NVIDIA's wheels, of whatever is no TensorFlow: torch, jax, …"""
+    """The Requires-Dist lines that name NVIDIA's wheels, for distributions other than TensorFlow: torch, jax,
+    …"""
     real_location: str = ""
-    """`location` with links resolved."""
+    """`location` with symbolic links resolved."""
     differs: tuple[FileDifference, ...] = ()
-    """Modules that are not as its RECORD lists them; of TensorFlow and of what it requires, and so on."""
+    """Modules that differ from its RECORD; for TensorFlow and its direct and indirect requirements only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,15 +471,15 @@ MODULE_DISTRIBUTIONS = {
     "dateutil": "python-dateutil",
     "distutils": "setuptools",
 }
-"""Modules whose distribution has another name."""
+"""The distribution names of modules that are named differently."""
 
 
 @dataclass(frozen=True, slots=True)
 class PythonFacts:
-    """The interpreter that is examined."""
+    """The interpreter that is examined, and its packages."""
 
     requested: str
-    """How it was asked for or found: a path, or "python3 on PATH"."""
+    """How it was requested or found: a path, or "python3 on PATH"."""
     executable: str
     real_executable: str
     version: str
@@ -489,35 +502,39 @@ class PythonFacts:
     tag: str = ""
     """The CPython part of its wheel tag: "cp311"."""
     mapped: tuple[str, ...] = ()
-    """Shared objects that are in the process before any import of the user's: preloaded ones among them."""
+    """Shared objects in the process before the user imports anything, preloaded ones included."""
 
     modules: tuple[str, ...] = ()
-    """TensorFlow's companions that are there as modules: "six", "google.protobuf"."""
+    """Requirements of TensorFlow that can be imported: "six", "google.protobuf"."""
     pip: bool | None = None
-    """Whether it has a pip of its own; None where nobody looked."""
+    """Whether it has a pip of its own; None if that was not examined."""
     ensurepip: bool | None = None
-    """Whether its standard library can make a pip (Debian leaves that to python3-venv)."""
+    """Whether its standard library can install pip (on Debian only with python3-venv)."""
     user_site: str | None = None
-    """Where `pip install --user` puts things, whether or not that folder exists; None where Python ignores it."""
+    """The folder that `pip install --user` uses, existing or not; None if Python ignores it."""
     unwritable: tuple[tuple[str, str], ...] = ()
-    """(folder, its owner's name) of the folders for packages in which this user may not write."""
+    """(folder, owner's name) of each package folder that this user may not write to."""
     absent: tuple[str, ...] = ()
-    """Distributions that TensorFlow's own metadata requires, whatever the extra, and that are not registered."""
+    """Distributions that TensorFlow's metadata requires, with any extra, and that are not installed."""
     shadows: tuple[Shadow, ...] = ()
-    """Modules that are found twice on this path, the working folder before it."""
+    """Modules that are found twice on sys.path; the working folder counts as its first entry."""
     carried: tuple[str, ...] = ()
-    """Libraries of the system that LD_LIBRARY_PATH and LD_PRELOAD put before the system's own: libz, libstdc++, …"""
+    """System libraries (libz, libstdc++, …) that LD_LIBRARY_PATH or LD_PRELOAD replaces with other files."""
     shared: tuple[SharedFile, ...] = ()
-    """Libraries and tools that two of the distributions own."""
+    """Libraries and tools that belong to two or more of the distributions."""
     closed: tuple[Denied, ...] = ()
-    """What of its packages this user may not read or list."""
+    """Files and folders of its packages that this user may not read or list."""
     noexec: tuple[tuple[str, str], ...] = ()
-    """(folder, mount point): libraries below the folder cannot be loaded, its file system is mounted noexec."""
+    """(folder, mount point): libraries below the folder cannot be loaded because the file system is mounted
+    noexec."""
 
     def versions_installed(self) -> dict[str, str]:
-        """Return distribution → version; "" if only its module exists. The first on the path wins."""
-        there = {MODULE_DISTRIBUTIONS.get(name, name.replace("_", "-")): "" for name in self.modules}
-        return there | {d.name: d.version for d in reversed(self.distributions)}
+        """Return the version of each distribution.
+
+        The version is "" if only the module exists. The first distribution on the path wins.
+        """
+        versions = {MODULE_DISTRIBUTIONS.get(name, name.replace("_", "-")): "" for name in self.modules}
+        return versions | {d.name: d.version for d in reversed(self.distributions)}
 
     def distribution(self, name: str) -> Distribution | None:
         return next((d for d in self.distributions if d.name == name), None)
@@ -525,24 +542,24 @@ class PythonFacts:
 
 @dataclass(frozen=True, slots=True)
 class TensorFlowFacts:
-    """TensorFlow's files in the target Python; nothing of it was imported."""
+    """The files of TensorFlow in the examined Python; none of them was imported."""
 
     package_dir: str
     core_dir: str
-    """Where its code is: `tensorflow_core` in 1.15 and 2.0, else the package itself."""
+    """The folder of its code: `tensorflow_core` in 1.15 and 2.0, else the package itself."""
     version: str | None
     distribution: str | None
     """"tensorflow", "tensorflow-gpu", "tf-nightly", "tensorflow-cpu", …"""
     framework: str | None
-    """libtensorflow_framework.so.N."""
+    """The path of libtensorflow_framework.so.N."""
     pywrap: str | None
-    """_pywrap_tensorflow_internal.so."""
+    """The path of _pywrap_tensorflow_internal.so."""
     missing_files: tuple[str, ...]
-    """What every installation of it has and this one lacks."""
+    """Files that every installation of TensorFlow has and this one lacks."""
     build_info: dict[str, str]
-    """From build_info.py, as text: "cuda_version", "cudnn_version", "is_cuda_build", "is_rocm_build"."""
+    """Values of build_info.py as text: "cuda_version", "cudnn_version", "is_cuda_build", "is_rocm_build"."""
     cuda_config: dict[str, str]
-    """TF_* of cuda_config.h: "TF_CUDA_VERSION": "12.5.1"."""
+    """TF_* values of cuda_config.h: {"TF_CUDA_VERSION": "12.5.1"}."""
     shadowed_by: str | None = None
     """A tensorflow.py or tensorflow/ in the working directory."""
     plugins: tuple[str, ...] = ()
@@ -550,14 +567,14 @@ class TensorFlowFacts:
     conda_build: str | None = None
     """conda's build string: "mkl_py310h…", "cuda112py39h…"."""
     behind: TensorFlowFacts | None = None
-    """The one that Python would take without the folder on its path in which it finds this one."""
+    """The TensorFlow that Python would import if the path entry with this one were removed."""
 
 
 # ---------------------------------------------------------------- all of it
 
 
 NOT_REHEARSED = "nothing here is unlike what the import is known to work with"
-"""Why there is no rehearsal."""
+"""The usual reason for having no rehearsal facts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -572,7 +589,7 @@ class CudaToolkit:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Everything that was seen of one machine and one Python."""
+    """All facts about one machine and one Python."""
 
     machine: MachineFacts
     environment: EnvironmentFacts
@@ -585,10 +602,10 @@ class Facts:
     """The release that `nvcc --version` prints."""
     containers: Fact[ContainerFacts] = Absent("container engines", "nobody looked for them")
     seconds: dict[str, float] = field(default_factory=dict)
-    """How long each probe took."""
+    """The run time of each probe, in seconds."""
     kernel: KernelFacts = field(default_factory=KernelFacts)
     rehearsal: Fact[RehearsalFacts] = Absent("the packages that TensorFlow imports", NOT_REHEARSED)
     loader_behind: Fact[LoaderFacts] = Absent("the loader", "there is no other TensorFlow behind this one")
-    """The loader's answers for the TensorFlow behind this one."""
+    """The loader's answers for `TensorFlowFacts.behind`."""
     choice: Choice | None = None
-    """Which Python is examined, and why."""
+    """The Python that is examined, and the reason for choosing it."""

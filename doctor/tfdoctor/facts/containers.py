@@ -1,4 +1,4 @@
-"""What was seen of container engines and of NVIDIA's container toolkit: frozen, without judgement."""
+"""The facts about container engines and NVIDIA's container toolkit."""
 
 from __future__ import annotations
 
@@ -18,40 +18,41 @@ class ContainerTool:
     """"docker", "podman", "nerdctl", "apptainer", "singularity"."""
     path: str
     version: str | None
-    """None where it did not say, or was not asked: Docker's client says its own with the engine's answer."""
+    """None if it did not report one, or if it was not asked: Docker's client reports its version with the
+    engine's."""
     snap: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """A low-level runtime as an engine or its configuration names it."""
+    """A low-level container runtime, as an engine or its configuration names it."""
 
     name: str
     """"runc", "nvidia"."""
     path: str
-    """As written: a path, or a command that the engine looks for; "" where the engine does not say."""
+    """A path as written, or a command that the engine looks up; "" if the engine does not report it."""
     found: bool | None
-    """Whether that file is there; None where it cannot be known from here (a snap, a virtual machine)."""
+    """Whether that file exists; None if it cannot be examined from here (a snap, a virtual machine)."""
 
 
 @dataclass(frozen=True, slots=True)
 class DockerEngine:
-    """`docker info`, as far as GPUs are concerned."""
+    """The parts of `docker info` that matter for GPUs."""
 
     version: str | None
     runtimes: tuple[Runtime, ...]
     default_runtime: str | None
     rootless: bool
     snap: bool
-    """The engine itself comes from a snap, and sees its own file system."""
+    """Whether the engine itself is a snap, which has its own file system."""
     desktop: bool
-    """Docker Desktop: the engine is in a virtual machine."""
+    """Whether it is Docker Desktop, whose engine runs in a virtual machine."""
     cgroup_version: str | None
     cgroup_driver: str | None
     """"systemd" or "cgroupfs"."""
     storage_driver: str | None
     cdi_folders: tuple[str, ...]
-    """Where it looks for CDI specifications; empty where CDI is off or the engine does not know it."""
+    """The folders in which it looks for CDI specifications; empty if CDI is off or not supported."""
 
     def runtime(self, name: str) -> Runtime | None:
         return next((runtime for runtime in self.runtimes if runtime.name == name), None)
@@ -59,14 +60,14 @@ class DockerEngine:
 
 @dataclass(frozen=True, slots=True)
 class EngineSilence:
-    """Docker is there, and its engine did not answer or was not asked."""
+    """A Docker engine that did not answer or was not asked."""
 
     kind: str
     """"permission", "not-running", "no-socket", "no-client", "remote", "context", "timeout", "other"."""
     text: str
-    """What it said, or why it was not asked."""
+    """Its error message, or the reason why it was not asked."""
     group: str | None = None
-    """"permission": the group that the socket belongs to."""
+    """The group that owns the socket, if `kind` is "permission"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class DaemonConfig:
 
     path: str
     problem: str
-    """Why it is not the JSON object that it must be; empty where it is."""
+    """Why the file is not a valid JSON object; empty if it is one."""
     runtimes: tuple[Runtime, ...] = ()
     default_runtime: str | None = None
 
@@ -86,7 +87,7 @@ class ToolkitConfig:
 
     path: str
     problem: str = ""
-    """Why it is not TOML; empty where it is."""
+    """Why the file is not valid TOML; empty if it is."""
     mode: str | None = None
     """"auto", "legacy", "cdi", "csv", "jit-cdi"."""
     no_cgroups: bool | None = None
@@ -99,48 +100,51 @@ class ContainerToolkit:
 
     version: str | None
     executables: tuple[tuple[str, str], ...]
-    """(command, path) of those found: "nvidia-ctk", "nvidia-container-runtime-hook", …"""
+    """(command, path) of each command that was found: "nvidia-ctk", "nvidia-container-runtime-hook", …"""
     config: Fact[ToolkitConfig]
     hooks: tuple[str, ...] = ()
-    """OCI hook files that name NVIDIA: how Podman was given GPUs before CDI."""
+    """OCI hook files that name NVIDIA, which gave GPUs to Podman before CDI existed."""
 
     def has(self, name: str) -> bool:
+        """Return whether the command was found."""
         return any(command == name for command, _ in self.executables)
 
 
 @dataclass(frozen=True, slots=True)
 class CdiSpec:
-    """One file of a CDI folder, looked through for what it names on the host."""
+    """A file in a CDI folder, compared with the host files that it names."""
 
     path: str
     problem: str = ""
-    """Why it could not be read or understood; then nothing below is known."""
+    """Why it could not be read or parsed; the other fields then have no values. Empty if it could."""
     kind: str = ""
     """"nvidia.com/gpu"."""
     version: str = ""
-    """cdiVersion."""
+    """The value of cdiVersion."""
     devices: tuple[str, ...] = ()
-    """Their names: "0", "all"."""
+    """The names of its devices: "0", "all"."""
     missing: tuple[str, ...] = ()
-    """Device nodes, libraries and programs that it names and that are not there (any more)."""
+    """Device nodes, libraries and programs that it names and that do not exist."""
     driver_version: str | None = None
-    """The version in the name of the libcuda that it lends."""
+    """The version in the name of the libcuda that it passes to containers."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerFacts:
-    """Everything about engines that could give this machine's GPUs to containers."""
+    """The container engines that could give this machine's GPUs to containers, and their configuration."""
 
     tools: tuple[ContainerTool, ...]
     docker: Fact[DockerEngine | EngineSilence]
     endpoint: str
-    """Where Docker's client would connect: "unix:///var/run/docker.sock"."""
+    """The address that Docker's client would connect to: "unix:///var/run/docker.sock"."""
     context: str | None
-    """Docker's context, where another than the default one is chosen."""
+    """The selected Docker context; None if it is the default one."""
     daemon_config: Fact[DaemonConfig]
     toolkit: Fact[ContainerToolkit]
     cdi: tuple[CdiSpec, ...]
-    """Specifications for NVIDIA's devices; in the order of /etc/cdi, /var/run/cdi, then the engine's own."""
+    """The specifications for NVIDIA's devices, those of /etc/cdi first, then /var/run/cdi, then the engine's
+    own."""
 
     def tool(self, *names: str) -> ContainerTool | None:
+        """Return the first of the named tools that was found, else None."""
         return next((tool for name in names for tool in self.tools if tool.name == name), None)

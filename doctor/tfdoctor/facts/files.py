@@ -1,4 +1,4 @@
-"""What was seen of the files that wheels brought: frozen, without judgement."""
+"""The facts about the files that wheels installed."""
 
 from __future__ import annotations
 
@@ -7,28 +7,32 @@ from tfdoctor.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ChangedFile:
-    """A file that is not as its wheel brought it."""
+    """A file that differs from the one that its wheel installed."""
 
     path: str
-    """Below the distribution's location."""
+    """The path relative to the distribution's location."""
     recorded: int
-    """Bytes, as its RECORD says."""
+    """The size in its RECORD, in bytes."""
     size: int
-    """Bytes that are there; -1: it is no file."""
+    """The size on the disk, in bytes; -1 if it is not a file."""
     cut: bool
-    """It ends before its own headers say."""
+    """Whether it is shorter than its own headers say."""
     foreign: bool = False
-    """A shared object's name, and no object of this kind of machine: the loader refuses it."""
+    """Whether it is named like a shared object but is none for this kind of machine, so that the loader
+    refuses it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedFile:
-    """A file that several distributions own: the last one installed won, removing any takes it away."""
+    """A file that several distributions own.
+
+    The last one installed wrote it; removing any of them deletes it.
+    """
 
     path: str
-    """Below `location`."""
+    """The path relative to `location`."""
     location: str
     owners: tuple[tuple[str, str], ...]
-    """(name, version) of each."""
+    """(name, version) of each owner."""
     now: tuple[str, str] | None
-    """Whose file is there; None where that could not be told, or none is there."""
+    """The owner whose file is on the disk; None if that is not known, or if the file is missing."""

@@ -1,4 +1,4 @@
-"""What was seen of the packages that TensorFlow imports: part of `facts`, in a module of its own."""
+"""The facts about the packages that TensorFlow imports."""
 
 from __future__ import annotations
 
@@ -7,58 +7,58 @@ from tfdoctor.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FileDifference:
-    """A module's file that is not as its distribution's RECORD says."""
+    """A module's file that differs from its distribution's RECORD."""
 
     path: str
-    """Below the distribution's location."""
+    """The path relative to the distribution's location."""
     what: str
-    """"missing", "empty", "cut" (shorter), "changed" (longer, or other text), "altered" (as long, other content),
-    "syntax" (no Python), "unreadable"."""
+    """"missing", "empty", "cut" (shorter), "changed" (longer, or other text), "altered" (same size, other
+    content), "syntax" (not valid Python), "unreadable"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shadow:
-    """A module that is found in two places."""
+    """A module that is found in two folders."""
 
     name: str
     """Its top-level name: "numpy", "random"."""
     taken: str
-    """The file or folder that Python takes: the first on its path, the working folder before all."""
+    """The file or folder that Python imports; the working folder is searched first."""
     hidden: str
-    """The folder that has it, too."""
+    """The other folder that contains it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Oddity:
-    """Why the import of something is rehearsed."""
+    """The reason why an import is rehearsed."""
 
     module: str
-    """The distribution, or the module, that is not as it is known to work."""
+    """The distribution or module that differs from what is known to work."""
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Rehearsed:
-    """What came of importing one module."""
+    """The result of importing one module."""
 
     name: str
     error: str = ""
-    """The error's text; empty where it was imported, and every attribute taken."""
+    """The text of the error; empty if the module and all its attributes could be imported."""
     error_type: str = ""
-    """"ImportError", "ValueError"…; "crash" where the process ended."""
+    """"ImportError", "ValueError", …; "crash" if the process ended; empty if there was no error."""
     import_error: bool = False
-    """Whether it is an ImportError (ModuleNotFoundError, too)."""
+    """Whether the error is an ImportError or a ModuleNotFoundError."""
     attribute_error: bool = False
     not_found: str = ""
     """The module that a ModuleNotFoundError names."""
     file: str = ""
-    """What was imported under this name."""
+    """The file of the module that was imported under this name."""
     top: str = ""
-    """What was imported under the first part of this name."""
+    """The file of the module that was imported under the first part of this name."""
     frames: tuple[str, ...] = ()
-    """The files that the error came through; the last one raised it."""
+    """The files in the traceback; the last one raised the error."""
     root: str = ""
-    """The text of the first error, where this one was raised in its place."""
+    """The text of the original error, if this one was raised in its place."""
 
     @property
     def ok(self) -> bool:
@@ -67,13 +67,14 @@ class Rehearsed:
 
 @dataclass(frozen=True, slots=True)
 class RehearsalFacts:
-    """A child's import of what TensorFlow imports of others (payload/rehearse.py)."""
+    """The results of importing TensorFlow's requirements in a child process (payload/rehearse.py)."""
 
     oddities: tuple[Oddity, ...]
     modules: tuple[Rehearsed, ...]
     source: Rehearsed | None = None
-    """A generated protobuf source of TensorFlow's or Keras's, executed by itself: the first that fails, or the last."""
+    """A generated protobuf source of TensorFlow or Keras, executed by itself: the first that fails, or the
+    last."""
     keras: tuple[Rehearsed, ...] = ()
-    """Modules of Keras, imported with something in the place of TensorFlow."""
+    """Modules of Keras, imported with a replacement for TensorFlow."""
     complete: bool = True
-    """False: the child ended, or was ended, before it came to the last one."""
+    """Whether the child process reached the last import; False if it ended or was stopped before."""

@@ -1,5 +1,7 @@
-"""What decides which files are loaded: environment variables, who set them, and the loader's answers. Part of facts.py,
-the one door to all facts."""
+"""The facts about library loading: environment variables, their origins, and the loader's answers.
+
+Import these classes from `tfdoctor.facts`.
+"""
 
 from __future__ import annotations
 
@@ -12,61 +14,66 @@ if TYPE_CHECKING:
     from tfdoctor.facts.python import Denied
 
 PATHS = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH"})
-"""Variables that are lists: who put an entry there is asked for each."""
+"""Variables that hold lists; each entry of them has its own origin."""
 
 
 MODULE_PATH = "sys.path"
-"""Where Python looks for modules, beside the names of variables that are lists."""
+"""The `Origin.name` of an entry of sys.path, which is no environment variable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who set an environment variable, or put an entry on a list."""
+    """The file or program that set an environment variable or added an entry to a list."""
 
     name: str
-    """The variable; `MODULE_PATH` for a folder that Python's own start puts on its path."""
+    """The variable, or `MODULE_PATH` for a folder that Python's startup adds to sys.path."""
     by: str
-    """"start": what Python itself runs when it starts (sitecustomize, a .pth file); "wrapper": the interpreter is a
-    script that sets it; "activation": a script that activating the environment runs; "kernel": the kernel.json that
-    was asked for; "machine": /etc/environment; "shell": what tfdoctor was started from, of which no file is known."""
+    """"start": Python's own startup (sitecustomize, a .pth file); "wrapper": the interpreter is a script that
+    sets it; "activation": a script that activating the environment runs; "kernel": the requested
+    kernel.json; "machine": /etc/environment; "shell": the process that started tfdoctor, with no known
+    file."""
     entry: str | None = None
-    """The entry of a list; None: the whole variable."""
+    """The entry of a list; None for the whole variable."""
     path: str = ""
-    """The file, where it was found; for people."""
+    """The file that sets it, for display; empty if it is not known."""
     line: int | None = None
     text: str = ""
-    """The line as it stands there."""
+    """The line of the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentFacts:
-    """Environment variables that matter to TensorFlow on a GPU, and their misspellings."""
+    """The environment variables that matter to TensorFlow on a GPU, and their misspellings."""
 
     variables: dict[str, str]
-    """As the target Python has them when its own start is over; those that only the loader and Python's start read
-    (LD_…, PYTHON…) as it was started with them."""
+    """The values after the startup of the examined Python; variables that only the loader and Python's
+    startup read (LD_…, PYTHON…) have the values with which it was started."""
     misspelt: tuple[tuple[str, str], ...]
-    """(as set, as meant)."""
+    """(name that is set, name that was meant)."""
     scheduler: str | None
-    """"slurm", "lsf", "pbs", "kubernetes", "ray" where one of them runs this process."""
+    """"slurm", "lsf", "pbs", "kubernetes" or "ray" if one of them runs this process, else None."""
     origins: tuple[Origin, ...] = ()
-    """Who set each of `variables`, where the target Python answered, and who put folders on its `MODULE_PATH`."""
+    """The origins of `variables`, if the examined Python answered, and of entries of `MODULE_PATH`."""
     changed: dict[str, str | None] = field(default_factory=dict)
-    """What Python's start makes of the variables that tfdoctor itself was started with; None: taken away."""
+    """Variables that Python's startup changes, with their new values; None if it removes the variable."""
     late: tuple[Origin, ...] = ()
-    """Variables that the loader or Python read at the start of a process, and that Python's start sets: in vain."""
+    """Variables that Python's startup sets too late: the loader or Python has read them before."""
     programs: frozenset[str] | None = None
-    """What of probes/environment.py's PROGRAMS is on this person's PATH; None where nobody looked."""
+    """The programs of PROGRAMS in probes/environment.py that are on this user's PATH; None if they were not
+    looked for."""
 
     def origin(self, name: str, entry: str | None = None) -> Origin | None:
-        """Return who set the variable, or put the entry (a path, with or without a final slash) on that list."""
-        wanted = entry.rstrip("/") if entry is not None else None
+        """Return the origin of a variable, or of one entry of a list; None if it is not known.
+
+        `entry`: a path, with or without a final slash.
+        """
+        stripped = entry.rstrip("/") if entry is not None else None
         return next(
             (
                 o
                 for o in self.origins
                 if o.name == name
-                and (wanted is None or (o.entry is not None and o.entry.rstrip("/") == wanted))
+                and (stripped is None or (o.entry is not None and o.entry.rstrip("/") == stripped))
             ),
             None,
         )
@@ -74,36 +81,36 @@ class EnvironmentFacts:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """One file that the loader would open on its way."""
+    """A file that the loader would try to open for a library."""
 
     path: str
     problem: str
-    """Empty for the one that it takes."""
+    """Why the loader does not use the file; empty for the one that it uses."""
     via: str
     """"RPATH of …", "LD_LIBRARY_PATH", "RUNPATH of …", "ld.so.cache", "default folder", "LD_PRELOAD"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """What becomes of one `dlopen` (or DT_NEEDED) of a soname."""
+    """The result of one `dlopen` (or DT_NEEDED) of a soname."""
 
     soname: str
     path: str | None
-    """The file that is mapped; None where none is."""
+    """The file that is mapped; None if there is none."""
     via: str
     error: str
-    """What dlerror() would say; empty where the library is loaded."""
+    """The message of dlerror(); empty if the library is loaded."""
     really_missing: tuple[str, ...] = ()
-    """Sonames that could not be found or taken: this one, or those that it needs."""
+    """Sonames that could not be resolved: this one, or libraries that it needs."""
     needed_by: str | None = None
-    """The object whose need failed, where it is not the one opened."""
+    """The object whose dependency is missing; None if it is the opened one."""
     tried: tuple[Tried, ...] = ()
     crash: bool = False
-    """The loader would be killed by a signal."""
+    """Whether a signal would end the loader."""
     real: str = ""
-    """`path` with links resolved; empty where they lead to the same path, but for ".."."""
+    """`path` with symbolic links resolved; empty if that gives the same path, apart from ".."."""
     version: str | None = None
-    """What the file itself tells of its version: its real name (libcudnn.so.9.1.0), the header beside it."""
+    """The version according to the file: its real name (libcudnn.so.9.1.0) or the header beside it."""
 
     @property
     def ok(self) -> bool:
@@ -112,39 +119,39 @@ class Resolution:
 
 @dataclass(frozen=True, slots=True)
 class FoundElsewhere:
-    """A library of the same family that is on this machine, found without the loader's rules."""
+    """A library of the same family that was found outside the loader's search path."""
 
     stem: str
     """"libcusolver"."""
     name: str
-    """The file's name, version and all: "libcusolver.so.11", "libcusolver.so.11.7.1.2"."""
+    """The file's name with its version: "libcusolver.so.11", "libcusolver.so.11.7.1.2"."""
     path: str
     package: str | None = None
-    """The wheel or conda package that it belongs to, where that is plain."""
+    """The wheel or conda package that contains it; None if that is not clear."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instead:
-    """A library that an entry of LD_LIBRARY_PATH or LD_PRELOAD puts before another one."""
+    """A library that an entry of LD_LIBRARY_PATH or LD_PRELOAD replaces with another file."""
 
     soname: str
     path: str
     other: str | None
-    """What the loader would take without that entry; None: nothing."""
+    """The file that the loader would use without that entry; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Without:
-    """What the loader would give without some entries of LD_LIBRARY_PATH or LD_PRELOAD."""
+    """The loader's answers without some entries of LD_LIBRARY_PATH or LD_PRELOAD."""
 
     variable: str
     entries: tuple[str, ...]
-    """As they stand in the variable."""
+    """The removed entries, as written in the variable."""
     resolutions: tuple[Resolution, ...]
-    """As in LoaderFacts, all of them."""
+    """The resolutions of all libraries, as in `LoaderFacts`."""
     import_needs: tuple[Resolution, ...]
     instead: tuple[Instead, ...]
-    """What comes through these entries."""
+    """The libraries that these entries provide."""
 
     def resolution(self, soname: str) -> Resolution | None:
         return next((r for r in self.resolutions if r.soname == soname), None)
@@ -152,27 +159,27 @@ class Without:
 
 @dataclass(frozen=True, slots=True)
 class LoaderFacts:
-    """The loader's answers for everything that this TensorFlow opens, in its order."""
+    """The loader's answers for all libraries that this TensorFlow opens, in the order in which it opens them."""
 
     caller: str | None
     """The object that calls dlopen."""
     runpath_folders: tuple[str, ...]
     """The folders of that object's RUNPATH (or RPATH) that exist, as paths without ".."."""
     library_path: tuple[str, ...]
-    """LD_LIBRARY_PATH, taken apart as glibc does."""
+    """The entries of LD_LIBRARY_PATH, split as glibc does it."""
     resolutions: tuple[Resolution, ...]
     import_needs: tuple[Resolution, ...]
-    """DT_NEEDED of TensorFlow's own objects that could not be satisfied."""
+    """DT_NEEDED entries of TensorFlow's own objects that could not be resolved."""
     found: tuple[FoundElsewhere, ...]
     preload: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     plugins: tuple[Resolution, ...] = ()
-    """What becomes of TensorFlow's plugins."""
+    """The results of loading TensorFlow's plugins."""
     denied: tuple[Denied, ...] = ()
-    """What the loader meets and may not use."""
+    """Files that the loader finds and may not use."""
     without: tuple[Without, ...] = ()
-    """Asked where something fails, or the driver's libraries come through these variables: each entry alone, then
-    all that bring anything."""
+    """The answers without entries: each entry alone, then all that provide a library. Empty unless a library
+    is missing or the driver's libraries come from these variables."""
 
     def resolution(self, soname: str) -> Resolution | None:
         return next((r for r in self.resolutions if r.soname == soname), None)

@@ -1,4 +1,4 @@
-"""What listens on this machine, and who answered from it."""
+"""The facts about the network: listening ports, proxies, and results of connections."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ __all__ = ["Listening", "Proxy", "Reached"]
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """Of this machine, or of the container that this runs in."""
+    """The listening ports and the addresses of this machine, or of the container that tfdoctor runs in."""
 
     ports: frozenset[int] | None
-    """TCP ports at which something listens; None: could not be known."""
+    """TCP ports at which something listens; None if that is not known."""
     addresses: frozenset[str]
-    """This machine's own addresses, as `ipaddress` writes them; empty: not known."""
+    """This machine's own addresses as `ipaddress` formats them; empty if not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """The proxy through which gRPC connects, TensorFlow's servers among them."""
+    """The proxy that gRPC, and so TensorFlow's distributed servers, connects through."""
 
     variable: str
-    """Which variable names it."""
+    """The environment variable that names it."""
     without: tuple[str, ...]
-    """Hosts that are connected to without it, as they are written: ends of names, addresses, networks."""
+    """Hosts that are connected to directly, as written: ends of names, addresses, networks."""
     listed_in: str = "no_proxy"
-    """The variable that lists them."""
+    """The variable that lists those hosts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """What came of connecting to one address."""
+    """The result of connecting to one address."""
 
     ok: bool | None
-    """None: it could not be tried."""
+    """Whether it succeeded; None if it could not be tried."""
     why: str | None = None
     """"refused", "timeout", "no-such-name", "not-tensorflow"."""
     detail: str = ""
-    """What was seen, as half a sentence."""
+    """The observation as a clause for a message."""

@@ -1,4 +1,4 @@
-"""Which Python is examined and why, and what stood in the way of another one. Part of `facts`."""
+"""The facts about the choice of the Python to examine, and about Pythons that cannot be used."""
 
 from __future__ import annotations
 
@@ -6,100 +6,101 @@ from tfdoctor.facts import Unknown
 from tfdoctor.records import dataclass
 
 ASKED = "--python"
-"""The `variable` of a lost environment that was asked for by name."""
+"""The `variable` of a lost environment that the user named on the command line."""
 
 
 @dataclass(frozen=True, slots=True)
 class LostEnvironment:
-    """An environment that somebody means and whose Python cannot be started."""
+    """A requested or active environment whose Python cannot be started."""
 
     variable: str
-    """What names it: "VIRTUAL_ENV", "CONDA_PREFIX", `ASKED`."""
+    """The source of the environment: "VIRTUAL_ENV", "CONDA_PREFIX" or `ASKED`."""
     prefix: str
     problem: str
-    """"gone": no such folder; "empty": there is no Python in it; "base-gone": its Python is a link to one that
-    is gone; "closed": this user may not look into it."""
+    """"gone": no such folder; "empty": it contains no Python; "base-gone": its Python is a link to a missing
+    one; "closed": this user may not search it."""
     target: str | None = None
-    """Where bin/python leads, of one whose base is gone."""
+    """The target of bin/python, if `problem` is "base-gone"."""
     version: str | None = None
-    """The version that its pyvenv.cfg names."""
+    """The Python version in its pyvenv.cfg."""
     moved_to: tuple[str, ...] = ()
-    """Environments whose own scripts say that they were made in `prefix`."""
+    """Environments whose scripts say that they were created in `prefix`."""
     successor: str | None = None
-    """A Python on PATH of the same minor version as the base that is gone."""
+    """A Python on PATH with the same minor version as the missing base."""
 
 
 @dataclass(frozen=True, slots=True)
 class OtherPython:
-    """Another Python here that has a TensorFlow. Seen from its files: it was not started."""
+    """Another Python on this machine that has TensorFlow; its files were read, it was not started."""
 
     path: str
     how: str
     """Where it was found: "the Jupyter kernel `tf`", ".venv in the working folder"."""
     tensorflow: str | None = None
-    """The version of its distribution, where the folder's name says it."""
+    """The version of its distribution; None if the folder's name does not contain it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The Python that is examined, before anything was asked of it."""
+    """The choice of the Python to examine, made before starting it."""
 
     path: str
-    """What is run."""
+    """The executable."""
     how: str
-    """How it was asked for or found: a path as given, "$VIRTUAL_ENV", "python3 on PATH"."""
+    """How it was requested or found: a path as given, "$VIRTUAL_ENV", "python3 on PATH"."""
     why: str = ""
-    """The same for people: "the active virtual environment"."""
+    """`how` as text for the user: "the active virtual environment"."""
     lost: tuple[LostEnvironment, ...] = ()
     others: tuple[OtherPython, ...] = ()
-    """Looked for where this one has no TensorFlow or does not answer."""
+    """Other Pythons with TensorFlow; looked for if this one has none or does not answer."""
     kernel: str | None = None
-    """The kernel.json that was asked for, of which this is the Python."""
+    """The requested kernel.json, which names this Python."""
     kernel_sets: tuple[str, ...] = ()
-    """The names of the variables that it sets; their values may be secret."""
+    """The names of the variables that the kernel.json sets; their values may be secret."""
     on_path: str = ""
-    """What `python` is in this shell, where an environment is called active and that is none of its Pythons."""
+    """The path of `python` in this shell, if an environment is active and does not contain it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """How a Python behaved that did not answer."""
+    """The behaviour of a Python that did not answer."""
 
     kind: str
     """"base-gone", "not-started", "denied", "exited", "killed", "home", "site", "silent", "rubbish"."""
     path: str
     how: str
-    """Half a sentence: "exited with status 1"."""
+    """A clause for a message: "exited with status 1"."""
     said: str = ""
-    """What it printed."""
+    """The text that it printed."""
     detail: str = ""
-    """What is known of the reason: an interpreter that is not there."""
+    """Details of the reason, such as the missing interpreter."""
     files: tuple[str, ...] = ()
-    """What `site` was at when it did not go on: a sitecustomize.py, a .pth file."""
+    """The files that `site` was processing when it stopped: a sitecustomize.py, a .pth file."""
     ended: bool = True
-    """False: it was still running when its time was over; it may only be slow."""
+    """Whether the process ended by itself; False if it exceeded its time limit and may only be slow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unusable(Unknown):
-    """The Python did not answer, and how it behaved instead."""
+    """A Python that did not answer, with its behaviour."""
 
     trouble: Trouble | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """Something that is there and that this user, or this file system, does not let be used."""
+    """An existing file or folder that this user or a mount option makes unusable."""
 
     path: str
-    """What was wanted."""
+    """The file or folder that is required."""
     closed: str
-    """The file or folder that forbids it: `path`, or one above it; the mount point of a noexec file system."""
+    """The file or folder that denies access: `path`, one of its parents, or the mount point of a noexec file
+    system."""
     why: str = "mode"
     """"mode" or "noexec"."""
     owner: str | None = None
-    """Who owns `closed`; the number where it has no name here."""
+    """The owner of `closed`; the user ID if the ID has no name on this machine."""
     own: bool | None = None
-    """Whether that is this user."""
+    """Whether this user is the owner."""
     mode: str | None = None
-    """"700", as chmod takes it."""
+    """The mode of `closed` as chmod takes it, such as "700"."""

@@ -1,4 +1,4 @@
-"""Environment variables that TensorFlow, CUDA and what they load read, and which of them a name is meant for."""
+"""The environment variables that TensorFlow, CUDA and their libraries read, and detection of misspelt names."""
 
 from __future__ import annotations
 
@@ -59,12 +59,15 @@ KNOWN = (
 GUARDED = tuple(
     name for name in KNOWN if len(name) >= 8 and name not in {"CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"}
 )
-"""Names whose misspelling is looked for; the short ones have too many innocent neighbours."""
+"""Names whose misspellings are reported; short names have too many legitimate neighbours."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{3,60}\Z")
 
 
 def find_misspelt(env: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Return pairs (as set, as meant) for names one or two letters off a known one, or in the wrong case."""
+    """Return pairs (name that is set, known name) for names that look like misspellings.
+
+    A misspelling differs from a known name by one or two letters, or only in case.
+    """
     pairs: list[tuple[str, str]] = []
     for name in sorted(env):
         if name in KNOWN or not _NAME.match(name):
@@ -73,9 +76,9 @@ def find_misspelt(env: Iterable[str]) -> tuple[tuple[str, str], ...]:
         if upper in GUARDED:
             pairs.append((name, upper))
             continue
-        if not any(_may_be_meant(upper, known) for known in GUARDED):
+        if not any(_may_be_meant(upper, candidate) for candidate in GUARDED):
             continue
-        import difflib  # seldom needed
+        import difflib  # deferred because it is rarely needed
 
         close = difflib.get_close_matches(upper, GUARDED, n=1, cutoff=0.9)
         if close and count_edits(upper, close[0]) <= 2 and not _is_other_name(upper, close[0]):
@@ -83,25 +86,30 @@ def find_misspelt(env: Iterable[str]) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
-def _may_be_meant(name: str, known: str) -> bool:
-    """Return whether `edits` can be two at most: each changes the length by one at most, the letters by two."""
-    return abs(len(name) - len(known)) <= 2 and len(set(name) ^ set(known)) <= 4
+def _may_be_meant(name: str, candidate: str) -> bool:
+    """Return whether the two names can be at most two edits apart.
+
+    Each edit changes the length by at most one, and adds or removes at most two letters.
+    """
+    return abs(len(name) - len(candidate)) <= 2 and len(set(name) ^ set(candidate)) <= 4
 
 
-def _is_other_name(name: str, known: str) -> bool:
-    """Return whether a name differs by a whole word (TF_CUDA_PATH beside CUDA_PATH): no misspelling."""
-    return set(name.split("_")) ^ set(known.split("_")) in ({"S"}, {"V2"}) or name.startswith(f"{known}_")
+def _is_other_name(name: str, candidate: str) -> bool:
+    """Return whether a name differs from a known one by a whole word, and so is no misspelling of it."""
+    return set(name.split("_")) ^ set(candidate.split("_")) in ({"S"}, {"V2"}) or name.startswith(
+        f"{candidate}_"
+    )
 
 
 def count_edits(left: str, right: str) -> int:
-    """Return the Damerau-Levenshtein distance of two short words (swapped neighbours count once)."""
+    """Return the Damerau-Levenshtein distance of two short words; swapping neighbouring letters is one edit."""
     previous: list[int] = []
     current = list(range(len(right) + 1))
     for i, a in enumerate(left, 1):
-        before, previous, current = previous, current, [i]
+        second_last, previous, current = previous, current, [i]
         for j, b in enumerate(right, 1):
             best = min(previous[j] + 1, current[j - 1] + 1, previous[j - 1] + (a != b))
             if i > 1 and j > 1 and a == right[j - 2] and left[i - 2] == b:
-                best = min(best, before[j - 2] + 1)
+                best = min(best, second_last[j - 2] + 1)
             current.append(best)
     return current[-1]

@@ -1,6 +1,7 @@
-"""Does release R serve host H, and which release is best? The only answer; each reason names its row of compat/.
+"""The decision whether a TensorFlow release fits a machine, and which release fits best.
 
-Pure. `plan` makes options of it, the rules' remedies and the matrix ask it, too.
+Each reason names its source in compat/. `plan` builds its options from these answers; the remedies of the
+rules and the compatibility matrix use them too. Pure.
 """
 
 from tfdoctor.fit.compatibility import (

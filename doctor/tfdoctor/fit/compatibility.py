@@ -1,6 +1,6 @@
-"""Whether a release serves a machine in an environment of its own, and which release does it best. Pure.
+"""The decision whether a release fits a machine in a virtual environment, and which one fits best. Pure.
 
-`recommend` and the remedies of `check` both ask here, so that they name the same release.
+`recommend` and the remedies of `check` both use it, so that they name the same release.
 """
 
 from __future__ import annotations
@@ -34,183 +34,201 @@ __all__ = [
     "list_candidates",
 ]
 
-_CONSIDERED = 400
-"""Releases that are looked at for one request; there are fewer."""
+_MAX_CANDIDATES = 400
+"""The maximum number of releases considered for one request; the tables have fewer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """One release on one machine, in an environment of its own."""
+    """The result of checking one release on one machine, in a virtual environment."""
 
     release: Release
     python: str | None
-    """The Python that it is for, `"3.11"`; None: there is none."""
+    """The Python version to use, such as `"3.11"`; None if none is available."""
     cuda: CudaSet | None
-    """NVIDIA's wheels that go with it; None: its CUDA comes from somewhere else."""
+    """NVIDIA's wheels for the release; None if its CUDA comes from elsewhere or no wheels exist."""
     reasons: tuple[Reason, ...]
-    """What speaks against it; empty: it serves."""
+    """The reasons why the release cannot be used; empty if it can."""
     caveats: tuple[Caveat, ...]
 
     @property
     def serious(self) -> int:
-        """Count the caveats that speak against it."""
+        """The number of serious caveats."""
         return sum(caveat.serious for caveat in self.caveats)
 
 
-class _Weighed(Protocol):
+class _HasSerious(Protocol):
+    """An object that counts its serious caveats."""
+
     @property
     def serious(self) -> int: ...
 
 
-_Choice = TypeVar("_Choice", bound=_Weighed)
+_Choice = TypeVar("_Choice", bound=_HasSerious)
 
 
 def choose_preferred(choices: Iterable[_Choice]) -> _Choice | None:
     """Return the first choice without a serious caveat, else the one with the fewest."""
-    found: _Choice | None = None
+    preferred: _Choice | None = None
     for choice in choices:
-        if found is None or choice.serious < found.serious:
-            found = choice
-        if not found.serious:
+        if preferred is None or choice.serious < preferred.serious:
+            preferred = choice
+        if not preferred.serious:
             break
-    return found
+    return preferred
 
 
 def list_candidates(compat: Compat, spec: str | None = None) -> Iterator[Release]:
-    """Yield the releases with GPU code that are meant, newest first, one a version; None means all final ones.
+    """Yield the releases with GPU code that match `spec`, newest first, one for each version.
 
-    Raises UnknownReleaseError if the specification fits no release, versions.VersionSyntaxError if it is none.
+    If `spec` is None, yield all final releases that were not withdrawn. Raises UnknownReleaseError if the
+    specification matches no release, and versions.VersionSyntaxError if it is not valid.
     """
-    yield from _candidates(compat, spec)
+    yield from _list_candidates(compat, spec)
 
 
 @lru_cache(maxsize=128)
-def _candidates(compat: Compat, spec: str | None) -> tuple[Release, ...]:
-    rows: Sequence[Release]
+def _list_candidates(compat: Compat, spec: str | None) -> tuple[Release, ...]:
+    releases: Sequence[Release]
     if spec is None:
-        rows = sorted(
-            (row for row in compat.releases if not row.is_prerelease and not row.yanked),
-            key=lambda row: (row.parsed, row.package == "tensorflow"),
+        releases = sorted(
+            (item for item in compat.releases if not item.is_prerelease and not item.yanked),
+            key=lambda item: (item.parsed, item.package == "tensorflow"),
             reverse=True,
         )
     else:
-        rows = _select_meant(compat, spec)
-    found: dict[str, Release] = {}
-    for release in rows:
-        if not release.gpu or len(found) >= _CONSIDERED:
+        releases = _select_releases(compat, spec)
+    candidates: dict[str, Release] = {}
+    for release in releases:
+        if not release.gpu or len(candidates) >= _MAX_CANDIDATES:
             continue
-        known = found.get(release.version)
-        if known is None or (not _is_pinned(compat, known) and _is_pinned(compat, release)):
-            found[release.version] = release
-    return tuple(found.values())
+        previous = candidates.get(release.version)
+        if previous is None or (not _is_pinned(compat, previous) and _is_pinned(compat, release)):
+            candidates[release.version] = release
+    return tuple(candidates.values())
 
 
-def _select_meant(compat: Compat, spec: str) -> Sequence[Release]:
-    """Select what `versions.Spec` means; of a prefix (`2.17`) every final release, since the newest may not fit."""
-    rows = compat.select(spec)
-    if not versions.is_prefix(spec) or rows[0].is_prerelease:
-        return rows
-    every = [
-        row
-        for row in compat.releases
-        if versions.has_prefix(row.version.partition(".post")[0], spec.strip())
-        and not row.is_prerelease
-        and (not row.yanked or row in rows)
+def _select_releases(compat: Compat, spec: str) -> Sequence[Release]:
+    """Return the releases that `versions.Spec` selects.
+
+    For a prefix (`2.17`) return every final release, since the newest may not fit.
+    """
+    selected = compat.select(spec)
+    if not versions.is_prefix(spec) or selected[0].is_prerelease:
+        return selected
+    matches = [
+        release
+        for release in compat.releases
+        if versions.has_prefix(release.version.partition(".post")[0], spec.strip())
+        and not release.is_prerelease
+        and (not release.yanked or release in selected)
     ]
-    return sorted(every, key=lambda row: (row.parsed, row.package == "tensorflow"), reverse=True)
+    return sorted(
+        matches, key=lambda release: (release.parsed, release.package == "tensorflow"), reverse=True
+    )
 
 
 @lru_cache(maxsize=64)
 def find_best_fit(
     compat: Compat, host: Host, *, python: str | None = None, spec: str | None = None
 ) -> Fit | None:
-    """Return the release that serves this machine best, and how; None if none does.
+    """Return the release that fits this machine best, with its Python and CUDA; None if none fits.
 
-    `python`: the Python that it has to be for (`"3.11"`, `"3.11.7"`); `spec`: a specification of releases.
-    NVIDIA's
-    wheels come first; a release whose CUDA none of them has is taken if there is no other.
+    `python`: the required Python (`"3.11"`, `"3.11.7"`); `spec`: a specification of releases. Releases with
+    CUDA in NVIDIA's wheels are preferred; one whose CUDA must come from elsewhere is returned only if there
+    is no other.
     """
-    wanted = versions.major_minor(python) if python is not None else None
-    releases = [one for one in list_candidates(compat, spec) if wanted is None or wanted in one.linux_pythons]
+    minor = versions.major_minor(python) if python is not None else None
+    releases = [
+        release
+        for release in list_candidates(compat, spec)
+        if minor is None or minor in release.linux_pythons
+    ]
     for wheels in (True, False):
-        tried = (fit_environment(compat, one, host, wanted, wheels=wheels) for one in releases)
-        found = choose_preferred(fit for fit in tried if not fit.reasons)
-        if found is not None:
-            return found
+        fits = (fit_environment(compat, release, host, minor, wheels=wheels) for release in releases)
+        preferred = choose_preferred(fit for fit in fits if not fit.reasons)
+        if preferred is not None:
+            return preferred
     return None
 
 
 def can_serve(compat: Compat, release: Release, host: Host, python: str | None = None) -> bool:
-    """Return whether a release can serve this machine in an environment, wherever its CUDA comes from."""
-    wanted = versions.major_minor(python) if python is not None else None
+    """Return whether a release fits this machine in a virtual environment, wherever its CUDA comes from."""
+    minor = versions.major_minor(python) if python is not None else None
     return any(
-        not fit_environment(compat, release, host, wanted, wheels=wheels).reasons for wheels in (True, False)
+        not fit_environment(compat, release, host, minor, wheels=wheels).reasons for wheels in (True, False)
     )
 
 
 def find_card_reasons(compat: Compat, release: Release, host: Host) -> tuple[Reason, ...]:
-    """Return the reasons of the machine's cards and driver against a release; empty if it serves them."""
-    chosen, found = compat.cuda_set(release.version), Judgement()
-    if chosen is not None:
-        constraints.check_cards(found, compat, release, host, chosen.cuda, chosen.cudnn)
-        constraints.check_driver(found, compat, release, host, chosen.cuda)
-        if not found.reasons:
+    """Return the reasons why the machine's GPUs and driver exclude a release; empty if they do not.
+
+    A release is excluded only if neither NVIDIA's wheels nor the CUDA that it was built with can be used.
+    """
+    cuda_set, judgement = compat.cuda_set(release.version), Judgement()
+    if cuda_set is not None:
+        constraints.check_cards(judgement, compat, release, host, cuda_set.cuda, cuda_set.cudnn)
+        constraints.check_driver(judgement, compat, release, host, cuda_set.cuda)
+        if not judgement.reasons:
             return ()
-    own = Judgement()
+    own_judgement = Judgement()
     if release.cuda is not None:
-        constraints.check_cards(own, compat, release, host, release.cuda, release.cudnn)
-        constraints.check_driver(own, compat, release, host, release.cuda)
-    return tuple(found.reasons if own.reasons and chosen is not None else own.reasons)
+        constraints.check_cards(own_judgement, compat, release, host, release.cuda, release.cudnn)
+        constraints.check_driver(own_judgement, compat, release, host, release.cuda)
+    return tuple(
+        judgement.reasons if own_judgement.reasons and cuda_set is not None else own_judgement.reasons
+    )
 
 
 def fit_environment(
     compat: Compat, release: Release, host: Host, python: str | None = None, *, wheels: bool = True
 ) -> Fit:
-    """Check a release in a virtual environment on this machine.
+    """Check whether a release fits this machine in a virtual environment.
 
-    `wheels`: its CUDA comes from NVIDIA's wheels; else it may come from anywhere, in the version it was built
-    with.
+    `wheels`: whether its CUDA must come from NVIDIA's wheels; if not, the CUDA that it was built with may
+    come from anywhere.
     """
-    found = Judgement()
-    constraints.check_machine(found, release, host, container=False)
+    judgement = Judgement()
+    constraints.check_machine(judgement, release, host, container=False)
     python = python or _choose_python(compat, release, host)
-    check_python(found, compat, release, python, locked=wheels)
+    check_python(judgement, compat, release, python, locked=wheels)
     if not wheels:
         if release.cuda is not None:
-            constraints.check_cards(found, compat, release, host, release.cuda, release.cudnn)
-            constraints.check_driver(found, compat, release, host, release.cuda)
-        return _answer(found, release, python, None)
-    chosen = check_wheels(found, compat, release, host)
-    cudnn = compat.cudnn_range(chosen.cudnn) if chosen is not None else None
+            constraints.check_cards(judgement, compat, release, host, release.cuda, release.cudnn)
+            constraints.check_driver(judgement, compat, release, host, release.cuda)
+        return _build_fit(judgement, release, python, None)
+    cuda_set = check_wheels(judgement, compat, release, host)
+    cudnn = compat.cudnn_range(cuda_set.cudnn) if cuda_set is not None else None
     if cudnn is not None and cudnn.glibc and host.lacks_glibc(cudnn.glibc):
-        found.refuse(
+        judgement.refuse(
             Cause.GLIBC_TOO_OLD,
-            f"the wheels of cuDNN {chosen.cudnn if chosen else ''} need glibc {cudnn.glibc}; here is {host.glibc}",
+            f"the wheels of cuDNN {cuda_set.cudnn if cuda_set else ''} need glibc {cudnn.glibc}; here is {host.glibc}",
             f"cudnn.toml: [[range]] {cudnn.first}",
         )
-    return _answer(found, release, python, chosen)
+    return _build_fit(judgement, release, python, cuda_set)
 
 
-def _answer(found: Judgement, release: Release, python: str | None, chosen: CudaSet | None) -> Fit:
-    caveats = (*found.caveats, *constraints.check_release(release))
-    return Fit(release, python, chosen, tuple(found.reasons), caveats)
+def _build_fit(judgement: Judgement, release: Release, python: str | None, cuda_set: CudaSet | None) -> Fit:
+    """Build the result from the judgement and the caveats of the release itself."""
+    caveats = (*judgement.caveats, *constraints.check_release(release))
+    return Fit(release, python, cuda_set, tuple(judgement.reasons), caveats)
 
 
 # ---------------------------------------------------------------- the Python
 
 
 def _choose_python(compat: Compat, release: Release, host: Host) -> str | None:
-    """Return the examined Python if it serves, else the newest that is available."""
-    own = host.python
-    if own is not None and own in release.linux_pythons and is_locked(compat, release, own):
-        return own
+    """Return the examined Python if it can be used, else the newest that is available; None if there is none."""
+    current = host.python
+    if current is not None and current in release.linux_pythons and is_locked(compat, release, current):
+        return current
     return find_newest_python(
-        release, lambda one: bool(compat.python_builds(one)) and is_locked(compat, release, one)
+        release, lambda python: bool(compat.python_builds(python)) and is_locked(compat, release, python)
     )
 
 
 def find_newest_python(release: Release, usable: Callable[[str], bool]) -> str | None:
-    """Return the newest usable Python that the release has a wheel for."""
+    """Return the newest usable Python that the release has a wheel for; None if there is none."""
     return next((python for python in reversed(release.linux_pythons) if usable(python)), None)
 
 
@@ -222,27 +240,27 @@ def is_locked(compat: Compat, release: Release, python: str) -> bool:
 def _is_pinned(compat: Compat, release: Release) -> bool:
     """Return whether a tested lock exists for this distribution on any Python.
 
-    Of 1.15.0 it is `tensorflow-gpu`, though `tensorflow` has the same code.
+    For 1.15.0 only `tensorflow-gpu` has one, though `tensorflow` has the same code.
     """
     return any(is_locked(compat, release, python) for python in release.linux_pythons)
 
 
 @lru_cache(maxsize=4)
 def _list_locks(folder: Path) -> frozenset[str]:
-    """Return the names of all locks, cached: there are hundreds, and each question meets many."""
+    """Return the names of all lock files; cached because there are hundreds and many queries need them."""
     return frozenset(path.name for path in folder.iterdir())
 
 
 def check_python(
     found: Judgement, compat: Compat, release: Release, python: str | None, *, locked: bool = True
 ) -> None:
-    """Check whether a wheel exists for the Python, and (`locked`) whether it was tested."""
+    """Check whether the release has a wheel for the Python and, if `locked`, a tested lock."""
     if python is None or python not in release.linux_pythons:
-        have = ", ".join(release.linux_pythons) or "none"
-        asked = f"Python {python}" if python is not None else "any Python that is available"
+        available = ", ".join(release.linux_pythons) or "none"
+        request = f"Python {python}" if python is not None else "any Python that is available"
         found.refuse(
             Cause.NO_MATCHING_WHEEL,
-            f"TensorFlow {release.version} has no wheel for {asked} (it has them for {have})",
+            f"TensorFlow {release.version} has no wheel for {request} (it has them for {available})",
             constraints.format_row(release),
         )
     elif locked and not is_locked(compat, release, python):
@@ -257,31 +275,34 @@ def check_python(
 
 
 def check_wheels(found: Judgement, compat: Compat, release: Release, host: Host) -> CudaSet | None:
-    """Check NVIDIA's wheels for a release against the machine's cards and driver."""
-    chosen = compat.cuda_set(release.version)
-    if chosen is None:
-        needs = _list_missing_wheels(compat, release)
+    """Return NVIDIA's wheels for a release after checking them against the machine's GPUs and driver.
+
+    None if no NVIDIA wheels have its CUDA version, which is added to the reasons.
+    """
+    cuda_set = compat.cuda_set(release.version)
+    if cuda_set is None:
+        missing = _list_missing_wheels(compat, release)
         found.refuse(
             Cause.LIBS_NOT_INSTALLED,
             f"TensorFlow {release.version} opens libraries of CUDA {release.cuda or 'unknown'}, which "
             f"no NVIDIA wheel "
-            f"has{': ' if needs else ''}{needs}",
+            f"has{': ' if missing else ''}{missing}",
             constraints.format_row(release),
         )
         return None
-    constraints.check_cards(found, compat, release, host, chosen.cuda, chosen.cudnn)
-    constraints.check_driver(found, compat, release, host, chosen.cuda)
-    return chosen
+    constraints.check_cards(found, compat, release, host, cuda_set.cuda, cuda_set.cudnn)
+    constraints.check_driver(found, compat, release, host, cuda_set.cuda)
+    return cuda_set
 
 
 @lru_cache(maxsize=512)
 def _list_missing_wheels(compat: Compat, release: Release) -> str:
-    """Return the libraries that a release opens and no NVIDIA wheel has, as a list in words."""
+    """Return the required libraries that no NVIDIA wheel has, joined with commas."""
     return ", ".join(name for name in release.required_libraries if not _has_wheel(compat, name))
 
 
 def _has_wheel(compat: Compat, soname: str) -> bool:
-    """Return whether NVIDIA's wheels of some CUDA major have a library of this very soname."""
+    """Return whether NVIDIA's wheels for any CUDA major version contain a library with exactly this soname."""
     parts, family = split_soname(soname), compat.library(soname)
     if parts is None or family is None:
         return False

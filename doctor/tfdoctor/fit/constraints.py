@@ -1,4 +1,4 @@
-"""What speaks against a release: the machine, the cards, the driver; each reason with its row of compat/. Pure."""
+"""The checks of a release against a machine, its GPUs and its driver; each reason names its source. Pure."""
 
 from __future__ import annotations
 
@@ -31,26 +31,28 @@ __all__ = [
 
 
 class Judgement:
-    """Reasons and caveats, gathered; a cause said once of a card is not said again."""
+    """The collected reasons and caveats of a release."""
 
     def __init__(self) -> None:
         self.reasons: list[Reason] = []
         self.caveats: list[Caveat] = []
 
     def refuse(self, cause: Cause, text: str, source: str) -> None:
+        """Add a reason why the release cannot be used."""
         self.reasons.append(Reason(cause, text, source))
 
     def warn(self, cause: Cause, text: str, source: str, *, serious: bool = True) -> None:
+        """Add a caveat."""
         self.caveats.append(Caveat(cause, text, source, serious))
 
 
 def format_row(release: Release) -> str:
-    """Return the name of a release's row for reasons."""
+    """Return the source of a release's data for reasons."""
     return f"tensorflow.json: {release.package} {release.version}"
 
 
 def find_capability_floor(release: Release) -> str:
-    """Return the compute capability below which this release ignores a card."""
+    """Return the compute capability below which this release ignores a GPU."""
     if release.registration_floor is None and release.linkage == "needed" and release.cubin:
         return min(release.cubin, key=versions.parse_capability)
     return release.registration_floor or DEFAULT_FLOOR
@@ -58,19 +60,19 @@ def find_capability_floor(release: Release) -> str:
 
 def check_release(release: Release) -> tuple[Caveat, ...]:
     """Return the caveats of a release that hold on every machine."""
-    found = Judgement()
+    judgement = Judgement()
     if release.is_prerelease:
-        found.warn(Cause.INCONCLUSIVE, f"{release.version} is not a final release", format_row(release))
+        judgement.warn(Cause.INCONCLUSIVE, f"{release.version} is not a final release", format_row(release))
     if release.yanked:
-        found.warn(Cause.INCONCLUSIVE, f"{release.version} was withdrawn (yanked)", format_row(release))
-    return tuple(found.caveats)
+        judgement.warn(Cause.INCONCLUSIVE, f"{release.version} was withdrawn (yanked)", format_row(release))
+    return tuple(judgement.caveats)
 
 
 # ---------------------------------------------------------------- the machine
 
 
 def check_machine(found: Judgement, release: Release, host: Host, *, container: bool) -> None:
-    """Check the operating system, the processor and, for an environment on the machine, glibc."""
+    """Check the operating system, the processor and, outside a container, glibc."""
     name = f"TensorFlow {release.version}"
     if host.system == "Darwin":
         found.refuse(Cause.NO_DRIVER, "there is no CUDA on macOS", "cuda.toml: [[family]]")
@@ -95,13 +97,13 @@ def check_machine(found: Judgement, release: Release, host: Host, *, container: 
             f"{name} needs glibc {release.glibc}; here is {host.glibc}",
             format_row(release),
         )
-    lacking = [
+    missing_flags = [
         flag for flag in release.cpu_instructions or () if host.cpu_flags and flag not in host.cpu_flags
     ]
-    if lacking:
+    if missing_flags:
         found.refuse(
             Cause.ILLEGAL_INSTRUCTION_AVX,
-            f"{name} needs a processor with {', '.join(flag.upper() for flag in lacking)}",
+            f"{name} needs a processor with {', '.join(flag.upper() for flag in missing_flags)}",
             format_row(release),
         )
 
@@ -112,7 +114,7 @@ def check_machine(found: Judgement, release: Release, host: Host, *, container: 
 def check_cards(
     found: Judgement, compat: Compat, release: Release, host: Host, cuda: str, cudnn: str | None
 ) -> None:
-    """Check the cards against the wheel's machine code and PTX, its CUDA libraries and its cuDNN."""
+    """Check the GPUs against the wheel's machine code and PTX, its CUDA libraries and its cuDNN."""
     reasons, caveats = _check_cards(compat, release, host.cards, cuda, cudnn)
     found.reasons += reasons
     found.caveats += caveats
@@ -122,20 +124,22 @@ def check_cards(
 def _check_cards(
     compat: Compat, release: Release, cards: tuple[Card, ...], cuda: str, cudnn: str | None
 ) -> tuple[tuple[Reason, ...], tuple[Caveat, ...]]:
-    found = Judgement()
+    """Return the reasons and caveats of the GPUs; cached because hosts and releases repeat."""
+    judgement = Judgement()
     if not cards:
-        _check_newest_cards(found, compat, cuda)
-    for card in _different(cards):
-        before = len(found.reasons)
-        _code(found, compat, release, card)
-        if len(found.reasons) == before:
-            _check_libraries(found, compat, card, cuda)
-        if len(found.reasons) == before and cudnn is not None:
-            _cudnn(found, compat, card, cudnn)
-    return tuple(found.reasons), tuple(found.caveats)
+        _check_newest_cards(judgement, compat, cuda)
+    for card in _deduplicate_cards(cards):
+        reason_count = len(judgement.reasons)
+        _check_code(judgement, compat, release, card)
+        if len(judgement.reasons) == reason_count:
+            _check_libraries(judgement, compat, card, cuda)
+        if len(judgement.reasons) == reason_count and cudnn is not None:
+            _check_cudnn(judgement, compat, card, cudnn)
+    return tuple(judgement.reasons), tuple(judgement.caveats)
 
 
-def _different(cards: tuple[Card, ...]) -> Iterator[Card]:
+def _deduplicate_cards(cards: tuple[Card, ...]) -> Iterator[Card]:
+    """Yield the first GPU of each compute capability."""
     seen: set[str] = set()
     for card in cards:
         if card.capability not in seen:
@@ -143,19 +147,20 @@ def _different(cards: tuple[Card, ...]) -> Iterator[Card]:
             yield card
 
 
-def _label(card: Card) -> str:
+def _format_card(card: Card) -> str:
     return (
         f"{card.name} (compute capability {card.capability})" if "capability" not in card.name else card.name
     )
 
 
-def _code(found: Judgement, compat: Compat, release: Release, card: Card) -> None:
+def _check_code(judgement: Judgement, compat: Compat, release: Release, card: Card) -> None:
+    """Check whether the release has usable machine code or PTX for a GPU."""
     name, capability = f"TensorFlow {release.version}", card.capability
     floor = find_capability_floor(release)
     if not versions.is_at_least(capability, floor):
-        found.refuse(
+        judgement.refuse(
             Cause.GPU_TOO_OLD,
-            f"{name} ignores cards below compute capability {floor}; {_label(card)} is older",
+            f"{name} ignores cards below compute capability {floor}; {_format_card(card)} is older",
             format_row(release),
         )
         return
@@ -165,41 +170,43 @@ def _code(found: Judgement, compat: Compat, release: Release, card: Card) -> Non
         for problem in compat.problems_of(release.package, release.version, capability=capability, area="gpu")
         if set(problem.when) <= {"capability"}
     ]
-    bad = next((problem for problem in problems if problem.severity == "error"), None)
-    if bad is not None:
-        found.refuse(
-            Cause(bad.cause), f"{_label(card)}: {bad.title}. {bad.remedy}", f"problems.toml: {bad.id}"
+    error = next((problem for problem in problems if problem.severity == "error"), None)
+    if error is not None:
+        judgement.refuse(
+            Cause(error.cause),
+            f"{_format_card(card)}: {error.title}. {error.remedy}",
+            f"problems.toml: {error.id}",
         )
         return
     newest = max(release.cubin, key=versions.parse_capability, default=None)
     if code == "none":
         older = newest is not None and not versions.is_at_least(capability, newest)
-        inside = f" (it has {', '.join(release.cubin)})" if release.cubin else ""
-        found.refuse(
+        available = f" (it has {', '.join(release.cubin)})" if release.cubin else ""
+        judgement.refuse(
             Cause.GPU_TOO_OLD if older else Cause.GPU_TOO_NEW,
-            f"{name} has no code for {_label(card)}{inside}",
+            f"{name} has no code for {_format_card(card)}{available}",
             format_row(release),
         )
     elif code == "arch-specific":
-        found.refuse(
+        judgement.refuse(
             Cause.GPU_TOO_NEW,
-            f"{name} has PTX for {', '.join(release.ptx_arch_specific)} alone, which {_label(card)} cannot "
+            f"{name} has PTX for {', '.join(release.ptx_arch_specific)} alone, which {_format_card(card)} cannot "
             "compile: operations fail with CUDA_ERROR_INVALID_PTX",
             format_row(release),
         )
     elif code == "jit":
-        found.warn(
+        judgement.warn(
             Cause.GPU_TOO_NEW,
-            f"{name} has no machine code for {_label(card)}: the driver compiles its PTX at first use, which "
+            f"{name} has no machine code for {_format_card(card)}: the driver compiles its PTX at first use, which "
             "can take half an hour; keep ~/.nv/ComputeCache",
             format_row(release),
         )
         for problem in problems:
-            found.warn(
+            judgement.warn(
                 Cause(problem.cause), f"{problem.title}. {problem.text}", f"problems.toml: {problem.id}"
             )
     elif code == "unknown":
-        found.warn(
+        judgement.warn(
             Cause.INCONCLUSIVE,
             f"it is not known which cards {name} has code for",
             format_row(release),
@@ -207,39 +214,37 @@ def _code(found: Judgement, compat: Compat, release: Release, card: Card) -> Non
         )
 
 
-def _check_libraries(found: Judgement, compat: Compat, card: Card, cuda: str) -> None:
-    """Check a card against cuBLAS, cuFFT and the others, which know the cards that their toolkit could compile
-    for.
-    """
+def _check_libraries(judgement: Judgement, compat: Compat, card: Card, cuda: str) -> None:
+    """Check a GPU against the GPUs that the toolkit's libraries (cuBLAS, cuFFT and others) support."""
     series = compat.cuda_series(cuda)
     if series is None or not series.capabilities:
         return
-    have = [versions.parse_capability(text) for text in series.capabilities]
-    wanted = versions.parse_capability(card.capability)
+    capabilities = [versions.parse_capability(item) for item in series.capabilities]
+    capability = versions.parse_capability(card.capability)
     source = f"cuda.toml: [[series]] {series.version}"
-    if wanted < min(have):
-        found.refuse(
+    if capability < min(capabilities):
+        judgement.refuse(
             Cause.GPU_TOO_OLD,
             f"the libraries of CUDA {versions.major_minor(cuda)} begin at compute capability "
-            f"{series.capabilities[0]}; {_label(card)} is older",
+            f"{series.capabilities[0]}; {_format_card(card)} is older",
             source,
         )
-    elif (ends := find_newest_supported(compat, cuda, card.capability)) is not None:
-        found.refuse(
+    elif (newest := find_newest_supported(compat, cuda, card.capability)) is not None:
+        judgement.refuse(
             Cause.GPU_TOO_NEW,
-            f"the libraries of CUDA {versions.major_minor(cuda)} end at compute capability {ends}; "
-            f"{_label(card)} is newer",
+            f"the libraries of CUDA {versions.major_minor(cuda)} end at compute capability {newest}; "
+            f"{_format_card(card)} is newer",
             source,
         )
 
 
-def _check_newest_cards(found: Judgement, compat: Compat, cuda: str) -> None:
-    """Warn that newer cards are too new, if the host's cards are not known."""
-    known = max((gpu.capability for gpu in compat.gpus), key=versions.parse_capability)
-    if (ends := find_newest_supported(compat, cuda, known)) is not None:
-        found.warn(
+def _check_newest_cards(judgement: Judgement, compat: Compat, cuda: str) -> None:
+    """Warn that the newest GPUs are too new for this CUDA, used if the host's GPUs are not known."""
+    newest_known = max((gpu.capability for gpu in compat.gpus), key=versions.parse_capability)
+    if (newest := find_newest_supported(compat, cuda, newest_known)) is not None:
+        judgement.warn(
             Cause.GPU_TOO_NEW,
-            f"the libraries of CUDA {versions.major_minor(cuda)} end at compute capability {ends}: a card of a newer "
+            f"the libraries of CUDA {versions.major_minor(cuda)} end at compute capability {newest}: a card of a newer "
             "generation cannot use them",
             f"cuda.toml: [[series]] {versions.major_minor(cuda)}",
             serious=False,
@@ -247,7 +252,10 @@ def _check_newest_cards(found: Judgement, compat: Compat, cuda: str) -> None:
 
 
 def find_newest_supported(compat: Compat, cuda: str, capability: str) -> str | None:
-    """Return the newest capability that the libraries of this CUDA support, if the card is of a newer generation."""
+    """Return the newest capability that this CUDA's libraries support, if the GPU is of a newer generation.
+
+    Else return None.
+    """
     series = compat.cuda_series(cuda)
     if series is None or not series.capabilities:
         return None
@@ -256,37 +264,40 @@ def find_newest_supported(compat: Compat, cuda: str, capability: str) -> str | N
     return newest if newer else None
 
 
-def _cudnn(found: Judgement, compat: Compat, card: Card, cudnn: str) -> None:
+def _check_cudnn(judgement: Judgement, compat: Compat, card: Card, cudnn: str) -> None:
+    """Check whether a cuDNN version supports a GPU."""
     support = compat.cudnn_support(cudnn, card.capability)
     source = f"cudnn.toml: [[range]] {support.range.first}" if support.range is not None else "cudnn.toml"
     if support.verdict == "dropped":
-        found.refuse(Cause.GPU_TOO_OLD, f"{_label(card)}: {support.explanation}", source)
+        judgement.refuse(Cause.GPU_TOO_OLD, f"{_format_card(card)}: {support.explanation}", source)
     elif support.verdict == "too-new":
         highest = support.range.highest if support.range is not None else "0.0"
         if versions.parse_capability(card.capability)[0] > versions.parse_capability(highest)[0]:
-            found.refuse(Cause.GPU_TOO_NEW, f"{_label(card)}: {support.explanation}", source)
+            judgement.refuse(Cause.GPU_TOO_NEW, f"{_format_card(card)}: {support.explanation}", source)
     elif support.verdict == "jit":
-        found.warn(Cause.GPU_TOO_NEW, f"{_label(card)}: {support.explanation}", source, serious=False)
+        judgement.warn(
+            Cause.GPU_TOO_NEW, f"{_format_card(card)}: {support.explanation}", source, serious=False
+        )
 
 
 def check_ngc_image(found: Judgement, compat: Compat, image: NgcImage, host: Host) -> None:
-    """Check the cards and the driver against one of NVIDIA's own images, whose TensorFlow is NVIDIA's build."""
+    """Check the GPUs and the driver against an NGC image, whose TensorFlow NVIDIA builds itself."""
     source = f"images.toml: [[ngc]] {image.tag}"
-    lowest, said = compat.images.lowest_of(image), ""
+    lowest, note = compat.images.lowest_of(image), ""
     if image.lowest is None:
-        said = " (assumed from NVIDIA's other images; no page for this one was read)"
-    for card in _different(host.cards):
+        note = " (assumed from NVIDIA's other images; no page for this one was read)"
+    for card in _deduplicate_cards(host.cards):
         if lowest is not None and not versions.is_at_least(card.capability, lowest):
             found.refuse(
                 Cause.GPU_TOO_OLD,
-                f"{image.name} begins at compute capability {lowest}{said}; {_label(card)} is older",
+                f"{image.name} begins at compute capability {lowest}{note}; {_format_card(card)} is older",
                 source,
             )
         else:
             _check_libraries(found, compat, card, image.cuda)
             if image.cudnn is not None:
-                _cudnn(found, compat, card, image.cudnn)
-    _branch_of_cards(found, compat, image.cuda, host)
+                _check_cudnn(found, compat, card, image.cudnn)
+    _check_last_branch(found, compat, image.cuda, host)
     if host.driver is None or image.driver is None or not can_drive_cards(found, compat, host):
         return
     if host.reaches(image.driver):
@@ -310,7 +321,7 @@ def check_ngc_image(found: Judgement, compat: Compat, image: NgcImage, host: Hos
 
 
 def check_driver(found: Judgement, compat: Compat, release: Release, host: Host, cuda: str) -> None:
-    """Check the driver against what CUDA needs and against the newest that the cards can have."""
+    """Check the driver against the minimum of this CUDA, and that against the last driver for the GPUs."""
     minimum = compat.driver_minimum(cuda, find_platform(host))
     source = f"cuda.toml: [[family]] {versions.major(cuda)}"
     if not can_drive_cards(found, compat, host):
@@ -326,25 +337,25 @@ def check_driver(found: Judgement, compat: Compat, release: Release, host: Host,
             return
         _warn_older_in_branch(found, host.driver, minimum.minimum, source)
         _check_jit_driver(found, compat, release, host)
-    _branch_of_cards(found, compat, cuda, host)
+    _check_last_branch(found, compat, cuda, host)
 
 
 def can_drive_cards(found: Judgement, compat: Compat, host: Host) -> bool:
-    """Return whether the driver drives all cards: not older than one of them, nor of a branch past its last."""
+    """Return whether the driver supports all GPUs of the host; add a reason for each one that it does not."""
     if host.driver is None or host.shown:
         return True
-    before = len(found.reasons)
-    for card in _different(host.cards):
-        why = find_driver_refusal(compat, host.driver, card, find_platform(host))
-        if why is not None:
-            found.refuse(*why)
-    return len(found.reasons) == before
+    reason_count = len(found.reasons)
+    for card in _deduplicate_cards(host.cards):
+        refusal = find_driver_refusal(compat, host.driver, card, find_platform(host))
+        if refusal is not None:
+            found.refuse(*refusal)
+    return len(found.reasons) == reason_count
 
 
-def _warn_older_in_branch(found: Judgement, driver: str, minimum: str, source: str) -> None:
-    """Warn that an older driver of a branch (`450`) would not do: a branch stands for its newest."""
+def _warn_older_in_branch(judgement: Judgement, driver: str, minimum: str, source: str) -> None:
+    """Warn if the driver was given as a branch (`450`), of which only newer drivers fit."""
     if not versions.is_at_least(driver, minimum):
-        found.warn(
+        judgement.warn(
             Cause.DRIVER_TOO_OLD,
             f"of driver {driver} its newest is meant: {minimum} or newer is needed",
             source,
@@ -353,46 +364,48 @@ def _warn_older_in_branch(found: Judgement, driver: str, minimum: str, source: s
 
 
 def find_platform(host: Host) -> Platform:
-    """Return whose driver numbers count: in WSL and Docker Desktop those of the Windows driver."""
+    """Return the platform whose driver versions apply; in WSL those of the Windows driver do."""
     return "windows" if host.wsl or host.system == "Windows" else "linux"
 
 
-def _check_jit_driver(found: Judgement, compat: Compat, release: Release, host: Host) -> None:
-    """Check whether the driver knows the PTX that it has to compile where machine code is missing."""
+def _check_jit_driver(judgement: Judgement, compat: Compat, release: Release, host: Host) -> None:
+    """Check whether the driver can compile the PTX of kernels that have no machine code for a GPU."""
     if host.driver is None:
         return
-    for card in _different(host.cards):
-        needed = _to_compile(compat, release, card.capability)
-        if needed is None:
+    for card in _deduplicate_cards(host.cards):
+        compilation = _find_code_to_compile(compat, release, card.capability)
+        if compilation is None:
             continue
-        cuda, share = needed
-        own = compat.driver_minimum(cuda, find_platform(host)).own
-        if own is None or host.reaches(own):
+        cuda, share = compilation
+        own_driver = compat.driver_minimum(cuda, find_platform(host)).own
+        if own_driver is None or host.reaches(own_driver):
             continue
-        row_of_cuda = compat.cuda_release(cuda)
-        found.refuse(
+        cuda_release = compat.cuda_release(cuda)
+        judgement.refuse(
             Cause.DRIVER_TOO_OLD,
-            f"{share} kernels of TensorFlow {release.version} have to be compiled for {_label(card)}, which "
-            f"needs driver {own} (CUDA {versions.major_minor(cuda)}); here is {host.driver}",
-            f"cuda.toml: [[release]] {row_of_cuda.version if row_of_cuda is not None else ''}".rstrip(),
+            f"{share} kernels of TensorFlow {release.version} have to be compiled for {_format_card(card)}, which "
+            f"needs driver {own_driver} (CUDA {versions.major_minor(cuda)}); here is {host.driver}",
+            f"cuda.toml: [[release]] {cuda_release.version if cuda_release is not None else ''}".rstrip(),
         )
 
 
 @lru_cache(maxsize=4096)
-def _to_compile(compat: Compat, release: Release, capability: str) -> tuple[str, str] | None:
+def _find_code_to_compile(compat: Compat, release: Release, capability: str) -> tuple[str, str] | None:
+    """Return (CUDA version, share of the kernels) of the PTX to compile for a GPU; None if there is none."""
     return compat.to_compile(release, capability)
 
 
-def _branch_of_cards(found: Judgement, compat: Compat, cuda: str, host: Host) -> None:
+def _check_last_branch(judgement: Judgement, compat: Compat, cuda: str, host: Host) -> None:
+    """Check whether this CUDA needs a newer driver than the last one for a GPU."""
     minimum = compat.driver_minimum(cuda).minimum
     if minimum is None:
         return
-    for card in _different(host.cards):
+    for card in _deduplicate_cards(host.cards):
         branch = compat.cards.find_ended(card.capability)
         if branch is not None and versions.major(minimum) > versions.major(branch.last):
-            found.refuse(
+            judgement.refuse(
                 Cause.GPU_TOO_OLD,
                 f"CUDA {versions.major_minor(cuda)} needs driver {minimum}, and the last driver for "
-                f"{_label(card)} is of branch {branch.last}",
+                f"{_format_card(card)} is of branch {branch.last}",
                 f"cuda.toml: [[family]] {versions.major(cuda)}",
             )

@@ -1,4 +1,4 @@
-"""Which driver is there, and which cards it drives. Pure."""
+"""The version of the installed driver, and the GPUs that a driver supports. Pure."""
 
 from __future__ import annotations
 
@@ -32,76 +32,84 @@ def find_driver_version(facts: Facts) -> tuple[str, str] | None:
 
 
 def find_newest_driver(compat: Compat, driver: str, platform: Platform = "linux") -> str:
-    """Return the newest driver that the tables have of a branch (`"550"` → `"550.54.15"`).
+    """Return the newest driver of a branch that the tables have (`"550"` gives `"550.54.15"`).
 
-    A whole version is returned as it is.
+    A complete version, or a branch that the tables do not have, is returned unchanged.
     """
     if "." in driver:
         return driver
-    every = [row.windows if platform == "windows" else row.linux for row in compat.cuda_releases]
-    of_branch = [one for one in every if one is not None and versions.major(one) == versions.major(driver)]
-    return max(of_branch, key=versions.numbers, default=driver)
+    drivers = [
+        release.windows if platform == "windows" else release.linux for release in compat.cuda_releases
+    ]
+    matches = [
+        version
+        for version in drivers
+        if version is not None and versions.major(version) == versions.major(driver)
+    ]
+    return max(matches, key=versions.numbers, default=driver)
 
 
 def _find_ended_branch(compat: Compat, driver: str, card: Card) -> tuple[Cause, str, str] | None:
-    """Return why a driver newer than the card's last branch does not drive it, and the row that says so.
+    """Return cause, reason and source if the driver is newer than the last branch that supports the GPU.
 
-    None if the branch has not ended for the card.
+    None if its support has not ended in this driver.
     """
     branch = compat.cards.find_ended(card.capability)
     if branch is None or not versions.is_at_least(driver, branch.first_without):
         return None
-    last = f"the last branch for compute capability {card.capability} is {branch.last}"
-    why = f"driver {driver} does not drive the {card.name}: {last}"
-    return Cause.NO_DEVICE, why, f"cards.toml: [[ended]] {branch.name}"
+    limit = f"the last branch for compute capability {card.capability} is {branch.last}"
+    reason = f"driver {driver} does not drive the {card.name}: {limit}"
+    return Cause.NO_DEVICE, reason, f"cards.toml: [[ended]] {branch.name}"
 
 
 def find_driver_refusal(
     compat: Compat, driver: str, card: Card, platform: Platform = "linux"
 ) -> tuple[Cause, str, str] | None:
-    """Return cause, sentence and row for a card that this driver does not drive; None if nothing known says so.
+    """Return cause, reason and source if a driver does not support a GPU; None if nothing known says so.
 
-    Either its branch is newer than the last one for the card, or the driver is older than the card: its own
-    compiler,
-    which is that of the CUDA it speaks, has no such target.
+    Either the driver is newer than the last branch that supports the GPU, or it is older than the GPU: the
+    compiler in the driver, which is that of its CUDA version, cannot compile for the GPU.
     """
-    past = _find_ended_branch(compat, driver, card)
-    known = None if past is not None else _find_newest_capability(compat, driver, platform)
-    if known is None:
-        return past
-    cuda, newest, series = known
+    ended = _find_ended_branch(compat, driver, card)
+    limits = None if ended is not None else _find_newest_capability(compat, driver, platform)
+    if limits is None:
+        return ended
+    cuda, newest, series = limits
     if versions.parse_capability(card.capability) <= versions.parse_capability(newest):
         return None
-    why = f"it speaks CUDA {cuda}, which knows cards up to compute capability {newest}"
+    detail = f"it speaks CUDA {cuda}, which knows cards up to compute capability {newest}"
     return (
         Cause.DRIVER_TOO_OLD,
-        f"driver {driver} is older than the {card.name}: {why}",
+        f"driver {driver} is older than the {card.name}: {detail}",
         f"cuda.toml: [[series]] {series}",
     )
 
 
 def list_refusal_limits(compat: Compat, platform: Platform = "linux") -> frozenset[str]:
-    """Return the versions at which `find_driver_refusal` can change its answer; between two of them it stays the
-    same.
+    """Return the driver versions at which the result of `find_driver_refusal` can change.
+
+    The result is the same for all versions between two of them.
     """
-    own = [row.windows if platform == "windows" else row.linux for row in compat.cuda_releases]
+    minimums = [entry.windows if platform == "windows" else entry.linux for entry in compat.cuda_releases]
     branches = [
-        row.driver_branch.lstrip("R") for row in compat.all_cuda_series if row.driver_branch is not None
+        entry.driver_branch.lstrip("R") for entry in compat.all_cuda_series if entry.driver_branch is not None
     ]
-    known = {one for one in (*own, *branches) if one is not None}
-    past = str(max(map(versions.major, known)) + 1)  # what newer branches speak, nobody has seen
-    return frozenset({*known, past, *(row.first_without for row in compat.cards.ended)})
+    limits = {version for version in (*minimums, *branches) if version is not None}
+    next_branch = str(
+        max(map(versions.major, limits)) + 1
+    )  # the CUDA versions of newer branches are not known
+    return frozenset({*limits, next_branch, *(entry.first_without for entry in compat.cards.ended)})
 
 
 @lru_cache(maxsize=256)
 def _find_newest_capability(compat: Compat, driver: str, platform: Platform) -> tuple[str, str, str] | None:
-    """Return the CUDA that a driver speaks, the newest compute capability it knows, and the row that says so.
+    """Return (CUDA version, newest compute capability that it supports, series) for a driver.
 
-    None if it is not known.
+    None if that is not known.
     """
     cuda = compat.newest_cuda_for_driver(find_newest_driver(compat, driver, platform), platform)
     if cuda is None:
         return None
-    # What a newer toolkit does not know, none before it does: the oldest have no row of their own.
-    known = [row for row in compat.all_cuda_series if versions.is_at_least(row.version, cuda)]
-    return (cuda, known[0].capabilities[-1], known[0].version) if known else None
+    # A capability that a newer toolkit lacks, no older one has; the oldest have no entry of their own.
+    supported = [series for series in compat.all_cuda_series if versions.is_at_least(series.version, cuda)]
+    return (cuda, supported[0].capabilities[-1], supported[0].version) if supported else None

@@ -1,4 +1,4 @@
-"""What a release has to fit of a machine, from its facts. Pure."""
+"""The properties of a machine that decide whether a release fits it, taken from its facts. Pure."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["build_host"]
 
 
 def build_host(facts: Facts, compat: Compat) -> Host:
-    """Build the host of the planner from the facts of an examined machine; what is unknown stays unknown."""
+    """Build the planner's host from the facts of an examined machine; unknown values stay unknown."""
     python = value_of(facts.python)
     machine = facts.machine
-    seen = find_driver_version(facts)
+    driver_version = find_driver_version(facts)
     cards = _list_cards(facts, compat)
     return Host(
         cards=cards,
-        driver=seen[0] if seen is not None else None,
+        driver=driver_version[0] if driver_version is not None else None,
         system=machine.system,
         machine=machine.machine,
         glibc=python.glibc if python is not None else None,
@@ -45,7 +45,7 @@ def _are_cards_from_driver(facts: Facts) -> bool:
 
 
 def _has_no_card(facts: Facts) -> bool:
-    """Return whether the probes looked where a card would be and found none; an empty bus in WSL proves nothing."""
+    """Return whether the probes examined the PCI bus and found no GPU; an empty bus in WSL proves nothing."""
     if facts.machine.wsl or facts.machine.jetson or facts.machine.system != "Linux":
         return False
     for fact in (facts.driver.cuda, facts.driver.cuda_unhidden):
@@ -59,8 +59,9 @@ def _has_no_card(facts: Facts) -> bool:
 
 
 def _list_cards(facts: Facts, compat: Compat) -> tuple[Card, ...]:
-    """List the cards that the driver reports, hidden ones included; else those of the PCI bus that the table
-    knows.
+    """Return the GPUs that the driver reports, hidden ones included.
+
+    If it reports none, those of the PCI bus that the table knows; else those that nvidia-smi names.
     """
     for fact in (facts.driver.cuda, facts.driver.cuda_unhidden):
         answer = value_of(fact) if fact is not None else None
@@ -79,21 +80,21 @@ def _list_cards(facts: Facts, compat: Compat) -> tuple[Card, ...]:
         return tuple(cards)
     smi = value_of(facts.driver.smi)
     if isinstance(smi, SmiFacts):
-        for shown in smi.gpus:
-            match = compat.gpus_named(shown.name) if shown.name else None
+        for smi_gpu in smi.gpus:
+            match = compat.gpus_named(smi_gpu.name) if smi_gpu.name else None
             if match is not None and not match.ambiguous:
-                cards.append(Card(shown.name or "", match.capabilities[0]))
+                cards.append(Card(smi_gpu.name or "", match.capabilities[0]))
     return tuple(cards)
 
 
 def _has_engine(facts: Facts) -> bool | None:
-    """Return whether a container engine answers; None if that is not known."""
-    seen = value_of(facts.containers)
-    if seen is None:
+    """Return whether a container engine is available; None if that is not known."""
+    containers = value_of(facts.containers)
+    if containers is None:
         return None
-    docker = seen.docker
+    docker = containers.docker
     if isinstance(docker, Known) and isinstance(docker.value, DockerEngine):
         return True
-    if seen.tool("podman") is not None:
+    if containers.tool("podman") is not None:
         return True
-    return None if isinstance(seen.docker, Unknown) else False
+    return None if isinstance(containers.docker, Unknown) else False

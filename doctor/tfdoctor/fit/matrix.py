@@ -1,5 +1,4 @@
-"""The compatibility matrix: which TensorFlow releases fit some conditions, each with all that is known of
-it."""
+"""The compatibility matrix: the TensorFlow releases that meet given conditions, with the data of each."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class MatrixQuery:
-    """Conditions; None is no condition. All must hold."""
+    """Conditions that a release must all meet; None means no condition."""
 
     tf: str | None = None
     """A specification of versions (`versions.Spec`): `"2.4"`, `">=2.10,<2.13"`."""
@@ -43,200 +42,209 @@ class MatrixQuery:
     python: str | None = None
     """A Python with a wheel: `"3.8"`, `"3.8.18"`."""
     capability: str | None = None
-    """A compute capability on which it runs (`fit.on_cards`), or several with commas: one is enough."""
+    """A compute capability on which the release runs, or several with commas; one of them is enough."""
     driver: str | None = None
-    """A driver version that meets the CUDA minimum of `os`."""
+    """A driver version that must reach the minimum of the release's CUDA on `os`."""
     os: Platform = "linux"
-    """Whose wheels and drivers are meant."""
+    """The operating system of the wheels and drivers."""
     package: str | None = None
     gpu: bool | None = None
-    """Only with, only without GPU code on `os`."""
+    """True for releases with GPU code on `os` only, False for those without."""
 
 
 @dataclass(frozen=True, slots=True)
 class MatrixRow:
-    """One release and what follows from it."""
+    """One release with the values that follow from it."""
 
     release: Release
     driver_linux: str | None
+    """The minimum driver version on Linux; None if it is not known or if the release has no CUDA."""
     driver_windows: str | None
-    """None, too, where no Windows wheel has GPU code."""
+    """The same on Windows; also None if no Windows wheel has GPU code."""
     problems: tuple[Problem, ...]
     code: Code | None
-    """What there is for the capability asked for; None where none was."""
+    """The kind of code for the requested compute capability; None if none was requested."""
 
     def as_dict(self, code_of: Callable[[Problem], str | None]) -> dict[str, Any]:
         """Return the row as `tfdoctor matrix --json` writes it (matrix.schema.json).
 
-        `code_of` gives a problem's finding code. A release without GPU code has null for what only GPU builds
-        have.
+        `code_of` returns the finding code of a problem. Fields that only GPU builds have are null for other
+        releases.
         """
-        row = self.release
+        release = self.release
         return {
-            "tensorflow": row.version,
-            "package": row.package,
-            "released": row.released,
-            "yanked": row.yanked,
-            "gpu": row.gpu,
-            "python": list(row.linux_pythons),
-            "python_windows": list(row.windows_pythons),
-            "gpu_windows": row.windows_gpu,
-            "cuda": row.cuda,
-            "cudnn": row.cudnn,
-            "linkage": row.linkage if row.gpu else None,
-            "required_libraries": sorted(row.required_libraries),
-            "optional_libraries": sorted(row.optional_libraries),
-            "driver_libraries": sorted(row.driver_libraries),
-            "cubin": list(row.cubin),
-            "ptx": list(row.ptx),
-            "ptx_arch_specific": list(row.ptx_arch_specific),
+            "tensorflow": release.version,
+            "package": release.package,
+            "released": release.released,
+            "yanked": release.yanked,
+            "gpu": release.gpu,
+            "python": list(release.linux_pythons),
+            "python_windows": list(release.windows_pythons),
+            "gpu_windows": release.windows_gpu,
+            "cuda": release.cuda,
+            "cudnn": release.cudnn,
+            "linkage": release.linkage if release.gpu else None,
+            "required_libraries": sorted(release.required_libraries),
+            "optional_libraries": sorted(release.optional_libraries),
+            "driver_libraries": sorted(release.driver_libraries),
+            "cubin": list(release.cubin),
+            "ptx": list(release.ptx),
+            "ptx_arch_specific": list(release.ptx_arch_specific),
             "code": self.code,
-            "registration_floor": row.registration_floor,
+            "registration_floor": release.registration_floor,
             "driver_minimum": {"linux": self.driver_linux, "windows": self.driver_windows},
-            "glibc": row.glibc,
-            "cpu_instructions": None if row.cpu_instructions is None else list(row.cpu_instructions),
-            "pip_extra": row.pip_extra,
-            "runpath_misses": list(row.runpath_misses),
+            "glibc": release.glibc,
+            "cpu_instructions": None if release.cpu_instructions is None else list(release.cpu_instructions),
+            "pip_extra": release.pip_extra,
+            "runpath_misses": list(release.runpath_misses),
             "known_problems": [
                 {"code": code_of(problem), "id": problem.id, "cause": problem.cause, "text": problem.title}
                 for problem in self.problems
             ],
-            "evidence": "measured" if row.evidence == "measured" else "documented",
-            "inferred_from": row.inferred_from,
-            "sources": list(row.sources),
+            "evidence": "measured" if release.evidence == "measured" else "documented",
+            "inferred_from": release.inferred_from,
+            "sources": list(release.sources),
         }
 
 
 @dataclass(frozen=True, slots=True)
 class MatrixGroup:
-    """Releases that differ in nothing a reader chooses by, newest first."""
+    """Releases that do not differ in anything that matters for a choice, newest first."""
 
     rows: tuple[MatrixRow, ...]
 
     @property
     def first(self) -> MatrixRow:
-        """Return the row that represents all of them."""
+        """The row that represents all of them."""
         return self.rows[0]
 
     @property
     def versions(self) -> tuple[str, ...]:
-        """Return their versions, newest first, each once."""
+        """Their versions, newest first, without duplicates."""
         return tuple(dict.fromkeys(row.release.version for row in self.rows))
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """Return their distributions."""
+        """The names of their distributions, sorted."""
         return tuple(sorted({row.release.package for row in self.rows}))
 
 
 def select_rows(compat: Compat, query: MatrixQuery | None = None) -> tuple[MatrixRow, ...]:
-    """Return the rows that match the query, newest first (of one version `tensorflow` first); maybe none.
+    """Return the rows that match the query, newest first; may be empty.
 
-    Raises releases.UnknownReleaseError if `query.tf` means no release, and versions.VersionSyntaxError if a
-    condition is
-    no version.
+    Of one version `tensorflow` comes first. Raises releases.UnknownReleaseError if `query.tf` matches no
+    release, and versions.VersionSyntaxError if a condition is not a valid version.
     """
-    asked = query or MatrixQuery()
-    if asked.tf is not None:
-        chosen = compat.select(asked.tf, asked.package)
+    conditions = query or MatrixQuery()
+    if conditions.tf is not None:
+        chosen = compat.select(conditions.tf, conditions.package)
     else:
-        newest_first = sorted(compat.releases, key=lambda row: row.package)
-        newest_first.sort(key=lambda row: row.parsed, reverse=True)
-        chosen = tuple(row for row in newest_first if asked.package in (None, row.package))
-    capabilities = _capabilities(asked.capability)
+        newest_first = sorted(compat.releases, key=lambda item: item.package)
+        newest_first.sort(key=lambda item: item.parsed, reverse=True)
+        chosen = tuple(item for item in newest_first if conditions.package in (None, item.package))
+    capabilities = _parse_capabilities(conditions.capability)
     rows = []
     for release in chosen:
-        has_gpu = release.gpu if asked.os == "linux" else bool(release.windows_gpu)
-        if asked.gpu is not None and has_gpu is not asked.gpu:
+        has_gpu = release.gpu if conditions.os == "linux" else bool(release.windows_gpu)
+        if conditions.gpu is not None and has_gpu is not conditions.gpu:
             continue
-        if not _matches_query(compat, release, asked):
+        if not _matches_query(compat, release, conditions):
             continue
-        code = _best_code(compat, release, asked, capabilities)
+        code = _find_best_code(compat, release, conditions, capabilities)
         if code == "none":
             continue
-        rows.append(_row(compat, release, capabilities, code))
+        rows.append(_build_row(compat, release, capabilities, code))
     return tuple(rows)
 
 
-def _matches_query(compat: Compat, release: Release, asked: MatrixQuery) -> bool:
-    """Return whether a release meets every condition but those on the release itself and on the capability."""
-    if asked.os == "windows":
-        about_gpus = (asked.cuda, asked.cudnn, asked.driver, asked.capability)
+def _matches_query(compat: Compat, release: Release, query: MatrixQuery) -> bool:
+    """Return whether a release meets every condition except `tf`, `package`, `gpu` and `capability`."""
+    if query.os == "windows":
+        about_gpus = (query.cuda, query.cudnn, query.driver, query.capability)
         if not release.windows_pythons or (not release.windows_gpu and any(about_gpus)):
             return False
-    for have, want in ((release.cuda, asked.cuda), (release.cudnn, asked.cudnn)):
-        if want is not None and (have is None or not _have_common_prefix(have, want)):
+    for actual, condition in ((release.cuda, query.cuda), (release.cudnn, query.cudnn)):
+        if condition is not None and (actual is None or not _have_common_prefix(actual, condition)):
             return False
-    if asked.python is not None and versions.major_minor(asked.python) not in release.pythons(asked.os):
+    if query.python is not None and versions.major_minor(query.python) not in release.pythons(query.os):
         return False
-    if asked.driver is not None:
-        versions.numbers(asked.driver)
-        minimum = None if release.cuda is None else compat.driver_minimum(release.cuda, asked.os).minimum
-        if minimum is None or not versions.driver_at_least(asked.driver, minimum):
+    if query.driver is not None:
+        versions.numbers(query.driver)
+        minimum = None if release.cuda is None else compat.driver_minimum(release.cuda, query.os).minimum
+        if minimum is None or not versions.driver_at_least(query.driver, minimum):
             return False
     return True
 
 
-def _have_common_prefix(have: str, want: str) -> bool:
-    """Return whether one version is a prefix of the other: a table that only knows `7` cannot deny `7.4`."""
-    return versions.has_prefix(have, want) or (
-        have.count(".") < want.count(".") and versions.has_prefix(want, have)
+def _have_common_prefix(version: str, condition: str) -> bool:
+    """Return whether one version is a prefix of the other.
+
+    A table that only has `7` cannot exclude `7.4`.
+    """
+    return versions.has_prefix(version, condition) or (
+        version.count(".") < condition.count(".") and versions.has_prefix(condition, version)
     )
 
 
-def _capabilities(text: str | None) -> tuple[str, ...]:
+def _parse_capabilities(text: str | None) -> tuple[str, ...]:
+    """Parse compute capabilities that are separated by commas, without duplicates."""
     if text is None:
         return ()
     parts = [versions.format_capability(versions.parse_capability(part)) for part in text.split(",")]
     return tuple(dict.fromkeys(parts))
 
 
-_ORDER: tuple[Code, ...] = ("native", "jit", "arch-specific", "unknown", "none")
+_CODE_ORDER: tuple[Code, ...] = ("native", "jit", "arch-specific", "unknown", "none")
 
 
-def _best_code(
-    compat: Compat, release: Release, asked: MatrixQuery, capabilities: tuple[str, ...]
+def _find_best_code(
+    compat: Compat, release: Release, query: MatrixQuery, capabilities: tuple[str, ...]
 ) -> Code | None:
+    """Return the best kind of code for any of the capabilities; None if there are no capabilities."""
     if not capabilities:
         return None
-    return min((_find_code(compat, release, asked, text) for text in capabilities), key=_ORDER.index)
+    return min(
+        (_find_code(compat, release, query, capability) for capability in capabilities), key=_CODE_ORDER.index
+    )
 
 
-def _find_code(compat: Compat, release: Release, asked: MatrixQuery, capability: str) -> Code:
-    """Return the kind of code for a card; "none", too, if CUDA, cuDNN or the driver rule the card out."""
+def _find_code(compat: Compat, release: Release, query: MatrixQuery, capability: str) -> Code:
+    """Return the kind of code for a GPU; also "none" if CUDA, cuDNN or the driver exclude the GPU."""
     code = compat.code_for(release, capability)
-    runs = code in ("none", "arch-specific") or not list_refusals(compat, release, asked, capability)
+    runs = code in ("none", "arch-specific") or not list_refusals(compat, release, query, capability)
     return code if runs else "none"
 
 
 def find_code_on_card(compat: Compat, release: Release, capability: str) -> Code:
-    """Return the kind of code in a release for a card with any driver; "none", too, if CUDA or cuDNN rule it out."""
+    """Return the kind of code for a GPU with any driver; also "none" if CUDA or cuDNN exclude the GPU."""
     return _find_code(compat, release, MatrixQuery(), capability)
 
 
 def is_marked(row: MatrixRow) -> bool:
-    """Return whether a problem with its libraries, its packaging or some cards is known."""
+    """Return whether the release has a known error in its libraries, its packaging or its GPU support."""
     return any(p.severity == "error" and p.area in {"libraries", "packaging", "gpu"} for p in row.problems)
 
 
 def list_refusals(
     compat: Compat, release: Release, asked: MatrixQuery, capability: str
 ) -> tuple[Reason, ...]:
-    """List the reasons against a release on a card of this compute capability with the driver of the query."""
+    """Return the reasons against a release on a GPU of this compute capability with the driver of the query."""
     card = Card(f"compute capability {capability}", capability)
     system = "Windows" if asked.os == "windows" else "Linux"
     return find_card_reasons(compat, release, Host(cards=(card,), driver=asked.driver, system=system))
 
 
-def _row(compat: Compat, release: Release, capabilities: tuple[str, ...], code: Code | None) -> MatrixRow:
+def _build_row(
+    compat: Compat, release: Release, capabilities: tuple[str, ...], code: Code | None
+) -> MatrixRow:
     linux = windows = None
     if release.cuda is not None:
         linux = compat.driver_minimum(release.cuda, "linux").minimum
         if release.windows_gpu:
             windows = compat.driver_minimum(release.cuda, "windows").minimum
     problems: dict[str, Problem] = {}
-    for text in capabilities or (None,):
-        for problem in compat.problems_of(release.package, release.version, capability=text):
+    for capability in capabilities or (None,):
+        for problem in compat.problems_of(release.package, release.version, capability=capability):
             problems[problem.id] = problem
     order = {problem.id: index for index, problem in enumerate(compat.problems)}
     ordered = sorted(problems.values(), key=lambda problem: order[problem.id])
@@ -244,17 +252,18 @@ def _row(compat: Compat, release: Release, capabilities: tuple[str, ...], code: 
 
 
 def group_rows(rows: Iterable[MatrixRow]) -> tuple[MatrixGroup, ...]:
-    """Group neighbouring rows of one minor release that differ only in version, package, date and size."""
+    """Group adjacent rows of one minor release that do not differ in what a user chooses by."""
     groups: list[list[MatrixRow]] = []
     for row in rows:
-        if groups and _likeness(groups[-1][0]) == _likeness(row):
+        if groups and _build_group_key(groups[-1][0]) == _build_group_key(row):
             groups[-1].append(row)
         else:
             groups.append([row])
     return tuple(MatrixGroup(tuple(members)) for members in groups)
 
 
-def _likeness(row: MatrixRow) -> tuple[object, ...]:
+def _build_group_key(row: MatrixRow) -> tuple[object, ...]:
+    """Return the values that rows of one group have in common."""
     release = row.release
     return (
         release.minor,

@@ -1,4 +1,4 @@
-"""A machine as far as a release must fit it, and what speaks for and against a release, as frozen dataclasses."""
+"""Dataclasses for a machine that a release must fit, and for the reasons and caveats of a release."""
 
 from __future__ import annotations
 
@@ -15,18 +15,21 @@ __all__ = ["Card", "Caveat", "Host", "Reason"]
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A GPU that has to be served."""
+    """A GPU that the release must support."""
 
     name: str
-    """As the user or the driver names it; "compute capability 8.6" where only that was given."""
+    """The name that the user or the driver gives; "compute capability 8.6" if only that was given."""
     capability: str
     others: tuple[str, ...] = ()
-    """The other capabilities that cards of this name have; which one is meant was not said."""
+    """Other compute capabilities of GPUs with this name, if the user did not say which one is meant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The machine it is for; None and empty: not known, and nothing is concluded from it."""
+    """The machine that must run the release.
+
+    None and empty values are not known, and nothing is concluded from them.
+    """
 
     cards: tuple[Card, ...] = ()
     driver: str | None = None
@@ -34,55 +37,56 @@ class Host:
     machine: str = "x86_64"
     glibc: str | None = None
     python: str | None = None
-    """The Python that was examined, `"3.11"`."""
+    """The minor version of the examined Python, such as `"3.11"`."""
     cpu_flags: frozenset[str] = frozenset()
     wsl: bool = False
     engine: bool | None = None
-    """Whether a container engine was seen."""
+    """Whether a container engine is available; None if that is not known."""
     shown: bool = False
-    """The driver itself shows the cards: it drives them, whatever a table says."""
+    """Whether the driver itself reports the GPUs, and so supports them whatever the tables say."""
     no_card: bool = False
-    """Its buses were looked at, and no card of NVIDIA's is there."""
+    """Whether the PCI bus was examined and has no NVIDIA GPU."""
 
     @property
     def options(self) -> list[str]:
-        """Return the options that name it in a command for any machine: `["--gpu 8.6", "--driver 535.104.05"]`."""
-        words = [
+        """The command-line options that describe this host: `["--gpu 8.6", "--driver 535.104.05"]`."""
+        options = [
             f"--gpu {capability}" for capability in dict.fromkeys(card.capability for card in self.cards)
         ]
-        return words + ([f"--driver {self.driver}"] if self.driver is not None else [])
+        return options + ([f"--driver {self.driver}"] if self.driver is not None else [])
 
     def reaches(self, driver: str) -> bool:
-        """Return whether its driver is this one or a newer one; a branch means its newest. False if no driver is
-        known.
+        """Return whether its driver is this one or a newer one; False if its driver is not known.
 
-        Everything that follows from the driver's version, except which cards it drives, is decided here.
+        A branch number stands for the newest driver of the branch. All decisions that depend on the driver's
+        version, except the supported GPUs, are made here.
         """
         return self.driver is not None and versions.driver_at_least(self.driver, driver)
 
     def lacks_glibc(self, glibc: str) -> bool:
-        """Return whether its glibc is known to be older than this one. Everything that follows from glibc is
-        decided here.
+        """Return whether its glibc is known to be older than this one.
+
+        All decisions that depend on the version of glibc are made here.
         """
         return self.glibc is not None and not versions.is_at_least(self.glibc, glibc)
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why something is out of the question."""
+    """A reason why a release or an image cannot be used."""
 
     cause: Cause
     text: str
     source: str
-    """The row of compat/ it rests on: `"tensorflow.json: 2.15.1"`."""
+    """The entry of compat/ that proves it: `"tensorflow.json: tensorflow 2.15.1"`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caveat:
-    """What to know of something that works."""
+    """A disadvantage of a release that can be used."""
 
     cause: Cause
     text: str
     source: str
     serious: bool = True
-    """False: worth knowing, and no ground for preferring another option."""
+    """Whether it is a reason to prefer another option."""

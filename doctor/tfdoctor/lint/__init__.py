@@ -1,4 +1,4 @@
-"""Code is read, never run: Python 2 and 3, notebooks, shell, Dockerfiles, YAML. What in it hides GPUs?"""
+"""Static checks of source code that hides GPUs: Python 2 and 3, notebooks, shell, Dockerfiles, YAML."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is looked for where a tree is gone through: variables, options, calls, devices. `walk` asks these."""
+"""The checks of Python code for variables, options, calls and devices, which `Walk` calls."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 __all__ = ["Checks"]
 
 _SESSIONS = ("Session", "InteractiveSession", "train.MonitoredTrainingSession", "train.Supervisor")
-_LOOKS = (
+_DEVICE_QUERIES = (
     "config.list_logical_devices",
     "config.experimental.list_logical_devices",
     "test.is_gpu_available",
     "test.gpu_device_name",
     "python.client.device_lib.list_local_devices",
 )
-_CONFIGURES = (
+_CONFIGURATIONS = (
     "config.set_visible_devices",
     "config.experimental.set_visible_devices",
     "config.experimental.set_memory_growth",
@@ -108,18 +108,18 @@ _RANDOM = (
 _MODELS = re.compile(
     r"keras\.(?:models\.)?(?:Sequential|Model)\Z|keras\.models\.(?:load_model|model_from_\w+)\Z"
 )
-_BUILT = re.compile(r"keras\.(?:applications\.(?:\w+\.)?[A-Z]\w+|models\.load_model)\Z")
+_BUILT_MODELS = re.compile(r"keras\.(?:applications\.(?:\w+\.)?[A-Z]\w+|models\.load_model)\Z")
 _MODEL_USES = frozenset(
     ["fit", "predict", "evaluate", "build", "train_on_batch", "predict_on_batch", "fit_generator"]
 )
-_TEST_OF_VERSION = re.compile(
+_VERSION_TEST = re.compile(
     r"__version__|VERSION|hasattr|version_info|Version|tf_?2|TF_?2|is_tf1|IS_TF|tf_version|executing_eagerly|TF_VERSION",
     re.I,
 )
 
 
 class Checks(Configs, Devices, Clusters):
-    """What a line means. `Walk` gives the values."""
+    """All checks of Python; `Walk` provides the values."""
 
     def __init__(self, asked: LintTarget, text: str) -> None:
         super().__init__(asked, text)
@@ -139,12 +139,12 @@ class Checks(Configs, Devices, Clusters):
             re.search(r"KERAS_BACKEND['\"]?\]?\s*[=,:]\s*['\"](?!tensorflow)", text) is not None
         )
         self.sessions: list[bool | None] = []
-        """Of each session that is made, whether it places softly; None: its config is not known."""
+        """Whether each created session uses soft placement; None: its config is unknown."""
 
     # ---------------------------------------------------------------- names of TensorFlow
 
     def tf(self, value: Any) -> str | None:
-        """Return what of TensorFlow's API it is, without "tensorflow." and "compat.v1."; None: nothing of it."""
+        """Return the API name of a value, without "tensorflow." and "compat.v1."; None if it is not of TensorFlow."""
         if not isinstance(value, Path) or not value.name.startswith("tensorflow."):
             return None
         name = value.name[11:]
@@ -153,7 +153,7 @@ class Checks(Configs, Devices, Clusters):
         return name
 
     def api(self, path: str, node: Any, *, sure: bool = True, whole: bool = False) -> None:
-        """A name of TensorFlow that the file uses: gone, not there yet, or misspelt."""
+        """Report a name of TensorFlow that was removed, does not exist yet, or is misspelt."""
         if not path.startswith("tensorflow."):
             return
         name = path[11:]
@@ -182,14 +182,15 @@ class Checks(Configs, Devices, Clusters):
                 "(tf_slim, tensorflow_addons), others are in the core.",
             )
         elif name in names.removed:
-            kept = "" if name in names.gone else f" Its name there is tf.compat.v1.{name}."
-            self.tell("removed-api", node, f"tf.{name} is gone from TensorFlow 2.{kept}")
+            hint = "" if name in names.gone else f" Its name there is tf.compat.v1.{name}."
+            self.tell("removed-api", node, f"tf.{name} is gone from TensorFlow 2.{hint}")
 
     @property
     def release(self) -> str:
         return ".".join(map(str, self.asked.tf)) if self.asked.tf else "TensorFlow 1"
 
     def suggest_replacement(self, name: str) -> str:
+        """Return a sentence with the name in TensorFlow 1; empty if there is none."""
         if name in (
             "config.list_physical_devices",
             "config.list_logical_devices",
@@ -199,38 +200,40 @@ class Checks(Configs, Devices, Clusters):
         return ""
 
     def check_function_name(self, name: str, node: Any) -> None:
-        meant = guess_function(name)
-        if meant is None or not isinstance(node, ast.Attribute):
+        """Report a misspelt function of tf.config or tf.distribute."""
+        suggestion = guess_function(name)
+        if suggestion is None or not isinstance(node, ast.Attribute):
             return
-        at = node.end_col_offset - len(node.attr.encode()) if node.end_col_offset else 0
+        offset = node.end_col_offset - len(node.attr.encode()) if node.end_col_offset else 0
         self.tell(
             "misspelt-option",
             node,
-            f"TensorFlow has no tf.{name}; {meant} is meant.",
-            fix=self.make_fix(node.end_lineno, at, node.end_col_offset, node.attr, meant),
-            at=(node.end_lineno, at),
+            f"TensorFlow has no tf.{name}; {suggestion} is meant.",
+            fix=self.make_fix(node.end_lineno, offset, node.end_col_offset, node.attr, suggestion),
+            at=(node.end_lineno, offset),
         )
 
-    # ---------------------------------------------------------------- tests of an if
+    # ---------------------------------------------------------------- conditions
 
     def asks_version(self, node: Any) -> bool:
+        """Return whether a condition tests the version of TensorFlow."""
         return any(
-            (isinstance(one, ast.Attribute) and _TEST_OF_VERSION.search(one.attr) is not None)
-            or (isinstance(one, ast.Name) and _TEST_OF_VERSION.search(one.id) is not None)
-            for one in ast.walk(node)
+            (isinstance(child, ast.Attribute) and _VERSION_TEST.search(child.attr) is not None)
+            or (isinstance(child, ast.Name) and _VERSION_TEST.search(child.id) is not None)
+            for child in ast.walk(node)
         )
 
     def asks_single(self, node: Any) -> bool:
-        """Return `len(gpus) == 1`."""
+        """Return whether a condition compares with 1, as `len(gpus) == 1`."""
         return any(
-            isinstance(one, ast.Compare)
-            and any(isinstance(two, ast.Constant) and two.value == 1 for two in one.comparators)
-            and isinstance(one.ops[0], ast.Eq)
-            for one in ast.walk(node)
+            isinstance(child, ast.Compare)
+            and any(isinstance(operand, ast.Constant) and operand.value == 1 for operand in child.comparators)
+            and isinstance(child.ops[0], ast.Eq)
+            for child in ast.walk(node)
         )
 
     def asks_gpus(self, node: Any) -> bool:
-        """Return whether there are GPUs at all: taken as true."""
+        """Return whether a condition tests that there are GPUs, which is assumed to be true."""
         if isinstance(node, ast.Name):
             value = self.look(node.id)
             return isinstance(value, Obj) and value.kind == "gpus"
@@ -240,6 +243,7 @@ class Checks(Configs, Devices, Clusters):
 
     @staticmethod
     def is_main(node: Any) -> bool:
+        """Return whether a condition compares `__name__`."""
         return (
             isinstance(node, ast.Compare) and isinstance(node.left, ast.Name) and node.left.id == "__name__"
         )
@@ -247,15 +251,15 @@ class Checks(Configs, Devices, Clusters):
     # ---------------------------------------------------------------- calls
 
     def evaluate_call(self, func: Any, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
-        """Return a call of what is not a function of the file; gives what it returns."""
+        """Check a call of a function that the file does not define. Return its value."""
         if isinstance(func, Obj):
             return self.evaluate_method_call(func, node, args, keywords)
         if not isinstance(func, Path):
             self.check_unknown_call(node, args, keywords)
             return None
-        made = self.evaluate_environ_call(func.name, node, args, keywords)
-        if made is not NotImplemented:
-            return made
+        result = self.evaluate_environ_call(func.name, node, args, keywords)
+        if result is not NotImplemented:
+            return result
         name = self.tf(func)
         if name is None:
             keras = func.name if func.name.startswith(("keras.", "tf_keras.")) else None
@@ -283,20 +287,21 @@ class Checks(Configs, Devices, Clusters):
         return self.tf_call(name, node, args, keywords)
 
     def tf_call(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
+        """Check a call of TensorFlow. Return its value."""
         if name in CONFIGS:
             return self.config_made(name, node, keywords)
         if name in _SESSIONS:
             config = keywords.get("config", args[2] if len(args) > 2 else None)
-            given = "config" in keywords or len(args) > 2 or any(key is None for key in keywords)
-            soft = (
+            has_config = "config" in keywords or len(args) > 2 or any(key is None for key in keywords)
+            places_softly = (
                 config.data.get("soft", False)
                 if isinstance(config, Obj) and config.kind == "config" and config.data["known"]
-                else (None if given else False)
+                else (None if has_config else False)
             )
-            self.sessions.append(soft)
+            self.sessions.append(places_softly)
             self.use(node)
             return Obj("session")
-        if name in _LOOKS:
+        if name in _DEVICE_QUERIES:
             self.use(node)
             return Obj("logical") if "list_logical" in name else None
         if name in (
@@ -306,7 +311,7 @@ class Checks(Configs, Devices, Clusters):
         ):
             kind = args[0] if args else keywords.get("device_type")
             return Obj("gpus") if constant(kind) == "GPU" else None
-        if name in _CONFIGURES:
+        if name in _CONFIGURATIONS:
             self.check_configuration(name, node, args, keywords)
             return None
         if name.endswith(_STRATEGIES) and name.startswith(("distribute.", "contrib.distribute.")):
@@ -332,29 +337,32 @@ class Checks(Configs, Devices, Clusters):
         return None
 
     def keras_call(self, name: str, node: Any, _args: list[Any]) -> Any:
-        if _BUILT.search(name) and not self.graph:
+        """Check a call of Keras. Return its value."""
+        if _BUILT_MODELS.search(name) and not self.graph:
             self.use(node)
             return Obj("model")
         if name.endswith("multi_gpu_model"):
-            self.check_gpu_count(node, _args, {one.arg: None for one in node.keywords})
+            self.check_gpu_count(node, _args, {keyword.arg: None for keyword in node.keywords})
         if _MODELS.search(name):
-            shapes = any(
-                isinstance(one, ast.keyword) and one.arg in ("input_shape", "batch_input_shape", "input_dim")
-                for one in ast.walk(node)
+            has_shape = any(
+                isinstance(keyword, ast.keyword)
+                and keyword.arg in ("input_shape", "batch_input_shape", "input_dim")
+                for keyword in ast.walk(node)
             )
-            if shapes and not self.graph:
+            if has_shape and not self.graph:
                 self.use(node)
             return Obj("model")
         return None
 
     def evaluate_method_call(self, func: Obj, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
+        """Check a call of a method. Return its value."""
         base, name = func.data if func.kind == "method" else (None, "")
         if isinstance(base, Obj) and base.kind == "model" and name in _MODEL_USES and not self.graph:
             self.use(node)
         if isinstance(base, Obj) and base.kind == "instance" and isinstance(base.data, ModuleValue):
-            own = base.data.functions.get(name)
-            if own is not None:
-                return self.run(own, args, {k: v for k, v in keywords.items() if k})
+            method = base.data.functions.get(name)
+            if method is not None:
+                return self.run(method, args, {k: v for k, v in keywords.items() if k})
         if isinstance(base, Map):
             return self.map_method(base, name, node, args, keywords)
         if isinstance(base, Seq) and name == "append" and args and node.args:
@@ -366,15 +374,15 @@ class Checks(Configs, Devices, Clusters):
         if isinstance(base, Const) and isinstance(base.value, str) and name == "format":
             return self.evaluate_format(base.value, args, keywords)
         if isinstance(base, Const) and isinstance(base.value, str) and name == "join":
-            given = args[0] if args else None
+            argument = args[0] if args else None
             if (
-                isinstance(given, Seq)
-                and given.items
-                and all(isinstance(one, Const) and isinstance(one.value, str) for one in given.items)
-                and sum(len(base.value) + len(one.value) for one in given.items) <= MAX_TEXT_CHARS
+                isinstance(argument, Seq)
+                and argument.items
+                and all(isinstance(item, Const) and isinstance(item.value, str) for item in argument.items)
+                and sum(len(base.value) + len(item.value) for item in argument.items) <= MAX_TEXT_CHARS
             ):
-                self.spend(len(given.items))
-                return Const(base.value.join(one.value for one in given.items))
+                self.spend(len(argument.items))
+                return Const(base.value.join(item.value for item in argument.items))
             return Obj("text")
         if (
             isinstance(base, Obj)
@@ -392,6 +400,7 @@ class Checks(Configs, Devices, Clusters):
         return None
 
     def evaluate_format(self, text: str, args: list[Any], keywords: dict[Any, Any]) -> Any:
+        """Return the value of `text.format(…)` with one placeholder."""
         if len(args) != 1 or keywords or not re.fullmatch(r"[^{}]*\{0?\}[^{}]*", text):
             return Obj("text")
         values = (
@@ -406,24 +415,26 @@ class Checks(Configs, Devices, Clusters):
         self.spend(len(values) * len(text))
         if sum(map(len, map(str, values))) + len(values) * len(text) > MAX_TEXT_CHARS:
             return Obj("text")
-        made = [text.replace("{0}", "{}").replace("{}", str(one)) for one in values]
-        return Const(made[0]) if len(made) == 1 else Many(made)
+        texts = [text.replace("{0}", "{}").replace("{}", str(item)) for item in values]
+        return Const(texts[0]) if len(texts) == 1 else Many(texts)
 
     @staticmethod
     def as_text(value: Any) -> Any:
+        """Return the value of `str(value)`."""
         if isinstance(value, Const):
             return Const(str(value.value))
-        return Many([str(one) for one in value.values]) if isinstance(value, Many) else Obj("text")
+        return Many([str(item) for item in value.values]) if isinstance(value, Many) else Obj("text")
 
     @staticmethod
     def range_of(args: list[Any]) -> Any:
-        given = [constant(one) for one in args]
+        """Return the values of `range(…)`; None if there are more than 64 or the bounds are unknown."""
+        bounds = [constant(bound) for bound in args]
         if (
-            given
-            and all(isinstance(one, int) and not isinstance(one, bool) for one in given)
-            and len(given) <= 2
+            bounds
+            and all(isinstance(bound, int) and not isinstance(bound, bool) for bound in bounds)
+            and len(bounds) <= 2
         ):
-            values = range(*given)
+            values = range(*bounds)
             if len(values) <= 64:
                 return Many(list(values)) if values else None
         return None

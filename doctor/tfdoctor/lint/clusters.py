@@ -1,4 +1,4 @@
-"""Clusters written out in code: addresses, and tasks that they have."""
+"""Checks of clusters in code: the addresses and tasks in them."""
 
 from __future__ import annotations
 
@@ -19,50 +19,50 @@ if TYPE_CHECKING:
 
 __all__ = ["Clusters", "bad_address", "problems_of"]
 
-_FILLED_IN = re.compile(r"[${}<>%]")
+_PLACEHOLDER = re.compile(r"[${}<>%]")
 
 
 def bad_address(text: str) -> str | None:
-    """Return what is wrong with a task's address, as a sentence.
+    """Return the problem with the address of a task, as a sentence.
 
-    None if nothing is, or where it is filled in later.
+    None if there is none, or if the address is filled in at run time.
     """
-    if _FILLED_IN.search(text):
+    if _PLACEHOLDER.search(text):
         return None
     fault = parse_address(text).fault
     return f"The address {clean_line(text, limit=70)!r} is not HOST:PORT: {fault}." if fault else None
 
 
 def problems_of(config: Any) -> Iterator[tuple[str, str, str]]:
-    """(name, message, a text to look for) of a TF_CONFIG that was read from JSON."""
+    """Yield (name, message, text to search for) of each problem in a TF_CONFIG that was parsed from JSON."""
     if not isinstance(config, dict):
         return
     cluster, task = config.get("cluster"), config.get("task")
     jobs = cluster if isinstance(cluster, dict) else {}
     for members in jobs.values():
-        given = (
+        addresses = (
             members.values()
             if isinstance(members, dict)
             else members
             if isinstance(members, list)
             else [members]
         )
-        for one in given:
-            wrong = bad_address(one) if isinstance(one, str) else None
-            if wrong is not None:
-                yield "cluster-address", wrong, one
+        for address in addresses:
+            problem = bad_address(address) if isinstance(address, str) else None
+            if problem is not None:
+                yield "cluster-address", problem, address
     if isinstance(task, dict) and jobs:
-        wrong = bad_task(
-            {str(job): _indices(members) for job, members in jobs.items()},
+        problem = bad_task(
+            {str(job): _list_indices(members) for job, members in jobs.items()},
             task.get("type"),
             parse_index(task.get("index")),
         )
-        if wrong is not None:
-            yield "cluster-task", wrong, '"task"'
+        if problem is not None:
+            yield "cluster-task", problem, '"task"'
 
 
-def _indices(members: Any) -> Collection[int] | None:
-    """Return the indices of a job's tasks, as TensorFlow counts them."""
+def _list_indices(members: Any) -> Collection[int] | None:
+    """Return the indices of a job's tasks; None if unknown."""
     if isinstance(members, list):
         return range(len(members))
     if isinstance(members, dict):
@@ -71,39 +71,43 @@ def _indices(members: Any) -> Collection[int] | None:
 
 
 def bad_task(jobs: Mapping[str, Collection[int] | None], job: Any, index: Any) -> str | None:
-    """Return what is wrong with a task of a cluster. jobs: the indices of each job's tasks.
+    """Return the problem with a task of a cluster, as a sentence; None if there is none.
 
-    None: not known.
+    `jobs`: the task indices of each job; None: unknown.
     """
     if not isinstance(job, str):
         return None
     if job not in jobs:
         return None if job == "evaluator" else f"The cluster has no job {job!r}."
-    there = jobs[job]
-    if not isinstance(index, int) or isinstance(index, bool) or there is None or index in there:
+    indices = jobs[job]
+    if not isinstance(index, int) or isinstance(index, bool) or indices is None or index in indices:
         return None
-    many = f"{len(there)} task{'s' if len(there) != 1 else ''}"
-    counted = ", counted from 0" if set(there) == set(range(len(there))) else ""
-    return f"The job {job!r} has {many}{counted}; there is no task {index}."
+    count = f"{len(indices)} task{'s' if len(indices) != 1 else ''}"
+    suffix = ", counted from 0" if set(indices) == set(range(len(indices))) else ""
+    return f"The job {job!r} has {count}{suffix}; there is no task {index}."
 
 
 class Clusters(Telling):
-    """ClusterSpec, Server and TF_CONFIG in Python."""
+    """Checks of ClusterSpec, Server and TF_CONFIG in Python."""
 
     def __init__(self, asked: LintTarget, text: str) -> None:
         super().__init__(asked, text)
         self.started: set[tuple[str, int]] = set()
 
     def cluster_spec(self, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
-        given = args[0] if args else keywords.get("cluster")
-        if isinstance(given, Obj) and given.kind == "cluster":
-            return given
-        if not isinstance(given, Map):
+        """Return the value of a call of ClusterSpec; None if unknown."""
+        argument = args[0] if args else keywords.get("cluster")
+        if isinstance(argument, Obj) and argument.kind == "cluster":
+            return argument
+        if not isinstance(argument, Map):
             return None
-        return Obj("cluster", self.jobs(given), node)
+        return Obj("cluster", self.jobs(argument), node)
 
     def jobs(self, given: Map) -> dict[str, Collection[int] | None]:
-        """Return job → the indices of its tasks, with its addresses looked at."""
+        """Check the addresses of a cluster. Return the task indices of each job.
+
+        The key "" means that not all jobs are known; None as indices means that those of a job are unknown.
+        """
         jobs: dict[str, Collection[int] | None] = {} if given.whole else {"": None}
         for key, value, _, value_node in given.entries:
             name = constant(key)
@@ -117,22 +121,24 @@ class Clusters(Telling):
             self.spend(16 * len(members))
             if isinstance(value, Seq):
                 jobs[name] = range(len(value.items))
-                for item, at in zip(value.items, value.nodes, strict=False):
-                    self.address(item, at)
+                for item, item_node in zip(value.items, value.nodes, strict=False):
+                    self.address(item, item_node)
             elif isinstance(value, Map):
-                for _, item, _, at in value.entries:
-                    self.address(item, at)
+                for _, item, _, item_node in value.entries:
+                    self.address(item, item_node)
             elif isinstance(constant(value), str):
                 self.address(value, value_node)
         return jobs
 
     def address(self, value: Any, node: Any) -> None:
+        """Check one address."""
         text = constant(value)
-        wrong = bad_address(text) if isinstance(text, str) else None
-        if wrong is not None:
-            self.tell("cluster-address", node, wrong)
+        problem = bad_address(text) if isinstance(text, str) else None
+        if problem is not None:
+            self.tell("cluster-address", node, problem)
 
     def server(self, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
+        """Check a call of Server: its task must exist and must not be started twice."""
         cluster = args[0] if args else keywords.get("server_or_cluster_def")
         if isinstance(cluster, Map):
             cluster = Obj("cluster", self.jobs(cluster))
@@ -141,16 +147,16 @@ class Clusters(Telling):
         if not (isinstance(cluster, Obj) and cluster.kind == "cluster"):
             return
         if "" not in cluster.data:
-            wrong = bad_task(cluster.data, job, index)
-            if wrong is not None:
-                self.tell("cluster-task", node, wrong)
+            problem = bad_task(cluster.data, job, index)
+            if problem is not None:
+                self.tell("cluster-task", node, problem)
         if isinstance(job, str) and isinstance(index, int) and not self.maybe and not self.uncalled:
             if (job, index) in self.started:
                 self.tell("cluster-task", node, f"The task {job}:{index} is started twice.")
             self.started.add((job, index))
 
     def tf_config(self, value: Any, node: Any) -> None:
-        """What TF_CONFIG is set to."""
+        """Check a value of TF_CONFIG."""
         if isinstance(value, Const) and isinstance(value.value, str):
             self.spend(4 * len(value.value))
             try:
@@ -161,17 +167,21 @@ class Clusters(Telling):
                 self.tell(name, node, message)
         elif isinstance(value, Obj) and value.kind == "json" and isinstance(value.data, Map):
             parts = {
-                constant(key): (held, at) for key, held, _, at in value.data.entries if isinstance(key, Const)
+                constant(key): (member, task_node)
+                for key, member, _, task_node in value.data.entries
+                if isinstance(key, Const)
             }
             cluster, _ = parts.get("cluster", (None, None))
-            task, at = parts.get("task", (None, None))
+            task, task_node = parts.get("task", (None, None))
             if not isinstance(cluster, Map):
                 return
             jobs = self.jobs(cluster)
             if isinstance(task, Map) and "" not in jobs:
-                held = {
-                    constant(key): constant(one) for key, one, _, _ in task.entries if isinstance(key, Const)
+                member = {
+                    constant(key): constant(item)
+                    for key, item, _, _ in task.entries
+                    if isinstance(key, Const)
                 }
-                wrong = bad_task(jobs, held.get("type"), held.get("index"))
-                if wrong is not None:
-                    self.tell("cluster-task", at if at is not None else node, wrong)
+                problem = bad_task(jobs, member.get("type"), member.get("index"))
+                if problem is not None:
+                    self.tell("cluster-task", task_node if task_node is not None else node, problem)

@@ -1,4 +1,4 @@
-"""What `lint` can find, a row each: its name, and what `explain` tells of it. Codes: `causes.codes`."""
+"""The kinds of findings of `lint`, with the text that `explain` prints. Codes: `causes.codes`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["KINDS", "Kind", "kind_called", "severity_of"]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One name's page."""
+    """A kind of finding, as `explain` prints it."""
 
     name: str
     title: str
@@ -121,16 +121,16 @@ KINDS = (
         Severity.WARNING,
     ),
 )
-"""All but cluster-address and cluster-task, which the room `cluster` explains."""
+"""All kinds except cluster-address and cluster-task, which the topic `cluster` explains."""
 _SEVERITIES = {kind.name: kind.severity for kind in KINDS}
 _BY_WORD = {word: name for name, code in LINT.items() for word in (name, code.lower())}
 
 
 def severity_of(name: str) -> Severity:
-    """Return how bad a finding of this name is."""
+    """Return the severity of a kind of finding."""
     return _SEVERITIES.get(name, Severity.ERROR)
 
 
 def kind_called(word: str) -> str | None:
-    """Return the name of what a code ("TFD711") or a name stands for; None: nothing."""
+    """Return the name of the kind with this code ("TFD711") or name; None if there is none."""
     return _BY_WORD.get(word.strip().lower())

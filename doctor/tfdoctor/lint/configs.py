@@ -1,4 +1,4 @@
-"""ConfigProto, GPUOptions and what else takes options: their names, and whether anybody gets them."""
+"""Checks of ConfigProto, GPUOptions and other options: their names, and whether a session uses them."""
 
 from __future__ import annotations
 
@@ -16,29 +16,35 @@ if TYPE_CHECKING:
 __all__ = ["CONFIGS", "Configs"]
 
 CONFIGS = {"ConfigProto": "config", "GPUOptions": "options"}
+"""The kind of value of each options class."""
 
 
 class Configs(Environ):
-    """Options of sessions."""
+    """Checks of session options."""
 
     @cached_property
     def names_configs(self) -> bool:
-        """Whether the text names a class of options."""
+        """Whether the text contains the name of an options class."""
         return any(name in self.text for name in CONFIGS)
 
     def keywords_of(self, name: str, node: Any) -> None:
+        """Check the keyword arguments of a call for misspelt options."""
         if name not in FIELDS:
             return
-        for one in node.keywords:
-            meant = guess_option(name, one.arg) if one.arg else None
-            if meant is not None:
-                end = one.col_offset + len(one.arg)
-                fix = self.make_fix(one.lineno, one.col_offset, end, one.arg, meant)
+        for keyword in node.keywords:
+            suggestion = guess_option(name, keyword.arg) if keyword.arg else None
+            if suggestion is not None:
+                end = keyword.col_offset + len(keyword.arg)
+                fix = self.make_fix(keyword.lineno, keyword.col_offset, end, keyword.arg, suggestion)
                 self.tell(
-                    "misspelt-option", one, f"{name} has no option {one.arg}; {meant} is meant.", fix=fix
+                    "misspelt-option",
+                    keyword,
+                    f"{name} has no option {keyword.arg}; {suggestion} is meant.",
+                    fix=fix,
                 )
 
     def config_made(self, name: str, node: Any, keywords: dict[Any, Any]) -> Obj:
+        """Return the value of a call of an options class."""
         data: dict[str, Any] = {"known": None not in keywords, "soft": False}
         if "allow_soft_placement" in keywords:
             soft = constant(keywords["allow_soft_placement"])
@@ -47,7 +53,7 @@ class Configs(Environ):
         return Obj(CONFIGS[name], data, node)
 
     def attribute(self, base: Any, node: ast.Attribute) -> Any:
-        """Return an attribute of what is no module."""
+        """Return the value of an attribute of anything but a module."""
         if isinstance(base, Obj) and base.kind in ("config", "options", "sub"):
             owner = {"config": "ConfigProto", "options": "GPUOptions"}.get(base.kind)
             if base.kind == "sub":
@@ -68,20 +74,22 @@ class Configs(Environ):
         return None
 
     def option_of(self, owner: str | None, node: ast.Attribute) -> None:
-        meant = guess_option(owner, node.attr) if owner else None
-        if meant is None:
+        """Check the name of an option."""
+        suggestion = guess_option(owner, node.attr) if owner else None
+        if suggestion is None:
             return
-        at = (node.end_col_offset or 0) - len(node.attr.encode())
-        fix = self.make_fix(node.end_lineno, at, node.end_col_offset, node.attr, meant)
+        offset = (node.end_col_offset or 0) - len(node.attr.encode())
+        fix = self.make_fix(node.end_lineno, offset, node.end_col_offset, node.attr, suggestion)
         self.tell(
             "misspelt-option",
             node,
-            f"{owner} has no option {node.attr}; {meant} is meant.",
+            f"{owner} has no option {node.attr}; {suggestion} is meant.",
             fix=fix,
-            at=(node.end_lineno, at),
+            at=(node.end_lineno, offset),
         )
 
     def check_attribute_assignment(self, base: Any, target: ast.Attribute, value: Any) -> None:
+        """Check `base.attr = value`: os.environ itself, or an option."""
         if isinstance(base, Path):
             if (
                 base.name == "os"
@@ -110,69 +118,77 @@ class Configs(Environ):
                 base.data["known"] = base.data["known"] and soft is not None
 
     def check_unused_configs(self, body: Any) -> None:
-        """A ConfigProto or GPUOptions that a scope makes and gives to nobody."""
+        """Report each ConfigProto or GPUOptions that a scope creates and never uses."""
         if not self.names_configs:
             return
-        made: dict[str, Any] = {}
+        assigned: dict[str, Any] = {}
         used: set[str] = set()
-        plain: list[Any] = []
-        for one in _iter_scope(body):
+        discarded: list[Any] = []
+        for child in _iter_scope(body):
             if (
-                isinstance(one, ast.Assign)
-                and len(one.targets) == 1
-                and isinstance(one.targets[0], ast.Name)
-                and self.is_config(one.value)
+                isinstance(child, ast.Assign)
+                and len(child.targets) == 1
+                and isinstance(child.targets[0], ast.Name)
+                and self.is_config(child.value)
             ):
-                made.setdefault(one.targets[0].id, one)
-            elif isinstance(one, ast.Expr) and self.is_config(one.value):
-                plain.append(one)
-        if not made and not plain:
+                assigned.setdefault(child.targets[0].id, child)
+            elif isinstance(child, ast.Expr) and self.is_config(child.value):
+                discarded.append(child)
+        if not assigned and not discarded:
             return
-        bare: set[int] = set()
-        for one in _iter_nodes(body):
-            if isinstance(one, ast.Attribute):
-                inner: Any = one
+        modified_ids: set[int] = set()
+        for child in _iter_nodes(body):
+            if isinstance(child, ast.Attribute):
+                inner: Any = child
                 while isinstance(inner, ast.Attribute):
                     inner = inner.value
-                if isinstance(inner, ast.Name) and (isinstance(one.ctx, ast.Store) or id(inner) in bare):
-                    bare.add(id(inner))
+                if isinstance(inner, ast.Name) and (
+                    isinstance(child.ctx, ast.Store) or id(inner) in modified_ids
+                ):
+                    modified_ids.add(id(inner))
             elif (
-                isinstance(one, ast.Call)
-                and isinstance(one.func, ast.Attribute)
-                and one.func.attr in ("CopyFrom", "MergeFrom", "append", "extend")
+                isinstance(child, ast.Call)
+                and isinstance(child.func, ast.Attribute)
+                and child.func.attr in ("CopyFrom", "MergeFrom", "append", "extend")
             ):
-                inner = one.func
+                inner = child.func
                 while isinstance(inner, ast.Attribute):
                     inner = inner.value
                 if isinstance(inner, ast.Name):
-                    bare.add(id(inner))
-        for one in _iter_nodes(body):
-            if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load) and id(one) not in bare:
-                used.add(one.id)
-            elif isinstance(one, (ast.Global, ast.Nonlocal)):
-                used.update(one.names)
+                    modified_ids.add(id(inner))
+        for child in _iter_nodes(body):
+            if (
+                isinstance(child, ast.Name)
+                and isinstance(child.ctx, ast.Load)
+                and id(child) not in modified_ids
+            ):
+                used.add(child.id)
+            elif isinstance(child, (ast.Global, ast.Nonlocal)):
+                used.update(child.names)
             elif (
-                isinstance(one, ast.Call)
-                and isinstance(one.func, ast.Name)
-                and one.func.id in ("locals", "globals", "vars")
+                isinstance(child, ast.Call)
+                and isinstance(child.func, ast.Name)
+                and child.func.id in ("locals", "globals", "vars")
             ):
                 return
-        for name, one in made.items():
+        for name, child in assigned.items():
             if name not in used and not self.is_loaded_elsewhere(name) and not name.isupper():
-                kind = self.config_name(one.value)
-                self.tell("config-unused", one, f"This {kind} is given to no session, so it has no effect.")
-        for one in plain:
+                kind = self.config_name(child.value)
+                self.tell("config-unused", child, f"This {kind} is given to no session, so it has no effect.")
+        for child in discarded:
             self.tell(
                 "config-unused",
-                one,
-                f"This {self.config_name(one.value)} is given to no session, so it has no effect.",
+                child,
+                f"This {self.config_name(child.value)} is given to no session, so it has no effect.",
             )
 
     @staticmethod
     def config_name(node: Any) -> str:
+        """Return the name of the options class that is called."""
         return node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
 
     def is_config(self, node: Any) -> bool:
+        """Return whether a node is a call of an options class of TensorFlow."""
         if not isinstance(node, ast.Call):
             return False
         if isinstance(node.func, ast.Attribute):
@@ -184,18 +200,19 @@ class Configs(Environ):
 
 
 def _iter_scope(body: Any) -> Iterator[Any]:
-    """Yield the statements of a scope, not those of functions and classes in it."""
-    todo = list(reversed(body))
-    while todo:
-        one = todo.pop()
-        if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+    """Yield the statements of a scope, without those of its functions and classes."""
+    stack = list(reversed(body))
+    while stack:
+        node = stack.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             continue
-        yield one
-        todo += [
-            child for child in ast.iter_child_nodes(one) if isinstance(child, (ast.stmt, ast.ExceptHandler))
+        yield node
+        stack += [
+            child for child in ast.iter_child_nodes(node) if isinstance(child, (ast.stmt, ast.ExceptHandler))
         ]
 
 
 def _iter_nodes(body: Any) -> Iterator[Any]:
-    for one in body:
-        yield from ast.walk(one)
+    """Yield all nodes of a body."""
+    for statement in body:
+        yield from ast.walk(statement)

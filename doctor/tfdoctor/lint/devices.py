@@ -1,4 +1,4 @@
-"""Devices: what a string names, what is pinned where, which GPUs are configured, and when."""
+"""Checks of devices: their names, operations pinned to them, and the configuration of GPUs."""
 
 from __future__ import annotations
 
@@ -55,23 +55,23 @@ _CPU_ONLY = frozenset(
         "numpy_function",
     ]
 )
-"""Names of operations that have no kernel for GPUs."""
+"""Operations without a GPU kernel."""
 _CPU_MODULES = re.compile(
     r"strings\.|summary\.(?:scalar|histogram|image|audio|merge|text)|image\.(?:decode_|encode_)|io\.(?:decode_|read_file|parse_)|"
     r"train\.(?:string_input_producer|batch|shuffle_batch|slice_input_producer|range_input_producer)\Z|"
     r"nn\.(?:ctc_|in_top_k)"
 )
-_INTEGERS = ("int32", "int16", "int8", "uint8", "uint16", "bool", "string")
-_STEPS = re.compile(
+_CPU_DTYPES = ("int32", "int16", "int8", "uint8", "uint16", "bool", "string")
+_STEP_NAMES = re.compile(
     r"(?i)_\Z|epoch|step|iter|batch|trial|repeat|run|round|layer|block|attempt|time|rep\Z|_+\Z"
 )
-_COUNTS = re.compile(r"(?i)gpu|tower|device|card|replica|worker|clone")
+_GPU_NAMES = re.compile(r"(?i)gpu|tower|device|card|replica|worker|clone")
 
 
 def device_of(text: str) -> tuple[str, int | None] | None:
-    """Return (its kind in capitals, its index) of what tf.device takes; ("", None) where it names none.
+    """Return (type in capitals, index) of a device name of tf.device; ("", None) if it names no device type.
 
-    None: no device.
+    The index is None if there is none. Return None if the text is not a device name.
     """
     kind, index = "", None
     for part in text.strip("/").split("/") if text.strip("/") else ():
@@ -88,7 +88,7 @@ def device_of(text: str) -> tuple[str, int | None] | None:
 
 
 class Devices(Telling):
-    """Where a program puts its work."""
+    """Checks of the placement of operations."""
 
     visible: int | None
 
@@ -97,7 +97,7 @@ class Devices(Telling):
         self.growth: list[tuple[Any, Any, int | None, list[str]]] = []
         self.growth_on_all = False
         self.tower_loops: dict[int, tuple[frozenset[str], frozenset[int]]] = {}
-        """Loop, by id → `_tower_loop` of it."""
+        """The result of `_inspect_tower_loop` for each loop, by the id of its node."""
         self.pins: list[tuple[Any, str, int | None, list[str]]] = []
         self.split = (
             re.search(r"set_(?:logical|virtual)_device_configuration|VirtualDevice|device_count", text)
@@ -109,10 +109,10 @@ class Devices(Telling):
     # ---------------------------------------------------------------- tf.device
 
     def enter_context(self, node: Any, value: Any) -> None:
-        """`with …:`."""
+        """Enter the context of a `with` statement."""
         if isinstance(value, Obj) and value.kind == "device":
-            given = node.args[0] if getattr(node, "args", None) else node
-            self.device_named(value.data, given)
+            argument = node.args[0] if getattr(node, "args", None) else node
+            self.device_named(value.data, argument)
             self.devices.append(value.data)
             self.check_towers(value.data, node)
         elif (
@@ -120,9 +120,10 @@ class Devices(Telling):
             and isinstance(node.func, ast.Attribute)
             and node.func.attr == "as_default"
         ):
-            self.graph = True  # a graph of its own: nothing runs yet
+            self.graph = True  # in its own graph, nothing runs yet
 
     def device_named(self, value: Any, node: Any) -> None:
+        """Check the names that the argument of tf.device can have."""
         texts = value.values if isinstance(value, Many) else [constant(value)]
         self.spend(8 * len(texts))
         for text in texts:
@@ -130,24 +131,25 @@ class Devices(Telling):
                 self.check_device(text, node)
 
     def check_device(self, text: str, node: Any) -> None:
-        found = device_of(text)
-        if found is None:
+        """Report a name that is not a device, or a GPU that does not exist."""
+        device = device_of(text)
+        if device is None:
             self.tell(
                 "no-such-device",
                 node,
                 f"{text!r} is not the name of a device. Names are /GPU:0, /device:GPU:0, /CPU:0.",
             )
             return
-        kind, index = found
-        remote = re.search(r"(?i)/?(?:job|task):", text) is not None
+        kind, index = device
+        is_remote = re.search(r"(?i)/?(?:job|task):", text) is not None
         gpus = self.asked.gpus
-        if kind == "GPU" and index is not None and not self.split and not remote:
+        if kind == "GPU" and index is not None and not self.split and not is_remote:
             if self.visible is not None and index >= self.visible and not self.maybe:
-                many = f"{self.visible} GPU{'s' if self.visible != 1 else ''}"
+                count = f"{self.visible} GPU{'s' if self.visible != 1 else ''}"
                 self.tell(
                     "no-such-device",
                     node,
-                    f"{text} is not there: CUDA_VISIBLE_DEVICES leaves {many}, counted from 0.",
+                    f"{text} is not there: CUDA_VISIBLE_DEVICES leaves {count}, counted from 0.",
                 )
             elif gpus is not None and index >= gpus:
                 self.tell(
@@ -157,18 +159,18 @@ class Devices(Telling):
                 )
 
     def check_towers(self, device: Any, node: Any) -> None:
-        """A loop over towers, each of which goes to the same card."""
+        """Report a loop over towers that puts each of them on the same GPU."""
         text = constant(device)
-        found = device_of(text) if isinstance(text, str) else None
-        if found is None or found[0] != "GPU" or not self.loops:
+        parsed = device_of(text) if isinstance(text, str) else None
+        if parsed is None or parsed[0] != "GPU" or not self.loops:
             return
         loop = self.loops[-1]
         if id(loop) not in self.tower_loops:
-            self.tower_loops[id(loop)] = self._tower_loop(loop)
+            self.tower_loops[id(loop)] = self._inspect_tower_loop(loop)
         names, device_calls = self.tower_loops[id(loop)]
         if not names or device_calls - {id(node)}:
             return
-        if any(isinstance(one, ast.Name) and one.id in names for one in ast.walk(node)):
+        if any(isinstance(child, ast.Name) and child.id in names for child in ast.walk(node)):
             return
         self.tell(
             "all-on-one-device",
@@ -176,52 +178,63 @@ class Devices(Telling):
             f"Every turn of this loop goes to {text}; the other GPUs get nothing. Put the loop's number into the name.",
         )
 
-    def _tower_loop(self, loop: Any) -> tuple[frozenset[str], frozenset[int]]:
-        """Return the names that a loop over towers sets, none for any other loop, and its calls of `device`, by id."""
-        names = frozenset(one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name))
-        if any(_STEPS.search(name) for name in names) or not self._loops_over_towers(loop):
+    def _inspect_tower_loop(self, loop: Any) -> tuple[frozenset[str], frozenset[int]]:
+        """Return the names that a loop over towers sets and the ids of its calls of `device`.
+
+        Both are empty for any other loop.
+        """
+        names = frozenset(child.id for child in ast.walk(loop.target) if isinstance(child, ast.Name))
+        if any(_STEP_NAMES.search(name) for name in names) or not self._loops_over_towers(loop):
             return frozenset(), frozenset()
-        calls = (one for one in ast.walk(loop) if isinstance(one, ast.Call))
+        calls = (child for child in ast.walk(loop) if isinstance(child, ast.Call))
         return names, frozenset(
-            id(one) for one in calls if isinstance(one.func, ast.Attribute) and one.func.attr == "device"
+            id(child)
+            for child in calls
+            if isinstance(child.func, ast.Attribute) and child.func.attr == "device"
         )
 
     @staticmethod
     def _loops_over_towers(loop: Any) -> bool:
-        over = loop.iter
-        said = " ".join(
-            [one.id for one in ast.walk(over) if isinstance(one, ast.Name)]
-            + [one.attr for one in ast.walk(over) if isinstance(one, ast.Attribute)]
+        """Return whether a loop seems to iterate over GPUs.
+
+        It does by the names in its iterable, or if it is a range of 2 to 16 whose body appends or opens a
+        scope.
+        """
+        iterable = loop.iter
+        names = " ".join(
+            [child.id for child in ast.walk(iterable) if isinstance(child, ast.Name)]
+            + [child.attr for child in ast.walk(iterable) if isinstance(child, ast.Attribute)]
         )
-        if _COUNTS.search(said):
+        if _GPU_NAMES.search(names):
             return True
         if not (
-            isinstance(over, ast.Call)
-            and isinstance(over.func, ast.Name)
-            and over.func.id in ("range", "xrange", "enumerate")
+            isinstance(iterable, ast.Call)
+            and isinstance(iterable.func, ast.Name)
+            and iterable.func.id in ("range", "xrange", "enumerate")
         ):
             return False
         bounds = [
-            one.value
-            for one in ast.walk(over)
-            if isinstance(one, ast.Constant) and isinstance(one.value, int)
+            child.value
+            for child in ast.walk(iterable)
+            if isinstance(child, ast.Constant) and isinstance(child.value, int)
         ]
         if not bounds or not 2 <= max(bounds) <= 16:
             return False
-        for one in ast.walk(loop):
+        for child in ast.walk(loop):
             if (
-                isinstance(one, ast.Call)
-                and isinstance(one.func, ast.Attribute)
-                and one.func.attr in ("append", "name_scope", "variable_scope")
+                isinstance(child, ast.Call)
+                and isinstance(child.func, ast.Attribute)
+                and child.func.attr in ("append", "name_scope", "variable_scope")
             ):
                 return True
         return False
 
-    # ---------------------------------------------------------------- what is configured
+    # ---------------------------------------------------------------- configuration
 
     def check_configuration(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
+        """Check a call that configures GPUs: it must precede their use; note memory growth."""
         if self.state.used:
-            what = (
+            setting = (
                 "Memory growth"
                 if "growth" in name
                 else "Visible devices"
@@ -231,7 +244,7 @@ class Devices(Telling):
             self.tell(
                 "configured-too-late",
                 node,
-                f"{what} cannot be set after the GPUs were initialized "
+                f"{setting} cannot be set after the GPUs were initialized "
                 f"({self.state.use_place}): TensorFlow raises RuntimeError.",
             )
         if not name.endswith("set_memory_growth"):
@@ -248,16 +261,16 @@ class Devices(Telling):
                 if self.single:
                     self.growth_on_all = True
         else:
-            self.growth_on_all = True  # which one it is, is not known
+            self.growth_on_all = True  # it is unknown which GPU
 
     def judge_growth(self) -> None:
-        """At the end of the file: whether some were left out."""
+        """Report memory growth that is set for some GPUs only, at the end of the file."""
         indices = {index for _, index, _, _ in self.growth}
         if not self.growth or self.growth_on_all or self.chosen or self.visible == 1 or self.asked.gpus == 1:
             return
-        known = self.asked.gpus or self.visible
-        numbers = {one for one in indices if isinstance(one, int)}
-        if len(indices) > 1 and (known is None or len(numbers) >= known):
+        gpu_count = self.asked.gpus or self.visible
+        numbers = {item for item in indices if isinstance(item, int)}
+        if len(indices) > 1 and (gpu_count is None or len(numbers) >= gpu_count):
             return
         for node, _, cell, lines in self.growth:
             self.cell_number, self.lines = cell, lines
@@ -271,6 +284,7 @@ class Devices(Telling):
     # ---------------------------------------------------------------- strategies
 
     def strategy(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
+        """Report devices or a number of GPUs that a strategy is given but would find by itself."""
         for key in ("num_gpus", "num_gpus_per_worker"):
             if isinstance(constant(keywords.get(key)), int):
                 self.tell(
@@ -282,17 +296,17 @@ class Devices(Telling):
         if name.endswith("MultiWorkerMirroredStrategy"):
             return
         key = "compute_devices" if "CentralStorage" in name else "devices"
-        given = args[0] if args else keywords.get(key)
-        if not isinstance(given, Seq):
+        devices = args[0] if args else keywords.get(key)
+        if not isinstance(devices, Seq):
             return
-        texts = [constant(one) for one in given.items]
+        texts = [constant(item) for item in devices.items]
         self.spend(16 * len(texts))
-        if not texts or not all(isinstance(one, str) for one in texts):
+        if not texts or not all(isinstance(item, str) for item in texts):
             return
-        for text, at in zip(texts, given.nodes, strict=False):
-            self.check_device(text, at)
+        for text, item_node in zip(texts, devices.nodes, strict=False):
+            self.check_device(text, item_node)
         kinds = [device_of(text) for text in texts]
-        if any(one is not None and one[0] == "GPU" for one in kinds):
+        if any(item is not None and item[0] == "GPU" for item in kinds):
             self.tell(
                 "hard-coded-devices",
                 node,
@@ -300,11 +314,13 @@ class Devices(Telling):
             )
 
     def check_gpu_count(self, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
-        """multi_gpu_model(model, gpus=4)."""
-        given = args[1] if len(args) > 1 else keywords.get("gpus")
-        if isinstance(constant(given), int) or any(
-            one.arg == "gpus" and isinstance(one.value, ast.Constant) and isinstance(one.value.value, int)
-            for one in node.keywords
+        """Report the number of GPUs in `multi_gpu_model(model, gpus=4)`."""
+        count = args[1] if len(args) > 1 else keywords.get("gpus")
+        if isinstance(constant(count), int) or any(
+            keyword.arg == "gpus"
+            and isinstance(keyword.value, ast.Constant)
+            and isinstance(keyword.value.value, int)
+            for keyword in node.keywords
         ):
             self.tell(
                 "hard-coded-devices",
@@ -315,10 +331,10 @@ class Devices(Telling):
     # ---------------------------------------------------------------- soft placement
 
     def check_pinned_operation(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
-        """An operation of a graph inside `with tf.device("/gpu:0")`."""
+        """Note an operation of a graph without a GPU kernel inside `with tf.device("/gpu:0")`."""
         device = constant(self.devices[-1]) if self.devices else None
-        found = device_of(device) if isinstance(device, str) else None
-        if not self.graph or found is None or found[0] != "GPU":
+        parsed = device_of(device) if isinstance(device, str) else None
+        if not self.graph or parsed is None or parsed[0] != "GPU":
             return
         cpu_only = name in _CPU_ONLY or _CPU_MODULES.match(name) is not None
         if name in ("Variable", "get_variable", "constant", "placeholder"):
@@ -327,29 +343,30 @@ class Devices(Telling):
             self.pins.append((node, name, self.cell_number, self.lines))
 
     def integers(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> bool:
-        place = {"Variable": 99, "get_variable": 2, "constant": 1, "placeholder": 0}[name]
-        given = next(
-            (one.value for one in node.keywords if one.arg == "dtype"),
-            node.args[place] if len(node.args) > place else None,
+        """Return whether a variable or constant has a type without a GPU kernel."""
+        index = {"Variable": 99, "get_variable": 2, "constant": 1, "placeholder": 0}[name]
+        dtype = next(
+            (keyword.value for keyword in node.keywords if keyword.arg == "dtype"),
+            node.args[index] if len(node.args) > index else None,
         )
-        if given is not None:
+        if dtype is not None:
             kind = (
-                given.attr
-                if isinstance(given, ast.Attribute)
-                else given.value
-                if isinstance(given, ast.Constant)
+                dtype.attr
+                if isinstance(dtype, ast.Attribute)
+                else dtype.value
+                if isinstance(dtype, ast.Constant)
                 else ""
             )
-            return kind == "string" or (kind in _INTEGERS and name in ("Variable", "get_variable"))
+            return kind == "string" or (kind in _CPU_DTYPES and name in ("Variable", "get_variable"))
         value = args[0] if args else keywords.get("initial_value", keywords.get("value"))
         first = value.items[0] if isinstance(value, Seq) and value.items else value
-        held = constant(first)
-        if isinstance(held, str):
+        content = constant(first)
+        if isinstance(content, str):
             return name in ("Variable", "constant")
-        return name == "Variable" and isinstance(held, int)
+        return name == "Variable" and isinstance(content, int)
 
     def judge_pins(self) -> None:
-        """At the end of the file: whether a session is made that does not place softly."""
+        """Report pinned operations without a GPU kernel if no session places softly, at the end of the file."""
         if not self.pins or not self.sessions or any(soft is not False for soft in self.sessions):
             return
         for node, name, cell, lines in self.pins:

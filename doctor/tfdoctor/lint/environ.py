@@ -1,4 +1,4 @@
-"""Environment variables in Python: which are set where, how, and whether anybody still reads them."""
+"""Checks of environment variables in Python: their names and values, and whether they are set too late."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _RUNS = frozenset(f"subprocess.{name}" for name in ("run", "call", "check_call",
 
 
 def find_lone_assignment(command: str) -> str | None:
-    """Return the variable that a shell command sets and that ends with it, where the command does nothing else."""
+    """Return the variable that a shell command sets, if it does nothing else; else None."""
     name = None
     for part in re.split(r"&&|\|\||;|\n|&", command[:4000]):
         if not part.strip():
@@ -40,41 +40,41 @@ def find_lone_assignment(command: str) -> str | None:
         if match is None:
             return None
         rest = part[match.end() :].strip()
-        quoted = re.fullmatch(
+        assignments = re.fullmatch(
             r"""(?:"[^"]*"|'[^']*'|[^\s"'])*(?:\s+[A-Za-z_]\w*=(?:"[^"]*"|'[^']*'|[^\s"'])*)*""", rest
         )
-        if quoted is None:
+        if assignments is None:
             return None
         name = name or match[1] or match[2]
     return name
 
 
 class Environ(Telling):
-    """os.environ in all its forms."""
+    """Checks of os.environ in all forms."""
 
     def __init__(self, asked: LintTarget, text: str) -> None:
         super().__init__(asked, text)
         self.written = set(re.findall(r"environ(?:\.setdefault\(|\[)\s*['\"](\w+)['\"]\]?\s*[=,]", text))
         self.names_read: set[str] = set()
-        """Variables that the text sets and reads."""
+        """Variables that the text both sets and reads."""
         self.visible: int | None = None
-        """How many GPUs CUDA_VISIBLE_DEVICES, as the file sets it, leaves to be seen."""
+        """The number of GPUs that CUDA_VISIBLE_DEVICES, as the file sets it, makes visible; None: unknown."""
 
     tf_config: Any
     first_line: int
 
     @cached_property
     def spawns(self) -> list[int]:
-        """Lines that start other programs, which get the environment as it is then."""
+        """Numbers of lines that start other programs, which inherit the environment of that moment."""
         lines = enumerate(self.text.split("\n"), 1)
         return [number for number, line in lines if _SPAWN.search(line) and "import" not in line]
 
     relevant = staticmethod(relevant)
 
-    # ---------------------------------------------------------------- what is set
+    # ---------------------------------------------------------------- variables
 
     def variable_set(self, key: Any, node: Any, value: Any, value_node: Any, *, copy: bool = False) -> None:
-        """A variable of this process, or of a child's environment (`copy`)."""
+        """Check the setting of a variable in this process, or in the environment of a child (`copy`)."""
         names = key.values if isinstance(key, Many) else [constant(key)]
         self.spend(16 * (len(names) - 1))
         for name in names:
@@ -82,25 +82,26 @@ class Environ(Telling):
                 self.set_variable(name, node, value, value_node, copy=copy)
 
     def set_variable(self, name: str, node: Any, value: Any, value_node: Any, *, copy: bool) -> None:
+        """Check the name, the type of the value, and the time of one setting."""
         if self.misspelt(name, node):
             return
         if name == "TF_CONFIG":
             self.tf_config(value, value_node if value_node is not None else node)
-        held = constant(value)
+        content = constant(value)
         if (
             relevant(name)
             and isinstance(value, Const)
-            and held is not None
-            and isinstance(held, (int, float, bool))
+            and content is not None
+            and isinstance(content, (int, float, bool))
         ):
             self.tell(
                 "variable-set-wrongly",
                 value_node if isinstance(value_node, ast.Constant) else node,
-                f"{name} is set to {held!r}, which is not a string: Python raises TypeError.",
-                fix=self.as_string(value_node, held),
+                f"{name} is set to {content!r}, which is not a string: Python raises TypeError.",
+                fix=self.as_string(value_node, content),
             )
         elif relevant(name) and (
-            (isinstance(value, Const) and held is None) or isinstance(value, (Seq, Map))
+            (isinstance(value, Const) and content is None) or isinstance(value, (Seq, Map))
         ):
             self.tell(
                 "variable-set-wrongly", node, f"{name} is not set to a string: Python raises TypeError."
@@ -109,24 +110,26 @@ class Environ(Telling):
             return
         if name == "CUDA_VISIBLE_DEVICES":
             self.visible = None
-            if isinstance(held, str) and not self.maybe and not self.uncalled:
-                given = [one for one in held.split(",") if one.strip()]
-                self.visible = len(given) if all(one.strip().isdigit() for one in given) else None
+            if isinstance(content, str) and not self.maybe and not self.uncalled:
+                devices = [device for device in content.split(",") if device.strip()]
+                self.visible = len(devices) if all(device.strip().isdigit() for device in devices) else None
         self.late(name, node)
 
     def misspelt(self, name: str, node: Any) -> bool:
-        meant = guess_variable(name)
-        if meant is None:
+        """Report a misspelt variable. Return whether it is one."""
+        suggestion = guess_variable(name)
+        if suggestion is None:
             return False
         fix = None
         if isinstance(node, ast.Constant) and node.value == name:
-            fix = self.fix_in_quotes(node, name, meant)
+            fix = self.fix_in_quotes(node, name, suggestion)
         elif isinstance(node, ast.keyword):
-            fix = self.make_fix(node.lineno, node.col_offset, node.col_offset + len(name), name, meant)
-        self.tell("misspelt-variable", node, f"Nothing reads {name}; {meant} is meant.", fix=fix)
+            fix = self.make_fix(node.lineno, node.col_offset, node.col_offset + len(name), name, suggestion)
+        self.tell("misspelt-variable", node, f"Nothing reads {name}; {suggestion} is meant.", fix=fix)
         return True
 
-    def fix_in_quotes(self, node: ast.Constant, name: str, meant: str) -> Fix | None:
+    def fix_in_quotes(self, node: ast.Constant, name: str, suggestion: str) -> Fix | None:
+        """Return the fix of a name in a string; None unless it occurs in it exactly once."""
         if not node.lineno or node.lineno != node.end_lineno or not 0 < node.lineno <= len(self.lines):
             return None
         start = self.column(node.lineno, node.col_offset) - 1
@@ -134,19 +137,20 @@ class Environ(Telling):
         text = self.lines[node.lineno - 1][start:end]
         if text.count(name) != 1:
             return None
-        begin = node.col_offset + len(text[: text.index(name)].encode())
-        return self.make_fix(node.lineno, begin, begin + len(name.encode()), name, meant)
+        offset = node.col_offset + len(text[: text.index(name)].encode())
+        return self.make_fix(node.lineno, offset, offset + len(name.encode()), name, suggestion)
 
-    def as_string(self, node: Any, held: Any) -> Fix | None:
-        if not isinstance(node, ast.Constant) or isinstance(held, (bool, float)):
+    def as_string(self, node: Any, content: Any) -> Fix | None:
+        """Return the fix that puts an integer into quotes; None for any other value."""
+        if not isinstance(node, ast.Constant) or isinstance(content, (bool, float)):
             return None
-        return self.make_fix(node.lineno, node.col_offset, node.end_col_offset, str(held), f'"{held}"')
+        return self.make_fix(node.lineno, node.col_offset, node.end_col_offset, str(content), f'"{content}"')
 
     def late(self, name: str, node: Any) -> None:
-        """Whether what reads it has run already."""
-        later = bool(self.spawns) and self.spawns[-1] > self.offset_of(node)
+        """Report a variable that is set after it was read."""
+        is_inherited = bool(self.spawns) and self.spawns[-1] > self.offset_of(node)
         if name in AT_START:
-            if not later and not self.spawns and self.mentions_tensorflow:
+            if not is_inherited and not self.spawns and self.mentions_tensorflow:
                 self.tell(
                     "variable-set-too-late",
                     node,
@@ -154,13 +158,13 @@ class Environ(Telling):
                     "on this one. Set it before Python starts.",
                 )
             return
-        if name in AT_IMPORT and self.state.imported and not later:
+        if name in AT_IMPORT and self.state.imported and not is_inherited:
             self.tell(
                 "variable-set-too-late",
                 node,
                 f"{name} is set after the import of tensorflow ({self.state.import_place}). Set it before the import.",
             )
-        elif name in AT_USE and self.state.used and not later:
+        elif name in AT_USE and self.state.used and not is_inherited:
             self.tell(
                 "variable-set-too-late",
                 node,
@@ -172,18 +176,19 @@ class Environ(Telling):
         return "tensorflow" in self.text or "keras" in self.text
 
     def offset_of(self, node: Any) -> int:
-        """Return the node's line in the whole text."""
+        """Return the line of a node in the whole text."""
         return int(node.lineno) + self.first_line
 
     def environ_map(self, value: Map, node: Any, *, copy: bool = False) -> None:
+        """Check all variables of a dict."""
         self.spend(16 * len(value.entries))
-        for key, held, key_node, value_node in value.entries:
-            self.variable_set(key, key_node if key_node is not None else node, held, value_node, copy=copy)
+        for key, item, key_node, value_node in value.entries:
+            self.variable_set(key, key_node if key_node is not None else node, item, value_node, copy=copy)
 
     # ---------------------------------------------------------------- forms
 
     def check_item_assignment(self, base: Any, key: Any, target: Any, value: Any, value_node: Any) -> None:
-        """`base[key] = value`."""
+        """Check `base[key] = value`."""
         if isinstance(base, Path) and base.name == "os.environ":
             self.variable_set(key, target.slice, value, value_node)
         elif isinstance(base, Map):
@@ -205,7 +210,7 @@ class Environ(Telling):
                 self.certain = True
 
     def check_call_assignment(self, func: Any, target: ast.Call) -> None:
-        """`os.environ("X") = …`, which no Python reads."""
+        """Report `os.environ("X") = …`, which is a syntax error."""
         name = func.name if isinstance(func, Path) else ""
         if (
             name in ("os.environ", "os.getenv", "os.environ.get", "os.putenv", "os.environ.setdefault")
@@ -220,7 +225,7 @@ class Environ(Telling):
             )
 
     def as_subscript(self, call: ast.Call) -> Fix | None:
-        """Return the fix that turns `f(key)` into `f[key]`; None if it is spread over lines or holds more brackets."""
+        """Return the fix that turns `f(key)` into `f[key]`; None if it spans lines or has more brackets."""
         line = call.lineno
         if not line == call.func.end_lineno == call.end_lineno or not 0 < line <= len(self.lines):
             return None
@@ -231,6 +236,7 @@ class Environ(Telling):
         return Fix(line, start + 1, line, end + 1, f"[{match[1]}]", old) if match is not None else None
 
     def set_as_attribute(self, target: ast.Attribute) -> None:
+        """Report a variable that is set as an attribute of os.environ."""
         if relevant(target.attr) or guess_variable(target.attr):
             self.tell(
                 "variable-set-wrongly",
@@ -239,7 +245,7 @@ class Environ(Telling):
             )
 
     def check_comparison(self, node: ast.Compare) -> None:
-        """`os.environ["X"] == "0"` as a statement."""
+        """Report `os.environ["X"] == "0"` as a statement."""
         if isinstance(node.left, ast.Subscript):
             base, key = self.value(node.left.value), self.value(node.left.slice)
             if isinstance(base, Path) and base.name == "os.environ" and isinstance(constant(key), str):
@@ -250,12 +256,12 @@ class Environ(Telling):
                 )
 
     def operator(self, left: Any, right: Any, node: Any) -> None:
-        """`os.environ | {…}`."""
+        """Check `os.environ | {…}`."""
         if isinstance(left, Path) and left.name == "os.environ" and isinstance(right, Map):
             self.environ_map(right, node, copy=True)
 
     def item(self, base: Any, key: Any, node: Any) -> Any:
-        """Return `base[key]` read."""
+        """Return the value of `base[key]`."""
         if isinstance(base, Path):
             if base.name == "os.environ":
                 self.read(key, node.slice)
@@ -269,14 +275,14 @@ class Environ(Telling):
             index = constant(key)
             if isinstance(node.slice, ast.Slice):
                 low, high = (
-                    self.value(one) if one is not None else Const(None)
-                    for one in (node.slice.lower, node.slice.upper)
+                    self.value(bound) if bound is not None else Const(None)
+                    for bound in (node.slice.lower, node.slice.upper)
                 )
                 if isinstance(low, Const) and isinstance(high, Const) and node.slice.step is None:
-                    where = slice(low.value, high.value)
+                    bounds = slice(low.value, high.value)
                     self.spend(len(base.items))
                     try:
-                        return Seq(base.items[where], base.nodes[where])
+                        return Seq(base.items[bounds], base.nodes[bounds])
                     except TypeError:
                         return None
                 return None
@@ -291,7 +297,7 @@ class Environ(Telling):
         return None
 
     def evaluate_slice(self, node: ast.Slice) -> Any:
-        """Return which GPUs of all a slice takes: None: all, "some", or its first where it is one."""
+        """Return the GPUs that a slice selects: None: all; 0: the first one; else "some"."""
         low = constant(self.value(node.lower)) if node.lower is not None else 0
         high = constant(self.value(node.upper)) if node.upper is not None else None
         if node.lower is None and node.upper is None:
@@ -299,6 +305,7 @@ class Environ(Telling):
         return 0 if low == 0 and high == 1 else "some"
 
     def read(self, key: Any, node: Any) -> None:
+        """Check the name of a variable that is read."""
         name = constant(key)
         if isinstance(name, str) and name in self.written:
             self.names_read.add(name)
@@ -306,6 +313,7 @@ class Environ(Telling):
             self.misspelt(name, node)
 
     def map_method(self, base: Map, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
+        """Check a call of a method of a dict. Return its value."""
         self.spend(len(base.entries))
         if name == "update" and (args or keywords):
             base.entries += self.pairs(node, args, keywords)
@@ -318,54 +326,63 @@ class Environ(Telling):
                     args[0], node.args[0], args[1] if len(args) > 1 else None, node.args[-1], copy=True
                 )
         elif name == "items" and base.whole:
-            items = [Seq([key, value], [a, b]) for key, value, a, b in base.entries]
-            return Seq(items, [a for _, _, a, _ in base.entries])
+            items = [
+                Seq([key, value], [key_node, value_node]) for key, value, key_node, value_node in base.entries
+            ]
+            return Seq(items, [key_node for _, _, key_node, _ in base.entries])
         elif name == "copy":
             return Map(list(base.entries), base.whole, base.environment)
         elif name == "keys" and base.whole:
-            return Seq([key for key, *_ in base.entries], [a for _, _, a, _ in base.entries])
+            return Seq([key for key, *_ in base.entries], [key_node for _, _, key_node, _ in base.entries])
         return None
 
     def pairs(self, node: Any, args: list[Any], keywords: dict[Any, Any]) -> list[tuple[Any, Any, Any, Any]]:
-        out = []
-        for one in args:
+        """Return the entries that the arguments of `dict` or `update` give."""
+        entries = []
+        for argument in args:
             self.spend(
-                len(one.entries) if isinstance(one, Map) else len(one.items) if isinstance(one, Seq) else 0
+                len(argument.entries)
+                if isinstance(argument, Map)
+                else len(argument.items)
+                if isinstance(argument, Seq)
+                else 0
             )
-            if isinstance(one, Map):
-                out += one.entries
-            elif isinstance(one, Seq):
-                out += [
-                    (two.items[0], two.items[1], two.nodes[0], two.nodes[1])
-                    for two in one.items
-                    if isinstance(two, Seq) and len(two.items) == 2
+            if isinstance(argument, Map):
+                entries += argument.entries
+            elif isinstance(argument, Seq):
+                entries += [
+                    (pair.items[0], pair.items[1], pair.nodes[0], pair.nodes[1])
+                    for pair in argument.items
+                    if isinstance(pair, Seq) and len(pair.items) == 2
                 ]
-        return out + [
-            (Const(one.arg), keywords.get(one.arg), one, one.value) for one in node.keywords if one.arg
+        return entries + [
+            (Const(argument.arg), keywords.get(argument.arg), argument, argument.value)
+            for argument in node.keywords
+            if argument.arg
         ]
 
     def evaluate_environ_call(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
-        """Calls that have to do with the environment; NotImplemented for others."""
+        """Check a call that concerns the environment. Return its value; NotImplemented for any other call."""
         if name in ("os.environ.copy", "copy.copy", "copy.deepcopy"):
-            own = name == "os.environ.copy" or (
+            is_environ = name == "os.environ.copy" or (
                 bool(args) and isinstance(args[0], Path) and args[0].name == "os.environ"
             )
-            return Map([], whole=False, environment=True) if own else None
+            return Map([], whole=False, environment=True) if is_environ else None
         if name == "dict":
             base = args[0] if args else None
-            made = Map(self.pairs(node, args, keywords), whole=None not in keywords)
-            made.environment = (isinstance(base, Path) and base.name == "os.environ") or (
+            result = Map(self.pairs(node, args, keywords), whole=None not in keywords)
+            result.environment = (isinstance(base, Path) and base.name == "os.environ") or (
                 isinstance(base, Map) and base.environment
             )
-            made.environment |= any(
-                isinstance(one, Path) and one.name == "os.environ"
-                for key, one in keywords.items()
+            result.environment |= any(
+                isinstance(item, Path) and item.name == "os.environ"
+                for key, item in keywords.items()
                 if key is None
             )
-            if made.environment:
-                made.whole = False
-                self.environ_map(made, node, copy=True)
-            return made
+            if result.environment:
+                result.whole = False
+                self.environ_map(result, node, copy=True)
+            return result
         if name in ("os.environ.update", "os.environ.__ior__"):
             self.environ_map(Map(self.pairs(node, args, keywords)), node)
             return None
@@ -396,6 +413,7 @@ class Environ(Telling):
         return NotImplemented
 
     def child(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
+        """Check the environment and the command of a child process."""
         env = keywords.get("env")
         if isinstance(env, Map) and not env.environment:
             self.environ_map(env, node, copy=True)
@@ -411,18 +429,20 @@ class Environ(Telling):
         ):
             first = next(
                 (
-                    one.value
-                    for one in ast.walk(node.args[0])
-                    if isinstance(one, ast.Constant) and isinstance(one.value, str)
+                    part.value
+                    for part in ast.walk(node.args[0])
+                    if isinstance(part, ast.Constant) and isinstance(part.value, str)
                 ),
                 "",
             )
-            whole = [
-                one.value
-                for one in ast.walk(node.args[0])
-                if isinstance(one, ast.Constant) and isinstance(one.value, str)
+            texts = [
+                part.value
+                for part in ast.walk(node.args[0])
+                if isinstance(part, ast.Constant) and isinstance(part.value, str)
             ]
-            if re.match(r"\s*export\s+\w+=", first) and not any(re.search(r"[;&|\n]", one) for one in whole):
+            if re.match(r"\s*export\s+\w+=", first) and not any(
+                re.search(r"[;&|\n]", part) for part in texts
+            ):
                 self.shell(first + "x", node)
         elif isinstance(command, Seq) and command.items and constant(command.items[0]) == "export":
             self.tell(
@@ -432,25 +452,25 @@ class Environ(Telling):
             )
 
     def shell(self, command: Any, node: Any) -> None:
-        """A command that a shell of its own runs."""
+        """Check a command that runs in its own shell."""
         if not isinstance(command, str):
             return
         command = command[:4000]
         self.spend(len(command))
         name = find_lone_assignment(command)
         if name is not None and (relevant(name) or guess_variable(name) or name == "LD_LIBRARY_PATH"):
-            how = "%env" if self.cell_number is not None else "os.environ"
+            replacement = "%env" if self.cell_number is not None else "os.environ"
             self.tell(
                 "variable-set-wrongly",
                 node,
-                f"The shell that sets {name} ends at once, and the variable with it. Use {how}.",
+                f"The shell that sets {name} ends at once, and the variable with it. Use {replacement}.",
             )
             return
-        for found in re.finditer(r"(?:^|[;&|]\s*|export\s+|\s)([A-Za-z_]\w{4,59})=", command):
-            self.misspelt(found[1], node)
+        for match in re.finditer(r"(?:^|[;&|]\s*|export\s+|\s)([A-Za-z_]\w{4,59})=", command):
+            self.misspelt(match[1], node)
 
     def check_unknown_call(self, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
-        """A call of something that comes from elsewhere: Popen(env=…), monkeypatch.setenv(…)."""
+        """Check a call of an unknown function, such as Popen(env=…) or monkeypatch.setenv(…)."""
         env = keywords.get("env")
         if isinstance(env, Map):
             self.environ_map(env, node, copy=True)

@@ -1,7 +1,7 @@
-"""A tree is gone through in the order in which the program runs: branches, loops, calls of its own functions.
+"""Evaluation of a tree in the order in which the program runs: branches, loops, calls of its own functions.
 
-Only what surely has happened counts: of two branches what both do. A function that the file calls is gone through where
-it is called; one that it does not call, at the end, as if only the file's imports came before.
+Only what has certainly happened counts: of two branches, what both do. A function that the file calls is
+evaluated at the call; one that it never calls, at the end, as if only the imports of the file preceded.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ if TYPE_CHECKING:
 __all__ = ["Walk"]
 
 MAX_PATH_CHARS = 300
-"""Characters of the name of a module or of what is in it."""
+"""Characters of the longest name of a module or member."""
 CALLS = 6
-"""Calls within calls."""
+"""Depth of nested calls."""
 MAX_CALLS_PER_FUNCTION = 4
-"""Calls of a function that are gone through."""
+"""Calls of one function that are evaluated."""
 _UNBOUND = object()
 _BUILTINS = frozenset(vars(builtins))
-_GUARDS = ("ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "NameError")
+_GUARD_ERRORS = ("ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "NameError")
 _TF = ("tensorflow", "tf_keras", "tf_slim", "tensorflow_hub", "tensorflow_addons", "tensorflow_probability")
 _IMPORTS = (*_TF, "keras")
 
 
 class Walk(Checks, Expressions):
-    """One file, or all cells of a notebook, one after the other."""
+    """The evaluation of one file, or of all cells of a notebook in order."""
 
     def __init__(self, asked: LintTarget, text: str) -> None:
         super().__init__(asked, text)
@@ -56,7 +56,7 @@ class Walk(Checks, Expressions):
         self.globals: dict[str, Any] = {}
         self.scopes: list[dict[str, Any]] = [self.globals]
         self.branches: list[tuple[dict[str, Any], dict[str, Any]]] = []
-        """Of each branch, outermost first, its scope and the values that the names which it binds had before."""
+        """The scope of each branch, outermost first, and the earlier values of the names that it binds."""
         self.functions: list[Func] = []
         self.seen: set[int] = set()
         self.runs: dict[int, int] = {}
@@ -65,40 +65,42 @@ class Walk(Checks, Expressions):
         self.returned: list[Any] = []
         self.depth = 0
 
-    # ---------------------------------------------------------------- the whole
+    # ---------------------------------------------------------------- files
 
     def cell(self, body: Sequence[ast.stmt], number: int | None, lines: list[str]) -> None:
-        """A file's body, or that of a notebook's cell."""
+        """Evaluate the body of a file or of a notebook cell."""
         self.cell_number, self.lines = number, lines
         self.check_unused_configs(body)
         self.body(body)
         self.state.dead = False
 
     def end(self) -> None:
-        """Functions that nothing called."""
+        """Evaluate functions that nothing called."""
         at_end = WalkState(imported=self.state.imported, import_place=self.state.import_place)
-        for one in self.functions:
-            if id(one.node) not in self.seen:
+        for function in self.functions:
+            if id(function.node) not in self.seen:
                 self.state = at_end.copy()
-                self.cell_number, self.lines = one.cell, one.lines
+                self.cell_number, self.lines = function.cell, function.lines
                 self.uncalled = True
-                self.run(one, None)
+                self.run(function, None)
 
     def body(self, body: Sequence[ast.stmt]) -> None:
-        for one in body:
+        """Evaluate statements in order."""
+        for node in body:
             self.steps += 1
             if self.state.dead or self.steps > MAX_STEPS:
-                # what comes behind a return is not run; its functions may be called
-                for rest in body[body.index(one) :]:
+                # code after a return does not run, but functions in it may be called
+                for rest in body[body.index(node) :]:
                     if isinstance(rest, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                         self.statement(rest)
                 return
-            self.statement(one)
+            self.statement(node)
 
     def statement(self, node: ast.stmt) -> None:
-        make = getattr(self, f"s_{type(node).__name__.lower()}", None)
-        if make is not None:
-            make(node)
+        """Evaluate a statement."""
+        handler = getattr(self, f"s_{type(node).__name__.lower()}", None)
+        if handler is not None:
+            handler(node)
             return
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
@@ -139,6 +141,7 @@ class Walk(Checks, Expressions):
                 self.bind("system", Path("os.system"))
 
     def import_of(self, module: str, node: Any) -> None:
+        """Note the import of TensorFlow."""
         first = module.partition(".")[0]
         if first in _IMPORTS and (first != "keras" or not self.other_backend) and not self.state.imported:
             self.state.imported, self.state.import_place = node.lineno, self.place(node)
@@ -168,12 +171,13 @@ class Walk(Checks, Expressions):
                 self.environ_map(value, node)
 
     def assign(self, target: Any, value: Any, value_node: Any) -> None:
+        """Assign a value to a target."""
         if isinstance(target, ast.Name):
             self.bind(target.id, value)
         elif isinstance(target, (ast.Tuple, ast.List)):
             items = value.items if isinstance(value, Seq) and len(value.items) == len(target.elts) else None
-            for number, one in enumerate(target.elts):
-                self.assign(one, items[number] if items is not None else None, value_node)
+            for number, element in enumerate(target.elts):
+                self.assign(element, items[number] if items is not None else None, value_node)
         elif isinstance(target, ast.Starred):
             self.assign(target.value, None, value_node)
         elif isinstance(target, ast.Subscript):
@@ -190,30 +194,39 @@ class Walk(Checks, Expressions):
 
     def s_if(self, node: ast.If) -> None:
         self.value(node.test)
-        version = self.asks_version(node.test)
+        is_version_test = self.asks_version(node.test)
         if self.is_main(node.test):
             self.body(node.body)
             return
-        before = self.state.copy()
-        self.guarded += version
-        was, self.single = self.single, self.single or self.asks_single(node.test)
+        start = self.state.copy()
+        self.guarded += is_version_test
+        was_single, self.single = self.single, self.single or self.asks_single(node.test)
         self.maybe += 1
-        sure = self.asks_gpus(node.test)
-        left = self.branch(node.body)
-        self.single = was
-        one, self.state = self.state, before.copy()
-        right = self.branch(node.orelse)
+        has_gpus = self.asks_gpus(node.test)
+        body_names = self.branch(node.body)
+        self.single = was_single
+        body_state, self.state = self.state, start.copy()
+        else_names = self.branch(node.orelse)
         self.maybe -= 1
-        self.guarded -= version
-        two = self.state
-        self.state = one.copy() if sure and not node.orelse and not one.dead else merge_states(one, two)
-        self.state.dead = one.dead and two.dead
-        self.bind_all(left if one.dead is False and two.dead else self.join_names(left, right))
+        self.guarded -= is_version_test
+        else_state = self.state
+        self.state = (
+            body_state.copy()
+            if has_gpus and not node.orelse and not body_state.dead
+            else merge_states(body_state, else_state)
+        )
+        self.state.dead = body_state.dead and else_state.dead
+        self.bind_all(
+            body_names
+            if body_state.dead is False and else_state.dead
+            else self.join_names(body_names, else_names)
+        )
 
     def branch(self, *bodies: Sequence[ast.stmt], error: str | None = None) -> dict[str, Any]:
-        """Go through statements that may not run; return the names that they bind, which then are as before.
+        """Evaluate statements that may not run. Return the names that they bind.
 
-        error: the name of what a handler catches.
+        Afterwards the names have their earlier values again. error: the name to which a handler binds the
+        exception.
         """
         scope = self.scopes[-1]
         self.branches.append((scope, {}))
@@ -222,9 +235,9 @@ class Walk(Checks, Expressions):
         for body in bodies:
             if not self.state.dead:
                 self.body(body)
-        _, before = self.branches.pop()
-        bound = {name: scope[name] for name in before}
-        for name, value in before.items():
+        _, old_values = self.branches.pop()
+        bound = {name: scope[name] for name in old_values}
+        for name, value in old_values.items():
             if value is _UNBOUND:
                 del scope[name]
             else:
@@ -232,16 +245,20 @@ class Walk(Checks, Expressions):
         return bound
 
     def join_names(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
-        """Return the names that one of two branches binds, as both leave them; what differs is not known."""
+        """Return the names that one of two branches binds, with the values that hold for both."""
         scope = self.scopes[-1]
         names = {}
         for name in {**left, **right}:
-            one = left.get(name, scope.get(name, _UNBOUND))
-            two = right.get(name, scope.get(name, _UNBOUND))
-            if one is _UNBOUND or two is _UNBOUND:
-                names[name] = two if one is _UNBOUND else one
+            left_value = left.get(name, scope.get(name, _UNBOUND))
+            right_value = right.get(name, scope.get(name, _UNBOUND))
+            if left_value is _UNBOUND or right_value is _UNBOUND:
+                names[name] = right_value if left_value is _UNBOUND else left_value
             else:
-                names[name] = two if is_same(one, two) else self.merge_values(one, two)
+                names[name] = (
+                    right_value
+                    if is_same(left_value, right_value)
+                    else self.merge_values(left_value, right_value)
+                )
         return names
 
     def bind_all(self, names: dict[str, Any]) -> None:
@@ -250,7 +267,7 @@ class Walk(Checks, Expressions):
             self.bind(name, value)
 
     def merge_values(self, one: Any, two: Any) -> Any:
-        """Return one of two values, as much of it as holds for both."""
+        """Return what holds for both of two values; None if nothing does."""
         for left, right in ((one, two), (two, one)):
             if isinstance(left, Path) and left.name.startswith("tensorflow") and isinstance(right, Path):
                 return Path(left.name, sure=False)
@@ -259,17 +276,17 @@ class Walk(Checks, Expressions):
         return None
 
     def s_for(self, node: Any) -> None:
-        over = self.value(node.iter)
-        each = self.item_of(over, node.iter)
-        if isinstance(each, list):
-            for value in each:
+        iterable = self.value(node.iter)
+        loop_value = self.item_of(iterable, node.iter)
+        if isinstance(loop_value, list):
+            for value in loop_value:
                 self.assign(node.target, value, node.iter)
                 self.body(node.body)
                 self.state.dead = False
         else:
-            self.assign(node.target, each, node.iter)
+            self.assign(node.target, loop_value, node.iter)
             breaks = bool(node.body) and isinstance(node.body[-1], ast.Break)
-            if breaks and isinstance(each, Obj) and each.kind == "gpu":
+            if breaks and isinstance(loop_value, Obj) and loop_value.kind == "gpu":
                 self.assign(node.target, Obj("gpu", 0), node.iter)
             self.loops.append(node)
             self.body(node.body)
@@ -286,26 +303,30 @@ class Walk(Checks, Expressions):
         self.body(node.orelse)
 
     def s_try(self, node: Any) -> None:
-        guards = any(self._guards(handler) for handler in node.handlers)
-        before = self.state.copy()
-        self.guarded += guards
-        after = self.branch(node.body, node.orelse)
-        done = self.state.copy()
+        is_guard = any(self._is_guard(handler) for handler in node.handlers)
+        start = self.state.copy()
+        self.guarded += is_guard
+        bound_names = self.branch(node.body, node.orelse)
+        body_state = self.state.copy()
         for handler in node.handlers:
-            self.state = before.copy()
+            self.state = start.copy()
             names = self.branch(handler.body, error=handler.name)
             if not self.state.dead:
-                after |= self.join_names(names, after)
-        self.bind_all(after)
-        self.guarded -= guards
-        self.state = done
+                bound_names |= self.join_names(names, bound_names)
+        self.bind_all(bound_names)
+        self.guarded -= is_guard
+        self.state = body_state
         self.body(node.finalbody)
 
     s_trystar = s_try
 
-    def _guards(self, handler: ast.ExceptHandler) -> bool:
-        named = [handler.type] if not isinstance(handler.type, ast.Tuple) else handler.type.elts
-        return any(one is None or (isinstance(one, ast.Name) and one.id in _GUARDS) for one in named)
+    def _is_guard(self, handler: ast.ExceptHandler) -> bool:
+        """Return whether a handler catches the errors of a missing module or name."""
+        exceptions = [handler.type] if not isinstance(handler.type, ast.Tuple) else handler.type.elts
+        return any(
+            exception is None or (isinstance(exception, ast.Name) and exception.id in _GUARD_ERRORS)
+            for exception in exceptions
+        )
 
     def s_with(self, node: Any) -> None:
         devices, graphs = len(self.devices), self.graph
@@ -337,15 +358,15 @@ class Walk(Checks, Expressions):
 
     def s_match(self, node: Any) -> None:
         self.value(node.subject)
-        before = self.state.copy()
+        start = self.state.copy()
         for case in node.cases:
-            self.state = before.copy()
+            self.state = start.copy()
             self.body(case.body)
-        self.state = before
+        self.state = start
 
     def s_functiondef(self, node: Any) -> None:
-        for mark in node.decorator_list:
-            self.value(mark)
+        for decorator in node.decorator_list:
+            self.value(decorator)
         for value in (*node.args.defaults, *node.args.kw_defaults):
             if value is not None:
                 self.value(value)
@@ -354,66 +375,69 @@ class Walk(Checks, Expressions):
     s_asyncfunctiondef = s_functiondef
 
     def define(self, node: Any, *, method: bool = False) -> Func:
-        text = " ".join(ast.dump(mark) for mark in node.decorator_list)
-        made = Func(
+        """Return the value of a function definition."""
+        decorators = " ".join(ast.dump(decorator) for decorator in node.decorator_list)
+        function = Func(
             node,
-            bound=method and "staticmethod" not in text,
-            graph="'function'" in text,
+            bound=method and "staticmethod" not in decorators,
+            graph="'function'" in decorators,
             cell=self.cell_number,
             lines=self.lines,
         )
-        self.functions.append(made)
+        self.functions.append(function)
         if id(node) not in self.defined:
             self.defined.add(id(node))
             self.check_unused_configs(node.body)
-        return made
+        return function
 
     def s_classdef(self, node: ast.ClassDef) -> None:
         for base in node.bases:
             self.value(base)
-        made = ModuleValue()
+        class_value = ModuleValue()
         self.scopes.append({})
-        for one in node.body:
-            if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                for mark in one.decorator_list:
-                    self.value(mark)
-                made.functions[one.name] = self.define(one, method=True)
+        for statement in node.body:
+            if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                for decorator in statement.decorator_list:
+                    self.value(decorator)
+                class_value.functions[statement.name] = self.define(statement, method=True)
             else:
-                self.statement(one)
+                self.statement(statement)
         self.scopes.pop()
-        self.bind(node.name, made)
+        self.bind(node.name, class_value)
 
     # ---------------------------------------------------------------- names and calls
 
     def bind(self, name: str, value: Any) -> None:
+        """Bind a name in this scope; in a branch, keep its earlier value."""
         scope = self.scopes[-1]
         if self.branches and self.branches[-1][0] is scope:
             self.branches[-1][1].setdefault(name, scope.get(name, _UNBOUND))
         scope[name] = value
 
     def look(self, name: str) -> Any:
+        """Return the value of a name; None if unknown."""
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
         return Path(name) if name in _BUILTINS or name.startswith("__tfdoctor") else None
 
     def run(self, func: Func, values: list[Any] | None, keywords: dict[str, Any] | None = None) -> Any:
-        """Return a function's body, with what it was called with."""
+        """Evaluate the body of a function. Return its value; None unless exactly one return was evaluated."""
         node = func.node
-        often = self.runs.get(id(node), 0)
+        run_count = self.runs.get(id(node), 0)
         if (
             id(node) in self.running
             or len(self.running) >= CALLS
             or self.steps > MAX_STEPS
-            or often >= MAX_CALLS_PER_FUNCTION
+            or run_count >= MAX_CALLS_PER_FUNCTION
         ):
             return None
-        self.runs[id(node)] = often + 1
+        self.runs[id(node)] = run_count + 1
         self.seen.add(id(node))
         scope: dict[str, Any] = {}
         arguments = [*getattr(node.args, "posonlyargs", []), *node.args.args]
-        names = [one.arg for one in arguments]
-        for name in [*names, *(one.arg for one in node.args.kwonlyargs)]:
+        names = [argument.arg for argument in arguments]
+        for name in [*names, *(argument.arg for argument in node.args.kwonlyargs)]:
             scope[name] = None
         if values is not None:
             defaults = node.args.defaults
@@ -422,8 +446,8 @@ class Walk(Checks, Expressions):
             scope.update(zip(names[1:] if func.bound else names, values, strict=False))
             scope.update({name: value for name, value in (keywords or {}).items() if name in scope})
         outer, self.scopes = self.scopes, [self.globals, *([] if values is None else self.scopes[1:]), scope]
-        returned, self.returned = self.returned, []
-        cell = self.cell_number, self.lines
+        outer_returned, self.returned = self.returned, []
+        outer_cell = self.cell_number, self.lines
         graph, devices, loops = self.graph, self.devices, self.loops
         self.graph = self.graph or func.graph
         if values is None:
@@ -438,22 +462,22 @@ class Walk(Checks, Expressions):
         finally:
             self.running.pop()
         self.state.dead = False
-        found, self.returned = self.returned, returned
+        results, self.returned = self.returned, outer_returned
         self.scopes = outer
         self.graph, self.devices, self.loops = graph, devices, loops
-        self.cell_number, self.lines = cell
-        return found[0] if len(found) == 1 else None
+        self.cell_number, self.lines = outer_cell
+        return results[0] if len(results) == 1 else None
 
     def value(self, node: Any) -> Any:
-        """Return what an expression is, as far as it can be said."""
+        """Return the value of an expression; None if unknown."""
         self.steps += 1
         if self.steps > MAX_STEPS or self.depth > 150:
             return None
         self.depth += 1
         try:
-            make = getattr(self, f"e_{type(node).__name__.lower()}", None)
-            if make is not None:
-                return make(node)
+            handler = getattr(self, f"e_{type(node).__name__.lower()}", None)
+            if handler is not None:
+                return handler(node)
             for child in ast.iter_child_nodes(node):
                 if isinstance(child, (ast.expr, ast.keyword)):
                     self.value(child.value if isinstance(child, ast.keyword) else child)
@@ -484,54 +508,54 @@ class Walk(Checks, Expressions):
         return self.attribute(base, node)
 
     def e_lambda(self, node: ast.Lambda) -> Any:
-        made = Func(node, cell=self.cell_number, lines=self.lines)
-        self.functions.append(made)
-        return made
+        function = Func(node, cell=self.cell_number, lines=self.lines)
+        self.functions.append(function)
+        return function
 
     def e_ifexp(self, node: ast.IfExp) -> Any:
         self.value(node.test)
-        version = self.asks_version(node.test)
-        self.guarded += version
-        one, two = self.value(node.body), self.value(node.orelse)
-        self.guarded -= version
-        return one if is_same(one, two) else self.merge_values(one, two)
+        is_version_test = self.asks_version(node.test)
+        self.guarded += is_version_test
+        body_value, else_value = self.value(node.body), self.value(node.orelse)
+        self.guarded -= is_version_test
+        return body_value if is_same(body_value, else_value) else self.merge_values(body_value, else_value)
 
     def e_boolop(self, node: ast.BoolOp) -> Any:
-        version = any(self.asks_version(one) for one in node.values)
-        self.guarded += version
-        for one in node.values:
-            self.value(one)
-        self.guarded -= version
+        is_version_test = any(self.asks_version(operand) for operand in node.values)
+        self.guarded += is_version_test
+        for operand in node.values:
+            self.value(operand)
+        self.guarded -= is_version_test
 
-    def _elements(self, node: Any) -> Any:
-        items, nodes, whole = [], [], True
-        for one in node.elts:
-            if isinstance(one, ast.Starred):
-                self.value(one.value)
-                whole = False
+    def _evaluate_elements(self, node: Any) -> Any:
+        items, nodes, is_complete = [], [], True
+        for element in node.elts:
+            if isinstance(element, ast.Starred):
+                self.value(element.value)
+                is_complete = False
             else:
-                items.append(self.value(one))
-                nodes.append(one)
-        return Seq(items, nodes) if whole else None
+                items.append(self.value(element))
+                nodes.append(element)
+        return Seq(items, nodes) if is_complete else None
 
-    e_list = e_tuple = e_set = _elements
+    e_list = e_tuple = e_set = _evaluate_elements
 
     def e_dict(self, node: ast.Dict) -> Any:
-        made = Map([])
+        result = Map([])
         for key, value in zip(node.keys, node.values, strict=False):
             if key is None:
                 inner = self.value(value)
-                made.whole = False
+                result.whole = False
                 if isinstance(inner, Map):
                     self.spend(len(inner.entries))
-                    made.entries += inner.entries
-                    made.environment |= inner.environment
-                made.environment |= isinstance(inner, Path) and inner.name == "os.environ"
+                    result.entries += inner.entries
+                    result.environment |= inner.environment
+                result.environment |= isinstance(inner, Path) and inner.name == "os.environ"
             else:
-                made.entries.append((self.value(key), self.value(value), key, value))
-        if made.environment:
-            self.environ_map(made, node, copy=True)
-        return made
+                result.entries.append((self.value(key), self.value(value), key, value))
+        if result.environment:
+            self.environ_map(result, node, copy=True)
+        return result
 
     def e_subscript(self, node: ast.Subscript) -> Any:
         base = self.value(node.value)
@@ -539,33 +563,35 @@ class Walk(Checks, Expressions):
         return self.item(base, key, node)
 
     def e_compare(self, node: ast.Compare) -> Any:
-        for one in (node.left, *node.comparators):
-            self.value(one)
+        for operand in (node.left, *node.comparators):
+            self.value(operand)
 
-    def _comprehension(self, node: Any) -> Any:
+    def _evaluate_comprehension(self, node: Any) -> Any:
         self.scopes.append({})
-        over: Any = None
-        for one in node.generators:
-            over = self.value(one.iter)
-            each = self.item_of(over, one.iter)
-            self.assign(one.target, None if isinstance(each, list) else each, one.iter)
-            for test in one.ifs:
+        iterable: Any = None
+        for item in node.generators:
+            iterable = self.value(item.iter)
+            loop_value = self.item_of(iterable, item.iter)
+            self.assign(item.target, None if isinstance(loop_value, list) else loop_value, item.iter)
+            for test in item.ifs:
                 self.value(test)
-        made = self.value(node.elt)
-        plain = len(node.generators) == 1 and not node.generators[0].ifs
+        element = self.value(node.elt)
+        is_simple = len(node.generators) == 1 and not node.generators[0].ifs
         self.scopes.pop()
-        if plain and isinstance(made, Many):
-            return Seq([Const(one) for one in made.values], [node.elt] * len(made.values))
-        if plain and isinstance(made, Obj) and made.kind == "gpu" and made.data == "each":
+        if is_simple and isinstance(element, Many):
+            return Seq([Const(item) for item in element.values], [node.elt] * len(element.values))
+        if is_simple and isinstance(element, Obj) and element.kind == "gpu" and element.data == "each":
             return Obj("gpus")
         return None
 
-    e_listcomp = e_generatorexp = e_setcomp = _comprehension
+    e_listcomp = e_generatorexp = e_setcomp = _evaluate_comprehension
 
     def e_dictcomp(self, node: ast.DictComp) -> Any:
         self.scopes.append({})
-        for one in node.generators:
-            self.assign(one.target, self.item_of(self.value(one.iter), one.iter), one.iter)
+        for generator in node.generators:
+            self.assign(
+                generator.target, self.item_of(self.value(generator.iter), generator.iter), generator.iter
+            )
         self.value(node.key)
         self.value(node.value)
         self.scopes.pop()
@@ -574,17 +600,17 @@ class Walk(Checks, Expressions):
     def e_call(self, node: ast.Call) -> Any:
         func = self.value(node.func)
         args = []
-        for one in node.args:
-            inner = self.value(one.value if isinstance(one, ast.Starred) else one)
-            args.append(None if isinstance(one, ast.Starred) else inner)
-        keywords = {one.arg: self.value(one.value) for one in node.keywords}
+        for argument in node.args:
+            inner = self.value(argument.value if isinstance(argument, ast.Starred) else argument)
+            args.append(None if isinstance(argument, ast.Starred) else inner)
+        keywords = {argument.arg: self.value(argument.value) for argument in node.keywords}
         if isinstance(func, Func) and func.node is not None:
             if func.graph and not self.graph:
                 self.use(node)
             return self.run(func, args, {k: v for k, v in keywords.items() if k})
         if isinstance(func, ModuleValue):
-            start = func.functions.get("__init__")
-            if start is not None:
-                self.run(start, args, {k: v for k, v in keywords.items() if k})
+            initializer = func.functions.get("__init__")
+            if initializer is not None:
+                self.run(initializer, args, {k: v for k, v in keywords.items() if k})
             return Obj("instance", func)
         return self.evaluate_call(func, node, args, keywords)

@@ -1,4 +1,4 @@
-"""Texts put together, and what a loop gives, as far as they are known."""
+"""Evaluation of composed texts and loop variables, as far as their values are known."""
 
 from __future__ import annotations
 
@@ -13,31 +13,33 @@ __all__ = ["Expressions"]
 
 
 class Expressions(Environ):
-    """Values of expressions; `Walk` goes through them."""
+    """The evaluation of expressions; `Walk` calls it."""
 
     def e_joinedstr(self, node: ast.JoinedStr) -> Any:
+        """Return the value of an f-string."""
         parts: list[list[str]] = [[""]]
-        known = True
-        for one in node.values:
-            value = self.value(one.value if isinstance(one, ast.FormattedValue) else one)
+        is_known = True
+        for part_node in node.values:
+            value = self.value(part_node.value if isinstance(part_node, ast.FormattedValue) else part_node)
             if isinstance(value, Const):
                 parts.append([str(value.value)])
             elif isinstance(value, Many) and all(len(part) == 1 for part in parts):
                 parts.append([str(item) for item in value.values])
             else:
-                known = False
-        if not known:
+                is_known = False
+        if not is_known:
             return Obj("text")
         size = max(map(len, parts)) * sum(max(map(len, part)) for part in parts)
         self.spend(size)
         if size > MAX_TEXT_CHARS:
             return Obj("text")
-        made = [""]
+        texts = [""]
         for part in parts:
-            made = [left + right for left in made for right in part]
-        return Const(made[0]) if len(made) == 1 else Many(made)
+            texts = [left + right for left in texts for right in part]
+        return Const(texts[0]) if len(texts) == 1 else Many(texts)
 
     def e_binop(self, node: ast.BinOp) -> Any:
+        """Return the value of a binary operation."""
         left, right = self.value(node.left), self.value(node.right)
         self.operator(left, right, node)
         if (
@@ -49,76 +51,94 @@ class Expressions(Environ):
             return Map(right.entries, whole=False, environment=True)
         if isinstance(left, Obj) and left.kind == "text":
             return left
-        ones = left.values if isinstance(left, Many) else [left.value] if isinstance(left, Const) else None
-        if isinstance(right, Seq):
-            given: Any = right.items[0] if len(right.items) == 1 else None
-        else:
-            given = right
-        twos = (
-            given.values if isinstance(given, Many) else [given.value] if isinstance(given, Const) else None
+        left_values = (
+            left.values if isinstance(left, Many) else [left.value] if isinstance(left, Const) else None
         )
-        if ones is None or twos is None or len(ones) * len(twos) > 64:
-            text = isinstance(node.op, (ast.Add, ast.Mod)) and any(
-                isinstance(one, Const) and isinstance(one.value, str) for one in (left, right)
+        if isinstance(right, Seq):
+            operand: Any = right.items[0] if len(right.items) == 1 else None
+        else:
+            operand = right
+        right_values = (
+            operand.values
+            if isinstance(operand, Many)
+            else [operand.value]
+            if isinstance(operand, Const)
+            else None
+        )
+        if left_values is None or right_values is None or len(left_values) * len(right_values) > 64:
+            is_text = isinstance(node.op, (ast.Add, ast.Mod)) and any(
+                isinstance(left_item, Const) and isinstance(left_item.value, str)
+                for left_item in (left, right)
             )
-            return Obj("text") if text else None
-        made = []
-        for one in ones:
-            for two in twos:
+            return Obj("text") if is_text else None
+        results = []
+        for left_item in left_values:
+            for right_item in right_values:
                 try:
-                    made.append(_compute(node.op, one, two))
+                    results.append(_compute(node.op, left_item, right_item))
                 except (TypeError, ValueError, OverflowError, ZeroDivisionError, KeyError):
                     return None
-        if any(one is None for one in made):
+        if any(left_item is None for left_item in results):
             return None
-        return Const(made[0]) if len(made) == 1 else Many(made)
+        return Const(results[0]) if len(results) == 1 else Many(results)
 
-    def item_of(self, over: Any, node: Any) -> Any:
-        """Return what a loop gives: a value that stands for each, or a list of them where all are known and differ in
-        kind.
+    def item_of(self, iterable: Any, node: Any) -> Any:
+        """Return the value of a loop variable, which represents all items; None if it is unknown.
+
+        If all items are known and differ in kind, return the list of their values.
         """
-        if isinstance(over, Obj) and over.kind == "gpus":
-            return Obj("gpu", "each" if over.data is None else over.data)
-        if isinstance(over, Seq):
-            self.spend(len(over.items))
-            if over.items and all(isinstance(one, Const) for one in over.items):
-                return Many([one.value for one in over.items])
-            if over.items and all(isinstance(one, Obj) and one.kind == "gpu" for one in over.items):
-                return over.items if len(over.items) <= 16 else None
-            if 0 < len(over.items) <= 6 and all(
-                isinstance(one, Seq) and one.items and isinstance(one.items[0], Const) for one in over.items
+        if isinstance(iterable, Obj) and iterable.kind == "gpus":
+            return Obj("gpu", "each" if iterable.data is None else iterable.data)
+        if isinstance(iterable, Seq):
+            self.spend(len(iterable.items))
+            if iterable.items and all(isinstance(item, Const) for item in iterable.items):
+                return Many([item.value for item in iterable.items])
+            if iterable.items and all(
+                isinstance(item, Obj) and item.kind == "gpu" for item in iterable.items
             ):
-                return list(over.items)
+                return iterable.items if len(iterable.items) <= 16 else None
+            if 0 < len(iterable.items) <= 6 and all(
+                isinstance(item, Seq) and item.items and isinstance(item.items[0], Const)
+                for item in iterable.items
+            ):
+                return list(iterable.items)
             return None
-        if isinstance(over, Many):
-            return Many(over.values)
-        if isinstance(over, Map):
-            self.spend(len(over.entries))
-        if isinstance(over, Map) and over.whole and all(isinstance(key, Const) for key, *_ in over.entries):
-            return Many([key.value for key, *_ in over.entries])
-        if isinstance(over, Obj) and over.kind == "enumerated":
-            inner = self.item_of(over.data, node)
+        if isinstance(iterable, Many):
+            return Many(iterable.values)
+        if isinstance(iterable, Map):
+            self.spend(len(iterable.entries))
+        if (
+            isinstance(iterable, Map)
+            and iterable.whole
+            and all(isinstance(key, Const) for key, *_ in iterable.entries)
+        ):
+            return Many([key.value for key, *_ in iterable.entries])
+        if isinstance(iterable, Obj) and iterable.kind == "enumerated":
+            inner = self.item_of(iterable.data, node)
             if isinstance(inner, Many):
                 return Seq([Many(list(range(len(inner.values)))), inner], [node, node])
             return Seq([None, inner], [node, node]) if not isinstance(inner, list) else None
         return None
 
 
-def _compute(op: ast.operator, one: Any, two: Any) -> Any:
+def _compute(op: ast.operator, left: Any, right: Any) -> Any:
+    """Return the result of `+` or `%` for small operands; None if it is not computed."""
     small = (
-        isinstance(one, (str, int))
-        and isinstance(two, (str, int))
-        and len(str(one)) < 500
-        and len(str(two)) < 500
+        isinstance(left, (str, int))
+        and isinstance(right, (str, int))
+        and len(str(left)) < 500
+        and len(str(right)) < 500
     )
     if isinstance(op, ast.Add) and small:
-        return one + two
-    if isinstance(op, ast.Mod) and isinstance(one, str) and len(one) > 500:
+        return left + right
+    if isinstance(op, ast.Mod) and isinstance(left, str) and len(left) > 500:
         return None
-    if isinstance(op, ast.Mod) and isinstance(one, str) and one.count("%") <= 3 and "*" not in one:
+    if isinstance(op, ast.Mod) and isinstance(left, str) and left.count("%") <= 3 and "*" not in left:
         return (
-            None if any(mark.isdigit() for mark in one.partition("%")[2][:6].split("%")[0][:2]) else one % two
+            None
+            if any(mark.isdigit() for mark in left.partition("%")[2][:6].split("%")[0][:2])
+            else left % right
         )
-    if isinstance(op, ast.Mod) and small and not isinstance(one, str):
-        return one % two
+    if isinstance(op, ast.Mod) and small and not isinstance(left, str):
+        return left % right
     return None

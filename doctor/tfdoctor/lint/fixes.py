@@ -1,4 +1,4 @@
-"""From findings with a certain correction to edits of the file's bytes."""
+"""Edits of the bytes of a file from findings with a certain correction."""
 
 from __future__ import annotations
 
@@ -28,34 +28,34 @@ _LINE_ENDING = re.compile(r"\r\n|\r|\n")
 def plan_edits(source: Source, problems: Sequence[LintProblem], kind: str) -> list[Edit]:
     """Return the edits for all certain corrections of a file. Raises EditError if it cannot be edited exactly."""
     fixes: dict[int | None, list[Fix]] = {}
-    for one in problems:
-        if one.fix is not None and one.fix.safe:
-            fixes.setdefault(one.cell, []).append(one.fix)
+    for problem in problems:
+        if problem.fix is not None and problem.fix.safe:
+            fixes.setdefault(problem.cell, []).append(problem.fix)
     if not fixes:
         return []
     if kind != "notebook":
-        return edits_of_text(source, _replacements(source.text, fixes.get(None, [])))
+        return edits_of_text(source, _locate_fixes(source.text, fixes.get(None, [])))
     return edits_of_text(
         source,
         [
             piece
             for cell in code_cells(source.text)
-            for piece in cell.locate(_replacements(cell.source, fixes.get(cell.number, [])))
+            for piece in cell.locate(_locate_fixes(cell.source, fixes.get(cell.number, [])))
         ],
     )
 
 
-def _replacements(text: str, fixes: Sequence[Fix]) -> list[tuple[int, int, str]]:
-    """Return (start, end, new text) of each fix. Raises EditError if something else stands there."""
+def _locate_fixes(text: str, fixes: Sequence[Fix]) -> list[tuple[int, int, str]]:
+    """Return (start, end, new text) of each fix. Raises EditError if the text there differs."""
     starts = [0, *(match.end() for match in _LINE_ENDING.finditer(text))] if fixes else []
-    out = []
+    replacements = []
     for fix in fixes:
         start = starts[fix.line - 1] + fix.column - 1 if 0 < fix.line <= len(starts) else -1
         end = start + len(fix.old)
         if start < 0 or text[start:end] != fix.old:
             raise EditError("the text to correct is not where it was found")
-        out.append((start, end, fix.text))
-    return out
+        replacements.append((start, end, fix.text))
+    return replacements
 
 
 def drop_ambiguous_fixes(
@@ -64,44 +64,46 @@ def drop_ambiguous_fixes(
     kind: str,
     names_read: Collection[str] = (),
 ) -> list[LintProblem]:
-    """Return the problems, without the fix where it alone might break the file.
+    """Return the problems, without fixes that could break the file if applied alone.
 
-    That is so if the misspelt name stands in the file elsewhere, too (what reads it would find nothing), if the correct
-    name stands beside it (one of the two values would win, or the file would be no longer valid), or if the code
-    expects the TypeError. `parts`: the text of each cell, or the whole text under None; `names_read`: variables that
-    Python both sets and reads.
+    A fix is dropped if the misspelt name also occurs elsewhere in the file (code that reads it would find
+    nothing), if the correct name is set beside it (one of the two values would win, or the file would be
+    invalid), or if the code expects the TypeError. `parts`: the text of each cell, or the whole text under
+    None. `names_read`: variables that Python code both sets and reads.
     """
     problems = [
-        replace(one, fix=None)
-        if one.fix and one.name == "variable-set-wrongly" and _error_is_expected(parts[one.cell], one.line)
-        else one
-        for one in problems
+        replace(item, fix=None)
+        if item.fix and item.name == "variable-set-wrongly" and _expects_error(parts[item.cell], item.line)
+        else item
+        for item in problems
     ]
-    renames = [one for one in problems if one.fix and one.name in _RENAMES]
+    renames = [item for item in problems if item.fix and item.name in _RENAMES]
     if not renames:
         return problems
-    words: Counter[str] = Counter()
+    word_counts: Counter[str] = Counter()
     for text in parts.values():
-        words.update(_WORD.findall(_strip_comments(text, kind)))
-    fixed = Counter(one.fix.old for one in renames if one.fix)
+        word_counts.update(_WORD.findall(_strip_comments(text, kind)))
+    fixed = Counter(item.fix.old for item in renames if item.fix)
     old_names = defaultdict(set)
-    for one in renames:
-        if one.fix:
-            old_names[one.fix.text].add(one.fix.old)
-    clashing = _find_clashes(old_names, parts, kind, words)
-    unfixable = {one.message for one in problems if one.name in _RENAMES and one.fix is None}
+    for item in renames:
+        if item.fix:
+            old_names[item.fix.text].add(item.fix.old)
+    clashing = _find_clashes(old_names, parts, kind, word_counts)
+    unfixable = {item.message for item in problems if item.name in _RENAMES and item.fix is None}
 
     def reason(problem: LintProblem, fix: Fix) -> str:
-        elsewhere = words[fix.old] > fixed[fix.old] or fix.old in names_read or problem.message in unfixable
+        elsewhere = (
+            word_counts[fix.old] > fixed[fix.old] or fix.old in names_read or problem.message in unfixable
+        )
         if elsewhere:
             return "The name stands elsewhere in this file, too: correct all of them by hand."
         return f"{fix.text} is set beside it: correct it by hand." if fix.text in clashing else ""
 
     return [
-        replace(one, fix=None, message=f"{one.message} {why}")
-        if one.fix and one.name in _RENAMES and (why := reason(one, one.fix))
-        else one
-        for one in problems
+        replace(item, fix=None, message=f"{item.message} {note}")
+        if item.fix and item.name in _RENAMES and (note := reason(item, item.fix))
+        else item
+        for item in problems
     ]
 
 
@@ -112,18 +114,18 @@ _COMMENT_AFTER_CODE = re.compile(r"(?m)[ \t]#[^\n'\"]*$")
 
 
 def _strip_comments(text: str, kind: str) -> str:
-    """Return a text without comments that certainly are comments."""
+    """Return the text without what are certainly comments."""
     text = _COMMENT_LINE.sub("", text)
     return _COMMENT_AFTER_CODE.sub("", text) if kind in ("python", "notebook") else text
 
 
 def _find_clashes(
-    old_names: Mapping[str, set[str]], parts: Mapping[int | None, str], kind: str, words: Counter[str]
+    old_names: Mapping[str, set[str]], parts: Mapping[int | None, str], kind: str, word_counts: Counter[str]
 ) -> set[str]:
-    """Return the correct names that would stand twice in one call or dict; outside of Python: in one file."""
+    """Return the correct names that would occur twice in one call or dict, or, outside of Python, in one file."""
     clashing = set()
     for new, old in old_names.items():
-        if not words[new] and len(old) == 1:
+        if not word_counts[new] and len(old) == 1:
             continue
         code = "\n".join(_strip_comments(text, kind) for text in parts.values())
         if (
@@ -145,15 +147,15 @@ def _is_set(name: str, code: str) -> bool:
     return re.search(rf"\b{name}(?:['\"]\s*(?:\]\s*=(?!=)|[,:])|\s*=(?!=))", code) is not None
 
 
-def _error_is_expected(text: str, line: int) -> bool:
-    """Return whether a line of Python stands in a `try` that catches TypeError, or in `with pytest.raises(…)`."""
+def _expects_error(text: str, line: int) -> bool:
+    """Return whether a line of Python is in a `try` that catches TypeError, or in `with pytest.raises(…)`."""
     tree = _parse(text)
     return tree is not None and any(
         node.lineno <= line <= (node.body[-1].end_lineno or line)
         and (
-            any(_catches_type_error(one.type) for one in node.handlers)
+            any(_catches_type_error(item.type) for item in node.handlers)
             if isinstance(node, ast.Try)
-            else any("aises" in ast.unparse(one.context_expr) for one in node.items)
+            else any("aises" in ast.unparse(item.context_expr) for item in node.items)
         )
         for node in ast.walk(tree)
         if isinstance(node, (ast.Try, ast.With))
@@ -168,26 +170,28 @@ def _catches_type_error(caught: ast.expr | None) -> bool:
 
 
 def list_names_left(text: str, kind: str, problems: Sequence[LintProblem]) -> set[str]:
-    """Return misspelt variables that stand in a file elsewhere than where a fix corrects them."""
+    """Return misspelt variables that a file also has where no fix corrects them."""
     try:
         parts = [cell.source for cell in code_cells(text)] if kind == "notebook" else [text]
     except ValueError:
         return set()
-    words = Counter(
-        word
+    names = Counter(
+        name
         for part in parts
-        for word in _CAPITALS.findall(_strip_comments(_LINE_ENDING.sub("\n", part), kind))
+        for name in _CAPITALS.findall(_strip_comments(_LINE_ENDING.sub("\n", part), kind))
     )
-    words.subtract(one.fix.old for one in problems if one.fix and one.name == "misspelt-variable")
-    return {word for word, count in words.items() if count > 0 and guess_variable(word)}
+    names.subtract(
+        problem.fix.old for problem in problems if problem.fix and problem.name == "misspelt-variable"
+    )
+    return {name for name, count in names.items() if count > 0 and guess_variable(name)}
 
 
 def drop_names_elsewhere(
     problems: Sequence[LintProblem], names_left: Mapping[str, set[str]]
 ) -> list[LintProblem]:
-    """Return the problems, without the fix for a variable that another file sets or reads by the misspelt name.
+    """Return the problems, without fixes of variables that another file uses by the same misspelt name.
 
-    names_left: path → what `list_names_left` found there.
+    `names_left`: the result of `list_names_left` for each path.
     """
 
     def find_other(problem: LintProblem) -> str | None:
@@ -197,28 +201,30 @@ def drop_names_elsewhere(
         return next((path for path, names in names_left.items() if old in names), None)
 
     return [
-        replace(one, fix=None, message=f"{one.message} The name stands in {path}, too: correct both by hand.")
-        if (path := find_other(one)) is not None
-        else one
-        for one in problems
+        replace(
+            item, fix=None, message=f"{item.message} The name stands in {path}, too: correct both by hand."
+        )
+        if (path := find_other(item)) is not None
+        else item
+        for item in problems
     ]
 
 
 def _keys_by_container(text: str) -> Iterator[list[object]]:
-    """Yield the keys of each dict and the keywords of each call; all words at once if it is not Python 3."""
+    """Yield the keys of each dict and the keywords of each call; all words together if it is not Python 3."""
     tree = _parse(text)
     if tree is None:
         yield list(_WORD.findall(text))
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Dict):
-            yield [one.value for one in node.keys if isinstance(one, ast.Constant)]
+            yield [item.value for item in node.keys if isinstance(item, ast.Constant)]
         elif isinstance(node, ast.Call):
-            yield [one.arg for one in node.keywords]
+            yield [item.arg for item in node.keywords]
 
 
 def _parse(text: str) -> ast.Module | None:
-    """Return the tree of Python 3 code, in a notebook's cell, too; None if it is something else."""
+    """Return the tree of Python 3 code or of a notebook cell; None if it is neither."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -230,7 +236,7 @@ def _parse(text: str) -> ast.Module | None:
 def format_diff(path: str, before: str, after: str) -> str:
     """Return a unified diff; empty if nothing differs."""
     name = path.replace("\n", "?")
-    rows = difflib.unified_diff(
+    lines = difflib.unified_diff(
         before.splitlines(), after.splitlines(), f"a/{name}", f"b/{name}", lineterm=""
     )
-    return "".join(f"{row}\n" for row in rows)
+    return "".join(f"{line}\n" for line in lines)

@@ -1,4 +1,4 @@
-"""Names that programs set: variables, options and functions; which one a wrong name is meant for."""
+"""Names of variables, options and functions, and the correction of misspelt ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 AT_START = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD"})
-"""Read when a process starts."""
+"""Variables that are read when a process starts."""
 AT_IMPORT = frozenset(
     [
         "TF_CPP_MIN_LOG_LEVEL",
@@ -34,8 +34,11 @@ AT_IMPORT = frozenset(
         "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION",
     ]
 )
-"""Read while tensorflow is imported, or soon after (seen with a getenv that keeps a list: 2.20.0, 2.15.1, 2.10.1,
-1.15.5; 1.15 reads TF_CPP_MIN_LOG_LEVEL with its first message)."""
+"""Variables that are read during the import of tensorflow, or soon after.
+
+Source: a getenv that logs its calls, with 2.20.0, 2.15.1, 2.10.1 and 1.15.5. 1.15 reads TF_CPP_MIN_LOG_LEVEL
+with its first message.
+"""
 AT_USE = frozenset(
     [
         "CUDA_VISIBLE_DEVICES",
@@ -59,7 +62,10 @@ AT_USE = frozenset(
         "CUDA_LAUNCH_BLOCKING",
     ]
 )
-"""Read when the GPUs are used first; TF_XLA_FLAGS as early as devices are listed, in the four releases above."""
+"""Variables that are read at the first use of the GPUs.
+
+The four releases above read TF_XLA_FLAGS as early as devices are listed.
+"""
 READ = frozenset(
     [
         *KNOWN,
@@ -213,8 +219,8 @@ READ = frozenset(
         "TF_MIN_LOG_LEVEL",
     ]
 )
-"""What programs read; never a slip of something else."""
-_MEANT = tuple(
+"""Variables that some program reads: they are never taken for misspelt ones."""
+_SUGGESTIONS = tuple(
     sorted(
         {
             *GUARDED,
@@ -241,6 +247,7 @@ _MEANT = tuple(
         | {"NVIDIA_DRIVER_CAPABILITIES", "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS"}
     )
 )
+"""Variables that are suggested as corrections."""
 _RELEVANT = re.compile(
     r"(?i)[A-Z]{0,3}_?(?:CUDA|CDUA|CUAD|UCDA|CUD|TF|FT|XLA|XAL|LXA|NCCL|NCLL|NCC|NCL|CNCL|NVIDIA|NVIDA|NVDIA|NIVIDIA|INVIDIA|LD|DL|TENSORFLOW)"
     r"[A-Z0-9]{0,2}[_\- ]|(?i:.*VISI?BL?E|VISB|TENSORFLOW|.*GROW|.*LIBR?A?R?Y_PATH|.*LOG_LEVEL|.*ONEDNN|KERAS_|.*DEVI)"
@@ -248,49 +255,64 @@ _RELEVANT = re.compile(
 
 
 def relevant(name: str) -> bool:
-    """Return whether TensorFlow, CUDA or NCCL read a variable of this name."""
+    """Return whether TensorFlow, CUDA or NCCL may read a variable of this name."""
     return name in READ or name.startswith(("NCCL_", "TF_", "XLA_", "CUDA_", "NVIDIA_"))
 
 
 @functools.lru_cache(maxsize=4096)
 def guess_variable(name: str) -> str | None:
-    """Return the variable that a misspelt one is meant for: one or two letters off, words changed about, one left
-    out.
+    """Return the variable that a misspelt name stands for; None if there is none.
+
+    Recognized: one or two wrong letters, words in another order, one missing word.
     """
     if not 5 <= len(name) <= 60 or name in READ or not _RELEVANT.match(name):
         return None
     plain = re.sub(r"[^A-Z0-9]+", "_", name.upper()).strip("_")
     if plain in READ:
-        return plain if plain in _MEANT and plain != name else None
-    words = plain.split("_")
+        return plain if plain in _SUGGESTIONS and plain != name else None
+    name_words = plain.split("_")
     best: tuple[int, str] | None = None
-    for known in _MEANT:
-        right = known.split("_")
-        if abs(len(known) - len(plain)) <= 2 and len(set(known) ^ set(plain)) <= 4:
-            away = count_edits(plain, known)
-            allowed = 2 if len(known) >= 12 else 1
-            if away <= allowed and not _is_other_name(words, right) and (best is None or away < best[0]):
-                best = away, known
+    for candidate in _SUGGESTIONS:
+        candidate_words = candidate.split("_")
+        if abs(len(candidate) - len(plain)) <= 2 and len(set(candidate) ^ set(plain)) <= 4:
+            distance = count_edits(plain, candidate)
+            allowed = 2 if len(candidate) >= 12 else 1
+            if (
+                distance <= allowed
+                and not _is_other_name(name_words, candidate_words)
+                and (best is None or distance < best[0])
+            ):
+                best = distance, candidate
         if best is None and (
-            (len(right) >= 3 and sorted(words) == sorted(right))
-            or (len(right) >= 5 and len(words) == len(right) - 1 and _is_within(words, right))
+            (len(candidate_words) >= 3 and sorted(name_words) == sorted(candidate_words))
+            or (
+                len(candidate_words) >= 5
+                and len(name_words) == len(candidate_words) - 1
+                and _is_subset(name_words, candidate_words)
+            )
         ):
-            best = 3, known
+            best = 3, candidate
     return best[1] if best is not None else None
 
 
-def _is_other_name(words: list[str], right: list[str]) -> bool:
-    """Return a number or a whole further word makes another name: NCCL_DEBUG_2, TF_CONFIG_X."""
-    more = words[len(right) :] if words[: len(right)] == right else []
-    if more and (more[0].isdigit() or len(more[0]) <= 2):
+def _is_other_name(name_words: list[str], candidate_words: list[str]) -> bool:
+    """Return whether a name is a different one rather than a misspelling.
+
+    It is if a number or a further word follows, as in NCCL_DEBUG_2 or TF_CONFIG_X, or if a word has another
+    meaning.
+    """
+    extra_words = (
+        name_words[len(candidate_words) :] if name_words[: len(candidate_words)] == candidate_words else []
+    )
+    if extra_words and (extra_words[0].isdigit() or len(extra_words[0]) <= 2):
         return True
-    changed = [(a, b) for a, b in zip(words, right, strict=False) if a != b]
-    return len(words) == len(right) and any(
-        _FORMS.get(a) == b or (a.isdigit() and b.isdigit()) for a, b in changed
+    changed = [(a, b) for a, b in zip(name_words, candidate_words, strict=False) if a != b]
+    return len(name_words) == len(candidate_words) and any(
+        _DISTINCT_WORDS.get(a) == b or (a.isdigit() and b.isdigit()) for a, b in changed
     )
 
 
-_FORMS = {
+_DISTINCT_WORDS = {
     "MAX": "MIN",
     "MIN": "MAX",
     "IB": "P2P",
@@ -301,15 +323,16 @@ _FORMS = {
     "INTEROP": "INTRAOP",
     "HOST": "MIN",
 }
-"""Words as near to each other as slips, that are names of their own."""
+"""Words that are as similar as misspellings but have their own meaning."""
 
 
-def _is_within(words: list[str], right: list[str]) -> bool:
-    left = list(right)
-    for word in words:
-        if word not in left:
+def _is_subset(name_words: list[str], candidate_words: list[str]) -> bool:
+    """Return whether all words occur among those of a candidate, each as often."""
+    remaining = list(candidate_words)
+    for word in name_words:
+        if word not in remaining:
             return False
-        left.remove(word)
+        remaining.remove(word)
     return True
 
 
@@ -368,7 +391,7 @@ FIELDS = {
     "config.list_logical_devices": ("device_type",),
     "config.set_logical_device_configuration": ("device", "logical_devices"),
 }
-"""What a call takes by name."""
+"""The keyword arguments or fields of each call or class."""
 _EXPERIMENTAL = [
     "cluster_has_one_worker_of_each",
     "VirtualDeviceConfiguration",
@@ -463,54 +486,57 @@ _MODULES = {
 }
 
 
-def _find_near(name: str, known: tuple[str, ...]) -> str | None:
-    if name in known or len(name) < 6:
+def _find_closest(name: str, candidates: tuple[str, ...]) -> str | None:
+    """Return the name that is closest to a misspelt one, if it is close enough; else None."""
+    if name in candidates or len(name) < 6:
         return None
     lower = name.lower()
     best: tuple[int, str] | None = None
-    for one in known:
-        if abs(len(one) - len(name)) > 3 or len(one) < 6:
+    for candidate in candidates:
+        if abs(len(candidate) - len(name)) > 3 or len(candidate) < 6:
             continue
-        away = count_edits(lower, one.lower())
-        if away <= (3 if len(one) >= 20 else 2 if len(one) >= 9 else 1) and (best is None or away < best[0]):
-            best = away, one
+        distance = count_edits(lower, candidate.lower())
+        if distance <= (3 if len(candidate) >= 20 else 2 if len(candidate) >= 9 else 1) and (
+            best is None or distance < best[0]
+        ):
+            best = distance, candidate
     return best[1] if best is not None else None
 
 
 @functools.lru_cache(maxsize=4096)
 def guess_option(owner: str, name: str) -> str | None:
-    """Return the field that a misspelt one of ConfigProto, GPUOptions … is meant for.
-
-    `owner`: one of `FIELDS`.
-    """
-    known = FIELDS.get(owner, ())
-    near = _find_near(name, known)
-    if near is None and name not in known and owner in ("ConfigProto", "GPUOptions"):
+    """Return the field that a misspelt one of `owner`, a key of `FIELDS`, stands for; None if there is none."""
+    fields = FIELDS.get(owner, ())
+    match = _find_closest(name, fields)
+    if match is None and name not in fields and owner in ("ConfigProto", "GPUOptions"):
         plain = name.lower().replace("_", "")
-        near = next(
+        match = next(
             (
-                one
-                for one in known
-                if one.replace("_", "") == plain or sorted(one.split("_")) == sorted(name.split("_"))
+                field
+                for field in fields
+                if field.replace("_", "") == plain or sorted(field.split("_")) == sorted(name.split("_"))
             ),
             None,
         )
-    if near is None and name not in known and owner == "GPUOptions":
-        near = {
+    if match is None and name not in fields and owner == "GPUOptions":
+        match = {
             "gpu_memory_fraction": "per_process_gpu_memory_fraction",
             "memory_fraction": "per_process_gpu_memory_fraction",
             "per_process_memory_fraction": "per_process_gpu_memory_fraction",
             "allow_memory_growth": "allow_growth",
             "per_gpu_memory_fraction": "per_process_gpu_memory_fraction",
         }.get(name)
-    return near
+    return match
 
 
 @functools.lru_cache(maxsize=4096)
 def guess_function(path: str) -> str | None:
-    """Return the last part that a misspelt function of tf.config or tf.distribute is meant to have."""
+    """Return the function that a misspelt one of tf.config or tf.distribute stands for; None if there is none.
+
+    Only the last part of its path is returned.
+    """
     module, _, name = path.rpartition(".")
-    known = _MODULES.get(module)
-    if known is None or (module == "debugging" and "placement" not in name):
+    names = _MODULES.get(module)
+    if names is None or (module == "debugging" and "placement" not in name):
         return None
-    return _find_near(name, known)
+    return _find_closest(name, names)

@@ -1,4 +1,4 @@
-"""What `lint` finds, and what it was asked."""
+"""Data types of `lint`: its target, findings and corrections."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Fix", "LintAnswer", "LintProblem", "LintTarget", "Unreadable"]
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """The text that stands between two places instead; lines and columns from 1, the end is not part of it."""
+    """A replacement of the text between two positions. Lines and columns count from 1; the end is exclusive."""
 
     line: int
     column: int
@@ -19,32 +19,35 @@ class Fix:
     end_column: int
     text: str
     old: str = ""
-    """The text that stands there: within one line."""
+    """The text to replace, within one line."""
     safe: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class LintProblem:
-    """One thing that is wrong with a file."""
+    """One finding in a file."""
 
     name: str
-    """One of `kinds.KINDS`."""
+    """One of `codes.KINDS`, or a cluster finding."""
     message: str
     line: int
     column: int
     path: str = ""
     cell: int | None = None
-    """The cell of a notebook, from 1, cells of text counted, too; `line` is the cell's."""
+    """The number of the notebook cell, from 1, text cells included; None: not a notebook.
+
+    `line` counts from the start of the cell.
+    """
     fix: Fix | None = None
     source: str = ""
-    """The line itself."""
+    """The text of the line."""
     code: str = ""
     severity: Severity = Severity.ERROR
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A file, or a part of one, that could not be judged."""
+    """A file, or a part of one, that could not be checked."""
 
     path: str
     message: str
@@ -52,25 +55,25 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class LintTarget:
-    """What code is judged against."""
+    """The TensorFlow and the machine that code is checked for."""
 
     tf: tuple[int, int] | None = None
-    """The release's first two numbers; None: not known, and judged as TensorFlow 2."""
+    """The major and minor version; None: unknown, checked as TensorFlow 2."""
     gpus: int | None = None
-    """GPUs of the machine that the code is to run on; None: not known."""
+    """The number of GPUs on the target machine; None: unknown."""
 
     @property
     def old(self) -> bool:
-        """TensorFlow 1."""
+        """Whether the target is TensorFlow 1."""
         return self.tf is not None and self.tf[0] < 2
 
 
 @dataclass(frozen=True, slots=True)
 class LintAnswer:
-    """All files."""
+    """The findings in all files."""
 
     files: int
     problems: tuple[LintProblem, ...]
     unreadable: tuple[Unreadable, ...] = ()
     sources: dict[str, str] = field(default_factory=dict)
-    """Path → text, of files that have a fix."""
+    """The text of each file with a fix, by path."""

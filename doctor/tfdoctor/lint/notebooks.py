@@ -1,4 +1,4 @@
-"""Notebooks: their cells in order, and the lines in them that are IPython's."""
+"""The code cells of notebooks, and the lines in them that only IPython reads."""
 
 from __future__ import annotations
 
@@ -26,72 +26,75 @@ _NO_NOTEBOOK = "it is not a notebook"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A code cell."""
+    """A code cell of a notebook."""
 
     number: int
-    """From 1; cells of text count, too."""
+    """Its number among all cells, from 1."""
     source: str
     literals: tuple[tuple[int, int, str], ...]
-    """Where the source stands in the notebook: begin and end of each JSON string within its quotes, and its value."""
+    """(start, end, value) of each JSON string of the source in the notebook, within the quotes."""
     text: str
-    """The notebook."""
+    """The text of the notebook."""
 
     def locate(self, replacements: Iterable[tuple[int, int, str]]) -> Iterator[tuple[int, int, str]]:
-        """Yield (start, end, new JSON text) in the notebook for (start, end, new text) in the source."""
+        """Yield (start, end, new JSON text) in the notebook for each (start, end, new text) in the source."""
         starts = [0, *itertools.accumulate(len(value) for _, _, value in self.literals)]
         offsets: dict[int, list[int]] = {}
         for start, end, new in replacements:
             spelled = json.dumps(new, ensure_ascii=self.text.isascii())[1:-1]
             number = bisect.bisect_right(starts, start) - 1
             while starts[number] < end:
-                begin, finish, value = self.literals[number]
+                literal_start, literal_end, value = self.literals[number]
                 if number not in offsets:
-                    characters = _CHARACTER.finditer(self.text, begin, finish)
-                    offsets[number] = [begin, *(match.end() for match in characters)]
+                    characters = _CHARACTER.finditer(self.text, literal_start, literal_end)
+                    offsets[number] = [literal_start, *(match.end() for match in characters)]
                 first, last = max(start - starts[number], 0), min(end - starts[number], len(value))
                 yield offsets[number][first], offsets[number][last], spelled
                 spelled, number = "", number + 1
 
 
 def code_cells(text: str) -> list[Cell]:
-    """Return the code cells of a notebook, of format 3 or 4. Raises ValueError if it is none."""
+    """Return the code cells of a notebook of format 3 or 4. Raises ValueError if it is not a notebook."""
     try:
-        root = _read_node(text, _skip(text, 0))
+        root = _read_node(text, _skip_space(text, 0))
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
-    if _skip(text, root.end) != len(text):
+    if _skip_space(text, root.end) != len(text):
         raise json.JSONDecodeError("Extra data", text, root.end)
     if not isinstance(root.value, dict):
-        raise ValueError(_NO_NOTEBOOK)  # noqa: TRY004 - a file, not an argument
+        raise ValueError(_NO_NOTEBOOK)  # noqa: TRY004 - the error is in a file, not in an argument
     cells = _get_items(text, root, "cells")
     if not cells:
         sheets = _get_items(text, root, "worksheets")
         cells = [cell for sheet in sheets for cell in _get_items(text, sheet, "cells")]
-    out = []
+    code = []
     for number, cell in enumerate(cells, 1):
         if not isinstance(cell.value, dict) or cell.value.get("cell_type") != "code":
             continue
-        members = _members(text, cell)
+        members = _list_members(text, cell)
         source = members.get("source", members.get("input"))
-        strings = _items(text, source) or ([source] if source is not None else [])
+        strings = _list_items(text, source) or ([source] if source is not None else [])
         literals = tuple(
-            (one.start + 1, one.end - 1, one.value) for one in strings if isinstance(one.value, str)
+            (string.start + 1, string.end - 1, string.value)
+            for string in strings
+            if isinstance(string.value, str)
         )
         if literals or not strings:
-            out.append(Cell(number, "".join(value for _, _, value in literals), literals, text))
-    return out
+            code.append(Cell(number, "".join(value for _, _, value in literals), literals, text))
+    return code
 
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A JSON value and where it stands."""
+    """A JSON value and its position."""
 
     value: object
     start: int
     end: int
 
 
-def _skip(text: str, position: int) -> int:
+def _skip_space(text: str, position: int) -> int:
+    """Return the position after white space."""
     match = _SPACE.match(text, position)
     return match.end() if match is not None else position
 
@@ -101,46 +104,46 @@ def _read_node(text: str, position: int) -> _Node:
     return _Node(value, position, end)
 
 
-def _members(text: str, node: _Node | None) -> dict[str, _Node]:
-    """Return the members of an object; none of another value. Of a key that is there twice, the last counts."""
-    out: dict[str, _Node] = {}
+def _list_members(text: str, node: _Node | None) -> dict[str, _Node]:
+    """Return the members of an object, the last of duplicate keys; none for any other value."""
+    members: dict[str, _Node] = {}
     if node is None or not isinstance(node.value, dict) or not node.value:
-        return out
+        return members
     position = node.start
     while text[position] != "}":
-        key = _read_node(text, _skip(text, position + 1))
-        value = _read_node(text, _skip(text, _skip(text, key.end) + 1))
-        out[str(key.value)] = value
-        position = _skip(text, value.end)
-    return out
+        key = _read_node(text, _skip_space(text, position + 1))
+        value = _read_node(text, _skip_space(text, _skip_space(text, key.end) + 1))
+        members[str(key.value)] = value
+        position = _skip_space(text, value.end)
+    return members
 
 
 def _get_items(text: str, node: _Node, name: str) -> list[_Node]:
-    """Return the items of a member that is an array, null, or not there. Raises ValueError for another type."""
-    member = _members(text, node).get(name)
+    """Return the items of a member that is an array, null or missing. Raises ValueError for any other type."""
+    member = _list_members(text, node).get(name)
     if member is not None and member.value is not None and not isinstance(member.value, list):
         raise ValueError(_NO_NOTEBOOK)
-    return _items(text, member)
+    return _list_items(text, member)
 
 
-def _items(text: str, node: _Node | None) -> list[_Node]:
-    """Return the items of an array; none of another value."""
-    out: list[_Node] = []
+def _list_items(text: str, node: _Node | None) -> list[_Node]:
+    """Return the items of an array; none for any other value."""
+    items: list[_Node] = []
     if node is None or not isinstance(node.value, list) or not node.value:
-        return out
+        return items
     position = node.start
     while text[position] != "]":
-        item = _read_node(text, _skip(text, position + 1))
-        out.append(item)
-        position = _skip(text, item.end)
-    return out
+        item = _read_node(text, _skip_space(text, position + 1))
+        items.append(item)
+        position = _skip_space(text, item.end)
+    return items
 
 
 def plain(source: str) -> str:
-    """Return a cell as Python: its magics become calls that the checks know, or nothing."""
-    first = _CELL.match(source)
-    if first is not None:
-        kind = first[1]
+    """Return a cell as Python: magics become calls that the checks know, or are removed."""
+    magic = _CELL.match(source)
+    if magic is not None:
+        kind = magic[1]
         if kind in ("bash", "sh", "script", "shell"):
             body = source.partition("\n")[2]
             return f"__tfdoctor_shell({body!r})"

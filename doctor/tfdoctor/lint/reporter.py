@@ -1,4 +1,4 @@
-"""Where a finding stands, told once."""
+"""The base class of all checks of Python: it collects findings, each place once."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
 __all__ = ["MAX_FINDINGS", "MAX_STEPS", "MAX_TEXT_CHARS", "Telling"]
 
 MAX_FINDINGS = 500
-"""Findings of a file of Python."""
+"""Findings of one Python file."""
 MAX_STEPS = 250_000
-"""Statements and expressions of a file that are followed, those of functions each time that they are called."""
+"""Statements and expressions evaluated in a file; those of a function count at each call."""
 ITEMS_PER_STEP = 16
-"""Items of a container or characters of a text that cost as much time as one expression."""
+"""Items of a container, or characters of a text, that take as much time as one expression."""
 MAX_TEXT_CHARS = 100_000
-"""Characters of a text that is put together."""
+"""Characters of the longest text that is composed."""
 _BLOCK_BYTES = 1024
 _CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
 
 
 @lru_cache(maxsize=4)
 def _encode_line(text: str) -> tuple[bytes, list[int]]:
-    """Return a line as UTF-8, and how many characters begin before each block of it."""
+    """Return a line in UTF-8, and the number of characters before each block of it."""
     data = text.encode("utf-8", "replace")
-    blocks = (data[at : at + _BLOCK_BYTES] for at in range(0, len(data), _BLOCK_BYTES))
+    blocks = (data[start : start + _BLOCK_BYTES] for start in range(0, len(data), _BLOCK_BYTES))
     return data, [0, *accumulate(len(block.translate(None, _CONTINUATION_BYTES)) for block in blocks)]
 
 
 class Telling:
-    """What all checks of Python have in common."""
+    """The state and functions that all checks of Python share."""
 
     state: WalkState
     look: Any
@@ -51,15 +51,15 @@ class Telling:
         self.cell_number: int | None = None
         self.lines: list[str] = []
         self.certain = True
-        """Whether a correction is certain: not of a dict that only looks like an environment."""
+        """Whether a correction is certain; false for a dict that only looks like an environment."""
         self.first_line = 0
-        """Lines of a notebook before this cell."""
+        """Lines of the notebook before this cell."""
         self.guarded = 0
-        """Branches, one within the other, that ask which TensorFlow it is."""
+        """Depth of nested branches that test the version of TensorFlow."""
         self.maybe = 0
-        """Branches that may not be taken."""
+        """Depth of nested branches that may not run."""
         self.single = False
-        """Whether there is one GPU here."""
+        """Whether the code runs only if there is one GPU."""
         self.uncalled = False
         self.graph = False
         self.python_2 = False
@@ -67,15 +67,15 @@ class Telling:
         self.loops: list[Any] = []
         self.tf_names: set[str] = set()
         self.steps = 0
-        """Statements and expressions that were followed."""
+        """Statements and expressions evaluated so far."""
         self.cells_loading: Counter[str] = Counter()
-        """How many cells of the notebook load each name."""
+        """The number of cells of the notebook that load each name."""
         self.names_loaded: frozenset[str] = frozenset()
-        """The names that this cell loads."""
+        """Names that this cell loads."""
 
     @cached_property
     def names(self) -> ApiNames:
-        """Which TensorFlow has which names."""
+        """The names of the API by release of TensorFlow."""
         return Compat.load().api_names
 
     def is_loaded_elsewhere(self, name: str) -> bool:
@@ -83,11 +83,11 @@ class Telling:
         return self.cells_loading[name] > (name in self.names_loaded)
 
     def spend(self, items: int) -> None:
-        """Count the work on so many items or characters, so that all work on a file is bounded by MAX_STEPS."""
+        """Count the work on items or characters, so that MAX_STEPS bounds all work on a file."""
         self.steps += items // ITEMS_PER_STEP
 
     def column(self, line: int, offset: int) -> int:
-        """Return a column in characters, from 1; `offset`: bytes of UTF-8."""
+        """Return the column in characters, from 1, of an offset in UTF-8 bytes."""
         text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
         if text.isascii():
             return offset + 1
@@ -97,11 +97,12 @@ class Telling:
         return characters_before[block] + len(rest) + 1
 
     def place(self, node: Any) -> str:
+        """Return the position of a node for messages: "cell 2, line 5" or "line 5"."""
         cell = f"cell {self.cell_number}, " if self.cell_number is not None else ""
         return f"{cell}line {node.lineno}"
 
     def make_fix(self, line: Any, start: int, end: Any, old: str, new: str) -> Fix | None:
-        """Return the fix that replaces `old` between two offsets of a line; None if it does not stand there."""
+        """Return the fix that replaces `old` between two offsets of a line; None if the text there differs."""
         if not line or end is None or not 0 < line <= len(self.lines):
             return None
         first, last = self.column(line, start), self.column(line, end)
@@ -112,7 +113,7 @@ class Telling:
     def tell(
         self, name: str, node: Any, message: str, *, fix: Fix | None = None, at: tuple[Any, int] | None = None
     ) -> None:
-        """One finding. The same at the same place is told once."""
+        """Add a finding, unless the place has one of this kind already or the file has too many."""
         line, offset = at if at is not None and at[0] else (node.lineno, node.col_offset)
         key = (name, self.cell_number, line, offset)
         if key not in self.problems and len(self.problems) < MAX_FINDINGS:
@@ -126,6 +127,6 @@ class Telling:
             )
 
     def use(self, node: Any) -> None:
-        """The GPUs are used here at the latest."""
+        """Note that the GPUs are used here at the latest."""
         if not self.state.used:
             self.state.used, self.state.use_place = node.lineno, self.place(node)

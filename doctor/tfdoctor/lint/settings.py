@@ -1,4 +1,4 @@
-"""[tool.tfdoctor] of a pyproject.toml, and releases as they are typed."""
+"""The table [tool.tfdoctor] of a pyproject.toml, and the parsing of release numbers."""
 
 from __future__ import annotations
 
@@ -35,39 +35,40 @@ SKIPPED = (
     "dist",
     "*.egg-info",
 )
-"""Folders that are left out below a folder that was named."""
+"""Patterns of folders that are skipped inside a given folder."""
 _KEYS = ("tf", "gpus", "ignore", "select", "exclude", "per-file-ignores")
 
 
 class SettingsError(ValueError):
-    """Something in [tool.tfdoctor] cannot be used; a sentence."""
+    """An invalid value in [tool.tfdoctor]; the message is a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a project wants of `lint`."""
+    """A project's settings for `lint`."""
 
     tf: tuple[int, int] | None = None
     gpus: int | None = None
     ignore: frozenset[str] = frozenset()
-    """Names of kinds."""
+    """Names of kinds that are not reported."""
     select: frozenset[str] = frozenset(LINT)
     exclude: tuple[str, ...] = ()
-    """Patterns of paths below the pyproject.toml, or of a file's or folder's own name."""
+    """Patterns of paths relative to the pyproject.toml, or of the name of a file or folder."""
     per_file: tuple[tuple[str, frozenset[str]], ...] = ()
 
     def is_excluded(self, path: str) -> bool:
-        """Return whether a path (with /, from the pyproject.toml on) is excluded."""
-        return any(_fits(path, pattern) for pattern in self.exclude)
+        """Return whether a path (with /, relative to the pyproject.toml) is excluded."""
+        return any(_matches_pattern(path, pattern) for pattern in self.exclude)
 
     def wants(self, path: str, name: str) -> bool:
-        """Return whether a finding of this name is told of this path."""
+        """Return whether a finding of this kind is reported for this path."""
         if name in self.ignore or name not in self.select:
             return False
-        return not any(name in names and _fits(path, pattern) for pattern, names in self.per_file)
+        return not any(name in names and _matches_pattern(path, pattern) for pattern, names in self.per_file)
 
 
-def _fits(path: str, pattern: str) -> bool:
+def _matches_pattern(path: str, pattern: str) -> bool:
+    """Return whether a pattern matches a path, one of its folders, or the name of one."""
     plain = pattern.strip("/")
     parts = path.split("/")
     if any(fnmatch.fnmatchcase(part, plain) for part in parts):
@@ -76,7 +77,7 @@ def _fits(path: str, pattern: str) -> bool:
 
 
 def release_of(text: str) -> tuple[int, int] | None:
-    """Return the first two numbers of a release: "1.15", "2.16.1", "2" (2.0); None if it is none."""
+    """Return the major and minor of a release such as "1.15", "2.16.1" or "2" (2.0); None if the text is not one."""
     match = re.fullmatch(
         r"([12])(?:\.(\d{1,2}))?(?:\.[\dx*]{1,3})?(?:(?:rc|a|b|\.dev)\d{1,8})?", text.strip()
     )
@@ -84,11 +85,11 @@ def release_of(text: str) -> tuple[int, int] | None:
 
 
 def settings_of(table: Mapping[str, Any]) -> Settings:
-    """[tool.tfdoctor], as TOML gives it. Raises SettingsError."""
+    """Return the settings in a [tool.tfdoctor] table. Raises SettingsError."""
     for key in table:
         if key not in _KEYS:
-            near = difflib.get_close_matches(key, _KEYS, n=1)
-            msg = f"unknown key `{key}`{f', did you mean `{near[0]}`?' if near else ''}"
+            similar = difflib.get_close_matches(key, _KEYS, n=1)
+            msg = f"unknown key `{key}`{f', did you mean `{similar[0]}`?' if similar else ''}"
             raise SettingsError(msg)
     tf = table.get("tf")
     if tf is not None and (not isinstance(tf, str) or release_of(tf) is None):
@@ -102,29 +103,31 @@ def settings_of(table: Mapping[str, Any]) -> Settings:
     return Settings(
         tf=release_of(tf) if tf is not None else None,
         gpus=gpus,
-        ignore=_names(table.get("ignore", []), "ignore"),
-        select=_names(table["select"], "select") if "select" in table else frozenset(LINT),
-        exclude=tuple(_texts(table.get("exclude", []), "exclude")),
-        per_file=tuple((pattern, _names(words, "per-file-ignores")) for pattern, words in per_file.items()),
+        ignore=_parse_kinds(table.get("ignore", []), "ignore"),
+        select=_parse_kinds(table["select"], "select") if "select" in table else frozenset(LINT),
+        exclude=tuple(_check_texts(table.get("exclude", []), "exclude")),
+        per_file=tuple(
+            (pattern, _parse_kinds(codes, "per-file-ignores")) for pattern, codes in per_file.items()
+        ),
     )
 
 
-def _texts(value: Any, key: str) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
+def _check_texts(value: Any, key: str) -> list[str]:
+    """Return a list of texts. Raises SettingsError for another value."""
+    if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
         msg = f"`{key}` takes a list of texts"
         raise SettingsError(msg)
     return value
 
 
-def _names(value: Any, key: str) -> frozenset[str]:
-    names = set()
-    for word in _texts(value, key):
-        name = kind_called(word)
+def _parse_kinds(value: Any, key: str) -> frozenset[str]:
+    """Return the kinds with these codes or names. Raises SettingsError for unknown ones."""
+    kinds = set()
+    for code in _check_texts(value, key):
+        name = kind_called(code)
         if name is None:
-            near = difflib.get_close_matches(word, [*LINT, *LINT.values()], n=1)
-            msg = (
-                f"`{key}`: {word!r} is not a finding of lint{f', did you mean `{near[0]}`?' if near else ''}"
-            )
+            similar = difflib.get_close_matches(code, [*LINT, *LINT.values()], n=1)
+            msg = f"`{key}`: {code!r} is not a finding of lint{f', did you mean `{similar[0]}`?' if similar else ''}"
             raise SettingsError(msg)
-        names.add(name)
-    return frozenset(names)
+        kinds.add(name)
+    return frozenset(kinds)

@@ -1,4 +1,4 @@
-"""What an expression may be when a program runs, as far as its text says it."""
+"""Values that an expression can have at run time, as far as the source code shows."""
 
 from __future__ import annotations
 
@@ -22,79 +22,88 @@ __all__ = [
 
 @dataclass(slots=True)
 class Path:
-    """A module or what is in it: "tensorflow.config.list_physical_devices", "os.environ"."""
+    """A module or a member of one: "tensorflow.config.list_physical_devices", "os.environ"."""
 
     name: str
     sure: bool = True
-    """False: one of several imports gives it, and another one may have been taken."""
+    """Whether this is certain; false if one of several imports provides it."""
 
 
 @dataclass(slots=True)
 class Const:
+    """A constant."""
+
     value: Any
 
 
 @dataclass(slots=True)
 class Seq:
+    """A list, tuple or set with known items."""
+
     items: list[Any]
     nodes: list[Any]
 
 
 @dataclass(slots=True)
 class Map:
+    """A dict."""
+
     entries: list[tuple[Any, Any, Any, Any]]
-    """(key, value, the key's node, the value's)."""
+    """(key, value, node of the key, node of the value)."""
     whole: bool = True
+    """Whether all entries are known."""
     environment: bool = False
-    """Begun as a copy of os.environ."""
+    """Whether it began as a copy of os.environ."""
 
 
 @dataclass(slots=True)
 class Many:
-    """One after the other of these, in a loop."""
+    """One of these values after the other, in a loop."""
 
     values: list[Any]
 
 
 @dataclass(slots=True)
 class Obj:
-    """An object made by a call."""
+    """An object that a call returned."""
 
     kind: str
-    """gpus, gpu, config, options, cluster, model, sub (a part of a config)."""
+    """For example gpus, gpu, config, options, cluster, model, or sub (a part of a config)."""
     data: Any = None
     node: Any = None
 
 
 @dataclass(slots=True)
 class Func:
+    """A function of the file."""
+
     node: Any
     bound: bool = False
     graph: bool = False
     cell: int | None = None
     lines: list[str] = field(default_factory=list)
-    """The cell that it stands in, and its lines."""
+    """The lines of the cell or file that defines it."""
 
 
 @dataclass(slots=True)
 class ModuleValue:
-    """A class of the file."""
+    """A class of the file, with its methods."""
 
     functions: dict[str, Func] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class WalkState:
-    """What has surely happened when a line runs."""
+    """What has certainly happened before a line runs."""
 
     imported: int = 0
-    """The line that imports TensorFlow; 0: none for sure."""
+    """The line that imports TensorFlow; 0: not certain."""
     used: int = 0
-    """The line that uses the GPUs first."""
+    """The line that first uses the GPUs; 0: not certain."""
     import_place: str = ""
     use_place: str = ""
     dead: bool = False
-    """A return, raise, break or continue came before."""
+    """Whether a return, raise, break or continue precedes."""
 
     def copy(self) -> WalkState:
         return WalkState(self.imported, self.used, self.import_place, self.use_place, self.dead)
@@ -105,23 +114,24 @@ class WalkState:
 
 
 def constant(value: Any) -> Any:
-    """Return the value of a constant; None for anything else."""
+    """Return the value of a constant; None for any other value."""
     return value.value if isinstance(value, Const) else None
 
 
 def is_same(left: Any, right: Any) -> bool:
+    """Return whether two values are certainly the same."""
     return left is right or (type(left) is type(right) and isinstance(left, (Path, Const)) and left == right)
 
 
 def merge_states(one: WalkState, two: WalkState) -> WalkState:
-    """Return what has happened whichever way was taken."""
+    """Return what has certainly happened after either of two branches."""
     if one.dead:
         return two.copy()
     if two.dead:
         return one.copy()
-    out = one.copy()
+    merged = one.copy()
     if not two.imported:
-        out.imported, out.import_place = 0, ""
+        merged.imported, merged.import_place = 0, ""
     if not two.used:
-        out.used, out.use_place = 0, ""
-    return out
+        merged.used, merged.use_place = 0, ""
+    return merged

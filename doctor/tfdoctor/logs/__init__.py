@@ -1,1 +1,1 @@
-"""What TensorFlow writes to its log, read back: `diagnose_log(chunks, compat)` gives the one root cause."""
+"""Diagnosis of TensorFlow logs: `diagnose_log(chunks, compat)` returns the report with the root cause."""

@@ -1,4 +1,4 @@
-"""What to do about a cause that a log shows, with the versions of the release that wrote it."""
+"""Remedies for the cause that a log shows, with the versions of the release that wrote it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _SHARED: dict[Do, Remedy] = {
 
 
 _TOOLKIT = re.compile(r"^(/[\w./-]{0,80}/cuda(-\d{1,2}\.\d)?)/(?:targets/[\w-]{1,40}/)?lib(?:64)?/?$")
-"""A folder of a CUDA toolkit's libraries: the toolkit's own folder, and its version where the name has it."""
+"""A library folder of a CUDA toolkit: captures the root of the toolkit, and its version if the name has it."""
 _COUNTERS = Remedy(
     "Start the container with --cap-add=SYS_ADMIN, or load the kernel module nvidia with "
     "NVreg_RestrictProfilingToAdminUsers=0, or do without the profiler.",
@@ -67,94 +67,103 @@ _COUNTERS = Remedy(
 
 
 def remedies(case: Case, cause: Cause) -> tuple[Remedy, ...]:
-    """Return what to do about this cause, with the versions of the release that wrote the log where it is known."""
-    found: list[Remedy] = []
-    known = cause.row.remedies
-    for one in (known,) if isinstance(known, Remedy) else known:
-        found += [one] if isinstance(one, Remedy) else _make_requested(case, one)
-    return tuple(found)
+    """Return the remedies for a cause, with the versions of the release that wrote the log if it is known."""
+    result: list[Remedy] = []
+    templates = cause.row.remedies
+    for template in (templates,) if isinstance(templates, Remedy) else templates:
+        result += [template] if isinstance(template, Remedy) else _make_remedies(case, template)
+    return tuple(result)
 
 
-def _make_requested(case: Case, what: Do) -> Sequence[Remedy]:
-    if what is Do.RELEASE:
+def _make_remedies(case: Case, kind: Do) -> Sequence[Remedy]:
+    """Return the remedies of a kind that depend on the log, or the fixed one."""
+    if kind is Do.RELEASE:
         return (_suggest_release(case),)
-    if what in (Do.LIBRARIES, Do.LIBRARY):
-        ways = _libraries(case)
-        return ways[1:2] or ways if what is Do.LIBRARY else ways
-    if what is Do.PROFILER:
-        return (_COUNTERS if case.log.has("cupti-not-permitted") else _cupti(case),)
-    if what is Do.DRIVER:
-        return _newer_driver(case)
-    if what is Do.HOST_DRIVER:
+    if kind in (Do.LIBRARIES, Do.LIBRARY):
+        options = _make_library_remedies(case)
+        return options[1:2] or options if kind is Do.LIBRARY else options
+    if kind is Do.PROFILER:
+        return (_COUNTERS if case.log.has("cupti-not-permitted") else _make_cupti_remedy(case),)
+    if kind is Do.DRIVER:
+        return _make_driver_remedies(case)
+    if kind is Do.HOST_DRIVER:
         text = "On the host: see which image its driver can run."
-        return (Remedy(text, (f"tfdoctor recommend --method container{_driver(case)}",)),)
-    if what is Do.STUB:
-        return (_drop_stubs(case),)
-    return (_SHARED[what],)
+        return (Remedy(text, (f"tfdoctor recommend --method container{_make_driver_option(case)}",)),)
+    if kind is Do.STUB:
+        return (_make_stub_remedy(case),)
+    return (_SHARED[kind],)
 
 
-def _folders(case: Case) -> list[str]:
-    """Return what was on LD_LIBRARY_PATH, as far as the log tells it."""
-    return [one.strip().rstrip("/") for one in (search_path(case.missing) or "").split(":") if one.strip()]
+def _list_search_path(case: Case) -> list[str]:
+    """Return the folders on LD_LIBRARY_PATH, if the log shows it; else an empty list."""
+    return [
+        folder.strip().rstrip("/")
+        for folder in (search_path(case.missing) or "").split(":")
+        if folder.strip()
+    ]
 
 
-def _cupti(case: Case) -> Remedy:
-    """Return the folder beside the toolkit that the log names, else the usual one."""
-    toolkits = [found[1] for one in _folders(case) if (found := _TOOLKIT.match(one))]
+def _make_cupti_remedy(case: Case) -> Remedy:
+    """Return the remedy that adds CUPTI to the search path, from the toolkit in the log or else the usual one."""
+    toolkits = [match[1] for folder in _list_search_path(case) if (match := _TOOLKIT.match(folder))]
     toolkit = toolkits[0] if toolkits else "/usr/local/cuda"
-    whose = "that the log names" if toolkits else "in /usr/local/cuda"
+    origin = "that the log names" if toolkits else "in /usr/local/cuda"
     return Remedy(
-        f"Put the CUDA toolkit's extras/CUPTI/lib64 on LD_LIBRARY_PATH (here of the one {whose}), or do without "
+        f"Put the CUDA toolkit's extras/CUPTI/lib64 on LD_LIBRARY_PATH (here of the one {origin}), or do without "
         "the profiler.",
         export_lines(f"{toolkit}/extras/CUPTI/lib64", "CUPTI"),
     )
 
 
-def _newer_driver(case: Case) -> tuple[Remedy, ...]:
-    """Return what this release wants of a driver, and what runs on the one that is there."""
+def _make_driver_remedies(case: Case) -> tuple[Remedy, ...]:
+    """Return the remedies for an old driver: a newer driver, or a TensorFlow that the present one can run."""
     exact = case.origin.version or (case.origin.release.minor if case.origin.release is not None else "")
-    wanted = shlex.quote(exact) if exact else "latest"
-    of = f"TensorFlow {exact}" if exact else "a release"
+    release = shlex.quote(exact) if exact else "latest"
+    subject = f"TensorFlow {exact}" if exact else "a release"
     newer = Remedy(
-        f"Install a newer NVIDIA driver; this shows which one {of} needs.",
-        (f"tfdoctor matrix --tf {wanted}",),
+        f"Install a newer NVIDIA driver; this shows which one {subject} needs.",
+        (f"tfdoctor matrix --tf {release}",),
         True,
     )
-    if not _driver(case):
+    if not _make_driver_option(case):
         return (newer,)
     text = f"Or take a TensorFlow that runs on driver {case.driver}, without root."
     return (newer, Remedy(text, (_recommend(case),)))
 
 
-def _drop_stubs(case: Case) -> Remedy:
-    """Return LD_LIBRARY_PATH without its stubs, where the log tells what was on it."""
+def _make_stub_remedy(case: Case) -> Remedy:
+    """Return the remedy that removes the stubs from LD_LIBRARY_PATH, with commands if the log shows the path."""
     text = "Remove the folder `stubs` from LD_LIBRARY_PATH; in a container, start it with GPUs."
-    folders = _folders(case)
-    kept = [one for one in folders if not one.endswith("/stubs")]
-    if kept == folders:
+    folders = _list_search_path(case)
+    remaining = [folder for folder in folders if not folder.endswith("/stubs")]
+    if remaining == folders:
         return Remedy(text)
-    command = f"export LD_LIBRARY_PATH={shlex.quote(':'.join(kept))}" if kept else "unset LD_LIBRARY_PATH"
+    command = (
+        f"export LD_LIBRARY_PATH={shlex.quote(':'.join(remaining))}" if remaining else "unset LD_LIBRARY_PATH"
+    )
     return Remedy(text, (command,))
 
 
-def _add_wanted_folder(case: Case) -> tuple[Remedy, ...]:
-    """Return the wanted CUDA's folder beside the one that was searched, where the log tells both."""
-    if case.other_cuda is None or "." not in (wanted := case.other_cuda[1]):
+def _make_folder_remedy(case: Case) -> tuple[Remedy, ...]:
+    """Return the remedy that adds the folder of the required CUDA; empty if the log does not show enough."""
+    if case.other_cuda is None or "." not in (required := case.other_cuda[1]):
         return ()
-    for one in _folders(case):
-        found = _TOOLKIT.match(one)
-        if found is not None and found[2]:
-            there = one.replace(found[2], f"-{wanted}", 1)
-            text = f"Or search CUDA {wanted}'s folder first, where that is installed beside it ({there})."
-            return (Remedy(text, (f"ls {shlex.quote(there)}", *export_lines(there, "CUDA"))),)
+    for folder in _list_search_path(case):
+        match = _TOOLKIT.match(folder)
+        if match is not None and match[2]:
+            required_folder = folder.replace(match[2], f"-{required}", 1)
+            text = f"Or search CUDA {required}'s folder first, where that is installed beside it ({required_folder})."
+            return (
+                Remedy(text, (f"ls {shlex.quote(required_folder)}", *export_lines(required_folder, "CUDA"))),
+            )
     return ()
 
 
 def describe_usual_reason(case: Case, cause: Cause) -> str:
-    """Return why it mostly happens, as a sentence; empty if nothing is known of that."""
+    """Return the usual reason for a cause, as a sentence; empty if there is none."""
     if cause not in (Cause.LIBS_UNLISTED, Cause.LIBS_NOT_INSTALLED, Cause.IMPORT_MISSING_CUDA_LIB):
         return ""
-    release = _release(case)
+    release = _find_release(case)
     if release is not None and release.pip_extra is not None:
         return (
             f"Usually it was installed with plain `pip install {release.package}`, which does not include CUDA; "
@@ -164,7 +173,7 @@ def describe_usual_reason(case: Case, cause: Cause) -> str:
 
 
 def _suggest_release(case: Case) -> Remedy:
-    """Return which release fits: for the cards that the log names, else for the machine that is asked."""
+    """Return the remedy that finds a TensorFlow for the GPUs in the log, or else for the present machine."""
     return Remedy("See which TensorFlow fits, and how to install it.", (_recommend(case),))
 
 
@@ -173,29 +182,29 @@ def _recommend(case: Case) -> str:
 
 
 def _list_machine_options(case: Case) -> str:
-    """Return the options that name the cards and the driver of the log."""
+    """Return the command-line options for the GPUs and the driver in the log."""
     cards = "".join(f" --gpu {shlex.quote(name)}" for name in case.cards[:4] if case.compat.gpus_named(name))
-    return f"{cards}{_driver(case)}"
+    return f"{cards}{_make_driver_option(case)}"
 
 
-def _driver(case: Case) -> str:
+def _make_driver_option(case: Case) -> str:
     return f" --driver {shlex.quote(case.driver)}" if case.driver is not None else ""
 
 
-def _release(case: Case) -> Release | None:
-    """Return the release that wrote the log, else the newest that may have."""
+def _find_release(case: Case) -> Release | None:
+    """Return the release that wrote the log, or else the newest possible one; None if unknown."""
     if case.origin.release is not None:
         return case.origin.release
     newest = (case.origin.era or "").rstrip("+").rpartition("-")[2]
     if not newest or (case.origin.era or "").endswith("+"):
         return None
-    rows = [row for row in case.compat.gpu_releases if row.minor == newest]
-    return rows[-1] if rows else None
+    releases = [release for release in case.compat.gpu_releases if release.minor == newest]
+    return releases[-1] if releases else None
 
 
-def _libraries(case: Case) -> tuple[Remedy, ...]:
-    """Return the way to a working GPU on that machine, then from nothing, then what this release needs."""
-    release, version = _release(case), case.origin.version
+def _make_library_remedies(case: Case) -> tuple[Remedy, ...]:
+    """Return the remedies for missing libraries: repair, a new environment or image, then the requirements."""
+    release, version = _find_release(case), case.origin.version
     if case.origin.release is None and version is not None and not case.windows:
         other = (
             f"This TensorFlow {version} was built for other libraries; the one from the package index, "
@@ -208,63 +217,69 @@ def _libraries(case: Case) -> tuple[Remedy, ...]:
             "Use WSL 2: there this makes an environment in which TensorFlow finds them.",
             ("tfdoctor install",),
         )
-        return (wsl, *_needs(case, release, version))
-    brings = release is not None and case.compat.cuda_set(release.version) is not None
-    here = Remedy("On that machine: see what is wrong, and what to type.", ("tfdoctor check",))
-    if brings:
-        here = Remedy(
+        return (wsl, *_make_requirement_remedy(case, release, version))
+    includes_cuda = release is not None and case.compat.cuda_set(release.version) is not None
+    repair = Remedy("On that machine: see what is wrong, and what to type.", ("tfdoctor check",))
+    if includes_cuda:
+        repair = Remedy(
             "On that machine: see what is wrong, and have it fixed.", ("tfdoctor check", "tfdoctor fix")
         )
     if release is None or not release.gpu:
         new = Remedy("Or make a new environment in which TensorFlow finds them.", ("tfdoctor install",))
-        return (here, new, *_suggest_fitting_release(case), *_needs(case, None, None))
+        return (repair, new, *_suggest_fitting_release(case), *_make_requirement_remedy(case, None, None))
     exact = version if version and case.compat.release(version) else release.version
-    wanted = shlex.quote(exact if version and version != release.minor else release.minor)
-    ways = [here, *_add_wanted_folder(case)]
-    if not _is_served(case, release):
+    release_argument = shlex.quote(exact if version and version != release.minor else release.minor)
+    options = [repair, *_make_folder_remedy(case)]
+    if not _is_compatible(case, release):
         text = f"Or see what there is of TensorFlow {exact} for the card and the driver in this log."
-        return (*ways, Remedy(text, (f"{_recommend(case)} --tf {wanted}",)), *_needs(case, release, version))
-    where = _list_machine_options(case)
-    if brings:
-        text = f"Or make a new environment with TensorFlow {exact} and its CUDA {release.cuda}."
-        ways.append(Remedy(text, (f"tfdoctor install --tf {wanted}{where}",)))
-    official = case.compat.official_image(exact)
-    made = official is not None and _is_locked(case, exact, (official.recipe.python,))
-    if brings or made or case.compat.ngc_images(exact) or _has_base(case, release):
-        text = f"Or build a container image of TensorFlow {exact} in which it finds them.{_serves(case, release)}"
-        ways.append(Remedy(text, (f"tfdoctor build --tf {wanted}{where}",)))
-    else:
-        ways.append(
-            Remedy("Or see which release comes nearest.", (f"tfdoctor recommend --tf {wanted}{where}",))
+        return (
+            *options,
+            Remedy(text, (f"{_recommend(case)} --tf {release_argument}",)),
+            *_make_requirement_remedy(case, release, version),
         )
-    return (*ways, *_suggest_fitting_release(case), *_needs(case, release, version))
+    host = _list_machine_options(case)
+    if includes_cuda:
+        text = f"Or make a new environment with TensorFlow {exact} and its CUDA {release.cuda}."
+        options.append(Remedy(text, (f"tfdoctor install --tf {release_argument}{host}",)))
+    official = case.compat.official_image(exact)
+    can_build_official = official is not None and _is_locked(case, exact, (official.recipe.python,))
+    if includes_cuda or can_build_official or case.compat.ngc_images(exact) or _has_base_image(case, release):
+        text = f"Or build a container image of TensorFlow {exact} in which it finds them.{_format_code(case, release)}"
+        options.append(Remedy(text, (f"tfdoctor build --tf {release_argument}{host}",)))
+    else:
+        options.append(
+            Remedy(
+                "Or see which release comes nearest.",
+                (f"tfdoctor recommend --tf {release_argument}{host}",),
+            )
+        )
+    return (*options, *_suggest_fitting_release(case), *_make_requirement_remedy(case, release, version))
 
 
-def _is_served(case: Case, release: Release) -> bool:
-    """Return whether the release runs on the cards and the driver that the log names.
-
-    With none named, it may.
-    """
+def _is_compatible(case: Case, release: Release) -> bool:
+    """Return whether the release runs on the GPUs and the driver in the log; true if it names none."""
     matches = [match for name in case.cards[:4] if (match := case.compat.gpus_named(name)) is not None]
     cards = tuple(Card(match.query, match.capabilities[0], match.capabilities[1:]) for match in matches)
     return not find_card_reasons(case.compat, release, Host(cards=cards, driver=case.driver))
 
 
-def _serves(case: Case, release: Release) -> str:
-    """For which cards that the log names the release has code, as a sentence; empty where that is not so of each."""
+def _format_code(case: Case, release: Release) -> str:
+    """Return a sentence on the GPUs in the log that the release has code for; empty unless it has code for all."""
     cards = case.cards[:4]
     for name in cards:
-        found = case.compat.gpus_named(name)
+        match = case.compat.gpus_named(name)
         codes = (
-            {case.compat.code_for(release, one) for one in found.capabilities} if found is not None else set()
+            {case.compat.code_for(release, capability) for capability in match.capabilities}
+            if match is not None
+            else set()
         )
         if not codes or not codes <= {"native", "jit"}:
             return ""
     return f" It has code for {' and '.join(cards)}." if cards else ""
 
 
-def _has_base(case: Case, release: Release) -> bool:
-    """Return whether an image of NVIDIA's with its CUDA still exists, to build upon."""
+def _has_base_image(case: Case, release: Release) -> bool:
+    """Return whether NVIDIA still publishes a base image with the release's CUDA and cuDNN."""
     if release.cudnn is None or not _is_locked(case, release.version, release.pythons()):
         return False
     cuda, cudnn = versions.major_minor(release.cuda or ""), versions.major(release.cudnn)
@@ -272,25 +287,26 @@ def _has_base(case: Case, release: Release) -> bool:
 
 
 def _is_locked(case: Case, version: str, pythons: Iterable[str]) -> bool:
-    """Return whether some package of this version (tensorflow, tensorflow-gpu) is locked for one of these Pythons."""
-    rows = [row for row in case.compat.releases if row.version == version and row.gpu]
-    return any(is_locked(case.compat, row, python) for row in rows for python in pythons)
+    """Return whether a TensorFlow package of this version has a lock for one of these Pythons."""
+    releases = [release for release in case.compat.releases if release.version == version and release.gpu]
+    return any(is_locked(case.compat, release, python) for release in releases for python in pythons)
 
 
 def _suggest_fitting_release(case: Case) -> tuple[Remedy, ...]:
-    """Return which release fits the cards that the log names."""
+    """Return the remedy that finds a release for the GPUs in the log; empty if it names none."""
     names = [name for name in case.cards if case.compat.gpus_named(name)]
     if not names:
         return ()
     return (Remedy(f"Or see which TensorFlow fits a {names[0]}.", (_recommend(case),)),)
 
 
-def _needs(case: Case, release: Release | None, version: str | None) -> tuple[Remedy, ...]:
+def _make_requirement_remedy(case: Case, release: Release | None, version: str | None) -> tuple[Remedy, ...]:
+    """Return the remedy that shows what a release requires."""
     if release is None or not release.gpu:
         return (Remedy("See what each release needs.", ("tfdoctor matrix",)),)
     exact = version or release.minor
     cudnn = f" and cuDNN {release.cudnn}" if release.cudnn else ""
-    by = "lines of its source" if case.origin.by == "lines" else "names of the libraries"
-    about = "" if version else f" (the release was deduced from the {by})"
-    text = f"TensorFlow {exact} needs CUDA {release.cuda}{cudnn}{about}."
+    evidence = "lines of its source" if case.origin.by == "lines" else "names of the libraries"
+    caveat = "" if version else f" (the release was deduced from the {evidence})"
+    text = f"TensorFlow {exact} needs CUDA {release.cuda}{cudnn}{caveat}."
     return (Remedy(text, (f"tfdoctor matrix --tf {shlex.quote(exact)}",)),)

@@ -1,4 +1,4 @@
-"""Bytes of a log → blocks of whole lines in UTF-8: other encodings, byte-order marks and NULs are undone here."""
+"""Blocks of whole UTF-8 lines from the bytes of a log: converts encodings, drops byte-order marks and NULs."""
 
 from __future__ import annotations
 
@@ -12,49 +12,51 @@ if TYPE_CHECKING:
 
 __all__ = ["as_text", "blocks", "is_binary", "strip_leading_nuls"]
 
-_SAMPLE = 400
-"""Bytes of the beginning that tell the encoding."""
+_SAMPLE_BYTES = 400
+"""Bytes at the beginning that determine the encoding."""
 _NULS = re.compile(rb"\0{4,}")
-"""What a truncated file or a power loss leaves. Fewer stand between the letters of a text in UTF-16."""
+"""NULs left by a truncated file or a power loss. Fewer in a row occur between the characters of UTF-16."""
 _BLOCK = 1 << 17
-_HUGE = 1 << 20
+"""Bytes of a block."""
+_MAX_LINE_BYTES = 1 << 20
+"""Bytes after which a line is cut."""
 
 
 def is_binary(sample: bytes) -> bool:
-    """Return whether the first bytes of a file are no text at all."""
+    """Return whether the first bytes of a file are not text."""
     if sample.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return False
-    if not sample or _utf16(sample):
+    if not sample or _detect_utf16(sample):
         return False
     sample = sample.replace(b"\0", b"")
-    odd = sum(byte < 8 or 13 < byte < 27 or 27 < byte < 32 for byte in sample)
-    return odd * 20 > len(sample)
+    control_chars = sum(byte < 8 or 13 < byte < 27 or 27 < byte < 32 for byte in sample)
+    return control_chars * 20 > len(sample)
 
 
 def blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Pieces of some tens of KiB that end where a line ends; a line that is far longer is cut."""
+    """Yield blocks of about 128 KiB that end at a line end; a line of more than 1 MiB is cut."""
     rest = b""
     for data in _as_utf8(chunks):
         start = 0
         if rest:
-            # only what ends the line that is open is copied, not the whole chunk
+            # copy only the rest of the open line, not the whole chunk
             start = data.find(b"\n") + 1
             if start == 0:
                 start = len(data)
             rest += data[:start]
             if not rest.endswith(b"\n"):
-                while len(rest) >= _HUGE:
-                    yield rest[:_HUGE]
-                    rest = rest[_HUGE:]
+                while len(rest) >= _MAX_LINE_BYTES:
+                    yield rest[:_MAX_LINE_BYTES]
+                    rest = rest[_MAX_LINE_BYTES:]
                 continue
             yield rest
             rest = b""
         while start < len(data):
             end = data.rfind(b"\n", start, start + _BLOCK) + 1
             if end <= 0:
-                end = data.find(b"\n", start, start + _HUGE) + 1
-                if end <= 0 and len(data) - start >= _HUGE:
-                    end = start + _HUGE
+                end = data.find(b"\n", start, start + _MAX_LINE_BYTES) + 1
+                if end <= 0 and len(data) - start >= _MAX_LINE_BYTES:
+                    end = start + _MAX_LINE_BYTES
             if end <= 0:
                 rest = data[start:]
                 break
@@ -65,22 +67,22 @@ def blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _as_utf8(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the bytes without a byte-order mark and without NULs, and UTF-16 as UTF-8.
+    """Yield the bytes as UTF-8, without a byte-order mark and NULs.
 
-    NULs in the middle of a text are no text: a few are passed over, many end a line as a carriage return does, which
-    leaves the numbers of the lines as they are.
+    A few NULs within a text are dropped; many become a carriage return, which ends a line but does not change
+    the line numbers.
     """
     rest = iter(chunks)
     head = b""
     for chunk in rest:
         head += chunk
         nuls = len(head) - len(strip_leading_nuls(head))
-        head = head[nuls - nuls % 2 :]  # the halves of UTF-16's characters stay where they were
-        if len(head) >= _SAMPLE:
+        head = head[nuls - nuls % 2 :]  # keep the two bytes of UTF-16 characters together
+        if len(head) >= _SAMPLE_BYTES:
             break
-    kind = _utf16(head)
-    if kind is not None:
-        decoder = codecs.getincrementaldecoder(kind)("replace")
+    encoding = _detect_utf16(head)
+    if encoding is not None:
+        decoder = codecs.getincrementaldecoder(encoding)("replace")
         yield from _strip_nuls(
             decoder.decode(data).encode("utf-8", "replace") for data in chain([head], rest)
         )
@@ -89,16 +91,17 @@ def _as_utf8(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def strip_leading_nuls(data: bytes) -> bytes:
-    """Return what follows the NULs at the beginning.
+    """Return the bytes after the NULs at the beginning.
 
-    A hole in a file can have gigabytes of them: compared, not counted.
+    A hole in a file can have gigabytes of them, so a chunk of NULs is compared as a whole.
     """
     return b"" if data.startswith(b"\0") and data == bytes(len(data)) else data.lstrip(b"\0")
 
 
 def _strip_nuls(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the bytes without NULs; four or more in a row become a carriage return."""
     held = 0
-    """NULs at the end of what was read: what follows tells how many there are."""
+    # NULs at the end of the data so far: the next chunk may have more of them
     for chunk in chunks:
         data = chunk
         if held:
@@ -116,11 +119,14 @@ def _strip_nuls(chunks: Iterable[bytes]) -> Iterator[bytes]:
             yield data
 
 
-def _utf16(data: bytes) -> str | None:
-    """Return the kind of UTF-16 that these first bytes are: by their mark, or NULs are every other byte and no more."""
+def _detect_utf16(data: bytes) -> str | None:
+    """Return the UTF-16 codec of these first bytes; None for other encodings.
+
+    Without a byte-order mark, it is recognized by NULs in every other byte.
+    """
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
-    sample = data[:_SAMPLE]
+    sample = data[:_SAMPLE_BYTES]
     if len(sample) < 8:
         return None
     even, odd = sample[0::2].count(0) * 10, sample[1::2].count(0) * 10
@@ -132,7 +138,7 @@ def _utf16(data: bytes) -> str | None:
 
 
 def as_text(raw: bytes) -> str:
-    """Return UTF-8, or what Windows wrote."""
+    """Decode UTF-8, or else Latin-1."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:

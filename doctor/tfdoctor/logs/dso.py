@@ -1,8 +1,9 @@
-"""The loader's complaints in a TensorFlow log: which libraries could not be opened.
+"""The messages of a TensorFlow log about libraries that could not be opened.
 
-Formats: 1.14 "Could not dlopen library 'X'; dlerror: …" (dso_loader.cc:53); from 1.15 on "Could not load dynamic
-library 'X'; dlerror: …", by default up to 2.11, after that only with TF_CPP_VMODULE=dso_loader=3. All were printed
-by real releases (tests/lab). An import that fails names one library in the ImportError.
+Formats: 1.14 writes "Could not dlopen library 'X'; dlerror: …" (dso_loader.cc:53); 1.15 and later write
+"Could not load dynamic library 'X'; dlerror: …", by default up to 2.11, after that only with
+TF_CPP_VMODULE=dso_loader=3. Real releases printed all of them (tests/lab). A failed import names one library
+in the ImportError.
 """
 
 from __future__ import annotations
@@ -11,11 +12,17 @@ import re
 from dataclasses import dataclass
 
 _FAILED = re.compile(r"Could not (?:dlopen|load dynamic) library '([^'\n]{1,200})'; dlerror: ([^\n]{1,2000})")
-_NOT_OPENED = ("cannot open shared object file", "Kann die Shared-Object-Datei nicht", "无法打开共享对象文件")
-"""glibc's words where a file is not there; in the language of programs that set one, as those in Java do."""
-_ANY = "|".join(_NOT_OPENED)
-_BARE = re.compile(rf"(lib[\w.+-]{{1,120}}\.so[.\d]{{0,40}}): (?:{_ANY})")
-_IMPORT = re.compile(rf"(?:ImportError|OSError): (lib[\w.+-]{{1,120}}\.so[.\d]{{0,40}}): (?:{_ANY})")
+_NOT_FOUND_TEXTS = (
+    "cannot open shared object file",
+    "Kann die Shared-Object-Datei nicht",
+    "无法打开共享对象文件",
+)
+"""glibc's texts for a missing file. They are translated if the program sets a locale, as Java programs do."""
+_NOT_FOUND = "|".join(_NOT_FOUND_TEXTS)
+_MISSING = re.compile(rf"(lib[\w.+-]{{1,120}}\.so[.\d]{{0,40}}): (?:{_NOT_FOUND})")
+_IMPORT_FAILED = re.compile(
+    rf"(?:ImportError|OSError): (lib[\w.+-]{{1,120}}\.so[.\d]{{0,40}}): (?:{_NOT_FOUND})"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,31 +30,33 @@ class FailedOpen:
     """One library that could not be opened."""
 
     opened: str
-    """What TensorFlow asked for."""
+    """The library that TensorFlow tried to open."""
     really_missing: str
-    """What the loader did not find: the same, or something that it needs."""
+    """The library that the loader did not find: `opened`, or one that it depends on."""
     error: str
-    """dlerror's text."""
+    """The text of dlerror."""
     line: int
-    """The line in the log, from 1."""
+    """Line number in the log, from 1."""
 
 
 def is_not_found(error: str) -> bool:
-    """Return whether the loader says that it did not find a file."""
-    return any(words in error for words in _NOT_OPENED)
+    """Return whether this is the loader's error for a missing file."""
+    return any(text in error for text in _NOT_FOUND_TEXTS)
 
 
 def find_failed_opens(log: str) -> tuple[FailedOpen, ...]:
-    """Return every failure in the log, each library once, in their order."""
-    found: dict[str, FailedOpen] = {}
+    """Return the failures of a log in its order, the first of each library."""
+    failures: dict[str, FailedOpen] = {}
     for number, line in enumerate(log.splitlines(), 1):
         match = _FAILED.search(line[:4000])
         if match:
             error = match[2].split("; LD_LIBRARY_PATH:")[0].strip()
-            bare = _BARE.match(error)
-            found.setdefault(match[1], FailedOpen(match[1], bare[1] if bare else match[1], error, number))
+            missing = _MISSING.match(error)
+            failures.setdefault(
+                match[1], FailedOpen(match[1], missing[1] if missing else match[1], error, number)
+            )
             continue
-        match = _IMPORT.search(line[:4000])
+        match = _IMPORT_FAILED.search(line[:4000])
         if match:
-            found.setdefault(match[1], FailedOpen(match[1], match[1], line.strip()[:400], number))
-    return tuple(found.values())
+            failures.setdefault(match[1], FailedOpen(match[1], match[1], line.strip()[:400], number))
+    return tuple(failures.values())

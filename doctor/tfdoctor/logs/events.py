@@ -1,7 +1,8 @@
-"""What was said in a log, on which line, with what it named. It does not grow with the log.
+"""The events of a log: which message was logged, on which line, and what it captured.
 
-A log can say the same thing a million times. Of each signature so many different events are kept, and of each the
-first and the last; so it does not matter when what is said again is added (`scan`, `kinds`).
+Memory does not grow with the log. A log can repeat a message a million times: of each signature a limited
+number of different events is kept, and of each the first and the last. So the order in which repetitions are
+added does not matter (`scan`, `line_cache`).
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["Event", "Log"]
 
 MAX_KEPT_EVENTS = 96
-"""Different events that are kept of one signature; all are counted."""
+"""Different events kept of one signature; all are counted."""
 TURNS = 8
-"""How often another event of one signature is kept because it is another one than the last."""
+"""Changes from one event of a signature to a different one that are kept in order."""
 
 
 _Fields = tuple[tuple[str, str], ...]
@@ -27,21 +28,21 @@ _Fields = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One message that is known, where it was seen."""
+    """A recognized message and its place in the log."""
 
     signature: Signature
     line: int
     order: int
-    """Its place among all events: which came first."""
+    """Its place among all events."""
     text: str
     """The message, safe to print, without colours and control characters."""
     fields: dict[str, str]
     record: int = 0
-    """The message's place among all: what one matched in several ways shares it."""
+    """The place of the message among all messages; events of one message share it."""
     following: int = 0
-    """The place of the message directly behind it."""
+    """The place of the message directly after it."""
     prefix: str = ""
-    """The process, rank or container that said it, where the log tells."""
+    """The text before the message that names a process, rank or container; empty if there is none."""
 
     @property
     def id(self) -> str:
@@ -54,27 +55,27 @@ class Event:
 
 @dataclass
 class Log:
-    """Everything that was seen in one log."""
+    """The events of one log."""
 
     events: dict[str, list[Event]] = field(default_factory=dict)
-    """By signature, in the order of the log."""
+    """The events by signature, in the order of the log."""
     counts: dict[str, int] = field(default_factory=dict)
-    """How often each was said."""
+    """How often each signature was logged."""
     lines: int = 0
     bytes: int = 0
     turns: int = 0
-    """How many turns of the events of one signature are kept in their order, before only the last of each is."""
+    """Changes between different events of a signature that are kept in order; after that only the last of each is."""
     _turns: dict[str, int] = field(default_factory=dict)
     _different: dict[str, set[_Fields]] = field(default_factory=dict)
     _last: dict[str, dict[_Fields, Event]] = field(default_factory=dict)
-    """What was said again, the last time."""
+    """The last repetition of each event."""
     _full: set[str] = field(default_factory=set)
-    """Signatures that said more than can be told apart: of these one event is the last."""
+    """Signatures with more different events than are kept: these share one last event."""
 
     def list_events(self, *ids: str) -> list[Event]:
         """Return the events of these signatures, in the order of the log."""
-        found = [event for name in ids for event in self.events.get(name, ())]
-        return sorted(found, key=lambda event: event.order) if len(ids) > 1 else found
+        events = [event for name in ids for event in self.events.get(name, ())]
+        return sorted(events, key=lambda event: event.order) if len(ids) > 1 else events
 
     def has(self, *ids: str) -> bool:
         return any(name in self.events for name in ids)
@@ -86,23 +87,23 @@ class Log:
         return next(reversed(self.list_events(*ids)), None)
 
     def add(self, event: Event, times: int = 1) -> bool:
-        """Keep an event that was said so many times, this the last. False where it is not new."""
+        """Add an event that was logged `times` times, this being the last. Return whether it is new."""
         name = event.id
         self.counts[name] = self.counts.get(name, 0) + times
         key = tuple(event.fields.items())
         different = self._different.setdefault(name, set())
-        kept = self.events.setdefault(name, [])
+        events = self.events.setdefault(name, [])
         if self._turns.get(name, 0) < self.turns:
-            if len(kept) > 1 and kept[-1].fields == event.fields == kept[-2].fields:
-                kept[-1] = max(kept[-1], event, key=lambda event: event.order)
+            if len(events) > 1 and events[-1].fields == event.fields == events[-2].fields:
+                events[-1] = max(events[-1], event, key=lambda event: event.order)
                 return False
             self._turns[name] = self._turns.get(name, 0) + self.has_changed(name, event.fields)
             different.add(key)
-            kept.append(event)
+            events.append(event)
             return True
         if key not in different and len(different) < MAX_KEPT_EVENTS:
             different.add(key)
-            kept.append(event)
+            events.append(event)
             return True
         if key not in different and name not in self._full:
             self._full.add(name)
@@ -115,18 +116,19 @@ class Log:
         return False
 
     def has_changed(self, name: str, fields: dict[str, str]) -> bool:
-        """Return whether a signature says another thing than the last time, where that is kept: what was said before
-        is to be added before.
+        """Return whether these captures differ from the last event of the signature.
+
+        False if such changes are no longer kept. Pending events must be added before a changed one.
         """
-        kept = self.events.get(name, [])
-        return bool(kept) and self._turns.get(name, 0) < self.turns and kept[-1].fields != fields
+        events = self.events.get(name, [])
+        return bool(events) and self._turns.get(name, 0) < self.turns and events[-1].fields != fields
 
     def full(self, name: str) -> bool:
-        """Return whether what a signature takes from a message does not matter any more."""
+        """Return whether the captures of this signature no longer matter."""
         return name in self._full
 
     def finish(self) -> None:
-        """Put the last events behind the first."""
+        """Move the last repetitions to the other events."""
         for name, last in self._last.items():
             self.events[name] += last.values()
             self.events[name].sort(key=lambda event: event.order)

@@ -1,8 +1,9 @@
-"""The lines of a log to show beside its verdict, in a page that may be published.
+"""The lines of a log to show beside its verdict, on a page that may be published.
 
-Only what TensorFlow, CUDA, the driver and Python wrote is kept, and what findings rest on: what a user's own program
-prints can be anything, and no redactor knows it all. Of a short log all such lines, else those around what decided, at
-the beginning and at the end. Reads a stream, and keeps no more than it returns.
+Only lines that TensorFlow, CUDA, the driver or Python wrote, and the evidence of findings, are kept: the
+output of a user's own program can contain anything, and no redactor recognizes it all. A short log is kept
+whole; of a longer one, the lines around the evidence, at the beginning and at the end. The log is read as a
+stream: memory holds no more than the excerpt.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ if TYPE_CHECKING:
 __all__ = ["Excerpt", "ExcerptPart", "excerpt", "list_deciding_lines"]
 
 MAX_WHOLE_LINES = 1500
-"""Lines of a log that is kept whole."""
+"""Lines of the longest log that is kept whole."""
 ENDS = 25
-"""Lines of the beginning and of the end of a longer one."""
+"""Lines kept at the beginning and at the end of a longer log."""
 AROUND = 4
-"""Lines before and after one that decided."""
+"""Lines kept before and after a line of evidence."""
 MAX_LINE_CHARS = 1000
-"""Characters of a line."""
+"""Characters kept of a line."""
 MAX_EXCERPT_CHARS = 600_000
-"""Characters in all."""
+"""Characters of the whole excerpt."""
 _KNOWN_LINE = re.compile(
     r"[\s>#]{0,12}(?:Traceback \(most recent|File \"|(?:During|The above) [a-z ]{0,20}exception"
     r"|[|+][-=+|]|\| {0,3}[\dN]"
@@ -41,56 +42,62 @@ _KNOWN_LINE = re.compile(
     r"|Skipping registering|To enable th|name: |pciBusID|coreClock|major: |totalMemory|(?:Total|Free) memory"
     r"|Instructions for|Please make sure|NVRM: |NVIDIA-SMI |Failed to initialize NVML|Num GPUs)"
 )
-"""What a line begins with that TensorFlow, CUDA, the driver or Python wrote, where the time does not say so."""
+"""The beginnings of lines without a timestamp that TensorFlow, CUDA, the driver or Python writes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExcerptPart:
-    """Neighbouring lines."""
+    """A run of neighbouring lines."""
 
     lines: tuple[tuple[int, str], ...]
-    """(number in the file from 1, text safe to show)."""
+    """(line number in the file, from 1; text that is safe to show)."""
     noise: bool
-    """None of them decided, or stands beside one that did."""
+    """Whether these lines are neither evidence nor near it."""
     missing: int
-    """Lines of the file between this part and the one before it that are not kept."""
+    """Lines of the file left out between the part before and this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """What is kept of a log."""
+    """The lines that are kept of a log."""
 
     parts: tuple[ExcerptPart, ...]
     after: int
-    """Lines behind the last part."""
+    """Lines of the file after the last part."""
 
 
 def list_deciding_lines(report: LogReport) -> frozenset[int]:
-    """Return the numbers of the lines that findings rest on."""
-    lines = {one.line for finding in report.findings for one in finding.evidence}
+    """Return the numbers of the lines that are evidence of a finding."""
+    lines = {evidence.line for finding in report.findings for evidence in finding.evidence}
     return frozenset(line for line in lines if line is not None)
 
 
 def excerpt(chunks: Iterable[bytes], report: LogReport) -> Excerpt:
-    """Return what to show of the log that gave this report, read once more. Never raises on any bytes."""
-    hits = list_deciding_lines(report)
-    near = {number for line in hits for number in range(line - AROUND, line + AROUND + 1) if number > 0}
-    wanted = set(near)
+    """Read a log a second time and return the lines to show with its report. Never raises on any bytes."""
+    evidence_lines = list_deciding_lines(report)
+    context_lines = {
+        number for line in evidence_lines for number in range(line - AROUND, line + AROUND + 1) if number > 0
+    }
+    wanted_lines = set(context_lines)
     if report.lines <= MAX_WHOLE_LINES:
-        wanted.update(range(1, report.lines + 1))
+        wanted_lines.update(range(1, report.lines + 1))
     else:
-        wanted.update(range(1, ENDS + 1), range(report.lines - ENDS + 1, report.lines + 1))
-    kept = _Kept(sorted(wanted))
-    for _ in read_lines(chunks, None, kept):
+        wanted_lines.update(range(1, ENDS + 1), range(report.lines - ENDS + 1, report.lines + 1))
+    collector = _LineCollector(sorted(wanted_lines))
+    for _ in read_lines(chunks, None, collector):
         pass
-    lines = {number: text for number, text in kept.lines.items() if number in hits or _is_known(text)}
-    left = MAX_EXCERPT_CHARS
-    shown: list[tuple[int, str]] = []
-    for number in sorted(lines, key=lambda one: (one not in near, one)):
-        left -= len(lines[number])
-        if left >= 0:
-            shown.append((number, lines[number]))
-    parts = tuple(_parts(sorted(shown), near))
+    lines = {
+        number: text
+        for number, text in collector.lines.items()
+        if number in evidence_lines or _is_known(text)
+    }
+    chars_left = MAX_EXCERPT_CHARS
+    selected: list[tuple[int, str]] = []
+    for number in sorted(lines, key=lambda index: (index not in context_lines, index)):
+        chars_left -= len(lines[number])
+        if chars_left >= 0:
+            selected.append((number, lines[number]))
+    parts = tuple(_group_lines(sorted(selected), context_lines))
     last = parts[-1].lines[-1][0] if parts else 0
     return Excerpt(parts, max(0, report.lines - last))
 
@@ -99,14 +106,15 @@ def _is_known(line: str) -> bool:
     return find_head(line) is not None or _KNOWN_LINE.match(line) is not None
 
 
-class _Kept:
-    """Takes the wanted lines as they stand, and lets none be read further."""
+class _LineCollector:
+    """A line filter that keeps the wanted lines and passes none of them on to the reader."""
 
-    def __init__(self, wanted: list[int]) -> None:
-        self._wanted = wanted
+    def __init__(self, wanted_lines: list[int]) -> None:
+        self._wanted = wanted_lines
         self.lines: dict[int, str] = {}
 
     def unread(self, rows: Rows) -> Iterator[int]:
+        """Keep the wanted lines of this block; yield nothing."""
         numbers = rows.numbers
         if not numbers:
             return
@@ -115,22 +123,26 @@ class _Kept:
         for number in self._wanted[first:last]:
             for index in range(bisect_left(numbers, number), bisect_right(numbers, number)):
                 text = clean_line(as_text(rows.texts[index][: 4 * MAX_LINE_CHARS]), limit=MAX_LINE_CHARS)
-                self.lines[number] = text or self.lines.get(number, "")  # of a progress bar what stood last
+                # of a progress bar, keep the last state
+                self.lines[number] = text or self.lines.get(number, "")
         yield from ()
 
     def worth(self, block: bytes) -> bool:
+        """Return whether a block has any bytes."""
         return bool(block)
 
 
-def _parts(lines: list[tuple[int, str]], near: set[int]) -> Iterator[ExcerptPart]:
-    """Neighbours that are alike together."""
+def _group_lines(lines: list[tuple[int, str]], context_lines: set[int]) -> Iterator[ExcerptPart]:
+    """Group neighbouring lines that are all near evidence, or all not."""
     part: list[tuple[int, str]] = []
     end = 0
     for number, text in lines:
-        if part and (number != part[-1][0] + 1 or (number in near) != (part[-1][0] in near)):
-            yield ExcerptPart(tuple(part), part[0][0] not in near, part[0][0] - end - 1)
+        if part and (
+            number != part[-1][0] + 1 or (number in context_lines) != (part[-1][0] in context_lines)
+        ):
+            yield ExcerptPart(tuple(part), part[0][0] not in context_lines, part[0][0] - end - 1)
             end = part[-1][0]
             part = []
         part.append((number, text))
     if part:
-        yield ExcerptPart(tuple(part), part[0][0] not in near, part[0][0] - end - 1)
+        yield ExcerptPart(tuple(part), part[0][0] not in context_lines, part[0][0] - end - 1)

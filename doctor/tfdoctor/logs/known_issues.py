@@ -1,4 +1,4 @@
-"""What is known to be wrong with the very release that wrote a log (compat/problems.toml), where that can be why."""
+"""Known problems (compat/problems.toml) of the release that wrote a log, if they can explain its cause."""
 
 from __future__ import annotations
 
@@ -20,53 +20,62 @@ __all__ = ["describe_known_problems"]
 _PACKAGES = ("tensorflow", "tensorflow-gpu")
 _LIBRARY = re.compile(r"lib(?!tensorflow)\w{2,40}\.so(?:\.\d{1,4}){1,3}")
 _MAX_PROBLEMS = 2
-_WITHOUT_NEWS = frozenset({Cause.WINDOWS_NATIVE_UNSUPPORTED, Cause.NVML_MISSING})
-"""What the cause itself tells of the release."""
+_SELF_EXPLANATORY = frozenset({Cause.WINDOWS_NATIVE_UNSUPPORTED, Cause.NVML_MISSING})
+"""Causes whose own text already covers the release."""
 
 
 def describe_known_problems(case: Case, decision: Decision) -> tuple[str, tuple[Remedy, ...]]:
-    """Sentences and what to do; both empty where the log does not name its release, or nothing is known of it."""
-    said = []
+    """Return sentences on the known problems that fit, and their remedies.
+
+    Both are empty if the log does not name its release, or no known problem fits.
+    """
+    sentences = []
     remedies = []
     for problem in list(_list_problems(case, decision))[:_MAX_PROBLEMS]:
-        where = {
+        package_note = {
             "and-cuda": " (as tensorflow[and-cuda])",
             "tensorflow/tensorflow": " (in the image tensorflow/tensorflow)",
         }.get(problem.when.get("extra") or problem.when.get("image") or "", "")
-        said.append(f"Known of this release{where}: {problem.title}. {problem.text}")
+        sentences.append(f"Known of this release{package_note}: {problem.title}. {problem.text}")
         remedies.append(Remedy(f"If that is it: {problem.remedy}"))
-    return " ".join(said), tuple(remedies)
+    return " ".join(sentences), tuple(remedies)
 
 
 def _list_problems(case: Case, decision: Decision) -> Iterator[Problem]:
+    """Yield the problems of this release that have one of the possible causes."""
     version = case.origin.version
     if (
         version is None
-        or decision.cause in _WITHOUT_NEWS
+        or decision.cause in _SELF_EXPLANATORY
         or decision.cause in (Cause.HEALTHY, Cause.INCONCLUSIVE)
     ):
         return
-    rows = [
-        row
-        for row in case.compat.releases
-        if row.package in _PACKAGES and not row.is_prerelease and version in (row.version, row.minor)
+    releases = [
+        release
+        for release in case.compat.releases
+        if release.package in _PACKAGES
+        and not release.is_prerelease
+        and version in (release.version, release.minor)
     ]
-    gpu = [row for row in rows if row.gpu] or rows
+    gpu_releases = [release for release in releases if release.gpu] or releases
     causes = {decision.cause.value, *(cause.value for cause in decision.maybe)}
     for problem in case.compat.problems:
-        concerned = [row for row in gpu if row.package in problem.package]
+        affected = [release for release in gpu_releases if release.package in problem.package]
         if (
-            concerned
+            affected
             and problem.severity != "info"
             and problem.cause in causes
-            and all(problem.applies(row.package, row.version) for row in concerned)
-            and _fits(case, problem)
+            and all(problem.applies(release.package, release.version) for release in affected)
+            and _is_consistent(case, problem)
         ):
             yield problem
 
 
-def _fits(case: Case, problem: Problem) -> bool:
-    """Return whether the log does not speak against it, and says what cannot be left open: the card, the system."""
+def _is_consistent(case: Case, problem: Problem) -> bool:
+    """Return whether the log does not contradict the problem.
+
+    Conditions on the GPU, the system or the container must be confirmed by the log.
+    """
     when = problem.when
     if "python" in when or ("platform" in when and not case.windows):
         return False
@@ -78,6 +87,7 @@ def _fits(case: Case, problem: Problem) -> bool:
         return False
     if case.windows and "platform" not in when and problem.area in ("libraries", "images"):
         return False
-    about = _LIBRARY.search(problem.text)
-    missing = {one.soname for one in case.toolkit}
-    return not (about and missing) or missing == {about[0]}  # where others are missing, too, that is not why
+    library = _LIBRARY.search(problem.text)
+    missing = {unopened.soname for unopened in case.toolkit}
+    # if other libraries are missing too, this problem is not the cause
+    return not (library and missing) or missing == {library[0]}

@@ -1,4 +1,4 @@
-"""Which libraries a log says are missing, which of them matter, and what the log tells of the reason."""
+"""Libraries that a log reports as missing, which of them matter for GPUs, and why they are missing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _CUDA = re.compile(
     re.IGNORECASE,
 )
 _CUDA_IN_PATH = re.compile(r"cuda[-_]?(\d{1,2}\.\d)\b")
-_CUDA_PLACE = re.compile(r"cuda", re.IGNORECASE)
+_CUDA_FOLDER = re.compile(r"cuda", re.IGNORECASE)
 _OTHER_VERSION = re.compile(r"undefined symbol|version .{1,80} not found|invalid ELF header|wrong ELF class")
 _DLL_VERSION = re.compile(r"64_(\d{2,3})(?:_\d)?\.dll$|32_(\d{2,3})\.dll$", re.IGNORECASE)
 
@@ -49,21 +49,23 @@ class UnopenedLibrary:
     """A library that could not be opened."""
 
     soname: str
-    """The one really missing."""
+    """The library that is really missing."""
     opened: str
-    """The one that was asked for: the same, or one that needs it."""
+    """The library that was opened: `soname` itself, or one that depends on it."""
     event: Event
     error: str = ""
+    """The text of the error; empty if the log has none."""
     path: str | None = None
-    """LD_LIBRARY_PATH as it was; None where it was not set or the message does not say."""
+    """LD_LIBRARY_PATH at that time; None if it was not set or the message does not include it."""
 
     @property
     def transitive(self) -> bool:
+        """Whether a dependency is missing, not the library that was opened."""
         return self.soname != self.opened
 
 
 def stem_of(name: str) -> str:
-    """Return "libcudart.so.11.0", "cudart64_110.dll" and "libcudart.8.0.dylib" → "cudart"."""
+    """Return the name without prefix, version and suffix: "cudart" for "libcudart.so.11.0" or "cudart64_110.dll"."""
     name = name.rpartition("/")[2].rpartition("\\")[2]
     if name.lower().endswith(".dll"):
         return re.sub(r"(?:64|32)?(?:_[\d_]{1,12})?\.dll$", "", name, flags=re.IGNORECASE)
@@ -91,14 +93,14 @@ def is_cupti(name: str) -> bool:
 
 
 def matters(name: str) -> bool:
-    """Return whether a library has to do with GPUs, and TensorFlow needs it to use one."""
+    """Return whether TensorFlow needs this library to use a GPU."""
     return _CUDA.fullmatch(stem_of(name)) is not None and not is_tensorrt(name)
 
 
 def find_missing_libraries(log: Log) -> tuple[UnopenedLibrary, ...]:
-    """Return every library that could not be opened and was not opened later, in the order of the log."""
-    found: dict[str, UnopenedLibrary] = {}
-    names = (
+    """Return the libraries that could not be opened and were not opened later, in the order of the log."""
+    libraries: dict[str, UnopenedLibrary] = {}
+    signature_ids = (
         "dso-failed",
         "dso-failed-old",
         "import-so",
@@ -107,57 +109,60 @@ def find_missing_libraries(log: Log) -> tuple[UnopenedLibrary, ...]:
         "lazy-library-failed",
         "damaged-library",
     )
-    for event in log.list_events(*names):
+    for event in log.list_events(*signature_ids):
         for missing in _read_event(event):
-            known = found.get(missing.soname)
-            if known is None or (known.path is None and missing.path is not None):
-                found[missing.soname] = missing
+            library = libraries.get(missing.soname)
+            if library is None or (library.path is None and missing.path is not None):
+                libraries[missing.soname] = missing
     opened = {event.get("soname"): event.order for event in log.list_events("dso-opened")}
-    last = {}
+    last_failed = {}
     for event in log.list_events("dso-failed", "dso-failed-old"):
-        last[event.get("soname")] = event.order
+        last_failed[event.get("soname")] = event.order
     return tuple(
         missing
-        for name, missing in found.items()
-        if opened.get(name, -1) < last.get(missing.opened, missing.event.order)
+        for name, missing in libraries.items()
+        if opened.get(name, -1) < last_failed.get(missing.opened, missing.event.order)
     )
 
 
 def _read_event(event: Event) -> list[UnopenedLibrary]:
+    """Return the missing libraries that one message names."""
     soname = event.get("soname").rstrip(".")
     if event.id == "import-so":
-        return [] if event.get("opened") else _make_missing(soname, soname, event)
+        return [] if event.get("opened") else _make_unopened(soname, soname, event)
     if event.id == "import-dll":
         names = [name.strip() for name in re.split(r" or |,", soname)]
         return [UnopenedLibrary(name, name, event) for name in names if name]
     if event.id == "lazy-library-failed":
         inner = _NAMES.search(event.get("error"))
-        result = _make_missing(soname, soname, event)
+        result = _make_unopened(soname, soname, event)
         if inner is not None and inner[1] != soname and is_not_found(event.get("error")):
-            result += _make_missing(inner[1], soname, event)
+            result += _make_unopened(inner[1], soname, event)
         return result
     if event.id in ("damaged-library", "import-dylib"):
-        return _make_missing(soname, soname, event)
+        return _make_unopened(soname, soname, event)
     parts = _LIBRARY_PATH.split(event.get("error") if event.id == "dso-failed" else "", maxsplit=1)
     error = parts[0].strip()
     path = parts[1].strip() if len(parts) > 1 else event.fields.get("path")
     inner = _NAMES.match(error)
-    really = inner[1] if inner is not None and is_not_found(error) else soname
-    return _make_missing(_whole(really, soname), soname, event, error, path)
+    missing = inner[1] if inner is not None and is_not_found(error) else soname
+    return _make_unopened(_choose_uncut_name(missing, soname), soname, event, error, path)
 
 
-def _whole(really: str, soname: str) -> str:
-    """Return the same library, cut by an editor or a terminal in one of the two places, is the same."""
-    return soname if really.startswith(soname) or soname.startswith(really) else really
+def _choose_uncut_name(missing: str, soname: str) -> str:
+    """Return `soname` if an editor or a terminal cut one of two copies of the same name, else `missing`."""
+    return soname if missing.startswith(soname) or soname.startswith(missing) else missing
 
 
-def _make_missing(
-    really: str, opened: str, event: Event, error: str = "", path: str | None = None
+def _make_unopened(
+    missing: str, opened: str, event: Event, error: str = "", path: str | None = None
 ) -> list[UnopenedLibrary]:
-    return [UnopenedLibrary(really, opened, event, error, path)] if matters(really) or matters(opened) else []
+    return (
+        [UnopenedLibrary(missing, opened, event, error, path)] if matters(missing) or matters(opened) else []
+    )
 
 
-# ---------------------------------------------------------------- why
+# ---------------------------------------------------------------- reasons
 
 
 def search_path(missing: Sequence[UnopenedLibrary]) -> str | None:
@@ -166,26 +171,25 @@ def search_path(missing: Sequence[UnopenedLibrary]) -> str | None:
 
 
 def cuda_wanted(names: Sequence[str], compat: Compat) -> tuple[str, ...]:
-    """Return the CUDA versions to which these sonames belong: ("10.0",), or ("11",) for any 11.x."""
-    wanted: dict[str, None] = {}
+    """Return the CUDA versions that these libraries belong to: ("10.0",), or ("11",) for any 11.x."""
+    cudas: dict[str, None] = {}
     for name in names:
         version = _DLL_VERSION.search(name)
         if version is not None:
             digits = version[1] or version[2]
             if stem_of(name) in ("cudart", "cublas") and not is_cudnn(name):
-                wanted[f"{digits[:-1]}.{digits[-1]}" if len(digits) > 1 else digits] = None
+                cudas[f"{digits[:-1]}.{digits[-1]}" if len(digits) > 1 else digits] = None
             continue
         if not is_cudnn(name):
-            wanted.update(dict.fromkeys(compat.cuda_of_soname(name)))
-    return tuple(wanted)
+            cudas.update(dict.fromkeys(compat.cuda_of_soname(name)))
+    return tuple(cudas)
 
 
 def libraries_cause(missing: Sequence[UnopenedLibrary], log: Log, compat: Compat) -> Cause:
-    """Return the likeliest of wrong version, not installed, not on the path.
+    """Return the likeliest of: wrong version, not installed, not on the search path.
 
-    The log seldom tells them apart.
-
-    Only what concerns registration is given: no driver, no CUPTI, no TensorRT.
+    A log seldom tells them apart. `missing` must hold only libraries that registration needs: not the driver,
+    CUPTI or TensorRT.
     """
     direct = [m for m in missing if not m.transitive]
     if not direct:
@@ -195,97 +199,113 @@ def libraries_cause(missing: Sequence[UnopenedLibrary], log: Log, compat: Compat
     toolkit = [m for m in direct if not is_cudnn(m.soname)]
     opened = {event.get("soname") for event in log.list_events("dso-opened")}
     rocm = any(stem_of(m.soname).startswith(("roc", "hip", "MIOpen")) for m in toolkit)
-    ours = [name for name in opened if not is_driver(name) and not is_nvml(name) and not is_cupti(name)]
-    siblings = [name for name in ours if matters(name)]
+    opened_toolkit = [
+        name for name in opened if not is_driver(name) and not is_nvml(name) and not is_cupti(name)
+    ]
+    siblings = [name for name in opened_toolkit if matters(name)]
     path = search_path(missing) or ""
     if any(_OTHER_VERSION.search(m.error) for m in toolkit):
         return Cause.LIBS_WRONG_VERSION
     if rocm:
         return Cause.LIBS_NOT_INSTALLED
-    wanted = cuda_wanted([m.soname for m in toolkit], compat)
-    others = [v for v in _CUDA_IN_PATH.findall(path) if not _fits(v, wanted)]
-    same = [v for v in _CUDA_IN_PATH.findall(path) if _fits(v, wanted)]
-    if others and not same:
+    required = cuda_wanted([m.soname for m in toolkit], compat)
+    other_versions = [
+        version for version in _CUDA_IN_PATH.findall(path) if not _is_required_cuda(version, required)
+    ]
+    same_versions = [
+        version for version in _CUDA_IN_PATH.findall(path) if _is_required_cuda(version, required)
+    ]
+    if other_versions and not same_versions:
         return Cause.LIBS_WRONG_VERSION
     toolkit_found = [name for name in siblings if not is_cudnn(name)]
-    if same:
+    if same_versions:
         return Cause.LIBS_NOT_ON_PATH if toolkit_found else Cause.LIBS_WRONG_VERSION
-    if siblings or _CUDA_PLACE.search(path) or _has_runtime_alone(log):
+    if siblings or _CUDA_FOLDER.search(path) or _has_opened_runtime(log):
         return Cause.LIBS_WRONG_VERSION
     return Cause.LIBS_NOT_INSTALLED
 
 
 def describe_present(missing: Sequence[UnopenedLibrary], log: Log, compat: Compat) -> str:
-    """Return what the log shows to be there in the place of what is missing, as sentences.
-
-    Empty if it shows nothing.
-    """
-    said = []
-    other = find_other_cuda(missing, compat)
-    if other is not None:
-        said.append(f"CUDA {other[0]} is on LD_LIBRARY_PATH, but CUDA {other[1]} is needed.")
-    found = _list_opened_beside(missing, log)
-    if found:
-        said.append(f"{', '.join(found[:6])} {'was' if len(found) == 1 else 'were'} found.")
+    """Return sentences on what the log shows instead of the missing libraries; empty if nothing."""
+    sentences = []
+    other_cuda = find_other_cuda(missing, compat)
+    if other_cuda is not None:
+        sentences.append(f"CUDA {other_cuda[0]} is on LD_LIBRARY_PATH, but CUDA {other_cuda[1]} is needed.")
+    opened = _list_opened_libraries(missing, log)
+    if opened:
+        sentences.append(f"{', '.join(opened[:6])} {'was' if len(opened) == 1 else 'were'} found.")
     cards = len({event.get("index") for event in log.list_events("device-found")})
     if cards and log.has("registration-skipped"):
-        said.append(
+        sentences.append(
             "One card is present but not registered."
             if cards == 1
             else f"{cards} cards are present, but none is registered."
         )
-    return " ".join(said)
+    return " ".join(sentences)
 
 
-def _list_opened_beside(missing: Sequence[UnopenedLibrary], log: Log) -> list[str]:
-    """Sonames of the libraries that the log shows to be opened where others of them are missing."""
+def _list_opened_libraries(missing: Sequence[UnopenedLibrary], log: Log) -> list[str]:
+    """Return the sonames of needed libraries that were opened while others of them are missing."""
     opened = dict.fromkeys(event.get("soname") for event in log.list_events("dso-opened"))
-    gone = {m.opened for m in missing}
+    missing_names = {m.opened for m in missing}
     return [
-        one for one in opened if matters(one) and one not in gone and not is_driver(one) and not is_nvml(one)
+        soname
+        for soname in opened
+        if matters(soname) and soname not in missing_names and not is_driver(soname) and not is_nvml(soname)
     ]
 
 
 def partly_there(missing: Sequence[UnopenedLibrary], log: Log) -> bool:
-    """Return whether libraries of the same kind were opened, and no error says that those missing are of another
-    version.
+    """Return whether some of the needed libraries were opened and others are missing.
+
+    False if an error says that a missing library has another version.
     """
-    return not any(_OTHER_VERSION.search(one.error) for one in missing) and bool(
-        _list_opened_beside(missing, log)
+    return not any(_OTHER_VERSION.search(library.error) for library in missing) and bool(
+        _list_opened_libraries(missing, log)
     )
 
 
 def is_only_path(missing: Sequence[UnopenedLibrary], log: Log) -> bool:
-    """Return whether nothing but the search path tells of a CUDA: its folder can be empty."""
+    """Return whether only the search path mentions CUDA: the folder in it may be empty."""
     return (
-        not any(_OTHER_VERSION.search(one.error) for one in missing)
-        and not _list_opened_beside(missing, log)
-        and not _has_runtime_alone(log)
-        and _CUDA_PLACE.search(search_path(missing) or "") is not None
+        not any(_OTHER_VERSION.search(library.error) for library in missing)
+        and not _list_opened_libraries(missing, log)
+        and not _has_opened_runtime(log)
+        and _CUDA_FOLDER.search(search_path(missing) or "") is not None
     )
 
 
 def find_other_cuda(missing: Sequence[UnopenedLibrary], compat: Compat) -> tuple[str, str] | None:
-    """Return (the CUDA on the search path, the one that is wanted), where only another one is there."""
-    runtime = next((one.soname for one in missing if stem_of(one.soname) == "cudart"), "")
-    wanted = compat.cuda_of_soname(runtime) if runtime.startswith("lib") else ()
-    wanted = wanted or cuda_wanted([one.soname for one in missing if not is_driver(one.soname)], compat)
-    found = list(dict.fromkeys(_CUDA_IN_PATH.findall(search_path(missing) or "")))
-    if not wanted or not found or any(_fits(version, wanted) for version in found):
+    """Return (CUDA on the search path, CUDA that is required) if they differ.
+
+    None if the required CUDA is on the path too, or one of them is not known.
+    """
+    runtime = next((library.soname for library in missing if stem_of(library.soname) == "cudart"), "")
+    required = compat.cuda_of_soname(runtime) if runtime.startswith("lib") else ()
+    required = required or cuda_wanted(
+        [library.soname for library in missing if not is_driver(library.soname)], compat
+    )
+    on_path = list(dict.fromkeys(_CUDA_IN_PATH.findall(search_path(missing) or "")))
+    if not required or not on_path or any(_is_required_cuda(version, required) for version in on_path):
         return None
-    return " and ".join(found[:2]), wanted[0]
+    return " and ".join(on_path[:2]), required[0]
 
 
-def _fits(version: str, wanted: Sequence[str]) -> bool:
-    return any(version == want or version.startswith(f"{want}.") for want in wanted)
+def _is_required_cuda(version: str, required: Sequence[str]) -> bool:
+    """Return whether a CUDA version is, or belongs to, one of the required ones."""
+    return any(version == release or version.startswith(f"{release}.") for release in required)
 
 
-def _has_runtime_alone(log: Log) -> bool:
-    """Return whether many failed and libcudart, which TensorFlow opens first, did not: it was opened before."""
+def _has_opened_runtime(log: Log) -> bool:
+    """Return whether libcudart was opened and others were not, by their failures.
+
+    TensorFlow opens libcudart first: if three or more libraries failed and it is not among them, it was
+    opened.
+    """
     names = {event.get("soname") for event in log.list_events("dso-failed")}
     return len(names) >= 3 and not any(stem_of(name) == "cudart" for name in names)
 
 
 def list_names(missing: Sequence[UnopenedLibrary]) -> tuple[str, ...]:
-    """Return sonames in the order of the log, each once."""
+    """Return the sonames in the order of the log, each once."""
     return tuple(dict.fromkeys(m.soname for m in missing))

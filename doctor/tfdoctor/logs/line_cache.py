@@ -1,9 +1,9 @@
-"""Lines that differ in digits alone and mean the same: each kind of them is read once, and its last line.
+"""A cache of log lines that differ only in digits and have the same meaning: one line of each kind is read.
 
-A line's shape is the line with its digits all 0. Of most shapes no digit matters: then a whole block of lines is
-counted at once. Else the digits that matter tell the kinds of a shape apart: those that name who says it, those that a
-signature takes from it while there is room for more, and whatever a signature finds that does not take one digit for
-another.
+The shape of a line is the line with all digits 0. In most shapes no digit matters: then a whole block of
+lines is counted at once. Else the digits that matter divide a shape into kinds: digits that name the process
+or thread, digits that a signature captures while there is room for more events, and the matches of signatures
+that do not treat all digits alike. Of each kind, repetitions are counted and the last line is kept.
 """
 
 from __future__ import annotations
@@ -29,32 +29,33 @@ if TYPE_CHECKING:
 __all__ = ["Kinds"]
 
 REMEMBERED = 1 << 23
-"""Bytes that the kinds may take that are remembered, about."""
-_TAKEN = 1000
-"""Bytes of one kind, beside its line and its shape, about."""
+"""Approximate bytes that the cached kinds may take."""
+_KIND_BYTES = 1000
+"""Approximate bytes of one kind, besides its line and its shape."""
 _MAX_CACHED_LINE_BYTES = 2048
-"""Bytes of a line from which on it is read each time."""
-_SILENT = 4096
-"""Shapes of lines that are remembered to say nothing."""
+"""Bytes from which on a line is not cached."""
+_MAX_SILENT_SHAPES = 4096
+"""Shapes without any match that are cached."""
 _ENDS = 64
-"""Different ends of lines that are remembered of one shape."""
+"""Different line ends that are cached of one shape."""
 _MAX_REST_BYTES = 600
-"""Bytes of a line up to which its rest is remembered."""
-_DIFFERING = 8
-"""Blocks of lines with other rests after which no more are remembered."""
+"""Bytes up to which the rest of a line after its time is cached."""
+_MAX_DIFFERING_BLOCKS = 8
+"""Blocks of lines with mostly new rests after which rests are no longer looked up."""
 _RESTS = 4096
-"""Different rests of lines that are remembered of a log whose lines begin with the time."""
-_END = 150
-"""Bytes of an end, beside its text, about."""
-_UNSTEADY = re.compile(rb"&.*;|\\(?:u000b|x0b|000)")
-"""What a shape has where digits can be a part of an escape."""
+"""Different rests that are cached of lines that begin with the time."""
+_END_BYTES = 150
+"""Approximate bytes of a line end, besides its text."""
+_ESCAPES = re.compile(rb"&.*;|\\(?:u000b|x0b|000)")
+"""Escapes in a shape of which digits can be a part."""
 _DIGIT = re.compile("[0-9]")
 _STAMP = re.compile(rb"0000-00-00[ T]00:00:00\.0{1,9}|[IWEF]0000 00:00:0{2,10}\.0{1,9}")
-_OTHERS = bytes.maketrans(b"0123456789", b"1234567890")
+_OTHER_DIGITS = bytes.maketrans(b"0123456789", b"1234567890")
+"""Translation of each digit to another one."""
 
 
 class _Said:
-    """What one kind of lines said since it was read."""
+    """The repetitions of one kind of lines since it was last added."""
 
     __slots__ = ("number", "place", "row", "times")
 
@@ -64,15 +65,15 @@ class _Said:
         self.number = self.place = 0
 
 
-class _Voice:
-    """What is said in one shape by one process and thread."""
+class _Source:
+    """The kinds of lines of one shape from one process and thread."""
 
     __slots__ = ("key", "said", "spans")
 
     def __init__(self, spans: object, key: Callable[[Any], object] | None) -> None:
         self.spans = spans
         self.key = key
-        """What of a line tells its kind; None: nothing, all are of one."""
+        """A function that returns the part of a line that determines its kind; None: all lines are of one kind."""
         self.said: dict[object, _Said] = {}
 
 
@@ -85,19 +86,22 @@ class _Shape:
         self, flat: Callable[[bytes], str] | None, who: Callable[[Any], Any] | None, lone: bool
     ) -> None:
         self.flat = flat
-        """What of a line the places are counted in: its messages; None: the line itself."""
+        """A function that returns the text that spans refer to, the messages of a line; None: the line itself."""
         self.who = who
+        """A function that returns the part of a line that names its process or thread; None: no digit does."""
         self.lone = lone
-        """Whether a thread's number is all that tells who speaks."""
-        self.voices: dict[object, _Voice] = {}
+        """Whether only the number of a thread names the source of a line."""
+        self.voices: dict[object, _Source] = {}
         self.told = -1
-        """Where in a line the first digit can stand that tells its kind: lines with the same end from there on are of
-        one kind. -1: that is not known, or too many ends differ."""
+        """The position of the first digit that can determine the kind of a line; -1: unknown, or too many ends.
+
+        Lines with the same end from there are of one kind.
+        """
         self.ends: dict[bytes, _Said] = {}
 
 
 class _Message:
-    """A message of a line, and where it is."""
+    """A message of a line and its position."""
 
     __slots__ = ("label", "matched", "prefix", "prefix_at", "sighted", "text", "text_at", "thread")
 
@@ -105,17 +109,19 @@ class _Message:
         self.text, self.prefix, self.text_at, self.prefix_at = text, prefix, text_at, prefix_at
         self.label, self.thread = find_speaker(prefix, clean_line(text))
         self.matched: list[tuple[Signature, re.Match[str], int]] = []
-        """Signatures that take one digit for another, what they find, and where in the line that is counted from."""
+        """(signature, match, offset in the line) of signatures that treat all digits alike."""
         self.sighted: list[tuple[Signature, slice]] = []
-        """Those that do not, and where they look."""
+        """(signature, part of the line that it searches) of the other signatures."""
 
     def names(self) -> list[str]:
-        """Return the signatures that it has, or can have."""
-        return [one.id for one, _, _ in self.matched] + [one.id for one, _ in self.sighted]
+        """Return the ids of the signatures that match it or can match it."""
+        return [signature.id for signature, _, _ in self.matched] + [
+            signature.id for signature, _ in self.sighted
+        ]
 
 
 class Kinds:
-    """Says which lines are to be read, and adds what the others say to what is known."""
+    """A filter that selects lines to read, and adds the repetitions of all others to the log."""
 
     def __init__(
         self, catalogue: Catalogue, log: Log, splitter: Splitter | None, again: Callable[[Line, int], None]
@@ -123,75 +129,75 @@ class Kinds:
         self._catalogue = catalogue
         self._log = log
         self._splitter = splitter
-        self._again = again
-        """Takes a message that is known, and how often it was said."""
+        self._add_repetitions = again
+        """A callback for the last line of a kind and the number of its repetitions."""
         self.changed = False
-        """Set where a message that was read said something new."""
+        """Whether a line that was read added a new event; set by the scanner."""
         self._silent: set[bytes] = {b""}
         self._shapes: dict[bytes, _Shape] = {}
         self._plain: dict[bytes, _Said] = {}
-        """Shapes of which no digit matters."""
-        self._having: dict[str, set[bytes]] = {}
-        """Signature → the shapes that can have it."""
-        self._kept = self._forgotten = 0
-        """How much is remembered; how often some of it was forgotten."""
+        """Shapes in which no digit matters."""
+        self._shapes_by_signature: dict[str, set[bytes]] = {}
+        """The shapes that can match each signature."""
+        self._cached_bytes = self._drops = 0
+        """Approximate bytes in the cache; how often entries were dropped."""
         self._rests: dict[bytes, _Said] = {}
-        """What follows the time in lines that begin with one and say nothing new, all with a time of one shape."""
+        """The kinds by the rest of the line after the time, of lines whose times have one shape."""
         self._time = b""
-        """The shape of what such lines begin with, the time at its end."""
+        """The shape of the beginning of these lines, up to the end of the time."""
         self._differing = 0
-        """Blocks of lines of which most had another rest, less those that had not."""
-        self._nobody = _Said()
-        """What lines say in which there is nothing."""
-        self._heard: dict[_Said, int] = {}
-        """What was said again in these rows, and where the last time."""
-        self._waiting: list[_Said] = []
-        """What was said again, and is not yet added."""
+        """Blocks in which more than a quarter of the rests were new, minus the other blocks."""
+        self._no_match = _Said()
+        """The kind of all lines without a match."""
+        self._repeated: dict[_Said, int] = {}
+        """The kinds repeated in the current rows, with the index of the last line."""
+        self._pending: list[_Said] = []
+        """Kinds with repetitions that are not added yet."""
         self._numbers: frozenset[bytes | str] | None = None
-        """Of the threads that are told apart; None where others can still come."""
+        """The numbers of the threads that are told apart; None if more can still come."""
         self._rows: Rows | None = None
         self._steady = False
-        """Whether nothing was read of the rows before."""
-        self._from = self._at = 0
-        """In these rows: up to where plain lines were counted; the line that is read."""
+        """Whether no line of the previous rows had to be read."""
+        self._counted = self._current = 0
+        """Indices in the current rows: up to which plain lines were counted; of the line that is being read."""
 
     def unread(self, rows: Rows) -> Iterator[int]:
-        """As `reader.Filter`."""
+        """Yield the indices of the rows to read: see `reader.Filter`."""
         if self._steady and not rows.early and self._alike(rows):
             return
         shapes = rows.shapes
-        telling = frozenset(shapes) if rows.early else self._catalogue.filter_shapes(shapes)
-        telling -= self._silent
-        if not telling:
+        matching = frozenset(shapes) if rows.early else self._catalogue.filter_shapes(shapes)
+        matching -= self._silent
+        if not matching:
             self._steady = True
             return
-        self._rows, self._from, self._at = rows, 0, -1
-        heard = self._heard
-        while wanted := telling - self._plain.keys():
-            forgotten, known, plain = self._forgotten, self._shapes, self._plain
-            places = [at for at in range(self._at + 1, len(shapes)) if shapes[at] in wanted]
-            rows.ask_for(places)
-            if self._steady and self._count_all(rows, places):
+        self._rows, self._counted, self._current = rows, 0, -1
+        repeated = self._repeated
+        while to_read := matching - self._plain.keys():
+            drops, shape_cache, plain = self._drops, self._shapes, self._plain
+            indices = [row for row in range(self._current + 1, len(shapes)) if shapes[row] in to_read]
+            rows.ask_for(indices)
+            if self._steady and self._count_all(rows, indices):
                 break
             self._steady = True
             texts = rows.texts
-            for index in places:
+            for index in indices:
                 shape = shapes[index]
-                if shape in plain:  # since the line before
+                if shape in plain:  # it became plain when the previous line was read
                     continue
-                one = known.get(shape)
-                if one is not None:
+                known = shape_cache.get(shape)
+                if known is not None:
                     text = texts[index]
-                    said = one.ends.get(text[one.told :]) or self._find_kind(one, text)
-                    if said is not None:
-                        said.times += 1
-                        heard[said] = index
+                    kind = known.ends.get(text[known.told :]) or self._find_kind(known, text)
+                    if kind is not None:
+                        kind.times += 1
+                        repeated[kind] = index
                         continue
-                self.changed, self._at, self._steady = False, index, False
+                self.changed, self._current, self._steady = False, index, False
                 yield index
                 if not self.changed:
-                    self._learn(shape, texts[index])
-                if self._forgotten != forgotten:
+                    self._cache_line(shape, texts[index])
+                if self._drops != drops:
                     break
             else:
                 break
@@ -199,135 +205,140 @@ class Kinds:
         self._rows = None
 
     def _alike(self, rows: Rows) -> bool:
-        """Count these lines where each begins with a time of one shape and says what was said before; False where that
-        is not so, and nothing is counted."""
-        if self._differing > _DIFFERING or _find_stamp_end(rows.head.translate(ZEROED)) < 0:
+        """Count these lines if all begin with a time of one shape and repeat known kinds.
+
+        Return false if not; then nothing is counted.
+        """
+        if self._differing > _MAX_DIFFERING_BLOCKS or _find_stamp_end(rows.head.translate(ZEROED)) < 0:
             return False
         texts = rows.texts if len(rows.texts) == rows.size else rows.texts[: rows.size]
         shape = texts[0].translate(ZEROED)
         end = _find_stamp_end(shape)
-        heads = b"".join([text[:end] for text in texts]) if end > 0 else b""
-        if not heads or heads.translate(ZEROED) != shape[:end] * len(texts):
+        beginnings = b"".join([text[:end] for text in texts]) if end > 0 else b""
+        if not beginnings or beginnings.translate(ZEROED) != shape[:end] * len(texts):
             return False
         if shape[:end] != self._time or len(self._rests) >= _RESTS:
             self._rests.clear()
             self._time = shape[:end]
         rests = self._rests
-        found = [rests.get(text[end:]) for text in texts]
-        missing = found.count(None)
-        self._differing += 1 if missing * 4 > len(found) else -(self._differing > 0)
+        kinds = [rests.get(text[end:]) for text in texts]
+        missing = kinds.count(None)
+        self._differing += 1 if missing * 4 > len(kinds) else -(self._differing > 0)
         if missing:
-            for index, one in enumerate(found):
-                if one is None:
-                    found[index] = said = self._rest(texts[index], end)
-                    if said is None:
+            for index, item in enumerate(kinds):
+                if item is None:
+                    kinds[index] = kind = self._find_by_rest(texts[index], end)
+                    if kind is None:
                         return False
-        heard = cast("list[_Said]", found)
-        for one, times in Counter(heard).items():
-            one.times += times
-        self._heard.update(zip(heard, range(len(heard)), strict=True))
-        self._heard.pop(self._nobody, None)
-        self._rows, self._from = rows, len(heard)
-        self._count(len(heard))
+        all_kinds = cast("list[_Said]", kinds)
+        for item, times in Counter(all_kinds).items():
+            item.times += times
+        self._repeated.update(zip(all_kinds, range(len(all_kinds)), strict=True))
+        self._repeated.pop(self._no_match, None)
+        self._rows, self._counted = rows, len(all_kinds)
+        self._count(len(all_kinds))
         self._rows = None
         return True
 
-    def _rest(self, text: bytes, end: int) -> _Said | None:
-        """Return the kind of which this line is; None if it was never said, or is far too long."""
+    def _find_by_rest(self, text: bytes, end: int) -> _Said | None:
+        """Return the kind of this line; None if it is not cached or the line is too long."""
         shape = text.translate(ZEROED)
         if len(text) >= _MAX_CACHED_LINE_BYTES:
             return None
         if shape in self._silent or not self._catalogue.filter_shapes([shape]):
-            said: _Said | None = self._nobody
+            kind: _Said | None = self._no_match
         elif shape in self._plain:
-            said = self._plain[shape]
+            kind = self._plain[shape]
         elif shape in self._shapes:
-            known = self._shapes[shape]
-            said = known.ends.get(text[known.told :]) or self._find_kind(known, text)
-            if known.told < end:
-                return said
+            cached = self._shapes[shape]
+            kind = cached.ends.get(text[cached.told :]) or self._find_kind(cached, text)
+            if cached.told < end:
+                return kind
         else:
             return None
-        if said is not None and len(text) < _MAX_REST_BYTES:
-            self._rests[text[end:]] = said
-        return said
+        if kind is not None and len(text) < _MAX_REST_BYTES:
+            self._rests[text[end:]] = kind
+        return kind
 
-    def _count_all(self, rows: Rows, places: Sequence[int]) -> bool:
-        """Count these lines all at once; False where one of them was never said, and nothing is counted."""
-        shapes, texts, known = rows.shapes, rows.texts, self._shapes
+    def _count_all(self, rows: Rows, indices: Sequence[int]) -> bool:
+        """Count all these lines at once. Return false if one is of an unknown kind; then nothing is counted."""
+        shapes, texts, shape_cache = rows.shapes, rows.texts, self._shapes
         try:
-            ones = [known[shapes[at]] for at in places]
+            shapes_found = [shape_cache[shapes[index]] for index in indices]
         except KeyError:
             return False
-        found = self._find_kinds(ones[0], texts, places) if len(set(ones)) == 1 else None
-        if found is None:
-            found = [
-                one.ends.get(texts[at][one.told :]) or self._find_kind(one, texts[at])
-                for one, at in zip(ones, places, strict=True)
+        kinds = self._find_kinds(shapes_found[0], texts, indices) if len(set(shapes_found)) == 1 else None
+        if kinds is None:
+            kinds = [
+                shape.ends.get(texts[index][shape.told :]) or self._find_kind(shape, texts[index])
+                for shape, index in zip(shapes_found, indices, strict=True)
             ]
-        if None in found:
+        if None in kinds:
             return False
-        heard = cast("list[_Said]", found)
-        for said, times in Counter(heard).items():
-            said.times += times
-        self._heard.update(zip(heard, places, strict=True))
+        all_kinds = cast("list[_Said]", kinds)
+        for kind, times in Counter(all_kinds).items():
+            kind.times += times
+        self._repeated.update(zip(all_kinds, indices, strict=True))
         return True
 
     def _find_kinds(
-        self, known: _Shape, texts: Sequence[bytes], places: Sequence[int]
+        self, shape: _Shape, texts: Sequence[bytes], indices: Sequence[int]
     ) -> list[_Said | None] | None:
         """Return the kinds of these lines of one shape, all at once.
 
-        None if not all are of threads that nobody knows.
+        None unless all are from threads that are not told apart.
         """
-        voice = known.voices.get(None)
+        source = shape.voices.get(None)
         if (
             self._numbers is None
-            or voice is None
-            or known.who is None
-            or known.flat is not None
-            or not known.lone
+            or source is None
+            or shape.who is None
+            or shape.flat is not None
+            or not shape.lone
         ):
             return None
-        rows = itemgetter(*places)(texts) if len(places) > 1 else [texts[at] for at in places]
-        names = set(map(known.who, rows))
-        if not (self._numbers.isdisjoint(names) and known.voices.keys().isdisjoint(names)):
+        lines = itemgetter(*indices)(texts) if len(indices) > 1 else [texts[index] for index in indices]
+        names = set(map(shape.who, lines))
+        if not (self._numbers.isdisjoint(names) and shape.voices.keys().isdisjoint(names)):
             return None
-        if voice.key is None:
-            return [voice.said.get(None)] * len(rows)
-        return list(map(voice.said.get, map(voice.key, rows)))
+        if source.key is None:
+            return [source.said.get(None)] * len(lines)
+        return list(map(source.said.get, map(source.key, lines)))
 
     def settle(self) -> None:
-        """Add what was said again."""
+        """Add the pending repetitions to the log."""
         if self._rows is not None:
-            self._count(self._at)
-        for said in self._waiting:
-            for line in lines_of(said.row, said.number, said.place):
-                self._again(line, said.times)
-            said.times, said.row = 0, b""
-        self._waiting.clear()
+            self._count(self._current)
+        for kind in self._pending:
+            for line in lines_of(kind.row, kind.number, kind.place):
+                self._add_repetitions(line, kind.times)
+            kind.times, kind.row = 0, b""
+        self._pending.clear()
 
     def forget(self, names: Iterable[str] = ()) -> None:
-        """Add what was said again; from here on it can mean something else: what has these signatures, or all."""
+        """Add the pending repetitions, and drop the kinds with these signatures, or all.
+
+        Called before an event that can change the meaning of later lines.
+        """
         self.settle()
         self._rests.clear()
-        self._from = self._at + 1  # that line is read
-        self._forgotten += 1
+        self._counted = self._current + 1  # the line at this index is read
+        self._drops += 1
         for name in names:
-            for shape in self._having.pop(name, ()):
-                known = self._shapes.pop(shape, None)
-                if known is not None:
-                    self._forget_ends(known)
+            for shape in self._shapes_by_signature.pop(name, ()):
+                cached = self._shapes.pop(shape, None)
+                if cached is not None:
+                    self._forget_ends(cached)
                 self._plain.pop(shape, None)
         if not names:
             self._shapes.clear()
             self._plain.clear()
-            self._having.clear()
-            self._kept = 0
+            self._shapes_by_signature.clear()
+            self._cached_bytes = 0
 
     def _count(self, end: int) -> None:
-        """Count the plain lines up to here, and note the last of each kind that was heard."""
-        rows, start = self._rows, self._from
+        """Count the plain lines before this index, and keep the last line of each repeated kind."""
+        rows, start = self._rows, self._counted
         if rows is None:
             return
         if self._plain and start < end:
@@ -335,50 +346,56 @@ class Kinds:
             counts = Counter(shapes)
             last = dict(zip(shapes, range(start, end), strict=True))
             for shape in counts.keys() & self._plain.keys():
-                said = self._plain[shape]
-                said.times += counts[shape]
-                self._heard[said] = last[shape]
-        self._from = max(start, end)
+                kind = self._plain[shape]
+                kind.times += counts[shape]
+                self._repeated[kind] = last[shape]
+        self._counted = max(start, end)
         texts, numbers, places = rows.texts, rows.numbers, rows.places
-        for said, index in self._heard.items():
-            if not said.row:
-                self._waiting.append(said)
-            said.row, said.number, said.place = texts[index], numbers[index], places[index]
-        self._heard.clear()
+        for kind, index in self._repeated.items():
+            if not kind.row:
+                self._pending.append(kind)
+            kind.row, kind.number, kind.place = texts[index], numbers[index], places[index]
+        self._repeated.clear()
 
-    def _find_kind(self, known: _Shape, text: bytes) -> _Said | None:
-        """Return the kind of which this line is, where such a one was read."""
-        row: Any = text if known.flat is None else known.flat(text)
-        if known.who is None:
-            voice = known.voices.get(None)
+    def _find_kind(self, shape: _Shape, text: bytes) -> _Said | None:
+        """Return the kind of this line; None if no line of it was read."""
+        row: Any = text if shape.flat is None else shape.flat(text)
+        if shape.who is None:
+            source = shape.voices.get(None)
         else:
-            name = known.who(row)
-            voice = known.voices.get(name)
-            if voice is None:
-                if known.lone and self._strange(name):
-                    voice = known.voices.get(None)
-                return self._find_by_source(voice, row)
-        said = self._find_by_source(voice, row)
-        if said is not None and known.told >= 0:
-            if len(known.ends) < _ENDS and self._kept < REMEMBERED:
-                end = text[known.told :]
-                known.ends[end] = said
-                self._kept += _END + len(end)
+            name = shape.who(row)
+            source = shape.voices.get(name)
+            if source is None:
+                if shape.lone and self._is_unknown_thread(name):
+                    source = shape.voices.get(None)
+                return self._find_by_source(source, row)
+        kind = self._find_by_source(source, row)
+        if kind is not None and shape.told >= 0:
+            if len(shape.ends) < _ENDS and self._cached_bytes < REMEMBERED:
+                end = text[shape.told :]
+                shape.ends[end] = kind
+                self._cached_bytes += _END_BYTES + len(end)
             else:
-                self._forget_ends(known)
-                known.told = -1
-        return said
+                self._forget_ends(shape)
+                shape.told = -1
+        return kind
 
     @staticmethod
-    def _find_by_source(voice: _Voice | None, row: bytes | str) -> _Said | None:
-        return None if voice is None else voice.said.get(voice.key(row) if voice.key is not None else None)
+    def _find_by_source(source: _Source | None, row: bytes | str) -> _Said | None:
+        """Return the kind of a row among those of one source; None if it is unknown."""
+        return (
+            None if source is None else source.said.get(source.key(row) if source.key is not None else None)
+        )
 
-    def _forget_ends(self, known: _Shape) -> None:
-        self._kept -= sum(_END + len(end) for end in known.ends)
-        known.ends.clear()
+    def _forget_ends(self, shape: _Shape) -> None:
+        self._cached_bytes -= sum(_END_BYTES + len(end) for end in shape.ends)
+        shape.ends.clear()
 
-    def _strange(self, name: bytes | str) -> bool:
-        """Return whether this is one thread more than are told apart: from when on one is, nobody becomes known."""
+    def _is_unknown_thread(self, name: bytes | str) -> bool:
+        """Return whether a thread is not told apart from others.
+
+        Once the splitter has all the threads that it tells apart, their numbers do not change.
+        """
         if self._numbers is None:
             numbers = self._splitter.numbers() if self._splitter is not None else None
             if numbers is None:
@@ -386,43 +403,47 @@ class Kinds:
             self._numbers = numbers | {number.encode() for number in numbers}
         return name not in self._numbers
 
-    # ------------------------------------------------------------ learning a kind
+    # ------------------------------------------------------------ learning kinds
 
-    def _learn(self, shape: bytes, row: bytes) -> None:
-        """A line of this shape was read, and said nothing new: so will those of its kind."""
+    def _cache_line(self, shape: bytes, row: bytes) -> None:
+        """Cache the kind of a line that was read and added nothing new."""
         self._rests.clear()
-        if len(row) >= _MAX_CACHED_LINE_BYTES or _UNSTEADY.search(shape):
+        if len(row) >= _MAX_CACHED_LINE_BYTES or _ESCAPES.search(shape):
             return
-        found = list(messages_of(as_text(row)))
-        places = _locate_messages(shape, found)
-        flat = None if places is not None else _flat
-        messages = [_Message(*one, *at) for one, at in zip(found, places or _flat_places(found), strict=True)]
+        contents = list(messages_of(as_text(row)))
+        positions = _locate_messages(shape, contents)
+        flat = None if positions is not None else _flatten
+        messages = [
+            _Message(*content, *position)
+            for content, position in zip(contents, positions or _locate_flat(contents), strict=True)
+        ]
         for message in messages:
-            self._match(message)
+            self._match_message(message)
         if not any(message.matched or message.sighted for message in messages):
-            if len(self._silent) < _SILENT:
+            if len(self._silent) < _MAX_SILENT_SHAPES:
                 self._silent.add(shape)
             return
-        people: list[tuple[int, int]] = []
+        source_spans: list[tuple[int, int]] = []
         for message in messages:
             spans = self._find_source(message)
             if spans is None:
                 return
-            people += spans
-        self._add(shape, row, flat, messages, people)
+            source_spans += spans
+        self._add_kind(shape, row, flat, messages, source_spans)
 
-    def _match(self, message: _Message) -> None:
-        for text, at in ((message.text, message.text_at), (f"{message.prefix} ", message.prefix_at)):
+    def _match_message(self, message: _Message) -> None:
+        """Set the signatures that match a message or can match it."""
+        for text, offset in ((message.text, message.text_at), (f"{message.prefix} ", message.prefix_at)):
             for signature in self._catalogue.candidates(text) if text != " " else ():
                 if not signature.blind:
-                    message.sighted.append((signature, slice(at, at + len(text))))
+                    message.sighted.append((signature, slice(offset, offset + len(text))))
                     continue
-                found = signature.pattern.search(text)
-                if found is not None:
-                    message.matched.append((signature, found, at))
+                match = signature.pattern.search(text)
+                if match is not None:
+                    message.matched.append((signature, match, offset))
 
     def _find_source(self, message: _Message) -> list[tuple[int, int]] | None:
-        """Return where in the line it is told who says this; None if the next one who says it can be another."""
+        """Return the spans of the line that name its source; None if the next line can begin another process."""
         if self._splitter is None or not (message.matched or message.sighted):
             return []
         if self._splitter.turns(message.label, message.names()):
@@ -430,134 +451,133 @@ class Kinds:
         if (message.label, message.thread) != find_speaker(message.prefix, message.text):
             return None
         if self._splitter.closed and not message.label:
-            return []  # nothing is kept of threads any more
+            return []  # the splitter keeps no more events of threads
         return [
-            (start + at, end + at)
-            for inside, start, end in find_speaker_spans(message.prefix, message.text)
-            for at in [message.text_at if inside else message.prefix_at]
+            (start + offset, end + offset)
+            for in_text, start, end in find_speaker_spans(message.prefix, message.text)
+            for offset in [message.text_at if in_text else message.prefix_at]
         ]
 
-    def _spans(self, message: _Message) -> Iterator[tuple[int, int]]:
-        """Yield where the digits are that signatures take from it and that can be new."""
-        for signature, found, at in message.matched:
+    def _find_capture_spans(self, message: _Message) -> Iterator[tuple[int, int]]:
+        """Yield the spans of captures with digits that can still make an event new."""
+        for signature, match, offset in message.matched:
             if self._log.full(signature.id) and (
                 self._splitter is None or self._splitter.deaf(message.label, message.thread, signature.id)
             ):
                 continue
-            for name, value in found.groupdict().items():
+            for name, value in match.groupdict().items():
                 if value is not None and _DIGIT.search(value):
-                    yield found.start(name) + at, found.end(name) + at
+                    yield match.start(name) + offset, match.end(name) + offset
 
-    def _span(self, signature: Signature, where: slice, line: bytes | str) -> tuple[int, int]:
-        """Return where in a line of this shape the digits can stand that change what a signature finds."""
+    def _find_match_span(self, signature: Signature, part: slice, line: bytes | str) -> tuple[int, int]:
+        """Return the span of a line in which digits can change the match of a signature."""
         text = line if isinstance(line, str) else line.decode()
         if "(?<" in signature.pattern.pattern:
-            return where.start, where.stop
-        found = self._catalogue.sought(signature, text[where].translate(DIGITS))
-        return where.start + (found.start() if found is not None else 0), where.stop
+            return part.start, part.stop
+        match = self._catalogue.sought(signature, text[part].translate(DIGITS))
+        return part.start + (match.start() if match is not None else 0), part.stop
 
-    def _add(
+    def _add_kind(
         self,
         shape: bytes,
         row: bytes,
         flat: Callable[[bytes], str] | None,
         messages: list[_Message],
-        people: list[tuple[int, int]],
+        source_spans: list[tuple[int, int]],
     ) -> None:
-        if self._kept >= REMEMBERED:
+        """Add a kind to the cache."""
+        if self._cached_bytes >= REMEMBERED:
             self.forget()
         for message in messages:
             for signature_id in message.names():
-                self._having.setdefault(signature_id, set()).add(shape)
+                self._shapes_by_signature.setdefault(signature_id, set()).add(shape)
         line: Any = row if flat is None else flat(row)
-        known = self._shapes.get(shape)
-        if known is None:
-            spans = sorted({span for span in people if _has_digit(line, span)})
+        cached = self._shapes.get(shape)
+        if cached is None:
+            spans = sorted({span for span in source_spans if _has_digit(line, span)})
             lone = len(messages) == 1 and not messages[0].label
-            known = self._shapes[shape] = _Shape(flat, _getter(spans), lone)
-            known.told = len(row) if flat is None else _find_stamp_end(shape)
-        name = known.who(line) if known.who is not None else None
-        if known.lone and name is not None and self._strange(name):
+            cached = self._shapes[shape] = _Shape(flat, _make_getter(spans), lone)
+            cached.told = len(row) if flat is None else _find_stamp_end(shape)
+        name = cached.who(line) if cached.who is not None else None
+        if cached.lone and name is not None and self._is_unknown_thread(name):
             name = None
-        digits = sorted({span for message in messages for span in self._spans(message)})
-        sighted = [one for message in messages for one in message.sighted]
-        if known.told >= 0:
-            spans = [*people, *digits, *(self._span(*one, line) for one in sighted)]
+        digits = sorted({span for message in messages for span in self._find_capture_spans(message)})
+        sighted = [item for message in messages for item in message.sighted]
+        if cached.told >= 0:
+            spans = [*source_spans, *digits, *(self._find_match_span(*item, line) for item in sighted)]
             if flat is None:
-                known.told = min([known.told, *(start for start, _ in spans)])
-            elif _has_moved(row, known.told, spans):
-                known.told = -1
-        self._forget_ends(known)
-        voice = known.voices.get(name)
-        if voice is None or voice.spans != digits:
-            voice = known.voices[name] = _Voice(digits, _key(digits, sighted))
-        said = voice.said[voice.key(line) if voice.key is not None else None] = _Said()
-        self._kept += _TAKEN + 2 * len(row)
-        if known.who is None and voice.key is None:
-            self._count(self._at)
-            self._from = self._at + 1  # that line is read
-            self._plain[shape] = said
+                cached.told = min([cached.told, *(start for start, _ in spans)])
+            elif _has_moved(row, cached.told, spans):
+                cached.told = -1
+        self._forget_ends(cached)
+        source = cached.voices.get(name)
+        if source is None or source.spans != digits:
+            source = cached.voices[name] = _Source(digits, _make_key(digits, sighted))
+        kind = source.said[source.key(line) if source.key is not None else None] = _Said()
+        self._cached_bytes += _KIND_BYTES + 2 * len(row)
+        if cached.who is None and source.key is None:
+            self._count(self._current)
+            self._counted = self._current + 1  # the line at this index is read
+            self._plain[shape] = kind
 
 
 def _locate_messages(shape: bytes, messages: Sequence[tuple[str, str]]) -> list[tuple[int, int]] | None:
-    """Return where in a line of this shape the texts of its messages stand, and what stands before them.
+    """Return the positions of each message and of its prefix in a line of this shape.
 
-    None if that is not sure, or not so in one piece.
+    None if they are not certain, or a message is not in one piece.
     """
-    found: list[tuple[int, int]] = []
+    positions: list[tuple[int, int]] = []
     last = None
     for text, prefix in messages:
-        at = _find_single(shape, text)
-        head, mark = shape[: max(at, 0)], prefix.encode("utf-8", "replace").translate(ZEROED)
+        position = _find_single(shape, text)
+        head, prefix_shape = shape[: max(position, 0)], prefix.encode("utf-8", "replace").translate(ZEROED)
         if prefix == last:
-            before = found[-1][1]
-        elif head.rstrip().endswith(mark):
-            before = len(head.rstrip()) - len(mark)
+            prefix_position = positions[-1][1]
+        elif head.rstrip().endswith(prefix_shape):
+            prefix_position = len(head.rstrip()) - len(prefix_shape)
         else:
-            before = _find_single(head, prefix)
-        if at < 0 or before < 0 or not prefix.isascii():
+            prefix_position = _find_single(head, prefix)
+        if position < 0 or prefix_position < 0 or not prefix.isascii():
             return None
-        found.append((at, before))
+        positions.append((position, prefix_position))
         last = prefix
-    return found
+    return positions
 
 
 def _find_single(shape: bytes, text: str) -> int:
-    """Return where a text stands that is there once.
+    """Return the position of a text that occurs once.
 
-    -1 where it does not, or its places cannot be counted in bytes.
+    -1 if it does not, or if it is not ASCII, so that characters are not bytes.
     """
     raw = text.encode("utf-8", "replace").translate(ZEROED)
     return shape.find(raw) if text.isascii() and shape.count(raw) == 1 else -1
 
 
-def _flat(row: bytes) -> str:
-    """Return the messages of a line, one behind the other, each behind what stands before it."""
+def _flatten(row: bytes) -> str:
+    """Return the messages of a line in one text, each after its prefix."""
     return "".join(f"{prefix}\0{text}\0" for text, prefix in messages_of(as_text(row)))
 
 
-def _flat_places(messages: Sequence[tuple[str, str]]) -> Iterator[tuple[int, int]]:
-    """Yield where in that the texts stand, and what stands before them."""
-    at = 0
+def _locate_flat(messages: Sequence[tuple[str, str]]) -> Iterator[tuple[int, int]]:
+    """Yield the positions in that text of each message and of its prefix."""
+    position = 0
     for text, prefix in messages:
-        yield at + len(prefix) + 1, at
-        at += len(prefix) + len(text) + 2
+        yield position + len(prefix) + 1, position
+        position += len(prefix) + len(text) + 2
 
 
 def _find_stamp_end(shape: bytes) -> int:
-    """Return where in a line of this shape its first time ends; -1 where it has none."""
-    found = _STAMP.search(shape)
-    return found.end() if found is not None else -1
+    """Return the end of the first time in a line of this shape; -1 if it has none."""
+    match = _STAMP.search(shape)
+    return match.end() if match is not None else -1
 
 
 def _has_moved(row: bytes, end: int, spans: Sequence[tuple[int, int]]) -> bool:
-    """Return whether any of these spans of a line's messages has a digit of what stands before this place in the
-    line.
-    """
-    this, other = _flat(row), _flat(row[:end].translate(_OTHERS) + row[end:])
-    if len(this) != len(other):
+    """Return whether any of these spans, of the line's messages, has a digit from before `end` in the line."""
+    text, other = _flatten(row), _flatten(row[:end].translate(_OTHER_DIGITS) + row[end:])
+    if len(text) != len(other):
         return True
-    return any(this[slice(*span)] != other[slice(*span)] for span in spans)
+    return any(text[slice(*span)] != other[slice(*span)] for span in spans)
 
 
 def _has_digit(line: bytes | str, span: tuple[int, int]) -> bool:
@@ -565,24 +585,25 @@ def _has_digit(line: bytes | str, span: tuple[int, int]) -> bool:
     return _DIGIT.search(part if isinstance(part, str) else part.decode()) is not None
 
 
-def _getter(spans: list[tuple[int, int]]) -> Callable[[Any], Any] | None:
+def _make_getter(spans: list[tuple[int, int]]) -> Callable[[Any], Any] | None:
+    """Return a function that extracts these spans of a line; None if there are none."""
     return itemgetter(*(slice(*span) for span in spans)) if spans else None
 
 
-def _key(
+def _make_key(
     spans: list[tuple[int, int]], sighted: list[tuple[Signature, slice]]
 ) -> Callable[[Any], object] | None:
-    """Return what of a line tells its kind, those of its shape and of who says it."""
-    digits = _getter(spans)
+    """Return a function that extracts the parts of a line that determine its kind, for one shape and source."""
+    digits = _make_getter(spans)
     if not sighted:
         return digits
 
     def key(line: bytes | str) -> object:
         text = line if isinstance(line, str) else line.decode()
-        found = []
-        for signature, where in sighted:
-            match = signature.pattern.search(text[where])
-            found.append(match and (match.start(), match.groups()))
-        return digits and digits(line), tuple(found)
+        matches = []
+        for signature, part in sighted:
+            match = signature.pattern.search(text[part])
+            matches.append(match and (match.start(), match.groups()))
+        return digits and digits(line), tuple(matches)
 
     return key

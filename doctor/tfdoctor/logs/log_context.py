@@ -1,4 +1,4 @@
-"""A log with what follows from it, ready to be judged; and what a judgement is."""
+"""A log with the facts derived from it, as detectors use it, and the decision that they return."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ __all__ = ["LIBRARY_CAUSES", "Case", "Decision"]
 
 LIBRARY_CAUSES = (Cause.LIBS_WRONG_VERSION, Cause.LIBS_NOT_INSTALLED, Cause.LIBS_NOT_ON_PATH)
 REGISTRATION = frozenset({"cudart", "cublas", "cufft", "cusolver", "cusparse", "cudnn"})
-"""What every release from 1.14 on opens before it registers a GPU."""
+"""Libraries that TensorFlow 1.14 and later open before they register a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The root cause, what shows it, and what else it could be."""
+    """A root cause, its evidence and the other possible causes."""
 
     cause: Cause
     events: tuple[Event, ...] = ()
     maybe: tuple[Cause, ...] = ()
     """Other causes that this log does not rule out."""
     note: str = ""
-    """What is particular to this log, as sentences."""
+    """Sentences on details of this log."""
     title: str = ""
-    """In the place of the cause's own, where that would say too little."""
+    """Replaces the title of the cause if that would say too little; empty if not."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A log with what follows from it; nothing here does I/O."""
+    """A log with the facts derived from it. Nothing here does I/O."""
 
     log: Log
     compat: Compat
     written_by: LogOrigin | None = None
-    """Where several TensorFlows wrote the log: the one that it is about."""
+    """The TensorFlow that the log is about, if several wrote it; None: as inferred from the log."""
 
     @cached_property
     def origin(self) -> LogOrigin:
@@ -60,9 +60,9 @@ class Case:
 
     @cached_property
     def windows(self) -> bool:
-        """Whether this is native Windows: not where TensorFlow itself asked for libraries of Linux."""
-        asked = self.log.list_events("dso-opened", "dso-failed", "dso-failed-old")
-        return self.log.has("windows-hint") and not any(".so" in event.get("soname") for event in asked)
+        """Whether the log is of native Windows. It is not if TensorFlow opened Linux libraries."""
+        opens = self.log.list_events("dso-opened", "dso-failed", "dso-failed-old")
+        return self.log.has("windows-hint") and not any(".so" in event.get("soname") for event in opens)
 
     @cached_property
     def devices(self) -> tuple[RegisteredDevice, ...]:
@@ -74,77 +74,86 @@ class Case:
 
     @cached_property
     def created(self) -> Event | None:
-        """The last message that shows a registered GPU."""
+        """The last message that shows a registered GPU; None if there is none."""
         return self.log.last("device-created", "device-created-part", "gpu-listed", "gpu-listed-old")
 
     @cached_property
     def ready(self) -> int:
-        """The place of the last message after which nothing stands between TensorFlow and the GPU; -1 without one.
+        """The place of the last message after which nothing prevents the use of the GPU; -1 if there is none.
 
-        Weaker than `created`: every library was opened, or the cards were taken, and no skipping followed.
+        Weaker than `created`: all libraries were opened or GPUs were selected, and registration was not
+        skipped afterwards.
         """
-        place = max((event.order for event in self.log.list_events("devices-visible")), default=-1)
+        last_order = max((event.order for event in self.log.list_events("devices-visible")), default=-1)
         opened = {stem_of(event.get("soname")): event.order for event in self.log.list_events("dso-opened")}
-        card = {"cuda", "nvcuda"} & opened.keys() or self.log.has("device-found", "numa")
-        if card and opened.keys() >= REGISTRATION:
-            place = max(place, *(opened[stem] for stem in REGISTRATION))
+        has_gpu = {"cuda", "nvcuda"} & opened.keys() or self.log.has("device-found", "numa")
+        if has_gpu and opened.keys() >= REGISTRATION:
+            last_order = max(last_order, *(opened[stem] for stem in REGISTRATION))
         skipped = self.log.last("registration-skipped", "device-ignored", "amd-ignored")
-        return place if skipped is None or skipped.order < place or self.others_left else -1
+        return last_order if skipped is None or skipped.order < last_order or self.others_left else -1
 
     @cached_property
     def others_left(self) -> bool:
-        """Whether TensorFlow left out some cards and took others."""
-        ignored = {int(event.get("index")) for event in self.log.list_events("device-ignored")}
-        found = {int(event.get("index")) for event in self.log.list_events("device-found")}
-        return bool(ignored) and bool((found | set(range(max(ignored)))) - ignored)
+        """Whether TensorFlow ignored some GPUs and used others."""
+        ignored_indices = {int(event.get("index")) for event in self.log.list_events("device-ignored")}
+        found_indices = {int(event.get("index")) for event in self.log.list_events("device-found")}
+        return bool(ignored_indices) and bool(
+            (found_indices | set(range(max(ignored_indices)))) - ignored_indices
+        )
 
     @cached_property
     def none_left(self) -> bool:
-        """Whether TensorFlow left out every card that it found."""
-        found = {int(event.get("index")) for event in self.log.list_events("device-found")}
-        return bool(found) and found <= {
+        """Whether TensorFlow ignored every GPU that it found."""
+        found_indices = {int(event.get("index")) for event in self.log.list_events("device-found")}
+        return bool(found_indices) and found_indices <= {
             int(event.get("index")) for event in self.log.list_events("device-ignored")
         }
 
     @cached_property
     def toolkit(self) -> tuple[UnopenedLibrary, ...]:
-        """What is missing of CUDA and cuDNN itself, after the last GPU was registered.
+        """Missing libraries of CUDA and cuDNN, after the last GPU was registered.
 
-        Before 1.14 a GPU was registered without cuDNN, too.
+        Releases before 1.14 register a GPU without cuDNN, so their failures count anywhere in the log.
         """
-        after = self.created.order if self.created is not None else -1
+        last_created = self.created.order if self.created is not None else -1
         return tuple(
-            m
-            for m in self.missing
-            if not is_driver(m.soname)
-            and not is_nvml(m.soname)
-            and not is_cupti(m.soname)
-            and (m.event.id == "dso-failed-old" or (m.event.id == "dso-failed" and m.event.order > after))
+            library
+            for library in self.missing
+            if not is_driver(library.soname)
+            and not is_nvml(library.soname)
+            and not is_cupti(library.soname)
+            and (
+                library.event.id == "dso-failed-old"
+                or (library.event.id == "dso-failed" and library.event.order > last_created)
+            )
         )
 
     @cached_property
     def other_cuda(self) -> tuple[str, str] | None:
-        """(the CUDA on the search path, the one that is wanted), where only another one is there."""
+        """(CUDA on the search path, CUDA that is required) if they differ; else None."""
         return find_other_cuda(self.toolkit, self.compat)
 
     @cached_property
     def cards(self) -> tuple[str, ...]:
-        """The names of the cards that the log tells of, registered or not."""
-        seen = self.log.list_events("device-properties")
-        names = [*(one.name for one in self.devices), *(one.get("name") or one.get("xla") for one in seen)]
+        """The names of the GPUs in the log, registered or not."""
+        properties = self.log.list_events("device-properties")
+        names = [
+            *(item.name for item in self.devices),
+            *(item.get("name") or item.get("xla") for item in properties),
+        ]
         return tuple(dict.fromkeys(name.strip() for name in names if name.strip()))
 
     @cached_property
     def driver(self) -> str | None:
-        """The driver's version, where the log tells it: as NVIDIA writes it ("450.57", not "450.57.0")."""
-        said = self.log.last("kernel-driver", "library-driver", "driver-possibly-insufficient")
-        version = said.get("driver").rstrip(".") if said is not None else ""
+        """The version of the driver as NVIDIA writes it ("450.57", not "450.57.0"); None if unknown."""
+        event = self.log.last("kernel-driver", "library-driver", "driver-possibly-insufficient")
+        version = event.get("driver").rstrip(".") if event is not None else ""
         version = version.removesuffix(".0") if version.count(".") > 1 else version
         return version if versions.is_version(version) else None
 
     @cached_property
     def hidden(self) -> Event | None:
-        """Where CUDA_VISIBLE_DEVICES is shown to hide every GPU."""
+        """The event that shows CUDA_VISIBLE_DEVICES hiding every GPU; None if there is none."""
         for event in self.log.list_events("visible-devices"):
             value = event.fields.get("value", event.fields.get("set"))
             if value is None or event.text.lstrip("# $").startswith("NVIDIA"):
@@ -155,7 +164,10 @@ class Case:
 
     @cached_property
     def both_listed(self) -> bool:
-        """Whether pip lists two TensorFlows. conda's packages of these names are parts of one and belong together."""
+        """Whether pip lists two TensorFlow packages.
+
+        Packages of conda with these names are parts of one TensorFlow and do not count.
+        """
         if self.log.has("both-installed"):
             return True
         names = {
@@ -166,24 +178,24 @@ class Case:
         return len({"gpu" if name.endswith(("-gpu", "-rocm")) else "other" for name in names}) > 1
 
     def answers(self, question: str, answer: str) -> bool:
-        """Return whether a question to TensorFlow is followed by this answer, on one of the next lines."""
+        """Return whether one of the two lines after a question to TensorFlow has this answer."""
         lines = {event.line for event in self.log.list_events("answer-line") if event.get("answer") == answer}
         return any(lines & {e.line + 1, e.line + 2} for e in self.log.list_events(question))
 
     def surely(self, name: TraitName) -> bool:
-        """Return whether the log is surely of a release that does this (compat/traits.toml)."""
+        """Return whether every release that can have written the log has this trait (compat/traits.toml)."""
         trait = self.compat.trait(name)
         return (trait.since is None or self._is_since(trait.since)) and (
             trait.until is None or self._is_until(trait.until)
         )
 
     def _is_since(self, minor: str) -> bool:
-        """Return whether the log is surely of this minor release or a newer one."""
+        """Return whether the log is certainly of this minor release or a newer one."""
         low = (self.origin.era or "").rstrip("+").partition("-")[0]
         return bool(low) and versions.compare(low, minor) >= 0
 
     def _is_until(self, minor: str) -> bool:
-        """Return whether the log is surely of this minor release or an older one."""
+        """Return whether the log is certainly of this minor release or an older one."""
         era = self.origin.era or "+"
         return not era.endswith("+") and versions.compare(era.rpartition("-")[2], minor) <= 0
 
@@ -191,11 +203,11 @@ class Case:
         return self.log.has("container-hint")
 
     def says(self, *ids: str) -> tuple[Event, ...]:
-        """Return the first two events of each of these, as evidence."""
+        """Return the first two events of each of these signatures, as evidence."""
         return tuple(event for name in ids for event in self.log.list_events(name)[:2])
 
     def capability(self) -> str | None:
-        """Return the compute capability of the card that the log is about."""
+        """Return the compute capability of the GPU that the log is about; None if unknown."""
         for device in reversed(self.devices):
             if device.compute_capability:
                 return device.compute_capability

@@ -1,8 +1,9 @@
-"""Several processes in one log, told apart where the log allows it: each gets its own events and its own cause.
+"""Several processes in one log, told apart if the log allows it: each gets its own events and its own cause.
 
-Three things tell processes apart, in this order: what stands before their messages (a rank, a process number, a pod, a
-container, a host); the thread of messages that one process prints once, for Abseil's logger names it; and that a
-process cannot say again or contradict what it says once: its cuInit fails once, and after that it has no devices.
+Processes are told apart by three criteria, in this order: the text before their messages (a rank, process
+number, pod, container or host); the thread of messages that a process prints only once, which Abseil's logger
+names; and messages that one process cannot repeat or contradict: its cuInit fails once, and after that it has
+no devices.
 """
 
 from __future__ import annotations
@@ -35,11 +36,13 @@ __all__ = [
 ]
 
 MAX_PROCESSES = 256
-"""Processes that are kept; more are counted."""
+"""Processes that are kept; more are only counted."""
 _EVENTS = 12_000
-"""Events that are kept of all processes together, and of one."""
+"""Events that are kept of all processes together."""
 _EVENTS_OF_ONE = 400
-_COUNTED = 65_536
+"""Events that are kept of one process."""
+_MAX_COUNTED = 65_536
+"""Processes beyond MAX_PROCESSES that are counted."""
 
 FRAMEWORKS = {
     "framework-pytorch": "PyTorch",
@@ -56,8 +59,8 @@ _HINTS = (
     "visible-devices",
     "parameter-server",
 )
-"""What is said once for all: it counts for each process that does not say it itself."""
-_OF_NOBODY = frozenset(
+"""Signatures that are logged once for all processes: they count for each process that does not log them itself."""
+_UNSPECIFIC = frozenset(
     {
         *FRAMEWORKS,
         *_HINTS,
@@ -83,13 +86,13 @@ _OF_NOBODY = frozenset(
         ),
     }
 )
-"""Signatures that a TensorFlow process need not have said."""
+"""Signatures that do not prove a TensorFlow process."""
 _ONCE = frozenset({"cuinit", "factory", "factory-classic"})
-"""Said once by a process, by the thread that started it."""
+"""Signatures that a process logs once, from its first thread."""
 _TURNS = frozenset({"process-start"})
-"""After which another process may speak."""
+"""Signatures after which another process may begin."""
 _DEVICES = frozenset({"device-found", "devices-visible", "device-created", "device-created-part", "numa"})
-"""What no process says whose cuInit failed."""
+"""Signatures that a process whose cuInit failed cannot log."""
 
 _LABELS: tuple[tuple[re.Pattern[str], str], ...] = (
     (
@@ -101,14 +104,14 @@ _LABELS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\[?(?P<name>rank|default|task|worker|node)[ _]?(?P<id>\d{1,6})\]?:"), "{name} {id}"),
     (re.compile(r"(?P<name>[A-Za-z][\w.-]{0,62}) {0,40}\|(?=\s|$)"), "{name}"),
 )
-"""What names a process at the beginning of any line."""
-_BEFORE_A_MESSAGE: tuple[tuple[re.Pattern[str], str], ...] = (
+"""Patterns that name a process at the beginning of any line, and the form of its label."""
+_PREFIX_LABELS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?P<id>\d{1,5}):$"), "task {id}"),
     (re.compile(r"\[(?:pod/)?(?P<name>[A-Za-z][\w.-]{2,80}(?:/[\w.-]{1,80})?)\]$"), "{name}"),
     (re.compile(r"(?:.{0,80} )?(?P<name>[A-Za-z][\w./-]{0,40})\[(?P<id>\d{1,9})\]:$"), "{name}[{id}]"),
     (re.compile(r"(?P<name>[A-Za-z][\w.-]{0,62}):$"), "{name}"),
 )
-"""What names one only where a message of TensorFlow's follows."""
+"""Patterns that name a process only if a message of TensorFlow follows."""
 _NO_NAMES = frozenset(
     {
         *("critical", "debug", "e", "err", "error", "exception", "f", "fatal", "i", "info", "log", "message"),
@@ -116,23 +119,23 @@ _NO_NAMES = frozenset(
     }
 )
 _QUOTES = "># `"
-_WELL = frozenset({Cause.HEALTHY, Cause.INCONCLUSIVE, Cause.HIDDEN_BY_ENV})
+_NO_FAILURE = frozenset({Cause.HEALTHY, Cause.INCONCLUSIVE, Cause.HIDDEN_BY_ENV})
 _THREAD = re.compile(r"[IWEF]\d{4} [\d:.]{8,40}\s{1,8}(?P<id>\d{1,20}) ")
 
 
 @dataclass(frozen=True, slots=True)
 class LogProcess:
-    """What one process, or another framework, says."""
+    """The result for one process, or for another framework."""
 
     label: str
-    """What the log calls it, safe to print."""
+    """Its name in the log, safe to print."""
     framework: str
-    """ "TensorFlow", or who else it is."""
+    """"TensorFlow", or the name of another framework."""
     line: int
-    """Where it speaks first."""
+    """The line of its first message."""
     gpu_registered: bool | None
     cause: Cause | None
-    """None: another framework; it is not judged."""
+    """The root cause; None for another framework, which is not diagnosed."""
     summary: str
     devices: tuple[RegisteredDevice, ...] = ()
 
@@ -147,17 +150,18 @@ class ProcessPart:
     first: int = 0
     kept: int = 0
     closed: bool = False
-    """Whether it has as many events as may be: nothing is added any more."""
+    """Whether it has the maximum number of events: no more are added."""
 
     def speaks(self) -> bool:
-        """Return whether TensorFlow says anything here."""
-        return any(name not in _OF_NOBODY for name in self.log.events)
+        """Return whether a TensorFlow process logged any of the events."""
+        return any(name not in _UNSPECIFIC for name in self.log.events)
 
 
 class Splitter:
-    """Sorts events by process while a log is read. Bounded: processes, events of one, events of all.
+    """A splitter of events by process, with bounded memory.
 
-    What is said again changes nothing but the last time, in whatever order it is told; but for what `turns` names.
+    Repeated events change only the last occurrence, in whatever order they are added, except for those that
+    `turns` names.
     """
 
     def __init__(self) -> None:
@@ -169,27 +173,31 @@ class Splitter:
         self._kept = 0
         self._more: set[int] = set()
         self._full: list[ProcessPart] = []
-        """Parts that are to be closed."""
+        """Parts to close."""
         self.closed = False
-        """Whether enough is kept: nothing is told apart any more, other processes are counted."""
+        """Whether the maximum number of events is kept: from then on, new processes are only counted."""
 
     def add(self, event: Event, label: str, thread: str, times: int = 1) -> bool:
-        """Sort in an event that these say (see `who`). `times`, and what is returned: as of `Log.add`."""
+        """Add an event to its process and its thread (see `find_speaker`).
+
+        `times`, and the return value: as of `Log.add`.
+        """
         if event.id == "process-start":
             new = label in self._runs and label not in self._ended
             if new:
                 self._ended.add(label)
             return new
         before = len(self._parts), len(self._threads), len(self._starters), len(self._ended)
-        part = self._part(label, event)
-        new = part is not None and self._keep(part, event, times)
+        part = self._find_part(label, event)
+        new = part is not None and self._add_to_part(part, event, times)
         if thread:
-            new |= self._find_by_thread(thread, event, times)
+            new |= self._add_to_thread(thread, event, times)
         return new or before != (len(self._parts), len(self._threads), len(self._starters), len(self._ended))
 
     def turns(self, label: str, names: Collection[str]) -> bool:
-        """Return whether a message with these signatures can begin another process: what was said before it, is to be
-        added before.
+        """Return whether a message with these signatures can begin another process.
+
+        Pending events must be added before it.
         """
         if self.closed:
             return False
@@ -197,57 +205,63 @@ class Splitter:
             len(self._parts) >= MAX_PROCESSES
             and hash(f"{label} {self._runs.get(label, 0) + 1}") in self._more
         ):
-            return False  # others are only counted, and this one is
+            return False  # more processes are only counted, and this one already is
         if not _TURNS.isdisjoint(names) or label in self._ended:
             return True
         part = self._parts.get((label, self._runs.get(label, 0)))
-        again, device = "cuinit" in names, not _DEVICES.isdisjoint(names)
+        has_cuinit, has_device = "cuinit" in names, not _DEVICES.isdisjoint(names)
         if part is None:
-            return again and device
-        failed, seen = part.log.has("cuinit"), part.log.has(*_DEVICES)
-        return (again and (failed or seen or device)) or (device and failed and not seen)
+            return has_cuinit and has_device
+        failed, has_devices = part.log.has("cuinit"), part.log.has(*_DEVICES)
+        return (has_cuinit and (failed or has_devices or has_device)) or (
+            has_device and failed and not has_devices
+        )
 
     def is_full(self) -> bool:
-        """Return whether something is to be closed: what was said before is to be added before that is done."""
+        """Return whether a part, or the splitter, must be closed.
+
+        Pending events must be added before that.
+        """
         return bool(self._full) or (self._kept >= _EVENTS and not self.closed)
 
     def close(self) -> None:
-        """Close what has as much as may be."""
+        """Close every part that is full, and the splitter if it is."""
         self.closed = self._kept >= _EVENTS
         for part in self._full:
             part.closed = True
         self._full.clear()
 
     def numbers(self) -> frozenset[str] | None:
-        """Of the threads that are told apart; None where others can still come."""
+        """Return the numbers of the threads that are told apart; None if more can still come."""
         if not self.closed and len(self._threads) < MAX_PROCESSES:
             return None
         return frozenset(label.removeprefix(thread_of("")) for label in self._threads)
 
     def deaf(self, label: str, thread: str, name: str) -> bool:
-        """Return whether what this signature takes from a message changes nothing here but the last time."""
+        """Return whether the captures of this signature change nothing here except the last occurrence."""
         part = self._parts.get((label, self._runs.get(label, 0)))
         return self.closed or all(
-            one is None or one.closed or one.log.full(name) for one in (part, self._threads.get(thread))
+            item is None or item.closed or item.log.full(name) for item in (part, self._threads.get(thread))
         )
 
-    def _part(self, label: str, event: Event) -> ProcessPart | None:
+    def _find_part(self, label: str, event: Event) -> ProcessPart | None:
+        """Return the part that an event belongs to; None if it is not kept."""
         run = self._runs.get(label)
         if self.closed and run is not None:
             return None
         if run is None:
             if len(self._runs) >= MAX_PROCESSES or self.closed:
-                self._count(label)
+                self._count_process(label)
                 return None
             run = self._runs[label] = 1
         part = self._parts.get((label, run))
         if part is not None and part.speaks():
             failed = part.log.has("cuinit")
             contradicts = event.id in _DEVICES and failed and not part.log.has(*_DEVICES)
-            again = event.id == "cuinit" and (failed or part.log.has("device-created"))
-            if contradicts or again or label in self._ended:
+            repeats = event.id == "cuinit" and (failed or part.log.has("device-created"))
+            if contradicts or repeats or label in self._ended:
                 if len(self._parts) >= MAX_PROCESSES:
-                    self._count(f"{label} {run + 1}")
+                    self._count_process(f"{label} {run + 1}")
                     return part
                 run = self._runs[label] = run + 1
                 part = None
@@ -256,7 +270,8 @@ class Splitter:
             part = self._parts.setdefault((label, run), ProcessPart(label, run))
         return part
 
-    def _find_by_thread(self, label: str, event: Event, times: int) -> bool:
+    def _add_to_thread(self, label: str, event: Event, times: int) -> bool:
+        """Add an event to its thread. Return whether it is new."""
         part = self._threads.get(label)
         if part is None:
             if len(self._threads) >= MAX_PROCESSES or self.closed:
@@ -264,9 +279,10 @@ class Splitter:
             part = self._threads[label] = ProcessPart(label)
         if event.id in _ONCE:
             self._starters.add(label)
-        return self._keep(part, event, times)
+        return self._add_to_part(part, event, times)
 
-    def _keep(self, part: ProcessPart, event: Event, times: int) -> bool:
+    def _add_to_part(self, part: ProcessPart, event: Event, times: int) -> bool:
+        """Add an event to a part if there is room. Return whether it is new."""
         part.first = part.first or event.line
         if part.closed or self.closed:
             return False
@@ -277,19 +293,19 @@ class Splitter:
             self._full.append(part)
         return new
 
-    def _count(self, label: str) -> None:
-        if len(self._more) < _COUNTED:
+    def _count_process(self, label: str) -> None:
+        if len(self._more) < _MAX_COUNTED:
             self._more.add(hash(label))
 
     @property
     def more(self) -> int:
-        """Processes beyond those that are kept."""
+        """The number of processes beyond those that are kept."""
         return len(self._more)
 
     def parts(self, whole: Log) -> list[ProcessPart]:
-        """Return the processes in which TensorFlow speaks, in the order in which they begin.
+        """Return the processes in which TensorFlow logs, in the order of their first events.
 
-        At most one: not told apart.
+        With at most one, the processes cannot be told apart.
         """
         for part in (*self._parts.values(), *self._threads.values()):
             part.log.finish()
@@ -300,91 +316,90 @@ class Splitter:
             parts = threads
         for part in parts:
             for name in _HINTS:
-                said = [
+                hints = [
                     event
                     for event in whole.list_events(name)
                     if not find_speaker(event.prefix, event.text)[0]
                 ]
-                if said and not part.log.has(name):
-                    part.log.events[name] = said
+                if hints and not part.log.has(name):
+                    part.log.events[name] = hints
         return sorted(parts, key=lambda part: (part.first, part.label, part.run))
 
 
 def find_speaker(prefix: str, text: str) -> tuple[str, str]:
-    """Return who says this: what the log calls the process; else the thread.
-
-    Each is empty if nothing tells.
-    """
+    """Return (label of the process, thread) of a message. The thread is empty if there is a label; both can be."""
     label = label_of(prefix, text)
     thread = _THREAD.match(text) if not label else None
     return label, thread_of(thread["id"]) if thread is not None else ""
 
 
 def thread_of(number: str) -> str:
-    """Return what a thread is called."""
+    """Return the label of a thread."""
     return f"process {number}"
 
 
 def find_speaker_spans(prefix: str, text: str) -> list[tuple[bool, int, int]]:
-    """Return where that is read from: whether in the text, and where it begins and ends there.
+    """Return the places that `find_speaker` reads: (in the text?, start, end).
 
-    No digit changes that.
+    In the prefix if the first item is false. The places do not depend on the digits in them.
     """
-    named = _match_process(prefix, text)
-    if named is not None:
-        found, _ = named
+    process = _match_process(prefix, text)
+    if process is not None:
+        match, _ = process
         rest = prefix.lstrip(_QUOTES)
-        inside = not rest.rstrip()
-        at = 0 if inside else len(prefix) - len(rest)
-        return [(inside, found.start(name) + at, found.end(name) + at) for name in found.re.groupindex]
+        in_text = not rest.rstrip()
+        offset = 0 if in_text else len(prefix) - len(rest)
+        return [
+            (in_text, match.start(name) + offset, match.end(name) + offset) for name in match.re.groupindex
+        ]
     thread = _THREAD.match(text)
     return [] if thread is None else [(True, *thread.span("id"))]
 
 
 def label_of(prefix: str, text: str) -> str:
-    """Return what names the process that said this; empty if nothing does."""
-    named = _match_process(prefix, text)
-    if named is None:
+    """Return the label of the process that logged a message; empty if nothing names it."""
+    process = _match_process(prefix, text)
+    if process is None:
         return ""
-    found, form = named
-    return form.format(**found.groupdict())
+    match, form = process
+    return form.format(**match.groupdict())
 
 
 def _match_process(prefix: str, text: str) -> tuple[re.Match[str], str] | None:
-    """Return what names a process, and the form in which it is told."""
+    """Return the match of a process name and the form of its label; None if there is none."""
     before = prefix.lstrip(_QUOTES).rstrip()
-    for patterns, where in ((_LABELS, before or text), (_BEFORE_A_MESSAGE, before)):
+    for patterns, source in ((_LABELS, before or text), (_PREFIX_LABELS, before)):
         for pattern, form in patterns:
-            found = pattern.match(where) if where else None
-            if found is not None and found.groupdict().get("name", "x").lower() not in _NO_NAMES:
-                return found, form
+            match = pattern.match(source) if source else None
+            if match is not None and match.groupdict().get("name", "x").lower() not in _NO_NAMES:
+                return match, form
     return None
 
 
 def overall(whole: Decision, parts: Iterable[tuple[ProcessPart, Decision]]) -> tuple[Decision, int]:
-    """Return the one root cause over several processes, and how many of them have it.
+    """Return the one root cause of several processes, and how many of them have it.
 
-    1. What the log as a whole shows stands where it is an illness and a process has it.
-    2. Else, of those that are ill: what most have, the first of them in the log. Of several runs the last counts; a
-       process from which GPUs are hidden is not ill.
-    3. Else what the log as a whole shows.
+    1. The cause of the whole log, if it is a failure and a process has it.
+    2. Else the most frequent cause of the processes that fail, the first of them in the log. Of several runs the last
+       counts; a process from which GPUs are hidden does not fail.
+    3. Else the cause of the whole log.
     """
-    judged = list(parts)
-    having = [decision for _, decision in judged if decision.cause is whole.cause]
-    if having and whole.cause not in (
+    decisions = list(parts)
+    matching = [decision for _, decision in decisions if decision.cause is whole.cause]
+    if matching and whole.cause not in (
         Cause.HEALTHY,
         Cause.INCONCLUSIVE,
         Cause.HIDDEN_BY_ENV,
         Cause.NO_DEVICE,
     ):
-        return whole, len(having)
+        return whole, len(matching)
     last: dict[str, Decision] = {}
-    for part, decision in judged:
+    for part, decision in decisions:
         if decision.cause is not Cause.INCONCLUSIVE or part.label not in last:
             last[part.label] = decision
-    ill = [decision for decision in last.values() if decision.cause not in _WELL]
-    if not ill:
-        return whole, len(having)
-    causes = [decision.cause for decision in ill]
-    chosen = max(ill, key=lambda decision: causes.count(decision.cause))
+    failing = [decision for decision in last.values() if decision.cause not in _NO_FAILURE]
+    if not failing:
+        return whole, len(matching)
+    causes = [decision.cause for decision in failing]
+    chosen = max(failing, key=lambda decision: causes.count(decision.cause))
     return chosen, causes.count(chosen.cause)

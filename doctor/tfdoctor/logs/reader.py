@@ -1,8 +1,9 @@
-"""Bytes of a log → the lines that were meant, each with the number of the line it began on.
+"""The logical lines of a log from its bytes, each with the number of the line in the file on which it begins.
 
-People paste logs through terminals, schedulers, notebooks, issue forms and editors. Undone here: encodings, colours,
-carriage returns, HTML and Markdown, quotes and prompts, escapes of JSON and of container engines, records that run
-together on one line, records that a terminal cut at its width, NULs. Streams: memory does not grow with the log.
+Users paste logs through terminals, schedulers, notebooks, issue forms and editors. The reader undoes
+encodings, colours, carriage returns, HTML and Markdown, quotes and prompts, the escapes of JSON and of
+container engines, several records on one line, records wrapped at the width of a terminal, and NULs. It
+streams: memory does not grow with the log.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Filter(Protocol):
-        """What says which lines of a long log are read."""
+        """The interface of filters that select the lines of a long log to read."""
 
         def unread(self, rows: Rows) -> Iterable[int]:
-            """Yield the places in `rows` of those whose messages are wanted; all others were dealt with.
+            """Yield the indices in `rows` of the lines to read; all others have been handled.
 
-            Before the next place is asked for, what was wanted of the last one is read.
+            The caller reads each line before it asks for the next index.
             """
 
         def worth(self, block: bytes) -> bool:
-            """Return whether a known message can be in a piece of a log that a terminal cut."""
+            """Return whether a block of a log that a terminal wrapped can have a known message."""
 
 
 __all__ = [
@@ -48,31 +49,34 @@ __all__ = [
 ]
 
 MAX_LINE_CHARS = 8192
-"""Characters of a logical line; what is longer is cut into pieces."""
+"""Characters of a logical line; a longer one is split."""
 _LOOKAHEAD = 400
-"""Physical lines that are looked at before the first is given out, to learn a terminal's width."""
-_WIDEST = 1000
-"""Characters that no terminal shows on one line."""
+"""Physical lines read ahead to determine the width of the terminal."""
+_MAX_WIDTH_CHARS = 1000
+"""Characters of the widest line that a terminal can wrap."""
 _FULL_READ_BYTES = 1 << 18
-"""Bytes of the beginning of which every line is read that says something new."""
+"""Bytes at the beginning within which every line is read unless it is known."""
 _OVERLAP = 400
-"""Characters that two pieces of a cut line share, so that no message is lost at the cut."""
-_HEAD = 200
-"""Bytes of the first line that are looked at before the others."""
-_BATCH = 500
-"""Lines that a terminal cut and that are handed on together."""
+"""Characters that two pieces of a split line share, so that no message is lost."""
+_HEAD_BYTES = 200
+"""Bytes of the first line of a block that are inspected before the others."""
+_BATCH_LINES = 500
+"""Wrapped lines that are passed on together."""
 _SHAPE = bytes.maketrans(b"123456789\r", b"000000000\n")
-"""A line's shape is the line with its digits all 0: a training log has few. Carriage returns end lines, too."""
+"""The translation of a line to its shape: all digits become 0. A training log has few shapes.
+
+Carriage returns become newlines because they end lines, too.
+"""
 ZEROED = bytes.maketrans(b"123456789", b"000000000")
 DIGITS = str.maketrans("123456789", "000000000")
-"""The same for texts."""
+"""The same translation for texts."""
 _LINES = bytes.maketrans(b"\r", b"\n")
-_BACK = b"\b"
-"""Progress bars go back with it; it is dropped before all else."""
+_BACKSPACE = b"\b"
+"""Progress bars move the cursor back with it; it is removed first."""
 _MAX_UNCUT_TEXTS = 8
-"""Texts up to which a block of lines is not cut apart for them."""
-_MESSAGES = 24
-"""Bits of a message's place that count the messages of its line."""
+"""The most lines of a block that are read without splitting the block."""
+_MESSAGE_BITS = 24
+"""Bits of the place of a message that count the messages of its line."""
 
 _ANSI = re.compile(
     r"(?:\x1b|\\u001b|\\x1b|\\033)(?:\[[0-9;?]{0,32}[ -/]?[@-~]|\][^\x07\x1b]{0,200}\x07|[@-Z\\^_-])"
@@ -86,7 +90,10 @@ _TAG = re.compile(
 )
 _ESCAPED = re.compile(r"\\{1,16}([\"'_`*])")
 _ESCAPED_MARKS = tuple(f"\\{mark}" for mark in "\"'_`*")
-"""What every match of _ESCAPED ends with; without one a long row of backslashes need not be searched at each place."""
+"""The ends of all matches of _ESCAPED.
+
+Without one in a text, a long run of backslashes need not be searched.
+"""
 _ESCAPED_NEWLINE = re.compile(r"\\{1,16}[rn](?:\\{1,16}n)?(?![a-z])")
 _QUOTE = re.compile(r"(?:\s{0,12}(?:[>|#`]|[-*](?= ))\s{0,4}){1,6}")
 _JSON = re.compile(r'^\s{0,24}"(.*?)(?:\\n)?",?\s{0,4}$')
@@ -97,8 +104,10 @@ _LETTER = re.compile(
     r"(?<![\w:] [IWEF])(?<!\w[IWEF]) (?:\./)?(?:tensorflow|external|third_party|[A-Za-z]:[\\/])"
     r"[\w./\\ -]{1,160}\.(?:cc|h|cpp)[: ]\d{1,5}\]?)"
 )
-"""Where a record begins: with the time, or with the letter of its severity. Apart, each is found by its first
-character, which is far quicker than both together."""
+"""The beginning of a record: _TIME matches a timestamp, _LETTER the letter of the severity.
+
+Two patterns are far faster than one, because each is found by its first character.
+"""
 _OWN_LINE = re.compile(
     r"\s{0,8}(?:Skipping registering|To enable th|name: |pciBusID|coreClock|major: |totalMemory|Total memory|"
     r"Free memory|Your kernel|Traceback|File \"|>>>|\.\.\. |\[|Epoch|Limit:|InUse:|Please make sure|"
@@ -110,17 +119,17 @@ _OWN_LINE = re.compile(
 
 
 class Line(NamedTuple):
-    """One message, as it was meant."""
+    """A logical line: one message."""
 
     number: int
-    """The line in the file on which it begins, from 1."""
+    """The line of the file on which it begins, from 1."""
     text: str
     prefix: str = ""
-    """What stood before the message: a rank, a process, a container's name. Empty where nothing did."""
+    """The text before the message, such as a rank, process or container name; empty if there is none."""
     record: int = 0
-    """Its place among all messages. Not every number is a message's."""
+    """Its place among all messages. Some places have no message."""
     following: int = 0
-    """The place of the message behind it, where nothing stands between them."""
+    """The place of the message directly after it."""
 
 
 def read_lines(
@@ -130,7 +139,8 @@ def read_lines(
 ) -> Iterator[Line]:
     """Yield the logical lines of a stream of bytes. Never raises.
 
-    `count` is told (lines, bytes) at the end. `only` lets a long log be read faster: it says which lines are read.
+    `count` is called with (lines, bytes) at the end. `only` selects the lines to read, which is faster for a
+    long log.
     """
     source = _Source(chunks)
     for rows in source.rows(only):
@@ -141,37 +151,43 @@ def read_lines(
 
 
 def lines_of(row: bytes, number: int, place: int) -> Iterator[Line]:
-    """Yield the messages of one line: the line's number, and its place among all."""
-    following = place << _MESSAGES
+    """Yield the messages of a physical line. `number`: of the line in the file; `place`: among all rows."""
+    following = place << _MESSAGE_BITS
     if len(row) <= MAX_LINE_CHARS:
         messages = list(messages_of(as_text(row)))
     else:
         messages = [message for text in decode_line(row) for message in messages_of(text)]
-    for left, (text, prefix) in enumerate(messages, 1 - len(messages)):
+    for remaining, (text, prefix) in enumerate(messages, 1 - len(messages)):
         record = following
-        following = record + 1 if left else (place + 1) << _MESSAGES
+        following = record + 1 if remaining else (place + 1) << _MESSAGE_BITS
         if text or prefix:
             yield Line(number, text, prefix, record, following)
 
 
-# ---------------------------------------------------------------- bytes → physical lines
+# ---------------------------------------------------------------- physical lines
 
 
 class Rows:
-    """Lines as they stand in a log, or what stands between two carriage returns of one. The lists belong together."""
+    """Lines of a log, or the pieces of a line between carriage returns. All lists have the same order.
+
+    Each list is made only when it is first used.
+    """
 
     def __init__(self, block: bytes, number: int, place: int, *, early: bool) -> None:
         self._block = block
         self._number = number
         self._place = place
         self.early = early
-        """Whether they are of the beginning of a log."""
-        self.head = block[:_HEAD]
-        """How the first of them begins."""
+        """Whether they are from the beginning of a log."""
+        self.head = block[:_HEAD_BYTES]
+        """The first bytes of the first line."""
 
     @cached_property
     def size(self) -> int:
-        """How many they are: by the lists where one is there, for counting short lines takes longer than all else."""
+        """The number of rows.
+
+        The length of a list is used if there is one, because counting short lines is slow.
+        """
         if "shapes" in self.__dict__:
             return len(self.shapes)
         ended = self._block.endswith(b"\n")
@@ -181,11 +197,11 @@ class Rows:
 
     @property
     def physical(self) -> int:
-        """How many lines of the file they are."""
-        if b"\r" not in self._block:  # looking costs less than counting
+        """The number of lines of the file."""
+        if b"\r" not in self._block:  # searching is faster than counting
             return self.size
         count, at = 0, self._block.find(b"\n")
-        # a progress bar has hardly any, and is sought through faster than counted
+        # a progress bar has hardly any newlines, so searching is faster than counting
         while at >= 0 and count < _MAX_UNCUT_TEXTS:
             count, at = count + 1, self._block.find(b"\n", at + 1)
         if at >= 0:
@@ -194,28 +210,31 @@ class Rows:
 
     @cached_property
     def shapes(self) -> list[bytes]:
-        """Each with its digits all 0."""
-        shapes = self._block.translate(_SHAPE, _BACK).split(b"\n")
+        """The rows with all digits 0."""
+        shapes = self._block.translate(_SHAPE, _BACKSPACE).split(b"\n")
         if self._block.endswith(b"\n"):
             shapes.pop()
         return shapes
 
     @cached_property
     def texts(self) -> Sequence[bytes]:
-        """They themselves."""
-        return self._block.translate(_LINES, _BACK).split(b"\n")
+        """The rows themselves."""
+        return self._block.translate(_LINES, _BACKSPACE).split(b"\n")
 
     def ask_for(self, places: Sequence[int]) -> None:
-        """Only these texts will be asked for: where they are few, the others are not even cut apart."""
-        few = isinstance(self.__dict__.get("texts"), _Some)
-        if few and len(places) > _MAX_UNCUT_TEXTS:
+        """Announce that only the texts at these indices will be used.
+
+        If they are few, the block is not split.
+        """
+        is_uncut = isinstance(self.__dict__.get("texts"), _SparseTexts)
+        if is_uncut and len(places) > _MAX_UNCUT_TEXTS:
             del self.texts
         elif len(places) <= _MAX_UNCUT_TEXTS and "texts" not in self.__dict__:
-            self.texts = _Some(self._block, self.shapes)
+            self.texts = _SparseTexts(self._block, self.shapes)
 
     @cached_property
     def numbers(self) -> Sequence[int]:
-        """Of the lines in the file."""
+        """The line number of each row in the file."""
         if b"\r" not in self._block:
             return range(self._number, self._number + self.size)
         lines = enumerate(self._block.split(b"\n"), self._number)
@@ -223,15 +242,15 @@ class Rows:
 
     @cached_property
     def places(self) -> Sequence[int]:
-        """Their places among all."""
+        """The place of each row among all rows."""
         return range(self._place, self._place + self.size)
 
 
-class _Some(Sequence[bytes]):
-    """Texts of which few are asked for: each is found by its place, by how long the shapes before it are."""
+class _SparseTexts(Sequence[bytes]):
+    """Texts of which few are used: each is located by the lengths of the shapes before it."""
 
     def __init__(self, block: bytes, shapes: list[bytes]) -> None:
-        self._text = block.translate(None, _BACK) if _BACK in block else block
+        self._text = block.translate(None, _BACKSPACE) if _BACKSPACE in block else block
         self._shapes = shapes
 
     def __len__(self) -> int:
@@ -242,8 +261,8 @@ class _Some(Sequence[bytes]):
         return self._text[start : start + len(self._shapes[index])]
 
 
-class _Joined(Rows):
-    """Lines that a terminal cut, joined."""
+class _JoinedRows(Rows):
+    """Lines of a log that a terminal wrapped, joined again."""
 
     def __init__(self, lines: list[tuple[int, int, str]]) -> None:
         self.early = True
@@ -255,7 +274,7 @@ class _Joined(Rows):
 
 
 class _LinePiece(NamedTuple):
-    """A physical line, or what stands between two carriage returns of one, or a part of what is far too long."""
+    """A physical line, a piece of it between carriage returns, or a piece of a line that is too long."""
 
     number: int
     place: int
@@ -263,38 +282,38 @@ class _LinePiece(NamedTuple):
 
 
 class _Source:
-    """The lines of a stream, and how much was read of it."""
+    """The lines of a stream, with a count of lines and bytes."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._blocks = blocks(self._count(chunks))
         self.size = 0
         self._number = self._place = 0
         self._last: Rows | None = None
-        """What is not yet counted: it is quick once somebody has read it."""
-        self._begins = True
-        """Whether the next block begins a line; it does not where a far too long one was cut."""
+        """The last rows, not counted yet: counting is fast once their lists exist."""
+        self._begins_line = True
+        """Whether the next block begins a line; false after a line that was split."""
 
     def rows(self, only: Filter | None) -> Iterator[Rows]:
-        """Yield all lines. Where a terminal cut them, without what `only` does not want."""
-        beginning: list[bytes] = []
+        """Yield all rows. Of a wrapped log, leave out blocks that `only` does not want."""
+        first_blocks: list[bytes] = []
         lines: list[str] = []
         for block in self._blocks:
-            beginning.append(block)
+            first_blocks.append(block)
             rows = Rows(block, 0, 0, early=True)
-            lines += [piece.text for piece in islice(_pieces(rows), _LOOKAHEAD)]
-            if len(lines) >= _LOOKAHEAD or sum(map(len, beginning)) >= _FULL_READ_BYTES:
+            lines += [piece.text for piece in islice(_split_rows(rows), _LOOKAHEAD)]
+            if len(lines) >= _LOOKAHEAD or sum(map(len, first_blocks)) >= _FULL_READ_BYTES:
                 break
         width = _terminal_width(lines[:_LOOKAHEAD])
-        everything = chain(beginning, self._blocks)
+        all_blocks = chain(first_blocks, self._blocks)
         if not width:
             read = 0
-            for block in everything:
+            for block in all_blocks:
                 yield self._rows(block, early=read <= _FULL_READ_BYTES)
                 read += len(block)
             return
-        joined = _join_cut_lines(self._cut(everything, only), width)
-        while lines_ := list(islice(joined, _BATCH)):
-            yield _Joined(lines_)
+        joined = _join_cut_lines(self._iter_pieces(all_blocks, only), width)
+        while batch := list(islice(joined, _BATCH_LINES)):
+            yield _JoinedRows(batch)
 
     def _count(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         for chunk in chunks:
@@ -303,7 +322,7 @@ class _Source:
 
     @property
     def number(self) -> int:
-        """Of the last line that was read."""
+        """The number of the last line that was read."""
         if self._last is not None:
             self._place += self._last.size - 1
             self._number += self._last.physical - 1
@@ -311,30 +330,30 @@ class _Source:
         return self._number
 
     def _rows(self, block: bytes, *, early: bool) -> Rows:
-        number = self.number + self._begins
-        self._place += self._begins
-        self._number, self._begins = number, block.endswith(b"\n")
+        number = self.number + self._begins_line
+        self._place += self._begins_line
+        self._number, self._begins_line = number, block.endswith(b"\n")
         self._last = Rows(block, number, self._place, early=early)
         return self._last
 
-    def _cut(self, everything: Iterable[bytes], only: Filter | None) -> Iterator[_LinePiece]:
-        """Yield a log that a terminal cut: all of a block or nothing.
+    def _iter_pieces(self, all_blocks: Iterable[bytes], only: Filter | None) -> Iterator[_LinePiece]:
+        """Yield the pieces of a log that a terminal wrapped: all of a block, or none.
 
-        The rest of a message can be in the next.
+        A block after a wanted one is included because the rest of a message can be in it.
         """
         read = 0
-        last = True
-        for block in everything:
+        was_wanted = True
+        for block in all_blocks:
             rows = self._rows(block, early=True)
-            worth = only is None or read <= _FULL_READ_BYTES or only.worth(block)
+            is_wanted = only is None or read <= _FULL_READ_BYTES or only.worth(block)
             read += len(block)
-            if worth or last:
-                yield from _pieces(rows)
-            last = worth
+            if is_wanted or was_wanted:
+                yield from _split_rows(rows)
+            was_wanted = is_wanted
 
 
-def _pieces(rows: Rows) -> Iterator[_LinePiece]:
-    """Yield each of these lines. Nothing behind the last carriage return of a line is none."""
+def _split_rows(rows: Rows) -> Iterator[_LinePiece]:
+    """Yield the pieces of each row, without empty ones after the last carriage return of a line."""
     blank: list[_LinePiece] = []
     last = -1
     for number, place, row in zip(rows.numbers, rows.places, rows.texts, strict=False):
@@ -350,7 +369,7 @@ def _pieces(rows: Rows) -> Iterator[_LinePiece]:
 
 
 def decode_line(raw: bytes) -> Iterator[str]:
-    """Yield the text of a physical line, cut into pieces where it is far too long."""
+    """Yield the text of a physical line, split into overlapping pieces if it is too long."""
     text = as_text(raw)
     if len(text) <= MAX_LINE_CHARS:
         yield text
@@ -361,11 +380,11 @@ def decode_line(raw: bytes) -> Iterator[str]:
             break
 
 
-# ---------------------------------------------------------------- cleaning one line
+# ---------------------------------------------------------------- cleaning
 
 
 def clean_text(text: str) -> str:
-    """Return a line without colours, control characters, tags and escapes."""
+    """Return the text without colours, control characters, tags and escapes."""
     if "\x1b" in text or "\\u001b" in text or "\\x1b" in text or "\\033" in text:
         text = _ANSI.sub("", text)
     if not text.isprintable():
@@ -380,124 +399,127 @@ def clean_text(text: str) -> str:
 
 
 def _unwrap_json(text: str) -> Iterator[str]:
-    """Yield the lines inside a JSON string; the line itself where it is none."""
+    """Yield the lines inside a JSON string, or the text itself if it is not one."""
     if '"' in text:
-        found = _JSON.match(text)
-        if found is not None and found[1]:
-            text = found[1]
+        match = _JSON.match(text)
+        if match is not None and match[1]:
+            text = match[1]
     if ("\\n" in text or "\\r" in text) and _ESCAPED_NEWLINE.search(text):
         yield from (part for part in _ESCAPED_NEWLINE.split(text) if part.strip())
     else:
         yield text
 
 
-# ---------------------------------------------------------------- physical → logical
+# ---------------------------------------------------------------- logical lines
 
 
 def _terminal_width(lines: list[str]) -> int:
-    """Return the width at which a terminal cut these lines; 0 where none did.
+    """Return the width at which a terminal wrapped these lines; 0 if none did.
 
-    Cut lines share one length; a blank at the cut is lost, so one less counts as well.
+    Wrapped lines share one length; a blank at the wrap is lost, so a length one less counts as well.
     """
     widest = max((len(line) for line in lines), default=0)
-    if not 60 <= widest <= _WIDEST:
+    if not 60 <= widest <= _MAX_WIDTH_CHARS:
         return 0
-    cut = heads = 0
-    begins = ""
-    for this, following in pairwise(lines):
+    wrapped = heads = 0
+    next_char = ""
+    for current, following in pairwise(lines):
         if not following.strip():
             continue
-        rest = following.removeprefix(_mark_of(this))
-        if find_head(rest) or _OWN_LINE.match(rest) or this.lstrip().startswith(("|", "+")):
+        rest = following.removeprefix(_find_mark(current))
+        if find_head(rest) or _OWN_LINE.match(rest) or current.lstrip().startswith(("|", "+")):
             continue
-        if len(this) == len(following) and _alike(this, following):
+        if len(current) == len(following) and _is_similar(current, following):
             continue
-        full = widest - 1 <= len(this) <= widest
-        cut += full
-        begins = rest.lstrip()[:1] if full else begins
-        heads += find_head(this) is not None and not full and len(this) >= 60
-    if cut == 1 and begins.isupper():
-        return 0  # the longest line of a few, and the next sentence: nothing else speaks for a cut
-    return widest if cut and cut >= heads else 0
+        is_full = widest - 1 <= len(current) <= widest
+        wrapped += is_full
+        next_char = rest.lstrip()[:1] if is_full else next_char
+        heads += find_head(current) is not None and not is_full and len(current) >= 60
+    if wrapped == 1 and next_char.isupper():
+        return 0  # a single long line and then a new sentence is not enough evidence of wrapping
+    return widest if wrapped and wrapped >= heads else 0
 
 
-def _alike(this: str, following: str) -> bool:
-    """Return whether two lines of one length are two of a kind, as a progress bar's: nothing was cut there."""
-    same = sum(a == b or (a.isdigit() and b.isdigit()) for a, b in zip(this, following, strict=True))
-    return same * 10 >= len(this) * 9
+def _is_similar(line: str, following: str) -> bool:
+    """Return whether two lines of one length are similar, as those of a progress bar: these were not wrapped."""
+    same = sum(a == b or (a.isdigit() and b.isdigit()) for a, b in zip(line, following, strict=True))
+    return same * 10 >= len(line) * 9
 
 
 def _join_cut_lines(pieces: Iterable[_LinePiece], width: int) -> Iterator[tuple[int, int, str]]:
-    """Yield the lines that a terminal cut: the number, the place and the text of each.
+    """Yield (number, place, text) of each line of a wrapped log, joined.
 
-    No place is left out for what was joined.
+    The places stay consecutive: a joined line takes one.
     """
     held: deque[str] = deque()
-    began = end = _LinePiece(0, 0, "")
+    first = end = _LinePiece(0, 0, "")
     last = mark = ""
-    gone = 0
+    joined = 0
     for piece in pieces:
         raw = line = piece.text
         rest = line.removeprefix(mark) if held and mark else line
-        if held and _goes_on(last, rest, len(line), width):
+        if held and _is_continuation(last, rest, len(line), width):
             raw = rest
             gap = " " if len(last) < width and not last.endswith(" ") and not raw.startswith(" ") else ""
             held.append(gap + raw)
             last, end = line, piece
             if sum(map(len, held)) < MAX_LINE_CHARS:
                 continue
-            raw = ""  # the record is full and is given out as it is
+            raw = ""  # the record has the maximum length: yield it as it is
         if held:
-            yield began.number, began.place - gone, "".join(held)
-            gone += end.place - began.place
+            yield first.number, first.place - joined, "".join(held)
+            joined += end.place - first.place
             held.clear()
         if raw:
             held.append(raw)
-            began, end, last, mark = piece, piece, raw, _mark_of(raw)
+            first, end, last, mark = piece, piece, raw, _find_mark(raw)
     if held:
-        yield began.number, began.place - gone, "".join(held)
+        yield first.number, first.place - joined, "".join(held)
 
 
 def find_head(text: str, at: int = 0) -> re.Match[str] | None:
-    """Return where a record of TensorFlow's log begins, from a place on."""
+    """Return the match where a record of the TensorFlow log begins, from a position on; None if none does."""
     if "]" not in text and ".cc" not in text:
         return None
     timed, lettered = _TIME.search(text, at), _LETTER.search(text, at)
     if timed is None or lettered is None:
         return timed or lettered
-    return min(timed, lettered, key=lambda found: found.start())
+    return min(timed, lettered, key=lambda match: match.start())
 
 
-def _heads(text: str) -> Iterator[int]:
-    """Yield the places where records begin."""
+def _find_heads(text: str) -> Iterator[int]:
+    """Yield the positions where records begin."""
     if "]" not in text and ".cc" not in text:
         return
     timed, lettered = _TIME.search(text), _LETTER.search(text)
     while timed is not None or lettered is not None:
-        found = timed
+        match = timed
         if timed is None or (lettered is not None and lettered.start() < timed.start()):
-            found = lettered
-        if found is None:
+            match = lettered
+        if match is None:
             return
-        yield found.start()
-        end = found.end()
+        yield match.start()
+        end = match.end()
         if timed is not None and timed.start() < end:
             timed = _TIME.search(text, end)
         if lettered is not None and lettered.start() < end:
             lettered = _LETTER.search(text, end)
 
 
-def _mark_of(raw: str) -> str:
-    """Return what quoting, indenting or a launcher put before a message: the rest of it, where cut, has it, too."""
-    found = find_head(raw[:120])
-    if found is not None and found.start() <= 60:
-        return raw[: found.start()]
+def _find_mark(raw: str) -> str:
+    """Return the quote mark, indentation or prefix before a message.
+
+    If the line was wrapped, its rest begins with the same.
+    """
+    head = find_head(raw[:120])
+    if head is not None and head.start() <= 60:
+        return raw[: head.start()]
     quote = _QUOTE.match(raw)
     return quote[0] if quote is not None else raw[: len(raw) - len(raw.lstrip())]
 
 
-def _goes_on(last: str, following: str, length: int, width: int) -> bool:
-    """Return whether a line (without its mark) is the rest of the one before it, cut by a terminal."""
+def _is_continuation(last: str, following: str, length: int, width: int) -> bool:
+    """Return whether a line (without its mark) is the rest of the wrapped line before it."""
     if not width or not width - 1 <= len(last) <= width or length > width:
         return False
     if not following.strip() or find_head(following):
@@ -506,11 +528,12 @@ def _goes_on(last: str, following: str, length: int, width: int) -> bool:
 
 
 def messages_of(raw: str) -> Iterator[tuple[str, str]]:
-    """Yield the messages of one line, and what stood before each: a terminal, a form or a missing newline can put
-    several on it.
+    """Yield each message of a line, and the text before it.
+
+    A terminal, a form or a missing newline can put several messages on one line.
     """
     for text in _unwrap_json(clean_text(raw)):
-        starts = list(_heads(text))
+        starts = list(_find_heads(text))
         if not starts:
             yield _strip_quote(text), ""
             continue
@@ -523,9 +546,9 @@ def messages_of(raw: str) -> Iterator[tuple[str, str]]:
 
 
 def _strip_quote(text: str) -> str:
-    """Return a line without the marks that quoting, listing and fencing put before it."""
-    found = _QUOTE.match(text)
-    if found is not None and not text.startswith(("#!", ">>>")) and "[" not in found[0]:
-        rest = text[found.end() :]
+    """Return the text without quote, list and fence marks."""
+    match = _QUOTE.match(text)
+    if match is not None and not text.startswith(("#!", ">>>")) and "[" not in match[0]:
+        rest = text[match.end() :]
         return rest.rstrip("` ") if rest.strip() else text
     return text.strip("` ")

@@ -1,4 +1,4 @@
-"""A log → its report: the verdict in a sentence, the root cause as a finding, what is harmless, what misleads. Pure."""
+"""The report on a log: the verdict in a sentence, the root cause as a finding, and notes. Pure."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["LogReport", "diagnose_log"]
 
 MAX_SHOWN = 12
+"""Lines of evidence shown with a finding."""
 ABOUT_LIBRARIES = (
     Cause.LIBS_WRONG_VERSION,
     Cause.LIBS_NOT_INSTALLED,
@@ -38,15 +39,15 @@ ABOUT_LIBRARIES = (
     Cause.LIBS_TRANSITIVE,
     Cause.CUDNN_MISSING,
 )
-"""Causes that are told with the names of what is missing."""
+"""Causes that are reported with the names of the missing libraries."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogReport:
-    """Everything that `diagnose` has to say. Renderers compute nothing beyond it."""
+    """Everything that `diagnose` reports; renderers compute nothing more."""
 
     name: str
-    """The file, as the user named it; "-" for standard input."""
+    """The file as the user named it; "-" for standard input."""
     tensorflow_version: str | None
     era: str | None
     gpu_registered: bool | None
@@ -62,15 +63,15 @@ class LogReport:
     bytes: int = 0
     root: Finding | None = field(default=None)
     processes: tuple[LogProcess, ...] = ()
-    """Each process and each other framework, where the log tells several apart; else empty."""
+    """The processes and other frameworks in the log; empty if it does not tell several apart."""
     more_processes: int = 0
-    """How many more there are."""
+    """How many processes were counted but not kept."""
     headline: str = ""
-    """`summary` as a screen begins: whether the GPU was used, and why not."""
+    """`summary` for the top of a screen: whether the GPU was used, and if not, the reason."""
 
 
 def diagnose_log(chunks: Iterable[bytes], compat: Compat, name: str = "-") -> LogReport:
-    """Read a log and judge it. `chunks` are its bytes, in pieces of any size. Never raises on any bytes."""
+    """Read a log and return its report. `chunks`: its bytes, in pieces of any size. Never raises on any bytes."""
     catalogue = load_signatures()
     splitter = Splitter()
     log = drop_other_eras(scan(chunks, catalogue, splitter), compat)
@@ -80,111 +81,114 @@ def diagnose_log(chunks: Iterable[bytes], compat: Compat, name: str = "-") -> Lo
     if len(parts) < 2 and len(case.origin.sources.writers) > 1:
         parts = _split_by_release(log, case)
     cases = [Case(drop_other_eras(part.log, compat), compat) for part in parts]
-    decisions = _merge_decisions([decide(one) for one in cases])
+    decisions = _merge_decisions([decide(part_case) for part_case in cases])
     if len(parts) > 1:
-        decision, having = overall(decision, zip(parts, decisions, strict=True))
-        if decision.cause is not Cause.HEALTHY and 0 < having < len(parts):
-            note = f"This applies to {having} of {len(parts)} processes."
+        decision, affected = overall(decision, zip(parts, decisions, strict=True))
+        if decision.cause is not Cause.HEALTHY and 0 < affected < len(parts):
+            note = f"This applies to {affected} of {len(parts)} processes."
             decision = replace(decision, note=f"{decision.note} {note}".strip())
         case = _choose_case(case, decision, zip(cases, decisions, strict=True))
-    report = _report(case, decision, name)
-    labels = _labels(parts)
+    report = _make_report(case, decision, name)
+    labels = _make_labels(parts)
     processes = [
-        _process(label, part.first, one, judged)
-        for label, part, one, judged in zip(labels, parts, cases, decisions, strict=True)
+        _make_process(label, part.first, part_case, part_decision)
+        for label, part, part_case, part_decision in zip(labels, parts, cases, decisions, strict=True)
     ]
-    processes += _frameworks(case)
+    processes += _list_frameworks(case)
     if len(processes) < 2:
         return report
     if len({part.label for part in parts}) > 1:
-        # what one process opened, another can miss
+        # a library that one process opened can be missing for another
         names = {
             soname
-            for one, judged in zip(cases, decisions, strict=True)
-            for soname in _list_missing(one, judged)
+            for part_case, part_decision in zip(cases, decisions, strict=True)
+            for soname in _list_missing(part_case, part_decision)
         }
         report = replace(report, missing_libraries=tuple(sorted(names)))
     return replace(report, processes=tuple(processes), more_processes=splitter.more)
 
 
 def _split_by_release(log: Log, case: Case) -> list[ProcessPart]:
-    """Return the parts of a log that TensorFlows of different releases wrote, where nothing else tells processes
-    apart.
-    """
+    """Split a log by TensorFlow release, if nothing else tells its processes apart."""
     logs = split_by_writer(log, case.origin.sources.writers)
-    parts = [ProcessPart(Case(one, case.compat).origin.name, log=one) for one in logs]
+    parts = [ProcessPart(Case(part_log, case.compat).origin.name, log=part_log) for part_log in logs]
     for part in parts:
         part.first = min(event.line for event in part.log)
     return [part for part in parts if part.speaks()]
 
 
-def _choose_case(case: Case, decision: Decision, judged: Iterable[tuple[Case, Decision]]) -> Case:
-    """Return the whole log, written by the TensorFlow that the decision is about where the whole names none."""
+def _choose_case(case: Case, decision: Decision, part_decisions: Iterable[tuple[Case, Decision]]) -> Case:
+    """Return the case of the whole log; if it names no release, with the origin of a part that has the same cause."""
     if case.origin.version is not None:
         return case
-    for one, own in judged:
-        if own.cause is decision.cause and one.origin.version is not None:
-            return replace(case, written_by=one.origin)
+    for part_case, part_decision in part_decisions:
+        if part_decision.cause is decision.cause and part_case.origin.version is not None:
+            return replace(case, written_by=part_case.origin)
     return case
 
 
 def _merge_decisions(decisions: list[Decision]) -> list[Decision]:
-    """Return a process that sees no GPU where another one has it does not see it because it may not."""
+    """Change the cause of processes that see no GPU if another process registered one.
+
+    The GPU exists, so it must be hidden from them.
+    """
     if not any(decision.cause is Cause.HEALTHY for decision in decisions):
         return decisions
     return [
-        replace(one, cause=Cause.HIDDEN_BY_ENV, maybe=(Cause.NO_DEVICE,))
-        if one.cause is Cause.NO_DEVICE
-        else one
-        for one in decisions
+        replace(item, cause=Cause.HIDDEN_BY_ENV, maybe=(Cause.NO_DEVICE,))
+        if item.cause is Cause.NO_DEVICE
+        else item
+        for item in decisions
     ]
 
 
-def _labels(parts: Sequence[ProcessPart]) -> list[str]:
-    """Return what each process is called: by the log, else by its place among several runs."""
+def _make_labels(parts: Sequence[ProcessPart]) -> list[str]:
+    """Return the label of each process: its name in the log, else the number of its run."""
     if len(parts) == 1:
         return [parts[0].label or "TensorFlow"]
-    alone = len({part.label for part in parts}) == 1
+    is_unlabelled = len({part.label for part in parts}) == 1
     runs = Counter(part.label for part in parts)
     names = []
     for part in parts:
         run = f"run {part.run}"
-        name = part.label or ("" if alone else "without a name")
-        names.append(", ".join(word for word in (name, run if runs[part.label] > 1 else "") if word))
+        name = part.label or ("" if is_unlabelled else "without a name")
+        names.append(", ".join(text for text in (name, run if runs[part.label] > 1 else "") if text))
     return names
 
 
-def _process(label: str, line: int, case: Case, decision: Decision) -> LogProcess:
-    summary = _summary(case, decision, _list_missing(case, decision))
+def _make_process(label: str, line: int, case: Case, decision: Decision) -> LogProcess:
+    summary = _make_summary(case, decision, _list_missing(case, decision))
     used = is_registered(case, decision)
     return LogProcess(label, "TensorFlow", line, used, decision.cause, summary, case.devices)
 
 
-def _frameworks(case: Case) -> list[LogProcess]:
-    found = []
+def _list_frameworks(case: Case) -> list[LogProcess]:
+    """Return the other frameworks that wrote to the log, in its order."""
+    processes = []
     for signature, name in FRAMEWORKS.items():
         event = case.log.first(signature)
         if event is None:
             continue
-        oom = next((e for e in case.log.list_events(signature) if e.get("oom")), None)
-        what = f"{name} also logs here; tfdoctor does not judge it."
-        if oom is not None:
-            what = f"{name} ran out of GPU memory (line {oom.line})."
-        found.append(LogProcess(name, name, event.line, None, None, what))
-    return sorted(found, key=lambda process: process.line)
+        oom_event = next((e for e in case.log.list_events(signature) if e.get("oom")), None)
+        summary = f"{name} also logs here; tfdoctor does not judge it."
+        if oom_event is not None:
+            summary = f"{name} ran out of GPU memory (line {oom_event.line})."
+        processes.append(LogProcess(name, name, event.line, None, None, summary))
+    return sorted(processes, key=lambda process: process.line)
 
 
-def _report(case: Case, decision: Decision, name: str) -> LogReport:
+def _make_report(case: Case, decision: Decision, name: str) -> LogReport:
+    """Return the report on a log."""
     used = is_registered(case, decision)
     missing = _list_missing(case, decision)
-    benign = _benign(case)
-    root = _root(case, decision, name, missing)
+    benign = _list_benign_codes(case)
+    root = _make_root_finding(case, decision, name, missing)
     findings = [
         root,
-        *_separate_findings(case, decision, name),
-        *_misread(case, decision, name),
-        *_harmless(case, name),
-        *_release(case, name),
+        *_make_cluster_findings(case, decision, name),
+        *_make_misread_findings(case, decision, name),
+        *_make_harmless_findings(case, name),
+        *_make_release_findings(case, name),
     ]
     return LogReport(
         name=name,
@@ -195,42 +199,50 @@ def _report(case: Case, decision: Decision, name: str) -> LogReport:
         missing_libraries=missing,
         benign=benign,
         cause=decision.cause,
-        summary=_summary(case, decision, missing),
+        summary=_make_summary(case, decision, missing),
         undecided=decision.maybe,
         findings=tuple(findings) if decision.cause is not Cause.HEALTHY else tuple(findings[1:]),
         lines=case.log.lines,
         bytes=case.log.bytes,
         root=root if decision.cause is not Cause.HEALTHY else None,
-        headline=_headline(case, decision, missing, used=used),
+        headline=_make_headline(case, decision, missing, used=used),
     )
 
 
-def _separate_findings(case: Case, decision: Decision, name: str) -> list[Finding]:
-    """Return a cluster that does not come together is no reason for a GPU that is not used, and stops the program as
-    well.
+def _make_cluster_findings(case: Case, decision: Decision, name: str) -> list[Finding]:
+    """Return a finding on a cluster failure beside another root cause.
+
+    A cluster failure does not keep a GPU from being used, but stops the program all the same.
     """
-    other = cluster_detectors.cluster(case)
-    if other is None or other.cause is decision.cause:
+    cluster_decision = cluster_detectors.cluster(case)
+    if cluster_decision is None or cluster_decision.cause is decision.cause:
         return []
-    return [_root(case, other, name, ())]
+    return [_make_root_finding(case, cluster_decision, name, ())]
 
 
 def _list_missing(case: Case, decision: Decision) -> tuple[str, ...]:
-    """Return what could not be opened and matters: the profiler's CUPTI only where it is the matter."""
-    found = [m for m in case.missing if decision.cause is Cause.CUPTI_MISSING or not is_cupti(m.soname)]
-    names = list(list_names(found))
+    """Return the sonames of the missing libraries that matter, sorted.
+
+    CUPTI counts only if it is the cause.
+    """
+    missing = [m for m in case.missing if decision.cause is Cause.CUPTI_MISSING or not is_cupti(m.soname)]
+    names = list(list_names(missing))
     event = case.log.first("container-driver-error")
     if event is not None:
-        names += [n for n in (event.get("soname"), _library_of(event.get("file"))) if n and n not in names]
+        names += [
+            n for n in (event.get("soname"), _extract_soname(event.get("file"))) if n and n not in names
+        ]
     return tuple(sorted(names))
 
 
-def _library_of(path: str) -> str:
+def _extract_soname(path: str) -> str:
+    """Return the file name of a path if it is a shared library; empty if not."""
     name = path.rpartition("/")[2]
     return name.rstrip(".:,") if ".so" in name else ""
 
 
-def _benign(case: Case) -> tuple[str, ...]:
+def _list_benign_codes(case: Case) -> tuple[str, ...]:
+    """Return the codes of the harmless messages in the log, sorted."""
     codes: set[str] = set()
     for events in case.log.events.values():
         code = events[0].signature.benign
@@ -242,33 +254,34 @@ def _benign(case: Case) -> tuple[str, ...]:
 # ---------------------------------------------------------------- findings
 
 
-def _evidence(events: Iterable[Event], name: str) -> tuple[Evidence, ...]:
-    seen: dict[tuple[int, str], Evidence] = {}
+def _make_evidence(events: Iterable[Event], name: str) -> tuple[Evidence, ...]:
+    """Return the first lines of these events as evidence, each once."""
+    evidence: dict[tuple[int, str], Evidence] = {}
     for event in events:
-        seen.setdefault((event.line, event.text), Evidence(name, event.text, event.line))
-    return tuple(seen.values())[:MAX_SHOWN]
+        evidence.setdefault((event.line, event.text), Evidence(name, event.text, event.line))
+    return tuple(evidence.values())[:MAX_SHOWN]
 
 
-def _root(case: Case, decision: Decision, name: str, missing: Sequence[str]) -> Finding:
+def _make_root_finding(case: Case, decision: Decision, name: str, missing: Sequence[str]) -> Finding:
+    """Return the finding on the root cause."""
     cause = decision.cause
     parts = [
         decision.note,
         advice.describe_usual_reason(case, cause),
         "" if decision.title else cause.row.meaning,
     ]
-    if (
-        cause is Cause.LIBS_WRONG_VERSION and case.other_cuda is None
-    ):  # where was searched, which says little by itself
+    # the note on the search path says little by itself: put it last
+    if cause is Cause.LIBS_WRONG_VERSION and case.other_cuda is None:
         parts.append(parts.pop(0))
     parts = [text for text in parts if text]
     if missing and cause is not Cause.HEALTHY:
         parts.append(f"The log names: {', '.join(missing[:8])}{' …' if len(missing) > 8 else ''}.")
-    told, avoid = describe_known_problems(case, decision)
-    if told:
-        parts.append(told)
-    remedies = (*advice.remedies(case, cause), *avoid)
+    problem_text, problem_remedies = describe_known_problems(case, decision)
+    if problem_text:
+        parts.append(problem_text)
+    remedies = (*advice.remedies(case, cause), *problem_remedies)
     if decision.maybe:
-        titles = "; ".join(_lower_title(other.row.title) for other in decision.maybe)
+        titles = "; ".join(_lower_title(candidate.row.title) for candidate in decision.maybe)
         parts.append(
             f"The log alone does not rule out: {titles}. Run `tfdoctor check` on that machine to tell them apart."
         )
@@ -280,12 +293,13 @@ def _root(case: Case, decision: Decision, name: str, missing: Sequence[str]) -> 
         severity=cause.row.severity,
         title=decision.title or cause.row.title,
         explanation=" ".join(parts),
-        evidence=_evidence(decision.events, name),
+        evidence=_make_evidence(decision.events, name),
         remedies=remedies,
     )
 
 
-def _harmless(case: Case, name: str) -> list[Finding]:
+def _make_harmless_findings(case: Case, name: str) -> list[Finding]:
+    """Return a finding that lists the harmless messages; empty if there are none."""
     events = [
         case.log.list_events(e)[0]
         for e in case.log.events
@@ -293,66 +307,66 @@ def _harmless(case: Case, name: str) -> list[Finding]:
     ]
     if not events:
         return []
-    says = list(dict.fromkeys(event.signature.says for event in events))
+    meanings = list(dict.fromkeys(event.signature.says for event in events))
     return [
         Finding(
             HARMLESS,
             Cause.HEALTHY,
             Severity.INFO,
             "Messages that look bad and are harmless",
-            " ".join(says),
-            _evidence(sorted(events, key=lambda event: event.order), name),
+            " ".join(meanings),
+            _make_evidence(sorted(events, key=lambda event: event.order), name),
         )
     ]
 
 
-_OF_THE_CODE = {
+_PROGRAM_ERRORS = {
     "configured-late": "A setting came after TensorFlow had taken the GPUs, and has no effect",
     "growth-differs": "Memory growth is set for some GPUs only, which TensorFlow refuses",
 }
-"""Messages that are about a line of the program."""
+"""Messages that are caused by a line of the program."""
 
 
-def _misread(case: Case, decision: Decision, name: str) -> list[Finding]:
-    """Return what in this log looks like something that it is not."""
-    found: list[tuple[str, str]] = []
+def _make_misread_findings(case: Case, decision: Decision, name: str) -> list[Finding]:
+    """Return a finding on the messages in this log that are easily misunderstood."""
+    notes: list[tuple[str, str]] = []
     log, healthy = case.log, decision.cause is Cause.HEALTHY
     if case.created is None:
         if log.has("xla-gpu-listed"):
-            found.append(("An XLA_GPU is not a registered GPU: operations run on the CPU.", "xla-gpu-listed"))
+            notes.append(("An XLA_GPU is not a registered GPU: operations run on the CPU.", "xla-gpu-listed"))
         if log.has("xla-on-cuda"):
-            found.append(("XLA naming the card does not mean that TensorFlow registered it.", "xla-on-cuda"))
+            notes.append(("XLA naming the card does not mean that TensorFlow registered it.", "xla-on-cuda"))
         if log.has("device-found"):
-            found.append(("Finding a device does not register it: that comes later.", "device-found"))
+            notes.append(("Finding a device does not register it: that comes later.", "device-found"))
     if log.has("cuda-not-found") and decision.cause is not Cause.NO_DRIVER and not healthy:
-        found.append(
+        notes.append(
             (
                 "“Could not find cuda drivers” is about libcudart; working drivers print it, too.",
                 "cuda-not-found",
             )
         )
-    found += [
+    notes += [
         (f"{text}: `tfdoctor lint` finds the line.", name)
-        for name, text in _OF_THE_CODE.items()
+        for name, text in _PROGRAM_ERRORS.items()
         if log.has(name)
     ]
-    if not found:
+    if not notes:
         return []
-    events = [event for _, signature in found for event in log.list_events(signature)[:1]]
+    events = [event for _, signature in notes for event in log.list_events(signature)[:1]]
     return [
         Finding(
             MISREAD,
             decision.cause,
             Severity.INFO,
             "Easily misread",
-            " ".join(text for text, _ in found),
-            _evidence(events, name),
+            " ".join(text for text, _ in notes),
+            _make_evidence(events, name),
         )
     ]
 
 
-def _release(case: Case, name: str) -> list[Finding]:
-    """Return which TensorFlow wrote the log, with the lines that say so, where the log does not say it itself."""
+def _make_release_findings(case: Case, name: str) -> list[Finding]:
+    """Return a finding on the release that wrote the log, if it was inferred from source lines."""
     origin = case.origin
     sources = origin.sources
     events = [event for writer in sources.writers for event in writer.events]
@@ -360,125 +374,128 @@ def _release(case: Case, name: str) -> list[Finding]:
         return []
     if sources.foreign is not None:
         events = [sources.foreign]
-        said = (
+        note = (
             "Not known: no release contains all these source lines. It may be another build (a nightly, a candidate, "
             "a vendor's), or several."
         )
     elif len(sources.writers) > 1:
-        said = "These source lines come from different releases: several TensorFlows wrote this log."
+        note = "These source lines come from different releases: several TensorFlows wrote this log."
     elif origin.by == "early" and origin.release is not None:
-        said = (
+        note = (
             f"TensorFlow {origin.release.minor} has these source lines, and the log is older than it: a candidate or a "
             "nightly build wrote this."
         )
     elif origin.by == "rest":
-        said = "These source lines and the rest of the log come from different releases: the release is not known."
+        note = "These source lines and the rest of the log come from different releases: the release is not known."
     elif origin.version is not None and not _is_from_lines_alone(origin):
-        said = f"Of the releases with these source lines, only TensorFlow {origin.version} fits the rest of the log."
+        note = f"Of the releases with these source lines, only TensorFlow {origin.version} fits the rest of the log."
     elif origin.version is not None:
-        said = f"Only TensorFlow {origin.version} has these source lines."
+        note = f"Only TensorFlow {origin.version} has these source lines."
     else:
-        said = f"TensorFlow {origin.era} can have written this, judging by its source lines."
+        note = f"TensorFlow {origin.era} can have written this, judging by its source lines."
     return [
         Finding(
             RELEASE,
             Cause.HEALTHY,
             Severity.INFO,
             "Which TensorFlow wrote this",
-            said,
-            _evidence(events, name),
+            note,
+            _make_evidence(events, name),
         )
     ]
 
 
 def _is_from_lines_alone(origin: LogOrigin) -> bool:
-    """Return whether no other release than the one that is named has the lines."""
-    named = origin.version or ""
+    """Return whether only the named release has these source lines."""
+    version = origin.version or ""
     return all(
-        release == named or release.startswith(f"{named}.")
+        release == version or release.startswith(f"{version}.")
         for writer in origin.sources.writers
         for release in writer.releases
     )
 
 
-# ---------------------------------------------------------------- the sentence
+# ---------------------------------------------------------------- summary
 
 
-def _summary(case: Case, decision: Decision, missing: Sequence[str]) -> str:
-    cause, who = decision.cause, case.origin.name
+def _make_summary(case: Case, decision: Decision, missing: Sequence[str]) -> str:
+    """Return the verdict as one sentence."""
+    cause, subject = decision.cause, case.origin.name
     if cause is Cause.HEALTHY and case.created is None:
         return (
-            f"{who} takes {_describe_taken(case)}; the log ends before the registration, and nothing "
+            f"{subject} takes {_describe_taken(case)}; the log ends before the registration, and nothing "
             "in it speaks against it."
         )
     if cause is Cause.HEALTHY:
         count = len({device.index for device in case.devices}) or 1
         names = ", ".join(dict.fromkeys(device.name for device in case.devices))
-        what = f"{count} GPU{'' if count == 1 else 's'}" + (f" ({names})" if names else "")
-        return f"{who} registered {what}; nothing in this log contradicts that."
+        gpus = f"{count} GPU{'' if count == 1 else 's'}" + (f" ({names})" if names else "")
+        return f"{subject} registered {gpus}; nothing in this log contradicts that."
     if cause is Cause.INCONCLUSIVE:
         return f"{decision.title or cause.row.title}."
-    return f"{who}: {lower_first(_make_title(decision, missing, 4))}."
+    return f"{subject}: {lower_first(_make_title(decision, missing, 4))}."
 
 
 def _describe_taken(case: Case) -> str:
-    """Return the cards of which a log shows that nothing stands in their way, where it ends before they are
-    registered.
-    """
+    """Return the GPUs that TensorFlow selected, for a log that ends before the registration."""
     visible = case.log.last("devices-visible")
     indices = visible.get("which").split(",") if visible is not None else []
-    count = len([one for one in indices if one.strip()]) or len(
+    count = len([index for index in indices if index.strip()]) or len(
         {event.get("index") for event in case.log.list_events("device-found")}
     )
     names = f" ({', '.join(case.cards)})" if case.cards else ""
     return f"{count} GPU{'' if count == 1 else 's'}{names}" if count else f"the GPU{names}"
 
 
-def _make_title(decision: Decision, missing: Sequence[str], most: int) -> str:
-    """Return the title with the libraries that it is about, `most` of them."""
+def _make_title(decision: Decision, missing: Sequence[str], max_names: int) -> str:
+    """Return the title with up to `max_names` of the missing libraries, if the cause is about libraries."""
     title = decision.title or decision.cause.row.title
     if not missing or decision.cause not in ABOUT_LIBRARIES:
         return title
-    more = f" and {len(missing) - most} more" if len(missing) > most else ""
-    return f"{title}: {', '.join(missing[:most])}{more}"
+    more = f" and {len(missing) - max_names} more" if len(missing) > max_names else ""
+    return f"{title}: {', '.join(missing[:max_names])}{more}"
 
 
-def _runtime(missing: Sequence[str]) -> str:
-    """Return the library whose name tells the CUDA, where it is among them."""
+def _find_runtime(missing: Sequence[str]) -> str:
+    """Return the CUDA runtime, whose name has the CUDA version, else the first library; empty if there is none."""
     return next((name for name in missing if "cudart" in name), missing[0] if missing else "")
 
 
-def _headline(case: Case, decision: Decision, missing: Sequence[str], *, used: bool | None) -> str:
-    """As `_summary`, and whether the GPU was used."""
-    cause, who = decision.cause, case.origin.name
+def _make_headline(case: Case, decision: Decision, missing: Sequence[str], *, used: bool | None) -> str:
+    """Return the summary for the top of a screen, which says whether the GPU was used."""
+    cause, subject = decision.cause, case.origin.name
     if cause in (Cause.HEALTHY, Cause.INCONCLUSIVE):
-        return _summary(case, decision, missing)
+        return _make_summary(case, decision, missing)
     title = _make_title(decision, missing, 2)
-    other = case.other_cuda
-    if cause is Cause.LIBS_WRONG_VERSION and other is not None:
+    other_cuda = case.other_cuda
+    if cause is Cause.LIBS_WRONG_VERSION and other_cuda is not None:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        title = f"CUDA {other[0]} is installed, but it needs CUDA {other[1]} ({_runtime(missing)}{more})"
+        title = f"CUDA {other_cuda[0]} is installed, but it needs CUDA {other_cuda[1]} ({_find_runtime(missing)}{more})"
     title = _lower_title(title)
     if used is False:
-        return f"{who} did not use the GPU: {title}."
+        return f"{subject} did not use the GPU: {title}."
     if used and cause.row.severity is Severity.ERROR:
-        return f"{who} found the GPU but failed on it: {title}."
+        return f"{subject} found the GPU but failed on it: {title}."
     if used is None and cause.row.severity is Severity.ERROR:
-        return f"{who} may not have used the GPU: {title}."
-    return f"{who}: {title}."
+        return f"{subject} may not have used the GPU: {title}."
+    return f"{subject}: {title}."
 
 
 def _lower_title(title: str) -> str:
-    """Return a title in the middle of a sentence."""
+    """Return a title as it is written in the middle of a sentence."""
     return f"a{title[1:]}" if title.startswith("A ") else lower_first(title)
 
 
 def with_host(report: LogReport, cause: Cause | None, finding: Finding | None) -> LogReport:
-    """Return the report with this machine's own answer where the log left it open."""
+    """Return the report together with the finding of a check of this machine.
+
+    The finding replaces the root cause if the log left it open or names the same cause as possible; else it
+    becomes a note.
+    """
     if finding is None or cause is None:
         return report
     if cause in report.undecided or report.cause is Cause.INCONCLUSIVE:
-        kept = tuple(f for f in report.findings if f is not report.root)
+        other_findings = tuple(f for f in report.findings if f is not report.root)
         summary = f"{report.summary} On this machine: {finding.title}."
         return replace(
             report,
@@ -487,9 +504,9 @@ def with_host(report: LogReport, cause: Cause | None, finding: Finding | None) -
             headline=f"{report.headline} On this machine: {finding.title}.",
             undecided=(),
             root=finding,
-            findings=(finding, *kept),
+            findings=(finding, *other_findings),
         )
-    here = Remedy("Compare this with what `check` reports for this machine.", ("tfdoctor check",))
+    compare = Remedy("Compare this with what `check` reports for this machine.", ("tfdoctor check",))
     note = Finding(
         finding.code,
         finding.cause,
@@ -497,6 +514,6 @@ def with_host(report: LogReport, cause: Cause | None, finding: Finding | None) -
         f"On this machine: {finding.title}",
         finding.explanation,
         finding.evidence,
-        (*finding.remedies, here),
+        (*finding.remedies, compare),
     )
     return replace(report, findings=(*report.findings, note))

@@ -1,4 +1,4 @@
-"""A log's bytes → its events: every message matched with every signature, but for what was said before."""
+"""Scanning a log: every message is matched with every signature, and repeated messages are only counted."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 __all__ = ["scan"]
 
 FAR = 200
-"""Characters before a message from which on the beginning of its line is not kept."""
-_MATCHES = 10
-"""Bits of an event's place that count the events of its message."""
+"""Characters before a match beyond which the beginning of the line is not kept."""
+_EVENT_BITS = 10
+"""Bits of the order number of an event that count the events of its message."""
 
 
 def scan(
     chunks: Iterable[bytes], catalogue: Catalogue, splitter: Splitter | None = None, *, each: bool = False
 ) -> Log:
-    """Match every line of a log with every signature; `splitter` is given every event, too.
+    """Match every line of a log with every signature; also give each event to `splitter`.
 
-    `each`: every line is read for itself. The result is the same and takes far longer.
+    `each`: match every line separately. The result is the same and takes far longer.
     """
     scanner = _Scanner(catalogue, splitter)
 
@@ -44,7 +44,7 @@ def scan(
 
 
 class _Scanner:
-    """Adds line after line to a log."""
+    """The filter and the receiver of lines while a log is scanned."""
 
     def __init__(self, catalogue: Catalogue, splitter: Splitter | None) -> None:
         self.log = Log(turns=TURNS)
@@ -53,52 +53,52 @@ class _Scanner:
         self._kinds = Kinds(catalogue, self.log, splitter, self._repeat)
 
     def unread(self, rows: Rows) -> Iterator[int]:
-        """Yield those that can say something new."""
+        """Yield the indices of the lines that can be new."""
         return self._kinds.unread(rows)
 
     def worth(self, block: bytes) -> bool:
-        """As `Catalogue.worth`."""
+        """Return whether the block can have a known message: see `Catalogue.worth`."""
         return self._catalogue.worth(block)
 
     def add(self, line: Line) -> None:
-        """A message that is read."""
-        said = self._match_message(line)
-        if not said:
+        """Match a line and add its events."""
+        events = self._match_message(line)
+        if not events:
             return
         splitter, (label, thread) = self._splitter, self._find_speaker(line)
-        if splitter is not None and splitter.turns(label, [event.id for event in said]):
+        if splitter is not None and splitter.turns(label, [event.id for event in events]):
             self._kinds.forget()
-        turned = {event.id for event in said if self.log.has_changed(event.id, event.fields)}
-        if turned:
-            self._kinds.forget(turned)
-        if self._note(said, label, thread, 1):
+        changed = {event.id for event in events if self.log.has_changed(event.id, event.fields)}
+        if changed:
+            self._kinds.forget(changed)
+        if self._add_events(events, label, thread, 1):
             self._kinds.changed = True
         if splitter is not None and splitter.is_full():
             self._kinds.forget()
             splitter.close()
 
     def finish(self) -> None:
-        """The log is at its end."""
+        """Add pending repetitions at the end of the log."""
         self._kinds.settle()
         self.log.finish()
 
     def _repeat(self, line: Line, times: int) -> None:
-        """A message that says what was said before, so many times, this the last."""
-        self._note(self._match_message(line), *self._find_speaker(line), times)
+        """Add `times` repetitions of a message, of which this line is the last."""
+        self._add_events(self._match_message(line), *self._find_speaker(line), times)
 
     def _find_speaker(self, line: Line) -> tuple[str, str]:
-        """Return the process and the thread that say it."""
+        """Return the process and the thread that wrote the line."""
         return ("", "") if self._splitter is None else find_speaker(line.prefix, clean_line(line.text))
 
     def _match_message(self, line: Line) -> list[Event]:
-        """Return what a message says."""
+        """Return the events of a message."""
         matches = list(self._catalogue.matches(line.text))
         if line.prefix:
             matches += self._catalogue.matches(f"{line.prefix} ")
-        shown = clean_line(line.text) if matches else ""
+        clean = clean_line(line.text) if matches else ""
         events = []
-        for number, match in enumerate(matches, line.record << _MATCHES):
-            text = shown
+        for number, match in enumerate(matches, line.record << _EVENT_BITS):
+            text = clean
             if match.start > FAR:
                 text = clean_line(line.text[max(0, match.start - 160) :])
             fields = {name: clean_line(value, limit=4000) for name, value in match.fields.items()}
@@ -116,8 +116,8 @@ class _Scanner:
             )
         return events
 
-    def _note(self, events: list[Event], label: str, thread: str, times: int) -> bool:
-        """Return whether anything is new."""
+    def _add_events(self, events: list[Event], label: str, thread: str, times: int) -> bool:
+        """Add events. Return whether any is new."""
         new = False
         for event in events:
             new |= self.log.add(event, times)

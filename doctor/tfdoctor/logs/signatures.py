@@ -1,10 +1,11 @@
-"""What is known about log messages: `compat/logs/*.toml`, strictly read, and the engine that matches a line.
+"""The catalogue of log messages: reads `compat/logs/*.toml` strictly and matches lines.
 
-Every pattern is linear: repeats are bounded and nothing ambiguous is nested (tests/logs hold them to it). A
-signature is only tried on lines that contain one of its literals, which costs next to nothing on all others.
+Every pattern runs in linear time: repeats are bounded and nothing ambiguous is nested (tests/logs check it).
+A signature is tried only on lines that contain one of its literals, which costs almost nothing for other
+lines.
 """
 
-# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
+# compat/decode.py reads the annotations of the dataclasses at run time, so they must not be strings.
 
 import re
 from collections.abc import Iterable, Iterator
@@ -25,21 +26,23 @@ __all__ = ["BENIGN", "Catalogue", "Match", "Role", "Signature", "load_signatures
 
 Role = Literal["decisive", "supporting", "benign"]
 BENIGN = ("numa-node", "cudnn-factory", "tensorrt-missing", "avx-info", "onednn-info", "ptxas-fallback")
-"""The frightening and harmless, in the words of the JSON contract."""
-_PIECE = 5
-_PLAIN = bytes(byte for byte in range(32, 127) if byte not in b"\\&<") + b"\n"
-"""What cleaning a line leaves as it is."""
-_CODES = ((b"\\u000b", b"\x1b"), (b"\\x0b", b"\x1b"), (b"\\000", b"\x1b"))
-"""Escapes of colours, as they look in a shape."""
+"""Codes of messages that look alarming and are harmless, as in the JSON output."""
+_ANCHOR_CHARS = 5
+"""Characters of an anchor."""
+_PLAIN_BYTES = bytes(byte for byte in range(32, 127) if byte not in b"\\&<") + b"\n"
+"""Bytes that cleaning leaves unchanged."""
+_ESCAPES = ((b"\\u000b", b"\x1b"), (b"\\x0b", b"\x1b"), (b"\\000", b"\x1b"))
+"""Escapes of terminal colours as they look in a shape, and the escape character."""
 _REMEMBERED = 8192
-"""Shapes of lines that are remembered to hold nothing; as many of those in which something can be."""
-_REMEMBERED_BYTES = 1 << 22
-_MARGIN = 140
-"""A line longer than the longest that some signatures take, by this, is too long for them without its quotes, too."""
+"""Shapes that are cached as having no match, and as possibly having one, each."""
+_MAX_SHAPE_BYTES = 1 << 22
+_CLEANING_CHARS = 140
+"""Characters by which cleaning can shorten a line: a longer one is too long for signatures with a maximum length."""
 _ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
-def _id(text: str) -> str:
+def _check_id(text: str) -> str:
+    """Return the text if it is a valid id. Raises ValueError if not."""
     if not _ID.fullmatch(text):
         msg = "must be lower-case words joined by hyphens"
         raise ValueError(msg)
@@ -47,7 +50,7 @@ def _id(text: str) -> str:
 
 
 class Pattern:
-    """A regular expression that is compiled when it is first searched for: most logs ask for a few of hundreds."""
+    """A regular expression that is compiled at its first search: most logs need only a few of hundreds."""
 
     __slots__ = ("_compiled", "pattern")
 
@@ -56,90 +59,93 @@ class Pattern:
         self._compiled: re.Pattern[str] | None = None
 
     def search(self, text: str) -> re.Match[str] | None:
-        """As re.Pattern.search. Raises re.error where it is none: tests compile each."""
+        """Search like re.Pattern.search. Raises re.error if the pattern is invalid; tests compile each."""
         if self._compiled is None:
             self._compiled = re.compile(self.pattern)
         return self._compiled.search(text)
 
 
-def _causes(words: tuple[str, ...]) -> tuple[Cause, ...]:
-    for word in words:
-        if word not in {cause.value for cause in Cause}:
-            msg = f"`{word}` is no cause"
+def _parse_causes(values: tuple[str, ...]) -> tuple[Cause, ...]:
+    """Convert words to causes. Raises ValueError for an unknown one."""
+    for value in values:
+        if value not in {cause.value for cause in Cause}:
+            msg = f"`{value}` is no cause"
             raise ValueError(msg)
-    return tuple(Cause(word) for word in words)
+    return tuple(Cause(value) for value in values)
 
 
-def _era(minors: tuple[str, ...]) -> tuple[str, str]:
+def _parse_era(minors: tuple[str, ...]) -> tuple[str, str]:
+    """Check the first and the last minor. Raises ValueError if they are invalid."""
     if len(minors) != 2 or not any(minors) or not all(is_version(minor) for minor in minors if minor):
         msg = "must be the first and the last minor; one of them can be empty"
         raise ValueError(msg)
     return minors[0], minors[1]
 
 
-Era = Annotated[tuple[str, str], Converted(tuple[str, ...], _era)]
-"""The first and the last minor whose logs have it; empty where that is not known, or it has not ended."""
+Era = Annotated[tuple[str, str], Converted(tuple[str, ...], _parse_era)]
+"""The first and the last minor whose logs have the message; empty if unknown or not ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """One message that is known."""
+    """A known log message."""
 
     NAMED: ClassVar = ("id",)
-    id: Annotated[str, Converted(str, _id)]
+    id: Annotated[str, Converted(str, _check_id)]
     role: Role
     says: str
-    """What the message means, as a sentence."""
+    """The meaning of the message, as a sentence."""
     literals: tuple[str, ...]
-    """A line with none of these cannot match. Where the pattern takes each digit for every other one, and these have
-    none but 0, that stands for any digit."""
+    """Texts of which every matching line has at least one.
+
+    If the pattern treats all digits alike and the only digit in the literals is 0, a 0 stands for any digit.
+    """
     pattern: Annotated[Pattern, Converted(str, Pattern)]
-    causes: Annotated[tuple[Cause, ...], Converted(tuple[str, ...], _causes)] = ()
-    """The root causes that it can stand for."""
+    causes: Annotated[tuple[Cause, ...], Converted(tuple[str, ...], _parse_causes)] = ()
+    """Root causes that the message can indicate."""
     benign: str | None = None
     versions: ReleaseSet | None = None
-    """The TensorFlow releases that print it, as a specification; None: any."""
+    """TensorFlow releases that print it, as a specification; None: any."""
     era: Era | None = None
-    """Where it tells of when a log is: then it needs no `versions`."""
+    """The era of a log that has it, if it dates one; then it needs no `versions`."""
     longest: int | None = None
-    """Only lines of at most this many characters are tried."""
+    """Maximum length in characters of a line to match; None: any."""
     beside: bool = False
-    """Whether a line far down in a long log is passed over that has nothing else."""
+    """Whether a line that has nothing else is skipped when it is far down in a long log."""
     match: tuple[str, ...]
     no_match: tuple[str, ...]
     source: str
     blind: bool = field(default=False, metadata={"key": None})
-    """Whether it takes one digit for another: a line that it matches, it matches with other digits, too, at the same
-    places."""
+    """Whether the pattern treats all digits alike: it matches a line with other digits at the same positions, too."""
 
     def __post_init__(self) -> None:
-        wrong = ""
+        error = ""
         if not self.literals or not all(self.literals):
-            wrong = "`literals` must name at least one text that every matching line contains"
+            error = "`literals` must name at least one text that every matching line contains"
         elif not self.match or not self.no_match:
-            wrong = "`match` and `no_match` must each have a line"
+            error = "`match` and `no_match` must each have a line"
         elif (self.role == "benign") != (self.benign is not None):
-            wrong = "`benign` belongs to the role `benign`, and to it alone"
+            error = "`benign` belongs to the role `benign`, and to it alone"
         elif self.benign is not None and self.benign not in BENIGN:
-            wrong = f"`benign` is `{self.benign}`; it can be {', '.join(BENIGN)}"
-        if wrong:
-            raise ValueError(wrong)
+            error = f"`benign` is `{self.benign}`; it can be {', '.join(BENIGN)}"
+        if error:
+            raise ValueError(error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFolder:
-    """Where TensorFlow's sources lay, as its messages say."""
+    """A folder of TensorFlow sources, as messages name it."""
 
     NAMED: ClassVar = ("part",)
     part: str
-    """Part of a path, with `/`."""
+    """A part of the path, with `/`."""
     era: Era
     source: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:
-    """A text that the messages of some releases have, and of no others."""
+    """A text that only the messages of some releases have."""
 
     NAMED: ClassVar = ("text",)
     text: str
@@ -149,27 +155,27 @@ class Wording:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nightly:
-    """The number that tf-nightly had in a time; between two rows it is not known when it changed."""
+    """The minor of tf-nightly in a period; between two periods it is unknown when it changed."""
 
     NAMED: ClassVar = ("minor",)
     minor: str
     first: str
-    """The date of the oldest build that was seen with this number: `"2019-01-11"`."""
+    """The date of the oldest observed build with this minor: `"2019-01-11"`."""
     last: str
     source: str
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A signature that a line has, with what it captured."""
+    """A signature that matches a line, with its captures."""
 
     signature: Signature
     fields: dict[str, str]
     start: int
 
 
-class _Shapes:
-    """Shapes of lines that are remembered, as many as may be."""
+class _ShapeCache:
+    """A set of shapes of bounded size."""
 
     def __init__(self) -> None:
         self.shapes: set[bytes] = set()
@@ -177,14 +183,14 @@ class _Shapes:
 
     def add(self, shapes: Iterable[bytes]) -> None:
         for shape in shapes:
-            if len(self.shapes) >= _REMEMBERED or self._bytes >= _REMEMBERED_BYTES:
+            if len(self.shapes) >= _REMEMBERED or self._bytes >= _MAX_SHAPE_BYTES:
                 return
             self.shapes.add(shape)
             self._bytes += len(shape)
 
 
 class Catalogue:
-    """All signatures, ready to be matched."""
+    """All signatures, ready to match lines."""
 
     def __init__(
         self,
@@ -195,17 +201,17 @@ class Catalogue:
     ) -> None:
         self.signatures = signatures
         self.places = places
-        """The first that fits counts."""
+        """Source folders; the first that matches a path counts."""
         self.wordings = wordings
         self.nightlies = nightlies
-        self._dull = _Shapes()
-        self._telling = _Shapes()
+        self._silent_shapes = _ShapeCache()
+        self._matching_shapes = _ShapeCache()
         self._candidates: dict[str, tuple[Signature, ...]] = {}
         self._shapes: dict[int, re.Pattern[str]] = {}
 
     @cached_property
     def dated(self) -> tuple[Signature, ...]:
-        """Those that tell of which releases a log is."""
+        """The signatures that date a log."""
         return tuple(signature for signature in self.signatures if signature.era is not None)
 
     @cached_property
@@ -214,123 +220,132 @@ class Catalogue:
 
     @cached_property
     def literals(self) -> tuple[str, ...]:
-        """Every literal, once, but those that nearly any line has."""
-        found: dict[str, None] = {}
+        """Every literal once, except those of signatures for short lines, which nearly any line has."""
+        literals: dict[str, None] = {}
         for signature in self.signatures:
             if signature.longest is None:
-                found.update(dict.fromkeys(signature.literals))
-        return tuple(found)
+                literals.update(dict.fromkeys(signature.literals))
+        return tuple(literals)
 
     @cached_property
-    def _short(self) -> int:
+    def _max_short_chars(self) -> int:
+        """Maximum length in characters of lines for signatures that have one."""
         return max((s.longest for s in self.signatures if s.longest is not None), default=0)
 
     @cached_property
     def anchors(self) -> tuple[str, ...]:
-        """Few short texts, one of which is in every literal: what has none of them is passed over quickly.
+        """A few short texts, one of which is in every literal: lines without any are skipped quickly.
 
-        Greedy: again and again the piece of five characters that most of the remaining literals share.
+        Chosen greedily: always the five characters that most of the remaining literals share.
         """
-        chosen = [literal for literal in sorted(self.literals) if len(literal) < _PIECE]
-        left = {literal for literal in self.literals if not any(piece in literal for piece in chosen)}
-        having: dict[str, set[str]] = {}
-        for literal in left:
-            for start in range(len(literal) - _PIECE + 1):
-                having.setdefault(literal[start : start + _PIECE], set()).add(literal)
-        best = [(-len(literals), piece) for piece, literals in having.items()]
-        heapify(best)
-        while best:
-            count, piece = heappop(best)
-            if len(having[piece]) < -count:  # others, chosen since, are in some of them
-                if having[piece]:
-                    heappush(best, (-len(having[piece]), piece))
+        chosen = [literal for literal in sorted(self.literals) if len(literal) < _ANCHOR_CHARS]
+        remaining = {literal for literal in self.literals if not any(piece in literal for piece in chosen)}
+        literals_by_piece: dict[str, set[str]] = {}
+        for literal in remaining:
+            for start in range(len(literal) - _ANCHOR_CHARS + 1):
+                literals_by_piece.setdefault(literal[start : start + _ANCHOR_CHARS], set()).add(literal)
+        heap = [(-len(literals), piece) for piece, literals in literals_by_piece.items()]
+        heapify(heap)
+        while heap:
+            count, piece = heappop(heap)
+            if len(literals_by_piece[piece]) < -count:  # pieces chosen since are in some of them
+                if literals_by_piece[piece]:
+                    heappush(heap, (-len(literals_by_piece[piece]), piece))
                 continue
             chosen.append(piece)
-            for literal in tuple(having[piece]):
-                for start in range(len(literal) - _PIECE + 1):
-                    having[literal[start : start + _PIECE]].discard(literal)
+            for literal in tuple(literals_by_piece[piece]):
+                for start in range(len(literal) - _ANCHOR_CHARS + 1):
+                    literals_by_piece[literal[start : start + _ANCHOR_CHARS]].discard(literal)
         return tuple(chosen)
 
     @cached_property
     def _raw_anchors(self) -> tuple[tuple[bytes, frozenset[int]], ...]:
+        """Each anchor as bytes, and the set of its bytes."""
         return tuple((anchor.encode(), frozenset(anchor.encode())) for anchor in self.anchors)
 
-    def _shape(self, number: int) -> re.Pattern[str]:
-        """Return a signature's pattern as it is for lines whose digits are all 0."""
-        known = self._shapes.get(number)
-        if known is None:
-            known = self._shapes[number] = re.compile(digitless(self.signatures[number].pattern.pattern))
-        return known
+    def _compile_shape(self, number: int) -> re.Pattern[str]:
+        """Return the signature's pattern for lines whose digits are all 0, compiled once."""
+        pattern = self._shapes.get(number)
+        if pattern is None:
+            pattern = self._shapes[number] = re.compile(digitless(self.signatures[number].pattern.pattern))
+        return pattern
 
     @cached_property
     def _map_anchors(self) -> tuple[tuple[str, tuple[tuple[str, tuple[int, ...]], ...]], ...]:
-        """Anchor → the literals in which it is → the numbers of the signatures that have them; digits are all 0."""
-        having = self._map_literals(short=False)
-        found: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
-        for literal, numbers in having.items():
+        """(anchor, its literals with the numbers of their signatures) of each anchor; all digits are 0."""
+        numbers_by_literal = self._map_literals(short=False)
+        literals_by_anchor: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
+        for literal, numbers in numbers_by_literal.items():
             anchor = next(anchor for anchor in self._zeroed if anchor in literal)
-            found.setdefault(anchor, []).append((literal, numbers))
-        return tuple((anchor, tuple(literals)) for anchor, literals in found.items())
+            literals_by_anchor.setdefault(anchor, []).append((literal, numbers))
+        return tuple((anchor, tuple(literals)) for anchor, literals in literals_by_anchor.items())
 
     def _map_literals(self, *, short: bool) -> dict[str, tuple[int, ...]]:
-        """Literal → the numbers of the signatures that have it: of those for short lines, or of the others."""
-        found: dict[str, tuple[int, ...]] = {}
+        """Map each literal to the numbers of its signatures; all digits are 0.
+
+        `short`: of signatures for short lines, or of all others.
+        """
+        numbers_by_literal: dict[str, tuple[int, ...]] = {}
         for number, signature in enumerate(self.signatures):
             if (signature.longest is not None) is short:
                 for literal in signature.literals:
                     text = literal.translate(DIGITS)
-                    found[text] = (*found.get(text, ()), number)
-        return found
+                    numbers_by_literal[text] = (*numbers_by_literal.get(text, ()), number)
+        return numbers_by_literal
 
     @cached_property
     def _short_literals(self) -> dict[str, tuple[int, ...]]:
-        """The literals of what only short lines can have."""
+        """The literals of signatures for short lines, with the numbers of these."""
         return self._map_literals(short=True)
 
     def filter_shapes(self, shapes: list[bytes]) -> frozenset[bytes]:
-        """Return those of these lines, their digits all 0, in which a known message can be.
+        """Return the shapes that can have a known message.
 
-        A training log is the same few lines over and over with other numbers: each shape is looked at once.
+        A training log repeats a few lines with other numbers: each shape is checked only once.
         """
-        fresh = set(shapes) - self._dull.shapes
+        fresh = set(shapes) - self._silent_shapes.shapes
         if not fresh:
             return frozenset()
-        known = fresh & self._telling.shapes
-        fresh -= known
-        found = (
-            {shape for shape in self._filter_by_anchor(fresh) if self._can_tell(shape)} if fresh else set()
+        cached = fresh & self._matching_shapes.shapes
+        fresh -= cached
+        matching = (
+            {shape for shape in self._filter_by_anchor(fresh) if self._can_match(shape)} if fresh else set()
         )
-        self._telling.add(found)
-        self._dull.add(fresh - found)
-        return frozenset(known | found)
+        self._matching_shapes.add(matching)
+        self._silent_shapes.add(fresh - matching)
+        return frozenset(cached | matching)
 
     def _filter_by_anchor(self, fresh: set[bytes]) -> set[bytes]:
-        """Leave out, a whole heap at a time, what has not even the letters of a literal, and what is plain text without
-        any literal. First the anchors are sought in the whole heap, then the literals of those that are there: few are
-        left to be sought in each line.
+        """Drop, many at a time, shapes that cannot have a literal.
+
+        First all shapes are searched together, for the bytes of the anchors, then for the anchors, then for
+        the literals of those that occur. Then each shape is searched for the few literals that are left. If
+        any shape needs cleaning, all are kept.
         """
-        everything = b"\n".join(fresh)
-        letters = frozenset(everything + b" ")  # tabs become blanks, and one is put behind a prefix
-        if b"&" not in everything and not any(alphabet <= letters for alphabet in self._alphabets):
+        joined = b"\n".join(fresh)
+        letters = frozenset(joined + b" ")  # tabs become blanks, and a blank is added after a prefix
+        if b"&" not in joined and not any(alphabet <= letters for alphabet in self._alphabets):
             return set()
-        if everything.translate(None, _PLAIN):
+        if joined.translate(None, _PLAIN_BYTES):
             return fresh
         long = [
             literal
             for anchor, alphabet, literals in self._raw_literals
-            if alphabet <= letters and anchor in everything
+            if alphabet <= letters and anchor in joined
             for literal in literals
-            if literal in everything
+            if literal in joined
         ]
-        short = long + [one for one in map(str.encode, self._short_literals) if one in everything]
-        most = _MARGIN + self._short
+        short = long + [text for text in map(str.encode, self._short_literals) if text in joined]
+        max_short_bytes = _CLEANING_CHARS + self._max_short_chars
         return {
-            shape for shape in fresh if any(one in shape for one in (short if len(shape) <= most else long))
+            shape
+            for shape in fresh
+            if any(text in shape for text in (short if len(shape) <= max_short_bytes else long))
         }
 
     @cached_property
     def _raw_literals(self) -> tuple[tuple[bytes, frozenset[int], tuple[bytes, ...]], ...]:
-        """Anchor, its letters, and the literals in which it is, for lines whose digits are all 0."""
+        """(anchor, the set of its bytes, its literals) as bytes, for lines whose digits are all 0."""
         return tuple(
             (anchor.encode(), frozenset(anchor.encode()), tuple(literal.encode() for literal, _ in literals))
             for anchor, literals in self._map_anchors
@@ -338,82 +353,89 @@ class Catalogue:
 
     @cached_property
     def _zeroed_anchors(self) -> tuple[tuple[bytes, frozenset[int]], ...]:
+        """Each anchor with all digits 0 as bytes, and the set of its bytes."""
         return tuple((anchor.encode(), frozenset(anchor.encode())) for anchor in self._zeroed)
 
     @cached_property
     def _alphabets(self) -> tuple[frozenset[int], ...]:
-        """The letters of what each line must have some of, fewest first; no set that another one is part of."""
-        found: list[frozenset[int]] = []
-        texts = [*(text for text, _ in self._zeroed_anchors), *map(str.encode, self._short_literals)]
-        for letters in sorted({frozenset(text) for text in texts}, key=lambda one: (len(one), sorted(one))):
-            if not any(other <= letters for other in found):
-                found.append(letters)
-        return tuple(found)
+        """The sets of bytes of anchors and short literals, the smallest first.
 
-    def _can_tell(self, shape: bytes) -> bool:
+        Every line with a match has all bytes of one of them; supersets of others are left out.
+        """
+        alphabets: list[frozenset[int]] = []
+        texts = [*(text for text, _ in self._zeroed_anchors), *map(str.encode, self._short_literals)]
+        for letters in sorted(
+            {frozenset(text) for text in texts}, key=lambda alphabet: (len(alphabet), sorted(alphabet))
+        ):
+            if not any(other <= letters for other in alphabets):
+                alphabets.append(letters)
+        return tuple(alphabets)
+
+    def _can_match(self, shape: bytes) -> bool:
+        """Return whether a line of this shape can have a known message."""
         if b"&#" in shape:
             return True
-        for code, real in _CODES:
-            shape = shape.replace(code, real)
+        for code, escape in _ESCAPES:
+            shape = shape.replace(code, escape)
         for text in decode_line(shape):
             for message, prefix in messages_of(text):
-                if self._tells(message) or (prefix and self._tells(f"{prefix} ")):
+                if self._has_candidate(message) or (prefix and self._has_candidate(f"{prefix} ")):
                     return True
         return False
 
-    def _tells(self, line: str) -> bool:
+    def _has_candidate(self, line: str) -> bool:
+        """Return whether any candidate is not ignored far down in a long log."""
         return any(not signature.beside for signature in self.candidates(line))
 
     def worth(self, block: bytes) -> bool:
-        """Return whether a known message can be in a piece of a log that a terminal cut: it can go over the line's
-        end.
+        """Return whether a block of a log that a terminal wrapped can have a known message.
+
+        The message may continue after the end of a line.
         """
         letters = frozenset(block + b" ")
-        there = [anchor for anchor, alphabet in self._raw_anchors if alphabet <= letters]
-        if not there:
+        possible = [anchor for anchor, alphabet in self._raw_anchors if alphabet <= letters]
+        if not possible:
             return False
         text = block.replace(b"\n", b"")
-        if any(anchor in text for anchor in there):
+        if any(anchor in text for anchor in possible):
             return True
         text = block.replace(b"\n", b" ")
-        return any(anchor in text for anchor in there if b" " in anchor)
+        return any(anchor in text for anchor in possible if b" " in anchor)
 
     def candidates(self, line: str) -> tuple[Signature, ...]:
-        """Return the signatures that a line can have, whatever its digits are."""
+        """Return the signatures that can match a line with the same shape."""
         shape = line.translate(DIGITS)
-        known = self._candidates.get(shape)
-        if known is None:
-            known = tuple(self._match_shape(shape))
+        signatures = self._candidates.get(shape)
+        if signatures is None:
+            signatures = tuple(self._match_shape(shape))
             if len(shape) < 1000:
                 if len(self._candidates) >= _REMEMBERED:
-                    self._candidates.clear()  # a line is asked about several times, and soon never again
-                self._candidates[shape] = known
-        return known
+                    self._candidates.clear()  # a line is looked up several times in a row, then never again
+                self._candidates[shape] = signatures
+        return signatures
 
     def _match_shape(self, shape: str) -> Iterator[Signature]:
-        found: set[int] = set()
+        """Yield the signatures whose patterns match this shape."""
+        candidates: set[int] = set()
         for anchor, literals in self._map_anchors:
             if anchor in shape:
                 for literal, numbers in literals:
                     if literal in shape:
-                        found.update(numbers)
-        if len(shape) <= self._short:
+                        candidates.update(numbers)
+        if len(shape) <= self._max_short_chars:
             for literal, numbers in self._short_literals.items():
                 if literal in shape:
-                    found.update(numbers)
-        for number in sorted(found):
+                    candidates.update(numbers)
+        for number in sorted(candidates):
             signature = self.signatures[number]
             if signature.longest is not None and len(shape) > signature.longest:
                 continue
-            if self._shape(number).search(shape):
+            if self._compile_shape(number).search(shape):
                 yield signature
 
     def sought(self, signature: Signature, shape: str) -> re.Match[str] | None:
-        """Return where a signature's pattern can begin at first in any line of this shape, its digits all 0.
-
-        None: nowhere.
-        """
-        return self._shape(self._numbers[signature.id]).search(shape)
+        """Return the first match of the signature's pattern in this shape; None if there is none."""
+        return self._compile_shape(self._numbers[signature.id]).search(shape)
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
@@ -424,35 +446,35 @@ class Catalogue:
         return tuple(dict.fromkeys(anchor.translate(DIGITS) for anchor in self.anchors))
 
     def matches(self, line: str) -> Iterator[Match]:
-        """Yield every signature that this line has."""
+        """Yield the match of every signature in this line."""
         for signature in self.candidates(line):
-            found = self.match(signature, line)
-            if found is not None:
-                yield found
+            match = self.match(signature, line)
+            if match is not None:
+                yield match
 
     @staticmethod
     def match(signature: Signature, line: str) -> Match | None:
-        """Return what one signature finds in a line."""
-        found = signature.pattern.search(line)
-        if found is None or not (signature.blind or any(literal in line for literal in signature.literals)):
+        """Return the match of one signature in a line; None if there is none."""
+        match = signature.pattern.search(line)
+        if match is None or not (signature.blind or any(literal in line for literal in signature.literals)):
             return None
-        fields = {name: value for name, value in found.groupdict().items() if value is not None}
-        return Match(signature, fields, found.start())
+        fields = {name: value for name, value in match.groupdict().items() if value is not None}
+        return Match(signature, fields, match.start())
 
 
 def digitless(pattern: str) -> str:
-    """Return a pattern that matches every line that `pattern` does, once all digits of the line are 0.
+    """Return a pattern that matches every line that `pattern` matches after all its digits become 0.
 
-    It may match more: what must not follow is left out, for other digits can have stood there.
+    It may match more lines: negative assertions are dropped, because other digits can have been there.
     """
     out: list[str] = []
-    at = 0
-    while at < len(pattern):
-        if pattern.startswith(("(?!", "(?<!"), at):
-            at = _group_end(pattern, at)
+    position = 0
+    while position < len(pattern):
+        if pattern.startswith(("(?!", "(?<!"), position):
+            position = _find_group_end(pattern, position)
             continue
-        text = _token(pattern, at)
-        at += len(text)
+        text = _read_token(pattern, position)
+        position += len(text)
         if text[0] == "[" and any(re.fullmatch(text, digit) for digit in "123456789"):
             text = text if re.fullmatch(text, "0") else f"(?:{text}|0)"
         elif text.isdigit():
@@ -462,15 +484,15 @@ def digitless(pattern: str) -> str:
 
 
 def blind(pattern: str) -> bool:
-    """Return whether a pattern takes each digit for every other one."""
-    at = 0
-    while at < len(pattern):
-        text = _token(pattern, at)
-        at += len(text)
+    """Return whether a pattern treats all digits alike."""
+    position = 0
+    while position < len(pattern):
+        text = _read_token(pattern, position)
+        position += len(text)
         if text[0] == "[":
             if len({re.fullmatch(text, digit) is None for digit in "0123456789"}) > 1:
                 return False
-        elif text[-1].isdigit():  # a digit, or the number of a group
+        elif text[-1].isdigit():  # a digit or a back-reference
             return False
     return True
 
@@ -478,21 +500,22 @@ def blind(pattern: str) -> bool:
 _TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{\d*(?:,\d*)?\}|\(\?P<\w+>|.", re.DOTALL)
 
 
-def _token(pattern: str, at: int) -> str:
-    found = _TOKEN.match(pattern, at)
-    return found[0] if found is not None else pattern[at]
+def _read_token(pattern: str, position: int) -> str:
+    """Return the part of a regular expression that begins at a position."""
+    match = _TOKEN.match(pattern, position)
+    return match[0] if match is not None else pattern[position]
 
 
-def _group_end(pattern: str, at: int) -> int:
-    """Return the place after the parenthesis that closes the one at `at`."""
+def _find_group_end(pattern: str, position: int) -> int:
+    """Return the position after the parenthesis that closes the one at `position`."""
     depth = 0
     while True:
-        text = _token(pattern, at)
-        at += len(text)
+        text = _read_token(pattern, position)
+        position += len(text)
         depth += text.startswith("(")
         depth -= text == ")"
         if depth == 0:
-            return at
+            return position
 
 
 @dataclass(frozen=True, slots=True)
@@ -505,27 +528,27 @@ class _File:
 
 @lru_cache(maxsize=4)
 def load_signatures(folder: Path | None = None) -> Catalogue:
-    """Read `compat/logs/*.toml`. Raises DataError with the file, the signature and what is wrong."""
+    """Read `compat/logs/*.toml`. Raises DataError with the file, the signature and the reason."""
     folder = data_dir("compat") / "logs" if folder is None else folder
     signatures: list[Signature] = []
     places: list[SourceFolder] = []
     wordings: list[Wording] = []
     nightlies: list[Nightly] = []
     for path in sorted(folder.glob("*.toml")):
-        where = f"compat/logs/{path.name}"
-        file = decode(_File, read_raw(path, where), where)
+        label = f"compat/logs/{path.name}"
+        file = decode(_File, read_raw(path, label), label)
         places += file.places
         wordings += file.wordings
         nightlies += file.nightlies
-        for one in file.signatures:
-            digits = any(re.search("[1-9]", literal) for literal in one.literals)
-            signatures.append(replace(one, blind=blind(one.pattern.pattern) and not digits))
-    seen: set[str] = set()
+        for entry in file.signatures:
+            digits = any(re.search("[1-9]", literal) for literal in entry.literals)
+            signatures.append(replace(entry, blind=blind(entry.pattern.pattern) and not digits))
+    ids: set[str] = set()
     for signature in signatures:
-        if signature.id in seen:
+        if signature.id in ids:
             msg = f"compat/logs: two signatures are called `{signature.id}`"
             raise DataError(msg)
-        seen.add(signature.id)
+        ids.add(signature.id)
     if not signatures:
         msg = "compat/logs: there are no signatures"
         raise DataError(msg)

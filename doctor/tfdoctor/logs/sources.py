@@ -1,9 +1,10 @@
-"""Which release wrote a log, by the lines of the source that its messages name: `gpu_device.cc:1663]`, and by those of
-its own Python in tracebacks: `session.py", line 1334, in _do_call`.
+"""The release that wrote a log, by the TensorFlow source lines that it names.
 
-Each such line is of the releases that compat/source_lines.json has for it, and all lines of one process are of one
-release: what they share is the answer. A line of a known file that no release has, or lines that share none, are of
-another build (a nightly, a vendor's, a patched one) or of several TensorFlows: then the lines name none.
+Messages name them as `gpu_device.cc:1663]`, tracebacks as `session.py", line 1334, in _do_call`.
+compat/source_lines.json lists the releases that have each line. All lines of one process belong to one
+release: the releases that they share are the answer. A line of a known file that no release has, or lines
+that share no release, mean another build (a nightly, a vendor's, a patched one) or several TensorFlows: then
+the lines name no release.
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ _STAMP = re.compile(
     r"(?P<date>20\d\d-[01]\d-[0-3]\d) \d\d:\d\d:\d\d\.\d{1,6}: [IWEF] |[IWEF]0000 00:00:(?P<seconds>1\d{9})\."
 )
 _SHARED = re.compile(r"external/(?:xla|tsl)/")
-"""Sources that other frameworks have, too, at other lines; a file's name alone can be theirs as well."""
-_OF_LINES = ("source-line", "python-frame", "python-frame-shown")
+"""Source folders that other frameworks have too, with other line numbers."""
+_LINE_SIGNATURES = ("source-line", "python-frame", "python-frame-shown")
 _MAX_EVIDENCE_LINES = 4
-"""Lines that are given as evidence."""
+"""Lines given as evidence."""
 _MIN_LINES_PER_WRITER = 2
-"""Different lines that each of several TensorFlows in one log must have said."""
-_SURELY = 3
-"""Different lines of one release that outweigh what else is of another time."""
+"""Different lines required of each TensorFlow to tell several apart."""
+_MIN_ERA_LINES = 3
+"""Different lines of one release that outweigh messages of another era."""
 _MIN_SHARE = 0.8
-"""How many of the lines of what was built between two releases are of one of them."""
-_BELOW = 12
-"""Lines below a function's name at most at which a notebook shows the line that ran."""
+"""Share of the lines that must belong to one of two releases if a build lies between them."""
+_MAX_ARROW_LINES = 12
+"""Lines below the name of a function within which a notebook marks the line that ran."""
 _MAX_WRITERS = 3
-"""TensorFlows in one log that are told apart by lines; more of them are chance."""
+"""TensorFlows in one log that lines can tell apart; more are a coincidence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +55,18 @@ class Writer:
     """One TensorFlow that wrote a log, or a part of it."""
 
     releases: tuple[str, ...]
-    """Those that have all of its lines, oldest first."""
+    """The releases that have all of its lines, oldest first."""
     events: tuple[Event, ...]
-    """The lines that say so: without any one of them there would be more releases."""
+    """The lines that prove it: without any one of them, more releases would match."""
     lines: frozenset[tuple[str, str]]
-    """Its different lines: file and number, as the log has them."""
+    """Its different lines, (file, number) as in the log."""
     date: str | None
-    """When it wrote the last of them, by its own stamps: `"2020-09-11"`; None where it has none."""
+    """The date of its last line: `"2020-09-11"`; None if the lines have no timestamps."""
 
 
 @dataclass(slots=True)
 class _ReleaseLines:
-    """Lines that can be of one release."""
+    """Lines that share at least one release."""
 
     common: frozenset[str]
     said: list[tuple[Event, frozenset[str]]]
@@ -73,31 +74,32 @@ class _ReleaseLines:
 
 @dataclass(frozen=True, slots=True)
 class LogSources:
-    """What the lines of a log tell."""
+    """The result of looking up the source lines of a log."""
 
     writers: tuple[Writer, ...] = ()
-    """The TensorFlows whose lines these are, in the order in which they begin: mostly one; none where that is not
-    known."""
+    """The TensorFlows that wrote the lines, in the order of their first line; empty if unknown."""
     foreign: Event | None = None
-    """A line that no release has, or that has no release in common with the others: another build wrote this."""
+    """A line that no release has, or that shares no release with the others; None if there is none."""
     before: str | None = None
-    """`"2.3"`: where the lines of another build are partly of this minor release and partly of the one before it. It
-    was built between both, and what is built then has the later one's number."""
+    """The later of two adjacent minor releases that the lines of another build are split between: `"2.3"`.
+
+    Such a build was made between the two and has the number of the later. None if unknown.
+    """
 
 
 def identify_sources(log: Log, compat: Compat) -> LogSources:
-    """Return whose lines these are."""
-    if not log.has(*_OF_LINES):
+    """Return the TensorFlows whose source lines the log has."""
+    if not log.has(*_LINE_SIGNATURES):
         return LogSources()
-    said, foreign = _attribute_lines(log, compat)
+    attributed, foreign = _attribute_lines(log, compat)
     if foreign is not None:
-        return LogSources((), foreign, _find_later_release(said, compat))
+        return LogSources((), foreign, _find_later_release(attributed, compat))
     parts: list[_ReleaseLines] = []
     last = 0
-    for event, releases in said:
-        for place in sorted(range(len(parts)), key=lambda place: place != last):
-            if parts[place].common & releases:
-                last = place
+    for event, releases in attributed:
+        for index in sorted(range(len(parts)), key=lambda index: index != last):
+            if parts[index].common & releases:
+                last = index
                 break
         else:
             last = len(parts)
@@ -105,20 +107,20 @@ def identify_sources(log: Log, compat: Compat) -> LogSources:
         parts[last].common &= releases
         parts[last].said.append((event, releases))
     if len(parts) < 2:
-        parts = _with_frames(parts, log, compat)
+        parts = _add_frames(parts, log, compat)
     if len(parts) > _MAX_WRITERS or (
         len(parts) > 1 and any(len(part.said) < _MIN_LINES_PER_WRITER for part in parts)
     ):
-        first = min((event for event, _ in said), key=lambda event: event.order)
-        return LogSources((), first, _find_later_release(said, compat))
-    return LogSources(tuple(_writer(part, compat.source_lines) for part in parts))
+        first = min((event for event, _ in attributed), key=lambda event: event.order)
+        return LogSources((), first, _find_later_release(attributed, compat))
+    return LogSources(tuple(_make_writer(part, compat.source_lines) for part in parts))
 
 
 def _attribute_lines(log: Log, compat: Compat) -> tuple[list[tuple[Event, frozenset[str]]], Event | None]:
-    """Return each line once with its releases, in the order of the log; and the first that no release has."""
-    others = log.has("framework-jax")
+    """Return each source line once with its releases, in the order of the log, and the first that no release has."""
+    has_jax = log.has("framework-jax")
     seen: set[tuple[str, str]] = set()
-    found: list[tuple[Event, frozenset[str]]] = []
+    attributed: list[tuple[Event, frozenset[str]]] = []
     foreign = None
     for event in log.list_events("source-line"):
         key = path, number = event.get("path"), event.get("number")
@@ -126,99 +128,104 @@ def _attribute_lines(log: Log, compat: Compat) -> tuple[list[tuple[Event, frozen
         if key in seen or message.lstrip().startswith("Check failed"):
             continue
         seen.add(key)
-        shared = _SHARED.search(path) is not None or "tensorflow" not in path
+        is_shared = _SHARED.search(path) is not None or "tensorflow" not in path
         releases = compat.source_lines.find_releases(path, int(number), message)
-        if releases is None or (shared and (others or not releases)):
+        if releases is None or (is_shared and (has_jax or not releases)):
             continue
         if releases:
-            found.append((event, releases))
+            attributed.append((event, releases))
         elif foreign is None:
             foreign = event
-    return found, foreign
+    return attributed, foreign
 
 
-def _find_later_release(said: Sequence[tuple[Event, frozenset[str]]], compat: Compat) -> str | None:
-    """Return the later of two minor releases, one after the other, whose lines these are: see `Told.before`."""
-    having: dict[str, set[int]] = {}
-    for number, (_, releases) in enumerate(said):
+def _find_later_release(attributed: Sequence[tuple[Event, frozenset[str]]], compat: Compat) -> str | None:
+    """Return the later of two adjacent minor releases that have these lines between them: see `LogSources.before`."""
+    lines_by_minor: dict[str, set[int]] = {}
+    for number, (_, releases) in enumerate(attributed):
         for minor in {versions.major_minor(release) for release in releases}:
-            having.setdefault(minor, set()).add(number)
-    minors = list(dict.fromkeys(row.minor for row in compat.gpu_releases))
-    fitting = []
+            lines_by_minor.setdefault(minor, set()).add(number)
+    minors = list(dict.fromkeys(gpu_release.minor for gpu_release in compat.gpu_releases))
+    matches = []
     for earlier, later in itertools.pairwise(minors):
-        before, after = having.get(earlier, set()), having.get(later, set())
+        earlier_lines, later_lines = lines_by_minor.get(earlier, set()), lines_by_minor.get(later, set())
         if (
-            before - after
-            and len(after - before) >= _MIN_LINES_PER_WRITER
-            and len(before | after) >= _MIN_SHARE * len(said)
+            earlier_lines - later_lines
+            and len(later_lines - earlier_lines) >= _MIN_LINES_PER_WRITER
+            and len(earlier_lines | later_lines) >= _MIN_SHARE * len(attributed)
         ):
-            fitting.append(later)
-    return fitting[0] if len(fitting) == 1 else None
+            matches.append(later)
+    return matches[0] if len(matches) == 1 else None
 
 
-def _with_frames(parts: list[_ReleaseLines], log: Log, compat: Compat) -> list[_ReleaseLines]:
-    """Return the same, and what TensorFlow's own functions in tracebacks tell.
+def _add_frames(parts: list[_ReleaseLines], log: Log, compat: Compat) -> list[_ReleaseLines]:
+    """Return the parts with the frames of TensorFlow's own functions in tracebacks added.
 
-    What contradicts it, tells nothing: files can have been changed, and a traceback can be another one's.
+    Frames that contradict the lines are dropped: files can be patched, and a traceback can come from another
+    TensorFlow.
     """
     unpublished = compat.source_lines.unpublished
     frames = []
-    for event, path, line, function in _frames(log):
+    for event, path, line, function in _iter_frames(log):
         releases = compat.functions.find_releases(path, line, function)
         if releases:
-            frames.append((event, releases | {one.version for one in unpublished if one.like in releases}))
-    everything = frozenset([*compat.source_lines.releases, *(one.version for one in unpublished)])
-    common = parts[0].common if parts else everything
-    said = []
+            frames.append(
+                (event, releases | {build.version for build in unpublished if build.like in releases})
+            )
+    all_releases = frozenset([*compat.source_lines.releases, *(build.version for build in unpublished)])
+    common = parts[0].common if parts else all_releases
+    matching = []
     for event, releases in frames:
         if common & releases:
             common &= releases
-            said.append((event, releases))
+            matching.append((event, releases))
         elif not parts:
-            return parts  # of two TensorFlows
-    if not said:
+            return parts  # the frames come from two TensorFlows
+    if not matching:
         return parts
-    return [_ReleaseLines(common, [*(parts[0].said if parts else []), *said])]
+    return [_ReleaseLines(common, [*(parts[0].said if parts else []), *matching])]
 
 
-def _frames(log: Log) -> Iterator[tuple[Event, str, int, str]]:
-    """Yield each frame of a traceback with its path, line and function."""
+def _iter_frames(log: Log) -> Iterator[tuple[Event, str, int, str]]:
+    """Yield each frame of a traceback with its path, line number and function."""
     for event in log.list_events("python-frame"):
         function = event.get("function") or event.get("name")
         if not function or keyword.iskeyword(function):
-            function = "<module>"  # read as a tag of HTML and gone: the next line's first word stands there
+            # the tag filter removed `<module>`, and the first word of the next line was captured instead
+            function = "<module>"
         yield (
             event,
             event.get("path") or event.get("shown"),
             int(event.get("number") or event.get("at")),
             function,
         )
-    shown = None
+    header = None
     for event in log.list_events("python-frame-shown", "python-arrow"):
         if event.id == "python-frame-shown":
-            shown = event
-        elif shown is not None and event.line - shown.line <= _BELOW:
-            yield event, shown.get("path"), int(event.get("number")), shown.get("function").rstrip("(")
-            shown = None
+            header = event
+        elif header is not None and event.line - header.line <= _MAX_ARROW_LINES:
+            yield event, header.get("path"), int(event.get("number")), header.get("function").rstrip("(")
+            header = None
 
 
-def _writer(lines: _ReleaseLines, table: SourceLines) -> Writer:
-    date = max((date for event, _ in lines.said if (date := _date(event.text))), default=None)
-    of_then = {one.version for one in table.unpublished if one.first <= (date or "") <= one.last}
-    known = frozenset(table.releases) | of_then
-    if not lines.common & known:
-        known |= lines.common
-    common = lines.common & known
-    left = known
-    telling: list[Event] = []
-    while left != common:
-        event, releases = min(lines.said, key=lambda one: len(one[1] & left))
-        left &= releases
-        telling.append(event)
-    order = (*table.releases, *(one.version for one in table.unpublished))
+def _make_writer(lines: _ReleaseLines, table: SourceLines) -> Writer:
+    """Return the writer of these lines, with the fewest lines that prove its releases."""
+    date = max((date for event, _ in lines.said if (date := _parse_date(event.text))), default=None)
+    unpublished = {entry.version for entry in table.unpublished if entry.first <= (date or "") <= entry.last}
+    candidates = frozenset(table.releases) | unpublished
+    if not lines.common & candidates:
+        candidates |= lines.common
+    common = lines.common & candidates
+    remaining = candidates
+    evidence: list[Event] = []
+    while remaining != common:
+        event, releases = min(lines.said, key=lambda entry: len(entry[1] & remaining))
+        remaining &= releases
+        evidence.append(event)
+    order = (*table.releases, *(entry.version for entry in table.unpublished))
     return Writer(
         tuple(version for version in order if version in common),
-        tuple(sorted(telling, key=lambda event: event.order)[:_MAX_EVIDENCE_LINES]),
+        tuple(sorted(evidence, key=lambda event: event.order)[:_MAX_EVIDENCE_LINES]),
         frozenset(
             (event.get("path"), event.get("number")) for event, _ in lines.said if event.id == "source-line"
         ),
@@ -226,26 +233,25 @@ def _writer(lines: _ReleaseLines, table: SourceLines) -> Writer:
     )
 
 
-def _date(text: str) -> str | None:
-    """Return the date of a message, by the stamp that TensorFlow or Abseil's logger puts before it."""
-    found = _STAMP.search(text)
-    if found is None:
+def _parse_date(text: str) -> str | None:
+    """Return the date in the timestamp of TensorFlow or Abseil before a message; None if it has none."""
+    match = _STAMP.search(text)
+    if match is None:
         return None
     return (
-        found["date"] or dt.datetime.fromtimestamp(int(found["seconds"]), dt.timezone.utc).date().isoformat()
+        match["date"] or dt.datetime.fromtimestamp(int(match["seconds"]), dt.timezone.utc).date().isoformat()
     )
 
 
 def drop_other_eras(log: Log, compat: Compat) -> Log:
-    """Return the log without what a TensorFlow of another time said: a page that quotes an old session beside its own
-    log.
+    """Return the log without messages of a TensorFlow of another era, such as a quoted old session.
 
-    Only where enough lines name the release; else nothing is left out.
+    Return it unchanged if too few lines name the release.
     """
-    if len(log.list_events("source-line")) < _SURELY:
+    if len(log.list_events("source-line")) < _MIN_ERA_LINES:
         return log
     writers = identify_sources(log, compat).writers
-    if len(writers) != 1 or len(writers[0].lines) < _SURELY:
+    if len(writers) != 1 or len(writers[0].lines) < _MIN_ERA_LINES:
         return log
     minors = [versions.numbers(version)[:2] for version in writers[0].releases]
 
@@ -255,18 +261,22 @@ def drop_other_eras(log: Log, compat: Compat) -> Log:
             bool(first) and max(minors) < versions.numbers(first)
         )
 
-    kept = {name: events for name, events in log.events.items() if not is_other_era(events[0].signature)}
-    return log if len(kept) == len(log.events) else Log(kept, log.counts, log.lines, log.bytes)
+    events_kept = {
+        name: events for name, events in log.events.items() if not is_other_era(events[0].signature)
+    }
+    return log if len(events_kept) == len(log.events) else Log(events_kept, log.counts, log.lines, log.bytes)
 
 
 def split_by_writer(log: Log, writers: Sequence[Writer]) -> list[Log]:
-    """Return the events of each of several TensorFlows: each belongs to the one that spoke last before it, the first
-    to the first.
+    """Return the events of each writer.
+
+    An event belongs to the writer of the last source line up to it; those before the first line belong to its
+    writer.
     """
     turns = sorted(
-        (event.line, place)
+        (event.line, index)
         for event in log.list_events("source-line")
-        for place, writer in enumerate(writers)
+        for index, writer in enumerate(writers)
         if (event.get("path"), event.get("number")) in writer.lines
     )
     logs = [Log(lines=log.lines, bytes=log.bytes) for _ in writers]

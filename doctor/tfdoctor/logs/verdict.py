@@ -1,7 +1,8 @@
-"""From everything that was seen to the one root cause: explicit gates, in the order in which things break.
+"""The choice of the one root cause of a log, by detectors that are asked in the order in which things break.
 
-A gate sees the whole log, never a single line: which message came first in the text decides nothing by itself. The
-first gate that answers wins, so the order below is the argument: what stands lower on the machine comes first.
+A detector sees the whole log, never a single line, so the order of the messages in the text decides nothing.
+The first detector that returns a decision wins: what lies lower in the stack (host, driver, libraries) comes
+first.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ __all__ = ["GATES", "decide", "is_registered"]
 
 
 def decide(case: Case) -> Decision:
-    """Return the root cause of what this log shows."""
-    for gate in GATES:
-        decision = gate(case)
+    """Return the root cause that the log shows."""
+    for detector in GATES:
+        decision = detector(case)
         if decision is not None:
             return decision
     return Decision(Cause.INCONCLUSIVE)
@@ -55,9 +56,13 @@ GATES: tuple[Callable[[Case], Decision | None], ...] = (
     gpu.healthy,
     python_import.detect_other_api,
 )
+"""The detectors, in the order in which they are asked."""
 
 AT_THE_DRIVER = frozenset({Cause.GPU_BUSY_OTHER_PROCESS, Cause.DRIVER_TOO_OLD})
-"""Causes that can come late, after a GPU was registered; none is where the driver's first calls fail with them."""
+"""Causes that can also appear after a GPU was registered.
+
+If the first calls of the driver fail with one of them, no GPU was.
+"""
 
 
 def is_registered(case: Case, decision: Decision) -> bool | None:
@@ -68,24 +73,25 @@ def is_registered(case: Case, decision: Decision) -> bool | None:
     if decision.cause is Cause.GPU_TOO_OLD and log.has("xla-breaks"):
         return False
     if log.has("device-not-made") and decision.cause not in (Cause.GPU_TOO_OLD, Cause.GPU_TOO_NEW):
-        return False  # a card without code for it is registered all the same
+        return False  # TensorFlow registers a GPU even if it has no code for it
     used = ("gpu-used", "cudnn-loaded", "cublas-init")
     if (
         any(event.get("loaded") for event in log.list_events("cudnn-version"))
         or log.has(*used)
-        or any("'cu" in event.text for event in log.list_events("no-kernel-image"))  # a kernel was to be run
+        # a CUDA error code in the message shows that a kernel was about to run
+        or any("'cu" in event.text for event in log.list_events("no-kernel-image"))
         or any(event.get("status") for event in log.list_events("cudnn-init"))
     ):
         return decision.cause.row.registers or decision.cause is Cause.LIBS_TRANSITIVE
     if case.others_left and decision.cause.row.registers:
         return True
     if decision.cause is Cause.CUDNN_MISSING and log.has("dso-failed-old") and not gpu.is_none_listed(case):
-        return None  # these releases registered a GPU without cuDNN, and failed where it was first used
+        return None  # these releases register a GPU without cuDNN and fail at its first use
     if not decision.cause.row.registers or log.has("amd-ignored"):
         return False
-    if log.has("device-ignored"):  # from 2.5 on nothing says how many cards there are
-        none = case.none_left or gpu.is_none_listed(case) or log.has("interconnect")
-        return False if none else None
+    if log.has("device-ignored"):  # TensorFlow 2.5 and later do not log the number of GPUs
+        none_usable = case.none_left or gpu.is_none_listed(case) or log.has("interconnect")
+        return False if none_usable else None
     if decision.cause in AT_THE_DRIVER and log.has("cuinit", "context-failed", "driver-code"):
         return False
     if case.ready >= 0 or gpu.list_failed_allocations(case):

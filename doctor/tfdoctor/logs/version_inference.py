@@ -1,4 +1,4 @@
-"""What a log tells of the TensorFlow that wrote it: its version, its era, its CUDA, its devices."""
+"""The TensorFlow that wrote a log: its version, era, CUDA and devices."""
 
 from __future__ import annotations
 
@@ -23,191 +23,236 @@ __all__ = ["LogOrigin", "RegisteredDevice", "card_memory", "devices", "origin"]
 
 @dataclass(frozen=True, slots=True)
 class LogOrigin:
-    """Which TensorFlow wrote a log."""
+    """The TensorFlow that wrote a log."""
 
     version: str | None
-    """"2.4.1", where the log says it or its lines are of this release alone; "2.4", where they are of several of its
-    patches, or it has only one."""
+    """The version, if the log states it or its source lines belong to this release alone: "2.4.1".
+
+    Only the minor, "2.4", if the lines belong to several patches of it, or it has only one.
+    """
     era: str | None
-    """"2.4-2.11": the minor releases that the log can be of; one alone where only one can; None: unknown."""
+    """The minor releases that can have written the log: "2.4-2.11", or a single one; None if unknown."""
     cuda: str | None
-    """"11.2" or "11": from the names of the libraries."""
+    """CUDA, from the names of the libraries: "11.2" or "11"; None if unknown."""
     release: Release | None
-    """The row of compat/ for `version`, or for the newest release of the era where its lines or sonames decide."""
+    """The release in compat/ for `version`, or the newest of the era if lines or sonames decide it."""
     sources: LogSources = field(default_factory=LogSources)
-    """Whose source lines these are; several: TensorFlows of different releases wrote this log."""
+    """The source lines in the log; with several writers, different releases wrote the log."""
     by: Literal["log", "lines", "early", "rest"] = "rest"
-    """What `version` and `era` are known by: the log says it, the lines of its source, those and a date before the
-    release that has them, or formats and libraries."""
+    """How `version` and `era` were determined.
+
+    "log": the log states it. "lines": source lines. "early": source lines, and a date before the release that
+    has them. "rest": message formats and libraries.
+    """
 
     @property
     def name(self) -> str:
-        """What to call it in a sentence."""
+        """The TensorFlow as it is named in a sentence."""
         if self.version is not None:
             return f"TensorFlow {self.version}"
         return f"TensorFlow ({self.era})" if self.era else "TensorFlow"
 
 
 def origin(log: Log, compat: Compat) -> LogOrigin:
-    """Return the version that the log states, else the releases that have its lines, else the era to which formats
-    and sonames belong.
+    """Return the TensorFlow that wrote a log.
+
+    In this order: the version that the log states, the releases that have its source lines, the era of its
+    message formats and sonames.
     """
     version = _find_stated_version(log)
-    names = _sonames(log)
+    sonames = _list_sonames(log)
     sources = identify_sources(log, compat)
-    low, high = _bounds(log)
-    worded = _narrow_by_words(log, low, high) if sources.foreign is None else (low, high)
+    low, high = _find_bounds(log)
+    narrowed = _narrow_by_words(log, low, high) if sources.foreign is None else (low, high)
     if not sources.writers:
-        low, high = worded
-    rows = compat.gpu_releases
-    dlls = _cuda_of_dlls(log)
-    bounded = [row for row in rows if _is_within(row, low, high)]
-    fitting = [row for row in bounded if _has_all(row, names)]
-    fitting = _filter_by_python(fitting, log) or fitting
-    cuda = _cuda(names, compat) or dlls
-    lines = _match_lines(sources.writers, bounded)
-    if version is not None and not _is_excluded(version, lines, compat):
+        low, high = narrowed
+    releases = compat.gpu_releases
+    dlls = _find_cuda_of_dlls(log)
+    bounded = [release for release in releases if _is_within(release, low, high)]
+    matching = [release for release in bounded if _has_all(release, sonames)]
+    matching = _filter_by_python(matching, log) or matching
+    cuda = _find_cuda(sonames, compat) or dlls
+    line_releases = _match_lines(sources.writers, bounded)
+    if version is not None and not _is_excluded(version, line_releases, compat):
         nearest = compat.nearest(version)
         minor = versions.major_minor(version)
         return LogOrigin(version, minor, cuda or nearest.release.cuda, nearest.release, sources, "log")
-    if lines:
-        lines = [row for row in lines if _is_within(row, *worded)] or lines
-        also = [
-            one for one in _list_unpublished(lines, sources.writers[0], compat) if _is_between(one, low, high)
+    if line_releases:
+        line_releases = [
+            release for release in line_releases if _is_within(release, *narrowed)
+        ] or line_releases
+        unpublished_minors = [
+            minor_release
+            for minor_release in _list_unpublished(line_releases, sources.writers[0], compat)
+            if _is_between(minor_release, low, high)
         ]
-        asks = {row.version for row in fitting}
-        asking = [row for row in lines if row.version in asks and (dlls is None or _has_cuda(row, dlls))]
-        return _infer_from_lines(lines, asking, also, cuda, sources, compat)
-    built = _match_builds(sources.writers, rows)
-    if built and all(_is_between(one, low, high) for one in built):
-        alone = built[0] if len(built) == 1 else None
-        return LogOrigin(alone, _range(built[0], built[-1]), cuda, None, sources, "lines")
-    early = _infer_prerelease(sources.writers, bounded)
-    if early is not None:
-        number = _find_nightly_minor(sources.writers[0].date)
-        late = early if _is_before_branch(early, sources.writers[0], compat) else number or _next(early, rows)
-        first, late = sorted((early, late), key=versions.numbers)
-        own = [row for row in rows if row.minor == early and row.version in sources.writers[0].releases]
-        return LogOrigin(None, _range(first, late), cuda, own[-1], sources, "early")
+        matching_versions = {release.version for release in matching}
+        matching_lines = [
+            release
+            for release in line_releases
+            if release.version in matching_versions and (dlls is None or _has_cuda(release, dlls))
+        ]
+        return _infer_from_lines(line_releases, matching_lines, unpublished_minors, cuda, sources, compat)
+    builds = _match_builds(sources.writers, releases)
+    if builds and all(_is_between(minor_release, low, high) for minor_release in builds):
+        only_build = builds[0] if len(builds) == 1 else None
+        return LogOrigin(only_build, _format_range(builds[0], builds[-1]), cuda, None, sources, "lines")
+    early_minor = _infer_prerelease(sources.writers, bounded)
+    if early_minor is not None:
+        nightly_minor = _find_nightly_minor(sources.writers[0].date)
+        late_minor = (
+            early_minor
+            if _is_before_branch(early_minor, sources.writers[0], compat)
+            else nightly_minor or _next_minor(early_minor, releases)
+        )
+        first, late_minor = sorted((early_minor, late_minor), key=versions.numbers)
+        early_releases = [
+            release
+            for release in releases
+            if release.minor == early_minor and release.version in sources.writers[0].releases
+        ]
+        return LogOrigin(None, _format_range(first, late_minor), cuda, early_releases[-1], sources, "early")
     if sources.before is not None and _is_between(sources.before, low, high):
         return LogOrigin(None, sources.before, cuda, None, sources)
-    if low == "" and not names:
-        of_cuda = [row.minor for row in rows if _has_cuda(row, dlls)] if dlls is not None else []
-        return LogOrigin(None, _range(of_cuda[0], of_cuda[-1]) if of_cuda else None, cuda, None, sources)
-    if not fitting:
-        return LogOrigin(None, _range(low, high), cuda, None, sources)
-    near = [row for row in fitting if any(row.version in writer.releases for writer in sources.writers)]
-    minors = [row.minor for row in fitting]
-    if len(sources.writers) == 1 and near and _is_candidate_date(near, sources.writers[0].date):
-        minors = [
-            near[0].minor,
-            _next(near[-1].minor, rows),
-        ]  # what is built after a release has its lines, too
-    if sources.foreign is not None and names:
-        minors.append(_next(minors[-1], rows))  # a nightly asks for the libraries of the release before it
-    if low and versions.compare(low, rows[0].minor) < 0 and minors[0] == rows[0].minor:
-        minors[0] = low  # there are older ones, of which the table knows nothing
-    newest = (near or fitting)[-1]
-    known = {row.cuda for row in fitting}
-    if cuda is None and len(known) == 1:
+    if low == "" and not sonames:
+        cuda_minors = (
+            [release.minor for release in releases if _has_cuda(release, dlls)] if dlls is not None else []
+        )
+        return LogOrigin(
+            None, _format_range(cuda_minors[0], cuda_minors[-1]) if cuda_minors else None, cuda, None, sources
+        )
+    if not matching:
+        return LogOrigin(None, _format_range(low, high), cuda, None, sources)
+    line_matches = [
+        release
+        for release in matching
+        if any(release.version in writer.releases for writer in sources.writers)
+    ]
+    minors = [release.minor for release in matching]
+    if (
+        len(sources.writers) == 1
+        and line_matches
+        and _is_candidate_date(line_matches, sources.writers[0].date)
+    ):
+        # a nightly built soon after a release still has its lines
+        minors = [line_matches[0].minor, _next_minor(line_matches[-1].minor, releases)]
+    if sources.foreign is not None and sonames:
+        # a nightly opens the libraries of the release before it
+        minors.append(_next_minor(minors[-1], releases))
+    if low and versions.compare(low, releases[0].minor) < 0 and minors[0] == releases[0].minor:
+        minors[0] = low  # the table has no releases older than its first
+    newest = (line_matches or matching)[-1]
+    cudas = {release.cuda for release in matching}
+    if cuda is None and len(cudas) == 1:
         cuda = newest.cuda
-    return LogOrigin(None, _range(minors[0], minors[-1]), cuda, newest if names else None, sources)
+    return LogOrigin(None, _format_range(minors[0], minors[-1]), cuda, newest if sonames else None, sources)
 
 
-def _match_lines(writers: Sequence[Writer], rows: Sequence[Release]) -> list[Release]:
-    """Return the rows of the one release, or of the few, that have these lines.
+def _match_lines(writers: Sequence[Writer], releases: Sequence[Release]) -> list[Release]:
+    """Return the releases that have these lines.
 
-    None if formats or the log's own dates are of another time: a nightly has most lines of the release that comes
-    next, and wrote them before that was out.
+    Empty if several TensorFlows wrote the log, or if it is older than the release: a nightly has most lines
+    of the next release before that is out.
     """
     if len(writers) != 1:
         return []
-    out: dict[str, str] = {}
-    for row in rows:
-        out[row.minor] = min(row.released, out.get(row.minor, row.released))
+    first_released: dict[str, str] = {}
+    for release in releases:
+        first_released[release.minor] = min(
+            release.released, first_released.get(release.minor, release.released)
+        )
     date = writers[0].date
     return [
-        row
-        for row in rows
-        if row.version in writers[0].releases and (date is None or out[row.minor] <= _day_after(date))
+        release
+        for release in releases
+        if release.version in writers[0].releases
+        and (date is None or first_released[release.minor] <= _day_after(date))
     ]
 
 
-def _infer_prerelease(writers: Sequence[Writer], rows: Sequence[Release]) -> str | None:
-    """Return the one minor release that has these lines and came out soon after the log's date: a candidate of it
-    wrote them, or a nightly, which has the number of the next.
+def _infer_prerelease(writers: Sequence[Writer], releases: Sequence[Release]) -> str | None:
+    """Return the minor release whose candidate or nightly wrote the log.
 
-    None if they are few: what is built between two releases has many lines of one of them.
+    A candidate has the source lines of the coming release and is older than it. None if several minor
+    releases match or if there are fewer than _MIN_MATCHING_LINES lines: a nightly between two releases shares
+    many lines with one of them.
     """
     if len(writers) != 1 or writers[0].date is None or len(writers[0].lines) < _MIN_MATCHING_LINES:
         return None
-    having = [row for row in rows if row.version in writers[0].releases]
-    if len({row.minor for row in having}) != 1:
+    matches = [release for release in releases if release.version in writers[0].releases]
+    if len({release.minor for release in matches}) != 1:
         return None
-    return having[0].minor if _is_candidate_date(having, writers[0].date) else None
+    return matches[0].minor if _is_candidate_date(matches, writers[0].date) else None
 
 
-def _is_candidate_date(rows: Sequence[Release], date: str | None) -> bool:
-    """Return whether candidates of the first of these releases are out at this date, and it is not."""
-    out = dt.date.fromisoformat(min(row.released for row in rows))
+def _is_candidate_date(releases: Sequence[Release], date: str | None) -> bool:
+    """Return whether candidates of the first of these releases can be out at this date, and the release is not."""
+    released = dt.date.fromisoformat(min(release.released for release in releases))
     try:
-        ahead = (out - dt.date.fromisoformat(date or "")).days
+        days_before = (released - dt.date.fromisoformat(date or "")).days
     except ValueError:
         return False
-    return 0 < ahead <= _CANDIDATES
+    return 0 < days_before <= _CANDIDATE_DAYS
 
 
-def _match_builds(writers: Sequence[Writer], rows: Sequence[Release]) -> list[str]:
-    """Return the minors of the builds that have these lines, where no release has them: candidates, those for AMD's
-    cards.
+def _match_builds(writers: Sequence[Writer], releases: Sequence[Release]) -> list[str]:
+    """Return the minors of unreleased builds that have these lines, such as candidates or ROCm builds.
+
+    Empty if a release has them.
     """
-    if len(writers) != 1 or any(row.version in writers[0].releases for row in rows):
+    if len(writers) != 1 or any(release.version in writers[0].releases for release in releases):
         return []
-    return list(dict.fromkeys(versions.major_minor(one) for one in writers[0].releases))
+    return list(dict.fromkeys(versions.major_minor(build) for build in writers[0].releases))
 
 
 def _is_before_branch(minor: str, writer: Writer, compat: Compat) -> bool:
-    """Return whether this was written before the minor's first candidate was near: what was built then had its
-    number.
+    """Return whether the log is older than the branch of this minor, when nightlies still had its number.
+
+    The branch is dated by the first candidate of the minor.
     """
-    first = min(
+    first_candidate = min(
         (
-            one.released
-            for one in compat.source_lines.builds
-            if "rc" in one.version and versions.major_minor(one.version) == minor
+            build.released
+            for build in compat.source_lines.builds
+            if "rc" in build.version and versions.major_minor(build.version) == minor
         ),
         default=None,
     )
-    if first is None or writer.date is None:
+    if first_candidate is None or writer.date is None:
         return False
     try:
-        ahead = (dt.date.fromisoformat(first) - dt.date.fromisoformat(writer.date)).days
+        days_before = (dt.date.fromisoformat(first_candidate) - dt.date.fromisoformat(writer.date)).days
     except ValueError:
         return False
-    return ahead > _BRANCH
+    return days_before > _BRANCH_DAYS
 
 
 def _find_nightly_minor(date: str | None) -> str | None:
-    """Return the minor whose number what was built then had; None if that is not known."""
-    rows = load_signatures().nightlies if date is not None else ()
-    return next((row.minor for row in rows if row.first <= (date or "") <= row.last), None)
+    """Return the minor that nightlies had at this date; None if unknown."""
+    nightlies = load_signatures().nightlies if date is not None else ()
+    return next(
+        (nightly.minor for nightly in nightlies if nightly.first <= (date or "") <= nightly.last), None
+    )
 
 
-def _next(minor: str, rows: Sequence[Release]) -> str:
-    """Return the minor release after this one; itself where it is the last."""
-    return next((row.minor for row in rows if versions.compare(row.minor, minor) > 0), minor)
+def _next_minor(minor: str, releases: Sequence[Release]) -> str:
+    """Return the minor release after this one; the same if it is the last."""
+    return next((release.minor for release in releases if versions.compare(release.minor, minor) > 0), minor)
 
 
 _MIN_MATCHING_LINES = 3
-"""Different lines."""
-_CANDIDATES = 60
-"""Days before a release in which its candidates are out."""
-_BRANCH = 21
-"""Days before its first candidate from which on a nightly can have the number of the next release."""
+"""Different source lines required to recognize a pre-release."""
+_CANDIDATE_DAYS = 60
+"""Days before a release during which its candidates are out."""
+_BRANCH_DAYS = 21
+"""Days before the first candidate of a minor from which on nightlies can have the next minor."""
 
 
 def _day_after(date: str) -> str:
-    """Clocks and time zones differ: `"2020-09-12"` of `"2020-09-11"`; the date itself where it is none."""
+    """Return the next day: "2020-09-12" for "2020-09-11", because clocks and time zones differ.
+
+    Return the text itself if it is not a date.
+    """
     try:
         return (dt.date.fromisoformat(date) + dt.timedelta(days=1)).isoformat()
     except (ValueError, OverflowError):
@@ -215,83 +260,93 @@ def _day_after(date: str) -> str:
 
 
 def _is_excluded(version: str, lines: Sequence[Release], compat: Compat) -> bool:
-    """Return whether the lines are of other releases than the one that is stated somewhere: pip installs another one,
-    too.
+    """Return whether source lines contradict the stated version.
+
+    A version stated somewhere in the log can be that of another TensorFlow, for example one that pip
+    installs.
     """
-    measured = version in compat.source_lines.releases
-    return bool(lines) and measured and all(row.version != version for row in lines)
+    is_known = version in compat.source_lines.releases
+    return bool(lines) and is_known and all(release.version != version for release in lines)
 
 
 def _infer_from_lines(
     lines: Sequence[Release],
-    fitting: Sequence[Release],
-    also: Sequence[str],
+    matching: Sequence[Release],
+    unpublished_minors: Sequence[str],
     cuda: str | None,
     sources: LogSources,
     compat: Compat,
 ) -> LogOrigin:
-    """Return `fitting`: those of `lines` that ask for the libraries of this log.
+    """Return the origin of a log whose source lines belong to these releases.
 
-    None if somebody built it for another CUDA. `also`: minors of which a build has these lines that is not in the
-    table.
+    `matching`: those of them that open the libraries of the log; none if it was built for another CUDA.
+    `unpublished_minors`: minors of builds with the same lines that are not in the table.
     """
-    chosen = fitting or lines
-    minors = list(dict.fromkeys([*(row.minor for row in chosen), *also]))
+    chosen = matching or lines
+    minors = list(dict.fromkeys([*(release.minor for release in chosen), *unpublished_minors]))
     newest = chosen[-1]
-    known = {row.cuda for row in fitting}
-    if cuda is None and len(known) == 1:
+    cudas = {release.cuda for release in matching}
+    if cuda is None and len(cudas) == 1:
         cuda = newest.cuda
     version = None
     if len(minors) == 1:
         patches = {
-            row.version for row in compat.releases if row.minor == newest.minor and not row.is_prerelease
+            release.version
+            for release in compat.releases
+            if release.minor == newest.minor and not release.is_prerelease
         }
-        left = {row.version for row in chosen}
-        version = newest.version if len(left) == 1 < len(patches) else newest.minor
+        versions_left = {release.version for release in chosen}
+        version = newest.version if len(versions_left) == 1 < len(patches) else newest.minor
     return LogOrigin(
-        version, _range(minors[0], minors[-1]), cuda, newest if fitting else None, sources, "lines"
+        version, _format_range(minors[0], minors[-1]), cuda, newest if matching else None, sources, "lines"
     )
 
 
-def _list_unpublished(rows: Sequence[Release], writer: Writer, compat: Compat) -> list[str]:
-    """Return the minors of the builds among its releases that nobody can measure any more, and that have these rows'
-    lines.
-    """
+def _list_unpublished(releases: Sequence[Release], writer: Writer, compat: Compat) -> list[str]:
+    """Return the minors of builds that are no longer available and have the same lines as one of these releases."""
     return [
-        versions.major_minor(one.version)
-        for one in compat.source_lines.unpublished
-        if one.like in {row.version for row in rows} and one.version in writer.releases
+        versions.major_minor(build.version)
+        for build in compat.source_lines.unpublished
+        if build.like in {release.version for release in releases} and build.version in writer.releases
     ]
 
 
-def _range(low: str, high: str) -> str | None:
+def _format_range(low: str, high: str) -> str | None:
+    """Return "2.4-2.11", "2.4" or "2.4+"; None if neither end is known."""
     if not low and not high:
         return None
     return low if low == high else f"{low}-{high}" if high else f"{low}+"
 
 
 def _find_stated_version(log: Log) -> str | None:
+    """Return the version that the log states; None if it does not.
+
+    The last explicit statement wins; bare version lines count only if they agree.
+    """
     for event in reversed(log.list_events("tf-version")):
         if versions.is_version(event.get("version")):
             return event.get("version")
-    alone = [
-        e.get("version") for e in log.list_events("tf-version-alone") if versions.is_version(e.get("version"))
+    bare_versions = [
+        bare.get("version")
+        for bare in log.list_events("tf-version-alone")
+        if versions.is_version(bare.get("version"))
     ]
-    return alone[-1] if alone and len(set(alone)) == 1 else None
+    return bare_versions[-1] if bare_versions and len(set(bare_versions)) == 1 else None
 
 
-def _bounds(log: Log) -> tuple[str, str]:
+def _find_bounds(log: Log) -> tuple[str, str]:
+    """Return the first and the last minor that the message formats allow; empty if unbounded."""
     low, high = "", ""
-    known = load_signatures()
-    spans = [one.era for one in known.dated if one.era is not None and log.has(one.id)]
+    catalogue = load_signatures()
+    spans = [item.era for item in catalogue.dated if item.era is not None and log.has(item.id)]
     for event in log.list_events("format-classic"):
         path = event.get("path").replace("\\", "/")
-        place = next((one for one in known.places if one.part in path), None)
-        if place is not None:
-            spans.append(place.era)
+        folder = next((item for item in catalogue.places if item.part in path), None)
+        if folder is not None:
+            spans.append(folder.era)
     newest = ""
     for first, last in spans:
-        if not first:  # it tells only in a log of which the beginning of the era is known
+        if not first:  # an upper bound alone counts only if the lower bound is known
             newest = last
             continue
         if not low or versions.compare(first, low) > 0:
@@ -306,16 +361,16 @@ def _bounds(log: Log) -> tuple[str, str]:
 
 
 def _narrow_by_words(log: Log, low: str, high: str) -> tuple[str, str]:
-    """Return the same bounds, narrowed by what the messages say.
+    """Narrow the bounds by the wording of the messages.
 
-    As they were where that contradicts itself or them.
+    Return them unchanged if the wording contradicts itself or them.
     """
     lows, highs = [low] if low else [], [high] if high else []
     for event in log:
-        for one in load_signatures().wordings:
-            if one.text in event.text:
-                lows += [one.era[0]] if one.era[0] else []
-                highs += [one.era[1]] if one.era[1] else []
+        for wording in load_signatures().wordings:
+            if wording.text in event.text:
+                lows += [wording.era[0]] if wording.era[0] else []
+                highs += [wording.era[1]] if wording.era[1] else []
     first = max(lows, key=versions.numbers, default="")
     last = min(highs, key=versions.numbers, default="")
     if first and last and versions.compare(first, last) > 0:
@@ -323,76 +378,83 @@ def _narrow_by_words(log: Log, low: str, high: str) -> tuple[str, str]:
     return first, last
 
 
-def _is_within(row: Release, low: str, high: str) -> bool:
-    return _is_between(row.minor, low, high)
+def _is_within(release: Release, low: str, high: str) -> bool:
+    return _is_between(release.minor, low, high)
 
 
 def _is_between(minor: str, low: str, high: str) -> bool:
     return (not low or versions.compare(minor, low) >= 0) and (not high or versions.compare(minor, high) <= 0)
 
 
-def _sonames(log: Log) -> list[str]:
-    """Return names of Linux libraries that TensorFlow itself asked for."""
-    names = {e.get("soname") for e in log.list_events("dso-opened", "dso-failed")}
-    names |= {e.get("soname") for e in log.list_events("import-so") if not e.get("opened")}
-    wanted = (
+def _list_sonames(log: Log) -> list[str]:
+    """Return the sonames of CUDA libraries on Linux that TensorFlow tried to open, sorted."""
+    names = {event.get("soname") for event in log.list_events("dso-opened", "dso-failed")}
+    names |= {event.get("soname") for event in log.list_events("import-so") if not event.get("opened")}
+    needed = (
         name
         for name in names
         if re.search(r"\.so\.\d", name) and matters(name) and not is_driver(name) and not is_tensorrt(name)
     )
-    return sorted(name for name in wanted if stem_of(name) in _REGISTRATION)
+    return sorted(name for name in needed if stem_of(name) in _REGISTRATION_LIBRARIES)
 
 
-_REGISTRATION = frozenset(
+_REGISTRATION_LIBRARIES = frozenset(
     {"cudart", "cublas", "cublasLt", "cufft", "curand", "cusolver", "cusparse", "cudnn"}
 )
+"""Libraries that identify a release."""
 
 
-def _has_all(row: Release, names: list[str]) -> bool:
-    return all(name in row.required_libraries for name in names)
+def _has_all(release: Release, names: list[str]) -> bool:
+    return all(name in release.required_libraries for name in names)
 
 
-def _filter_by_python(rows: Sequence[Release], log: Log) -> list[Release]:
-    """Return those that there are for the Python in whose folder a traceback shows TensorFlow.
+def _filter_by_python(releases: Sequence[Release], log: Log) -> list[Release]:
+    """Return the releases that support the Python in the paths of the tracebacks.
 
-    None if it shows several.
+    Empty if the log shows no Python or several.
     """
     pythons = {
-        f"{found[1]}.{found[2]}"
+        f"{match[1]}.{match[2]}"
         for event in log.list_events("python-frame", "python-frame-shown")
-        if (found := _PYTHON.search(event.get("path") or event.get("shown"))) is not None
+        if (match := _PYTHON.search(event.get("path") or event.get("shown"))) is not None
     }
     if len(pythons) != 1:
         return []
     python = pythons.pop()
-    return [row for row in rows if python in row.linux_pythons or python in row.windows_pythons]
+    return [
+        release
+        for release in releases
+        if python in release.linux_pythons or python in release.windows_pythons
+    ]
 
 
 _PYTHON = re.compile(r"[/\\]python([23])\.?(\d{1,2})[/\\]", re.IGNORECASE)
-"""`/lib/python3.6/`, `\\Python37\\`."""
+"""The folder of a Python with its version: `/lib/python3.6/`, `\\Python37\\`."""
 
 
-def _cuda(names: list[str], compat: Compat) -> str | None:
-    """Return the CUDA of the runtime's soname; the others keep their names from one CUDA to the next."""
-    found = [v for name in names if stem_of(name) == "cudart" for v in compat.cuda_of_soname(name)]
-    return max(found, key=versions.numbers) if found else None
+def _find_cuda(names: list[str], compat: Compat) -> str | None:
+    """Return CUDA by the soname of its runtime: other libraries keep their sonames across CUDA versions."""
+    cudas = [
+        version for name in names if stem_of(name) == "cudart" for version in compat.cuda_of_soname(name)
+    ]
+    return max(cudas, key=versions.numbers) if cudas else None
 
 
-def _cuda_of_dlls(log: Log) -> str | None:
-    """cudart64_100.dll is of CUDA 10.0; cudart64_110.dll of any 11.x."""
+def _find_cuda_of_dlls(log: Log) -> str | None:
+    """Return CUDA by the name of its DLL: "10.0" for cudart64_100.dll, "11" for cudart64_110.dll."""
     for event in log.list_events("dso-opened", "dso-failed", "import-dll"):
-        found = re.search(r"cudart(?:64|32)_(\d{2,3})\.dll", event.get("soname"))
-        if found is not None:
-            cuda = f"{found[1][:-1]}.{found[1][-1]}"
+        match = re.search(r"cudart(?:64|32)_(\d{2,3})\.dll", event.get("soname"))
+        if match is not None:
+            cuda = f"{match[1][:-1]}.{match[1][-1]}"
             return (
                 cuda if versions.compare(cuda, "11.0") < 0 else versions.major_minor(cuda).partition(".")[0]
             )
     return None
 
 
-def _has_cuda(row: Release, cuda: str) -> bool:
-    """Return whether a release is of this CUDA, `"10.0"` or `"11"`."""
-    return row.cuda is not None and (row.cuda == cuda or row.cuda.startswith(f"{cuda}."))
+def _has_cuda(release: Release, cuda: str) -> bool:
+    """Return whether a release was built for this CUDA, "10.0" or "11"."""
+    return release.cuda is not None and (release.cuda == cuda or release.cuda.startswith(f"{cuda}."))
 
 
 # ---------------------------------------------------------------- devices
@@ -406,30 +468,30 @@ class RegisteredDevice:
     name: str
     compute_capability: str | None
     memory_mib: int | None
-    """What TensorFlow took of its memory, not what the card has."""
+    """Memory that TensorFlow reserved, not the memory of the GPU; None if unknown."""
     pci_bus_id: str | None
 
 
 def devices(log: Log, compat: Compat) -> tuple[RegisteredDevice, ...]:
-    """Return every registered GPU once, as it was registered last."""
-    found: dict[tuple[int, str], RegisteredDevice] = {}
+    """Return every registered GPU once, in its last state, by index."""
+    devices_by_id: dict[tuple[int, str], RegisteredDevice] = {}
     for event in log.list_events("device-created"):
         index = int(event.get("slot"))
         memory = event.get("memory")
-        capability = event.get("cc") or _capability(event.get("name"), compat)
-        found[(index, event.get("pci"))] = RegisteredDevice(
+        capability = event.get("cc") or _find_capability(event.get("name"), compat)
+        devices_by_id[(index, event.get("pci"))] = RegisteredDevice(
             index, event.get("name"), capability, int(memory) if memory else None, event.get("pci") or None
         )
-    return tuple(sorted(found.values(), key=lambda device: (device.index, device.pci_bus_id or "")))
+    return tuple(sorted(devices_by_id.values(), key=lambda device: (device.index, device.pci_bus_id or "")))
 
 
-def _capability(name: str, compat: Compat) -> str | None:
+def _find_capability(name: str, compat: Compat) -> str | None:
     match = compat.gpus_named(name) if name else None
     return match.capabilities[0] if match is not None and len(match.capabilities) == 1 else None
 
 
 def card_memory(log: Log) -> float | None:
-    """MiB of the smallest card that the log describes; None where it describes none."""
+    """Return the memory of the smallest GPU that the log describes, in MiB; None if there is none."""
     sizes = []
     for event in log.list_events("device-memory"):
         factor = 1024.0 if event.get("unit") == "GiB" else 1.0

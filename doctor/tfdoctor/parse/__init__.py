@@ -1,4 +1,5 @@
-"""Pure parsers of what tools print, one module a topic; `kinds` has the table of all of them.
+"""Parsers of the output of tools, one module per topic; `registry` has the table of all of them.
 
-Text in, frozen values out; no I/O, no judgement, never an exception. Importing this package imports none of them.
+They take text and return immutable values; they do no I/O, draw no conclusions and never raise. Importing
+this package imports none of them.
 """

@@ -1,7 +1,7 @@
-"""What all parsers of pasted or captured tool output share: cleaning, prompts, numbers, versions.
+"""Functions that all parsers of pasted or captured tool output share: cleaning, margins, numbers, versions.
 
-Everything here is linear in the length of its input: no expression nests quantifiers, and no two neighbouring
-quantifiers can match the same character. Digits are spelt ``[0-9]`` since ``\\d`` also matches other scripts.
+Everything here takes linear time: no expression nests quantifiers, and no two adjacent quantifiers match the
+same character. Digits are written ``[0-9]`` because ``\\d`` also matches digits of other scripts.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 
 # CSI sequences (colour, cursor), OSC sequences (window titles), and the two-character escapes.
 _ANSI = lazy_pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]?|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
-# C0 and C1 controls but tab and newline, zero-width characters, directional marks, the byte order mark.
+# C0 and C1 controls except tab and newline, zero-width characters, directional marks, byte order mark.
 _CONTROL = lazy_pattern(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u200b-\u200f\u202a-\u202e\u2060\ufeff]"
 )
 _NEWLINES = lazy_pattern(r"\r+\n?")
-_EXOTIC_SPACES = lazy_pattern(r"[\u00a0\u2002-\u200a\u202f\u3000]")
+_UNICODE_SPACES = lazy_pattern(r"[\u00a0\u2002-\u200a\u202f\u3000]")
 
 #: A version as NVIDIA prints drivers, toolkits and libraries: two to five groups of digits.
 VERSION = r"[0-9]{1,9}(?:\.[0-9]{1,9}){1,4}"
 
 _INTEGER = lazy_pattern(r"[+-]?[0-9]{1,18}")
 _MEBIBYTES = lazy_pattern(r"([0-9]{1,15}) {0,20}(?:MiB|MB)?")
-# What tools print where a value is not to be had.
-_NOTHING = frozenset({
+# Values that tools print if a value is not available.
+_PLACEHOLDERS = frozenset({
     "", "-", "n/a", "[n/a]", "na", "none", "(null)", "null", "err!", "not found", "[not found]",
     "unknown error", "[unknown error]", "not supported", "[not supported]", "not available",
     "[not available]", "insufficient permissions", "[insufficient permissions]",
 })  # fmt: skip
 
-# What a quote, a box, a comment, a pod, docker compose, or a time stamp puts before each line.
-# Not the "host: " of pdsh and srun: nothing tells it from a key.
+# Prefixes that a quote, a box, a comment, a pod, docker compose or a time stamp adds to each line.
+# The "host: " of pdsh and srun is missing, because it cannot be distinguished from a key.
 _MARGINS = tuple(
     lazy_pattern(pattern)
     for pattern in (
@@ -49,13 +49,13 @@ _MARGINS = tuple(
         r"[0-9]{4}(?:-[0-9]{2}){2}[T ][0-9]{2}(?::[0-9]{2}){2}[0-9.,]{0,12}(?:Z|[+-][0-9]{2}:?[0-9]{2})? ?",
     )
 )
-_MARGIN_SAMPLE = 500
+_MAX_SAMPLE_LINES = 500
 _LEADING_MARKS = " \t>│┃|`*#＃"
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """Base of all parse results: a value with a plain, JSON-ready form."""
+    """Base class of all parse results, which can be converted to JSON."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as plain dicts, lists, strings, numbers, booleans and None."""
@@ -75,43 +75,44 @@ def plain(value: Any) -> Any:
 
 def clean(text: str) -> str:
     r"""Return ``text`` without ANSI escapes and control characters, with ``\n`` newlines and ordinary spaces."""
-    text = _NEWLINES.sub(_newlines, _ANSI.sub("", text))
-    return _EXOTIC_SPACES.sub(" ", _CONTROL.sub("", text))
+    text = _NEWLINES.sub(_replace_newlines, _ANSI.sub("", text))
+    return _UNICODE_SPACES.sub(" ", _CONTROL.sub("", text))
 
 
-def _newlines(match: re.Match[str]) -> str:
-    r"""Return one newline for ``\r\r\n``, one for each ``\r`` of a run that no ``\n`` ends."""
+def _replace_newlines(match: re.Match[str]) -> str:
+    r"""Return one newline for a run of ``\r`` that ends in ``\n``, otherwise one for each ``\r``."""
     return "\n" if match[0].endswith("\n") else "\n" * len(match[0])
 
 
 def has_ansi(text: str) -> bool:
-    """Return whether ``text`` carries terminal escape sequences."""
+    """Return whether ``text`` contains terminal escape sequences."""
     return "\x1b[" in text
 
 
 def clean_lines(text: str) -> list[str]:
-    """Return the lines of ``clean(text)`` without margins and trailing blanks, indentation kept."""
+    """Return the lines of ``clean(text)`` without margins and trailing spaces, indentation kept."""
     return strip_margins([line.rstrip() for line in clean(text).split("\n")])
 
 
 def strip_margins(lines: list[str]) -> list[str]:
-    """Return ``lines`` without what a quote, a box, a comment or a log put in front of most of them (and behind)."""
+    """Return ``lines`` without the margin that a quote, a box, a comment or a log added to most of them."""
     for _ in range(3):
-        sample = list(itertools.islice((line for line in lines if line.strip()), _MARGIN_SAMPLE))
-        margin = next((one for one in _MARGINS if _is_margin(one, sample)), None)
+        sample = list(itertools.islice((line for line in lines if line.strip()), _MAX_SAMPLE_LINES))
+        margin = next((pattern for pattern in _MARGINS if _is_margin(pattern, sample)), None)
         if margin is None:
             break
-        lines = [_trim_line(line, margin) for line in lines]
+        lines = [_strip_margin(line, margin) for line in lines]
     return lines
 
 
 def _is_margin(margin: re.Pattern[str], sample: list[str]) -> bool:
+    """Return whether a margin pattern matches more than 60 % of the sample, and at least two lines."""
     hits = sum(margin.match(line) is not None for line in sample)
     return hits >= 2 and hits * 10 > len(sample) * 6
 
 
-def _trim_line(line: str, margin: re.Pattern[str]) -> str:
-    """Return ``line`` without the margin, and without the same mark at its end (a box, an inline code span)."""
+def _strip_margin(line: str, margin: re.Pattern[str]) -> str:
+    """Return ``line`` without the margin, and without the same mark at its end (a box, a code span)."""
     match = margin.match(line)
     if not match:
         return line
@@ -121,29 +122,29 @@ def _trim_line(line: str, margin: re.Pattern[str]) -> str:
 
 
 def unquote(line: str) -> str:
-    """Return ``line`` without indentation, quote marks, comment signs and code-fence backticks around it."""
+    """Return ``line`` without indentation, quote marks, comment signs and backticks around it."""
     return line.lstrip(_LEADING_MARKS).rstrip(" \t`│┃")
 
 
 def to_int(text: str) -> int | None:
-    """Return the whole of ``text`` as an integer; None if it is none or absurdly long."""
+    """Return ``text`` as an integer; None if it is not one or has more than 18 digits."""
     text = text.strip()
     return int(text) if _INTEGER.fullmatch(text) else None
 
 
 def to_mib(text: str) -> int | None:
-    """Return ``1024MiB``, ``1024 MiB``, or an old driver's ``1024MB`` (the same) as mebibytes; else None."""
+    """Return the number of MiB in ``1024MiB``, ``1024 MiB`` or an old driver's ``1024MB`` (the same); else None."""
     match = _MEBIBYTES.fullmatch(text.strip())
     return int(match[1]) if match else None
 
 
 def is_nothing(text: str) -> bool:
-    """Return whether ``text`` is one of the words that stand for "no value" (N/A, ERR!, Not Found, (null), …)."""
-    return text.strip().lower() in _NOTHING
+    """Return whether ``text`` is a placeholder for "no value" (N/A, ERR!, Not Found, (null), …)."""
+    return text.strip().lower() in _PLACEHOLDERS
 
 
 def value_or_none(text: str | None) -> str | None:
-    """Return ``text`` stripped; None if nothing or a word for nothing was printed."""
+    """Return ``text`` stripped; None if it is missing or a placeholder."""
     return None if text is None or is_nothing(text) else text.strip()
 
 

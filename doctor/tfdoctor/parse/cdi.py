@@ -1,7 +1,7 @@
 """CDI specifications, as JSON or as the YAML that `nvidia-ctk cdi generate` writes.
 
-The YAML library is imported only where such a file is there. Anchors, which the toolkit never writes, are refused with
-their line, and so is what is too long or too deep.
+The YAML library is imported only if it is needed. Anchors, which the toolkit never writes, are rejected with
+their line number; so are documents that are too long or nested too deeply.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ _DRIVER = lazy_pattern(r"/libcuda\.so\.(\d{3}\.\d{1,4}(?:\.\d{1,4})?)\Z")
 
 
 class CdiError(ValueError):
-    """The text is not a CDI specification that this reader takes."""
+    """The text is not a supported CDI specification."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cdi:
-    """What a specification lends to containers."""
+    """The devices and files that a specification makes available in containers."""
 
     version: str
     kind: str
     devices: tuple[str, ...]
     paths: tuple[str, ...] = field(default=())
-    """What must be there on the host, each once, in order: nodes, mounts, the programs of hooks."""
+    """The paths that must exist on the host, each once, in order: device nodes, mounts, programs of hooks."""
 
     @property
     def driver_version(self) -> str | None:
-        """The version of the driver whose libcuda it lends."""
-        found = (_DRIVER.search(path) for path in self.paths)
-        return next((match[1] for match in found if match is not None), None)
+        """The version in the file name of libcuda; None if no path is a libcuda."""
+        matches = (_DRIVER.search(path) for path in self.paths)
+        return next((match[1] for match in matches if match is not None), None)
 
 
 def parse_cdi(text: str) -> Cdi:
-    """Read a specification. Raises CdiError, with the line where it is known."""
+    """Parse a specification. Raises CdiError, with the line if it is known."""
     if text.lstrip("\ufeff \t\r\n").startswith("{"):
         try:
             document = json.loads(text.lstrip("\ufeff"))
@@ -47,13 +47,13 @@ def parse_cdi(text: str) -> Cdi:
             message = f"not JSON: {error}"
             raise CdiError(message) from error
     else:
-        document = _yaml(text.lstrip("\ufeff"))
+        document = _parse_yaml(text.lstrip("\ufeff"))
     if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
         message = "it names no `kind`"
         raise CdiError(message)
-    devices = [d for d in _list(document.get("devices")) if isinstance(d, dict)]
+    devices = [d for d in _as_list(document.get("devices")) if isinstance(d, dict)]
     edits = [document.get("containerEdits"), *(device.get("containerEdits") for device in devices)]
-    paths = [path for edit in edits if isinstance(edit, dict) for path in _paths(edit)]
+    paths = [path for edit in edits if isinstance(edit, dict) for path in _list_host_paths(edit)]
     return Cdi(
         version=str(document.get("cdiVersion", "")),
         kind=document["kind"],
@@ -62,24 +62,24 @@ def parse_cdi(text: str) -> Cdi:
     )
 
 
-def _list(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _paths(edit: dict[str, Any]) -> list[str]:
-    """Return what one set of edits takes from the host."""
-    nodes = [node for node in _list(edit.get("deviceNodes")) if isinstance(node, dict)]
-    named: list[Any] = [node.get("hostPath") or node.get("path") for node in nodes]
-    named += [mount.get("hostPath") for mount in _list(edit.get("mounts")) if isinstance(mount, dict)]
-    named += [hook.get("path") for hook in _list(edit.get("hooks")) if isinstance(hook, dict)]
-    return [path for path in named if isinstance(path, str) and path.startswith("/")]
+def _list_host_paths(edit: dict[str, Any]) -> list[str]:
+    """Return the host paths that one set of edits uses."""
+    nodes = [node for node in _as_list(edit.get("deviceNodes")) if isinstance(node, dict)]
+    candidates: list[Any] = [node.get("hostPath") or node.get("path") for node in nodes]
+    candidates += [mount.get("hostPath") for mount in _as_list(edit.get("mounts")) if isinstance(mount, dict)]
+    candidates += [hook.get("path") for hook in _as_list(edit.get("hooks")) if isinstance(hook, dict)]
+    return [path for path in candidates if isinstance(path, str) and path.startswith("/")]
 
 
-def _yaml(text: str) -> Any:
-    """Return the first document of a YAML text; every scalar stays text, and nothing at all is None.
+def _parse_yaml(text: str) -> Any:
+    """Return the first document of a YAML text; every scalar stays a string, and an empty one is None.
 
-    Built from the parser's events, so that what it costs is bounded: nothing is nested deeply, and nothing is there
-    twice through an alias.
+    Built from the parser's events so that its cost is bounded: nesting is limited, and no value is repeated
+    through an alias. Raises CdiError.
     """
     import yaml
 
@@ -88,25 +88,30 @@ def _yaml(text: str) -> Any:
         raise CdiError(message)
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     top: list[Any] = []
-    open_ones: list[tuple[Any, list[Any]]] = []
-    """Around the place that is read: a collection, and what of it is not in it yet (a key)."""
+    open_collections: list[tuple[Any, list[Any]]] = []
+    """The open collections, innermost last, each with the key that has no value yet, if any."""
     try:
         for event in yaml.parse(text, Loader=loader):
             if isinstance(event, yaml.DocumentEndEvent):
                 break
             if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-                raise _refusal(event.start_mark, "an anchor is beyond what the toolkit writes")
+                raise _make_error(event.start_mark, "an anchor is beyond what the toolkit writes")
             if isinstance(event, yaml.ScalarEvent):
-                _insert(open_ones, top, event.value or (None if event.implicit[0] else ""), event.start_mark)
+                _insert(
+                    open_collections,
+                    top,
+                    event.value or (None if event.implicit[0] else ""),
+                    event.start_mark,
+                )
             elif isinstance(event, yaml.CollectionStartEvent):
-                if len(open_ones) >= MAX_DEPTH:
-                    raise _refusal(event.start_mark, "too deep")
-                open_ones.append(({} if isinstance(event, yaml.MappingStartEvent) else [], []))
+                if len(open_collections) >= MAX_DEPTH:
+                    raise _make_error(event.start_mark, "too deep")
+                open_collections.append(({} if isinstance(event, yaml.MappingStartEvent) else [], []))
             elif isinstance(event, yaml.CollectionEndEvent):
-                _insert(open_ones, top, open_ones.pop()[0], event.start_mark)
+                _insert(open_collections, top, open_collections.pop()[0], event.start_mark)
     except yaml.MarkedYAMLError as error:
-        where = error.context_mark or error.problem_mark
-        raise _refusal(where, str(error.problem or error.context or "not YAML")) from error
+        position = error.context_mark or error.problem_mark
+        raise _make_error(position, str(error.problem or error.context or "not YAML")) from error
     except (yaml.YAMLError, ValueError) as error:
         if isinstance(error, CdiError):
             raise
@@ -118,18 +123,18 @@ def _yaml(text: str) -> Any:
     return top[0]
 
 
-def _insert(open_ones: list[tuple[Any, list[Any]]], top: list[Any], value: Any, mark: Any) -> None:
-    """A value into the collection that is open, or the document itself."""
-    collection, waiting = open_ones[-1] if open_ones else (top, [])
+def _insert(open_collections: list[tuple[Any, list[Any]]], top: list[Any], value: Any, mark: Any) -> None:
+    """Add a value to the innermost open collection, or to the document. Raises CdiError for a non-string key."""
+    collection, pending_key = open_collections[-1] if open_collections else (top, [])
     if isinstance(collection, list):
         collection.append(value)
-    elif waiting:
-        collection[waiting.pop()] = value
+    elif pending_key:
+        collection[pending_key.pop()] = value
     elif isinstance(value, str):
-        waiting.append(value)
+        pending_key.append(value)
     else:
-        raise _refusal(mark, "a key that is no text")
+        raise _make_error(mark, "a key that is no text")
 
 
-def _refusal(mark: Any, why: str) -> CdiError:
-    return CdiError(f"line {mark.line + 1}: {why}" if mark is not None else why)
+def _make_error(mark: Any, reason: str) -> CdiError:
+    return CdiError(f"line {mark.line + 1}: {reason}" if mark is not None else reason)

@@ -1,4 +1,4 @@
-"""``nvidia-container-cli info``: what the container toolkit sees of the driver."""
+"""``nvidia-container-cli info``: the driver and devices that the container toolkit finds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LINE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ContainerDevice(Parsed):
-    """A GPU as listed; ``architecture`` is the compute capability. None for ``(null)`` (Jetson)."""
+    """A listed GPU; ``architecture`` is the compute capability. A value is None for ``(null)`` (Jetson)."""
 
     model: str | None
     uuid: str | None
@@ -25,7 +25,7 @@ class ContainerDevice(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class ContainerCli(Parsed):
-    """One element for each line printed: several where the text has several answers."""
+    """The parsed output; a value has several elements if the text contains several outputs."""
 
     nvrm_version: tuple[str | None, ...]
     cuda_version: tuple[str | None, ...]
@@ -35,7 +35,7 @@ class ContainerCli(Parsed):
 
 
 def parse_container_cli(text: str) -> ContainerCli:
-    """Read ``nvidia-container-cli info``, also between its own debug lines."""
+    """Parse ``nvidia-container-cli info``, even with its own debug lines in between."""
     nvrm: list[str | None] = []
     cuda: list[str | None] = []
     bus: list[str | None] = []
@@ -52,7 +52,7 @@ def parse_container_cli(text: str) -> ContainerCli:
         elif key == "bus location":
             bus.append(value)
         else:
-            # "Device Index" opens a device; an excerpt may start with any other of its lines.
+            # "Device Index" starts a device; an excerpt may start with any of its other lines.
             if not devices or key == "device index" or key in devices[-1]:
                 devices.append({})
             devices[-1][key] = value
@@ -60,7 +60,8 @@ def parse_container_cli(text: str) -> ContainerCli:
         nvrm_version=tuple(nvrm),
         cuda_version=tuple(cuda),
         devices=tuple(
-            ContainerDevice(one.get("model"), one.get("gpu uuid"), one.get("architecture")) for one in devices
+            ContainerDevice(device.get("model"), device.get("gpu uuid"), device.get("architecture"))
+            for device in devices
         ),
         bus_location=tuple(bus),
         notes=() if nvrm or devices else ("no lines of nvidia-container-cli info",),

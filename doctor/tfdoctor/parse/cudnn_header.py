@@ -1,4 +1,4 @@
-"""``cudnn.h`` (to 7) and ``cudnn_version.h`` (since 8): the version macros, usually through grep."""
+"""``cudnn.h`` (up to 7) and ``cudnn_version.h`` (since 8): the version macros, usually filtered by grep."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FIELDS = {"MAJOR": "major", "MINOR": "minor", "PATCHLEVEL": "patch"}
 
 @dataclass(frozen=True, slots=True)
 class CudnnVersion(Parsed):
-    """One set of macros; None where the excerpt does not show it."""
+    """One set of version macros; a value is None if the excerpt lacks the macro."""
 
     major: int | None
     minor: int | None
@@ -21,7 +21,7 @@ class CudnnVersion(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class CudnnHeader(Parsed):
-    """The first set of macros; ``all`` has every set, for texts that show several headers."""
+    """The first set of version macros; ``all`` contains every set, for texts with several headers."""
 
     major: int | None
     minor: int | None
@@ -31,14 +31,16 @@ class CudnnHeader(Parsed):
 
 
 def parse_cudnn_header(text: str) -> CudnnHeader:
-    """Read the ``#define CUDNN_MAJOR`` lines, in whatever order and number grep gave them."""
+    """Parse the ``#define CUDNN_MAJOR`` lines, in any order and number."""
     sets: list[dict[str, int]] = []
     for macro, value in _MACRO.findall(clean(text)):
-        # A macro seen again means that another header has begun.
+        # A repeated macro starts another header.
         if not sets or _FIELDS[macro] in sets[-1]:
             sets.append({})
         sets[-1][_FIELDS[macro]] = int(value)
-    versions = tuple(CudnnVersion(one.get("major"), one.get("minor"), one.get("patch")) for one in sets)
+    versions = tuple(
+        CudnnVersion(macros.get("major"), macros.get("minor"), macros.get("patch")) for macros in sets
+    )
     if not versions:
         return CudnnHeader(
             None, None, None, (), notes=("no CUDNN_MAJOR, _MINOR or _PATCHLEVEL with a number",)

@@ -1,7 +1,7 @@
-"""Which tool printed this text: for ``tfdoctor parse auto``.
+"""Recognition of the tool that printed a text, for ``tfdoctor parse auto``.
 
-The gates go from texts that contain others (tf_env holds a table, a table's paste holds nvcc's answer) and
-from unmistakable marks to mere shapes.
+The tests go from texts that contain others (tf_env contains a table, a pasted table may contain nvcc's
+output) and from unambiguous marks to mere shapes.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tfdoctor.parse.smi_version import parse_smi_version
 from tfdoctor.parse.tf_env import has_tf_env_titles
 from tfdoctor.parse.wrapped import unwrap
 
-# A kind shows in the first pages; the rest of a huge log would only cost time.
-_HEAD = 200_000
+# The beginning is enough; the rest of a huge log would only cost time.
+_MAX_CHARS = 200_000
 _CONTAINER_CLI = re.compile(
     r"(?im)^\W{0,20}(?:NVRM version:[ \t]*(?:[0-9]|\(null\))|Device Minor:|Bus Location:)"
 )
@@ -37,12 +37,13 @@ _DOCKER = re.compile(
 
 
 def detect(text: str) -> str | None:
-    """Return the kind of ``PARSERS`` that ``text`` most likely is; None if it is none of them."""
-    text = clean(unwrap(text)[:_HEAD])
+    """Return the most likely kind of ``text``, a key of ``PARSERS``; None if it is none of them."""
+    text = clean(unwrap(text)[:_MAX_CHARS])
     return _detect_by_mark(text) or _detect_by_sentence(text) or _detect_by_shape(text)
 
 
 def _detect_by_mark(text: str) -> str | None:
+    """Return the kind of a text with an unambiguous mark."""
     if "<nvidia_smi_log" in text:
         return "smi_q_xml"
     if has_tf_env_titles(text):
@@ -67,6 +68,7 @@ def _detect_by_mark(text: str) -> str | None:
 
 
 def _detect_by_sentence(text: str) -> str | None:
+    """Return the kind of a text with a known sentence or an nvidia-smi table."""
     failure = parse_smi_failure(text).kind
     if failure and failure != "command_not_found":
         return "smi_failure"
@@ -78,6 +80,7 @@ def _detect_by_sentence(text: str) -> str | None:
 
 
 def _detect_by_shape(text: str) -> str | None:
+    """Return the kind of a text whose lines have a known shape."""
     if _LDCONFIG.search(text):
         return "ldconfig"
     if parse_lspci(text).devices:

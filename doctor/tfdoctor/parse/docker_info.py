@@ -1,4 +1,4 @@
-"""``docker info``, whole, through grep, or as JSON."""
+"""``docker info``: whole, filtered by grep, or as JSON."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _LINE = r"(?m)^[^\w\n]{0,40}%s:[ \t]*(\S[^\n]*)"
 _RUNTIMES = re.compile(_LINE % "Runtimes")
 _DEFAULT = re.compile(_LINE % "Default Runtime")
 _SERVER = re.compile(_LINE % "Server Version")
-# docker info -f '{{.Runtimes}}' prints Go's map[name:{…} name:{…}].
+# docker info -f '{{.Runtimes}}' prints a Go map: map[name:{…} name:{…}].
 _GO_RUNTIME = re.compile(r"\b([a-z][A-Za-z0-9_.-]{0,80}):\{")
 
 
 @dataclass(frozen=True, slots=True)
 class DockerInfo(Parsed):
-    """``runtimes`` in order; ``nvidia_runtime`` whether one of them is NVIDIA's."""
+    """The parsed output; ``nvidia_runtime`` is true if one of the ``runtimes`` is NVIDIA's."""
 
     runtimes: tuple[str, ...]
     nvidia_runtime: bool
@@ -28,18 +28,20 @@ class DockerInfo(Parsed):
 
 
 def parse_docker_info(text: str) -> DockerInfo:
-    """Read ``docker info``; what the excerpt does not show is None, or empty for the runtimes."""
+    """Parse ``docker info``; missing values are None, or empty for the runtimes."""
     text = "\n".join(clean_lines(text))
-    return _from_json(text) or _from_text(text)
+    return _parse_json(text) or _parse_text(text)
 
 
-def _from_text(text: str) -> DockerInfo:
+def _parse_text(text: str) -> DockerInfo:
     runtimes = _RUNTIMES.search(text)
-    names = tuple(runtimes[1].replace(",", " ").replace("`", " ").split()) if runtimes else _go_map(text)
-    return _info(names, _value(_DEFAULT, text), _value(_SERVER, text))
+    names = (
+        tuple(runtimes[1].replace(",", " ").replace("`", " ").split()) if runtimes else _parse_go_map(text)
+    )
+    return _make_info(names, _find_value(_DEFAULT, text), _find_value(_SERVER, text))
 
 
-def _info(names: tuple[str, ...], default: str | None, server: str | None) -> DockerInfo:
+def _make_info(names: tuple[str, ...], default: str | None, server: str | None) -> DockerInfo:
     return DockerInfo(
         runtimes=names,
         nvidia_runtime=any(name == "nvidia" or name.startswith("nvidia-") for name in names),
@@ -49,18 +51,18 @@ def _info(names: tuple[str, ...], default: str | None, server: str | None) -> Do
     )
 
 
-def _value(pattern: re.Pattern[str], text: str) -> str | None:
+def _find_value(pattern: re.Pattern[str], text: str) -> str | None:
     match = pattern.search(text)
     return value_or_none(match[1].strip(" \t`")) if match else None
 
 
-def _go_map(text: str) -> tuple[str, ...]:
+def _parse_go_map(text: str) -> tuple[str, ...]:
     start = text.find("map[")
     return tuple(_GO_RUNTIME.findall(text, start)) if start >= 0 else ()
 
 
-def _from_json(text: str) -> DockerInfo | None:
-    """Return ``docker info --format '{{json .}}'``."""
+def _parse_json(text: str) -> DockerInfo | None:
+    """Return the result for ``docker info --format '{{json .}}'``; None if the text is not that."""
     document = info_document(text)
     if document is None or not isinstance(document.get("Runtimes"), dict):
         return None
@@ -69,4 +71,6 @@ def _from_json(text: str) -> DockerInfo | None:
         value = document.get(key)
         return value_or_none(value) if isinstance(value, str) else None
 
-    return _info(tuple(map(str, document["Runtimes"])), string("DefaultRuntime"), string("ServerVersion"))
+    return _make_info(
+        tuple(map(str, document["Runtimes"])), string("DefaultRuntime"), string("ServerVersion")
+    )

@@ -1,4 +1,4 @@
-"""Edits of a text file, as spans of its bytes: everything outside the spans stays as it is."""
+"""Edits of a text file as spans of its bytes: everything outside the spans stays unchanged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Edit", "EditError", "Source", "apply_edits", "edits_of_text"]
 
 
 class EditError(Exception):
-    """Why a file cannot be edited."""
+    """A file cannot be edited; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +21,15 @@ class Source:
 
     data: bytes
     text: str
-    """Without a byte order mark; line endings as in the file."""
+    """The text without its byte order mark; line endings as in the file."""
     codec: str
     mark: bytes = b""
-    """The byte order mark."""
+    """The byte order mark; b"" if there is none."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Edit:
-    """Bytes to replace."""
+    """A replacement of bytes."""
 
     start: int
     """The offset of the first byte."""
@@ -38,9 +38,10 @@ class Edit:
 
 
 def edits_of_text(source: Source, replacements: Iterable[tuple[int, int, str]]) -> list[Edit]:
-    """Return the edits for (start, end, new text), offsets in characters of the text; of overlapping ones the first.
+    """Return the edits for (start, end, new text) with offsets in characters; of overlapping ones the first.
 
-    Raises EditError if the text, encoded again, is not the bytes of the file, or if its encoding cannot hold new text.
+    Raises EditError if encoding the text again does not give the bytes of the file, or if the encoding lacks
+    a character of the new text.
     """
     replacements = sorted(set(replacements))
     if not replacements:
@@ -72,14 +73,14 @@ def edits_of_text(source: Source, replacements: Iterable[tuple[int, int, str]]) 
         exact = changed == source.mark + corrected.encode(source.codec, "surrogatepass")
     except (EditError, UnicodeError):
         exact = False
-    if not exact:  # the bytes of a character depend on what stands before it, as in punycode
+    if not exact:  # encodings with state, such as punycode
         msg = f"its encoding ({source.codec}) cannot be edited in part"
         raise EditError(msg)
     return edits
 
 
 def apply_edits(data: bytes, edits: Iterable[Edit]) -> bytes:
-    """Return the bytes with the edits made. Raises EditError if old bytes do not stand there or two edits overlap."""
+    """Return the bytes with the edits applied. Raises EditError if old bytes do not match or edits overlap."""
     parts, position = [], 0
     for edit in sorted(edits):
         end = edit.start + len(edit.old)

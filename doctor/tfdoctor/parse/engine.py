@@ -1,4 +1,4 @@
-"""What container engines and NVIDIA's container toolkit print, and their configuration files."""
+"""Output and configuration files of container engines and NVIDIA's container toolkit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tfdoctor.parse import toml
 from tfdoctor.text import lazy_pattern
 
 VERSION = lazy_pattern(r"\b(\d{1,4}\.\d{1,4}(?:\.\d{1,6})?(?:[-~+.][0-9A-Za-z.+~-]{1,40})?)")
-_SILENCES = (
+_FAILURE_PHRASES = (
     ("permission", ("permission denied",)),
     ("context", ("context not found", "unable to resolve docker endpoint")),
     (
@@ -17,17 +17,17 @@ _SILENCES = (
         ("cannot connect to the docker daemon", "failed to connect to the docker api", "connection refused"),
     ),
 )
-"""Kind → what Docker's client of any release says then, in lower case."""
+"""Kinds of failure, each with lower-case phrases that Docker's client of any release prints."""
 
 
 def version_in(text: str) -> str | None:
-    """Return the first version number of what `--version` printed."""
+    """Return the first version number in the output of `--version`; None if there is none."""
     match = VERSION.search(text[:2000])
     return match[1].rstrip(".,") if match else None
 
 
 def info_document(text: str) -> dict[str, Any] | None:
-    """Return `docker info --format '{{json .}}'`: its JSON object, else None."""
+    """Return the JSON object that `docker info --format '{{json .}}'` prints; None if there is none."""
     start = text.find("{")
     try:
         document = json.JSONDecoder().raw_decode(text, start)[0] if start >= 0 else None
@@ -37,15 +37,17 @@ def info_document(text: str) -> dict[str, Any] | None:
 
 
 def silence_of(stderr: str) -> str:
-    """Return the kind of a refusal of Docker's client: "permission", "context", "not-running", "other"."""
+    """Return the kind of failure of Docker's client: "permission", "context", "not-running" or "other"."""
     text = stderr[:8000].lower()
-    return next((kind for kind, words in _SILENCES if any(word in text for word in words)), "other")
+    return next(
+        (kind for kind, phrases in _FAILURE_PHRASES if any(phrase in text for phrase in phrases)), "other"
+    )
 
 
 def daemon_json(text: str) -> tuple[dict[str, Any], str]:
-    """Return (the object, "") of a daemon.json.
+    """Return (object, "") for a daemon.json, or ({}, reason) if it is invalid.
 
-    ({}, why not) where it is none. dockerd takes an empty file.
+    An empty file is valid, as it is for dockerd.
     """
     if not text.strip():
         return {}, ""
@@ -57,7 +59,7 @@ def daemon_json(text: str) -> tuple[dict[str, Any], str]:
 
 
 def toolkit_toml(text: str) -> tuple[dict[str, Any], str]:
-    """Return (the tables, "") of the toolkit's config.toml; ({}, why not) where it is not TOML."""
+    """Return (tables, "") for the toolkit's config.toml, or ({}, reason) if it is not TOML."""
     try:
         return toml.loads(text), ""
     except toml.TomlError as error:
@@ -65,19 +67,20 @@ def toolkit_toml(text: str) -> tuple[dict[str, Any], str]:
 
 
 def strings(value: Any) -> tuple[str, ...]:
-    """Return the texts of a list; nothing if it is none."""
+    """Return the strings of a list; () for any other value."""
     return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
 
 def table(value: Any) -> dict[str, Any]:
-    """Return a JSON object or TOML table; an empty one where it is something else."""
+    """Return a JSON object or TOML table; {} for any other value."""
     return value if isinstance(value, dict) else {}
 
 
 def word(value: Any) -> str | None:
-    """Return a text that is not empty."""
+    """Return a non-empty string; None for any other value."""
     return value if isinstance(value, str) and value else None
 
 
 def truth(value: Any) -> bool | None:
+    """Return a boolean; None for any other value."""
     return value if isinstance(value, bool) else None

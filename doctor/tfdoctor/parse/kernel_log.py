@@ -1,7 +1,7 @@
-"""The kernel's log (``dmesg``, ``journalctl -k``, kern.log): what it says of NVIDIA's cards and their driver.
+"""The kernel's log (``dmesg``, ``journalctl -k``, kern.log): messages about NVIDIA's GPUs and their driver.
 
-Only the part since the last start counts, and of what is said while the driver loads only what came after it
-last loaded well. Messages of several lines are put together: NVRM begins each line with its own name.
+Only the part since the last boot counts, and of messages about loading the driver only those after it was
+last loaded successfully. Messages of several lines are joined; NVRM begins each line with its own name.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from tfdoctor.facts import KernelEvent
 from tfdoctor.text import clean_line, lazy_pattern
 
 MAX_LINES = 20_000
-"""Lines that are looked at, from the end."""
+"""Lines that are parsed, from the end."""
 MAX_NVIDIA_LINES = 3_000
-"""Lines about NVIDIA of these, from the end: a broken card can write thousands."""
+"""Lines about NVIDIA among these, from the end: a broken GPU can cause thousands."""
 MAX_EVENTS = 60
 JOINED = 6
-"""Lines that belong to one message of NVRM, at most."""
+"""Most lines that are joined to one message of NVRM."""
 
-_START = lazy_pattern(r"\bLinux version [0-9]{1,2}\.[0-9]{1,3}")
-_CONCERNS = lazy_pattern(
+_BOOT = lazy_pattern(r"\bLinux version [0-9]{1,2}\.[0-9]{1,3}")
+_NVIDIA_LINE = lazy_pattern(
     r"NVRM|nvidia|Lockdown: |Loading of (?:unsigned|module with)|has fallen off the bus", re.IGNORECASE
 )
-# In front of a message: what syslog and journalctl put there, and the kernel's own time stamp.
-_FRONT = lazy_pattern(r"(?:[^\[\n]{0,120}?\bkernel: ?)?(?:\[[^\]\n]{1,40}\] ?)?")
+# The prefix of a message: of syslog or journalctl, and the kernel's own time stamp.
+_PREFIX = lazy_pattern(r"(?:[^\[\n]{0,120}?\bkernel: ?)?(?:\[[^\]\n]{1,40}\] ?)?")
 _ADDRESS = r"(?P<bus>[0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})"
 _XID = lazy_pattern(rf"NVRM: Xid \((?:PCI:)?{_ADDRESS}[^)]{{0,60}}\): (?P<number>[0-9]{{1,4}})\b")
 _PROCESS = lazy_pattern(r"\bpid='?(?P<pid>[0-9]{1,10})'?, name='?(?P<name>[^,']{1,64})")
-_WELL = lazy_pattern(r"NVRM: loading NVIDIA UNIX")
+_DRIVER_LOADED = lazy_pattern(r"NVRM: loading NVIDIA UNIX")
 
 KINDS = (
     (
@@ -75,80 +75,83 @@ KINDS = (
         ),
     ),
 )
-"""(kind, what it looks like in a message), the telling ones first: a message is of the first kind it matches."""
+"""(kind, pattern), the most specific kinds first: a message is of the first kind that it matches."""
 STICKY = frozenset({"xid", "bus-lost"})
-"""Kinds that stay true when the driver is loaded again."""
+"""Kinds that remain true after the driver is loaded again."""
 
 
 def parse_kernel_log(text: str) -> tuple[KernelEvent, ...]:
-    """Return the events, each once with one of its lines and its count, in the order of their first line."""
+    """Return the events, each once with one of its messages and its count, in the order of first occurrence."""
     lines = text.split("\n")[-MAX_LINES:]
-    starts = [number for number, line in enumerate(lines) if "Linux version" in line and _START.search(line)]
-    if starts:
-        lines = lines[starts[-1] :]
-    concerned = [number for number, line in enumerate(lines) if _CONCERNS.search(line)]
-    if len(concerned) > MAX_NVIDIA_LINES:
-        lines = lines[concerned[-MAX_NVIDIA_LINES] :]
+    boots = [number for number, line in enumerate(lines) if "Linux version" in line and _BOOT.search(line)]
+    if boots:
+        lines = lines[boots[-1] :]
+    nvidia_lines = [number for number, line in enumerate(lines) if _NVIDIA_LINE.search(line)]
+    if len(nvidia_lines) > MAX_NVIDIA_LINES:
+        lines = lines[nvidia_lines[-MAX_NVIDIA_LINES] :]
     events: dict[tuple[str, int | None, str | None], KernelEvent] = {}
-    for message in _messages(lines):
-        if _WELL.search(message):
+    for message in _split_messages(lines):
+        if _DRIVER_LOADED.search(message):
             events = {key: event for key, event in events.items() if key[0] in STICKY}
             continue
-        event = _event(message)
+        event = _parse_event(message)
         if event is None:
             continue
         key = (event.kind, event.xid, event.pci_bus_id)
-        before = events.get(key)
-        count = before.count + 1 if before is not None else 1
-        process = event.process or (before.process if before is not None else "")
-        if before is not None or len(events) < MAX_EVENTS:
-            # An Xid's last line is the newest news; of the driver's other complaints the first is the telling one.
-            text = before.text if before is not None and event.xid is None else event.text
+        earlier = events.get(key)
+        count = earlier.count + 1 if earlier is not None else 1
+        process = event.process or (earlier.process if earlier is not None else "")
+        if earlier is not None or len(events) < MAX_EVENTS:
+            # Keep the last message of an Xid, but the first of other kinds, which names the cause.
+            text = earlier.text if earlier is not None and event.xid is None else event.text
             events[key] = KernelEvent(event.kind, text, event.xid, event.pci_bus_id, process, count)
     return tuple(events.values())
 
 
-def _messages(lines: list[str]) -> list[str]:
-    """Return the messages that concern us, without what stands in front.
-
-    NVRM's lines of one message as one.
-    """
-    found: list[str] = []
-    joined = 0
+def _split_messages(lines: list[str]) -> list[str]:
+    """Return the messages about NVIDIA, without their prefixes; lines of one NVRM message are joined."""
+    messages: list[str] = []
+    line_count = 0
     for line in lines:
-        if not _CONCERNS.search(line):
-            joined = JOINED
+        if not _NVIDIA_LINE.search(line):
+            line_count = JOINED
             continue
-        front = _FRONT.match(line)
-        ahead = front.end() if front is not None else 0
-        message = clean_line(line[ahead:], limit=400)
+        prefix = _PREFIX.match(line)
+        prefix_end = prefix.end() if prefix is not None else 0
+        message = clean_line(line[prefix_end:], limit=400)
         continued = (
             message.startswith("NVRM: ")
-            and found
-            and joined < JOINED
-            and _goes_on(found[-1], message, stamped=bool(line[:ahead].strip()))
+            and messages
+            and line_count < JOINED
+            and _is_continuation(messages[-1], message, stamped=bool(line[:prefix_end].strip()))
         )
         if continued:
-            found[-1] = f"{found[-1]} {message.removeprefix('NVRM: ')}"
-            joined += 1
+            messages[-1] = f"{messages[-1]} {message.removeprefix('NVRM: ')}"
+            line_count += 1
         else:
-            found.append(message)
-            joined = 1
-    return found
+            messages.append(message)
+            line_count = 1
+    return messages
 
 
-def _goes_on(before: str, message: str, *, stamped: bool) -> bool:
-    """Return whether a line of NVRM's carries on the one before.
+def _is_continuation(previous: str, message: str, *, stamped: bool) -> bool:
+    """Return whether a line continues the message before it.
 
-    `stamped`: it has a time stamp of its own.
+    `stamped`: the line has a prefix of its own, such as a time stamp.
     """
-    if not before.startswith("NVRM: ") or "Xid (" in message or "Xid (" in before or _WELL.search(message):
+    if (
+        not previous.startswith("NVRM: ")
+        or "Xid (" in message
+        or "Xid (" in previous
+        or _DRIVER_LOADED.search(message)
+    ):
         return False
-    ended = before.endswith((".", "!", ")"))
+    ended = previous.endswith((".", "!", ")"))
     return not ended or (not stamped and message[6:7].islower())
 
 
-def _event(message: str) -> KernelEvent | None:
+def _parse_event(message: str) -> KernelEvent | None:
+    """Return the event of a message; None if the message is of no known kind."""
     xid = _XID.search(message)
     if xid is not None:
         process = _PROCESS.search(message)

@@ -1,4 +1,4 @@
-"""``ldconfig -p`` (the loader's cache) and ``ldconfig -v`` (the links it would make)."""
+"""``ldconfig -p`` (the loader's cache) and ``ldconfig -v`` (the links that it would make)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import re
 from tfdoctor.parse._text import Parsed, clean_lines
 from tfdoctor.records import dataclass
 
-# Several entries can stand on one line of a damaged paste, hence finditer and not match. The look-behind
-# keeps it from trying every offset inside a long word.
+# A damaged paste can have several entries on a line, hence finditer. The look-behind prevents a match at
+# every offset of a long word.
 _ENTRY = re.compile(r"(?<![^\s()#>])([^\s()#>]+)[ \t]+\(([^()\n]{1,200})\)[ \t]+=>[ \t]+(/[^\s`]+)")
 _LINK = re.compile(r"(?<![^\s()#>])([^\s()#>]+)[ \t]+->[ \t]+([^\s()`]+)")
-# By soname, so that what merely holds the letters (libicudata) or lies in CUDA's folder does not count.
+# Matched by soname, so that libicudata or other libraries in CUDA's folder do not count.
 _CUDA_FAMILY = re.compile(
     r"lib(?:cu(?:da|dnn|blas|fft|rand|solver|sparse|pti|inj|file|tensor|pc|gtc|sbox)|accinj|checkpoint|nv|npp|nccl)"
 )
@@ -19,7 +19,7 @@ _CUDA_FAMILY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CachedLibrary(Parsed):
-    """A row of the cache: ``abi`` is what stands in parentheses (``libc6,x86-64``)."""
+    """A row of the cache; ``abi`` is the text in parentheses (``libc6,x86-64``)."""
 
     soname: str
     path: str
@@ -28,7 +28,7 @@ class CachedLibrary(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class LibraryLink(Parsed):
-    """A row of ``ldconfig -v``: the link and the file it points to."""
+    """A row of ``ldconfig -v``: a link and the file that it points to."""
 
     soname: str
     target: str
@@ -36,7 +36,7 @@ class LibraryLink(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class Ldconfig(Parsed):
-    """Cache rows and links in order; ``cuda_related`` are NVIDIA's sonames among both, sorted, each once."""
+    """Cache rows and links in order; ``cuda_related`` are NVIDIA's sonames of both, sorted, each once."""
 
     libs: tuple[CachedLibrary, ...]
     links: tuple[LibraryLink, ...]
@@ -45,7 +45,7 @@ class Ldconfig(Parsed):
 
 
 def parse_ldconfig(text: str) -> Ldconfig:
-    """Read either form, whole or through grep, commented out or with lines run together."""
+    """Parse either form: whole, filtered by grep, commented out, or with joined lines."""
     libs: list[CachedLibrary] = []
     links: list[LibraryLink] = []
     for line in clean_lines(text):

@@ -1,4 +1,4 @@
-"""``lsmod`` and ``/proc/modules``: which kernel modules are loaded, and by what they are held."""
+"""``lsmod`` and ``/proc/modules``: the loaded kernel modules and the modules that use them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ListedModule(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class Lsmod(Parsed):
-    """How many rows there are, those of NVIDIA's driver, and whether nouveau is loaded."""
+    """The number of modules, those of NVIDIA's driver, and whether nouveau is loaded."""
 
     n_modules: int
     nvidia_modules: tuple[ListedModule, ...]
@@ -33,12 +33,12 @@ class Lsmod(Parsed):
 
 
 def parse_modules(text: str) -> list[ListedModule]:
-    """Return every module of ``lsmod``, whole or through grep, or of ``/proc/modules``."""
-    return [module for line in clean_lines(text) if (module := _row(line)) is not None]
+    """Return every module of ``lsmod`` (whole or filtered by grep) or ``/proc/modules``."""
+    return [module for line in clean_lines(text) if (module := _parse_row(line)) is not None]
 
 
 def parse_lsmod(text: str) -> Lsmod:
-    """Read either: what matters of the modules."""
+    """Parse either listing; keep the modules that matter for NVIDIA GPUs."""
     modules = parse_modules(text)
     return Lsmod(
         n_modules=len(modules),
@@ -48,10 +48,10 @@ def parse_lsmod(text: str) -> Lsmod:
     )
 
 
-def _row(line: str) -> ListedModule | None:
+def _parse_row(line: str) -> ListedModule | None:
     match = _ROW.match(unquote(line))
     if not match:
         return None
     users = (match[4] or "").split(",")
-    by = tuple(user for user in users if user not in ("", "-") and not user.startswith("["))
-    return ListedModule(match[1], int(match[2]), int(match[3]), by)
+    other_users = tuple(user for user in users if user not in ("", "-") and not user.startswith("["))
+    return ListedModule(match[1], int(match[2]), int(match[3]), other_users)

@@ -1,4 +1,4 @@
-"""The kernel's tables of sockets and addresses (proc(5)): /proc/net/tcp, tcp6, fib_trie, if_inet6. Pure."""
+"""The kernel's tables of sockets and addresses (proc(5)): /proc/net/tcp, tcp6, fib_trie, if_inet6."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ _LISTEN = "0A"
 
 
 def parse_listening_ports(text: str) -> set[int]:
-    """Return the ports in state LISTEN of /proc/net/tcp or tcp6."""
+    """Return the ports in state LISTEN in /proc/net/tcp or tcp6."""
     ports = set()
     for line in text.splitlines():
-        words = line.split(maxsplit=4)
-        if len(words) > 4 and words[3] == _LISTEN:
-            port = words[1].rpartition(":")[2]
+        fields = line.split(maxsplit=4)
+        if len(fields) > 4 and fields[3] == _LISTEN:
+            port = fields[1].rpartition(":")[2]
             if re.fullmatch(r"[0-9A-Fa-f]{4}", port):
                 ports.add(int(port, 16))
     return ports
 
 
 def addresses4(text: str) -> set[str]:
-    """Return this machine's IPv4 addresses, of /proc/net/fib_trie: what comes before "/32 host LOCAL"."""
-    found = set()
+    """Return this machine's IPv4 addresses, which /proc/net/fib_trie lists before "/32 host LOCAL"."""
+    addresses = set()
     for name in re.findall(r"\|--\s{1,4}([\d.]{7,15})\n\s{1,200}/32 host LOCAL", text):
         try:
-            found.add(str(ipaddress.IPv4Address(name)))
+            addresses.add(str(ipaddress.IPv4Address(name)))
         except ValueError:
             continue
-    return found
+    return addresses
 
 
 def addresses6(text: str) -> set[str]:
-    """Return this machine's IPv6 addresses, of /proc/net/if_inet6."""
+    """Return this machine's IPv6 addresses, from /proc/net/if_inet6."""
     lines = (line.split(maxsplit=1)[:1] for line in text.splitlines())
     return {
-        str(ipaddress.IPv6Address(int(words[0], 16)))
-        for words in lines
-        if words and re.fullmatch(r"[0-9A-Fa-f]{32}", words[0])
+        str(ipaddress.IPv6Address(int(fields[0], 16)))
+        for fields in lines
+        if fields and re.fullmatch(r"[0-9A-Fa-f]{32}", fields[0])
     }

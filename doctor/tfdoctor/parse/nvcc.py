@@ -9,14 +9,14 @@ from tfdoctor.text import lazy_pattern
 
 _RELEASE = lazy_pattern(r"\brelease ([0-9]{1,3}\.[0-9]{1,3})\b")
 _VERSION = lazy_pattern(rf"\bV({VERSION})\b")
-# No such line up to 10.2; "cuda_11.0_bu.TC445_37.…" in 11.0, "cuda_X.Y.rX.Y/compiler.N" since 11.2.
+# Missing up to 10.2; "cuda_11.0_bu.TC445_37.…" in 11.0, "cuda_X.Y.rX.Y/compiler.N" since 11.2.
 _BUILD = lazy_pattern(r"\bBuild (cuda_[^\s`\"'”]+)")
 _BUILT_ON = lazy_pattern(r"\bBuilt on +([^\n]+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Nvcc(Parsed):
-    """``found``: nvcc answered. ``release`` is X.Y, ``version`` X.Y.Z, the others as printed."""
+    """The parsed output; ``found`` is whether nvcc answered, ``release`` is X.Y, ``version`` X.Y.Z."""
 
     found: bool
     release: str | None
@@ -27,16 +27,16 @@ class Nvcc(Parsed):
 
 
 def parse_nvcc(text: str) -> Nvcc:
-    """Read ``nvcc --version`` (or ``-V``), or the shell's answer that there is no nvcc."""
+    """Parse ``nvcc --version`` (or ``-V``), or the shell's message that there is no nvcc."""
     text = clean(text)
     release = _RELEASE.search(text)
     if not release:
-        why = (
+        reason = (
             "the shell found no nvcc"
             if says_not_found(text, "nvcc")
             else "nvcc's 'release' line is not there"
         )
-        return Nvcc(found=False, release=None, version=None, build=None, built_on=None, notes=(why,))
+        return Nvcc(found=False, release=None, version=None, build=None, built_on=None, notes=(reason,))
     version = _VERSION.search(text, release.end()) or _VERSION.search(text)
     build = _BUILD.search(text)
     return Nvcc(
@@ -49,7 +49,7 @@ def parse_nvcc(text: str) -> Nvcc:
 
 
 def _parse_build_date(text: str) -> str | None:
-    """Return the date: one word joined by underscores, unless the paste lost them."""
+    """Return the build date: one word joined by underscores, unless the paste lost them; None if missing."""
     match = _BUILT_ON.search(text)
     if not match:
         return None

@@ -10,7 +10,7 @@ from tfdoctor.records import dataclass
 
 NVIDIA_VENDOR_ID = "10de"
 
-# "01:00.0 …", "0000:01:00.0 …", behind quote marks or grep's line number ("12:01:00.0 …").
+# "01:00.0 …", "0000:01:00.0 …", after quote marks or grep's line number ("12:01:00.0 …").
 _DEVICE = re.compile(
     r"[ \t>*#|`-]*(?:[0-9]{1,6}[:-])??"
     r"(?P<slot>(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])[ \t]+(?P<rest>\S[^\n]*)"
@@ -31,10 +31,10 @@ _DISPLAY_CLASSES = (
 
 @dataclass(frozen=True, slots=True)
 class PciDevice(Parsed):
-    """A PCI function. ``cls`` and ``device`` as lspci prints them, ``vendor_device_id`` as ``10de:1b80``
-    where known.
+    """A PCI function; ``cls`` and ``device`` are as lspci prints them.
 
-    ``display`` is true of PCI class 03; ``driver`` is the kernel driver bound to it, None if not shown.
+    ``vendor_device_id`` has the form ``10de:1b80``, None if unknown. ``display`` is true for PCI class 03;
+    ``driver`` is the kernel driver bound to the device, None if not printed.
     """
 
     slot: str
@@ -49,7 +49,7 @@ class PciDevice(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class PciDevices(Parsed):
-    """NVIDIA's functions and all display controllers, in order; other devices are left out.
+    """NVIDIA's functions and all display controllers, in order; other devices are omitted.
 
     ``n_nvidia_functions`` also counts audio, USB and NVSwitch functions. ``drivers_in_use`` has each "Kernel
     driver in use" line, in order.
@@ -63,12 +63,12 @@ class PciDevices(Parsed):
 
 
 def parse_lspci(text: str) -> PciDevices:
-    """Read ``lspci`` with any of ``-n -nn -k -v -D -mm``."""
+    """Parse ``lspci`` with any of ``-n -nn -k -v -D -mm``."""
     devices: list[PciDevice] = []
     drivers: list[str] = []
     for line in clean_lines(text):
         if match := _DEVICE.match(line):
-            devices.append(_device(match["slot"], match["rest"].rstrip(" `")))
+            devices.append(_parse_device(match["slot"], match["rest"].rstrip(" `")))
         elif driver := _DRIVER.search(line):
             drivers.append(driver[1])
             if devices:
@@ -76,42 +76,48 @@ def parse_lspci(text: str) -> PciDevices:
         elif devices and (modules := _MODULES.search(line)):
             names = tuple(name for name in modules[1].replace(",", " ").split() if name)
             devices[-1] = replace(devices[-1], kernel_modules=names)
-    kept = tuple(device for device in devices if device.nvidia or device.display)
+    relevant = tuple(device for device in devices if device.nvidia or device.display)
     return PciDevices(
-        devices=kept,
-        n_nvidia_gpus=sum(device.nvidia and device.display for device in kept),
-        n_nvidia_functions=sum(device.nvidia for device in kept),
+        devices=relevant,
+        n_nvidia_gpus=sum(device.nvidia and device.display for device in relevant),
+        n_nvidia_functions=sum(device.nvidia for device in relevant),
         drivers_in_use=tuple(drivers),
         notes=() if devices else ("no PCI device lines",),
     )
 
 
-def _device(slot: str, rest: str) -> PciDevice:
-    """Return a device from what follows its slot."""
+def _parse_device(slot: str, rest: str) -> PciDevice:
+    """Return a device from its slot and the rest of its line."""
     if numeric := _NUMERIC.match(rest):
-        return _classify(slot, numeric["cls"], rest[numeric.start("ids") :], numeric["ids"], numeric["cls"])
+        return _make_device(
+            slot, numeric["cls"], rest[numeric.start("ids") :], numeric["ids"], numeric["cls"]
+        )
     if rest.startswith('"'):
-        return _machine_readable(slot, rest)
+        return _parse_machine_readable(slot, rest)
     cls, _, name = rest.partition(": ")
     class_id = _CLASS_ID.search(cls[-12:])
     if class_id:
         cls = cls[: -len(class_id[0])]
     ids = _IDS.findall(name)
-    return _classify(
+    return _make_device(
         slot, cls.strip(), name.strip(), ids[-1] if ids else None, class_id[1] if class_id else None
     )
 
 
-def _machine_readable(slot: str, rest: str) -> PciDevice:
-    """Return ``lspci -mm``: class, vendor, device, … in quotes, with ``-nn`` each with its id in brackets."""
+def _parse_machine_readable(slot: str, rest: str) -> PciDevice:
+    """Return a device of ``lspci -mm``: class, vendor, device in quotes, with ``-nn`` each with its id."""
     fields = [*_QUOTED.findall(rest), "", "", ""][:3]
-    found = [_CLASS_ID.search(field[-12:]) for field in fields]
-    names = [field[: -len(match[0])] if match else field for field, match in zip(fields, found, strict=True)]
-    ids = f"{found[1][1]}:{found[2][1]}" if found[1] and found[2] else None
-    return _classify(slot, names[0], f"{names[1]} {names[2]}".strip(), ids, found[0][1] if found[0] else None)
+    id_matches = [_CLASS_ID.search(field[-12:]) for field in fields]
+    names = [
+        field[: -len(match[0])] if match else field for field, match in zip(fields, id_matches, strict=True)
+    ]
+    ids = f"{id_matches[1][1]}:{id_matches[2][1]}" if id_matches[1] and id_matches[2] else None
+    return _make_device(
+        slot, names[0], f"{names[1]} {names[2]}".strip(), ids, id_matches[0][1] if id_matches[0] else None
+    )
 
 
-def _classify(slot: str, cls: str, name: str, ids: str | None, class_id: str | None) -> PciDevice:
+def _make_device(slot: str, cls: str, name: str, ids: str | None, class_id: str | None) -> PciDevice:
     nvidia = "nvidia" in name.lower() or (ids or "").lower().startswith(NVIDIA_VENDOR_ID + ":")
     display = cls.lower().startswith(_DISPLAY_CLASSES) or (class_id or "").startswith("03")
     return PciDevice(

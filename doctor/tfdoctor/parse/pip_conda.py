@@ -17,8 +17,7 @@ _VERSION = re.compile(r"[0-9A-Za-z][^\s=,;()]*")
 _HAS_DIGIT = re.compile(r"[0-9]")
 _COLUMNS = ("pip_list", "word", "build")
 _NAME_ONLY = re.compile(_NAME)
-# By the beginning of the name: what TensorFlow is, what CUDA it could use, and what competes for the same
-# GPU.
+# Start of the name: TensorFlow, the CUDA that it could use, and packages that compete for the GPU.
 _RELEVANT = re.compile(
     r"(?:tensorflow|tensorboard|tf[-_]|tf-nightly|_tflow|intel[-_]tensorflow|keras|torch|pytorch|jax|nvidia|cuda|cudnn"
     r"|cupy|nccl)",
@@ -28,7 +27,7 @@ _RELEVANT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Package(Parsed):
-    """A distribution; ``version`` None for one installed from a URL or folder."""
+    """A distribution; ``version`` is None if it was installed from a URL or folder."""
 
     name: str
     version: str | None
@@ -36,9 +35,9 @@ class Package(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class PipConda(Parsed):
-    """``format`` is ``freeze``, ``pip_list``, ``conda_list`` or ``conda_export``.
+    """The parsed listing; ``format`` is ``freeze``, ``pip_list``, ``conda_list`` or ``conda_export``.
 
-    ``relevant`` are the packages that bear on TensorFlow and GPUs, in order; ``packages`` are all.
+    ``relevant`` are the packages that matter for TensorFlow and GPUs, in order; ``packages`` are all.
     """
 
     format: str | None
@@ -49,21 +48,21 @@ class PipConda(Parsed):
 
 
 def parse_pip_conda(text: str) -> PipConda:
-    """Read a package listing: the format that most lines have decides, other lines are left out."""
+    """Parse a package listing in the format that most of its lines have; other lines are ignored."""
     lines = [line for line in clean_lines(text) if line.strip() and not is_fence(line)]
-    rows = [row for line in lines if (row := _row(line)) is not None]
-    counts = Counter(layout for layout, _ in rows)
-    if counts["build"] or any(map(_says_conda, lines)):
-        # Then a bare name and version is a package that pip installed, and a word behind is a build ("gpu",
-        # "mkl").
-        rows = [("conda_list" if layout in _COLUMNS else layout, package) for layout, package in rows]
+    entries = [entry for line in lines if (entry := _parse_row(line)) is not None]
+    counts = Counter(layout for layout, _ in entries)
+    if counts["build"] or any(map(_is_conda_header, lines)):
+        # In conda's listing a line with only a name and version is a pip package, and a third word is a
+        # build.
+        entries = [("conda_list" if layout in _COLUMNS else layout, package) for layout, package in entries]
     else:
-        rows = [row for row in rows if row[0] != "word"]
-    counts = Counter(layout for layout, _ in rows)
+        entries = [entry for entry in entries if entry[0] != "word"]
+    counts = Counter(layout for layout, _ in entries)
     if not counts:
         return PipConda(None, 0, (), notes=("no package lines",))
     layout = max(counts, key=counts.__getitem__)
-    packages = tuple(package for kind, package in rows if kind == layout)
+    packages = tuple(package for kind, package in entries if kind == layout)
     return PipConda(
         format=layout,
         n_packages=len(packages),
@@ -72,8 +71,8 @@ def parse_pip_conda(text: str) -> PipConda:
     )
 
 
-def _row(line: str) -> tuple[str, Package] | None:
-    """Return layout and package; None for a line that is none."""
+def _parse_row(line: str) -> tuple[str, Package] | None:
+    """Return the layout and package of a line; None if it is not a package line."""
     core = line.strip(" \t`>│|")
     if match := _FREEZE.fullmatch(core):
         return "freeze", Package(match[1], match[2])
@@ -83,11 +82,11 @@ def _row(line: str) -> tuple[str, Package] | None:
         return "conda_export", Package(match[1], match[2])
     if match := _LEGACY.fullmatch(core):
         return "pip_list", Package(match[1], match[2])
-    return _columns(core)
+    return _parse_columns(core)
 
 
-def _columns(core: str) -> tuple[str, Package] | None:
-    """``name version [build [channel]]`` (layouts "build", "word") or ``name version [location]``."""
+def _parse_columns(core: str) -> tuple[str, Package] | None:
+    """Parse ``name version [build [channel]]`` (layouts "build", "word") or ``name version [location]``."""
     tokens = core.split(None, 4)
     if not 2 <= len(tokens) <= 4 or not _NAME_ONLY.fullmatch(tokens[0]) or not _VERSION.fullmatch(tokens[1]):
         return None
@@ -99,5 +98,5 @@ def _columns(core: str) -> tuple[str, Package] | None:
     return "build" if _HAS_DIGIT.search(tokens[2]) or tokens[2].startswith("<pip") else "word", package
 
 
-def _says_conda(line: str) -> bool:
+def _is_conda_header(line: str) -> bool:
     return line.startswith("# packages in environment") or line.split()[-2:] == ["Build", "Channel"]

@@ -10,13 +10,13 @@ from tfdoctor.text import lazy_pattern
 
 _NVRM = lazy_pattern(r"NVRM version:[ \t]*([^\n]*)", re.IGNORECASE)
 _GCC = lazy_pattern(r"GCC version:[ \t]*([^\n]*)", re.IGNORECASE)
-# Not part of x86_64 or aarch64: a driver version starts after white space.
+# Must not match within x86_64 or aarch64.
 _VERSION = lazy_pattern(rf"(?<![\w.])({VERSION})(?![\w.])")
 
 
 @dataclass(frozen=True, slots=True)
 class ProcVersion(Parsed):
-    """``module`` is the words before the version, ``gcc`` the compiler line; None where not printed."""
+    """The parsed file; ``module`` is the text before the version, ``gcc`` the compiler; None if not printed."""
 
     driver_version: str | None
     open_kernel_module: bool | None
@@ -26,7 +26,7 @@ class ProcVersion(Parsed):
 
 
 def parse_proc_version(text: str) -> ProcVersion:
-    """Read ``cat /proc/driver/nvidia/version``, also where its two lines were joined."""
+    """Parse ``cat /proc/driver/nvidia/version``, even if its two lines were joined."""
     text = clean(text)
     gcc = _GCC.search(text)
     compiler = gcc[1].strip(" \t`") or None if gcc else None

@@ -1,7 +1,7 @@
-"""Pure parsers of what tools print: text in, frozen values out; no I/O, no judgement, never an exception.
+"""The table of all parsers.
 
-``PARSERS`` is the explicit table of kinds. ``parse(kind, text)`` gives the plain dict that ``tfdoctor parse
-KIND --json`` prints as ``data``; ``detect(text)`` says which kind a text is, for ``auto``.
+``PARSERS`` maps each kind to its parser. ``parse(kind, text)`` returns the dict that ``tfdoctor parse KIND
+--json`` prints as ``data``; ``detect(text)`` recognises the kind of a text, for ``auto``.
 """
 
 from __future__ import annotations
@@ -63,5 +63,5 @@ PARSERS: dict[str, Callable[[str], Parsed]] = {
 
 
 def parse(kind: str, text: str) -> dict[str, Any]:
-    """Return the fields of ``kind`` read from ``text``. KeyError for a kind that is not in ``PARSERS``."""
+    """Return the result of the parser for ``kind`` as a dict. Raises KeyError for an unknown kind."""
     return PARSERS[kind](unwrap(text)).as_dict()

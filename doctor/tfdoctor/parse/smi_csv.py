@@ -8,14 +8,13 @@ from collections import Counter
 from tfdoctor.parse._text import Parsed, clean_lines, is_fence
 from tfdoctor.records import dataclass
 
-# A column: a property name as of --help-query-gpu, with its unit unless nounits; a host prefix on the first
-# (pdsh).
+# A property name as in --help-query-gpu, with its unit unless nounits; pdsh adds a host to the first.
 _COLUMN = re.compile(r"(?:\S{1,200}:[ \t])?[a-z][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*(?: \[[A-Za-z%/]{1,8}\])?")
 _PLAIN_COLUMNS = frozenset({
     "name", "gpu_name", "index", "uuid", "gpu_uuid", "serial", "gpu_serial", "count", "timestamp", "pstate",
     "pid", "process_name", "vbios_version", "driver_version", "kmd_version", "compute_cap", "compute_mode",
 })  # fmt: skip
-# What a cell of a row without a header looks like, at least in one column of it.
+# Values that identify a row without a header; one matching cell is enough.
 _VALUE = re.compile(
     r"(?:-?[0-9]{1,15}(?:\.[0-9]{1,9}){0,4}(?: ?(?:MiB|MB|GiB|%|W|MHz|C|us|KB/s))?"
     r"|\[?(?:N/A|Not Supported|Not Found|Unknown Error|Insufficient Permissions|GPU is lost)\]?"
@@ -26,7 +25,7 @@ _VALUE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SmiCsv(Parsed):
-    """``header`` is None with ``noheader``; the cells of ``rows`` are stripped strings, as printed."""
+    """The parsed table; ``header`` is None with ``noheader``; cells are stripped strings, as printed."""
 
     header: tuple[str, ...] | None
     n_rows: int
@@ -35,19 +34,19 @@ class SmiCsv(Parsed):
 
 
 def parse_smi_csv(text: str) -> SmiCsv:
-    """Read a csv answer; prompts, fences and prose around it are left out."""
-    lines = [_cells(line) for line in clean_lines(text) if _can_be_data(line)]
-    at = next((number for number, cells in enumerate(lines) if _is_header(cells)), None)
-    if at is not None:
-        header = lines[at]
+    """Parse CSV output; prompts, fences and prose around it are ignored."""
+    lines = [_split_cells(line) for line in clean_lines(text) if _can_be_data(line)]
+    header_at = next((number for number, cells in enumerate(lines) if _is_header(cells)), None)
+    if header_at is not None:
+        header = lines[header_at]
         rows = tuple(
-            cells for cells in lines[at + 1 :] if len(cells) == len(header) and _is_data(cells, header)
+            cells for cells in lines[header_at + 1 :] if len(cells) == len(header) and _is_data(cells, header)
         )
         return SmiCsv(header, len(rows), rows)
     candidates = [cells for cells in lines if _has_value(cells)]
     if not candidates:
         return SmiCsv(None, 0, (), notes=("no rows",))
-    # Without a header the usual number of cells tells rows from prose; on a tie the wider ones.
+    # Without a header, rows are the lines with the most frequent number of cells; on a tie the larger one.
     counts = Counter(map(len, candidates))
     width = max(counts, key=lambda size: (counts[size], size))
     rows = tuple(cells for cells in candidates if len(cells) == width)
@@ -58,7 +57,7 @@ def _can_be_data(line: str) -> bool:
     return bool(line.strip()) and not is_fence(line) and "nvidia-smi" not in line and "--query-" not in line
 
 
-def _cells(line: str) -> tuple[str, ...]:
+def _split_cells(line: str) -> tuple[str, ...]:
     return tuple(cell.strip() for cell in line.strip(" \t`>").split(","))
 
 
@@ -69,7 +68,7 @@ def _is_header(cells: tuple[str, ...]) -> bool:
 
 
 def _is_data(cells: tuple[str, ...], header: tuple[str, ...]) -> bool:
-    """Return a repeated header (``-l``) is no row; with one column anything goes that is not a prompt."""
+    """Return whether cells are a data row and not a repeated header (``-l``) or, in one column, a prompt."""
     return cells != header and (len(cells) > 1 or not cells[0].endswith(("$", "#", ">")))
 
 

@@ -1,4 +1,4 @@
-"""What stands in place of nvidia-smi's answer when it fails: sentences and exit statuses, classified."""
+"""Failures of nvidia-smi: the messages and exit statuses that appear instead of its output, classified."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ EXIT_STATUS_KINDS = {
     127: "command_not_found",
 }
 
-# How shells and launchers say that there is no such program, in the languages that bug reports come in.
-_ABSENT = (
+# Messages of shells and launchers that a program does not exist, in the languages of bug reports.
+_NOT_FOUND_PHRASES = (
     "not found", "could not be found", "cannot be found", "can't be found", "couldn't find",
     "could not find", "cannot find", "can't find", "unable to find", "unable to locate",
     "no such file or directory", "unknown command", "is not recognized",
@@ -35,15 +35,14 @@ _ABSENT = (
     "認識されていません", "찾을 수 없", "내부 또는 외부 명령",
 )  # fmt: skip
 
-# Sentences, looked for in lower case with single spaces. The one that stands first in the text leads,
-# whatever the order here.
-_NVML_SAYS = (
+# Sentences in lower case with single spaces. The first one in the text is the main failure.
+_NVML_PREFIX = (
     r"(?:failed to initialize nvml|could not initialize nvml|nvml error|(?<!shut down )nvml: )[: ]{0,3}"
 )
 _LIBRARY_MISSING = (
     r"couldn't find libnvidia-ml\.so|libnvidia-ml\.so[.0-9]{0,16}: cannot open shared object"
     r"|couldn't find nvml\.dll|could not load nvml|nvml shared library not found|nvmlerror_librarynotfound"
-    rf"|{_NVML_SAYS}(?:nvml )?(?:shared )?(?:library )?not found"
+    rf"|{_NVML_PREFIX}(?:nvml )?(?:shared )?(?:library )?not found"
 )
 _NOT_IN_CONTAINER = (
     r"\"?nvidia-smi(?:\.exe)?\\?\"?: (?:executable file not found|stat [^\n]{0,80}no such file)"
@@ -66,9 +65,9 @@ _SENTENCES = tuple(
         ("nvml_mismatch", r"driver/library version mismatch|nvml/rm version mismatch"),
         ("nvml_driver_not_loaded", r"\bdriver not loaded|nvmlerror_drivernotloaded"),
         ("nvml_access_blocked_os", r"gpu access blocked by the operating system"),
-        ("nvml_insufficient_permissions", _NVML_SAYS + r"insufficient permissions|nvmlerror_nopermission"),
-        ("nvml_unknown_error", _NVML_SAYS + r"unknown error|nvmlerror_unknown"),
-        ("nvml_na", _NVML_SAYS + r"n/a"),
+        ("nvml_insufficient_permissions", _NVML_PREFIX + r"insufficient permissions|nvmlerror_nopermission"),
+        ("nvml_unknown_error", _NVML_PREFIX + r"unknown error|nvmlerror_unknown"),
+        ("nvml_na", _NVML_PREFIX + r"n/a"),
         ("nvml_shutdown_failed", r"failed to properly shut down nvml"),
         ("libnvidia_ml_missing", _LIBRARY_MISSING),
         ("executable_not_found_in_container", _NOT_IN_CONTAINER),
@@ -76,7 +75,7 @@ _SENTENCES = tuple(
 )
 _HANDLE = " the device handle for "
 _HANDLE_KINDS = {"gpu_lost", "device_handle_unknown_error", "device_handle_not_found"}
-# Domain of exactly 8 or 4 digits: the index can be glued to it ("GPU00000:81:00.0").
+# The domain has exactly 8 or 4 digits, because the index can precede it directly ("GPU00000:81:00.0").
 _BUS_ID = lazy_pattern(r"(?:[0-9A-Fa-f]{8}|[0-9A-Fa-f]{4}):[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]")
 _NVML_VERSION = lazy_pattern(rf"NVML library version:? ({VERSION})", re.IGNORECASE)
 _EXIT_STATUS = lazy_pattern(
@@ -93,11 +92,10 @@ _NVCC_LINES = lazy_pattern(r"cuda compilation tools|\bnvcc: nvidia")
 
 @dataclass(frozen=True, slots=True)
 class SmiFailureText(Parsed):
-    """``kind`` is the failure that leads (None: none recognised), ``also`` the others said in the same text.
+    """The parsed text; ``kind`` is the main failure (None if none is recognised), ``also`` has the others.
 
-    ``reported_by`` names another tool that said it; ``exit_status`` is what the text says or the caller saw;
-    ``nvcc_also_present`` tells that a compiler's answer stands beside, so the text is not of nvidia-smi
-    alone.
+    ``reported_by`` is another tool that printed the message; ``exit_status`` comes from the caller, else from
+    the text; ``nvcc_also_present`` is true if the text also contains nvcc's output.
     """
 
     kind: str | None
@@ -111,15 +109,15 @@ class SmiFailureText(Parsed):
 
 
 def parse_smi_failure(text: str, exit_status: int | None = None) -> SmiFailureText:
-    """Classify what nvidia-smi, its shell, or a tool beside it said.
+    """Classify a message of nvidia-smi, its shell, or a related tool.
 
-    ``exit_status`` is the process's, where the caller ran it: it decides only where no sentence is
+    ``exit_status`` is that of the process, if the caller ran it; it is used only if no sentence is
     recognised.
     """
     text = clean(text).replace("’", "'").replace("‘", "'").replace("´", "'")
     flat = " ".join(text.split())
     lowered = flat.lower()
-    kinds = _kinds(text, lowered)
+    kinds = _find_kinds(text, lowered)
     notes: tuple[str, ...] = ()
     status = exit_status if exit_status is not None else _parse_exit_status(flat)
     if not kinds and exit_status in EXIT_STATUS_KINDS:
@@ -130,7 +128,7 @@ def parse_smi_failure(text: str, exit_status: int | None = None) -> SmiFailureTe
     version = _NVML_VERSION.search(flat)
     return SmiFailureText(
         kind=kinds[0] if kinds else None,
-        bus_id=_bus_id(flat, lowered),
+        bus_id=_find_bus_id(flat, lowered),
         reported_by=next((tool for tool in _REPORTERS if tool in lowered), None),
         nvml_version=version[1] if version else None,
         exit_status=status,
@@ -141,34 +139,34 @@ def parse_smi_failure(text: str, exit_status: int | None = None) -> SmiFailureTe
 
 
 def says_not_found(text: str, program: str) -> bool:
-    """Return whether some line of ``text`` says, in one of a dozen languages, that ``program`` does not exist."""
+    """Return whether a line of ``text`` says, in one of many languages, that ``program`` does not exist."""
     return any(_line_says_not_found(line, program) for line in text.lower().split("\n"))
 
 
 def _line_says_not_found(line: str, program: str) -> bool:
     if program not in line:
         return False
-    return f"no {program} in (" in line or any(phrase in line for phrase in _ABSENT)
+    return f"no {program} in (" in line or any(phrase in line for phrase in _NOT_FOUND_PHRASES)
 
 
-def _kinds(text: str, lowered: str) -> list[str]:
-    """Return all kinds said, by position, each once; a shutdown failure never leads."""
-    seen = {kind: match.start() for kind, pattern in _SENTENCES if (match := pattern.search(lowered))}
-    handle = lowered.find(_HANDLE)
-    if handle >= 0 and not seen.keys() & _HANDLE_KINDS:
-        seen["device_handle_error"] = handle
-    if not seen and says_not_found(text, "nvidia-smi"):
+def _find_kinds(text: str, lowered: str) -> list[str]:
+    """Return all kinds in the text, by position, each once; a shutdown failure comes first only if it is alone."""
+    positions = {kind: match.start() for kind, pattern in _SENTENCES if (match := pattern.search(lowered))}
+    handle_at = lowered.find(_HANDLE)
+    if handle_at >= 0 and not positions.keys() & _HANDLE_KINDS:
+        positions["device_handle_error"] = handle_at
+    if not positions and says_not_found(text, "nvidia-smi"):
         return ["command_not_found"]
-    kinds = sorted(seen, key=seen.__getitem__)
+    kinds = sorted(positions, key=positions.__getitem__)
     if kinds[:1] == ["nvml_shutdown_failed"] and len(kinds) > 1:
         kinds = [*kinds[1:], kinds[0]]
     return kinds
 
 
-def _bus_id(flat: str, lowered: str) -> str | None:
-    """Return the card named by "Unable to determine the device handle for GPU …"."""
+def _find_bus_id(flat: str, lowered: str) -> str | None:
+    """Return the GPU in "Unable to determine the device handle for GPU …"; None if there is none."""
     start = lowered.find(_HANDLE)
-    # Lower-casing can change the length of exotic letters: then the position is not to be trusted.
+    # Lower-casing can change the length of some letters; then the position is unreliable.
     if start < 0 or len(flat) != len(lowered):
         return None
     match = _BUS_ID.search(flat, start, start + len(_HANDLE) + 40)

@@ -1,8 +1,8 @@
-"""``nvidia-smi -q -x``: what it says of each card's condition, and who is on it.
+"""``nvidia-smi -q -x``: the health of each GPU and the processes on it.
 
-Beside smi_xml, whose fields are what ``tfdoctor parse`` prints. Element names changed over the years
-(``clocks_throttle_reasons`` became ``clocks_event_reasons``, ``pending_blacklist`` beside
-``pending_retirement``); all are known here, and what is not there, or says N/A, is None.
+Kept apart from smi_xml, whose fields are those that ``tfdoctor parse`` prints. Element names changed over the
+years (``clocks_throttle_reasons`` became ``clocks_event_reasons``, ``pending_blacklist`` was added beside
+``pending_retirement``); all are supported. A value that is missing or N/A is None.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ UNCORRECTED = (
     "dram_uncorrectable",
     "double_bit/total",
 )
-"""Counters of errors that could not be corrected, by generation; a report has some of them."""
+"""Counters of uncorrectable errors, by GPU generation; a report has some of them."""
 REASONS = ("clocks_event_reason_", "clocks_throttle_reason_")
+"""Prefixes of the elements that name slowdown reasons."""
 SLOWDOWNS = frozenset(
     {
         "hw_slowdown",
@@ -36,108 +37,117 @@ SLOWDOWNS = frozenset(
         "sw_power_cap",
     }
 )
+"""Reasons that count as slowdowns."""
 
 
 def parse_smi_health(text: str) -> tuple[tuple[CardHealth, tuple[SmiProcess, ...]], ...]:
-    """For each ``<gpu>``, in the report's order."""
+    """Return the health and processes of each ``<gpu>``, in the report's order; () if there is no report."""
     root = read_report(text)
-    return tuple((_health(gpu), _processes(gpu)) for gpu in root.findall("gpu")) if root is not None else ()
+    return (
+        tuple((_parse_health(gpu), _list_processes(gpu)) for gpu in root.findall("gpu"))
+        if root is not None
+        else ()
+    )
 
 
-def _text(element: Element, path: str) -> str | None:
-    """Return the text at `path`; None if there is none, or a word for none."""
-    found = element.findtext(path)
-    return None if found is None or is_nothing(found) else clean_line(found, limit=120)
+def _get_text(element: Element, path: str) -> str | None:
+    """Return the text at `path`; None if it is missing or a placeholder."""
+    content = element.findtext(path)
+    return None if content is None or is_nothing(content) else clean_line(content, limit=120)
 
 
-def _flag(element: Element, *paths: str) -> bool | None:
-    """Return yes, Enabled and On; No, Disabled and Off; None for anything else."""
+def _get_flag(element: Element, *paths: str) -> bool | None:
+    """Return whether the first usable value is yes, enabled, on or active; None if there is no usable value."""
     for path in paths:
-        word = (_text(element, path) or "").lower()
-        if word in ("yes", "enabled", "on", "active"):
+        value = (_get_text(element, path) or "").lower()
+        if value in ("yes", "enabled", "on", "active"):
             return True
-        if word in ("no", "disabled", "off", "not active"):
+        if value in ("no", "disabled", "off", "not active"):
             return False
     return None
 
 
-def _health(gpu: Element) -> CardHealth:
-    display = [_flag(gpu, f"display_{word}") for word in ("active", "mode", "attached")]
-    asked = _flag(gpu, "gpu_reset_status/reset_required")
-    recovery = _text(gpu, "gpu_recovery_action")
+def _parse_health(gpu: Element) -> CardHealth:
+    display = [_get_flag(gpu, f"display_{suffix}") for suffix in ("active", "mode", "attached")]
+    reset_required = _get_flag(gpu, "gpu_reset_status/reset_required")
+    recovery = _get_text(gpu, "gpu_recovery_action")
     return CardHealth(
-        persistence=_flag(gpu, "persistence_mode"),
-        ecc=_flag(gpu, "ecc_mode/current_ecc"),
+        persistence=_get_flag(gpu, "persistence_mode"),
+        ecc=_get_flag(gpu, "ecc_mode/current_ecc"),
         uncorrected=_count_uncorrected(gpu, "volatile"),
         uncorrected_ever=_count_uncorrected(gpu, "aggregate"),
-        retirement_pending=_flag(gpu, "retired_pages/pending_retirement", "retired_pages/pending_blacklist"),
-        remap_pending=_flag(gpu, "remapped_rows/remapped_row_pending"),
-        remap_failure=_flag(gpu, "remapped_rows/remapped_row_failure"),
-        recovery=recovery or ("Reset" if asked else None),
-        slowdowns=_slowdowns(gpu),
-        temperature=_number(gpu, "temperature/gpu_temp"),
-        power_limit=_watts(gpu, "current_power_limit", "enforced_power_limit", "power_limit"),
-        power_default=_watts(gpu, "default_power_limit"),
-        virtualization=_text(gpu, "gpu_virtualization_mode/virtualization_mode"),
-        licence=_text(gpu, "vgpu_software_licensed_product/license_status")
-        or _text(gpu, "grid_licensed_product/license_status"),
+        retirement_pending=_get_flag(
+            gpu, "retired_pages/pending_retirement", "retired_pages/pending_blacklist"
+        ),
+        remap_pending=_get_flag(gpu, "remapped_rows/remapped_row_pending"),
+        remap_failure=_get_flag(gpu, "remapped_rows/remapped_row_failure"),
+        recovery=recovery or ("Reset" if reset_required else None),
+        slowdowns=_list_slowdowns(gpu),
+        temperature=_get_number(gpu, "temperature/gpu_temp"),
+        power_limit=_get_watts(gpu, "current_power_limit", "enforced_power_limit", "power_limit"),
+        power_default=_get_watts(gpu, "default_power_limit"),
+        virtualization=_get_text(gpu, "gpu_virtualization_mode/virtualization_mode"),
+        licence=_get_text(gpu, "vgpu_software_licensed_product/license_status")
+        or _get_text(gpu, "grid_licensed_product/license_status"),
         display=True if True in display else (False if False in display else None),
-        link_width=_lanes(gpu, "current"),
-        link_width_most=_lanes(gpu, "max"),
-        link_generation=_number(gpu, "pci/pci_gpu_link_info/pcie_gen/current_link_gen"),
-        link_generation_most=_number(gpu, "pci/pci_gpu_link_info/pcie_gen/max_link_gen"),
-        clock_most=_number(gpu, "max_clocks/sm_clock"),
+        link_width=_get_lanes(gpu, "current"),
+        link_width_most=_get_lanes(gpu, "max"),
+        link_generation=_get_number(gpu, "pci/pci_gpu_link_info/pcie_gen/current_link_gen"),
+        link_generation_most=_get_number(gpu, "pci/pci_gpu_link_info/pcie_gen/max_link_gen"),
+        clock_most=_get_number(gpu, "max_clocks/sm_clock"),
     )
 
 
 def _count_uncorrected(gpu: Element, which: str) -> int | None:
+    """Return the number of uncorrected errors ("volatile" or "aggregate"); None if it is not reported."""
     section = gpu.find(f"ecc_errors/{which}")
     if section is None:
         return None
     counts = [to_int(section.findtext(path) or "") for path in UNCORRECTED]
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
+    available = [count for count in counts if count is not None]
+    return sum(available) if available else None
 
 
-def _slowdowns(gpu: Element) -> tuple[str, ...]:
-    found = []
+def _list_slowdowns(gpu: Element) -> tuple[str, ...]:
+    reasons = []
     for section in ("clocks_event_reasons", "clocks_throttle_reasons"):
         for element in gpu.findall(f"{section}/*"):
             name = element.tag
             for prefix in REASONS:
                 name = name.removeprefix(prefix)
             if name in SLOWDOWNS and (element.text or "").strip() == "Active":
-                found.append(name)
-    return tuple(dict.fromkeys(found))
+                reasons.append(name)
+    return tuple(dict.fromkeys(reasons))
 
 
-def _number(gpu: Element, path: str) -> int | None:
-    words = (_text(gpu, path) or "").split()
-    return to_int(words[0]) if words else None
+def _get_number(gpu: Element, path: str) -> int | None:
+    fields = (_get_text(gpu, path) or "").split()
+    return to_int(fields[0]) if fields else None
 
 
-def _lanes(gpu: Element, which: str) -> int | None:
-    """Return "16x" and, in some reports, "x16"."""
-    return to_int((_text(gpu, f"pci/pci_gpu_link_info/link_widths/{which}_link_width") or "").strip("xX"))
+def _get_lanes(gpu: Element, which: str) -> int | None:
+    """Return the link width ("16x" or "x16") as a number; None if it is missing."""
+    return to_int((_get_text(gpu, f"pci/pci_gpu_link_info/link_widths/{which}_link_width") or "").strip("xX"))
 
 
-def _watts(gpu: Element, *names: str) -> float | None:
+def _get_watts(gpu: Element, *names: str) -> float | None:
+    """Return the first value of `names` in watts; None if it is missing."""
     for section in ("gpu_power_readings", "power_readings"):
         for name in names:
-            words = (_text(gpu, f"{section}/{name}") or "").split()
-            if words and words[0].replace(".", "", 1).isdigit() and len(words[0]) < 12:
-                return float(words[0])
+            fields = (_get_text(gpu, f"{section}/{name}") or "").split()
+            if fields and fields[0].replace(".", "", 1).isdigit() and len(fields[0]) < 12:
+                return float(fields[0])
     return None
 
 
-def _processes(gpu: Element) -> tuple[SmiProcess, ...]:
+def _list_processes(gpu: Element) -> tuple[SmiProcess, ...]:
     listed = [*gpu.findall("processes/process_info"), *gpu.findall("compute_processes/process_info")]
     return tuple(
         SmiProcess(
             pid=to_int(element.findtext("pid") or ""),
-            name=_text(element, "process_name"),
+            name=_get_text(element, "process_name"),
             used_mib=to_mib(element.findtext("used_memory") or ""),
-            kind=_text(element, "type"),
+            kind=_get_text(element, "type"),
         )
         for element in listed[:MAX_PROCESSES]
     )

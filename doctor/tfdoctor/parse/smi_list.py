@@ -1,4 +1,4 @@
-"""``nvidia-smi -L``: one line a GPU, one more for each MIG device under it."""
+"""``nvidia-smi -L``: one line per GPU, followed by one line for each of its MIG devices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UUID = "(UUID:"
 
 @dataclass(frozen=True, slots=True)
 class ListedMigDevice(Parsed):
-    """``profile`` is the instance profile (``1g.10gb``), ``index`` the MIG device number under its GPU."""
+    """A MIG device; ``profile`` is its profile (``1g.10gb``), ``index`` its number on the GPU."""
 
     profile: str
     index: int
@@ -28,7 +28,7 @@ class ListedMigDevice(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class ListedGpu(Parsed):
-    """A GPU as listed; ``uuid`` as printed, elided or not."""
+    """A listed GPU; ``uuid`` is as printed, even if shortened."""
 
     index: int
     name: str | None
@@ -38,7 +38,7 @@ class ListedGpu(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class SmiList(Parsed):
-    """All listed GPUs, in order; the counts are of lines, also of MIG lines with no GPU line before them."""
+    """All listed GPUs, in order; the counts are of lines, including MIG lines without a GPU line before them."""
 
     gpus: tuple[ListedGpu, ...]
     n_gpu_lines: int
@@ -47,30 +47,32 @@ class SmiList(Parsed):
 
 
 def parse_smi_list(text: str) -> SmiList:
-    """Read ``nvidia-smi -L``; prompts, pod prefixes and lost indentation do not matter."""
-    heads: list[tuple[int, str | None, str | None]] = []
-    migs: list[list[ListedMigDevice]] = []
+    """Parse ``nvidia-smi -L``; prompts, pod prefixes and lost indentation are ignored."""
+    gpu_entries: list[tuple[int, str | None, str | None]] = []
+    mig_lists: list[list[ListedMigDevice]] = []
     orphans = 0
-    for start, rest in _entries(text):
-        name, uuid = _name_and_uuid(rest)
+    for start, rest in _split_entries(text):
+        name, uuid = _split_name_and_uuid(rest)
         if start["gpu"]:
-            heads.append((int(start["gpu"]), name, uuid))
-            migs.append([])
-        elif migs:
-            migs[-1].append(ListedMigDevice(start["profile"], int(start["device"]), uuid))
+            gpu_entries.append((int(start["gpu"]), name, uuid))
+            mig_lists.append([])
+        elif mig_lists:
+            mig_lists[-1].append(ListedMigDevice(start["profile"], int(start["device"]), uuid))
         else:
             orphans += 1
     notes = (f"{orphans} MIG lines stand before any GPU line",) if orphans else ()
     return SmiList(
-        gpus=tuple(ListedGpu(*head, tuple(devices)) for head, devices in zip(heads, migs, strict=True)),
-        n_gpu_lines=len(heads),
-        n_mig_lines=sum(map(len, migs)) + orphans,
+        gpus=tuple(
+            ListedGpu(*entry, tuple(devices)) for entry, devices in zip(gpu_entries, mig_lists, strict=True)
+        ),
+        n_gpu_lines=len(gpu_entries),
+        n_mig_lines=sum(map(len, mig_lists)) + orphans,
         notes=notes,
     )
 
 
-def _entries(text: str) -> Iterator[tuple[re.Match[str], str]]:
-    """Yield the start of each entry and what follows it; a bug report's form may have joined the lines."""
+def _split_entries(text: str) -> Iterator[tuple[re.Match[str], str]]:
+    """Yield the start of each entry and the text after it; a bug report may have joined the lines."""
     for line in clean_lines(text):
         starts = list(_ENTRY.finditer(line))
         ends = [match.start() for match in starts[1:]] + [len(line)] * bool(starts)
@@ -78,8 +80,8 @@ def _entries(text: str) -> Iterator[tuple[re.Match[str], str]]:
             yield match, line[match.end() : end]
 
 
-def _name_and_uuid(rest: str) -> tuple[str | None, str | None]:
-    """Split ``NVIDIA H100 (UUID: GPU-…)``; a cut UUID is kept as far as it goes."""
-    name, found, tail = rest.partition(_UUID)
-    uuid = tail.split(")")[0].strip() if found else ""
+def _split_name_and_uuid(rest: str) -> tuple[str | None, str | None]:
+    """Split ``NVIDIA H100 (UUID: GPU-…)``; a truncated UUID is kept."""
+    name, separator, tail = rest.partition(_UUID)
+    uuid = tail.split(")")[0].strip() if separator else ""
     return name.strip() or None, uuid or None

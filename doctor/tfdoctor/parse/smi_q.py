@@ -1,4 +1,4 @@
-"""``nvidia-smi -q``: the long report, ``key : value`` lines in indented sections."""
+"""``nvidia-smi -q``: the full report, ``key : value`` lines in indented sections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _GPU_NUMBER = re.compile(r"\s*GPU [0-9]{1,3}\s*")
 
 @dataclass(frozen=True, slots=True)
 class QueriedGpu(Parsed):
-    """One GPU's section; memory in MiB. ``driver_model`` as printed ("N/A" on Linux)."""
+    """The section of one GPU; memory in MiB, ``driver_model`` as printed ("N/A" on Linux)."""
 
     bus_id: str | None
     name: str | None
@@ -27,7 +27,7 @@ class QueriedGpu(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class SmiQuery(Parsed):
-    """The report. ``kmd_version`` and ``cuda_umd_version`` are printed since 610, beside the older two."""
+    """The report; ``kmd_version`` and ``cuda_umd_version`` are printed since 610 beside the older two."""
 
     timestamp: str | None
     driver_version: str | None
@@ -41,7 +41,7 @@ class SmiQuery(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A line: a section's heading has no value."""
+    """A line of the report; the heading of a section has no value."""
 
     indent: int
     key: str
@@ -50,7 +50,7 @@ class _Entry:
 
 
 def parse_smi_q(text: str) -> SmiQuery:
-    """Read ``nvidia-smi -q``, whole or cut."""
+    """Parse ``nvidia-smi -q``, whole or truncated."""
     head: list[_Entry] = []
     blocks: list[tuple[str | None, list[_Entry]]] = []
     section = ""
@@ -61,27 +61,27 @@ def parse_smi_q(text: str) -> SmiQuery:
             blocks.append((gpu[1] if gpu else None, []))
             section = ""
             continue
-        entry = _entry(line, section)
+        entry = _parse_entry(line, section)
         if entry is None:
             continue
         if entry.value is None:
             section = entry.key
         (blocks[-1][1] if blocks else head).append(entry)
     top = {entry.key: entry.value for entry in reversed(head) if entry.value is not None}
-    kmd, umd = _version(top.get("KMD Version")), _version(top.get("CUDA UMD Version"))
+    kmd, umd = _clean_version(top.get("KMD Version")), _clean_version(top.get("CUDA UMD Version"))
     return SmiQuery(
         timestamp=top.get("Timestamp"),
-        driver_version=_version(top.get("Driver Version")) or kmd,
-        cuda_version=_version(top.get("CUDA Version")) or umd,
+        driver_version=_clean_version(top.get("Driver Version")) or kmd,
+        cuda_version=_clean_version(top.get("CUDA Version")) or umd,
         kmd_version=kmd,
         cuda_umd_version=umd,
         attached_gpus=to_int(top.get("Attached GPUs") or ""),
-        gpus=tuple(_gpu(bus_id, entries) for bus_id, entries in blocks),
+        gpus=tuple(_make_gpu(bus_id, entries) for bus_id, entries in blocks),
         notes=() if top else ("no 'key : value' lines before the first GPU",),
     )
 
 
-def _entry(line: str, section: str) -> _Entry | None:
+def _parse_entry(line: str, section: str) -> _Entry | None:
     stripped = line.strip()
     if not stripped or stripped.startswith("==="):
         return None
@@ -94,46 +94,46 @@ def _entry(line: str, section: str) -> _Entry | None:
     return _Entry(indent, key.strip(), value.strip(), section)
 
 
-def _version(raw: str | None) -> str | None:
-    """Return the version, without the remark ``[Deprecated; …]``; None for N/A and for a mere remark."""
+def _clean_version(raw: str | None) -> str | None:
+    """Return the version without a remark such as ``[Deprecated; …]``; None for N/A or a remark alone."""
     if raw is None or raw.lower().startswith("deprecated"):
         return None
     return value_or_none(raw.split("[")[0])
 
 
-def _gpu(bus_id: str | None, entries: list[_Entry]) -> QueriedGpu:
+def _make_gpu(bus_id: str | None, entries: list[_Entry]) -> QueriedGpu:
     return QueriedGpu(
-        bus_id=bus_id or _value(entries, "Bus Id"),
-        name=_value(entries, "Product Name"),
-        uuid=_value(entries, "GPU UUID"),
-        memory_total_mib=_memory(entries, "Total"),
-        memory_used_mib=_memory(entries, "Used"),
-        mig=_value(entries, "Current", "MIG Mode") == "Enabled",
-        driver_model=_value(entries, "Current", "Driver Model"),
-        n_processes=_process_count(entries),
+        bus_id=bus_id or _find_value(entries, "Bus Id"),
+        name=_find_value(entries, "Product Name"),
+        uuid=_find_value(entries, "GPU UUID"),
+        memory_total_mib=_find_memory(entries, "Total"),
+        memory_used_mib=_find_memory(entries, "Used"),
+        mig=_find_value(entries, "Current", "MIG Mode") == "Enabled",
+        driver_model=_find_value(entries, "Current", "Driver Model"),
+        n_processes=_count_processes(entries),
     )
 
 
-def _value(entries: list[_Entry], key: str, section: str | None = None) -> str | None:
-    """Return the first value of ``key`` (in ``section``)."""
-    wanted = (
+def _find_value(entries: list[_Entry], key: str, section: str | None = None) -> str | None:
+    """Return the first value of ``key`` (in ``section``, if given); None if there is none."""
+    values = (
         e.value for e in entries if e.key == key and section in (None, e.section) and e.value is not None
     )
-    return next(wanted, None)
+    return next(values, None)
 
 
-def _memory(entries: list[_Entry], key: str) -> int | None:
-    """Return the GPU's own framebuffer: MIG devices repeat the section, deeper and before it."""
-    found = [e for e in entries if e.key == key and e.section == "FB Memory Usage" and e.value is not None]
-    if not found:
+def _find_memory(entries: list[_Entry], key: str) -> int | None:
+    """Return the GPU's own framebuffer memory in MiB; MIG devices repeat the section, indented deeper."""
+    matches = [e for e in entries if e.key == key and e.section == "FB Memory Usage" and e.value is not None]
+    if not matches:
         return None
-    shallowest = min(entry.indent for entry in found)
-    own = [entry for entry in found if entry.indent == shallowest][-1]
-    return to_mib(own.value or "")
+    shallowest = min(entry.indent for entry in matches)
+    gpu_entry = [entry for entry in matches if entry.indent == shallowest][-1]
+    return to_mib(gpu_entry.value or "")
 
 
-def _process_count(entries: list[_Entry]) -> int | None:
-    """Return how many process ids are listed; None if the list is absent or not to be had."""
+def _count_processes(entries: list[_Entry]) -> int | None:
+    """Return the number of listed process ids; None if the list is absent or unavailable."""
     listed = sum(entry.key == "Process ID" for entry in entries)
     heading = next((entry for entry in entries if entry.key in ("Processes", "Compute Processes")), None)
     if heading is None:

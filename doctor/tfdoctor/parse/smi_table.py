@@ -1,7 +1,7 @@
-"""The plain ``nvidia-smi`` table, drivers 304 (2013) to 616 (2026), Linux, Windows, WSL, Jetson, MIG.
+"""The plain ``nvidia-smi`` table of drivers 304 (2013) to 616 (2026), Linux, Windows, WSL, Jetson, MIG.
 
 The table is read as a stream of cells, not by columns: widths, rules and headings changed a dozen times, and
-pastes lose indentation, pipes, borders and line ends. What identifies a cell is its content:
+pastes lose indentation, pipes, borders and line ends. A cell is identified by its content:
 
 * a GPU starts at ``<index> <name> <persistence or driver model>`` followed by ``<bus id> <display>``;
 * its memory is the first ``<used>MiB / <total>MiB`` before the next GPU, its MIG mode a cell that says
@@ -29,17 +29,17 @@ _DRIVER = re.compile(r"\b(?:Driver|KMD)\s{0,40}Version:\s{0,40}(?P<value>[^|\n]{
 _CUDA = re.compile(r"\bCUDA\s{0,40}(?:UMD\s{0,40})?Version:\s{0,40}(?P<value>[^|\n]{1,60})")
 _VERSION_WORD = re.compile(r"[0-9][0-9.]*")
 
-# A run of marks is looked at from its first one only: from each of them, it would take quadratic time.
+# A run of marks is tried from its first one only; trying each would take quadratic time.
 _RULE = re.compile(r"(?<![+|:`])[+|:`]*(?P<rule>-{3,}|={3,})[-=+|:` ]*")
-# A rule in the midst of a line: a paragraph that lost its line ends.
+# A rule within a line, in a paragraph that lost its line ends.
 _INLINE_RULE = re.compile(r"[+|](?:-{5,}|={5,})[-=+|]*")
 _LINE_BREAK_TAG = re.compile(r"<br {0,3}/?>", re.IGNORECASE)
 _CARET_CONTROL = re.compile(r"\^[A-Z\[]")
-# A notebook's JSON escapes newlines; a Windows path may hold the same two characters before a letter.
+# A notebook's JSON escapes newlines; a Windows path may contain the same two characters before a letter.
 _ESCAPED_NEWLINE = re.compile(r"(?:\\r)?\\n(?=[\s|+\"',\\0-9]|$|[A-Z][a-z][a-z] [A-Z])")
 _JSON_LINE = re.compile(r"\s*\"(.*?)(?:\\n)?\",?\s*")
 
-# Up to 295 a dot followed the index.
+# Up to driver 295 a dot followed the index.
 _INDEX = re.compile(r"\s*([0-9]{1,3})(?:\\?\.)?\s+(?=\S)")
 _BUS_ID = re.compile(
     r"(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]|N/A|ERR!)\s{1,40}(?P<display>On|Off|N/A|ERR!)"
@@ -52,19 +52,22 @@ _PROCESS = re.compile(
     r"\s*(?P<gpu>[0-9]{1,3})\s+(?:(?P<gi>N/A|[0-9]{1,4})\s+(?P<ci>N/A|[0-9]{1,4})\s+)?(?P<pid>[0-9]{1,10})\s+"
     r"(?P<type>[A-Z](?:\+[A-Z])*)(?=\s|$)"
 )
-# Before 346 there was no Type column.
+# Before driver 346 there was no Type column.
 _UNTYPED_PROCESS = re.compile(r"\s*(?P<gpu>[0-9]{1,3})\s+(?P<pid>[0-9]{1,10})\s+(?=\S)")
 _NOT_SUPPORTED = re.compile(r"\s*([0-9]{1,3})(?:\\?\.)?\s+(?:ERROR: )?Not Supported\s*")
 _PROCESS_MEMORY = re.compile(r"[0-9]{1,12}\s?Mi?B|N/A|ERR!")
 
-# No table was ever wider than 100 columns; what is longer was not broken by a terminal.
-_LONGEST_ROW = 200
+# No table is wider than 100 columns; a terminal did not break a longer line.
+_MAX_ROW_CHARS = 200
 _OPENING_MARKS = " \t>│┃\"'`*#"
 
 
 @dataclass(frozen=True, slots=True)
 class TableGpu(Parsed):
-    """One GPU; memory in MiB, None where not printed or cut off. ``name`` as printed, with its dots."""
+    """A GPU row; memory in MiB, None if not printed or cut off.
+
+    ``name`` is as printed, even if shortened with dots.
+    """
 
     index: int
     name: str | None
@@ -77,7 +80,7 @@ class TableGpu(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class TableProcess(Parsed):
-    """One process row; ``gi`` and ``ci`` as printed ("N/A" or a number), None before 450. Memory in MiB."""
+    """A process row; ``gi`` and ``ci`` as printed ("N/A" or a number), None before 450. Memory in MiB."""
 
     gpu: int
     gi: str | None
@@ -90,7 +93,7 @@ class TableProcess(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class TableMigDevice(Parsed):
-    """One MIG device row; memory in MiB."""
+    """A MIG device row; memory in MiB."""
 
     gpu: int
     gi: int
@@ -102,13 +105,13 @@ class TableMigDevice(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class SmiTable(Parsed):
-    """A whole table.
+    """The whole table.
 
-    ``driver_version`` is the kernel driver's (KMD), which under WSL and in some containers is not
-    ``smi_version``; ``cuda_version`` is the newest CUDA that the driver takes, None where N/A or ERR! was
-    printed; the ``*_raw`` fields have what stood there. ``process_table`` is ``complete``, ``none_found`` (it
-    says so), ``empty`` (closed without a row), ``absent``, ``cut`` (before any row), ``rows_then_cut`` or
-    ``not_supported``; ``n_processes`` is None where the table does not tell.
+    ``driver_version`` is that of the kernel driver (KMD), which under WSL and in some containers differs from
+    ``smi_version``. ``cuda_version`` is the newest CUDA that the driver supports, None for N/A or ERR!; the
+    ``*_raw`` fields are the values as printed. ``process_table`` is ``complete``, ``none_found`` (as the
+    table says), ``empty`` (closed without a row), ``absent``, ``cut`` (before any row), ``rows_then_cut`` or
+    ``not_supported``; ``n_processes`` is None if the number is unknown.
     """
 
     smi_version: str | None
@@ -127,7 +130,7 @@ class SmiTable(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """The text between two pipes (or line ends); a horizontal rule is the cell ``---`` or ``===``."""
+    """The text between two pipes or line ends; a horizontal rule is the cell ``---`` or ``===``."""
 
     text: str
     closed: bool = True
@@ -139,41 +142,43 @@ class _Cell:
 
 @dataclass(frozen=True, slots=True)
 class _Sections:
+    """The cells of the GPU, MIG and process tables; ``processes`` is None if there is no such table."""
+
     gpus: list[_Cell]
     mig: list[_Cell]
     processes: list[_Cell] | None
 
 
 def parse_smi_table(text: str) -> SmiTable:
-    """Read the first ``nvidia-smi`` table in ``text``, whatever else stands around it."""
-    lines = _rejoin(_plain_lines(text))
-    lines, header = _from_header(lines)
+    """Parse the first ``nvidia-smi`` table in ``text``, whatever the rest of the text is."""
+    lines = _join_broken_rows(_split_plain_lines(text))
+    lines, header = _find_table(lines)
     smi = _HEADER.search(header)
-    driver_raw, cuda_raw = _field(_DRIVER, header), _field(_CUDA, header)
-    sections = _split_sections(list(_cells(lines)))
-    gpus = tuple(_gpus(sections.gpus))
-    processes = tuple(_processes(sections.processes or ()))
+    driver_raw, cuda_raw = _find_field(_DRIVER, header), _find_field(_CUDA, header)
+    sections = _split_sections(list(_split_all_cells(lines)))
+    gpus = tuple(_parse_gpus(sections.gpus))
+    processes = tuple(_parse_processes(sections.processes or ()))
     unsupported = tuple(_list_unsupported(sections.processes or ()))
-    state = _process_table_state(sections.processes, processes, unsupported)
+    state = _get_process_table_state(sections.processes, processes, unsupported)
     return SmiTable(
-        smi_version=_version(smi["smi"]) if smi else None,
-        driver_version=_version(driver_raw),
-        cuda_version=_version(cuda_raw),
+        smi_version=_clean_version(smi["smi"]) if smi else None,
+        driver_version=_clean_version(driver_raw),
+        cuda_version=_clean_version(cuda_raw),
         gpus=gpus,
-        n_processes=_process_count(state, sections.processes, processes),
+        n_processes=_count_processes(state, sections.processes, processes),
         processes=processes,
-        mig_devices=tuple(_mig_devices(sections.mig)),
+        mig_devices=tuple(_parse_mig_devices(sections.mig)),
         process_table=state,
         not_supported_process_rows=unsupported,
         cuda_version_raw=cuda_raw,
         driver_version_raw=driver_raw,
-        notes=tuple(_notes(smi is not None, gpus, cuda_raw, driver_raw)),
+        notes=tuple(_make_notes(smi is not None, gpus, cuda_raw, driver_raw)),
     )
 
 
 def looks_like_smi_table(text: str) -> bool:
-    """Return whether ``text`` has the table's first line, or at least one GPU row."""
-    lines = _plain_lines(text)
+    """Return whether ``text`` has the table's first line or at least one GPU row."""
+    lines = _split_plain_lines(text)
     if any(_HEADER.search(line) and _DRIVER.search(line) for line in lines):
         return True
     return any(_BUS_ID.search(line) and "|" in line for line in lines) and any(
@@ -181,23 +186,23 @@ def looks_like_smi_table(text: str) -> bool:
     )
 
 
-# --- text to cells
+# --- from text to cells
 
 
-def _plain_lines(text: str) -> list[str]:
-    """Return lines without escapes, JSON quoting and typed control characters.
+def _split_plain_lines(text: str) -> list[str]:
+    """Return the lines without escapes, JSON quoting and typed control characters.
 
-    Box-drawing bars become pipes.
+    Vertical box-drawing characters become pipes.
     """
     text = _LINE_BREAK_TAG.sub("\n", _CARET_CONTROL.sub("", clean(text)))
     text = text.replace("│", "|").replace("┃", "|")
     if "\\n" in text:
-        text = _ESCAPED_NEWLINE.sub("\n", "\n".join(_json_unquoted(line) for line in text.split("\n")))
+        text = _ESCAPED_NEWLINE.sub("\n", "\n".join(_unquote_json(line) for line in text.split("\n")))
     return [line.rstrip() for line in text.split("\n")]
 
 
-def _json_unquoted(line: str) -> str:
-    """Return a line of a notebook's ``"text": [...]`` list as its text; any other line as it is."""
+def _unquote_json(line: str) -> str:
+    """Return the text of a line in a notebook's ``"text": [...]`` list; any other line unchanged."""
     stripped = line.strip()
     if len(stripped) > 1 and stripped[0] == '"' and stripped.rstrip(",")[-1:] == '"':
         body = stripped.rstrip(",")[1:-1]
@@ -214,74 +219,74 @@ def _ends_row(line: str) -> bool:
     return line.rstrip(" \t`\"'").endswith(("|", "+"))
 
 
-def _rejoin(lines: list[str]) -> list[str]:
+def _join_broken_rows(lines: list[str]) -> list[str]:
     """Join rows that a narrow terminal or a mail program broke.
 
-    A row is broken when it opens with a pipe, does not close with one, and one of the next three lines, none
-    of which opens a row, closes it. Shorter pieces are padded to the widest broken piece: what is missing
-    there are the blanks that the copy lost, and a word cut at the margin must be glued without any.
+    A row is broken if it starts with a pipe, does not end with one, and one of the next three lines, none of
+    which starts a row, ends it. Shorter pieces are padded to the length of the longest one: the copy lost the
+    trailing spaces, and a word that was cut at the margin must be joined without any.
     """
     spans: dict[int, int] = {}
     number = 0
     while number < len(lines):
-        end = _row_end(lines, number)
+        end = _find_row_end(lines, number)
         if end > number:
             spans[number] = end
         number = end + 1
     broken = [lines[i] for start, end in spans.items() for i in range(start, end)]
     width = max(map(len, [*broken, *_list_broken_rules(lines)]), default=0) if broken else 0
-    joined: list[str] = []
+    rows: list[str] = []
     number = 0
     while number < len(lines):
         end = spans.get(number, number)
         pieces = [piece.ljust(width) for piece in lines[number:end]]
-        joined.append("".join(pieces) + lines[end])
+        rows.append("".join(pieces) + lines[end])
         number = end + 1
-    return joined
+    return rows
 
 
 def _list_broken_rules(lines: list[str]) -> Iterator[str]:
-    """Yield first halves of rules that were broken, which tell the margin even where rows were broken at blanks."""
+    """Yield the first halves of broken rules, which show the margin even if rows were broken at spaces."""
     for line, following in itertools.pairwise(lines):
-        if len(line) <= _LONGEST_ROW and _RULE.fullmatch(line.strip()) and not _ends_row(line):
+        if len(line) <= _MAX_ROW_CHARS and _RULE.fullmatch(line.strip()) and not _ends_row(line):
             core = following.strip()
             if core and not core.strip("-=+|") and core[0] in "-=" and _ends_row(core):
                 yield line
 
 
-def _row_end(lines: list[str], start: int) -> int:
-    """Return the last line of the row that starts at ``start``: ``start`` itself unless the row is broken."""
+def _find_row_end(lines: list[str], start: int) -> int:
+    """Return the index of the last line of the row that starts at ``start``: ``start`` unless the row is broken."""
     first = lines[start].lstrip(_OPENING_MARKS)
-    if not first.startswith("|") or _ends_row(lines[start]) or len(lines[start]) > _LONGEST_ROW:
+    if not first.startswith("|") or _ends_row(lines[start]) or len(lines[start]) > _MAX_ROW_CHARS:
         return start
     for end in range(start + 1, min(start + 4, len(lines))):
         line = lines[end]
-        if not line.strip() or _starts_row(line) or len(line) > _LONGEST_ROW:
+        if not line.strip() or _starts_row(line) or len(line) > _MAX_ROW_CHARS:
             return start
         if _ends_row(line):
             return end
     return start
 
 
-def _from_header(lines: list[str]) -> tuple[list[str], str]:
-    """Return the lines of the first table, and its version line (with the next two, if it was broken)."""
+def _find_table(lines: list[str]) -> tuple[list[str], str]:
+    """Return the lines of the first table, and its version line (joined with the next two if it was broken)."""
     starts = [i for i, line in enumerate(lines) if _HEADER.search(line)]
     tables = [i for i in starts if _DRIVER.search(" ".join(lines[i : i + 3]))] or starts
     if tables:
         first = tables[0]
-        after = next((i for i in tables[1:] if i > first + 2), len(lines))
-        one = lines[first]
-        header = one if _DRIVER.search(one) else " ".join(lines[first : first + 3])
-        return lines[first:after], header
-    orphan = next((line for line in lines if _DRIVER.search(line) and "|" in line), "")
-    return lines, orphan
+        next_table = next((i for i in tables[1:] if i > first + 2), len(lines))
+        first_line = lines[first]
+        header = first_line if _DRIVER.search(first_line) else " ".join(lines[first : first + 3])
+        return lines[first:next_table], header
+    version_line = next((line for line in lines if _DRIVER.search(line) and "|" in line), "")
+    return lines, version_line
 
 
-def _cells(lines: Iterable[str]) -> Iterator[_Cell]:
+def _split_all_cells(lines: Iterable[str]) -> Iterator[_Cell]:
     for line in lines:
         core = line.strip()
-        # A rule can follow a log prefix or be cut anywhere, so it is looked for within the line.
-        if ("---" in core or "===" in core) and (rule := _rule(core)):
+        # A rule can follow a log prefix or be cut anywhere, so it is searched within the line.
+        if ("---" in core or "===" in core) and (rule := _match_rule(core)):
             yield _Cell(rule)
             continue
         start = 0
@@ -299,8 +304,8 @@ def _split_cells(text: str) -> Iterator[_Cell]:
     yield _Cell(pieces[-1], closed=False)
 
 
-def _rule(core: str) -> str | None:
-    """Return ``---`` or ``===`` if the line is a horizontal rule of the table, perhaps behind a prefix."""
+def _match_rule(core: str) -> str | None:
+    """Return ``---`` or ``===`` if the line is a horizontal rule of the table, perhaps after a prefix; else None."""
     match = _RULE.search(core)
     if not match or match.end() < len(core.rstrip("`\"', ")):
         return None
@@ -310,13 +315,13 @@ def _rule(core: str) -> str | None:
 
 
 def _split_sections(cells: list[_Cell]) -> _Sections:
-    """Return GPU, MIG and process cells; ``processes`` is None if that heading is not there."""
+    """Split the cells into the GPU, MIG and process tables."""
     mig_at = process_at = None
     for number, cell in enumerate(cells):
-        words = cell.text.strip()
-        if mig_at is None and words.startswith("MIG devices:"):
+        text = cell.text.strip()
+        if mig_at is None and text.startswith("MIG devices:"):
             mig_at = number
-        elif words.startswith(("Processes:", "Compute processes:")):
+        elif text.startswith(("Processes:", "Compute processes:")):
             process_at = number
             break
     process_start = len(cells) if process_at is None else process_at
@@ -328,11 +333,11 @@ def _split_sections(cells: list[_Cell]) -> _Sections:
     )
 
 
-# --- cells to values
+# --- from cells to values
 
 
-def _field(pattern: re.Pattern[str], header: str) -> str | None:
-    """Return the value after a label of the version line, up to the next label, pipe or gap."""
+def _find_field(pattern: re.Pattern[str], header: str) -> str | None:
+    """Return the value after a label of the version line, up to the next label, pipe or gap; None if missing."""
     match = pattern.search(header)
     if not match:
         return None
@@ -340,23 +345,23 @@ def _field(pattern: re.Pattern[str], header: str) -> str | None:
     return value.strip(" `|+") or None
 
 
-def _version(raw: str | None) -> str | None:
+def _clean_version(raw: str | None) -> str | None:
     match = _VERSION_WORD.match(raw) if raw else None
     return match[0] if match else None
 
 
-def _gpus(cells: list[_Cell]) -> Iterator[TableGpu]:
-    starts = [(i, gpu) for i in range(len(cells)) if (gpu := _gpu_start(cells, i)) is not None]
+def _parse_gpus(cells: list[_Cell]) -> Iterator[TableGpu]:
+    starts = [(i, gpu) for i in range(len(cells)) if (gpu := _parse_gpu_start(cells, i)) is not None]
     for number, (start, gpu) in enumerate(starts):
         end = starts[number + 1][0] if number + 1 < len(starts) else len(cells)
         row = cells[start:end]
-        used, total = _memory(row)
+        used, total = _find_memory(row)
         mig = any(cell.text.strip().rstrip("*") == "Enabled" for cell in row[1:])
         yield replace(gpu, memory_used_mib=used, memory_total_mib=total, mig=mig)
 
 
-def _gpu_start(cells: list[_Cell], number: int) -> TableGpu | None:
-    """Return the GPU whose first cell this is: its bus id stands in the next cell, or is missing."""
+def _parse_gpu_start(cells: list[_Cell], number: int) -> TableGpu | None:
+    """Return the GPU that starts in this cell; its bus id is in the next cell or missing. None if it is no start."""
     cell = cells[number]
     index = _INDEX.match(cell.text)
     if not index or cell.is_rule:
@@ -365,15 +370,15 @@ def _gpu_start(cells: list[_Cell], number: int) -> TableGpu | None:
     following = cells[number + 1].text.strip() if number + 1 < len(cells) else ""
     bus = _BUS_ID.match(following)
     if bus is None and (inside := _BUS_ID.search(rest)) and inside.start() > 0:
-        # No pipe between the two: a paste without any.
+        # No pipe between the two, in a paste without pipes.
         bus, rest = inside, rest[: inside.start()].strip()
-    name, mode = _name_and_mode(rest)
+    name, mode = _split_name_and_mode(rest)
     if bus is not None:
         return _make_named_gpu(int(index[1]), name, None if is_nothing(bus["bus"]) else bus["bus"], mode)
     if mode is not None and cell.closed and _is_name(name):
         return _make_named_gpu(int(index[1]), name, None, mode)
     if _MEMORY.search(rest) and _is_name(rest):
-        # A row that its author abridged to name and memory, with dots or blanks between.
+        # A row that its author shortened to name and memory, separated by dots or spaces.
         short = re.split(r"\s{2,40}|\s\.\.\.\s", rest, maxsplit=1)[0]
         return _make_named_gpu(int(index[1]), short, None, None) if not _MEMORY.search(short) else None
     return None
@@ -383,8 +388,8 @@ def _make_named_gpu(index: int, name: str, bus_id: str | None, mode: str | None)
     return TableGpu(index, name or None, bus_id, None, None, mig=False, mode=mode)
 
 
-def _name_and_mode(rest: str) -> tuple[str, str | None]:
-    """Split ``GeForce RTX 208... WDDM``."""
+def _split_name_and_mode(rest: str) -> tuple[str, str | None]:
+    """Split ``GeForce RTX 208... WDDM`` into name and mode; the mode can be missing."""
     parts = rest.rsplit(None, 1)
     if len(parts) == 2 and parts[1].rstrip("*") in _MODES:
         return parts[0].strip(), parts[1]
@@ -392,12 +397,12 @@ def _name_and_mode(rest: str) -> tuple[str, str | None]:
 
 
 def _is_name(text: str) -> bool:
-    """Return whether ``text`` can be a product name: it starts with a letter and is no heading."""
+    """Return whether ``text`` can be a product name: it starts with a letter and is not a heading."""
     return text[:1].isalpha() and not text.startswith("Name ")
 
 
-def _memory(row: list[_Cell]) -> tuple[int | None, int | None]:
-    """Return used and total of the first memory cell of a GPU's or MIG device's cells."""
+def _find_memory(row: list[_Cell]) -> tuple[int | None, int | None]:
+    """Return used and total MiB of the first memory cell among the cells of a GPU or MIG device."""
     for cell in row:
         if match := _MEMORY.search(cell.text):
             return int(match["used"]), int(match["total"])
@@ -406,38 +411,38 @@ def _memory(row: list[_Cell]) -> tuple[int | None, int | None]:
     return None, None
 
 
-def _mig_devices(cells: list[_Cell]) -> Iterator[TableMigDevice]:
+def _parse_mig_devices(cells: list[_Cell]) -> Iterator[TableMigDevice]:
     starts = [(i, match) for i, cell in enumerate(cells) if (match := _MIG_DEVICE.fullmatch(cell.text))]
     for start, match in starts:
-        # Only the very next cell: BAR1 usage on the line below looks the same.
-        used, total = _memory(cells[start + 1 : start + 2])
+        # Only the next cell: BAR1 usage on the line below looks the same.
+        used, total = _find_memory(cells[start + 1 : start + 2])
         gpu, gi, ci, device = (int(number) for number in match.groups())
         yield TableMigDevice(gpu, gi, ci, device, used, total)
 
 
-def _processes(cells: Iterable[_Cell]) -> Iterator[TableProcess]:
+def _parse_processes(cells: Iterable[_Cell]) -> Iterator[TableProcess]:
     for cell in cells:
-        row = _process(cell.text)
+        row = _parse_process(cell.text)
         if row is not None:
             yield row
 
 
-def _process(text: str) -> TableProcess | None:
+def _parse_process(text: str) -> TableProcess | None:
     match = _PROCESS.match(text)
     if match:
-        name, memory = _name_and_memory(text[match.end() :])
+        name, memory = _split_name_and_memory(text[match.end() :])
         gpu, pid = int(match["gpu"]), int(match["pid"])
         return TableProcess(gpu, match["gi"], match["ci"], pid, match["type"], name, memory)
     match = _UNTYPED_PROCESS.match(text)
     if match and _NOT_SUPPORTED.fullmatch(text) is None:
-        name, memory = _name_and_memory(text[match.end() :])
+        name, memory = _split_name_and_memory(text[match.end() :])
         if name is not None and not name[0].isdigit():
             return TableProcess(int(match["gpu"]), None, None, int(match["pid"]), None, name, memory)
     return None
 
 
-def _name_and_memory(rest: str) -> tuple[str | None, int | None]:
-    """Split ``/usr/bin/python3   644MiB``; either can be missing."""
+def _split_name_and_memory(rest: str) -> tuple[str | None, int | None]:
+    """Split ``/usr/bin/python3   644MiB`` into name and MiB; either can be missing."""
     rest = rest.strip()
     parts = rest.rsplit(None, 1)
     if not parts:
@@ -456,9 +461,10 @@ def _list_unsupported(cells: Iterable[_Cell]) -> Iterator[int]:
                 yield number
 
 
-def _process_table_state(
+def _get_process_table_state(
     cells: list[_Cell] | None, processes: tuple[TableProcess, ...], unsupported: tuple[int, ...]
 ) -> str:
+    """Return the state of the process table, a value of ``SmiTable.process_table``."""
     if cells is None:
         return "absent"
     if any("no running" in cell.text.lower() and "processes found" in cell.text.lower() for cell in cells):
@@ -477,20 +483,22 @@ def _is_closed(cells: list[_Cell]) -> bool:
     return "---" in (rules[rules.index("===") :] if "===" in rules else rules)
 
 
-def _process_count(state: str, cells: list[_Cell] | None, processes: tuple[TableProcess, ...]) -> int | None:
-    """Return the number of processes; None if the table does not tell, as when it stops within a row."""
+def _count_processes(
+    state: str, cells: list[_Cell] | None, processes: tuple[TableProcess, ...]
+) -> int | None:
+    """Return the number of processes; None if it is unknown, for example if the table ends within a row."""
     if state in ("none_found", "empty"):
         return 0
     if state == "complete":
         return len(processes)
     if state == "rows_then_cut":
-        rows = [cell for cell in cells or () if _process(cell.text) is not None]
-        whole = rows[-1].closed or processes[-1].memory_mib is not None
-        return len(processes) if whole else None
+        rows = [cell for cell in cells or () if _parse_process(cell.text) is not None]
+        is_last_complete = rows[-1].closed or processes[-1].memory_mib is not None
+        return len(processes) if is_last_complete else None
     return None
 
 
-def _notes(
+def _make_notes(
     header: bool, gpus: tuple[TableGpu, ...], cuda_raw: str | None, driver_raw: str | None
 ) -> Iterator[str]:
     if not header:
@@ -498,7 +506,7 @@ def _notes(
     if not gpus:
         yield "no GPU row"
     for label, raw in (("driver version", driver_raw), ("CUDA version", cuda_raw)):
-        if raw is not None and _version(raw) is None:
+        if raw is not None and _clean_version(raw) is None:
             yield f"the {label} is printed as {raw!r}"
     for gpu in gpus:
         if gpu.memory_total_mib is None:

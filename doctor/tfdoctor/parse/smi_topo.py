@@ -1,4 +1,4 @@
-"""``nvidia-smi topo -m``: how GPUs and network cards reach each other."""
+"""``nvidia-smi topo -m``: the connections between GPUs and network cards."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ if TYPE_CHECKING:
 
 _AFFINITY_COLUMNS = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 _GPU = lazy_pattern(r"GPU[0-9]{1,4}")
-# What stands between two devices; SOC was renamed to SYS.
+# A connection between two devices; SOC was renamed to SYS.
 _LINK = lazy_pattern(r"X|SYS|SOC|NODE|PHB|PXB|PIX|PSB|NV[0-9]{1,3}|C2C|N/A|OK|NS|CNS|GNS|TNS|U|DR|--")
-# Left of an underline sequence whose escape character was lost.
+# The rest of an underline sequence whose escape character was lost.
 _BARE_SGR = lazy_pattern(r"\[[0-9]{0,3}m")
 
 
 @dataclass(frozen=True, slots=True)
 class SmiTopo(Parsed):
-    """``matrix`` maps row to column to link; ``affinity_tokens`` has, by GPU, what stands right of the
-    matrix.
+    """The parsed matrix; ``matrix`` maps row to column to link, ``affinity_tokens`` has the text to its right by GPU.
 
-    The affinity tokens are separated by blanks only: a blank cell leaves no trace, so they do not tell their
-    column.
+    The affinity tokens are separated by spaces only. An empty cell leaves no trace, so their columns are
+    unknown.
     """
 
     n_gpus: int
@@ -41,18 +40,23 @@ class SmiTopo(Parsed):
 
 
 def parse_smi_topo(text: str) -> SmiTopo:
-    """Read the matrix; tabs or blanks, with or without the header's indentation and underlining."""
+    """Parse the matrix; with tabs or spaces, with or without the header's indentation and underlining."""
     lines = [_BARE_SGR.sub("", line) for line in clean_lines(text)]
-    at = next((number for number, line in enumerate(lines) if _is_header(line)), None)
-    if at is None:
+    header_at = next((number for number, line in enumerate(lines) if _is_header(line)), None)
+    if header_at is None:
         return SmiTopo(0, (), (), ansi=has_ansi(text), notes=("no header row with GPU columns",))
-    names, affinity_columns = _header(lines[at])
-    known = set(names)
+    names, affinity_columns = _parse_header(lines[header_at])
+    devices = set(names)
     matrix: dict[str, dict[str, str]] = {}
     affinity: dict[str, tuple[str, ...]] = {}
-    for line in lines[at + 1 :]:
+    for line in lines[header_at + 1 :]:
         tokens = line.split()
-        if len(tokens) < 2 or tokens[0] not in known or tokens[0] in matrix or not _LINK.fullmatch(tokens[1]):
+        if (
+            len(tokens) < 2
+            or tokens[0] not in devices
+            or tokens[0] in matrix
+            or not _LINK.fullmatch(tokens[1])
+        ):
             continue
         label, links = tokens[0], tokens[1 : 1 + len(names)]
         matrix[label] = dict(zip(names, links, strict=False))
@@ -68,32 +72,32 @@ def parse_smi_topo(text: str) -> SmiTopo:
         affinity_tokens=affinity,
         affinity_columns=affinity_columns,
         ansi=has_ansi(text),
-        nic_legend=_nic_legend(lines[at + 1 :], known),
+        nic_legend=_parse_nic_legend(lines[header_at + 1 :], devices),
         notes=(f"no row for {', '.join(missing[:8])}",) if missing else (),
     )
 
 
 def _is_header(line: str) -> bool:
-    """Return the first GPU heads a column: what follows is another column, not a link."""
+    """Return whether a line is the header: it starts with a GPU that is followed by a column, not by a link."""
     tokens = line.split()
     if not tokens or not _GPU.fullmatch(tokens[0]):
         return False
     return len(tokens) == 1 or not _LINK.fullmatch(tokens[1])
 
 
-def _header(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the device columns and the affinity columns; the latter have blanks in their names."""
+def _parse_header(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the device columns and the affinity columns; the names of the latter contain spaces."""
     positions = {name: line.find(name) for name in _AFFINITY_COLUMNS}
-    shown = tuple(name for name in _AFFINITY_COLUMNS if positions[name] >= 0)
-    end = min((positions[name] for name in shown), default=len(line))
-    return tuple(line[:end].split()), shown
+    affinity_columns = tuple(name for name in _AFFINITY_COLUMNS if positions[name] >= 0)
+    end = min((positions[name] for name in affinity_columns), default=len(line))
+    return tuple(line[:end].split()), affinity_columns
 
 
-def _nic_legend(lines: list[str], known: set[str]) -> dict[str, str]:
-    """Return the lines ``NIC0: mlx5_0`` under the matrix."""
+def _parse_nic_legend(lines: list[str], devices: set[str]) -> dict[str, str]:
+    """Return the device by NIC, from the lines ``NIC0: mlx5_0`` under the matrix."""
     legend: dict[str, str] = {}
     for line in lines:
         name, colon, device = line.strip().partition(":")
-        if colon and name in known and device.strip():
+        if colon and name in devices and device.strip():
             legend[name] = device.strip()
     return legend

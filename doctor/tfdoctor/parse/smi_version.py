@@ -1,6 +1,6 @@
 """``nvidia-smi --version`` (since 525): four lines ``name : value``.
 
-Since 610 ``DRIVER version`` and ``CUDA Version`` only say which line to read instead.
+Since 610 ``DRIVER version`` and ``CUDA Version`` only refer to the line to read instead.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _VERSION = re.compile(VERSION)
 
 @dataclass(frozen=True, slots=True)
 class SmiVersion(Parsed):
-    """``fields`` has every line as printed; ``driver_version`` is the kernel driver's (KMD)."""
+    """The parsed output; ``fields`` has every line as printed, ``driver_version`` is the kernel driver's (KMD)."""
 
     fields: Mapping[str, str] = field(default_factory=dict)
     driver_version: str | None = None
@@ -32,7 +32,7 @@ class SmiVersion(Parsed):
 
 
 def parse_smi_version(text: str) -> SmiVersion:
-    """Read ``nvidia-smi --version``; a value that is no version (N/A, a deprecation remark) is None."""
+    """Parse ``nvidia-smi --version``; a value that is not a version (N/A, a deprecation remark) is None."""
     fields: dict[str, str] = {}
     for line in clean_lines(text):
         if match := _LINE.match(unquote(line)):
@@ -40,8 +40,8 @@ def parse_smi_version(text: str) -> SmiVersion:
     lowered = {name.lower(): value for name, value in fields.items()}
 
     def version(*names: str) -> str | None:
-        found = (_VERSION.match(lowered.get(name, "")) for name in names)
-        return next((match[0] for match in found if match), None)
+        matches = (_VERSION.match(lowered.get(name, "")) for name in names)
+        return next((match[0] for match in matches if match), None)
 
     return SmiVersion(
         fields=fields,

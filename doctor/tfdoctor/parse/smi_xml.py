@@ -1,6 +1,6 @@
 """``nvidia-smi -q -x``: the XML report, DTD v2 (2012) to v13 (2026).
 
-Parsed with defusedxml (no entities, no external resources). A report that was cut is read as far as it goes.
+Parsed with defusedxml (no entities, no external resources). A truncated report is read up to its end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DTD = re.compile(r"nvsmi_device_(v[0-9]{1,3})\.dtd")
 
 @dataclass(frozen=True, slots=True)
 class XmlGpu(Parsed):
-    """One ``<gpu>``: memory in MiB. ``position`` counts the elements from 0."""
+    """A ``<gpu>`` element; memory in MiB, ``position`` counts the elements from 0."""
 
     position: int
     bus_id: str | None
@@ -50,7 +50,7 @@ class XmlGpu(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class SmiXml(Parsed):
-    """The whole report. ``driver_version`` is the kernel driver's (KMD); ``*_raw`` is what was printed."""
+    """The whole report; ``driver_version`` is that of the kernel driver (KMD), ``*_raw`` are values as printed."""
 
     dtd: str | None
     timestamp: str | None
@@ -65,22 +65,22 @@ class SmiXml(Parsed):
 
 
 def parse_smi_xml(text: str) -> SmiXml:
-    """Read ``nvidia-smi -q -x``; what is around the document (prompts, fences) is ignored."""
-    document = _document(clean(text))
+    """Parse ``nvidia-smi -q -x``; text around the document (prompts, fences) is ignored."""
+    document = _extract_document(clean(text))
     root, problem = _parse_document(document)
     dtd = _DTD.search(document[:4000])
     notes = [problem] if problem else []
     if root is None:
         return SmiXml(dtd[1] if dtd else None, None, None, None, None, (), complete=False, notes=tuple(notes))
-    driver_raw = _first(root, "kmd_version", "driver_version")
-    cuda_raw = _first(root, "cuda_umd_version", "cuda_version")
+    driver_raw = _get_first_usable(root, "kmd_version", "driver_version")
+    cuda_raw = _get_first_usable(root, "cuda_umd_version", "cuda_version")
     return SmiXml(
         dtd=dtd[1] if dtd else None,
         timestamp=_text(root, "timestamp"),
-        driver_version=_version(driver_raw),
-        cuda_version=_version(cuda_raw),
+        driver_version=_clean_version(driver_raw),
+        cuda_version=_clean_version(cuda_raw),
         attached_gpus=to_int(_text(root, "attached_gpus") or ""),
-        gpus=tuple(_gpu(position, element) for position, element in enumerate(root.findall("gpu"))),
+        gpus=tuple(_make_gpu(position, element) for position, element in enumerate(root.findall("gpu"))),
         cuda_version_raw=cuda_raw,
         driver_version_raw=driver_raw,
         complete=problem is None,
@@ -90,11 +90,14 @@ def parse_smi_xml(text: str) -> SmiXml:
 
 def read_report(text: str) -> Element | None:
     """Return the root element of ``nvidia-smi -q -x``, as far as it is well-formed; None if there is none."""
-    return _parse_document(_document(clean(text)))[0]
+    return _parse_document(_extract_document(clean(text)))[0]
 
 
-def _document(text: str) -> str:
-    """From the DOCTYPE or root element to the root's end. The XML declaration goes: we hold decoded text."""
+def _extract_document(text: str) -> str:
+    """Return the text from the DOCTYPE or root element to the root's end.
+
+    The XML declaration is dropped, because its encoding does not apply to decoded text.
+    """
     start = text.find("<!DOCTYPE " + _ROOT)
     if start < 0:
         start = text.find("<" + _ROOT)
@@ -105,7 +108,7 @@ def _document(text: str) -> str:
 
 
 def _parse_document(document: str) -> tuple[Element | None, str | None]:
-    """Return the root element, as far as the document is well-formed, and what is wrong with it."""
+    """Return the root element, as far as the document is well-formed, and the problem or None."""
     if not document:
         return None, "no <nvidia_smi_log> element"
     root: Element | None = None
@@ -121,39 +124,39 @@ def _parse_document(document: str) -> tuple[Element | None, str | None]:
 
 
 def _text(element: Element, path: str) -> str | None:
-    """Return the stripped text at ``path``; None if the element is not there or empty."""
-    found = element.findtext(path)
-    return found.strip() or None if found else None
+    """Return the stripped text at ``path``; None if the element is missing or empty."""
+    content = element.findtext(path)
+    return content.strip() or None if content else None
 
 
-def _first(element: Element, *paths: str) -> str | None:
-    """Return the first of ``paths`` that holds a usable value, else the first that holds any text."""
+def _get_first_usable(element: Element, *paths: str) -> str | None:
+    """Return the first of ``paths`` with a usable value, else the first with any text; None if there is none."""
     texts = [text for path in paths if (text := _text(element, path)) is not None]
-    return next((text for text in texts if _version(text)), texts[0] if texts else None)
+    return next((text for text in texts if _clean_version(text)), texts[0] if texts else None)
 
 
-def _version(raw: str | None) -> str | None:
-    """Return the version in ``raw``, without a deprecation remark.
+def _clean_version(raw: str | None) -> str | None:
+    """Return the version in ``raw`` without a deprecation remark.
 
-    None for N/A, "Not Found", and mere remarks.
+    None for N/A, "Not Found", and a remark alone.
     """
     if raw is None or raw.lower().startswith("deprecated"):
         return None
     return value_or_none(raw.split("[")[0])
 
 
-def _gpu(position: int, gpu: Element) -> XmlGpu:
+def _make_gpu(position: int, gpu: Element) -> XmlGpu:
     return XmlGpu(
         position=position,
         bus_id=gpu.get("id") or _text(gpu, "pci/pci_bus_id"),
         name=_text(gpu, "product_name"),
         uuid=_text(gpu, "uuid"),
-        memory_total_mib=_memory(gpu, "total"),
-        memory_used_mib=_memory(gpu, "used"),
+        memory_total_mib=_get_memory(gpu, "total"),
+        memory_used_mib=_get_memory(gpu, "used"),
         mig=_text(gpu, "mig_mode/current_mig") == "Enabled",
         n_mig_devices=len(gpu.findall("mig_devices/mig_device")),
         driver_model=_text(gpu, "driver_model/current_dm"),
-        n_processes=_process_count(gpu),
+        n_processes=_count_processes(gpu),
         minor_number=to_int(_text(gpu, "minor_number") or ""),
         compute_mode=_text(gpu, "compute_mode"),
         persistence_mode=_text(gpu, "persistence_mode"),
@@ -165,13 +168,13 @@ def _gpu(position: int, gpu: Element) -> XmlGpu:
     )
 
 
-def _memory(gpu: Element, which: str) -> int | None:
+def _get_memory(gpu: Element, which: str) -> int | None:
     text = _text(gpu, f"fb_memory_usage/{which}")
     return None if text is None else to_mib(text)
 
 
-def _process_count(gpu: Element) -> int | None:
-    """Return how many processes are listed; None if the list is absent or says that it cannot be had."""
+def _count_processes(gpu: Element) -> int | None:
+    """Return the number of listed processes; None if the list is absent or unavailable."""
     processes = gpu.find("processes")
     if processes is None:
         processes = gpu.find("compute_processes")  # DTD v6 and older

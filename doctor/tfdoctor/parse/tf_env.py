@@ -1,4 +1,4 @@
-"""TensorFlow's own ``tf_env_collect.sh``: the report that its issue template asks for, 2016 to now."""
+"""TensorFlow's ``tf_env_collect.sh``: the report that its issue template requests, 2016 to now."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _IMPORT_ERROR = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class EnvSmi(Parsed):
-    """What the report's nvidia-smi section says: a table, or ``failure`` (a kind of ``smi_failure``)."""
+    """The report's nvidia-smi section: the values of a table, or ``failure`` (a kind of ``smi_failure``)."""
 
     driver_version: str | None = None
     cuda_version: str | None = None
@@ -41,7 +41,7 @@ class EnvSmi(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class EnvRun(Parsed):
-    """One run of the script. None where a section is not there, and for an unset ``ld_library_path``."""
+    """One run of the script; a value is None if its section is missing, ``ld_library_path`` also if it is unset."""
 
     python_version: str | None
     docker: bool | None
@@ -56,7 +56,7 @@ class EnvRun(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class TfEnv(Parsed):
-    """All runs: the script appends to its file, so one file often holds several."""
+    """All runs: the script appends to its file, so a file often contains several."""
 
     n_runs: int
     runs: tuple[EnvRun, ...] = field(default=())
@@ -64,7 +64,7 @@ class TfEnv(Parsed):
 
 
 def parse_tf_env(text: str) -> TfEnv:
-    """Read a ``tf_env.txt``; a section title that comes again opens the next run."""
+    """Parse a ``tf_env.txt``; a repeated section title starts the next run."""
     runs: list[dict[str, list[str]]] = []
     current: list[str] | None = None
     for line in clean_lines(text):
@@ -76,12 +76,14 @@ def parse_tf_env(text: str) -> TfEnv:
             current = runs[-1].setdefault(name, [])
         elif current is not None:
             current.append(line)
-    parsed = tuple(_run({name: "\n".join(lines) for name, lines in sections.items()}) for sections in runs)
+    parsed = tuple(
+        _make_run({name: "\n".join(lines) for name, lines in sections.items()}) for sections in runs
+    )
     return TfEnv(len(parsed), parsed, () if parsed else ("no '== section ==' titles",))
 
 
 def has_tf_env_titles(text: str) -> bool:
-    """Return whether at least two of the script's section titles stand in ``text``."""
+    """Return whether ``text`` contains at least two of the script's section titles."""
     titles = {
         match[1].strip().lower() for line in clean(text).split("\n") if (match := _TITLE.match(unquote(line)))
     }
@@ -93,49 +95,50 @@ def has_tf_env_titles(text: str) -> bool:
     )
 
 
-def _run(sections: Mapping[str, str]) -> EnvRun:
+def _make_run(sections: Mapping[str, str]) -> EnvRun:
     imported = sections.get("tensorflow import")
     version = _TF_VERSION.search(imported or "")
     return EnvRun(
-        python_version=_python_version(sections),
-        docker=_flag(sections.get("are we in docker"), "yes", "no"),
-        pips=_pips(sections.get("check pips", "")),
-        virtualenv=_flag(sections.get("check for virtualenv"), "true", "false"),
+        python_version=_find_python_version(sections),
+        docker=_parse_flag(sections.get("are we in docker"), "yes", "no"),
+        pips=_parse_pips(sections.get("check pips", "")),
+        virtualenv=_parse_flag(sections.get("check for virtualenv"), "true", "false"),
         tf_version=version[1] if version else None,
         tf_import_error=None if imported is None else not version and bool(_IMPORT_ERROR.search(imported)),
-        ld_library_path=_library_path(sections.get("env", "")),
-        nvidia_smi=_smi(sections.get("nvidia-smi")),
+        ld_library_path=_find_library_path(sections.get("env", "")),
+        nvidia_smi=_parse_smi(sections.get("nvidia-smi")),
         cuda_libs=tuple(
             line.strip() for line in sections.get("cuda libs", "").split("\n") if line.strip().startswith("/")
         ),
     )
 
 
-def _python_version(sections: Mapping[str, str]) -> str | None:
-    """From the section on Python; an excerpt without it may have the tuple of ``sys.version_info``."""
+def _find_python_version(sections: Mapping[str, str]) -> str | None:
+    """Return the version in the section on Python, else in the tuple of ``sys.version_info``; None if missing."""
     if match := _PYTHON.search(sections.get("check python", "")):
         return match[1]
     numbers = _PYTHON_TUPLE.search(sections.get("python version", ""))
     return ".".join(numbers.groups()) if numbers else None
 
 
-def _flag(section: str | None, yes: str, no: str) -> bool | None:
-    words = (section or "").lower().split()
-    return words[0] == yes if words and words[0] in (yes, no) else None
+def _parse_flag(section: str | None, yes: str, no: str) -> bool | None:
+    """Return whether a section says `yes`, or `no`; None for anything else."""
+    tokens = (section or "").lower().split()
+    return tokens[0] == yes if tokens and tokens[0] in (yes, no) else None
 
 
-def _pips(section: str) -> dict[str, str]:
-    rows = (_PIP.fullmatch(line.strip()) for line in section.split("\n"))
-    return {row[1]: row[2] for row in rows if row}
+def _parse_pips(section: str) -> dict[str, str]:
+    matches = (_PIP.fullmatch(line.strip()) for line in section.split("\n"))
+    return {match[1]: match[2] for match in matches if match}
 
 
-def _library_path(section: str) -> str | None:
+def _find_library_path(section: str) -> str | None:
     match = _LIBRARY_PATH.search(section)
     value = match[1].strip() if match else "is unset"
     return None if value == "is unset" or not value else value
 
 
-def _smi(section: str | None) -> EnvSmi | None:
+def _parse_smi(section: str | None) -> EnvSmi | None:
     if section is None:
         return None
     if looks_like_smi_table(section):

@@ -1,4 +1,4 @@
-"""TOML from outside, on every Python that tfdoctor runs on."""
+"""TOML parsing on every supported Python version."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ __all__ = ["TomlError", "loads"]
 
 
 class TomlError(ValueError):
-    """It is not TOML."""
+    """The text is not valid TOML."""
 
 
 def loads(text: str) -> dict[str, Any]:
-    """Return the tables of a text. Raises TomlError."""
+    """Return the tables of a TOML text. Raises TomlError."""
     module: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
-        found: dict[str, Any] = module.loads(text)
+        tables: dict[str, Any] = module.loads(text)
     except (ValueError, RecursionError) as error:
         raise TomlError(str(error) or "nested too deeply") from error
-    return found
+    return tables

@@ -1,4 +1,4 @@
-"""Outputs inside something else: a string of JSON, a record a line, a notebook, a list of Markdown, a sentence."""
+"""Outputs that are wrapped in something else: JSON, JSON lines, a notebook, a Markdown list, a sentence."""
 
 from __future__ import annotations
 
@@ -12,41 +12,42 @@ if TYPE_CHECKING:
 __all__ = ["unwrap"]
 
 _MAX_JSON_CHARS = 16 << 20
-"""Characters of JSON that are read."""
+"""Longer texts are not parsed as JSON."""
 _MAX_DEPTH = 40
-_KEYS = ("log", "message", "msg", "text", "line")
-"""Where records have what a program printed."""
+_RECORD_KEYS = ("log", "message", "msg", "text", "line")
+"""Keys under which log records store a program's output."""
 _QUOTED = re.compile(r'[ \t]*("(?:[^"\\]|\\.)*"),?[ \t]*')
 _BULLET = re.compile(r"[-*+] ")
 _NUMBER = re.compile(r"([0-9]{1,4})[.)] ")
-_SAYS = re.compile(
+_INTRODUCTION = re.compile(
     r"^([A-Za-z`'*](?:[^\n|:,.]|\.(?! )){0,100} "
     r"(?:says|said|gave|(?:print|show|give|output|return)(?:s|ed))(?: me| this)?:?)[ \t]+(?=[^\n]{8})",
     re.MULTILINE,
 )
-"""What somebody writes before an output on its first line. No program begins a line so."""
+"""A phrase that an author puts before an output on the same line. No program starts a line like that."""
 
 
 def unwrap(text: str) -> str:
-    """Return what was printed; the text itself where it is not inside anything. Never raises."""
-    begins = text.lstrip("\ufeff \t\r\n")[:1]
-    if begins and begins in '{["' and len(text) <= _MAX_JSON_CHARS:
-        return _document(text) or _records(text) or text
-    return _strip_bullets(_SAYS.sub(r"\1\n", text))
+    """Return the wrapped output; the text itself if it is not wrapped. Never raises."""
+    first_char = text.lstrip("\ufeff \t\r\n")[:1]
+    if first_char and first_char in '{["' and len(text) <= _MAX_JSON_CHARS:
+        return _unwrap_document(text) or _unwrap_records(text) or text
+    return _strip_bullets(_INTRODUCTION.sub(r"\1\n", text))
 
 
-def _document(text: str) -> str:
+def _unwrap_document(text: str) -> str:
+    """Return the output in a text that is a JSON document; "" if there is none."""
     try:
-        found = list(_list_printed(json.loads(text.lstrip("\ufeff")), 0))
+        outputs = list(_list_printed(json.loads(text.lstrip("\ufeff")), 0))
     except (ValueError, RecursionError):
         return ""
-    return "\n".join(found)
+    return "\n".join(outputs)
 
 
 def _list_printed(value: Any, depth: int) -> Iterator[str]:
-    """Yield the strings of several lines, and the lists of lines.
+    """Yield the strings that contain several lines, and the lists of lines, joined.
 
-    Tools that print JSON themselves have none.
+    The JSON output of tools contains neither.
     """
     if depth > _MAX_DEPTH:
         return
@@ -54,24 +55,24 @@ def _list_printed(value: Any, depth: int) -> Iterator[str]:
         if depth == 0 or "\n" in value:
             yield value.rstrip("\n")
     elif isinstance(value, list):
-        if value and all(isinstance(one, str) for one in value):
+        if value and all(isinstance(item, str) for item in value):
             joined = "".join(value)
             if "\n" in joined:
                 yield joined.rstrip("\n")
             return
-        for one in value:
-            yield from _list_printed(one, depth + 1)
+        for item in value:
+            yield from _list_printed(item, depth + 1)
     elif isinstance(value, dict):
-        for one in value.values():
-            yield from _list_printed(one, depth + 1)
+        for item in value.values():
+            yield from _list_printed(item, depth + 1)
 
 
-def _records(text: str) -> str:
-    """Return one record or one string a line."""
+def _unwrap_records(text: str) -> str:
+    """Return the texts of JSON lines, each a record or a string; "" if most lines are something else."""
     lines = [line for line in text.splitlines() if line.strip()]
-    said = [_unwrap_line(line) for line in lines]
-    kept = [one for one in said if one is not None]
-    return "\n".join(kept) if len(kept) >= 2 and len(kept) * 10 > len(lines) * 6 else ""
+    texts = [_unwrap_line(line) for line in lines]
+    found_texts = [content for content in texts if content is not None]
+    return "\n".join(found_texts) if len(found_texts) >= 2 and len(found_texts) * 10 > len(lines) * 6 else ""
 
 
 def _unwrap_line(line: str) -> str | None:
@@ -81,20 +82,20 @@ def _unwrap_line(line: str) -> str | None:
     except (ValueError, RecursionError):
         return None
     if isinstance(value, dict):
-        value = next((value[key] for key in _KEYS if isinstance(value.get(key), str)), None)
+        value = next((value[key] for key in _RECORD_KEYS if isinstance(value.get(key), str)), None)
     return value.rstrip("\r\n") if isinstance(value, str) else None
 
 
 def _strip_bullets(text: str) -> str:
-    """Without the bullets or numbers of a list of which every line is an item. The lists of YAML are conda's."""
+    """Return the text without bullets or numbers if every line is a list item."""
     lines = text.splitlines()
-    filled = [line for line in lines if line.strip()]
-    if len(filled) < 2:
+    items = [line for line in lines if line.strip()]
+    if len(items) < 2:
         return text
-    if all(_BULLET.match(line) for line in filled):
+    if all(_BULLET.match(line) for line in items):
         return "\n".join(line[2:] for line in lines)
-    numbers = [_NUMBER.match(line) for line in filled]
-    counted = [int(one[1]) for one in numbers if one is not None]
-    if len(counted) == len(filled) and counted == list(range(counted[0], counted[0] + len(counted))):
+    numbers = [_NUMBER.match(line) for line in items]
+    values = [int(match[1]) for match in numbers if match is not None]
+    if len(values) == len(items) and values == list(range(values[0], values[0] + len(values))):
         return "\n".join(_NUMBER.sub("", line, count=1) for line in lines)
     return text

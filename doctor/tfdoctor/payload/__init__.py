@@ -1,1 +1,1 @@
-"""Scripts that another interpreter runs (Python 2.7 to 3.14); nothing here is imported by tfdoctor."""
+"""Scripts that run in another interpreter (Python 2.7 to 3.14); tfdoctor imports none of them."""

@@ -1,11 +1,13 @@
-# Answers questions about the container that it runs in: files, environment, commands. One JSON object a line in, one
-# a line out; ends with its standard input. Standard library only; runs on Python 2.7 and 3.5 to 3.14. Writes nothing
-# but the payloads that it is given, to a folder of its own that goes with the container.
+# Answers requests about the container that it runs in: files, environment, commands. It reads one JSON object
+# per line from standard input, prints one per line, and ends at the end of its input. Standard library only;
+# runs on Python 2.7 and 3.5 to 3.14. It writes only the payloads that it receives, to a temporary folder in
+# the container.
 from __future__ import print_function
 
 import sys
 
-# The script's own folder is on sys.path first, unless Python was told to leave it out: it must not shadow anything.
+# Remove the script's own folder, which comes first unless Python runs in safe mode: it must not shadow
+# modules.
 if sys.path and not (getattr(sys.flags, "safe_path", 0) or getattr(sys.flags, "isolated", 0)):
     sys.path.pop(0)
 
@@ -24,7 +26,7 @@ RUNNING = {}
 LOCK = threading.Lock()
 
 
-# Names are bytes: a container's locale, most often none, must not decide what can be asked for.
+# Names are bytes, so that the container's locale (usually none) does not limit which files can be requested.
 if sys.version_info[0] == 2:
     ENVIRON, cwd, UNKNOWN = os.environ, os.getcwd, "replace"
 else:
@@ -32,10 +34,12 @@ else:
 
 
 def text(data):
+    """Return bytes as Base64 text."""
     return base64.b64encode(data).decode("ascii")
 
 
 def native(name):
+    """Return a name as bytes."""
     return name.encode("utf-8", "strict" if UNKNOWN == "replace" else UNKNOWN)
 
 
@@ -44,9 +48,10 @@ def to_text(name):
 
 
 def op_hello(request):
+    """Return the environment, the working directory and the platform."""
     uname = os.uname()
     return {
-        "env": dict((to_text(k), to_text(v)) for k, v in ENVIRON.items()),
+        "env": dict((to_text(name), to_text(value)) for name, value in ENVIRON.items()),
         "cwd": to_text(cwd()),
         "platform": {
             "system": uname[0],
@@ -58,7 +63,8 @@ def op_hello(request):
 
 
 def op_read(request):
-    # O_NONBLOCK: a FIFO in the place of a file must not hold anyone up.
+    # O_NONBLOCK: opening a FIFO must not block.
+    """Return part of a file with its size and identity."""
     descriptor = os.open(native(request["path"]), os.O_RDONLY | os.O_NONBLOCK)
     try:
         stream = os.fdopen(descriptor, "rb")
@@ -78,6 +84,7 @@ def op_read(request):
 
 
 def op_stat(request):
+    """Return whether a path exists, its kind, and the resolved path."""
     path = native(request["path"])
     return {
         "exists": os.path.exists(path),
@@ -92,19 +99,21 @@ def op_listdir(request):
 
 
 def op_which(request):
+    """Return the path of a command; None if it is not found."""
     name = native(request["name"])
     if b"/" in name:
-        places = [name]
+        candidates = [name]
     else:
         folders = ENVIRON.get(b"PATH", native(os.defpath)).split(b":")
-        places = [os.path.join(folder, name) for folder in folders]
-    for place in places:
-        if os.path.isfile(place) and os.access(place, os.X_OK):
-            return {"path": to_text(place)}
+        candidates = [os.path.join(folder, name) for folder in folders]
+    for candidate in candidates:
+        if os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+            return {"path": to_text(candidate)}
     return {"path": None}
 
 
 def op_put(request):
+    """Write files to a new temporary folder."""
     folder = tempfile.mkdtemp(prefix="tfdoctor-")
     for name, data in request["files"].items():
         with open(os.path.join(folder, os.path.basename(name)), "wb") as stream:
@@ -113,29 +122,30 @@ def op_put(request):
 
 
 def op_run(request):
+    """Run a command; kill its process group at its time limit."""
     env = dict(ENVIRON)
     for name in request.get("unset", []):
         env.pop(native(name), None)
-    env.update((native(k), native(v)) for k, v in request.get("env", {}).items())
-    began = time.time()
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, open(os.devnull, "rb") as nothing:
+    env.update((native(key), native(value)) for key, value in request.get("env", {}).items())
+    started = time.time()
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, open(os.devnull, "rb") as stdin:
         try:
             process = subprocess.Popen(
-                [native(word) for word in request["argv"]],
-                stdin=nothing,
+                [native(argument) for argument in request["argv"]],
+                stdin=stdin,
                 stdout=out,
                 stderr=err,
                 env=env,
                 preexec_fn=os.setsid,
             )
         except OSError as error:
-            return {"failure": error.errno, "detail": error.strerror or "", "seconds": time.time() - began}
+            return {"failure": error.errno, "detail": error.strerror or "", "seconds": time.time() - started}
         with LOCK:
             RUNNING[process.pid] = process
         timed_out = False
         pause = 0.005
         while process.poll() is None:
-            if time.time() - began > request["timeout"]:
+            if time.time() - started > request["timeout"]:
                 timed_out = True
                 kill(process.pid)
                 process.wait()
@@ -151,11 +161,12 @@ def op_run(request):
             "timed_out": timed_out,
             "stdout": text(out.read(OUTPUT)),
             "stderr": text(err.read(OUTPUT)),
-            "seconds": time.time() - began,
+            "seconds": time.time() - started,
         }
 
 
 def kill(pid):
+    """Kill the process group of a command."""
     try:
         os.killpg(pid, signal.SIGKILL)
     except OSError:
@@ -174,13 +185,14 @@ OPERATIONS = {
 
 
 def answer(request):
-    number = request["id"]
+    """Handle one request and print the response."""
+    request_id = request["id"]
     try:
-        line = json.dumps(dict(OPERATIONS[request["op"]](request), id=number))
+        line = json.dumps(dict(OPERATIONS[request["op"]](request), id=request_id))
     except (IOError, OSError) as error:
-        line = json.dumps({"id": number, "errno": error.errno or 5, "strerror": error.strerror or str(error)})
+        line = json.dumps({"id": request_id, "errno": error.errno or 5, "strerror": error.strerror or str(error)})
     except Exception as error:
-        line = json.dumps({"id": number, "errno": 5, "strerror": "%s: %r" % (type(error).__name__, error)})
+        line = json.dumps({"id": request_id, "errno": 5, "strerror": "%s: %r" % (type(error).__name__, error)})
     with LOCK:
         sys.stdout.write(MARKER + line + "\n")
         sys.stdout.flush()

@@ -1,13 +1,13 @@
-# What TensorFlow really does: import, list the GPUs, a product on each. The only payload that imports TensorFlow.
-# Runs on Python 2.7 and 3.5 to 3.14 and on TensorFlow 1.0 to 2.x. A line for each step as soon as it is done, so
-# that a crash or a hang later on costs only what comes after it. Takes little memory: growth is switched on.
-# The argument "list": it ends when the GPUs are listed.
+# Tests what TensorFlow really does: import it, list the GPUs, multiply a matrix on each. Only this payload
+# and stages.py import TensorFlow. Runs on Python 2.7 and 3.5 to 3.14 and on TensorFlow 1.0 to 2.x. It prints
+# a line after each step, so that a later crash or hang loses only the results after it. Memory growth is
+# enabled, so it takes little GPU memory. With the argument "list" it ends after listing the GPUs.
 from __future__ import print_function
 
 import sys
 
-# The script's own folder is on sys.path first, unless Python was told to leave it out: a program's
-# working folder takes its place.
+# Replace the script's own folder, which comes first unless Python runs in safe mode, by the working
+# directory, as for a program.
 if sys.path and not (getattr(sys.flags, "safe_path", 0) or getattr(sys.flags, "isolated", 0)):
     sys.path[0] = ""
 
@@ -24,7 +24,7 @@ def say(**facts):
 
 
 def list_gpus(tf):
-    """Return names of the registered GPUs, by whatever this release offers that does not yet create devices."""
+    """Return the names of the registered GPUs, if possible by a function that does not create devices."""
     config = getattr(tf, "config", None)
     for owner in (config, getattr(config, "experimental", None)):
         if hasattr(owner, "list_physical_devices"):
@@ -35,6 +35,7 @@ def list_gpus(tf):
 
 
 def set_growth(tf):
+    """Enable memory growth on each GPU, if this release supports it."""
     experimental = getattr(getattr(tf, "config", None), "experimental", None)
     if hasattr(experimental, "set_memory_growth"):
         for device in experimental.list_physical_devices("GPU"):
@@ -42,6 +43,7 @@ def set_growth(tf):
 
 
 def eager(tf):
+    """Return whether eager execution is enabled."""
     try:
         return bool(tf.executing_eagerly())
     except AttributeError:
@@ -49,6 +51,7 @@ def eager(tf):
 
 
 def product(tf, device, matrix):
+    """Return the square of a matrix, computed on a device."""
     if eager(tf):
         with tf.device(device):
             tensor = tf.constant(matrix)
@@ -57,72 +60,73 @@ def product(tf, device, matrix):
     v1 = getattr(v1, "v1", None) or tf
     with v1.Graph().as_default():
         with v1.device(device):
-            tensor = v1.placeholder("float32", matrix.shape)  # a constant would be folded, on the CPU
-            answer = v1.matmul(tensor, tensor)
+            tensor = v1.placeholder("float32", matrix.shape)  # a constant would be folded on the CPU
+            squared = v1.matmul(tensor, tensor)
         options = v1.GPUOptions(allow_growth=True)
         config = v1.ConfigProto(gpu_options=options, allow_soft_placement=False)
         with v1.Session(config=config) as session:
-            return session.run(answer, {tensor: matrix})
+            return session.run(squared, {tensor: matrix})
 
 
 def initialize(tf):
-    """Have TensorFlow make its devices, all at once. Where that fails it must not be asked again: 2.21 hangs then."""
+    """Create all of TensorFlow's devices. After a failure this must not be repeated, because 2.21 then hangs."""
     if eager(tf):
         with tf.device("/CPU:0"):
             tf.constant(0.0)
 
 
 def compute(tf, index):
+    """Compare a product on a GPU with numpy's; return "GPU:N ok" or the failure."""
     import numpy
 
     matrix = numpy.random.RandomState(7).uniform(-1.0, 1.0, (SIZE, SIZE)).astype("float32")
     expected = matrix.astype("float64").dot(matrix.astype("float64"))
-    got = product(tf, "/GPU:%d" % index if eager(tf) else "/gpu:%d" % index, matrix)
-    # TF32 keeps 10 bits of each factor: 2**-11 a product, sqrt(SIZE) of them add up.
-    worst = float(numpy.abs(got - expected).max())
+    result = product(tf, "/GPU:%d" % index if eager(tf) else "/gpu:%d" % index, matrix)
+    # TF32 keeps 10 bits of each factor: an error of 2**-11 per product, times sqrt(SIZE) for the sum.
+    deviation = float(numpy.abs(result - expected).max())
     limit = 2.0**-10 * SIZE**0.5
-    if not worst <= limit:
-        return "GPU:%d failed: the product is off by %.3g (at most %.3g is rounding)" % (index, worst, limit)
+    if not deviation <= limit:
+        return "GPU:%d failed: the product is off by %.3g (at most %.3g is rounding)" % (index, deviation, limit)
     return "GPU:%d ok" % index
 
 
 def main():
-    began = time.time()
+    started = time.time()
     try:
         import tensorflow as tf
     except BaseException as error:
-        say(import_ok=False, error="%s: %s" % (type(error).__name__, error), seconds=time.time() - began)
+        say(import_ok=False, error="%s: %s" % (type(error).__name__, error), seconds=time.time() - started)
         return
-    say(import_ok=True, tensorflow=str(getattr(tf, "__version__", "")), seconds=time.time() - began)
+    say(import_ok=True, tensorflow=str(getattr(tf, "__version__", "")), seconds=time.time() - started)
     try:
-        names = list_gpus(tf)
+        devices = list_gpus(tf)
     except Exception as error:
-        say(error="%s: %s" % (type(error).__name__, error), seconds=time.time() - began)
+        say(error="%s: %s" % (type(error).__name__, error), seconds=time.time() - started)
         return
-    say(devices=names, seconds=time.time() - began)
+    say(devices=devices, seconds=time.time() - started)
     if "list" in sys.argv[1:]:
         return
     try:
         set_growth(tf)
     except Exception as error:
         say(growth=str(error))
-    done = []
+    results = []
     try:
-        if names:
+        if devices:
             say(computing=0)
             initialize(tf)
     except Exception as error:
         text = "%s: %s" % (type(error).__name__, str(error)[:300])
-        done = ["GPU:%d failed: %s" % (index, text) for index in range(len(names))]
-        say(computed=done, computing=None, total_seconds=time.time() - began)
+        results = ["GPU:%d failed: %s" % (index, text) for index in range(len(devices))]
+        say(computed=results, computing=None, total_seconds=time.time() - started)
         return
-    for index in range(len(names)):
+    for index in range(len(devices)):
         say(computing=index)
         try:
-            done.append(compute(tf, index))
+            results.append(compute(tf, index))
         except Exception as error:
-            done.append("GPU:%d failed: %s: %s" % (index, type(error).__name__, str(error)[:300]))
-        say(computed=done, computing=None, total_seconds=time.time() - began)
+            results.append("GPU:%d failed: %s: %s" % (index, type(error).__name__, str(error)[:300]))
+        say(computed=results, computing=None, total_seconds=time.time() - started)
 
 
 if __name__ == "__main__":

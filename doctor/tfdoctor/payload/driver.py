@@ -1,12 +1,13 @@
-# What libcuda.so.1 and libnvidia-ml.so.1 answer, loaded by this process's own loader as TensorFlow would load them.
-# Standard library only; runs on Python 2.7 and 3.5 to 3.14. Computes nothing and makes no context, so no
-# memory is taken on any card. Arguments: the name or path of each of the two libraries ("-" to leave one out), then
-# the environment variables to set first, as JSON (null: taken away), whatever this Python's own start makes of them.
+# Queries libcuda.so.1 and libnvidia-ml.so.1, loaded by this process's own loader as TensorFlow would load
+# them. Standard library only; runs on Python 2.7 and 3.5 to 3.14. It computes nothing and creates no context,
+# so it takes no GPU memory. Arguments: the name or path of each of the two libraries ("-" to skip one), then
+# the environment variables to set first, as JSON (null: unset), whatever this Python's startup did to them.
 from __future__ import print_function
 
 import sys
 
-# The script's own folder is on sys.path first, unless Python was told to leave it out: it must not shadow anything.
+# Remove the script's own folder, which comes first unless Python runs in safe mode: it must not shadow
+# modules.
 if sys.path and not (getattr(sys.flags, "safe_path", 0) or getattr(sys.flags, "isolated", 0)):
     sys.path.pop(0)
 
@@ -17,7 +18,7 @@ import os
 import re
 
 MARKER = "tfdoctor-payload:"
-TOTAL_LIMIT = 256  # devices: more would be garbage from a broken library
+TOTAL_LIMIT = 256  # devices; a larger number comes from a broken library
 CLOCK_RATE, MULTIPROCESSOR_COUNT, MAJOR, MINOR = 13, 16, 75, 76  # CUdevice_attribute
 
 
@@ -26,7 +27,7 @@ def text(value):
 
 
 def find_mapped(fragment):
-    """Return the file that the loader really mapped."""
+    """Return the path of a mapped file whose name contains `fragment`; None if there is none."""
     try:
         with open("/proc/self/maps") as maps:
             for line in maps:
@@ -39,6 +40,7 @@ def find_mapped(fragment):
 
 
 def load(name):
+    """Return (library, "") or (None, error)."""
     try:
         return ctypes.CDLL(name), ""
     except OSError as error:
@@ -46,15 +48,17 @@ def load(name):
 
 
 def function(library, *choices):
-    for choice in choices:
+    """Return the first of several functions that a library has; None if it has none of them."""
+    for name in choices:
         try:
-            return getattr(library, choice)
+            return getattr(library, name)
         except AttributeError:
             continue
     return None
 
 
 def attribute(library, device, number, answer):
+    """Return an attribute of a device; None if the query fails, with the error in `answer`."""
     query = function(library, "cuDeviceGetAttribute")
     value = ctypes.c_int(0)
     status = query(ctypes.byref(value), number, device) if query is not None else -1
@@ -70,6 +74,7 @@ def uuid_text(raw):
 
 
 def cuda_device(library, ordinal):
+    """Return the facts about one CUDA device."""
     device = ctypes.c_int(0)
     answer = {"ordinal": ordinal}
     get = function(library, "cuDeviceGet")
@@ -92,10 +97,10 @@ def cuda_device(library, ordinal):
         answer["memory_mib"] = int(total.value >> 20)
     major, minor = attribute(library, device, MAJOR, answer), attribute(library, device, MINOR, answer)
     if major is None or minor is None:
-        one, two = ctypes.c_int(0), ctypes.c_int(0)
+        major_value, minor_value = ctypes.c_int(0), ctypes.c_int(0)
         query = function(library, "cuDeviceComputeCapability")
-        if query is not None and not query(ctypes.byref(one), ctypes.byref(two), device):
-            major, minor = one.value, two.value
+        if query is not None and not query(ctypes.byref(major_value), ctypes.byref(minor_value), device):
+            major, minor = major_value.value, minor_value.value
     if major is not None and minor is not None:
         answer["compute_capability"] = "%d.%d" % (major, minor)
     answer["multiprocessors"] = attribute(library, device, MULTIPROCESSOR_COUNT, answer)
@@ -104,7 +109,7 @@ def cuda_device(library, ordinal):
 
 
 def list_closed_nodes():
-    """Return the device nodes that this user may not open; nothing is opened."""
+    """Return the device nodes that this user may not open, judged by their permissions alone."""
     try:
         names = sorted(os.listdir("/dev"))
     except OSError:
@@ -114,9 +119,9 @@ def list_closed_nodes():
 
 
 def list_refused_nodes(closed):
-    """Nodes that this user may open by their mode and that the kernel refuses all the same (EPERM): a cgroup.
+    """Return the device nodes that this user may open but the kernel refuses (EPERM), as a cgroup does.
 
-    Asked only where cuInit has failed, which tried to open them itself.
+    Called only after cuInit has failed, which tried to open them itself.
     """
     refused = []
     try:
@@ -136,6 +141,7 @@ def list_refused_nodes(closed):
 
 
 def cuda(name):
+    """Return the facts about libcuda and its devices."""
     answer = {"loaded": False, "error": "", "devices": [], "closed_nodes": list_closed_nodes()}
     library, answer["error"] = load(name)
     if library is None:
@@ -190,6 +196,7 @@ class PciInfo(ctypes.Structure):  # nvmlPciInfo_t, version 3
 
 
 def nvml_device(library, index):
+    """Return the facts about one NVML device."""
     answer = {"index": index}
     handle = ctypes.c_void_p()
     get = function(library, "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex")
@@ -213,6 +220,7 @@ def nvml_device(library, index):
 
 
 def nvml(name):
+    """Return the facts about NVML and its devices."""
     answer = {"loaded": False, "error": "", "devices": []}
     library, answer["error"] = load(name)
     if library is None:
@@ -244,7 +252,7 @@ def nvml(name):
 
 
 def say(key, value):
-    # A line for each library as soon as it has answered: where the next one crashes or hangs, this is kept.
+    # Each library has a line of its own, which is kept if the next one crashes or hangs.
     print(MARKER + json.dumps({key: value}))
     sys.stdout.flush()
 
@@ -261,7 +269,7 @@ def main():
     if names[1] != "-":
         say("nvml", nvml(names[1]))
     sys.stdout.flush()
-    os._exit(0)  # a driver that hangs in its destructors must not hang us
+    os._exit(0)  # a driver can hang in its destructors
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
-# Imports what TensorFlow imports of other packages, and nothing of TensorFlow's own: does that much of its import work?
-# Nothing is imported from the working folder. A line before and after each module, so that a crash names the one that
-# it happened in. Writes no file. Runs on Python 2.7 and 3.5 to 3.14.
+# Tests the part of TensorFlow's import that concerns other packages: imports what TensorFlow imports from
+# them, and no module of TensorFlow itself. Nothing is imported from the working directory. It prints a line
+# before and after each module, so that a crash can be attributed to one. Writes no file. Runs on Python 2.7
+# and 3.5 to 3.14.
 from __future__ import print_function
 
 import sys
 
 AT_START = set(sys.modules)
 
-# The script's own folder, with its part, is on sys.path first, unless Python was told to leave it out.
+# The script's own folder, which contains rehearse_keras, comes first unless Python runs in safe mode.
 _SAFE = getattr(sys.flags, "safe_path", 0) or getattr(sys.flags, "isolated", 0)
 if _SAFE:
     sys.path.insert(0, __file__.rpartition("/")[0])
@@ -20,14 +21,14 @@ import json
 import os
 import traceback
 
-# A program has imported none of these yet: what the rehearsal takes of them is looked for anew, as there.
+# Forget modules that a program would not have imported yet, so that the rehearsal imports them again.
 for loaded in set(sys.modules) - AT_START:
     del sys.modules[loaded]
 
 MARKER = "tfdoctor-payload:"
 OUT = sys.stdout
 MOST_FRAMES = 40
-# How Python 2 begins what it says of a module that it does not find.
+# Start of Python 2's message about a module that it cannot find.
 NOT_THERE = "No module named "
 
 
@@ -37,55 +38,51 @@ def say(**facts):
 
 
 def frames():
-    """Return the files that the error came through, the place of the error last.
-
-    Python's own import machinery left out.
-    """
-    found = []
+    """Return the files in the traceback of the current error, innermost last, without Python's import system."""
+    paths = []
     for entry in traceback.extract_tb(sys.exc_info()[2])[-MOST_FRAMES:]:
         if (
             not entry[0].startswith("<")
             and entry[0] != __file__
             and not entry[0].endswith("importlib/__init__.py")
         ):
-            if not found or found[-1] != entry[0]:
-                found.append(entry[0])
-    return found
+            if not paths or paths[-1] != entry[0]:
+                paths.append(entry[0])
+    return paths
 
 
 def root(error):
-    """Return the error that this one came of, and that one of another: packages tell theirs in the place of the
-    loader's.
-    """
+    """Return the first ImportError of a chain, because packages replace the loader's error by their own."""
     for _ in range(MOST_FRAMES):
-        first = getattr(error, "__cause__", None) or getattr(error, "__context__", None)
-        if not isinstance(first, ImportError):
+        cause = getattr(error, "__cause__", None) or getattr(error, "__context__", None)
+        if not isinstance(cause, ImportError):
             break
-        error = first
+        error = cause
     return error
 
 
 def find_missing_module(error):
-    """Return the module that is not there; Python 2 says its name in the text alone."""
+    """Return the name of the module that was not found; Python 2 has it only in the message. None for other errors."""
     if type(error).__name__ == "ModuleNotFoundError":
         return error.name
-    said = str(error)
-    if sys.version_info[0] == 2 and type(error) is ImportError and said.startswith(NOT_THERE):
-        name = said[len(NOT_THERE) :]
-        at = sys.exc_info()[2]
-        while at.tb_next is not None:
-            at = at.tb_next
-        # Of "a.b" it says "b" where there is an "a": only what was asked for from its beginning is a module's name.
-        if at.tb_frame.f_code is load.__code__:
-            words = [at.tb_frame.f_locals["name"]]
+    message = str(error)
+    if sys.version_info[0] == 2 and type(error) is ImportError and message.startswith(NOT_THERE):
+        name = message[len(NOT_THERE) :]
+        innermost = sys.exc_info()[2]
+        while innermost.tb_next is not None:
+            innermost = innermost.tb_next
+        # For "a.b" the message says "b" if "a" exists: only the start of a requested name is a module name.
+        if innermost.tb_frame.f_code is load.__code__:
+            requested = [innermost.tb_frame.f_locals["name"]]
         else:
-            words = (traceback.extract_tb(at)[-1][3] or "").replace(",", " ").split()
-        if any((word + ".").startswith(name + ".") for word in words):
+            requested = (traceback.extract_tb(innermost)[-1][3] or "").replace(",", " ").split()
+        if any((module + ".").startswith(name + ".") for module in requested):
             return name
     return None
 
 
 def failure(error):
+    """Return the facts about the current error."""
     return {
         "type": type(error).__name__,
         "error": str(error)[:600],
@@ -98,27 +95,29 @@ def failure(error):
 
 
 def load(name):
+    """Import a module and return it."""
     __import__(name)
     return sys.modules[name]
 
 
 def take(name, chain):
-    """An attribute of a module, as `from name import first` takes it: a submodule will do."""
-    at = sys.modules[name]
+    """Access an attribute of a module as `from name import first` does, importing a submodule if necessary."""
+    value = sys.modules[name]
     first, _, rest = chain.partition(".")
-    if not hasattr(at, first):
+    if not hasattr(value, first):
         try:
             load(name + "." + first)
         except ImportError as error:
             inner = getattr(error, "name", None)
             if inner is not None and inner != name + "." + first:
                 raise
-    at = getattr(at, first)
+    value = getattr(value, first)
     for part in rest.split(".") if rest else ():
-        at = getattr(at, part)
+        value = getattr(value, part)
 
 
 def place(name):
+    """Return the file of a loaded module, or the folder of a namespace package; None if it is not loaded."""
     module = sys.modules.get(name)
     path = getattr(module, "__file__", None)
     if not path:
@@ -127,6 +126,7 @@ def place(name):
 
 
 def rehearse(name, chains):
+    """Import a module and access attributes of it; return the facts about the error, or {}."""
     try:
         load(name)
         for chain in chains:
@@ -139,7 +139,7 @@ def rehearse(name, chains):
 
 
 def run_source(path):
-    """Execute one of TensorFlow's own generated sources: does this protobuf take it?"""
+    """Execute a generated source of TensorFlow, to test whether this protobuf accepts it."""
     try:
         with open(path, "rb") as stream:
             code = compile(stream.read(), path, "exec", 0, True)
@@ -152,7 +152,7 @@ def run_source(path):
 
 
 def tell(key, name, chains):
-    """Import one module, and say what came of it."""
+    """Import one module and print the result."""
     say(at=name)
     answer = rehearse(name, chains)
     answer.update(name=name, file=place(name), top=place(name.split(".")[0]))
@@ -160,16 +160,16 @@ def tell(key, name, chains):
 
 
 def main():
-    wanted = json.loads(sys.argv[1])
-    for number, (name, chains) in enumerate(wanted["modules"]):
+    plan = json.loads(sys.argv[1])
+    for number, (name, chains) in enumerate(plan["modules"]):
         tell("module:%d" % number, name, chains)
-    for path in filter(os.path.isfile, wanted["sources"]):
+    for path in filter(os.path.isfile, plan["sources"]):
         say(at=path)
         answer = run_source(path)
         say(**{"source": dict(answer, name=path)})
         if answer:
             break
-    keras, version = wanted.get("keras") or ((), "")
+    keras, version = plan.get("keras") or ((), "")
     if keras and sys.version_info >= (3, 7):
         stand_in(version)
         for number, name in enumerate(keras):

@@ -1,19 +1,20 @@
-# Part of rehearse.py: something in the place of TensorFlow, so that Keras can be imported without it.
+# Part of rehearse.py: a stand-in for TensorFlow, with which Keras can be imported without it.
 #
-# Keras imports TensorFlow, and a rehearsal must not. What Keras takes of TensorFlow while it is imported is names, classes
-# to derive from, decorators and calls whose results nobody looks at: whatever it asks for is an Anything here.
+# Keras imports TensorFlow, which a rehearsal must not do. While it is imported, Keras uses TensorFlow's
+# names, classes to derive from, decorators, and calls whose results do not matter. All of them are instances
+# of Anything here.
 import os
 import re
 import sys
 import types
 
 DECORATED = (types.FunctionType, type, property, staticmethod, classmethod)
-SPECIAL = ("__internal__", "__operators__")  # TensorFlow's own names that look like Python's
+SPECIAL = ("__internal__", "__operators__")  # names of TensorFlow that look like Python's special names
 NOWHERE = os.path.join(os.devnull, "keras")
 
 
 class Anything(object):
-    """Any name of TensorFlow's: has every attribute, can be called, derived from and compared, and is a class to those who ask."""
+    """Any name of TensorFlow: has every attribute, can be called, derived from and compared, passes as a class."""
 
     __bases__ = ()
     __class__ = property(lambda self: type)
@@ -22,10 +23,10 @@ class Anything(object):
         if name.startswith("__") and name not in SPECIAL:
             raise AttributeError(name)
         if name == "unwrap":  # tf.__internal__.decorator.unwrap: (decorators, what they decorate)
-            return lambda one: ([], one)
-        made = Wrapper if name == "TFModuleWrapper" else Anything()
-        self.__dict__[name] = made
-        return made
+            return lambda decorated: ([], decorated)
+        value = Wrapper if name == "TFModuleWrapper" else Anything()
+        self.__dict__[name] = value
+        return value
 
     def __call__(self, *args, **options):
         last = args[-1] if args else None
@@ -33,8 +34,8 @@ class Anything(object):
 
     def __mro_entries__(self, bases):
         classes = [base for base in bases if type(base) is not Anything]
-        stands = [base for base in bases if type(base) is Anything]
-        return () if self is not stands[-1] or any(issubclass(one, StandInBase) for one in classes) else (StandInBase,)
+        stand_ins = [base for base in bases if type(base) is Anything]
+        return () if self is not stand_ins[-1] or any(issubclass(cls, StandInBase) for cls in classes) else (StandInBase,)
 
     def __instancecheck__(self, other):
         return False
@@ -74,14 +75,14 @@ class Anything(object):
 
 
 class Wrapper(object):
-    """TensorFlow's wrapper of a module: Keras puts what it returns in the place of the module."""
+    """TensorFlow's wrapper of a module, whose result Keras puts in the place of the module."""
 
     def __new__(cls, module, *args, **options):
         return module
 
 
 class StandInBase(object):
-    """What is derived from a class of TensorFlow's is derived from this."""
+    """The base of classes that are derived from a class of TensorFlow."""
 
     def __init__(self, *args, **options):
         pass
@@ -93,24 +94,24 @@ class StandInBase(object):
         return Anything.__getattr__(self, name)
 
 
-OPEN = ("import *", "globals()", "setattr(", "__getattr__", "exec(", "__dict__")  # then more is there than the text names
+OPEN = ("import *", "globals()", "setattr(", "__getattr__", "exec(", "__dict__")  # such a module has unseen names
 
 
 class Module(types.ModuleType):
-    """A module of TensorFlow's. It has every name, but for what the installed file is sure not to have."""
+    """A module of TensorFlow. It has every name except those that the installed file certainly lacks."""
 
     def __getattr__(self, name):
         if name == "keras":
             raise AttributeError(name)
         if self.__name__.endswith(".data_structures") and not name.startswith("__"):
-            return type(name, (StandInBase,), {})  # optree takes nothing but true classes, and looks at them from C++
+            return type(name, (StandInBase,), {})  # optree accepts only real classes, and inspects them from C++
         if not name.startswith("__") and lacks(self.__dict__.get("__real__"), name):
             raise AttributeError("module %r has no attribute %r" % (self.__name__, name))
         return Anything.__getattr__(self, name)
 
 
 def lacks(real, name):
-    """Return whether the module with this file or folder (None: not known) has no such name."""
+    """Return whether the module with this file or folder (None: unknown) certainly has no such name."""
     if real is None or exists(real, name):
         return False
     path = os.path.join(real, "__init__.py") if os.path.isdir(real) else real
@@ -119,24 +120,24 @@ def lacks(real, name):
             text = file.read()
     except (OSError, ValueError):
         return False
-    if any(words in text for words in OPEN):
+    if any(phrase in text for phrase in OPEN):
         return False
     return re.search(r"\b%s\b" % re.escape(name), text) is None
 
 
 def exists(folder, name):
-    """Return the module of this name in a folder of TensorFlow's: its folder or file, or None."""
+    """Return the file or folder of the module with this name in a folder of TensorFlow; None if there is none."""
     try:
         names = os.listdir(folder)
     except OSError:
         return None
-    found = [one for one in names if one.partition(".")[0] == name]
-    found.sort(key=lambda one: (one != name, one != name + ".py"))
-    return os.path.join(folder, found[0]) if found else None
+    matches = [entry for entry in names if entry.partition(".")[0] == name]
+    matches.sort(key=lambda entry: (entry != name, entry != name + ".py"))
+    return os.path.join(folder, matches[0]) if matches else None
 
 
 class Finder(object):
-    """Finds every module of TensorFlow, but for what is sure not to be installed."""
+    """A finder for every module of TensorFlow except those that are certainly not installed."""
 
     def __init__(self, version, folder):
         self.version, self.folder = version, folder
@@ -155,14 +156,14 @@ class Finder(object):
         return spec
 
     def real(self, parts):
-        """Return the file or folder of one of TensorFlow's modules; None if it is not known."""
+        """Return the file or folder of one of TensorFlow's modules; None if it is unknown."""
         if self.folder is None or not parts:
-            return None  # what lies in the package itself is put together while it is imported
-        for place in (os.path.join(self.folder, "_api", "v2"), self.folder):
+            return None  # the package's own names are assembled while it is imported
+        for path in (os.path.join(self.folder, "_api", "v2"), self.folder):
             for part in parts:
-                place = place and exists(place, part)
-            if place:
-                return place
+                path = path and exists(path, part)
+            if path:
+                return path
         return None
 
     def create_module(self, spec):
@@ -175,19 +176,19 @@ class Finder(object):
 
 
 def find_installed():
-    """Return TensorFlow's folder, or None; nothing is imported."""
+    """Return TensorFlow's folder without importing it; None if it is not installed."""
     from importlib.machinery import PathFinder
 
     try:
         spec = PathFinder.find_spec("tensorflow")
     except (ImportError, ValueError):
         return None
-    places = list(spec.submodule_search_locations or ()) if spec is not None else []
-    return places[0] if places else None
+    folders = list(spec.submodule_search_locations or ()) if spec is not None else []
+    return folders[0] if folders else None
 
 
 def stand_in(version):
-    """From now on `import tensorflow` gives the stand-in. Keras is kept from making its settings file, where there is none."""
+    """Make `import tensorflow` use the stand-in, and keep Keras from creating its settings file."""
     sys.meta_path.insert(0, Finder(version, find_installed()))
     home = os.environ.get("KERAS_HOME") or os.path.join(os.path.expanduser("~"), ".keras")
     if not os.path.isfile(os.path.join(home, "keras.json")):

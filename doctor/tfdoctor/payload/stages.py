@@ -1,22 +1,28 @@
-# What TensorFlow really does with its GPUs, in stages: import, visible, compute, cudnn, nccl (tfdoctor verify), and
-# bench, which is run only where it is asked for (tfdoctor bench).
+# Tests what TensorFlow really does with its GPUs, in stages: import, visible, compute, cudnn, nccl (tfdoctor
+# verify), and bench, which runs only on request (tfdoctor bench).
+#
 # Runs on Python 2.7 and 3.5 to 3.14 and on TensorFlow 1.4 to 2.x. The only argument is a JSON object:
-#   stages    which of STAGES to run; `import` and `visible` are always run, the others need them
+#
+#   stages    which of STAGES to run; `import` and `visible` always run, because the others need them
 #   device    "GPU", or "CPU": the same computations on the CPU (a test of this test)
-#   limits    {stage: seconds}: SIGALRM ends the process at a stage's deadline, also where C code hangs
-#   expected  {"0": GFLOP/s} or {"0": {"float32": GFLOP/s}}: what such a card should give, where it is known
+#   limits    {stage: seconds}: SIGALRM ends the process at a stage's time limit, even if C code hangs
+#   expected  {"0": GFLOP/s} or {"0": {"float32": GFLOP/s}}: the speed of a GPU of this model, if known
 #   size      rows of the matrices that are compared
-#   timed     seconds that each timed thing is repeated for
-#   small     true: all is small, and nothing is timed: for GPUs that are software
+#   timed     seconds for which each timed call is repeated
+#   small     true: everything is small and nothing is timed, for simulated GPUs
 #   bench     {"time", "devices", "workloads", "dtypes", "sizes"}: what is timed, and for how many seconds in all
-# A line for each thing as soon as it is known, so that a crash or a hang costs only what comes after it. Nothing is
-# judged here but whether a result is right.
-# A Session computes on every TensorFlow: 2.x still has it, and there is one way to be right or wrong. What goes in is
-# fed, never constant: constants are folded, and folding is done on the CPU.
-# Its parts, stages_*.py, lie beside it wherever it is run.
+#
+# It prints a line for each result as soon as it is known, so that a crash or a hang loses only the results
+# after it. It decides only whether results are right.
+#
+# Computations run in a Session, which every TensorFlow supports, so that there is one implementation. Inputs
+# are fed: constants would be folded, which happens on the CPU.
+#
+# Its parts, stages_*.py, must be in the same folder.
 import sys
 
-# The script's own folder is on sys.path first, unless Python was told to leave it out: it must not shadow anything.
+# Remove the script's own folder, which comes first unless Python runs in safe mode: it must not shadow
+# modules.
 if sys.path and not (getattr(sys.flags, "safe_path", 0) or getattr(sys.flags, "isolated", 0)):
     sys.path.pop(0)
 
@@ -41,6 +47,7 @@ WORK = {"import": do_import, "visible": do_visible, "compute": do_compute, "cudn
 
 
 def set_alarm(seconds):
+    """End the process by SIGALRM after these seconds; 0 cancels that."""
     if hasattr(signal, "alarm"):
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         if hasattr(signal, "pthread_sigmask"):
@@ -49,17 +56,17 @@ def set_alarm(seconds):
 
 
 def work(run, stage, limit):
-    """Return whether the next may be tried."""
+    """Run one stage and print its result; return whether it has not failed."""
     say(stage=stage, status="begin")
     set_alarm(limit)
-    began = time.time()
+    started = time.time()
     pulse = Pulse(stage, limit)
     pulse.start()
     status, raw, facts = "passed", "", {}
     try:
         detail, facts = WORK[stage](run)
     except Missing as error:
-        # Only NCCL can be missing and nothing be wrong.
+        # A missing NCCL is not a failure.
         status, detail = ("skipped" if stage == "nccl" else "failed"), "%s" % error
         raw = detail if status == "failed" else ""
     except Wrong as error:
@@ -71,23 +78,23 @@ def work(run, stage, limit):
     finally:
         pulse.over.set()
         set_alarm(0)
-    say(stage=stage, status=status, detail=detail[:LONGEST], seconds=measure_since(began), error=raw, **facts)
+    say(stage=stage, status=status, detail=detail[:LONGEST], seconds=measure_since(started), error=raw, **facts)
     return status != "failed"
 
 
 def main():
     MOUTH.keep_for_us()
-    wish = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
-    # Whatever the user's environment says: never the whole memory of a card.
+    request = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
+    # Whatever the environment says, do not take the whole memory of a GPU.
     os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
-    asked = set(wish.get("stages") or USUAL) | set(USUAL[:2])
-    limits = wish.get("limits") or {}
-    run = Run(wish)
+    stages = set(request.get("stages") or USUAL) | set(USUAL[:2])
+    limits = request.get("limits") or {}
+    run = Run(request)
     for stage in STAGES:
-        if stage in asked and not work(run, stage, float(limits.get(stage) or 0)):
+        if stage in stages and not work(run, stage, float(limits.get(stage) or 0)):
             break
     say(end=True)
-    # Past what TensorFlow and the driver do on their way out: it can crash or hang, and is not what was asked.
+    # Skip the exit handlers of TensorFlow and the driver, which can crash or hang and are not tested here.
     sys.stderr.flush()
     os._exit(0)
 

@@ -1,7 +1,9 @@
-# Part of stages.py: how long work takes on each device (bench). Nothing is judged here.
-# All graphs are built first and run in turns, so that whatever disturbs the machine for a while is in the spread of
-# each of them and not in the middle of one. A line after each turn holds all times so far and replaces the one before.
-# Each call fetches a number that the work ends in: it comes to the host when the device is done, and not before.
+# Part of stages.py: the time that work takes on each device (bench). Results are not checked here.
+#
+# All graphs are built first and run in turns, so that a temporary disturbance of the machine adds to the
+# spread of each of them and does not shift the median of one. The line after each turn contains all times so
+# far and replaces the previous one. Each call fetches a number that depends on the whole work: it arrives
+# when the device has finished.
 import os
 import re
 import tempfile
@@ -13,22 +15,22 @@ from stages_devices import Card, public_config
 from stages_output import LONGEST, Wrong, say, short, text
 
 ROUNDS = 8
-MOST = 400  # times of one piece of work that are kept
-FEWEST = 12  # times without which nothing is said to be precise
-SPREAD = 6  # rounds without which neither is: a machine's own speed may change meanwhile
-WARM, EAGER = 0.5, 0.8  # parts of the time after which no first call is begun: in sessions, and of what comes later
-PRECISE = 0.01  # half the width of the interval of the median, as a part of it
-TICKS = 100.0  # of /proc/stat, in a second
-# Of TensorFlow's log of making the devices and of first calls: what tells of compiling, and of the ways between devices.
+MOST = 400  # most times of one piece of work
+FEWEST = 12  # fewest times of a precise result
+SPREAD = 6  # fewest rounds of a precise result: the machine's own speed may change between rounds
+WARM, EAGER = 0.5, 0.8  # shares of the time after which no first call starts: in sessions, and afterwards
+PRECISE = 0.01  # half the width of the median's interval, as a share of the median
+TICKS = 100.0  # units of /proc/stat per second
+# Lines of TensorFlow's log about compilation, and about connections between devices.
 TELLING = re.compile(
     r"PTX|ptxas|using XLA|jit-compiled|[Aa]utotun|[Pp]eer access|edge matrix|\] +\d+: +[NY]( [NY])*\s*$|\] +0( \d+)+\s*$"
 )
 
 
 class Yardstick(object):
-    """Work of this processor that is not TensorFlow's: how fast the machine itself is while TensorFlow is timed.
+    """Work of the processor without TensorFlow: it shows the machine's own speed while TensorFlow is timed.
 
-    A Fourier transform, for numpy computes it in one thread everywhere.
+    A Fourier transform, because numpy computes it in one thread everywhere.
     """
 
     POINTS = 8192
@@ -40,10 +42,11 @@ class Yardstick(object):
 
             self.transform, self.given = numpy.fft.fft, numpy.linspace(-1.0, 1.0, self.POINTS)
             self.what = "numpy %s" % numpy.__version__
-        except Exception:  # what is wrong with numpy is not told here
+        except Exception:  # problems of numpy are not reported here
             pass
 
     def measure(self):
+        """Time one transform."""
         if self.what is None:
             return
         start = clock()
@@ -51,25 +54,27 @@ class Yardstick(object):
         self.seconds.append(clock() - start)
 
     def tell(self):
+        """Print the median time so far."""
         if self.seconds:
-            middle = sorted(self.seconds)[len(self.seconds) // 2]
-            say(stage="bench", yardstick=dict(what=self.what, seconds=float("%.6g" % middle)))
+            median = sorted(self.seconds)[len(self.seconds) // 2]
+            say(stage="bench", yardstick=dict(what=self.what, seconds=float("%.6g" % median)))
 
 
 class Piece(object):
-    """One thing that is timed."""
+    """A piece of work that is timed."""
 
     def __init__(self, facts, call):
         self.facts, self.call, self.ready = facts, call, None
         self.seconds, self.first, self.left_out, self.heard = [], None, "", ""
-        self.rounds = []  # how many of the times are of each round
+        self.rounds = []  # number of times in each round
         self.busy, self.spent, self.others = 0.0, 0.0, None
         self.quiet = self.smallest = False
 
     def tell(self):
+        """Print the times so far, unless the piece is quiet."""
         if self.quiet:
             return
-        line = dict(self.facts, samples=[float("%.6g" % one) for one in self.seconds], first=self.first)
+        line = dict(self.facts, samples=[float("%.6g" % seconds) for seconds in self.seconds], first=self.first)
         line["rounds"] = self.rounds
         if self.others is not None:
             line["others"] = round(self.others, 3)
@@ -81,9 +86,9 @@ class Piece(object):
 
 
 class LogCapture(object):
-    """What is logged meanwhile (in C++, too), cut to the lines that tell something; it goes on to where it went before.
+    """Captures what is logged (also by C++), reduced to the relevant lines; the log still reaches its destination.
 
-    A file, for a pipe could be full while nobody may read it.
+    A file is used because a pipe could fill up while nothing reads it.
     """
 
     def __init__(self):
@@ -103,99 +108,103 @@ class LogCapture(object):
         if self.kept is not None:
             os.dup2(self.kept, 2)
             self.file.seek(0)
-            said = self.file.read()
+            logged = self.file.read()
             try:
-                os.write(self.kept, said)
+                os.write(self.kept, logged)
             except OSError:
                 pass
             os.close(self.kept)
-            rows = [row for row in said.decode("utf-8", "replace").splitlines() if TELLING.search(row)]
-            self.text = "\n".join(rows)[:LONGEST]
+            matching = [line for line in logged.decode("utf-8", "replace").splitlines() if TELLING.search(line)]
+            self.text = "\n".join(matching)[:LONGEST]
         if self.file is not None:
             self.file.close()
 
 
 def do_bench(run):
-    wish = run.wish.get("bench") or {}
-    budget = float(wish.get("time") or 60)
-    cards = devices(run, wish.get("devices") or [])
+    """Time the requested work on the requested devices."""
+    request = run.wish.get("bench") or {}
+    budget = float(request.get("time") or 60)
+    cards = devices(run, request.get("devices") or [])
     autotune = os.environ.get("TF_CUDNN_USE_AUTOTUNE", "1") not in ("0", "false", "False")
     say(stage="bench", devices=[dict(card.details, device=short_name(card)) for card in cards], autotune=autotune)
-    pieces, refused = [], []
+    pieces, errors = [], []
     v1 = run.v1
-    count = max([1] + [card.index + 1 for card in cards if card.kind == "CPU"])
+    cpu_count = max([1] + [card.index + 1 for card in cards if card.kind == "CPU"])
     config = v1.ConfigProto(
-        gpu_options=v1.GPUOptions(allow_growth=True), allow_soft_placement=True, device_count={"CPU": count}
+        gpu_options=v1.GPUOptions(allow_growth=True), allow_soft_placement=True, device_count={"CPU": cpu_count}
     )
-    tf32_switch(run, True).__enter__()  # float32 is float32: the peaks that are known are of that
-    logical_cpus(run, count)
-    for workload in wish.get("workloads") or WORKLOADS:  # a graph each: optimizing a large one takes long
+    tf32_switch(run, True).__enter__()  # no TF32 in float32, because the known peak speeds are those of float32
+    logical_cpus(run, cpu_count)
+    for workload in request.get("workloads") or WORKLOADS:  # one graph each, because optimizing a large one is slow
         graph = v1.Graph()
-        with LogCapture() as log:  # the first makes the devices
+        with LogCapture() as log:  # the first session creates the devices
             session = v1.Session(graph=graph, config=config)
         if log.text:
             say(stage="bench", log=log.text)
         with graph.as_default():
-            make_pieces(build(run, cards, dict(wish, workloads=[workload]), short_name), session, pieces, refused, v1)
+            make_pieces(build(run, cards, dict(request, workloads=[workload]), short_name), session, pieces, errors, v1)
     pieces = sort_in_turns(pieces)
-    began = clock()  # importing TensorFlow and building the graphs is not measuring
-    began += warm_up(pieces, began, budget, WARM)
+    started = clock()  # the import and building the graphs do not count
+    started += warm_up(pieces, started, budget, WARM)
     yardstick = Yardstick()
-    rounds(pieces, began, budget, [0], yardstick)
-    # MirroredStrategy and XLA come when each of the others has some times: where its all-reduce (NCCL) crashes or
-    # hangs, those are kept.
-    building = clock()
+    rounds(pieces, started, budget, [0], yardstick)
+    # MirroredStrategy and XLA come after each of the others has some times, which are kept if the all-reduce
+    # (NCCL) crashes or hangs.
+    build_started = clock()
     eager = []
     with LogCapture() as log:
-        make_pieces(build_eager(run, cards, wish, short_name), None, eager, refused)
+        make_pieces(build_eager(run, cards, request, short_name), None, eager, errors)
     if log.text:
         say(stage="bench", log=log.text)
-    began += clock() - building
+    started += clock() - build_started
     eager = sort_in_turns(eager)
-    began += warm_up(eager, began, budget, EAGER)
+    started += warm_up(eager, started, budget, EAGER)
     pieces += eager
     for piece in pieces:
-        piece.quiet = bool(wish.get("shortly"))
-    rounds(pieces, began, budget, range(1, ROUNDS), yardstick)
+        piece.quiet = bool(request.get("shortly"))
+    rounds(pieces, started, budget, range(1, ROUNDS), yardstick)
     for piece in pieces:
         if piece.quiet:
             piece.quiet = False
             piece.tell()
     if not pieces:
-        raise Wrong("; ".join(sorted(set(refused)))[:300]) if refused else explain_unserved(wish, cards)
+        raise Wrong("; ".join(sorted(set(errors)))[:300]) if errors else explain_unserved(request, cards)
     timed = sum(1 for piece in pieces if piece.seconds)
     if not timed:
-        raise Wrong("; ".join(sorted(set(p.left_out for p in pieces)))[:300])
-    return "%d pieces of work were timed in %.0f s" % (timed, clock() - began), {}
+        raise Wrong("; ".join(sorted(set(timed_piece.left_out for timed_piece in pieces)))[:300])
+    return "%d pieces of work were timed in %.0f s" % (timed, clock() - started), {}
 
 
 def explain_unserved(wish, cards):
-    """Return why no work is what was wished: the wish is wrong, and TensorFlow is not."""
-    asked, types = wish.get("workloads") or WORKLOADS, wish.get("dtypes") or TYPES
-    why = []
+    """Return the error if no work fits the request: the request is wrong, not TensorFlow."""
+    workloads, types = wish.get("workloads") or WORKLOADS, wish.get("dtypes") or TYPES
+    reasons = []
     kinds = [card.kind for card in cards]
-    if "allreduce" in asked and max(kinds.count(kind) for kind in kinds) < 2:
-        why.append("an all-reduce needs two devices of a kind, such as --devices CPU:0,CPU:1")
-    if "train" in asked and "float32" not in types:
-        why.append("training is timed in float32 alone")
-    if "conv" in asked and all(one == "tf32" for one in types):
-        why.append("convolutions are not timed in tf32")
-    if "matmul" in asked or ("conv" in asked and len(why) == 0):
+    if "allreduce" in workloads and max(kinds.count(kind) for kind in kinds) < 2:
+        reasons.append("an all-reduce needs two devices of a kind, such as --devices CPU:0,CPU:1")
+    if "train" in workloads and "float32" not in types:
+        reasons.append("training is timed in float32 alone")
+    if "conv" in workloads and all(dtype == "tf32" for dtype in types):
+        reasons.append("convolutions are not timed in tf32")
+    if "matmul" in workloads or ("conv" in workloads and len(reasons) == 0):
         names = ", ".join(short_name(card) for card in cards)
-        why.append("with this TensorFlow %s has no %s" % (names, " and no ".join(types)))
-    error = Wrong("; ".join(why))
+        reasons.append("with this TensorFlow %s has no %s" % (names, " and no ".join(types)))
+    error = Wrong("; ".join(reasons))
     error.facts = {"wish": True}
     return error
 
 
 def make_pieces(offered, session, pieces, refused, v1=None):
-    """Its variables get their numbers when it is first called: what is never called takes no memory."""
+    """Build pieces of work and add them to `pieces`, errors to `refused`.
+
+    Variables are initialised before the first call, so that work that is never called takes no memory.
+    """
     for facts, make in offered:
         try:
-            before = set(id(one) for one in v1.global_variables()) if v1 is not None else ()
+            known = set(id(variable) for variable in v1.global_variables()) if v1 is not None else ()
             piece = Piece(facts, make(session))
             if v1 is not None:
-                piece.ready = initializer(v1, session, before)
+                piece.ready = initializer(v1, session, known)
             pieces.append(piece)
         except Exception as error:
             refused.append(short(text(error)))
@@ -203,16 +212,17 @@ def make_pieces(offered, session, pieces, refused, v1=None):
 
 
 def initializer(v1, session, before):
-    start = [one.initializer for one in v1.global_variables() if id(one) not in before]
+    """Return a function that initialises the new variables; None if there are none."""
+    initializers = [variable.initializer for variable in v1.global_variables() if id(variable) not in before]
 
     def ready():
-        session.run(start)
+        session.run(initializers)
 
-    return ready if start else None
+    return ready if initializers else None
 
 
 def sort_in_turns(pieces):
-    """Return the smallest of each kind of work first: where time is short, each has some."""
+    """Return the pieces, the smallest of each kind first, so that each kind gets some time if there is little."""
     ranks, seen = [], {}
     for piece in pieces:
         key = family(piece)
@@ -223,32 +233,31 @@ def sort_in_turns(pieces):
 
 
 def family(piece):
-    """Return what pieces of different sizes have in common."""
+    """Return the properties that pieces of different sizes have in common."""
     names = ("workload", "model", "part", "dtype", "strategy", "xla")
     return tuple(piece.facts.get(name) for name in names) + tuple(piece.facts["devices"])
 
 
 def logical_cpus(run, count):
-    """The same for what runs without a session; where this TensorFlow cannot, MirroredStrategy says so itself."""
-    split, lists = public_config(run.tf, "set_logical_device_configuration"), public_config(run.tf, "list_physical_devices")
-    kind = public_config(run.tf, "LogicalDeviceConfiguration")
-    if count > 1 and split is not None and kind is not None:
+    """Split the CPU for work without a session; if TensorFlow cannot, MirroredStrategy reports the error."""
+    configure, lister = public_config(run.tf, "set_logical_device_configuration"), public_config(run.tf, "list_physical_devices")
+    configuration_class = public_config(run.tf, "LogicalDeviceConfiguration")
+    if count > 1 and configure is not None and configuration_class is not None:
         try:
-            split(lists("CPU")[0], [kind() for _ in range(count)])
+            configure(lister("CPU")[0], [configuration_class() for _ in range(count)])
         except (RuntimeError, ValueError):
             pass
 
 
 def warm_up(pieces, began, budget, share):
-    """Return what the first call alone does (optimizing the graph, compiling, choosing algorithms) is a time of its
-    own.
+    """Time the first call of each piece, which optimizes the graph, compiles, and selects algorithms.
 
-    Of each kind of work the smallest has its first call in all of the time, the others in this share of it. Seconds
-    come back that are not to be counted: those in which variables got their numbers.
+    The smallest piece of each kind may use all of the time, the others this share of it. Return the seconds
+    that do not count: those for initialising variables.
     """
-    too_slow, apart = {}, 0.0
+    too_slow, uncounted = {}, 0.0
     for piece in pieces:
-        if too_slow.get(family(piece)) or clock() - began - apart > budget * (1.0 if piece.smallest else share):
+        if too_slow.get(family(piece)) or clock() - began - uncounted > budget * (1.0 if piece.smallest else share):
             piece.left_out = "the time is used up"
             piece.tell()
             continue
@@ -256,7 +265,7 @@ def warm_up(pieces, began, budget, share):
             start = clock()
             if piece.ready is not None:
                 piece.ready()
-            apart += clock() - start
+            uncounted += clock() - start
             with LogCapture() as log:
                 start = clock()
                 piece.call()
@@ -269,49 +278,48 @@ def warm_up(pieces, began, budget, share):
         except Exception as error:
             piece.left_out = short(text(error))
         piece.tell()
-    return apart
+    return uncounted
 
 
 def rounds(pieces, began, budget, numbers, yardstick=None):
-    live = [piece for piece in pieces if not piece.left_out]
+    """Time the pieces in turns until the time is used up or the results are precise."""
+    active = [piece for piece in pieces if not piece.left_out]
     for number in numbers:
-        open_ones = [piece for piece in live if not piece.left_out and not precise(piece)]
-        for at, piece in enumerate(open_ones):
-            left = budget - (clock() - began)
-            if left <= 0 and piece.seconds:
+        imprecise = [piece for piece in active if not piece.left_out and not precise(piece)]
+        for position, piece in enumerate(imprecise):
+            remaining = budget - (clock() - began)
+            if remaining <= 0 and piece.seconds:
                 continue
             if yardstick is not None:
                 yardstick.measure()
-            slot = max(left, 0.0) / max((ROUNDS - number) * len(open_ones) - at, 1)
-            start, before = clock(), load()
-            already = len(piece.seconds)
+            slot = max(remaining, 0.0) / max((ROUNDS - number) * len(imprecise) - position, 1)
+            start, load_before = clock(), load()
+            count_before = len(piece.seconds)
             try:
-                while len(piece.seconds) - already < MOST // ROUNDS:
-                    at_first = clock()
+                while len(piece.seconds) - count_before < MOST // ROUNDS:
+                    call_start = clock()
                     piece.call()
-                    piece.seconds.append(clock() - at_first)
+                    piece.seconds.append(clock() - call_start)
                     if clock() - start > slot:
                         break
             except Exception as error:
                 piece.left_out = short(text(error))
-            piece.rounds += [0] * (number - len(piece.rounds)) + [len(piece.seconds) - already]
-            measure_others(piece, before, load(), clock() - start)
+            piece.rounds += [0] * (number - len(piece.rounds)) + [len(piece.seconds) - count_before]
+            measure_others(piece, load_before, load(), clock() - start)
             piece.tell()
         if yardstick is not None:
             yardstick.tell()
 
 
 def precise(piece):
-    """Return whether the middle of the median's interval of 95 % is narrow enough, and enough rounds tell that it
-    stays there.
-    """
+    """Return whether the 95 % interval of the median is narrow enough, in enough rounds."""
     seconds = piece.seconds
     count = len(seconds)
-    if len([one for one in piece.rounds if one]) < SPREAD or count < FEWEST * ROUNDS // 2:
+    if len([round_count for round_count in piece.rounds if round_count]) < SPREAD or count < FEWEST * ROUNDS // 2:
         return False
     ordered = sorted(seconds)
-    away = int(0.98 * count**0.5) + 1
-    low, high = ordered[max(count // 2 - away, 0)], ordered[min(count // 2 + away, count - 1)]
+    half_width = int(0.98 * count**0.5) + 1
+    low, high = ordered[max(count // 2 - half_width, 0)], ordered[min(count // 2 + half_width, count - 1)]
     return (high - low) / 2.0 <= PRECISE * ordered[count // 2]
 
 
@@ -319,59 +327,64 @@ clock = getattr(time, "perf_counter", time.time)
 
 
 def load():
-    """Return (seconds that all processors worked, that this process did, how many processors, throttled periods)"""
+    """Return (busy seconds of all processors and of this process, number of processors, throttled periods) or None."""
     try:
         with open("/proc/stat") as stream:
-            rows = stream.read().splitlines()
+            stats = stream.read().splitlines()
     except (IOError, OSError):
         return None
-    numbers = [int(word) for word in rows[0].split()[1:9]]
-    busy = sum(numbers[:3]) + sum(numbers[5:8])  # not idle, not waiting
-    mine = os.times()
-    return busy / TICKS, mine[0] + mine[1], sum(1 for row in rows[1:] if row.startswith("cpu")), count_throttled()
+    numbers = [int(field) for field in stats[0].split()[1:9]]
+    busy = sum(numbers[:3]) + sum(numbers[5:8])  # without idle and I/O wait
+    own_times = os.times()
+    return busy / TICKS, own_times[0] + own_times[1], sum(1 for line in stats[1:] if line.startswith("cpu")), count_throttled()
 
 
 def count_throttled():
-    """Return how often a quota (cgroup) stopped this group; 0 where nothing tells."""
+    """Return how often a cgroup quota stopped this process; 0 if that is unknown."""
     for name in ("/sys/fs/cgroup/cpu.stat", "/sys/fs/cgroup/cpu/cpu.stat"):
         try:
             with open(find_own_group(name)) as stream:
-                for row in stream:
-                    if row.startswith("nr_throttled "):
-                        return int(row.split()[1])
+                for line in stream:
+                    if line.startswith("nr_throttled "):
+                        return int(line.split()[1])
         except (IOError, OSError, ValueError, IndexError):
             continue
     return 0
 
 
 def find_own_group(name):
-    folder, _, last = name.rpartition("/")
+    """Return the file of this process's own cgroup if it exists, else `name`."""
+    folder, _, file_name = name.rpartition("/")
     with open("/proc/self/cgroup") as stream:
-        for row in stream:
-            number, kinds, path = row.rstrip("\n").split(":", 2)
+        for line in stream:
+            number, kinds, path = line.rstrip("\n").split(":", 2)
             if number == "0" or "cpu" in kinds.split(","):
-                mine = folder + path.rstrip("/") + "/" + last
-                if os.path.exists(mine):
-                    return mine
+                own_path = folder + path.rstrip("/") + "/" + file_name
+                if os.path.exists(own_path):
+                    return own_path
     return name
 
 
 def measure_others(piece, before, after, seconds):
-    """The part of the processors that others used while it ran, 0 to 1; 1 where a quota stopped us. None: too short."""
+    """Set the share of the processors that other processes used, 0 to 1; it is 1 if a quota stopped this process.
+
+    It remains None if the measured time is too short.
+    """
     if before is None or after is None or piece.others == 1.0:
         return
     piece.spent += seconds * max(after[2], 1)
     piece.busy += (after[0] - before[0]) - (after[1] - before[1])
     if after[3] > before[3]:
         piece.others = 1.0
-    elif piece.spent > 0.3:  # the kernel counts in hundredths
+    elif piece.spent > 0.3:  # the kernel counts in hundredths of a second
         piece.others = min(max(piece.busy / piece.spent, 0.0), 0.99)
 
 
 def devices(run, asked):
-    """Return the CPU and each GPU, or those that are asked for.
+    """Return the CPU and each GPU, or the devices in `asked`.
 
-    More than one CPU: parts of it (logical devices).
+    Several CPUs are parts of it (logical devices). Raises Wrong if TensorFlow does not list a requested
+    device.
     """
     gpus = {}
     if any(name.startswith("GPU") for name in asked) or not asked:
@@ -380,16 +393,16 @@ def devices(run, asked):
                 gpus["GPU:%d" % card.index] = card
     if not asked:
         asked = ["CPU:0"] + sorted(gpus, key=lambda name: gpus[name].index)
-    found = []
+    result = []
     for name in asked:
         kind, _, index = name.partition(":")
         if kind == "CPU":
-            found.append(Card(int(index), "CPU", "/device:CPU:%s" % index))
+            result.append(Card(int(index), "CPU", "/device:CPU:%s" % index))
         elif name in gpus:
-            found.append(gpus[name])
+            result.append(gpus[name])
         else:
             raise Wrong("TensorFlow lists no %s" % name)
-    return found
+    return result
 
 
 def short_name(card):

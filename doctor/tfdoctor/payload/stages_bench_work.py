@@ -1,5 +1,6 @@
-# Part of stages.py: the work that bench times. Data is in variables on the device, but for `copy`, which is about the way.
-# A piece is facts and a function of a session that gives what is called once for each time.
+# Part of stages.py: the work that bench times. The data is in variables on the device, except for `copy`,
+# which tests the connection. A piece consists of facts and a function that takes a session and returns what
+# is called for each time.
 from stages_compute import has_dtype, tf32_switch
 from stages_output import Missing
 
@@ -19,63 +20,65 @@ TYPES = ("float32", "tf32", "float16", "bfloat16")
 
 
 def sizes_of(kind, cards, wish):
-    """Return those that are asked for; on CPUs alone none that a person would wait for."""
+    """Return the requested sizes, else the default ones; on CPUs only those that do not take long."""
     if wish.get("sizes"):
         return wish["sizes"]
-    only = all(card.kind == "CPU" for card in cards)
-    return [size for size in STEPS[kind] if not only or size <= LARGEST[kind]]
+    is_cpu_only = all(card.kind == "CPU" for card in cards)
+    return [size for size in STEPS[kind] if not is_cpu_only or size <= LARGEST[kind]]
 
 
 def build(run, cards, wish, name):
     """Return (facts, make) of all pieces."""
-    asked = wish.get("workloads") or WORKLOADS
+    workloads = wish.get("workloads") or WORKLOADS
     pieces = []
     types = wish.get("dtypes") or TYPES
     for dtype in types:
-        for workload in asked:
-            for one in WORK[workload](run, cards, wish, dtype, name):
-                pieces.append(one)
+        for workload in workloads:
+            for piece in WORK[workload](run, cards, wish, dtype, name):
+                pieces.append(piece)
     return pieces
 
 
 def can(run, card, dtype, wish):
-    """Return whether this TensorFlow and this device have the type.
+    """Return whether this TensorFlow and this device support the type.
 
-    A CPU's half precision is slow, and timed where asked.
+    Half precision on a CPU is slow, and is timed only on request.
     """
     if dtype == "tf32":
-        there = tf32_switch(run, True).switch is not None
-        return there and card.kind == "GPU" and card.capability is not None and card.capability >= (8, 0)
+        is_supported = tf32_switch(run, True).switch is not None
+        return is_supported and card.kind == "GPU" and card.capability is not None and card.capability >= (8, 0)
     if card.kind == "CPU":
-        asked = dtype == "float32" or dtype in (wish.get("dtypes") or ())
-        return asked and (dtype != "bfloat16" or hasattr(run.tf, "bfloat16"))
+        is_requested = dtype == "float32" or dtype in (wish.get("dtypes") or ())
+        return is_requested and (dtype != "bfloat16" or hasattr(run.tf, "bfloat16"))
     return has_dtype(run, card, dtype)
 
 
 def facts(workload, dtype, size, names, strategy="one", model=None, **more):
+    """Return the facts that describe a piece of work."""
     return dict(
         more, workload=workload, dtype=dtype, size=size, devices=names, strategy=strategy, model=model
     )
 
 
 def can_train(wish):
-    """Training is in float32 alone."""
+    """Return whether training is included; it is timed in float32 only."""
     return "float32" in (wish.get("dtypes") or TYPES)
 
 
 def ends_in(v1, tensor):
-    """Return a number of it: what is fetched. The rest stays on the device."""
+    """Return one number of a tensor, which is fetched; the rest stays on the device."""
     return v1.reshape(tensor, [-1])[0]
 
 
 def variable(run, shape, dtype, scale=1.0):
-    """Random numbers that are made where they are kept."""
+    """Return a variable with random numbers that are generated on its own device."""
     v1 = run.v1
     start = v1.random_uniform(shape, -scale, scale, seed=3)
     return v1.Variable(v1.cast(start, getattr(run.tf, dtype)), trainable=False)
 
 
 def make_fetch(session, tensor, feed=None):
+    """Return a function that fetches a tensor."""
     def call():
         session.run(tensor, feed)
 
@@ -83,7 +86,7 @@ def make_fetch(session, tensor, feed=None):
 
 
 def allow_tf32(run, call):
-    """TensorFlow asks whether TF32 is allowed whenever it starts a product."""
+    """Return a call with TF32 enabled, which TensorFlow tests at the start of each product."""
     switch = tf32_switch(run, True).switch
 
     def call_with_tf32():
@@ -97,6 +100,7 @@ def allow_tf32(run, call):
 
 
 def matmul(run, cards, wish, dtype, name):
+    """Yield matrix products on each device."""
     v1 = run.v1
     for size in sizes_of("matmul", cards, wish):
         for card in cards:
@@ -104,9 +108,9 @@ def matmul(run, cards, wish, dtype, name):
                 continue
 
             def make(session, card=card, size=size):
-                kept = "float32" if dtype == "tf32" else dtype
+                stored_dtype = "float32" if dtype == "tf32" else dtype
                 with v1.device(card.device):
-                    left, right = (variable(run, [size, size], kept) for _ in range(2))
+                    left, right = (variable(run, [size, size], stored_dtype) for _ in range(2))
                     call = make_fetch(session, ends_in(v1, v1.matmul(left, right)))
                     return allow_tf32(run, call) if dtype == "tf32" else call
 
@@ -114,8 +118,9 @@ def matmul(run, cards, wish, dtype, name):
 
 
 def conv(run, cards, wish, dtype, name):
+    """Yield convolutions on each device."""
     v1 = run.v1
-    if dtype == "tf32":  # cuDNN's algorithm is chosen once, for the first of both that comes
+    if dtype == "tf32":  # cuDNN's algorithm is chosen once for both, by the first to run
         return
     for size in sizes_of("conv", cards, wish):
         for card in cards:
@@ -126,40 +131,41 @@ def conv(run, cards, wish, dtype, name):
                 with v1.device(card.device):
                     images = variable(run, [IMAGES, size, size, CIN], dtype)
                     kernel = variable(run, [3, 3, CIN, COUT], dtype)
-                    done = v1.nn.conv2d(images, kernel, strides=[1, 1, 1, 1], padding="SAME")
-                    return make_fetch(session, ends_in(v1, done))
+                    result = v1.nn.conv2d(images, kernel, strides=[1, 1, 1, 1], padding="SAME")
+                    return make_fetch(session, ends_in(v1, result))
 
             flop = 2.0 * IMAGES * size * size * CIN * COUT * 9
             yield facts("conv", dtype, size, [name(card)], flop=flop), make
 
 
 def copy(run, cards, wish, dtype, name):
-    """From the first device to each other one and back; with one device alone within its memory."""
+    """Yield copies from each device to each other one, or within a single device; pairs of CPUs are omitted."""
     v1 = run.v1
-    if dtype != (wish.get("dtypes") or TYPES)[0]:  # once, whatever the types are
+    if dtype != (wish.get("dtypes") or TYPES)[0]:  # once, independent of the types
         return
-    pairs = [(one, other) for one in cards for other in cards if one is not other and "GPU" in one.kind + other.kind]
+    pairs = [(source, target) for source in cards for target in cards if source is not target and "GPU" in source.kind + target.kind]
     pairs = pairs or [(cards[0], cards[0])]
     for size in sizes_of("copy", cards, wish):
-        for one, other in pairs:
+        for source, target in pairs:
 
-            def make(session, one=one, other=other, size=size):
+            def make(session, source=source, target=target, size=size):
                 half = max(size // 8, 1)
-                with v1.device(one.device):
-                    if one is other:
-                        whole = v1.concat([variable(run, [half], "float32") for _ in range(2)], 0)
+                with v1.device(source.device):
+                    if source is target:
+                        data = v1.concat([variable(run, [half], "float32") for _ in range(2)], 0)
                     else:
-                        whole = variable(run, [2 * half], "float32")
-                with v1.device(other.device):
-                    return make_fetch(session, ends_in(v1, v1.identity(whole)))
+                        data = variable(run, [2 * half], "float32")
+                with v1.device(target.device):
+                    return make_fetch(session, ends_in(v1, v1.identity(data)))
 
-            yield facts("copy", "float32", size, [name(one), name(other)], bytes=size), make
+            yield facts("copy", "float32", size, [name(source), name(target)], bytes=size), make
 
 
 # ---------------------------------------------------------------- training
 
 
 def weights(run, shapes):
+    """Return variables of the given shapes with random numbers."""
     v1 = run.v1
     return [
         v1.Variable(v1.random_uniform(shape, -0.1, 0.1, seed=number), trainable=False)
@@ -172,6 +178,7 @@ TRANSFORMER = ([WIDTH, 3 * WIDTH], [WIDTH, WIDTH], [WIDTH, 4 * WIDTH], [4 * WIDT
 
 
 def cnn(v1, images, kept):
+    """Return the loss of a small convolutional network."""
     for kernel in kept[:2]:
         images = v1.nn.relu(v1.nn.conv2d(images, kernel, strides=[1, 1, 1, 1], padding="SAME"))
         images = v1.nn.max_pool(images, [1, 2, 2, 1], [1, 2, 2, 1], "SAME")
@@ -180,35 +187,36 @@ def cnn(v1, images, kept):
 
 
 def transformer(v1, words, kept):
+    """Return the loss of a small transformer block."""
     flat = v1.reshape(words, [-1, WIDTH])
     parts = v1.split(v1.reshape(v1.matmul(flat, kept[0]), [-1, WORDS, 3 * WIDTH]), 3, axis=2)
-    looked = v1.nn.softmax(v1.matmul(parts[0], parts[1], transpose_b=True) * WIDTH**-0.5)
-    told = v1.matmul(v1.reshape(v1.matmul(looked, parts[2]), [-1, WIDTH]), kept[1]) + flat
-    wide = v1.nn.relu(v1.matmul(told, kept[2]))
-    return v1.reduce_mean(v1.square(v1.matmul(wide, kept[3]) + told))
+    attention = v1.nn.softmax(v1.matmul(parts[0], parts[1], transpose_b=True) * WIDTH**-0.5)
+    attended = v1.matmul(v1.reshape(v1.matmul(attention, parts[2]), [-1, WIDTH]), kept[1]) + flat
+    hidden = v1.nn.relu(v1.matmul(attended, kept[2]))
+    return v1.reduce_mean(v1.square(v1.matmul(hidden, kept[3]) + attended))
 
 
 MODELS = {"cnn": (cnn, CNN, [SIDE, SIDE, 3]), "transformer": (transformer, TRANSFORMER, [WORDS, WIDTH])}
 
 
 def batch_of(shape, part):
-    """Return numbers in the host's memory."""
+    """Return a batch of random numbers in the host's memory."""
     import numpy
 
     return numpy.random.RandomState(5).uniform(-1.0, 1.0, [part] + shape).astype("float32")
 
 
 def step_of(run, model, cards, size, fed=False):
-    """Return (a whole step, its gradients alone, what is fed): each device has a part of the batch, the weights are
-    on the first.
+    """Return (a whole step, its gradients alone, the feed): each device has a part of the batch.
 
-    `fed`: the batch comes from the host's memory each time; otherwise it is on the devices.
+    The weights are on the first device. fed: the batch comes from the host's memory each time; else it is on
+    the devices.
     """
     v1 = run.v1
     network, shapes, shape = MODELS[model]
     part = max(size // len(cards), 1)
     with v1.device(cards[0].device):
-        kept = weights(run, shapes)
+        parameters = weights(run, shapes)
     towers, feed = [], {}
     for card in cards:
         with v1.device(card.device):
@@ -217,27 +225,27 @@ def step_of(run, model, cards, size, fed=False):
                 feed[data] = batch_of(shape, part)
             else:
                 data = variable(run, [part] + shape, "float32")
-            towers.append(v1.gradients(network(v1, data, kept), kept))
-    alone = []
+            towers.append(v1.gradients(network(v1, data, parameters), parameters))
+    gradient_ends = []
     for card, gradients in zip(cards, towers):
         with v1.device(card.device):
-            alone.append(v1.add_n([ends_in(v1, one) for one in gradients]))
+            gradient_ends.append(v1.add_n([ends_in(v1, gradient) for gradient in gradients]))
     with v1.device(cards[0].device):
-        return apply_mean(v1, kept, towers), v1.add_n(alone), feed
+        return apply_mean(v1, parameters, towers), v1.add_n(gradient_ends), feed
 
 
 def apply_mean(v1, kept, towers):
-    """Return the weights, changed by the mean of the towers' gradients.
+    """Return a tensor that depends on the weights after they were changed by the mean of the towers' gradients.
 
-    On the device that this is called for.
+    It is computed on the device of the surrounding scope.
     """
-    means = [v1.add_n(list(same)) / float(len(towers)) for same in zip(*towers)] if len(towers) > 1 else towers[0]
-    changed = [v1.assign_sub(one, 1e-4 * mean) for one, mean in zip(kept, means)]
-    return v1.add_n([ends_in(v1, one) for one in changed])
+    means = [v1.add_n(list(gradients)) / float(len(towers)) for gradients in zip(*towers)] if len(towers) > 1 else towers[0]
+    changed = [v1.assign_sub(weight, 1e-4 * mean) for weight, mean in zip(kept, means)]
+    return v1.add_n([ends_in(v1, weight) for weight in changed])
 
 
 def build_average(run, model, cards):
-    """Return what a step does after its gradients are there: they are variables here."""
+    """Return the part of a step after the gradients, which are variables here."""
     v1 = run.v1
     towers = []
     for card in cards:
@@ -248,7 +256,7 @@ def build_average(run, model, cards):
 
 
 def bytes_of(model):
-    """Of its gradients."""
+    """Return the size of a model's gradients in bytes."""
     total = 0
     for shape in MODELS[model][1]:
         count = 4
@@ -259,12 +267,12 @@ def bytes_of(model):
 
 
 def train(run, cards, wish, dtype, name):
-    """Yield steps on each device and on all of a kind; of the latter also their parts."""
+    """Yield training steps on each device and on all of a kind, for the latter also the parts of a step."""
     if dtype != "float32":
         return
-    together = [group for group in groups(cards) if len(group) > 1]
+    multi_device = [group for group in groups(cards) if len(group) > 1]
     for model in ("cnn", "transformer"):
-        for group in together:
+        for group in multi_device:
 
             def share(session, group=group, model=model):
                 return make_fetch(session, build_average(run, model, group))
@@ -277,14 +285,14 @@ def train(run, cards, wish, dtype, name):
                     continue
                 strategy = "one" if len(group) == 1 else "towers"
                 names = [name(card) for card in group]
-                made = {}
+                tensors = {}
 
-                def make(session, group=group, size=size, model=model, made=made):
-                    made["step"], made["compute"], _ = step_of(run, model, group, size)
-                    return make_fetch(session, made["step"])
+                def make(session, group=group, size=size, model=model, tensors=tensors):
+                    tensors["step"], tensors["compute"], _ = step_of(run, model, group, size)
+                    return make_fetch(session, tensors["step"])
 
-                def build_alone(session, made=made):
-                    return make_fetch(session, made["compute"])
+                def build_alone(session, tensors=tensors):
+                    return make_fetch(session, tensors["compute"])
 
                 def build_feeding(session, group=group, size=size, model=model):
                     step, _, feed = step_of(run, model, group, size, fed=True)
@@ -293,31 +301,31 @@ def train(run, cards, wish, dtype, name):
                 yield facts("train", dtype, size, names, strategy, model), make
                 if len(group) > 1:
                     yield facts("train", dtype, size, names, strategy, model, part="compute"), build_alone
-                if len(group) > 1 or any(group[0] is other[0] for other in together):
+                if len(group) > 1 or any(group[0] is other[0] for other in multi_device):
                     yield facts("train", dtype, size, names, strategy, model, part="fed"), build_feeding
 
 
-# ---------------------------------------------------------------- what runs without a session
+# ---------------------------------------------------------------- work without a session
 
 
 def build_eager(run, cards, wish, name):
-    """Yield training by MirroredStrategy, and what XLA compiles where that is asked for.
+    """Yield training by MirroredStrategy and, on request, work compiled by XLA.
 
-    TensorFlow 2.2 and newer.
+    Requires TensorFlow 2.2 or newer.
     """
-    asked = wish.get("workloads") or WORKLOADS
-    if "train" in asked and can_train(wish):
-        for one in build_mirrored(run, cards, wish, name):
-            yield one
+    workloads = wish.get("workloads") or WORKLOADS
+    if "train" in workloads and can_train(wish):
+        for piece in build_mirrored(run, cards, wish, name):
+            yield piece
     if wish.get("xla"):
-        for one in build_compiled(run, cards, wish, name):
-            yield one
+        for piece in build_compiled(run, cards, wish, name):
+            yield piece
 
 
 def build_mirrored(run, cards, wish, name):
-    """Yield the same training by MirroredStrategy, with one copy of the weights a device.
+    """Yield the same training by MirroredStrategy, with a copy of the weights on each device.
 
-    And its all-reduce alone.
+    Its all-reduce is also timed alone.
     """
     strategies = {}
 
@@ -334,29 +342,29 @@ def build_mirrored(run, cards, wish, name):
             if len(group) < 2:
                 continue
             names = [name(card) for card in group]
-            told = facts("train", "float32", bytes_of(model), names, "mirrored", model, part="allreduce")
+            description = facts("train", "float32", bytes_of(model), names, "mirrored", model, part="allreduce")
 
-            def share(session, group=group, model=model, told=told):
+            def share(session, group=group, model=model, description=description):
                 strategy = strategy_of(group)
-                told["way"] = way_of(strategy)
+                description["way"] = way_of(strategy)
                 return build_mirrored_share(run.tf, strategy, model)
 
-            yield told, share
+            yield description, share
             for size in sizes_of(model, cards, wish):
                 if size < len(group):
                     continue
-                told = facts("train", "float32", size, names, "mirrored", model)
+                description = facts("train", "float32", size, names, "mirrored", model)
 
-                def make(session, group=group, size=size, model=model, told=told):
+                def make(session, group=group, size=size, model=model, description=description):
                     strategy = strategy_of(group)
-                    told["way"] = way_of(strategy)
+                    description["way"] = way_of(strategy)
                     return build_mirrored_step(run.tf, strategy, model, max(size // len(group), 1))
 
-                yield told, make
+                yield description, make
 
 
 def way_of(strategy):
-    """By what it averages: "CollectiveAllReduce, NCCL", "NcclAllReduce", "ReductionToOneDevice"...; None: not known."""
+    """Return how a strategy averages: "CollectiveAllReduce, NCCL", "NcclAllReduce" and so on; None if it is unknown."""
     extended = strategy.extended
     try:
         collective = not extended._use_merge_call()
@@ -365,22 +373,23 @@ def way_of(strategy):
     for name in ("_collective_ops", "_cross_device_ops", "_inferred_cross_device_ops") if collective else (
         "_cross_device_ops", "_inferred_cross_device_ops"
     ):
-        found = getattr(extended, name, None)
-        if found is not None:
-            kind = getattr(getattr(getattr(found, "_options", None), "implementation", None), "value", None)
-            return ", ".join([type(found).__name__] + ([str(kind)] if kind else []))
+        operations = getattr(extended, name, None)
+        if operations is not None:
+            kind = getattr(getattr(getattr(operations, "_options", None), "implementation", None), "value", None)
+            return ", ".join([type(operations).__name__] + ([str(kind)] if kind else []))
     return None
 
 
 def build_mirrored_step(tf, strategy, model, part):
+    """Return a function that runs a training step of MirroredStrategy."""
     network, shapes, shape = MODELS[model]
     with strategy.scope():
-        kept = [tf.Variable(tf.random.uniform(one, -0.1, 0.1)) for one in shapes]
+        parameters = [tf.Variable(tf.random.uniform(weight_shape, -0.1, 0.1)) for weight_shape in shapes]
 
         def replica(data):
             with tf.GradientTape() as tape:
-                loss = network(tf.compat.v1, data, kept)
-            apply_mirrored_change(tf, kept, tape.gradient(loss, kept))
+                loss = network(tf.compat.v1, data, parameters)
+            apply_mirrored_change(tf, parameters, tape.gradient(loss, parameters))
             return loss
 
         data = strategy.run(tf.function(lambda: tf.random.uniform([part] + shape)))
@@ -393,36 +402,37 @@ def build_mirrored_step(tf, strategy, model, part):
 
 
 def apply_mirrored_change(tf, kept, gradients):
+    """Change the weights by the mean of the gradients of all replicas."""
     means = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
-    for one, mean in zip(kept, means):
-        one.assign_sub(1e-4 * mean)
+    for weight, mean in zip(kept, means):
+        weight.assign_sub(1e-4 * mean)
 
 
 def build_mirrored_share(tf, strategy, model):
-    """Return what a step of MirroredStrategy does after its gradients are there."""
+    """Return the part of a MirroredStrategy step after its gradients."""
     shapes = MODELS[model][1]
     with strategy.scope():
-        kept = [tf.Variable(tf.random.uniform(one, -0.1, 0.1)) for one in shapes]
+        parameters = [tf.Variable(tf.random.uniform(weight_shape, -0.1, 0.1)) for weight_shape in shapes]
 
         def replica(gradients):
-            apply_mirrored_change(tf, kept, gradients)
+            apply_mirrored_change(tf, parameters, gradients)
             return tf.reshape(gradients[0], [-1])[0]
 
-        given = strategy.run(tf.function(lambda: [tf.random.uniform(one) for one in shapes]))
-        step = tf.function(lambda given: strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(replica, (given,)), None))
+        inputs = strategy.run(tf.function(lambda: [tf.random.uniform(weight_shape) for weight_shape in shapes]))
+        step = tf.function(lambda inputs: strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(replica, (inputs,)), None))
 
     def call():
-        step(given).numpy()
+        step(inputs).numpy()
 
     return call
 
 
 def build_compiled(run, cards, wish, name):
-    """Yield products, convolutions and steps on each device alone, by tf.function(jit_compile=True)."""
-    asked = wish.get("workloads") or WORKLOADS
-    if not can_train(wish):  # float32 alone
+    """Yield products, convolutions and steps on each device, by tf.function(jit_compile=True)."""
+    workloads = wish.get("workloads") or WORKLOADS
+    if not can_train(wish):  # only in float32
         return
-    for workload in [one for one in ("matmul", "conv", "train") if one in asked]:
+    for workload in [candidate for candidate in ("matmul", "conv", "train") if candidate in workloads]:
         for model in ("cnn", "transformer") if workload == "train" else (None,):
             for size in sizes_of(model or workload, cards, wish):
                 for card in cards:
@@ -434,49 +444,49 @@ def build_compiled(run, cards, wish, name):
 
 
 def xla_call(tf, card, workload, model, size):
-    """All of the result is given back, or XLA would compute no more of it than is fetched."""
+    """Return a function that runs compiled work; all of its result is returned, or XLA would skip the rest."""
     if not hasattr(tf, "function") or not tf.executing_eagerly():
         raise Missing("jit_compile is there from TensorFlow 2.1 on")
     v1 = tf.compat.v1
     with tf.device(card.device):
         if workload == "matmul":
-            given = [tf.random.uniform([size, size]) for _ in range(2)]
+            inputs = [tf.random.uniform([size, size]) for _ in range(2)]
             work = tf.matmul
         elif workload == "conv":
-            given = [tf.random.uniform([IMAGES, size, size, CIN]), tf.random.uniform([3, 3, CIN, COUT])]
+            inputs = [tf.random.uniform([IMAGES, size, size, CIN]), tf.random.uniform([3, 3, CIN, COUT])]
 
             def work(images, kernel):
                 return v1.nn.conv2d(images, kernel, strides=[1, 1, 1, 1], padding="SAME")
         else:
             network, shapes, shape = MODELS[model]
-            kept = [tf.Variable(tf.random.uniform(one, -0.1, 0.1)) for one in shapes]
-            given = [tf.random.uniform([size] + shape)]
+            parameters = [tf.Variable(tf.random.uniform(weight, -0.1, 0.1)) for weight in shapes]
+            inputs = [tf.random.uniform([size] + shape)]
 
             def work(data):
                 with tf.GradientTape() as tape:
-                    loss = network(v1, data, kept)
-                for one, slope in zip(kept, tape.gradient(loss, kept)):
-                    one.assign_sub(1e-4 * slope)
+                    loss = network(v1, data, parameters)
+                for weight, gradient in zip(parameters, tape.gradient(loss, parameters)):
+                    weight.assign_sub(1e-4 * gradient)
                 return loss
 
     def whole(*args):
-        done = work(*args)
-        return done, tf.reshape(done, [-1])[0]
+        result = work(*args)
+        return result, tf.reshape(result, [-1])[0]
 
     try:
-        once = tf.function(whole, jit_compile=True)
+        compiled = tf.function(whole, jit_compile=True)
     except (TypeError, ValueError):  # 2.1 to 2.4
-        once = tf.function(whole, experimental_compile=True)
+        compiled = tf.function(whole, experimental_compile=True)
 
     def call():
         with tf.device(card.device):
-            once(*given)[1].numpy()
+            compiled(*inputs)[1].numpy()
 
     return call
 
 
 def groups(cards):
-    """Return each device by itself; all of a kind together."""
+    """Return each device alone, and all devices of a kind together."""
     kinds = {}
     for card in cards:
         kinds.setdefault(card.kind, []).append(card)
@@ -484,6 +494,7 @@ def groups(cards):
 
 
 def allreduce(run, cards, wish, dtype, name):
+    """Yield all-reduces over all devices of a kind."""
     v1 = run.v1
     if dtype != (wish.get("dtypes") or TYPES)[0]:
         return
@@ -493,12 +504,12 @@ def allreduce(run, cards, wish, dtype, name):
         for size in sizes_of("allreduce", cards, wish):
 
             def make(session, group=group, size=size):
-                kept = []
+                variables = []
                 for card in group:
                     with v1.device(card.device):
-                        kept.append(variable(run, [max(size // 4, 1)], "float32"))
+                        variables.append(variable(run, [max(size // 4, 1)], "float32"))
                 with v1.device(group[0].device):
-                    total = v1.add_n([v1.identity(one) for one in kept])
+                    total = v1.add_n([v1.identity(tensor) for tensor in variables])
                 ends = []
                 for card in group:
                     with v1.device(card.device):

@@ -1,4 +1,5 @@
-# Part of stages.py: computations whose results are compared with numpy's (compute, cudnn), on each card by itself.
+# Part of stages.py: computations whose results are compared with numpy's (compute, cudnn), on each GPU
+# separately.
 import math
 import re
 import time
@@ -7,14 +8,14 @@ from stages_devices import fill_description, list_by_creating
 from stages_output import Missing, Wrong, finite, plural, say, short, measure_since, text, merge_failures
 
 BIG = 4096  # rows of the matrices that are timed: 64 MiB each in float32
-CHAIN = 4  # products a run: what starting one costs is small beside it
-SMALL = 512  # rows of the product by which it is guessed how long the large ones take
-LONG, SHORT = 30.0, 3.0  # seconds: where a run of the large ones would take longer than the first, rows for the second
+CHAIN = 4  # products per run, so that the cost of starting one is negligible
+SMALL = 512  # rows of the product from which the time of large ones is estimated
+LONG, SHORT = 30.0, 3.0  # seconds: if a run takes longer than LONG, rows are halved until SHORT
 SLOW_COPY = 1.2  # GB/s; one lane of PCIe 3.0 carries 0.98, sixteen from pageable memory 3 and more
 UNIT = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 TF32 = 2.0**-10
 NO_KERNEL = re.compile(r"[Nn]o (OpKernel|supported kernel|registered)|not in list of allowed values")
-# bfloat16 on GPUs is added up in float32 by the hardware; float16 in either, by card and release.
+# GPUs add up bfloat16 in float32; float16 in either, depending on GPU and release.
 ADDED_UP = {"GPU": dict(UNIT, bfloat16=2.0**-24), "CPU": UNIT}
 # The convolution: images, height and width, channels in and out; the filter is 3x3.
 CONVOLUTION = (8, 32, 32, 16, 32)
@@ -22,6 +23,7 @@ SMALL_CONVOLUTION = (2, 6, 6, 4, 8)
 
 
 def do_compute(run):
+    """Compare products on each device with numpy's, and time them."""
     try:
         run.open()
     except Wrong as error:
@@ -30,62 +32,62 @@ def do_compute(run):
         raise
     if run.kind == "GPU" and all(card.capability is None for card in run.cards):
         try:
-            descriptions = dict((index, said) for index, _, said in list_by_creating(run))
-        except Exception:  # then half precision is not tried
+            descriptions = dict((index, summary) for index, _, summary in list_by_creating(run))
+        except Exception:  # half precision is then not tested
             descriptions = {}
         for card in run.cards:
             fill_description(card, descriptions.get(card.index, ""))
-    good, bad = [], []
+    summaries, failures = [], []
     for card in run.cards:
-        said, error = compute_on(run, card)
+        summary, error = compute_on(run, card)
         if error:
-            bad.append((card, said, error))
+            failures.append((card, summary, error))
         else:
-            good.append("%s:%d %s" % (card.kind, card.index, said))
-    if bad:
-        raise merge_failures(bad, len(run.cards), run.kind)
-    return "; ".join(good), {}
+            summaries.append("%s:%d %s" % (card.kind, card.index, summary))
+    if failures:
+        raise merge_failures(failures, len(run.cards), run.kind)
+    return "; ".join(summaries), {}
 
 
 def compute_on(run, card):
-    """Return (a summary, the first error or "") of all dtypes on one card."""
-    done = []
+    """Return (a summary, the first error or "") for all types on one device."""
+    results = []
     for dtype in ("float32", "float16", "bfloat16"):
         if not has_dtype(run, card, dtype):
             continue
         say(stage="compute", computing=card.index, dtype=dtype)
-        began = time.time()
+        started = time.time()
         try:
             modes = compare(run, card, dtype)
         except Missing:
             continue
         except Exception as error:
             raw = text(error)
-            say(stage="compute", gpu=card.index, dtype=dtype, ok=False, error=raw, seconds=measure_since(began))
+            say(stage="compute", gpu=card.index, dtype=dtype, ok=False, error=raw, seconds=measure_since(started))
             return "%s: %s" % (dtype, short(raw)), raw
         for mode, deviation, limit in modes:
             line = dict(stage="compute", gpu=card.index, dtype=mode, deviation=finite(deviation), limit=finite(limit))
             if not deviation <= limit:
                 raw = "the product is off by %.3g, and rounding explains at most %.3g" % (deviation, limit)
-                say(ok=False, error=raw, seconds=measure_since(began), **line)
+                say(ok=False, error=raw, seconds=measure_since(started), **line)
                 return "%s: %s" % (mode, raw), raw
             speed, note = {}, ""
             if run.kind == "GPU" and not run.small:
                 try:
-                    speed, note = measure(run, card, dtype, mode, not done)
-                except Exception as error:  # most often the memory that others left over
+                    speed, note = measure(run, card, dtype, mode, not results)
+                except Exception as error:  # usually because other processes use the memory
                     speed, note = {}, "not timed: " + short(text(error))
             line.update(speed)
-            said = mode.replace("tf32", "float32 as TF32")
+            label = mode.replace("tf32", "float32 as TF32")
             if speed:
-                said += " at %.0f GFLOP/s" % speed["gflops"]
-            done.append(said + (" (%s)" % note if note else ""))
-            say(ok=True, seconds=measure_since(began), note=note, **line)
-    return "computes correctly: " + ", ".join(done), ""
+                label += " at %.0f GFLOP/s" % speed["gflops"]
+            results.append(label + (" (%s)" % note if note else ""))
+            say(ok=True, seconds=measure_since(started), note=note, **line)
+    return "computes correctly: " + ", ".join(results), ""
 
 
 def has_dtype(run, card, dtype):
-    """Half precision is for cards that have it; bfloat16 also for TensorFlows that have it."""
+    """Return whether the device and this TensorFlow support a type."""
     if dtype == "float32":
         return True
     if dtype == "bfloat16" and not hasattr(run.tf, "bfloat16"):
@@ -96,14 +98,15 @@ def has_dtype(run, card, dtype):
 
 
 def compare(run, card, dtype):
-    """[(mode, largest deviation, its limit)] of a product on the card against numpy's in float64.
+    """Return [(mode, largest deviation, its limit)] of a product on the device compared with numpy's in float64.
 
-    Factors are independent, of mean 0 and variance 1/3, so a running sum of k products has the rms sqrt(k)/3. Each of
-    n additions is off by at most u times that sum: together (they are independent) u * n / (3 * sqrt(2)). The largest
-    of a million results, added up one by one, was seen at 5 times that; 12 times is allowed. TF32 cuts both factors
-    to 10 bits: each product is off by up to 2**-10 of either, together 2**-10 * sqrt(2 * n) / 3; the largest was seen
-    at 2.4 times that, 6 times is allowed. float16 and bfloat16 get factors that they hold exactly (64ths), and their
-    result is rounded to u, or a few times where a sum is put together from parts.
+    Factors are independent, of mean 0 and variance 1/3, so a running sum of k products has the rms sqrt(k)/3.
+    Each of n additions has an error of at most u times that sum: together (they are independent) u * n / (3 *
+    sqrt(2)). The largest error of a million results, added up one by one, was 5 times that; 12 times is
+    allowed. TF32 cuts both factors to 10 bits: each product has an error of up to 2**-10 of either, together
+    2**-10 * sqrt(2 * n) / 3; the largest was 2.4 times that, 6 times is allowed. float16 and bfloat16 get
+    factors that they represent exactly (64ths), and their result is rounded to u, or several times if a sum
+    is composed of parts.
     """
     import numpy
 
@@ -117,14 +120,14 @@ def compare(run, card, dtype):
     limit = sum_limit(n, ADDED_UP[run.kind][dtype])
     if dtype != "float32":
         limit += 4 * UNIT[dtype] * float(numpy.abs(exact).max())
-    worst = float(numpy.abs(product(run, card, dtype, left, right) - exact).max())
-    if dtype != "float32" or not limit < worst <= tf32_limit(n):
-        return [(dtype, worst, limit)]
-    modes = [("tf32", worst, tf32_limit(n))]
-    with tf32_switch(run, True) as could:
-        if could:
-            worst = float(numpy.abs(product(run, card, dtype, left, right) - exact).max())
-            modes.append((dtype, worst, limit))
+    deviation = float(numpy.abs(product(run, card, dtype, left, right) - exact).max())
+    if dtype != "float32" or not limit < deviation <= tf32_limit(n):
+        return [(dtype, deviation, limit)]
+    modes = [("tf32", deviation, tf32_limit(n))]
+    with tf32_switch(run, True) as is_disabled:
+        if is_disabled:
+            deviation = float(numpy.abs(product(run, card, dtype, left, right) - exact).max())
+            modes.append((dtype, deviation, limit))
     return modes
 
 
@@ -137,7 +140,7 @@ def tf32_limit(n):
 
 
 class tf32_switch(object):
-    """TF32 switched off for a while where that is wanted and this TensorFlow can."""
+    """A context manager that disables TF32, if requested and if this TensorFlow supports that."""
 
     def __init__(self, run, off):
         experimental = getattr(getattr(run.tf, "config", None), "experimental", None)
@@ -156,10 +159,11 @@ class tf32_switch(object):
 
 
 def product(run, card, dtype, left, right):
+    """Return a product on the device. Raises Missing if an optional type has no kernel."""
     try:
         return multiply(run, card, dtype, left, right)
     except Exception as error:
-        # Half precision is younger than TensorFlow; on a GPU only bfloat16's kernels are missing anywhere.
+        # Old releases lack half precision; on a GPU only bfloat16's kernels can be missing.
         optional = dtype == "bfloat16" or (run.kind == "CPU" and dtype == "float16")
         if optional and NO_KERNEL.search(text(error)):
             raise Missing(dtype)
@@ -167,18 +171,22 @@ def product(run, card, dtype, left, right):
 
 
 def multiply(run, card, dtype, left, right):
+    """Return a product on the device, in float64."""
     v1 = run.v1
     with v1.Graph().as_default():
         with v1.device(card.device):
             fed = [v1.placeholder(v1.float32, left.shape) for _ in range(2)]
-            factors = [v1.cast(one, getattr(run.tf, dtype)) for one in fed] if dtype != "float32" else fed
-            answer = v1.cast(v1.matmul(*factors), v1.float32)
+            factors = [v1.cast(factor, getattr(run.tf, dtype)) for factor in fed] if dtype != "float32" else fed
+            result = v1.cast(v1.matmul(*factors), v1.float32)
         with run.session() as session:
-            return session.run(answer, {fed[0]: left, fed[1]: right}).astype("float64")
+            return session.run(result, {fed[0]: left, fed[1]: right}).astype("float64")
 
 
 def measure(run, card, dtype, mode, first):
-    """Return ({"gflops", "expected_gflops", "slow", "copy_gbps"}, a note): large products, and at first the way in."""
+    """Return ({"gflops", "expected_gflops", "slow", "copy_gbps"}, a note) of large products.
+
+    With `first`, copying to the device is timed, too.
+    """
     import numpy
 
     v1 = run.v1
@@ -189,21 +197,21 @@ def measure(run, card, dtype, mode, first):
         with v1.device(card.device):
             fed = v1.placeholder(v1.float32, (rows, rows))
             copied = v1.reduce_sum(fed)
-            kept = v1.Variable(fed, trainable=False)
-            factor = v1.cast(kept * math.sqrt(3.0 / rows), getattr(run.tf, dtype))  # keeps the variance
-            result = v1.cast(kept, getattr(run.tf, dtype))
+            variable = v1.Variable(fed, trainable=False)
+            factor = v1.cast(variable * math.sqrt(3.0 / rows), getattr(run.tf, dtype))  # keeps the variance constant
+            result = v1.cast(variable, getattr(run.tf, dtype))
             for _ in range(CHAIN):
                 result = v1.matmul(result, factor)
-            ended = v1.reduce_sum(v1.cast(result, v1.float32))
+            end = v1.reduce_sum(v1.cast(result, v1.float32))
         with run.session() as session:
-            session.run(kept.initializer, {fed: start})
+            session.run(variable.initializer, {fed: start})
             copies = []
             for _ in range(4 if first else 0):
-                began = time.time()
+                started = time.time()
                 session.run(copied, {fed: start})
-                copies.append(time.time() - began)
+                copies.append(time.time() - started)
             with tf32_switch(run, mode == "float32"):
-                seconds = time_call(run.timed, lambda: session.run(ended))
+                seconds = time_call(run.timed, lambda: session.run(end))
     facts = {"gflops": finite(2.0 * rows**3 * CHAIN / seconds / 1e9), "expected_gflops": None}
     notes = [] if rows == BIG else ["so slow that products of %d rows were timed" % rows]
     expected = run.expected.get(str(card.index))
@@ -223,7 +231,7 @@ def measure(run, card, dtype, mode, first):
 
 
 def choose_rows(run, card, dtype):
-    """Rows that this card can be timed with: fewer where it is so slow that all its time would go by."""
+    """Return the number of rows to time: fewer if the device is so slow that it would use all of its time."""
     import numpy
 
     v1 = run.v1
@@ -232,86 +240,88 @@ def choose_rows(run, card, dtype):
         with v1.device(card.device):
             fed = v1.placeholder(v1.float32, (SMALL, SMALL))
             factor = v1.cast(fed, getattr(run.tf, dtype))
-            ended = v1.reduce_sum(v1.cast(v1.matmul(factor, factor), v1.float32))
+            end = v1.reduce_sum(v1.cast(v1.matmul(factor, factor), v1.float32))
         with run.session() as session:
-            session.run(ended, {fed: start})
-            began = time.time()
-            session.run(ended, {fed: start})
-            once = time.time() - began
+            session.run(end, {fed: start})
+            started = time.time()
+            session.run(end, {fed: start})
+            seconds = time.time() - started
     rows = BIG
-    if once * CHAIN * (float(BIG) / SMALL) ** 3 > LONG:
-        while rows > SMALL and once * CHAIN * (float(rows) / SMALL) ** 3 > SHORT:
+    if seconds * CHAIN * (float(BIG) / SMALL) ** 3 > LONG:
+        while rows > SMALL and seconds * CHAIN * (float(rows) / SMALL) ** 3 > SHORT:
             rows //= 2
     return rows
 
 
 def time_call(wanted, call):
-    """Return seconds of one call: the mean of as many as take so long, after one that is not counted."""
+    """Return the mean seconds of a call, repeated for `wanted` seconds after one call that does not count."""
     call()
-    began, count = time.time(), 0
-    while not count or time.time() - began < wanted:
+    started, count = time.time(), 0
+    while not count or time.time() - started < wanted:
         call()
         count += 1
-    return max((time.time() - began) / count, 1e-9)
+    return max((time.time() - started) / count, 1e-9)
 
 
 def do_cudnn(run):
+    """Compare a convolution on each device with numpy's."""
     run.open()
-    bad = []
+    failures = []
     for card in run.cards:
         say(stage="cudnn", computing=card.index)
-        began = time.time()
+        started = time.time()
         try:
-            worst = convolve_on(run, card)
+            deviation = convolve_on(run, card)
         except Exception as error:
             raw = text(error)
-            say(stage="cudnn", gpu=card.index, ok=False, error=raw, seconds=measure_since(began))
-            bad.append((card, short(raw), raw))
+            say(stage="cudnn", gpu=card.index, ok=False, error=raw, seconds=measure_since(started))
+            failures.append((card, short(raw), raw))
         else:
-            say(stage="cudnn", gpu=card.index, ok=True, seconds=measure_since(began), of_limit=finite(worst))
-    if bad:
-        raise merge_failures(bad, len(run.cards), run.kind)
+            say(stage="cudnn", gpu=card.index, ok=True, seconds=measure_since(started), of_limit=finite(deviation))
+    if failures:
+        raise merge_failures(failures, len(run.cards), run.kind)
     return "a convolution, forward and backward, is right on %s" % plural(len(run.cards), run.kind), {}
 
 
 def convolve_on(run, card):
-    """Return the largest deviation as a part of its limit; Wrong where it is more."""
+    """Return the largest deviation as a share of its limit. Raises Wrong if it exceeds the limit."""
     import numpy
 
     sizes = SMALL_CONVOLUTION if run.small else CONVOLUTION
     n, h, w, cin, cout = sizes
     random = numpy.random.RandomState(9)
-    image, kernel, back = (
+    image, kernel, gradient = (
         random.uniform(-1.0, 1.0, shape).astype("float32")
         for shape in ((n, h, w, cin), (3, 3, cin, cout), (n, h, w, cout))
     )
-    exact = convolution(numpy, sizes, *(one.astype("float64") for one in (image, kernel, back)))
+    exact = convolution(numpy, sizes, *(array.astype("float64") for array in (image, kernel, gradient)))
     v1 = run.v1
     with v1.Graph().as_default():
         with v1.device(card.device):
-            fed = [v1.placeholder(v1.float32, one.shape) for one in (image, kernel, back)]
+            fed = [v1.placeholder(v1.float32, array.shape) for array in (image, kernel, gradient)]
             forward = v1.nn.conv2d(fed[0], fed[1], strides=[1, 1, 1, 1], padding="SAME")
             answers = [forward] + list(v1.gradients([forward], fed[:2], grad_ys=[fed[2]]))
         with run.session() as session:
-            got = session.run(answers, dict(zip(fed, (image, kernel, back))))
+            results = session.run(answers, dict(zip(fed, (image, kernel, gradient))))
     worst = 0.0
-    # How many products go into one number of each; cuDNN may use TF32, and Winograd's sums are no better.
-    for name, one, right, products in zip(
+    # Number of products in each result; cuDNN may use TF32, and Winograd's sums are no more precise.
+    for name, array, expected, products in zip(
         ("the result", "the gradient of the input", "the gradient of the filter"),
-        got,
+        results,
         exact,
         (9 * cin, 9 * cout, n * h * w),
     ):
-        off, limit = float(numpy.abs(one.astype("float64") - right).max()), tf32_limit(products)
-        if not off <= limit:
-            raise Wrong("%s is off by %.3g, and rounding explains at most %.3g" % (name, off, limit))
-        worst = max(worst, off / limit)
+        deviation, limit = float(numpy.abs(array.astype("float64") - expected).max()), tf32_limit(products)
+        if not deviation <= limit:
+            raise Wrong("%s is off by %.3g, and rounding explains at most %.3g" % (name, deviation, limit))
+        worst = max(worst, deviation / limit)
     return worst
 
 
 def convolution(numpy, sizes, image, kernel, back):
-    """Return (result, gradient of the image, gradient of the kernel) of a 3x3 convolution, NHWC, SAME, in plain
-    numpy.
+    """Return (result, gradient of the image, gradient of the kernel) of a convolution, computed by numpy.
+
+    The convolution is 3x3, NHWC, with SAME padding.
     """
     n, h, w, cin, cout = sizes
     padded = numpy.zeros((n, h + 2, w + 2, cin))

@@ -1,4 +1,4 @@
-# Part of stages.py: TensorFlow, whichever it is, and the devices that it lists (import, visible).
+# Part of stages.py: TensorFlow of any release, and the devices that it lists (import, visible).
 import os
 import re
 import sys
@@ -11,7 +11,7 @@ TIMED = 0.3  # seconds
 
 
 class Card(object):
-    """One device that is tried."""
+    """A device under test."""
 
     def __init__(self, index, kind, name):
         self.index, self.kind, self.name = index, kind, name
@@ -23,13 +23,13 @@ class Card(object):
 
     @property
     def capability(self):
-        """(8, 0); None where it is not known."""
+        """The compute capability, such as (8, 0); None if it is unknown."""
         match = re.match(r"(\d+)\.(\d+)$", str(self.details.get("compute_capability", "")))
         return (int(match.group(1)), int(match.group(2))) if match else None
 
 
 class Run(object):
-    """What the stages share."""
+    """The state that the stages share."""
 
     def __init__(self, wish):
         self.wish = wish
@@ -44,11 +44,11 @@ class Run(object):
 
     @property
     def v1(self):
-        """The names of TensorFlow 1, on 1.13 and later under compat.v1."""
+        """The names of TensorFlow 1, which 1.13 and later have under compat.v1."""
         return getattr(getattr(self.tf, "compat", None), "v1", None) or self.tf
 
     def config(self):
-        """For a session: memory as it is needed, and an error where a device has no kernel rather than the CPU's."""
+        """Return a session's configuration: memory growth, and no CPU fallback if a device lacks a kernel."""
         return self.v1.ConfigProto(
             gpu_options=self.v1.GPUOptions(allow_growth=True), allow_soft_placement=False
         )
@@ -57,9 +57,9 @@ class Run(object):
         return self.v1.Session(config=self.config())
 
     def open(self):
-        """Make the devices, all of them: TensorFlow cannot do less. Raises Wrong: no card can be used then.
+        """Create the devices, all of them, because TensorFlow cannot create some. Raises Wrong if that fails.
 
-        It is tried once: TensorFlow 2.21 hangs the second time.
+        It must not be repeated after a failure: TensorFlow 2.21 hangs the second time.
         """
         if self.opened:
             return
@@ -75,7 +75,7 @@ class Run(object):
 
 
 def public_config(tf, name):
-    """tf.config's function of this name, else tf.config.experimental's; None before 1.14."""
+    """Return a function of tf.config, else of tf.config.experimental; None before 1.14."""
     config = getattr(tf, "config", None)
     for owner in (config, getattr(config, "experimental", None)):
         if hasattr(owner, name):
@@ -84,22 +84,25 @@ def public_config(tf, name):
 
 
 def list_by_creating(run):
-    """[(index, description)] of the devices by device_lib, the only way before 1.14; it makes a context."""
+    """Return [(index, name, description)] of the devices by device_lib, the only way before 1.14.
+
+    This creates the devices.
+    """
     from tensorflow.python.client import device_lib
 
     try:
-        found = device_lib.list_local_devices(session_config=run.config())
+        devices = device_lib.list_local_devices(session_config=run.config())
     except TypeError:
-        found = device_lib.list_local_devices()
+        devices = device_lib.list_local_devices()
     return [
-        (int(one.name.rsplit(":", 1)[1]), one.name, str(one.physical_device_desc))
-        for one in found
-        if one.device_type == run.kind
+        (int(device.name.rsplit(":", 1)[1]), device.name, str(device.physical_device_desc))
+        for device in devices
+        if device.device_type == run.kind
     ]
 
 
 def fill_description(card, description):
-    """Fill in what device_lib says: "device: 0, name: Tesla T4, pci bus id: 0000:00:04.0, compute capability: 7.5"."""
+    """Add details from a description like "device: 0, name: Tesla T4, [...], compute capability: 7.5"."""
     for key, label in (("device_name", "name"), ("compute_capability", "compute capability")):
         match = re.search(r"(?:^|, )%s: ([^,]{1,100})" % label, description)
         if match:
@@ -107,7 +110,7 @@ def fill_description(card, description):
 
 
 class no_keras_settings(object):
-    """Importing TensorFlow imports Keras, which writes its settings where there are none: they are taken away again."""
+    """A context manager that removes the settings file that the import of Keras creates."""
 
     def __enter__(self):
         folders = [os.path.join(folder, ".keras") for folder in (os.path.expanduser("~"), "/tmp")]
@@ -123,11 +126,12 @@ class no_keras_settings(object):
                     os.remove(os.path.join(folder, "keras.json"))
                     if folder in self.empty:
                         os.rmdir(folder)
-        except OSError:  # it is somebody else's by now
+        except OSError:  # another process removed or uses it
             pass
 
 
 def do_import(run):
+    """Import TensorFlow."""
     with no_keras_settings():
         import tensorflow as tf
 
@@ -140,24 +144,25 @@ def do_import(run):
 
 
 def do_visible(run):
-    lists = public_config(run.tf, "list_physical_devices")
+    """List the devices of the requested kind."""
+    list_devices = public_config(run.tf, "list_physical_devices")
     notes = []
-    if lists is not None:
-        devices = list(lists(run.kind))
+    if list_devices is not None:
+        devices = list(list_devices(run.kind))
         run.cards = [Card(index, run.kind, device.name) for index, device in enumerate(devices)]
-        growth = public_config(run.tf, "set_memory_growth")
-        details = public_config(run.tf, "get_device_details")
+        set_growth = public_config(run.tf, "set_memory_growth")
+        get_details = public_config(run.tf, "get_device_details")
         for card, device in zip(run.cards, devices):
             if run.kind == "GPU":
                 try:
-                    growth(device, True)
+                    set_growth(device, True)
                 except Exception as error:
                     notes.append("memory growth: " + short(text(error)))
                 try:
-                    found = details(device) if details is not None else {}
+                    device_details = get_details(device) if get_details is not None else {}
                 except Exception:
-                    found = {}
-                card.details = dict((key, version_text(value)) for key, value in found.items())
+                    device_details = {}
+                card.details = dict((key, version_text(value)) for key, value in device_details.items())
     else:
         for index, name, description in list_by_creating(run):
             run.cards.append(Card(index, run.kind, name))
@@ -167,14 +172,15 @@ def do_visible(run):
         "details": [card.details for card in run.cards],
     }
     if not run.cards:
-        if "bench" in (run.wish.get("stages") or ()):  # the CPU has its times, too
+        if "bench" in (run.wish.get("stages") or ()):  # bench also times the CPU
             return "TensorFlow lists no %s" % run.kind, facts
         say(stage="visible", **facts)
         raise Wrong("TensorFlow lists no %s" % run.kind)
     names = sorted(set(str(card.details.get("device_name", "")) for card in run.cards) - set([""]))
     detail = "TensorFlow lists %s" % plural(len(run.cards), run.kind)
-    return ": ".join([detail] + ([", ".join(names)] if names else [])) + "".join("; " + n for n in notes), facts
+    return ": ".join([detail] + ([", ".join(names)] if names else [])) + "".join("; " + note for note in notes), facts
 
 
 def version_text(value):
+    """Return a compute capability as text."""
     return ".".join(str(part) for part in value) if isinstance(value, tuple) else str(value)

@@ -1,4 +1,4 @@
-# Part of stages.py: all cards together (nccl).
+# Part of stages.py: all GPUs together (nccl).
 import os
 import re
 import subprocess
@@ -7,11 +7,12 @@ import threading
 from stages_compute import time_call
 from stages_output import Missing, Wrong, finite, say, short, text
 
-SUMMED, SUMS = 1 << 22, 16  # floats a GPU in the all-reduce (16 MiB), and how many in a row are timed
+SUMMED, SUMS = 1 << 22, 16  # floats per GPU in the all-reduce (16 MiB), and the number of timed repetitions
 SMALL = 1 << 12
 
 
 def do_nccl(run):
+    """Compare an all-reduce over all GPUs with numpy's sum, and time it."""
     count = len(run.cards)
     if run.kind != "GPU" or count < 2:
         raise Missing("an all-reduce takes at least two GPUs; there %s %d" % ("is" if count == 1 else "are", count))
@@ -24,30 +25,30 @@ def do_nccl(run):
 
     v1, length = run.v1, SMALL if run.small else SUMMED
     random = numpy.random.RandomState(10)
-    # Whole numbers: their sums are exact in float32, in whatever order.
+    # Whole numbers: their sums are exact in float32, in any order.
     parts = [random.randint(-1000, 1001, length).astype("float32") for _ in run.cards]
     exact = sum(parts)
     with v1.Graph().as_default():
-        fed, kept = [], []
+        fed, variables = [], []
         for card in run.cards:
             with v1.device(card.device):
                 fed.append(v1.placeholder(v1.float32, (length,)))
-                kept.append(v1.Variable(fed[-1], trainable=False))
-        sums = sum_tensors(run, all_sum, kept)
-        last = sums
+                variables.append(v1.Variable(fed[-1], trainable=False))
+        sums = sum_tensors(run, all_sum, variables)
+        repeated = sums
         for _ in range(SUMS - 1):
-            last = sum_tensors(run, all_sum, last)
-        ended = v1.group(*[one.op for one in last])
+            repeated = sum_tensors(run, all_sum, repeated)
+        end = v1.group(*[tensor.op for tensor in repeated])
         with run.session() as session:
-            for one, placeholder, part in zip(kept, fed, parts):
-                session.run(one.initializer, {placeholder: part})
-            for index, got in enumerate(session.run(sums)):
-                off = float(numpy.abs(got - exact).max())
-                if not off <= 0:
-                    raise Wrong("the sum that GPU:%d got is off by %.3g" % (index, off))
+            for tensor, placeholder, part in zip(variables, fed, parts):
+                session.run(tensor.initializer, {placeholder: part})
+            for index, summed in enumerate(session.run(sums)):
+                deviation = float(numpy.abs(summed - exact).max())
+                if not deviation <= 0:
+                    raise Wrong("the sum that GPU:%d got is off by %.3g" % (index, deviation))
             if run.small:
                 return "an all-reduce over %d GPUs is right" % count, {}
-            seconds = time_call(run.timed, lambda: session.run(ended)) / SUMS
+            seconds = time_call(run.timed, lambda: session.run(end)) / SUMS
     algorithm = SUMMED * 4 / seconds / 1e9
     bus = algorithm * 2 * (count - 1) / count
     return "an all-reduce over %d GPUs is right: %.1f GB/s (%.1f GB/s on the bus)" % (count, algorithm, bus), {
@@ -57,19 +58,19 @@ def do_nccl(run):
 
 
 def sum_tensors(run, all_sum, tensors):
-    """Return the sum of the tensors, on each card.
+    """Return the sum of the tensors on each GPU.
 
-    All of them have to be run together: NCCL waits for the last.
+    All of them must run together, because NCCL waits for the last.
     """
     copies = []
-    for card, one in zip(run.cards, tensors):
+    for card, tensor in zip(run.cards, tensors):
         with run.v1.device(card.device):
-            copies.append(run.v1.identity(one))
+            copies.append(run.v1.identity(tensor))
     return all_sum(copies)
 
 
 def find_all_sum(run):
-    """Return NCCL's all-reduce, wherever this TensorFlow keeps it."""
+    """Return NCCL's all-reduce function, whose module depends on the release. Raises Missing if there is none."""
     try:
         from tensorflow.python.ops import nccl_ops
     except ImportError:
@@ -82,16 +83,16 @@ def find_all_sum(run):
 
 
 def ask_topology():
-    """nvidia-smi's matrix of how the GPUs reach each other; "" where it is not to be had."""
+    """Return nvidia-smi's matrix of GPU connections; "" if it is unavailable."""
     try:
         process = subprocess.Popen(
             ["nvidia-smi", "topo", "-m"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=open(os.devnull)
         )
     except OSError:
         return ""
-    watch = threading.Timer(20, process.kill)
-    watch.daemon = True
-    watch.start()
+    timer = threading.Timer(20, process.kill)
+    timer.daemon = True
+    timer.start()
     out = process.communicate()[0]
-    watch.cancel()
+    timer.cancel()
     return re.sub(r"\x1b\[[0-9;]*m", "", out.decode("utf-8", "replace"))[:4000] if process.returncode == 0 else ""

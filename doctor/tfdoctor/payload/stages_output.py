@@ -1,4 +1,4 @@
-# Part of stages.py: the lines that it prints, and what is wrong in few words.
+# Part of stages.py: the lines that it prints, and short error messages.
 import json
 import math
 import os
@@ -8,38 +8,40 @@ import time
 
 MARKER = "tfdoctor-payload:"
 LONGEST = 2000  # characters of an error
-PULSE = 10.0  # seconds between two signs of life
-# Of TensorFlow 2's errors: the lines that only say where, and those that say nothing.
+PULSE = 10.0  # seconds between two "running" lines
+# Lines of TensorFlow 2's errors that only name a location, or nothing.
 FRAME = re.compile(
     r"\t| {4}|Graph execution error|\d+ root error|Detected at|Node: |  File |Stack trace|Original stack|\s*\[\["
 )
 
 
 class Wrong(Exception):
-    """A result is not what it has to be."""
+    """A result is not as required."""
 
 
 class Missing(Exception):
-    """This TensorFlow does not have it."""
+    """This TensorFlow lacks a function."""
 
 
 class Mouth(object):
-    """Where the lines go. Standard output is ours alone: what others print there goes to standard error."""
+    """The destination of the lines: standard output. What others print there goes to standard error."""
 
     def __init__(self):
         self.lock = threading.Lock()
         self.descriptor = 1
 
     def keep_for_us(self):
+        """Reserve standard output for the lines; redirect the output of others to standard error."""
         try:
-            mine = os.dup(1)
+            private_output = os.dup(1)
             os.dup2(2, 1)
-            self.descriptor = mine
+            self.descriptor = private_output
         except OSError:
             pass
 
     def say(self, **facts):
-        # The newline before: something may have been printed without one.
+        # The leading newline: other output may lack one at its end.
+        """Print one JSON line."""
         line = ("\n" + MARKER + json.dumps(facts) + "\n").encode("ascii")
         with self.lock:
             while line:
@@ -51,7 +53,7 @@ say = MOUTH.say
 
 
 class Pulse(threading.Thread):
-    """Says how busy the process was: compiling PTX is work, a hang often is none."""
+    """A thread that reports how busy the process is: compiling PTX uses the CPU, a hang usually does not."""
 
     def __init__(self, stage, limit):
         threading.Thread.__init__(self)
@@ -60,54 +62,53 @@ class Pulse(threading.Thread):
         self.every = max(0.2, min(PULSE, limit / 6.0)) if limit else PULSE
 
     def run(self):
-        before, began = busy(), time.time()
+        cpu_before, started = busy(), time.time()
         while not self.over.wait(self.every):
-            now, at = busy(), time.time()
-            share = (now - before) / max(at - began, 0.01)
+            cpu_now, time_now = busy(), time.time()
+            share = (cpu_now - cpu_before) / max(time_now - started, 0.01)
             say(stage=self.stage, status="running", busy=round(share, 3))
-            before, began = now, at
+            cpu_before, started = cpu_now, time_now
 
 
 def busy():
+    """Return the CPU seconds of this process."""
     return sum(os.times()[:2])
 
 
 def text(error):
-    """Return the error with its type, cut; OpError.message is without the stack of the graph."""
-    said = getattr(error, "message", None) or error
+    """Return an error with its type, shortened; OpError.message lacks the stack of the graph."""
+    message = getattr(error, "message", None) or error
     try:
-        said = "%s" % (said,)
-        if isinstance(said, bytes):
-            said = said.decode("utf-8", "replace")
+        message = "%s" % (message,)
+        if isinstance(message, bytes):
+            message = message.decode("utf-8", "replace")
     except Exception:
-        said = repr(error)
-    if len(said) > LONGEST:  # where in the program it was stands before what is wrong, and is longer
-        said = "\n".join(row for row in said.split("\n") if row.strip() and not FRAME.match(row)) or said
-    return ("%s: %s" % (type(error).__name__, said))[:LONGEST]
+        message = repr(error)
+    if len(message) > LONGEST:  # the location in the program comes before the message, and is longer
+        message = "\n".join(line for line in message.split("\n") if line.strip() and not FRAME.match(line)) or message
+    return ("%s: %s" % (type(error).__name__, message))[:LONGEST]
 
 
 def short(error):
-    """Return the line of it that says what is wrong: TensorFlow 2 begins with "Graph execution error:" and where it
-    was.
+    """Return the line of an error that names the problem.
+
+    TensorFlow 2 begins with "Graph execution error:" and the location.
     """
-    kind, _, said = error.partition(": ")
-    rows = [row.strip() for row in said.splitlines() if row.strip() and not FRAME.match(row)]
-    row = ([row[4:] for row in rows if row.startswith("(0) ")] or rows or [said.strip() or "no error text"])[0]
-    return ("%s: %s" % (kind, row))[:300]
+    kind, _, message = error.partition(": ")
+    lines = [line.strip() for line in message.splitlines() if line.strip() and not FRAME.match(line)]
+    line = ([line[4:] for line in lines if line.startswith("(0) ")] or lines or [message.strip() or "no error text"])[0]
+    return ("%s: %s" % (kind, line))[:300]
 
 
 def merge_failures(failed, count, kind):
-    """Return a Wrong of [(card, what failed, its whole error)].
-
-    What several cards have in common is said once.
-    """
-    said = []
-    for _, what, _ in failed:
-        if what not in said:
-            said.append(what)
+    """Return one Wrong for several failures [(card, message, whole error)]; equal messages are merged."""
+    messages = []
+    for _, message, _ in failed:
+        if message not in messages:
+            messages.append(message)
     parts = [
-        "%s %s" % (", ".join("%s:%d" % (kind, card.index) for card, other, _ in failed if other == what), what)
-        for what in said
+        "%s %s" % (", ".join("%s:%d" % (kind, card.index) for card, other, _ in failed if other == message), message)
+        for message in messages
     ]
     error = Wrong("%d of %s failed: %s" % (len(failed), plural(count, kind), "; ".join(parts)))
     error.raw = failed[0][2]
@@ -115,7 +116,7 @@ def merge_failures(failed, count, kind):
 
 
 def finite(number):
-    """As JSON can carry it."""
+    """Return a number rounded for JSON; None for NaN and infinity."""
     return None if math.isnan(number) or math.isinf(number) else float("%.3g" % number)
 
 

@@ -1,17 +1,17 @@
-# Takes the symbol tables for debuggers off shared objects: what lies behind the last segment that the loader maps, and
-# the section headers that describe it. The loader uses neither. Standard library only; Python 2.7 and 3.5 to 3.14.
-# Arguments: files, or folders to look through. A file that is laid out in another way is left as it is.
+# Removes the debugging symbol tables of shared objects: the bytes after the last segment that the loader
+# maps, and the section headers that describe them. The loader uses neither. Standard library only; Python 2.7
+# and 3.5 to 3.14. Arguments: files, or folders to search. A file with another layout is left unchanged.
 from __future__ import print_function
 
 import os
 import struct
 import sys
 
-LEAST = 1 << 20  # bytes: less is not worth a changed file
+LEAST = 1 << 20  # bytes; a smaller saving is not worth a changed file
 
 
 def end_of_segments(stream, size):
-    """Return the first byte behind everything that program headers describe; None: not to be touched."""
+    """Return the end of everything that the program headers describe; None if the file must not be changed."""
     stream.seek(0)
     header = stream.read(64)
     if len(header) < 64 or header[:6] != b"\x7fELF\x02\x01":
@@ -42,8 +42,8 @@ def end_of_segments(stream, size):
 
 
 def strip(path):
-    """Return bytes that were taken away."""
-    with open(path, "rb") as stream:  # for reading: an image's layer copies whatever is opened for writing
+    """Strip one file; return the number of bytes removed."""
+    with open(path, "rb") as stream:  # opened for reading, because an image layer copies a file opened for writing
         size = os.fstat(stream.fileno()).st_size
         end = end_of_segments(stream, size)
     if end is None or size - end < LEAST:
@@ -58,6 +58,7 @@ def strip(path):
 
 
 def objects(arguments):
+    """Yield the files, and the shared objects below the folders; links are not followed."""
     for argument in arguments:
         if os.path.isfile(argument):
             yield argument

@@ -1,11 +1,12 @@
-# What the target Python is and what is installed in it. Standard library only; imports nothing of TensorFlow,
-# writes no file. Runs on Python 2.7 and 3.5 to 3.14. Answers with one JSON line after the marker.
-# Its parts, target_*.py, lie beside it wherever it is run.
+# Describes the target Python and what is installed in it. Standard library only; imports nothing of
+# TensorFlow and writes no file. Runs on Python 2.7 and 3.5 to 3.14. Prints one JSON line after the marker.
+# Its parts, target_*.py, must be in the same folder.
 from __future__ import print_function
 
 import sys
 
-# The script's own folder is on sys.path first, unless Python was told to leave it out: it must not shadow anything.
+# Remove the script's own folder, which comes first unless Python runs in safe mode: it must not shadow
+# modules.
 _SAFE = getattr(sys.flags, "safe_path", 0) or getattr(sys.flags, "isolated", 0)
 _HERE = "" if _SAFE or not sys.path else sys.path.pop(0)
 
@@ -14,7 +15,7 @@ import json
 import os
 import struct
 
-gc.disable()  # so short a life makes little garbage, and looking for it costs a tenth of it
+gc.disable()  # a short process makes little garbage, and collecting it takes a tenth of its time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from target_files import list_carried, list_closed, list_mapped, noexec, owner_of
@@ -27,7 +28,7 @@ MARKER = "tfdoctor-payload:"
 
 
 def implementation():
-    """As `platform` says it, which takes longer to load than all that is asked of it here."""
+    """Return the name as `platform` does, whose import would take longer than everything else here."""
     name = sys.implementation.name if hasattr(sys, "implementation") else "pypy" if "PyPy" in sys.version else "cpython"
     return {"cpython": "CPython", "pypy": "PyPy"}.get(name, name)
 
@@ -41,7 +42,8 @@ def machine():
 
 
 def glibc():
-    for name in ("CS_GNU_LIBC_VERSION", 2):  # Python 2 does not know its name, and takes glibc's number of it
+    """Return the version of glibc; None if it is unknown."""
+    for name in ("CS_GNU_LIBC_VERSION", 2):  # Python 2 knows only glibc's number of it
         try:
             value = os.confstr(name)
         except (AttributeError, OSError, ValueError):
@@ -52,7 +54,7 @@ def glibc():
 
 
 def describe_target(path, site, package, stdlib):
-    """Return what is needed to know which command can change this Python, and where that command puts things."""
+    """Return what is needed to choose the command that changes this Python, and where that installs to."""
     try:
         from site import ENABLE_USER_SITE, getusersitepackages
 
@@ -61,7 +63,7 @@ def describe_target(path, site, package, stdlib):
         user = None
     unwritable = []
     for folder in site + [os.path.dirname(package) if package else None]:
-        if folder and os.path.isdir(folder) and not os.access(folder, os.W_OK) and folder not in [c[0] for c in unwritable]:
+        if folder and os.path.isdir(folder) and not os.access(folder, os.W_OK) and folder not in [entry[0] for entry in unwritable]:
             unwritable.append([folder, owner_of(folder)])
     return {
         "pip": any(os.path.isfile(os.path.join(folder, "pip", "__init__.py")) for folder in path),
@@ -81,13 +83,13 @@ def main():
 
         site = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
         stdlib = sysconfig.get_path("stdlib")
-        plat = sysconfig.get_platform()
+        platform_name = sysconfig.get_platform()
     except Exception:
-        site, stdlib, plat = [], None, ""
+        site, stdlib, platform_name = [], None, ""
     cwd = os.getcwd()
-    programs = path if _SAFE else [cwd] + path  # as for programs that are started there
-    installed, doubly = distributions(programs)
-    found = tensorflow(path)
+    programs = path if _SAFE else [cwd] + path  # as for programs in the working directory
+    installed, shared = distributions(programs)
+    package = tensorflow(path)
     answer = {
         "version": sys.version.split()[0],
         "implementation": implementation(),
@@ -99,18 +101,18 @@ def main():
         "prefix": sys.prefix,
         "base_prefix": getattr(sys, "base_prefix", getattr(sys, "real_prefix", sys.prefix)),
         "abi_flags": getattr(sys, "abiflags", ""),
-        "platform": plat,
+        "platform": platform_name,
         "externally_managed": bool(stdlib) and os.path.isfile(os.path.join(stdlib, "EXTERNALLY-MANAGED")),
         "sys_path": path,
         "site_packages": [folder for index, folder in enumerate(site) if folder and folder not in site[:index]],
         "distributions": installed,
-        "shared": doubly,
+        "shared": shared,
         "absent": absent(path, installed),
         "conda": os.path.isdir(os.path.join(sys.prefix, "conda-meta")),
         "conda_packages": conda_packages(sys.prefix),
-        "tensorflow": found,
-        "behind": find_behind(path, found) if found else None,
-        "shadow": find_hiding(cwd, path if found else []),
+        "tensorflow": package,
+        "behind": find_behind(path, package) if package else None,
+        "shadow": find_hiding(cwd, path if package else []),
         "shadows": shadows(programs),
         "mapped": list_mapped(stdlib),
         "modules": modules(path),
@@ -118,7 +120,7 @@ def main():
         "carried": list_carried(),
     }
     answer["closed"] = list_closed()
-    answer.update(describe_target(path, site, found and found["package_dir"], stdlib))
+    answer.update(describe_target(path, site, package and package["package_dir"], stdlib))
     print(MARKER + json.dumps(answer))
     return 0
 

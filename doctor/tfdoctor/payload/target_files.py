@@ -1,4 +1,4 @@
-# Part of target.py: looking at files and folders, and what may not be looked at.
+# Part of target.py: inspecting files and folders, and noting those that may not be read.
 import errno
 import os
 import re
@@ -7,9 +7,9 @@ import struct
 import sys
 
 LIMIT = 1 << 20
-CLOSED = []  # what is there and may not be read or listed
+CLOSED = []  # paths that exist but may not be read or listed
 FOLDERS = {}
-# What an ELF object has for its machine (e_machine), by the names that the kernel has.
+# e_machine of an ELF object, by the kernel's name of the machine.
 MACHINES = {"x86_64": b"\x3e\x00", "aarch64": b"\xb7\x00"}
 SYSTEM_LIBRARY = re.compile(
     r"^lib(z|stdc\+\+|gcc_s|ffi|ssl|crypto|lzma|bz2|expat|uuid|gomp|gfortran|openblas\w*|blas|lapack|m|c|dl|rt|pthread)\.so"
@@ -17,11 +17,13 @@ SYSTEM_LIBRARY = re.compile(
 
 
 def note_refused(path, error):
+    """Note a path that this user may not access."""
     if error.errno == errno.EACCES and path not in CLOSED:
         CLOSED.append(path)
 
 
 def read(path, limit=LIMIT):
+    """Return the beginning of a file as text; None if it cannot be read."""
     try:
         with open(path, "rb") as stream:
             return stream.read(limit).decode("utf-8", "replace")
@@ -31,6 +33,7 @@ def read(path, limit=LIMIT):
 
 
 def names(folder):
+    """Return the names in a folder, sorted; [] if it cannot be listed."""
     if folder not in FOLDERS:
         try:
             FOLDERS[folder] = sorted(os.listdir(folder or "."))
@@ -41,25 +44,28 @@ def names(folder):
 
 
 def size_of(path):
-    """Return bytes; -1 of what is no file, None of what is not there.
+    """Return the size of a file in bytes; -1 if it is no regular file or inaccessible, None if it does not exist.
 
-    What may not be looked at is noted as closed: -1.
+    An inaccessible file is also noted.
     """
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError as error:
         note_refused(path, error)
         return -1 if error.errno == errno.EACCES else None
-    return found.st_size if stat.S_ISREG(found.st_mode) else -1
+    return status.st_size if stat.S_ISREG(status.st_mode) else -1
 
 
 def cut(path, size):
-    """Return whether an ELF object ends before its own headers say; False for whatever is none."""
+    """Return whether an ELF object ends before the end that its headers state; False for any other file.
+
+    A file of less than 64 bytes counts as truncated.
+    """
     try:
         with open(path, "rb") as stream:
             head = stream.read(64)
             if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01":
-                return len(head) < 64  # what is no such object is not cut but something else
+                return len(head) < 64  # any other kind of file is not truncated but different
             phoff, shoff = struct.unpack("<QQ", head[32:48])
             phnum, shentsize, shnum = struct.unpack("<HHH", head[56:62])
             stream.seek(min(phoff, 1 << 42))
@@ -67,14 +73,14 @@ def cut(path, size):
     except (IOError, OSError):
         return False
     ends = [shoff + shnum * shentsize if shoff else 0, phoff + phnum * 56]
-    for at in range(0, len(table) - 55, 56):
-        offset, length = struct.unpack("<8xQ16xQ", table[at : at + 40])
+    for position in range(0, len(table) - 55, 56):
+        offset, length = struct.unpack("<8xQ16xQ", table[position : position + 40])
         ends.append(offset + length)
     return max(ends) > size
 
 
 def foreign(path):
-    """Return whether a file that is to be an object of this kind of machine does not begin as one."""
+    """Return whether a file does not start like a shared object for this machine."""
     try:
         with open(path, "rb") as stream:
             head = stream.read(20)
@@ -87,6 +93,7 @@ def foreign(path):
 
 
 def hash_file(path, limit=(4 << 20) + 1):
+    """Return the hash of a file's beginning in the form of RECORD; None if it cannot be read."""
     import base64  # seldom needed, and slow to import
     import hashlib
 
@@ -99,7 +106,7 @@ def hash_file(path, limit=(4 << 20) + 1):
 
 
 def is_broken(path):
-    """Return whether a source is no Python."""
+    """Return whether a source file has a syntax error."""
     try:
         with open(path, "rb") as stream:
             compile(stream.read(LIMIT), path, "exec", 0, True)
@@ -111,21 +118,21 @@ def is_broken(path):
 
 
 def list_closed():
-    """Return [path, what forbids it, its owner, whether that is this user, its mode] of what may not be read."""
-    found, kept = [], sorted(set(CLOSED), key=lambda path: (("-info" + os.sep) in path, CLOSED.index(path)))
-    for path in kept:
-        if len(found) >= 60:
+    """Return [path, path that forbids access, its owner, whether that is this user, its mode] for each noted path."""
+    entries, paths = [], sorted(set(CLOSED), key=lambda path: (("-info" + os.sep) in path, CLOSED.index(path)))
+    for path in paths:
+        if len(entries) >= 60:
             break
-        at, status = path, None
+        blocking_path, status = path, None
         while status is None:
             try:
-                status = os.stat(at)
+                status = os.stat(blocking_path)
             except OSError:
-                if os.path.dirname(at) == at:
+                if os.path.dirname(blocking_path) == blocking_path:
                     break
-                at = os.path.dirname(at)
+                blocking_path = os.path.dirname(blocking_path)
         if status is None:
-            found.append([path, path, None, None, None])
+            entries.append([path, path, None, None, None])
             continue
         try:
             import pwd
@@ -133,13 +140,14 @@ def list_closed():
             owner = pwd.getpwuid(status.st_uid).pw_name
         except (ImportError, KeyError):
             owner = str(status.st_uid)
-        if ("-info" + os.sep) in path and any(known[1] == at for known in found):
-            continue  # METADATA and RECORD of one folder
-        found.append([path, at, owner, status.st_uid == os.geteuid(), "%o" % (status.st_mode & 0o7777)])
-    return found
+        if ("-info" + os.sep) in path and any(known_entry[1] == blocking_path for known_entry in entries):
+            continue  # METADATA and RECORD of the same folder
+        entries.append([path, blocking_path, owner, status.st_uid == os.geteuid(), "%o" % (status.st_mode & 0o7777)])
+    return entries
 
 
 def owner_of(path):
+    """Return the owner of a path; "" if it is unknown."""
     try:
         import pwd
 
@@ -149,18 +157,16 @@ def owner_of(path):
 
 
 def list_carried():
-    """Return what LD_LIBRARY_PATH and LD_PRELOAD put before the libraries of the system that Python's own modules
-    use.
-    """
-    found = [name for name in os.environ.get("LD_PRELOAD", "").replace(":", " ").split()]
+    """Return the libraries in LD_LIBRARY_PATH and LD_PRELOAD that replace system libraries of Python's own modules."""
+    paths = [name for name in os.environ.get("LD_PRELOAD", "").replace(":", " ").split()]
     for folder in os.environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":"):
-        found += [os.path.join(folder, name) for name in names(folder) if folder and SYSTEM_LIBRARY.match(name)]
-    return found[:20]
+        paths += [os.path.join(folder, name) for name in names(folder) if folder and SYSTEM_LIBRARY.match(name)]
+    return paths[:20]
 
 
 def noexec(path):
-    """[folder, mount point] of folders with libraries whose file system lets nothing be executed."""
-    flag, found = getattr(os, "ST_NOEXEC", 8), []
+    """Return [folder, mount point] for each library folder on a file system that forbids execution."""
+    flag, entries = getattr(os, "ST_NOEXEC", 8), []
 
     def forbids(folder):
         try:
@@ -170,26 +176,24 @@ def noexec(path):
 
     libraries = os.environ.get("LD_LIBRARY_PATH", "").split(":")
     for folder in path + [entry for entry in libraries if entry]:
-        at = os.path.realpath(folder)
-        if sys.platform.startswith("linux") and os.path.isdir(at) and forbids(at):
-            while os.path.dirname(at) != at and forbids(os.path.dirname(at)):
-                at = os.path.dirname(at)
-            found.append([folder, at])
-    return found[:60]
+        mount_point = os.path.realpath(folder)
+        if sys.platform.startswith("linux") and os.path.isdir(mount_point) and forbids(mount_point):
+            while os.path.dirname(mount_point) != mount_point and forbids(os.path.dirname(mount_point)):
+                mount_point = os.path.dirname(mount_point)
+            entries.append([folder, mount_point])
+    return entries[:60]
 
 
 def list_mapped(stdlib):
-    """Return shared objects already in a bare interpreter: .pth files and sitecustomize can load some before
-    TensorFlow.
-    """
-    found = []
+    """Return the shared objects that are mapped already, because .pth files and sitecustomize can load some."""
+    paths = []
     try:
         with open("/proc/self/maps") as maps:
             for line in maps:
                 fields = line.split(None, 5)
                 path = fields[5].strip() if len(fields) == 6 else ""
-                if ".so" in os.path.basename(path) and path not in found and not path.startswith(stdlib or "\n"):
-                    found.append(path)
+                if ".so" in os.path.basename(path) and path not in paths and not path.startswith(stdlib or "\n"):
+                    paths.append(path)
     except (IOError, OSError, UnicodeError):
         pass
-    return found
+    return paths

@@ -1,4 +1,4 @@
-# Part of target.py: what Python finds for a name, and which TensorFlow that is.
+# Part of target.py: the modules that Python finds by name, and the TensorFlow among them.
 import os
 import re
 import sys
@@ -9,13 +9,16 @@ EVERYWHERE = frozenset("__pycache__ bin include lib share site-packages lib-dynl
 
 
 def locate(path):
-    """Return the tensorflow package as the import system would find it, without importing it."""
-    path = [folder for folder in path if folder not in CLOSED]  # Python finds nothing in what it may not list
+    """Return the folder of the tensorflow package that Python would import; None if there is none.
+
+    The package is not imported.
+    """
+    path = [folder for folder in path if folder not in CLOSED]  # Python finds nothing in folders that it may not list
     for folder in path:
         if os.path.isfile(os.path.join(folder or ".", "tensorflow", "__init__.py")):
             return os.path.join(folder, "tensorflow")
         if os.path.isdir(os.path.join(folder or ".", "tensorflow")):
-            read(os.path.join(folder, "tensorflow", "__init__.py"), 1)  # whether it may be looked at
+            read(os.path.join(folder, "tensorflow", "__init__.py"), 1)  # notes whether it may be read
     for folder in path:  # a half-deleted installation
         if os.path.isdir(os.path.join(folder or ".", "tensorflow", "python")):
             return os.path.join(folder, "tensorflow")
@@ -31,6 +34,7 @@ def locate(path):
 
 
 def find_compiled(source):
+    """Return the path of a source file's bytecode."""
     try:
         from importlib.util import cache_from_source
 
@@ -40,20 +44,21 @@ def find_compiled(source):
 
 
 def tensorflow(path):
+    """Return the facts about the TensorFlow on this path; None if there is none."""
     package = locate(path)
     if package is None:
         return None
-    beside = os.path.join(os.path.dirname(package), "tensorflow_core")
-    core = beside if os.path.isdir(os.path.join(beside, "python")) else package
+    separate_core = os.path.join(os.path.dirname(package), "tensorflow_core")
+    core = separate_core if os.path.isdir(os.path.join(separate_core, "python")) else package
     names(package)
     source = os.path.join(package, "__init__.py")
-    if not os.access(find_compiled(source), os.R_OK):  # Python reads that, where it is there
+    if not os.access(find_compiled(source), os.R_OK):  # Python reads the bytecode if it exists
         read(source, 1)
     result = {"package_dir": package, "core_dir": core, "framework": None, "pywrap": None, "missing": []}
     result["plugins"] = plugins(path)
     for entry in names(core):
         if re.match(r"^libtensorflow_framework\.(so(\.\d+)*|\d+\.dylib)$", entry):
-            # several names of one file: the one with the major version is what others need
+            # several names of one file: other libraries need the one with the major version
             if result["framework"] is None or re.search(r"\.so\.\d+$", entry):
                 result["framework"] = os.path.join(core, entry)
     python = os.path.join(core, "python")
@@ -85,40 +90,40 @@ def tensorflow(path):
 
 
 def find_behind(path, first):
-    """Return the TensorFlow that would be taken were it not for the folder on the path that has the first one."""
+    """Return the TensorFlow that Python would find without the folder of the first one; None if there is no other."""
     folder = os.path.dirname(first["package_dir"])
-    rest = [one for one in path if os.path.realpath(one or ".") != os.path.realpath(folder)]
-    other = tensorflow(rest) if len(rest) < len(path) else None
+    remaining = [entry for entry in path if os.path.realpath(entry or ".") != os.path.realpath(folder)]
+    other = tensorflow(remaining) if len(remaining) < len(path) else None
     if other is None or os.path.realpath(other["package_dir"]) == os.path.realpath(first["package_dir"]):
         return None
     return other
 
 
 def plugin_folders(path):
-    """Return where TensorFlow looks for tensorflow-plugins, in its order."""
+    """Return the folders in which TensorFlow searches for tensorflow-plugins, in its order."""
     import site
 
-    found = []
+    folders = []
     if getattr(site, "ENABLE_USER_SITE", False) and getattr(site, "USER_SITE", None):
-        found.append(site.USER_SITE)
-    found += [folder for folder in path if "site-packages" in folder]
-    found += site.getsitepackages() if hasattr(site, "getsitepackages") else []
-    return [folder for index, folder in enumerate(found) if folder not in found[:index]]
+        folders.append(site.USER_SITE)
+    folders += [folder for folder in path if "site-packages" in folder]
+    folders += site.getsitepackages() if hasattr(site, "getsitepackages") else []
+    return [folder for index, folder in enumerate(folders) if folder not in folders[:index]]
 
 
 def plugins(path):
-    """Return the files that TensorFlow loads by itself when it is imported: those of tensorflow-plugins/."""
-    found = []
+    """Return the files in tensorflow-plugins/, which TensorFlow loads when it is imported."""
+    paths = []
     for folder in plugin_folders(path):
-        place = os.path.join(folder, "tensorflow-plugins")
-        found += [os.path.join(place, entry) for entry in names(place) if re.search(r"\.so(\.\d[^/]*)?$", entry)]
-    return found[:50]
+        plugin_folder = os.path.join(folder, "tensorflow-plugins")
+        paths += [os.path.join(plugin_folder, entry) for entry in names(plugin_folder) if re.search(r"\.so(\.\d[^/]*)?$", entry)]
+    return paths[:50]
 
 
 def importable(entry):
-    """Return the module that a folder's entry is, "" for none.
+    """Return the name of the module that a directory entry can be; "" if it cannot be one.
 
-    A folder alone is one where it has an __init__.
+    A folder is a module only if it has an __init__, which `is_package` tests.
     """
     base, dot, kind = entry.partition(".")
     if kind == "py" or (dot and kind.rpartition(".")[2] in ("so", "pyd")):
@@ -127,68 +132,66 @@ def importable(entry):
 
 
 def is_package(folder, entry):
-    whole = os.path.join(folder or ".", entry)
-    if not os.path.isdir(whole):
+    """Return whether an entry is a file or a folder with an __init__."""
+    path = os.path.join(folder or ".", entry)
+    if not os.path.isdir(path):
         return True
-    return any(importable(one) == "__init__" for one in names(whole))
+    return any(importable(name) == "__init__" for name in names(path))
 
 
 def list_zipped(path):
-    """Return the names in the top folder of a ZIP archive (an egg, say).
-
-    None if the file is something else.
-    """
+    """Return the names in the top folder of a ZIP archive (an egg, say); [] if the file is something else."""
     if not os.path.isfile(path):
         return []
     import zipfile
 
     try:
         with zipfile.ZipFile(path) as archive:
-            inside = archive.namelist()
+            members = archive.namelist()
     except (OSError, ValueError, RuntimeError, NotImplementedError, zipfile.BadZipfile):
         return []
-    return sorted(set(one.partition("/")[0] for one in inside))
+    return sorted(set(member.partition("/")[0] for member in members))
 
 
 def find_hiding(cwd, path):
-    """Return what a program that is started here takes for TensorFlow before any package on the path.
+    """Return the file that a program in the working directory imports instead of the tensorflow package.
 
-    None: nothing does.
+    None if there is none.
     """
     for candidate in ("tensorflow.py", os.path.join("tensorflow", "__init__.py")):
         if os.path.isfile(os.path.join(cwd, candidate)):
             return os.path.join(cwd, candidate)
     for folder in path:
         if os.path.isdir(os.path.join(folder, "tensorflow")):
-            break  # within one folder the package comes first
+            break  # in the same folder a package has precedence
         if os.path.isfile(os.path.join(folder, "tensorflow.py")):
             return os.path.join(folder, "tensorflow.py")
     return None
 
 
 def shadows(path):
-    """Modules that are found twice: (name, the file or folder that Python takes, the folder that has it, too)."""
-    first, found = {}, []
+    """Return modules that are found twice: (name, file or folder that Python takes, other folder with it)."""
+    first_found, shadowed = {}, []
     for name in sys.builtin_module_names:
-        first[name] = None
+        first_found[name] = None
     seen = set()
     for folder in path:
         real = os.path.realpath(folder or ".")
         if real in seen:
             continue
         seen.add(real)
-        here = {}
+        entries = {}
         for entry in (names(folder) if os.path.isdir(real) else list_zipped(real))[:20000]:
             name = importable(entry)
-            if name and name not in here:
-                here[name] = entry
-        for name, entry in here.items():
-            known = first.get(name, "")
-            if known == "":
-                first[name] = (folder, entry)
-            elif known is not None and name not in EVERYWHERE and len(found) < 200:
-                if is_package(*known):  # of folders without an __init__, too, of which all on the path are one package
-                    found.append([name, os.path.join(*known), folder])
+            if name and name not in entries:
+                entries[name] = entry
+        for name, entry in entries.items():
+            earlier = first_found.get(name, "")
+            if earlier == "":
+                first_found[name] = (folder, entry)
+            elif earlier is not None and name not in EVERYWHERE and len(shadowed) < 200:
+                if is_package(*earlier):  # of folders without an __init__ all on the path form one package
+                    shadowed.append([name, os.path.join(*earlier), folder])
                 else:
-                    first[name] = (folder, entry)  # a folder without __init__ gives way to a real package
-    return found
+                    first_found[name] = (folder, entry)  # a real package has precedence over a folder without __init__
+    return shadowed

@@ -1,14 +1,15 @@
-# Which environment variables the target Python has once its own start (sitecustomize, .pth files) is over, which
-# folders that start has put on its path, and which lines of which files name them. Standard library only, writes no
-# file. Runs on Python 2.7 and 3.5 to 3.14.
-# The variable TFDOCTOR_GIVEN has, as JSON, those that were handed over: a script that starts Python may change them.
-# Arguments: the interpreter as it was started, then names of variables; one that ends with * stands for a prefix.
-# Answers with one JSON line after the marker. Of files it gives away nothing but lines with one of those names.
+# Lists the environment variables that the target Python has after its startup (sitecustomize, .pth files),
+# the folders that the startup added to its path, and the lines of files that set them. Standard library only,
+# writes no file. Runs on Python 2.7 and 3.5 to 3.14. The variable TFDOCTOR_GIVEN contains, as JSON, the
+# variables that were passed: a script that starts Python may change them. Arguments: the interpreter as it
+# was started, then names of variables; a name that ends with * is a prefix. Prints one JSON line after the
+# marker. Of files it prints only lines that contain one of the names.
 from __future__ import print_function
 
 import sys
 
-# The script's own folder is on sys.path first, unless Python was told to leave it out: it is no part of the answer.
+# Remove the script's own folder, which comes first unless Python runs in safe mode: it is not part of the
+# answer.
 _SAFE = getattr(sys.flags, "safe_path", 0) or getattr(sys.flags, "isolated", 0)
 _HERE = "" if _SAFE or not sys.path else sys.path.pop(0)
 _BEFORE = dict(sys.modules)
@@ -20,14 +21,15 @@ import re
 
 try:
     import site
-except Exception:  # python -S, and one that is stripped
+except Exception:  # python -S, or a stripped-down Python
     site = None
 
 MARKER = "tfdoctor-payload:"
 LIMIT = 1 << 20
 MOST = 200
-"""Lines that are answered, and files that are read."""
+"""The number of lines that are reported, and of files that are read."""
 WIDE = 500
+"""The length to which a line is cut."""
 
 
 def text(value):
@@ -35,6 +37,7 @@ def text(value):
 
 
 def read(path):
+    """Return the beginning of a file as text; "" if it cannot be read."""
     try:
         with open(path, "rb") as stream:
             return text(stream.read(LIMIT))
@@ -43,30 +46,31 @@ def read(path):
 
 
 def get_start_variables():
-    """Return the variables as the system gave them to this process; None if it does not say."""
+    """Return the environment that this process was started with; None if it is unknown."""
     try:
         with open("/proc/self/environ", "rb") as stream:
             raw = stream.read(1 << 22)
     except (IOError, OSError):
         return None
-    found = {}
+    variables = {}
     for entry in raw.split(b"\0"):
         name, equals, value = entry.partition(b"=")
         if equals and name:
-            found.setdefault(text(name), text(value))
-    return found or None
+            variables.setdefault(text(name), text(value))
+    return variables or None
 
 
 def is_same(left, right):
-    # A name that is no UTF-8 reads differently in both; that is no change.
+    # A value that is not UTF-8 is decoded differently; that is not a change.
     return left == right or (left is not None and right is not None and "\ufffd" in left)
 
 
 def startup_files():
-    """Return what Python's own start ran that is not its standard library: sitecustomize first, then .pth files, then
-    what these have imported.
+    """Return the files that Python's startup ran, without its standard library.
+
+    sitecustomize comes first, then .pth files, then the modules that they imported.
     """
-    first, last = [], []
+    startup, imported = [], []
     library = os.path.dirname(os.path.realpath(os.__file__))
     for name, module in sorted(_BEFORE.items()):
         path = getattr(module, "__file__", None)
@@ -75,16 +79,16 @@ def startup_files():
         if path.endswith((".pyc", ".pyo")):
             path = path[:-1]
         folder = os.path.dirname(os.path.realpath(path))
-        inside = folder == library or folder.startswith(library + os.sep)
-        custom = name in ("sitecustomize", "usercustomize")
-        if custom:
-            first.append(path)
-        elif path.endswith(".py") and (not inside or "-packages" in folder[len(library) :]):
-            last.append(path)
+        is_in_library = folder == library or folder.startswith(library + os.sep)
+        is_custom = name in ("sitecustomize", "usercustomize")
+        if is_custom:
+            startup.append(path)
+        elif path.endswith(".py") and (not is_in_library or "-packages" in folder[len(library) :]):
+            imported.append(path)
     for folder in sys.path:
         if os.path.basename(folder) in ("site-packages", "dist-packages"):
-            first += sorted(glob.glob(os.path.join(glob_escape(folder), "*.pth")))
-    return (first + last)[:MOST]
+            startup += sorted(glob.glob(os.path.join(glob_escape(folder), "*.pth")))
+    return (startup + imported)[:MOST]
 
 
 def glob_escape(folder):
@@ -92,29 +96,30 @@ def glob_escape(folder):
 
 
 def activation_files(before):
-    """Return the scripts that activating this environment runs, where it is activated, and what those read."""
+    """Return the scripts that activate this environment, if it is active, and the files that they read."""
     prefix = sys.prefix
     conda = os.path.isdir(os.path.join(prefix, "conda-meta"))
     active = before.get("CONDA_PREFIX" if conda else "VIRTUAL_ENV")
     if not active or os.path.realpath(active) != os.path.realpath(prefix):
         return []
     if conda:
-        found = sorted(glob.glob(os.path.join(glob_escape(prefix), "etc", "conda", "activate.d", "*.sh")))
-        found.append(os.path.join(prefix, "conda-meta", "state"))
+        scripts = sorted(glob.glob(os.path.join(glob_escape(prefix), "etc", "conda", "activate.d", "*.sh")))
+        scripts.append(os.path.join(prefix, "conda-meta", "state"))
     else:
-        found = [os.path.join(prefix, "bin", "activate")]
-    more = []
-    for path in found:
+        scripts = [os.path.join(prefix, "bin", "activate")]
+    sourced = []
+    for path in scripts:
         for match in re.finditer(r"(?m)^\s*(?:\.|source)\s+(['\"]?)(/[^\s'\"$`;&|]+)\1", read(path)):
-            more.append(match.group(2))
-    return (found + more)[:MOST]
+            sourced.append(match.group(2))
+    return (scripts + sourced)[:MOST]
 
 
 def lines(path, kind, wanted):
-    found = []
+    """Return the lines of a file that contain one of the names, outside comments."""
+    matches = []
     content = read(path)
     if not any(name in content for name in wanted):
-        return found
+        return matches
     for number, line in enumerate(content.split("\n"), 1):
         if line.lstrip().startswith("#"):
             continue
@@ -122,52 +127,50 @@ def lines(path, kind, wanted):
             continue
         for name in wanted:
             if re.search(r"(?<![A-Za-z0-9_])%s(?![A-Za-z0-9_])" % re.escape(name), line):
-                found.append({"name": name, "path": path, "line": number, "text": line[:WIDE], "kind": kind})
-    return found
+                matches.append({"name": name, "path": path, "line": number, "text": line[:WIDE], "kind": kind})
+    return matches
 
 
 def list_added_folders(before):
-    """Return folders on Python's path that are neither its own nor the environment's, nor on PYTHONPATH."""
+    """Return the folders on Python's path that come from neither Python, nor the environment, nor PYTHONPATH."""
     library = os.path.dirname(os.path.realpath(os.__file__))
-    given = [os.path.abspath(entry) for entry in before.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    homes = tuple(
-        os.path.join(one, "")
-        for one in (sys.prefix, getattr(sys, "base_prefix", sys.prefix), getattr(site, "USER_BASE", None))
-        if one
+    python_path = [os.path.abspath(entry) for entry in before.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    prefixes = tuple(
+        os.path.join(prefix, "")
+        for prefix in (sys.prefix, getattr(sys, "base_prefix", sys.prefix), getattr(site, "USER_BASE", None))
+        if prefix
     )
-    found = []
+    added = []
     for folder in sys.path:
-        own = os.path.basename(folder) in ("site-packages", "dist-packages") and folder.startswith(homes)
-        inside = os.path.join(os.path.realpath(folder), "").startswith(os.path.join(library, ""))
-        new = text(folder) not in found and os.path.abspath(folder) not in given
-        if new and os.path.isdir(folder) and not own and not inside:
-            found.append(text(folder))
-    return found
+        is_site = os.path.basename(folder) in ("site-packages", "dist-packages") and folder.startswith(prefixes)
+        is_in_library = os.path.join(os.path.realpath(folder), "").startswith(os.path.join(library, ""))
+        is_new = text(folder) not in added and os.path.abspath(folder) not in python_path
+        if is_new and os.path.isdir(folder) and not is_site and not is_in_library:
+            added.append(text(folder))
+    return added
 
 
 def folder_lines(path, folders):
-    """Return the lines that put a folder on the path: a line of a .pth file that is one, or that runs, as any other
-    does.
-    """
-    found = []
+    """Return the lines that put one of the folders on the path: a folder in a .pth file, or code that names it."""
+    matches = []
     for number, line in enumerate(read(path).split("\n"), 1):
         if "#" in line[:1] or not line.strip() or len(line) > WIDE:
             continue
-        runs = not path.endswith(".pth") or line.startswith(("import ", "import\t"))
-        whole = os.path.normpath(os.path.join(os.path.dirname(path), line.rstrip()))
+        is_code = not path.endswith(".pth") or line.startswith(("import ", "import\t"))
+        line_path = os.path.normpath(os.path.join(os.path.dirname(path), line.rstrip()))
         for folder in folders:
-            named = re.search(r"%s/?(?![^'\"])" % re.escape(folder.rstrip("/")), line) if runs else whole == folder
-            if named:
-                found.append(
+            is_match = re.search(r"%s/?(?![^'\"])" % re.escape(folder.rstrip("/")), line) if is_code else line_path == folder
+            if is_match:
+                matches.append(
                     {"name": "sys.path", "entry": folder, "path": path, "line": number, "text": line, "kind": "start"}
                 )
-    return found
+    return matches
 
 
 def main():
-    interpreter, asked = (sys.argv[1:] or [""])[0], sys.argv[2:]
-    names = set(name for name in asked if not name.endswith("*"))
-    prefixes = tuple(name[:-1] for name in asked if name.endswith("*"))
+    interpreter, patterns = (sys.argv[1:] or [""])[0], sys.argv[2:]
+    names = set(name for name in patterns if not name.endswith("*"))
+    prefixes = tuple(name[:-1] for name in patterns if name.endswith("*"))
 
     def matters(name):
         return name in names or (bool(prefixes) and name.startswith(prefixes))
@@ -177,30 +180,30 @@ def main():
     base = now if before is None else before
     changed = [name for name in sorted(set(now) | set(base)) if not is_same(base.get(name), now.get(name))]
     places = []
-    moved = [name for name in changed if matters(name)]
-    if moved:
+    changed_relevant = [name for name in changed if matters(name)]
+    if changed_relevant:
         for path in startup_files():
-            places += lines(path, "start", moved)
+            places += lines(path, "start", changed_relevant)
     folders = list_added_folders(base)
     if folders:
         for path in startup_files():
             places += folder_lines(path, folders)
-    given = sorted(name for name in base if matters(name))
-    if given:
+    relevant = sorted(name for name in base if matters(name))
+    if relevant:
         for path in activation_files(base):
-            places += lines(path, "activation", given)
+            places += lines(path, "activation", relevant)
         if read(interpreter)[:2] == "#!":
-            places += lines(interpreter, "wrapper", given)
-        places += lines("/etc/environment", "machine", given)
+            places += lines(interpreter, "wrapper", relevant)
+        places += lines("/etc/environment", "machine", relevant)
     try:
-        handed = json.loads(os.environ.get("TFDOCTOR_GIVEN", ""))
+        passed = json.loads(os.environ.get("TFDOCTOR_GIVEN", ""))
     except ValueError:
-        handed = base
+        passed = base
     answer = {
-        "started": None if before is None else dict((n, v) for n, v in before.items() if matters(n)),
-        "given": dict((n, v) for n, v in handed.items() if matters(n)),
-        "now": dict((n, v) for n, v in now.items() if matters(n)),
-        # of all others nothing but the names that the start has set: a misspelt one may be among them
+        "started": None if before is None else dict((key, setting) for key, setting in before.items() if matters(key)),
+        "given": dict((key, setting) for key, setting in passed.items() if matters(key)),
+        "now": dict((key, setting) for key, setting in now.items() if matters(key)),
+        # of all other variables only the names that startup added: one may be misspelt
         "added": [name for name in changed if name in now and not matters(name)][:MOST],
         "folders": folders[:MOST],
         "places": places[:MOST],

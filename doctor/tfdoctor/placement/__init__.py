@@ -1,4 +1,4 @@
-"""Which operations went to which device, from what TensorFlow prints where it is asked to log device placement."""
+"""The devices that operations ran on, read from the messages of TensorFlow's device placement log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was read → the answer in a sentence, and findings."""
+"""The summary sentence and the findings for the data of a placement log."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 __all__ = ["evaluate_placement", "format_operations"]
 
 MAX_SHOWN = 6
+"""The maximum number of refusals or operations in a finding."""
 MAX_FEWER_TYPES = 3
-"""Operations with kernels for fewer types in a sentence."""
+"""The maximum number of operations with kernels for fewer types in a sentence."""
 MIN_CHANGES = 10
-"""Changes of the device that are worth a sentence."""
+"""The minimum number of changes of the device that are reported."""
 COMMON = ("float32", "float16", "bfloat16", "float64", "int32", "int64", "bool", "string")
+"""The types that programs use most, shown first."""
 MAX_NAMES = 8
-"""Names in a sentence."""
+"""The maximum number of names in a sentence."""
 HEAVY = (
     "MatMul",
     "BatchMatMul",
@@ -35,7 +37,7 @@ HEAVY = (
     "Conv3D",
     "_FusedConv2D",
 )
-"""Operations that a GPU is bought for; what is next to them may well run on the CPU."""
+"""Operations that should run on a GPU; small operations next to them may run on the CPU."""
 REASONS = {
     "no-such-device": "TensorFlow has no such device",
     "no-kernel": "it has no kernel for that kind of device",
@@ -58,11 +60,10 @@ CHECK = Remedy("See whether TensorFlow can use the GPU at all.", ("tfdoctor chec
 def evaluate_placement(
     found: PlacementData, name: str = "-", *, kernels: Kernels | None = None, era: str | None = None
 ) -> Placement:
-    """Return the answer. Pure.
+    """Return the summary and the findings for the data of a log. Pure.
 
-    `kernels`, `era`: the table, and the minor releases that can have written the log ("2.10", "2.4-2.11");
-    without
-    them nothing is said of kernels that the log does not list.
+    `kernels`: the table of kernels; `era`: the minor releases that can have written the log ("2.10",
+    "2.4-2.11"). Without them nothing is reported about kernels that the log does not list.
     """
     cpu = None
     if kernels is not None:
@@ -87,94 +88,108 @@ def evaluate_placement(
                 remedies=(LOGGING,),
             )
         )
-    return Placement(name, found, _summary(found), tuple(findings), cpu)
+    return Placement(name, found, _summarize(found), tuple(findings), cpu)
 
 
-def _summary(found: PlacementData) -> str:
-    totals = found.totals
+def _summarize(placement: PlacementData) -> str:
+    """Return the summary sentence."""
+    totals = placement.totals
     if not totals:
-        if found.calls and not found.refused:
-            every = sum(row.count for row in found.calls)
-            where = _join_few(sorted({row.device for row in found.calls}))
-            what = f"{every:,} call{'s' if every != 1 else ''} of functions"
-            return f"{what} ran on {where}; what they did is not printed."
-        if found.refused:
-            return f"{format_operations(len(found.refused))} refused; nothing was placed."
-        if found.devices:
+        if placement.calls and not placement.refused:
+            total = sum(entry.count for entry in placement.calls)
+            devices = _join_few(sorted({entry.device for entry in placement.calls}))
+            calls = f"{total:,} call{'s' if total != 1 else ''} of functions"
+            return f"{calls} ran on {devices}; what they did is not printed."
+        if placement.refused:
+            return f"{format_operations(len(placement.refused))} refused; nothing was placed."
+        if placement.devices:
             return (
                 "Nothing of placement is printed; TensorFlow lists "
-                f"{_join_few([one.device for one in found.devices])}."
+                f"{_join_few([listed.device for listed in placement.devices])}."
             )
-        if found.no_known_devices:
+        if placement.no_known_devices:
             return "TensorFlow knew no GPU (no known devices), and no operation is printed."
         return "This log does not say where operations ran."
     gpus = {device: count for device, count in totals.items() if find_kind(device) in ("GPU", "TPU")}
-    every, on_gpus = sum(totals.values()), sum(gpus.values())
-    done = "ran" if found.api == "2" else "was placed" if every == 1 else "were placed"
-    whole = "The only operation" if every == 1 else f"All {format_operations(every)}"
-    if not found.complete:
-        whole = f"The {format_operations(every)} that were counted"
+    total, on_gpus = sum(totals.values()), sum(gpus.values())
+    verb = "ran" if placement.api == "2" else "was placed" if total == 1 else "were placed"
+    subject = "The only operation" if total == 1 else f"All {format_operations(total)}"
+    if not placement.complete:
+        subject = f"The {format_operations(total)} that were counted"
     if not gpus:
-        where = _join_few(sorted(totals))
-        text = f"{whole} {done} on {where}; no GPU got any."
-    elif on_gpus == every:
-        text = f"{whole} {done} on {_join_few(sorted(gpus))}."
+        devices = _join_few(sorted(totals))
+        text = f"{subject} {verb} on {devices}; no GPU got any."
+    elif on_gpus == total:
+        text = f"{subject} {verb} on {_join_few(sorted(gpus))}."
     else:
         text = (
-            f"{on_gpus:,} of {format_operations(every)} {done} on {_join_few(sorted(gpus))}, "
-            f"{every - on_gpus:,} elsewhere."
+            f"{on_gpus:,} of {format_operations(total)} {verb} on {_join_few(sorted(gpus))}, "
+            f"{total - on_gpus:,} elsewhere."
         )
-    if found.refused:  # which ended the program, unless it expects that
-        return f"{format_operations(len(found.refused))} refused. {text}"
-    heavy = [] if found.count_others else [row for row in found.ops if row.op in HEAVY]
-    if heavy and gpus and on_gpus != every:
-        on = sum(row.count for row in heavy if row.device in gpus)
-        of = sum(row.count for row in heavy)
-        many = f"all {of:,}" if on == of > 1 else f"{on:,} of {of:,}"
-        text += f" On a GPU are {many} matrix products and convolutions."
-    if found.unused:
-        text += f" {_join_few(found.unused)} got nothing."
+    if placement.refused:  # a refusal ends the program unless the program handles it
+        return f"{format_operations(len(placement.refused))} refused. {text}"
+    heavy = [] if placement.count_others else [entry for entry in placement.ops if entry.op in HEAVY]
+    if heavy and gpus and on_gpus != total:
+        heavy_on_gpus = sum(entry.count for entry in heavy if entry.device in gpus)
+        heavy_total = sum(entry.count for entry in heavy)
+        share = (
+            f"all {heavy_total:,}"
+            if heavy_on_gpus == heavy_total > 1
+            else f"{heavy_on_gpus:,} of {heavy_total:,}"
+        )
+        text += f" On a GPU are {share} matrix products and convolutions."
+    if placement.unused:
+        text += f" {_join_few(placement.unused)} got nothing."
     return text
 
 
-def _report_refusals(found: PlacementData, name: str) -> list[Finding]:
-    if not found.refused:
+def _report_refusals(placement: PlacementData, name: str) -> list[Finding]:
+    """Report the operations that TensorFlow refused to place."""
+    if not placement.refused:
         return []
-    told = []
-    for one in found.refused[:MAX_SHOWN]:
-        what = one.op or one.node or "an operation"
-        where = f" on {one.wanted}" if one.wanted else ""
-        unknown = one.reason == "no-kernel" and not one.listed and not one.told
-        told.append(f"{what}{where}: {one.told or (UNLISTED if unknown else REASONS[one.reason])}")
-    more = f"; and {len(found.refused) - MAX_SHOWN} more" if len(found.refused) > MAX_SHOWN else ""
+    parts = []
+    for refusal in placement.refused[:MAX_SHOWN]:
+        operation = refusal.op or refusal.node or "an operation"
+        target = f" on {refusal.wanted}" if refusal.wanted else ""
+        unknown = refusal.reason == "no-kernel" and not refusal.listed and not refusal.told
+        parts.append(
+            f"{operation}{target}: {refusal.told or (UNLISTED if unknown else REASONS[refusal.reason])}"
+        )
+    more = f"; and {len(placement.refused) - MAX_SHOWN} more" if len(placement.refused) > MAX_SHOWN else ""
     return [
         Finding(
             Cause.PLACEMENT_ERROR.row.code,
             Cause.PLACEMENT_ERROR,
             Severity.ERROR,
-            f"TensorFlow refused to place {format_operations(len(found.refused))}",
-            f"{'; '.join(told)}{more}.",
-            evidence=tuple(Evidence(name, one.text, one.line) for one in found.refused[:MAX_SHOWN]),
+            f"TensorFlow refused to place {format_operations(len(placement.refused))}",
+            f"{'; '.join(parts)}{more}.",
+            evidence=tuple(
+                Evidence(name, refusal.text, refusal.line) for refusal in placement.refused[:MAX_SHOWN]
+            ),
             remedies=(SOFT, CHECK)
-            if any(one.reason == "no-such-device" for one in found.refused)
+            if any(refusal.reason == "no-such-device" for refusal in placement.refused)
             else (SOFT,),
         )
     ]
 
 
-def _report_missing_gpu(found: PlacementData) -> list[Finding]:
-    kinds = {one.kind for one in found.devices}
+def _report_missing_gpu(placement: PlacementData) -> list[Finding]:
+    """Report that TensorFlow had no GPU, or only XLA's."""
+    kinds = {device.kind for device in placement.devices}
     if "XLA_GPU" in kinds and "GPU" not in kinds:
-        row = Cause.XLA_GPU_ONLY.row
+        entry = Cause.XLA_GPU_ONLY.row
         return [
-            Finding(row.code, Cause.XLA_GPU_ONLY, Severity.ERROR, row.title, row.meaning, remedies=(CHECK,))
+            Finding(
+                entry.code, Cause.XLA_GPU_ONLY, Severity.ERROR, entry.title, entry.meaning, remedies=(CHECK,)
+            )
         ]
     if kinds & {"GPU", "TPU"} or any(
-        find_kind(one) in ("GPU", "TPU") for one in (*found.totals, *(row.device for row in found.calls))
+        find_kind(device) in ("GPU", "TPU")
+        for device in (*placement.totals, *(entry.device for entry in placement.calls))
     ):
         return []
-    if not found.no_known_devices:
-        return [_make_no_gpu_finding()] if found.totals and found.complete else []
+    if not placement.no_known_devices:
+        return [_make_no_gpu_finding()] if placement.totals and placement.complete else []
     return [
         Finding(
             RAN_ON_CPU,
@@ -199,17 +214,18 @@ def _make_no_gpu_finding() -> Finding:
     )
 
 
-def _report_unused(found: PlacementData) -> list[Finding]:
-    if not found.unused or found.api is None or found.refused:
-        return []  # what was refused was to run there, or after it
-    what = _join_few(found.unused)
-    many = len(found.unused) > 1
+def _report_unused(placement: PlacementData) -> list[Finding]:
+    """Report GPUs and TPUs that ran nothing."""
+    if not placement.unused or placement.api is None or placement.refused:
+        return []  # the device may be unused only because operations were refused
+    devices = _join_few(placement.unused)
+    several = len(placement.unused) > 1
     return [
         Finding(
             DEVICE_UNUSED,
             Cause.HEALTHY,
             Severity.WARNING,
-            f"{what} {'are' if many else 'is'} there and got nothing",
+            f"{devices} {'are' if several else 'is'} there and got nothing",
             "TensorFlow puts operations on the first GPU unless it is told otherwise. It still takes the memory of "
             "every GPU that it sees.",
             remedies=(
@@ -222,17 +238,18 @@ def _report_unused(found: PlacementData) -> list[Finding]:
     ]
 
 
-def _report_interruptions(found: PlacementData) -> list[Finding]:
-    often = [(op, count) for op, count in found.between if count >= MIN_CHANGES]
-    if not often:
+def _report_interruptions(placement: PlacementData) -> list[Finding]:
+    """Report operations that often ran on the CPU between operations on a GPU."""
+    frequent = [(op, count) for op, count in placement.between if count >= MIN_CHANGES]
+    if not frequent:
         return []
-    told = _join_few([f"{op} ({count:,} times)" for op, count in often[:MAX_SHOWN]])
+    operations = _join_few([f"{op} ({count:,} times)" for op, count in frequent[:MAX_SHOWN]])
     return [
         Finding(
             RAN_ON_CPU,
             Cause.HEALTHY,
             Severity.WARNING,
-            f"Between operations on a GPU, the CPU ran {told}",
+            f"Between operations on a GPU, the CPU ran {operations}",
             "Each time the data may be copied to the CPU and back. Where this is in the training loop, it costs time.",
             remedies=(
                 Remedy(
@@ -244,24 +261,24 @@ def _report_interruptions(found: PlacementData) -> list[Finding]:
 
 
 def _report_missing_kernels(cpu: OnCpu | None) -> list[Finding]:
-    """Report what the CPU ran because of the release's kernels. Normal for many operations: no warning."""
+    """Report CPU operations that have no GPU kernel; this is normal for many operations and no warning."""
     if cpu is None or not (cpu.none or cpu.fewer):
         return []
     parts = []
     if cpu.none:
-        names = _join_few([f"{one.op} ({one.count:,})" for one in cpu.none])
+        names = _join_few([f"{entry.op} ({entry.count:,})" for entry in cpu.none])
         parts.append(f"{cpu.release} has no GPU kernel for {names}: no GPU can run them.")
-    for one in cpu.fewer[:MAX_FEWER_TYPES]:
-        missing = _join_few(sorted(one.missing, key=_rank_type)[:MAX_NAMES])
-        parts.append(f"{one.op} ({one.count:,}) has GPU kernels, but none for {missing}.")
+    for entry in cpu.fewer[:MAX_FEWER_TYPES]:
+        missing = _join_few(sorted(entry.missing, key=_rank_type)[:MAX_NAMES])
+        parts.append(f"{entry.op} ({entry.count:,}) has GPU kernels, but none for {missing}.")
     if cpu.fewer:
         more = (
             f" {len(cpu.fewer) - MAX_FEWER_TYPES} more are alike." if len(cpu.fewer) > MAX_FEWER_TYPES else ""
         )
         parts[-1] += f"{more} Which type each of these had, the log does not say."
-    every = sum(one.count for one in cpu.none)
+    total = sum(entry.count for entry in cpu.none)
     title = (
-        f"{format_operations(every)} on the CPU {'have' if every != 1 else 'has'} no GPU kernel in {cpu.release}"
+        f"{format_operations(total)} on the CPU {'have' if total != 1 else 'has'} no GPU kernel in {cpu.release}"
         if cpu.none
         else f"Of some operations on the CPU, {cpu.release} has GPU kernels for some types alone"
     )
@@ -269,51 +286,55 @@ def _report_missing_kernels(cpu: OnCpu | None) -> list[Finding]:
 
 
 def _rank_type(name: str) -> tuple[int, str]:
-    """Return the sort key of a type: those that programs use most come first."""
+    """Return a sort key that puts the most used types first."""
     return (COMMON.index(name) if name in COMMON else len(COMMON)), name
 
 
-def _report_copies(found: PlacementData) -> list[Finding]:
-    """Report the copies that the log names, and where consecutive operations changed their device."""
+def _report_copies(placement: PlacementData) -> list[Finding]:
+    """Report the copies that the log names, and the changes of the device between consecutive operations."""
     parts = []
-    if found.copies:
-        whole = [row for row in found.copies if row.before and row.device]
-        ends = [row for row in found.copies if not (row.before and row.device)]
-        pairs = dict.fromkeys((row.before, row.device) for row in whole)
+    if placement.copies:
+        complete = [copy for copy in placement.copies if copy.before and copy.device]
+        ends = [copy for copy in placement.copies if not (copy.before and copy.device)]
+        pairs = dict.fromkeys((copy.before, copy.device) for copy in complete)
         for before, device in list(pairs)[:MAX_FEWER_TYPES]:
-            rows = [row for row in whole if (row.before, row.device) == (before, device)]
-            every = sum(row.count for row in rows)
-            times = "once" if every == 1 else f"{every:,} times"
+            matches = [copy for copy in complete if (copy.before, copy.device) == (before, device)]
+            total = sum(copy.count for copy in matches)
+            times = "once" if total == 1 else f"{total:,} times"
             parts.append(
-                f"TensorFlow copied from {before} to {device} {times}, for {_join_few([row.op for row in rows])}."
+                f"TensorFlow copied from {before} to {device} {times}, for {_join_few([copy.op for copy in matches])}."
             )
         if ends:
-            told = _join_few([f"{row.op} on {row.before or row.device} ({row.count:,})" for row in ends])
-            parts.append(f"The log names these ends of copies: {told}.")
-    changes = [one for one in found.changes if one.count >= MIN_CHANGES]
+            items = _join_few(
+                [f"{copy.op} on {copy.before or copy.device} ({copy.count:,})" for copy in ends]
+            )
+            parts.append(f"The log names these ends of copies: {items}.")
+    changes = [change for change in placement.changes if change.count >= MIN_CHANGES]
     if changes:
-        told = _join_few([f"from {one.before} to {one.device} {one.count:,} times" for one in changes])
+        items = _join_few(
+            [f"from {change.before} to {change.device} {change.count:,} times" for change in changes]
+        )
         parts.append(
-            f"Operations that ran one after the other went {told}. Where the second needed what the first one made, "
+            f"Operations that ran one after the other went {items}. Where the second needed what the first one made, "
             "TensorFlow copied it; the log does not say where."
         )
     if not parts:
         return []
     title = (
         "Data went between devices"
-        if found.copies
+        if placement.copies
         else "The device often changed from operation to operation"
     )
     return [Finding(RAN_ON_CPU, Cause.HEALTHY, Severity.INFO, title, " ".join(parts))]
 
 
 def format_operations(count: int) -> str:
-    """Format a count: "1 operation", "1,204 operations"."""
+    """Format a count as "1 operation" or "1,204 operations"."""
     return f"{count:,} operation{'s' if count != 1 else ''}"
 
 
 def _join_few(names: Sequence[str]) -> str:
-    """Join the first eight, and how many more there are."""
+    """Join the first `MAX_NAMES` names, and add the number of the others."""
     if len(names) > MAX_NAMES:
         return f"{', '.join(names[:MAX_NAMES])} and {len(names) - MAX_NAMES} more"
     return join_words(names)

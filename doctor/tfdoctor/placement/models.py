@@ -1,4 +1,4 @@
-"""What a placement log says."""
+"""The content of a placement log."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ __all__ = [
 ]
 
 OTHER = "(other)"
-"""Operations of kinds that are not told apart: a log has too many."""
+"""The name for operations that are not counted by type, because a log has too many."""
 LOCAL = "/job:localhost/replica:0/task:0"
-"""The task of a program that is in no cluster."""
+"""The task of a program that does not run in a cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementDevice:
-    """A device that TensorFlow lists: in "Device mapping:" or where it creates it."""
+    """A device that TensorFlow lists in "Device mapping:" or when it creates the device."""
 
     device: str
-    """"GPU:0", or whole for another task's: "/job:worker/replica:0/task:1/device:GPU:0"."""
+    """"GPU:0", or the full name for another task: "/job:worker/replica:0/task:1/device:GPU:0"."""
     kind: str
-    """GPU, CPU, XLA_GPU, XLA_CPU, TPU …"""
+    """"GPU", "CPU", "XLA_GPU", "XLA_CPU", "TPU", …"""
     task: str
     name: str | None = None
     compute_capability: str | None = None
@@ -45,7 +45,7 @@ class PlacementDevice:
 
 @dataclass(frozen=True, slots=True)
 class OpCount:
-    """How often operations of one type went to one device."""
+    """The number of operations of one type on one device."""
 
     op: str
     device: str
@@ -54,22 +54,23 @@ class OpCount:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An operation that TensorFlow would not put where it was wanted."""
+    """An operation that TensorFlow refused to place on the requested device."""
 
     op: str | None
     node: str | None
     wanted: str | None
+    """The requested device; None if the message does not name it."""
     reason: str | None
-    """no-such-device, no-kernel, no-kernel-for-type, colocation, or None: the message does not say."""
+    """"no-such-device", "no-kernel", "no-kernel-for-type", "colocation"; None if the message gives no reason."""
     line: int
     text: str
-    """The message's first line."""
+    """The first line of the message."""
     listed: bool = False
-    """Whether the message lists the kernels that there are."""
+    """Whether the message lists the available kernels."""
     types: tuple[tuple[str, str], ...] = ()
-    """(attribute, type) of the operation, where the message has them: ("T", "bfloat16")."""
+    """(attribute, type) of the operation, such as ("T", "bfloat16"); empty if the message has none."""
     told: str = ""
-    """What the kernels of the release say of it."""
+    """The explanation from the kernels of the release; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +78,18 @@ class Copied:
     """A copy between devices that the log names, or one end of it."""
 
     op: str
-    """What needed the copy; or the operation that is an end of it (_Send, _Recv), which is in `ops`, too."""
+    """The operation that needed the copy, or the operation that is one end of it (_Send, _Recv) and also in
+    `ops`."""
     before: str | None
-    """The device that it was copied from; None: the log names the other end alone."""
+    """The source device; None if the log names only the other end."""
     device: str | None
-    """The device that it was copied to."""
+    """The target device; None if the log names only the other end."""
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceChange:
-    """How often an operation that ran eagerly was on another device than the one before it."""
+    """The number of times that an eager operation ran on another device than the one before it."""
 
     before: str
     device: str
@@ -96,93 +98,93 @@ class DeviceChange:
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
-    """An operation that ran on a CPU, and for which the release has no GPU kernel, or none for some types."""
+    """An operation that ran on a CPU and has no GPU kernel in the release, or none for some types."""
 
     op: str
     count: int
     attribute: str | None = None
-    """None: it has no GPU kernel at all."""
+    """The attribute whose types are limited; None if the operation has no GPU kernel at all."""
     types: tuple[str, ...] = ()
-    """Those of the attribute that GPU kernels take."""
+    """The types of the attribute that GPU kernels accept."""
     missing: tuple[str, ...] = ()
-    """Those that only CPU kernels take."""
+    """The types that only CPU kernels accept."""
 
 
 @dataclass(frozen=True, slots=True)
 class OnCpu:
-    """What the kernels of the release say of the operations on a CPU."""
+    """The CPU operations, compared with the kernels of the release."""
 
     release: str
-    """ "TensorFlow 2.10", or "TensorFlow 2.4 to 2.11": those that the log can be of; it is so in each of them."""
+    """The releases that can have written the log, for all of which this holds: "TensorFlow 2.4 to 2.11"."""
     none: tuple[Lacking, ...]
-    """Without a GPU kernel, the most frequent first."""
+    """The operations without a GPU kernel, the most frequent first."""
     fewer: tuple[Lacking, ...]
-    """With GPU kernels for fewer types than the CPU's."""
+    """The operations whose GPU kernels accept fewer types than their CPU kernels."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementData:
-    """What was read, before it is judged."""
+    """The data read from a log, before conclusions are drawn."""
 
     api: str | None
-    """"1": graphs placed for sessions. "2": operations executed one by one. None: nothing of placement is printed."""
+    """"1": graphs placed for sessions; "2": operations executed one by one; None: the log has no placement."""
     devices: tuple[PlacementDevice, ...]
     no_known_devices: bool
-    """Whether "Device mapping: no known devices." stands there."""
+    """Whether the log contains the line "Device mapping: no known devices"."""
     ops: tuple[OpCount, ...]
-    """By device, then by operation."""
+    """Counts sorted by device, then by operation."""
     refused: tuple[Refusal, ...]
     between: tuple[tuple[str, int], ...]
-    """(operation, how often it ran on the CPU between two that ran on a GPU), the most frequent first."""
+    """(operation, number of runs on the CPU between two operations on a GPU), the most frequent first."""
     said: bytes
-    """What of the log tells which release wrote it."""
+    """The parts of the log that show which release wrote it."""
     forgotten: bool
-    """Whether there were more nodes than are kept apart: those printed twice may count twice."""
+    """Whether the log has more nodes than are remembered, so that nodes printed twice may be counted twice."""
     lines: int
     bytes: int
     calls: tuple[OpCount, ...] = ()
-    """Calls of functions ("__inference_step_12") by device: what they do is printed for itself."""
+    """Calls of functions ("__inference_step_12") by device; the log prints their operations separately."""
     copies: tuple[Copied, ...] = ()
-    """Those that the log names; nothing is concluded."""
+    """The copies that the log names; none are inferred."""
     changes: tuple[DeviceChange, ...] = ()
-    """Between operations that ran eagerly, one directly after the other."""
+    """Changes of the device between consecutive eager operations."""
     left_out: tuple[tuple[str, int], ...] = ()
-    """(devices, copies …, how many of them were not kept), because too many are different."""
+    """(kind of item, number of items not kept because there were too many), such as ("devices", 3)."""
 
     @property
     def complete(self) -> bool:
-        """Return whether each operation is counted."""
+        """Whether every operation was counted."""
         return "operations" not in dict(self.left_out)
 
     @property
     def count_others(self) -> int:
-        """Return the operations that are counted as `OTHER`."""
-        return sum(row.count for row in self.ops if row.op == OTHER)
+        """The number of operations that are counted as `OTHER`."""
+        return sum(entry.count for entry in self.ops if entry.op == OTHER)
 
     @property
     def totals(self) -> dict[str, int]:
-        """Return device → operations."""
+        """The number of operations on each device."""
         totals: dict[str, int] = {}
-        for row in self.ops:
-            totals[row.device] = totals.get(row.device, 0) + row.count
+        for entry in self.ops:
+            totals[entry.device] = totals.get(entry.device, 0) + entry.count
         return totals
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """Return GPUs and TPUs that are listed and to which nothing went; none if operations were left out."""
+        """The listed GPUs and TPUs that ran nothing; empty if operations were left out."""
         if not self.complete:
             return ()
-        totals = {*self.totals, *(row.device for row in self.calls)}
-        listed = dict.fromkeys(one.device for one in self.devices if one.kind in ("GPU", "TPU"))
-        return tuple(one for one in listed if one not in totals)
+        totals = {*self.totals, *(call.device for call in self.calls)}
+        listed = dict.fromkeys(device.device for device in self.devices if device.kind in ("GPU", "TPU"))
+        return tuple(device for device in listed if device not in totals)
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Everything that `placement` has to say. Renderers compute nothing beyond it."""
+    """The complete result of `placement`; renderers compute nothing beyond it."""
 
     name: str
-    """The file, as the user named it; "-" for standard input."""
+    """The file as the user named it; "-" for standard input."""
     found: PlacementData
     summary: str
     findings: tuple[Finding, ...]
@@ -190,10 +192,10 @@ class Placement:
 
 
 def find_kind(device: str) -> str:
-    """Return GPU of "GPU:0" and of "/job:worker/replica:0/task:1/device:GPU:0"."""
+    """Return the kind of a device: GPU for "GPU:0" and "/job:worker/replica:0/task:1/device:GPU:0"."""
     return device.rpartition("/")[2].removeprefix("device:").partition(":")[0]
 
 
 def find_task(device: str) -> str:
-    """Return /job:worker/replica:0/task:1 of "/job:worker/replica:0/task:1/device:GPU:0"; LOCAL of "GPU:0"."""
+    """Return the task of a device, such as "/job:worker/replica:0/task:1"; `LOCAL` for a short name."""
     return device.partition("/device:")[0] if device.startswith("/job:") else LOCAL

@@ -1,8 +1,9 @@
-"""Find in the bytes of a log which operation went where. What is kept grows with the nodes, up to `MAX_SEEN_LINES`.
+"""Reader of placement logs that counts the operations on each device.
 
-TensorFlow prints a node of a graph twice, with printf and with its logging: "MatMul: (MatMul): /job:…/device:GPU:0".
-Before 0.12 it left the type out. An operation that runs eagerly is printed each time: "Executing op MatMul in device
-…"; from 2.5 on the little graph that it runs in is printed as well, which is no further operation.
+The memory used grows with the number of nodes, up to `MAX_SEEN_LINES`. TensorFlow prints each node of a graph
+twice, with printf and with its logging: "MatMul: (MatMul): /job:…/device:GPU:0"; before 0.12 without the
+type. It prints an eager operation each time that it runs: "Executing op MatMul in device …". From 2.5 on it
+also prints the small graph that the operation runs in, which is not counted as another operation.
 """
 
 from __future__ import annotations
@@ -33,40 +34,41 @@ if TYPE_CHECKING:
 __all__ = ["Reader", "read_placement"]
 
 KINDS = 20_000
-"""Operations, each with a device, that are told apart; TensorFlow has 1,500. Others are counted as `OTHER`."""
+"""The maximum number of (operation, device) pairs; others are counted as `OTHER`. TensorFlow has 1,500
+operations."""
 MAX_SEEN_LINES = 200_000
-"""Lines and nodes by which others are known for the same, at least; some 70 bytes each, and twice as many at most."""
+"""The minimum number of remembered lines and nodes; twice as many at most, of about 70 bytes each."""
 MAX_NODE_BYTES = 1000
-"""Bytes before a device that may be a node's name and type."""
+"""The maximum length of a node's name and type before a device, in bytes."""
 _EXECUTED = re.compile(rb"Executing op (\S+) in device (\S+)")
-_PAIRS = 10_000
-"""Pairs of devices that are told apart."""
+_MAX_PAIRS = 10_000
+"""The maximum number of pairs of devices."""
 _MAX_EAGER_NODES = 64
-"""Nodes of a graph that may be one eager operation's own."""
+"""The maximum number of nodes in the graph of one eager operation."""
 
 _TASK = rb"/job:[\w.\-]{1,80}/replica:\d{1,9}/task:\d{1,9}"
 _PLACED = re.compile(
-    # what comes next ends the line, a string, or is the next message's time
+    # the device must be followed by the end of the line or string, or by the next message's time
     rb"("
     + _TASK
     + rb"/(?:device:)?[A-Za-z_]{1,40}:\d{1,6}?)(?:( -> )|(?=[\s\"'\\\x1b<,]|$|\d{4}-\d\d-\d\d ))"
 )
-_NAME_OF_NODE = re.compile(rb"[A-Za-z0-9_.][\w.\-/\\>]*")
+_NODE_NAME = re.compile(rb"[A-Za-z0-9_.][\w.\-/\\>]*")
 _TYPE = re.compile(rb"[\w>]+")
-_BEFORE_A_NODE = re.compile(rb"[\s\"'|:\]]")
+_NODE_SEPARATOR = re.compile(rb"[\s\"'|:\]]")
 _CREATED = re.compile(
     rb"Creat(?:ed|ing) (?:TensorFlow )?device \(?([^\s()]{1,200})[^()\n]{0,80}?\)? {1,2}-> ([^\n]{0,300})"
 )
-_NAME = re.compile(rb"name: ([^,\n]{1,200}?),? pci bus id: ")
+_DEVICE_NAME = re.compile(rb"name: ([^,\n]{1,200}?),? pci bus id: ")
 _PCI = re.compile(rb"pci bus id: ([0-9A-Fa-f:.]{4,20})")
 _CAPABILITY = re.compile(rb"compute capability: (\d{1,3}\.\d{1,3})")
 _EXECUTING = b"Executing op "
-_IN = b" in device "
-_ARGUMENTS = (b"_Arg", b"_Retval", b"_DeviceArg", b"_DeviceRetval")
-"""What carries a function's arguments and results: no work."""
+_IN_DEVICE = b" in device "
+_ARGUMENT_OPS = (b"_Arg", b"_Retval", b"_DeviceArg", b"_DeviceRetval")
+"""Operations that only pass a function's arguments and results."""
 _FUNCTION = re.compile(rb"__(?:inference|forward|backward)_[\w.\-/<>]+")
 """The names of functions that Python traced (tensorflow/python/eager)."""
-_COPIES = {
+_COPY_OPS = {
     b"_Send": True,
     b"_HostSend": True,
     b"_CopyFromGpuToHost": True,
@@ -74,19 +76,19 @@ _COPIES = {
     b"_HostRecv": False,
     b"_CopyFromHostToGpu": False,
 }
-"""Operations that are an end of a copy, and whether it goes from their device (else to it)."""
-_COPIED = re.compile(
-    # with the device policy "warn": tensorflow/core/common_runtime/eager/execute.cc
+"""Operations that are an end of a copy: True if it copies from their device, False if to it."""
+_COPY_MESSAGE = re.compile(
+    # printed with the device policy "warn": tensorflow/core/common_runtime/eager/execute.cc
     rb"before computing ([\w>]{1,100}) input #\d{1,5} was expected to be on (/[^\s()]{1,200}) but is actually on "
     rb"(/[^\s()]{1,200}) [^\n]{0,300}This triggers a copy"
 )
-_OF_THE_CLIENT = re.compile(rb"(?:^|/)_(?:send|recv)_[^/]*$")
-"""Nodes that give a graph what is fed and take what is fetched: no devices are between these two ends."""
-_NUMBER = re.compile(r"_\d+$")
+_CLIENT_NODE = re.compile(rb"(?:^|/)_(?:send|recv)_[^/]*$")
+"""Nodes that feed a graph and fetch from it; they are no copies between devices."""
+_NODE_NUMBER = re.compile(r"_\d+$")
 
 
 def read_placement(chunks: Iterable[bytes]) -> PlacementData:
-    """Read the log's bytes. Never raises on any bytes."""
+    """Read a log from chunks of bytes; no content of the log raises an error."""
     reader = Reader()
     for _ in reader.read(chunks):
         pass
@@ -99,46 +101,47 @@ def _is_gpu(device: bytes) -> bool:
     return b"GPU:" in kind or b"gpu:" in kind
 
 
-class _Recently:
-    """What was met, as numbers; of very many the oldest are forgotten."""
+class _RecentNumbers:
+    """A set of numbers of limited size that forgets the oldest ones."""
 
     def __init__(self) -> None:
         self.now: set[int] = set()
         self.before: set[int] = set()
 
     def add(self, *numbers: int) -> None:
-        """Take note of them."""
+        """Add numbers, after forgetting the older half if the set is full."""
         if len(self.now) >= MAX_SEEN_LINES:
             self.before, self.now = self.now, set()
         self.now.update(numbers)
 
 
 class Reader:
-    """Counts what passes; see `read_placement`."""
+    """A counter of operations and devices in a log; see `read_placement`."""
 
     def __init__(self) -> None:
+        """Initialize empty counters."""
         self.lines = self.bytes = 0
         self.placed: Counter[tuple[bytes, bytes]] = Counter()
-        """(operation, device) → nodes of graphs."""
+        """The number of graph nodes for each (operation, device)."""
         self.arguments: Counter[tuple[bytes, bytes]] = Counter()
         self.executed: Counter[tuple[bytes, bytes]] = Counter()
         self.devices: dict[tuple[str, str | None, str | None], PlacementDevice] = {}
-        """What tells one from another → the device, with all that any line says of it."""
+        """The devices by (device, name, PCI bus ID), with the details of all lines."""
         self.refusals = Refusals()
         self.mapped = self.nothing_known = False
-        self.seen = _Recently()
+        self.seen = _RecentNumbers()
         self.little: dict[int, tuple[int, bytes, bytes]] = {}
-        """What was printed since the last eager operation, and may be that one's own graph: the line → the node."""
+        """Nodes printed since the last eager operation, which may be its own graph: line hash to node."""
         self.little_nodes: set[int] = set()
         self.copied: Counter[tuple[bytes, bytes, bytes]] = Counter()
-        """(operation, from, to) → how often TensorFlow said so."""
+        """The number of copies that TensorFlow reports for each (operation, from, to)."""
         self.called: Counter[tuple[bytes, bytes]] = Counter()
         self.clients: Counter[tuple[bytes, bytes]] = Counter()
         self.said = FirstMessages()
         self.last: bytes | None = None
-        """Where the operation before this one ran."""
+        """The device of the previous operation."""
         self.on_gpu: bytes | None = None
-        """The same, where that is a GPU."""
+        """The same if it is a GPU, else None."""
         self.changes: Counter[tuple[bytes, bytes]] = Counter()
         self.between: Counter[bytes] = Counter()
         self.after_gpu: list[bytes] | None = None
@@ -146,20 +149,20 @@ class Reader:
         self.left_out: Counter[str] = Counter()
 
     def read(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the chunks, which may end anywhere, as pieces of whole lines; each is counted before."""
+        """Yield the chunks, which may end anywhere, as blocks of complete lines; count each block first."""
         for block in blocks(chunks):
             self.take(block)
             yield block
 
     def take(self, block: bytes) -> None:
-        """Take one piece of whole lines."""
+        """Count one block of complete lines."""
         self.refusals.take(block, self.lines)
-        self._devices(block)
+        self._read_devices(block)
         self.said.take(block)
         if b"This triggers a copy" in block:
-            for match in _COPIED.finditer(block):
+            for match in _COPY_MESSAGE.finditer(block):
                 key = match[1], match[3], match[2]
-                if key in self.copied or len(self.copied) < _PAIRS:
+                if key in self.copied or len(self.copied) < _MAX_PAIRS:
                     self.copied[key] += 1
                 else:
                     self.left_out["copies"] += 1
@@ -168,55 +171,58 @@ class Reader:
         self.ends_open = not block.endswith(b"\n")
         if self._take_executed(block):
             return
-        last = 0
+        previous = 0
         seen = self.seen
         for match in _PLACED.finditer(block):
             start = match.start()
             device = match[1]
-            begin = block.rfind(b"\n", last, start) + 1 or last
-            before = block[begin if start - begin < MAX_NODE_BYTES else start - MAX_NODE_BYTES : start]
-            last = start
+            line_start = block.rfind(b"\n", previous, start) + 1 or previous
+            text = block[
+                line_start if start - line_start < MAX_NODE_BYTES else start - MAX_NODE_BYTES : start
+            ]
+            previous = start
             if match[2] is not None:
                 self._add_device(device, block[match.end() : match.end() + 300].partition(b"\n")[0])
                 continue
-            if before.endswith(_IN):
-                at = before.rfind(_EXECUTING)
-                if at >= 0:
-                    op = before[at + len(_EXECUTING) : -len(_IN)].strip()
+            if text.endswith(_IN_DEVICE):
+                position = text.rfind(_EXECUTING)
+                if position >= 0:
+                    op = text[position + len(_EXECUTING) : -len(_IN_DEVICE)].strip()
                     self._ran(op, device)
                 continue
-            told = before.rpartition(b"] ")[2]
-            line = hash((told, device))
+            node_text = text.rpartition(b"] ")[2]
+            line = hash((node_text, device))
             if line not in seen.now and line not in seen.before and line not in self.little:
-                self._stands(line, told, device)
+                self._add_node(line, node_text, device)
 
     def _take_executed(self, block: bytes) -> bool:
-        """Count a piece where only known operations and functions ran, as most do; return whether it is one.
+        """Count a block in which only known operations and functions ran; return whether it is such a block.
 
-        The same operations and devices come again and again, so what is fast is to split and to count, and what tells
-        devices from other text is done once for each.
+        Most blocks are. The same operations and devices repeat, so it is fast to split and count the text,
+        and to examine each pair of operation and device once.
         """
         devices = block.count(b"/job:")
         pairs = _EXECUTED.findall(block) if devices and not self.little and b" -> " not in block else []
         if len(pairs) != devices:
             return False
         counts = Counter(pairs)
-        places: dict[tuple[bytes, bytes], bytes | None] = {}
-        """Operation and device → the device; None: a function, which runs operations that are not known."""
+        device_of: dict[tuple[bytes, bytes], bytes | None] = {}
+        """The device of each (operation, device); None for a function, whose operations are not known."""
         for pair in counts:
             if pair not in self.executed and pair not in self.called:
                 return False
-            places[pair] = pair[1] if pair in self.executed else None
+            device_of[pair] = pair[1] if pair in self.executed else None
         for pair, count in counts.items():
-            (self.called if places[pair] is None else self.executed)[pair] += count
-        for device, run in groupby(pairs, key=places.__getitem__):
+            (self.called if device_of[pair] is None else self.executed)[pair] += count
+        for device, run in groupby(pairs, key=device_of.__getitem__):
             if device is None:
                 self.after_gpu = self.last = self.on_gpu = None
             else:
-                self._went(device, run)
+                self._record_run(device, run)
         return True
 
     def _count(self, table: Counter[tuple[bytes, bytes]], op: bytes, device: bytes) -> None:
+        """Count an operation, as `OTHER` if the table is full."""
         if (op, device) not in table and len(table) >= KINDS:
             op = OTHER.encode()
             if (op, device) not in table and len(table) >= 2 * KINDS:
@@ -224,68 +230,69 @@ class Reader:
                 return
         table[op, device] += 1
 
-    def _stands(self, line: int, told: bytes, device: bytes) -> None:
-        text, marked, op = told.removesuffix(b": ").removesuffix(b")").rpartition(b": (")
-        if not marked:  # the type is left out, or this is something else
-            text, op = told.removesuffix(b": "), b""
-            if text == told:
+    def _add_node(self, line: int, node_text: bytes, device: bytes) -> None:
+        """Remember a node as pending, unless its line is no node or repeats a known one."""
+        text, separator, op = node_text.removesuffix(b": ").removesuffix(b")").rpartition(b": (")
+        if not separator:  # without a type, or not a node
+            text, op = node_text.removesuffix(b": "), b""
+            if text == node_text:
                 return
-        name = text if _NAME_OF_NODE.fullmatch(text) else _BEFORE_A_NODE.split(text)[-1]
-        if not _NAME_OF_NODE.fullmatch(name) or not (op == b"" or _TYPE.fullmatch(op)):
+        name = text if _NODE_NAME.fullmatch(text) else _NODE_SEPARATOR.split(text)[-1]
+        if not _NODE_NAME.fullmatch(name) or not (op == b"" or _TYPE.fullmatch(op)):
             return
         key = hash((name, op, device))
         if key in self.seen.now or key in self.seen.before:
-            self.seen.add(line)  # the node's other spelling: standard output and standard error have one each
+            self.seen.add(line)  # a repeated node: standard output and standard error spell it differently
             return
         if key in self.little_nodes:
             return
         self.little[line] = key, op or _guess_operation(name), device
         self.little_nodes.add(key)
-        if op in _COPIES and _OF_THE_CLIENT.search(name):
+        if op in _COPY_OPS and _CLIENT_NODE.search(name):
             self._count(self.clients, op, device)
         if len(self.little) > _MAX_EAGER_NODES:
-            self._commit()
+            self._count_pending()
 
-    def _commit(self) -> None:
-        """Count the nodes that wait: they are those of a graph."""
+    def _count_pending(self) -> None:
+        """Count the pending nodes, which belong to a graph of their own."""
         for line, (key, op, device) in self.little.items():
-            self._count(self.arguments if op in _ARGUMENTS else self.placed, op, device)
+            self._count(self.arguments if op in _ARGUMENT_OPS else self.placed, op, device)
             self.seen.add(line, key)
-        self._forget()
+        self._clear_pending()
 
-    def _forget(self) -> None:
+    def _clear_pending(self) -> None:
+        """Discard the pending nodes."""
         self.little.clear()
         self.little_nodes.clear()
 
     def _ran(self, op: bytes, device: bytes) -> None:
+        """Count an eager operation or a function call, and discard pending nodes of its own graph."""
         if self.little:
-            work = [one for _, one, _ in self.little.values() if one not in _ARGUMENTS]
+            work = [node_op for _, node_op, _ in self.little.values() if node_op not in _ARGUMENT_OPS]
             if work in ([op], []):
-                self._forget()
+                self._clear_pending()
             else:
-                self._commit()
+                self._count_pending()
         if op.startswith(b"__") and _FUNCTION.fullmatch(op):
             self._count(self.called, op, device)
-            self.after_gpu = self.last = self.on_gpu = (
-                None  # what it did before the next operation is not known
-            )
+            self.after_gpu = self.last = self.on_gpu = None  # the operations of the function are not known
             return
         if (op, device) in self.executed or _TYPE.fullmatch(op):
             self._count(self.executed, op, device)
-            self._went(device, [(op, device)])
+            self._record_run(device, [(op, device)])
 
-    def _went(self, device: bytes, run: Iterable[tuple[bytes, bytes]]) -> None:
-        """Take note of operations that ran one after the other on one device."""
+    def _record_run(self, device: bytes, run: Iterable[tuple[bytes, bytes]]) -> None:
+        """Record consecutive operations on one device, and the change from the previous device."""
         if device != self.last:
             if self.last is not None:
-                if len(self.changes) < _PAIRS or (self.last, device) in self.changes:
+                if len(self.changes) < _MAX_PAIRS or (self.last, device) in self.changes:
                     self.changes[self.last, device] += 1
                 else:
                     self.left_out["changes of the device"] += 1
             self.last = device
         if _is_gpu(device):
-            for one in self.after_gpu or ():
-                self.between[one] += 1
+            for cpu_op in self.after_gpu or ():
+                self.between[cpu_op] += 1
             self.after_gpu = []
             self.on_gpu = device
             return
@@ -295,7 +302,8 @@ class Reader:
 
     # ---------------------------------------------------------------- devices
 
-    def _devices(self, block: bytes) -> None:
+    def _read_devices(self, block: bytes) -> None:
+        """Read the devices that a block lists or creates."""
         if b"Device mapping:" in block:
             self.mapped = True
             self.nothing_known |= b"Device mapping: no known devices" in block
@@ -305,10 +313,11 @@ class Reader:
             self._add_device(match[1], match[2], created=True)
 
     def _add_device(self, spelled: bytes, text: bytes, *, created: bool = False) -> None:
+        """Add a device, or replace it if it had no compute capability."""
         device = shorten_device(spelled)
         if not device or (created and find_kind(device) not in ("GPU", "TPU")):
             return
-        name, pci, capability = (pattern.search(text) for pattern in (_NAME, _PCI, _CAPABILITY))
+        name, pci, capability = (pattern.search(text) for pattern in (_DEVICE_NAME, _PCI, _CAPABILITY))
         self.mapped = self.mapped or not created
         new = PlacementDevice(
             device,
@@ -319,25 +328,25 @@ class Reader:
             pci[1].decode() if pci else None,
         )
         key = (new.device, new.name, new.pci_bus_id)
-        old = self.devices.get(key)
-        if old is None and len(self.devices) >= _PAIRS:
+        known = self.devices.get(key)
+        if known is None and len(self.devices) >= _MAX_PAIRS:
             self.left_out["devices"] += 1
-        elif old is None or old.compute_capability is None:
+        elif known is None or known.compute_capability is None:
             self.devices[key] = new
 
-    # ---------------------------------------------------------------- the end
+    # ---------------------------------------------------------------- the result
 
     def end(self) -> PlacementData:
-        """Return everything that was read."""
+        """Return all data that was read, after counting the pending nodes."""
         self.refusals.end()
-        eager = bool(self.executed or self.called) or any(one.eager for one in self.refusals.found)
+        eager = bool(self.executed or self.called) or any(refusal.eager for refusal in self.refusals.found)
         if self.little:
             ops = [op for _, op, _ in self.little.values()]
-            work = [op for op in ops if op not in _ARGUMENTS]
+            work = [op for op in ops if op not in _ARGUMENT_OPS]
             if self.executed and len(work) == 1 and len(ops) > 1:
-                self._forget()  # cut before the line that says that it ran
+                self._clear_pending()  # the log ends before the line that reports the operation
             else:
-                self._commit()
+                self._count_pending()
         tables = (self.placed, self.executed, *(() if eager else (self.arguments,)))
         graphs = bool(self.placed or self.arguments or self.mapped or self.refusals.found)
         return PlacementData(
@@ -345,53 +354,64 @@ class Reader:
             devices=tuple(self.devices.values()),
             no_known_devices=self.nothing_known,
             ops=_make_counts(*tables),
-            refused=tuple(one.refusal for one in self.refusals.found),
+            refused=tuple(refusal.refusal for refusal in self.refusals.found),
             between=tuple((op.decode("utf-8", "replace"), n) for op, n in self.between.most_common(10)),
             said=self.said.text,
             forgotten=bool(self.seen.before),
             lines=self.lines + self.ends_open,
             bytes=self.bytes,
             calls=_make_counts(self.called),
-            copies=self._copies(tables),
-            changes=self._changes(),
+            copies=self._list_copies(tables),
+            changes=self._list_changes(),
             left_out=tuple((self.left_out + Counter(refusals=self.refusals.left_out)).items()),
         )
 
-    def _copies(self, tables: Sequence[Counter[tuple[bytes, bytes]]]) -> tuple[Copied, ...]:
-        """List what TensorFlow said first, then the operations that are ends."""
-        found = [
+    def _list_copies(self, tables: Sequence[Counter[tuple[bytes, bytes]]]) -> tuple[Copied, ...]:
+        """Return the copies that TensorFlow reports, then the operations that are ends of copies."""
+        copies = [
             Copied(op.decode(), shorten_device(before), shorten_device(device), count)
             for (op, before, device), count in self.copied.most_common()
             if shorten_device(before) and shorten_device(device)
         ]
-        ends: Counter[tuple[bytes, bytes]] = Counter()
+        end_counts: Counter[tuple[bytes, bytes]] = Counter()
         for table in tables:
-            ends.update({key: count for key, count in table.items() if key[0] in _COPIES})
-        for row in _make_counts(ends - self.clients):
-            away = _COPIES[row.op.encode()]
-            found.append(
-                Copied(row.op, row.device if away else None, None if away else row.device, row.count)
+            end_counts.update({key: count for key, count in table.items() if key[0] in _COPY_OPS})
+        for entry in _make_counts(end_counts - self.clients):
+            is_source = _COPY_OPS[entry.op.encode()]
+            copies.append(
+                Copied(
+                    entry.op,
+                    entry.device if is_source else None,
+                    None if is_source else entry.device,
+                    entry.count,
+                )
             )
-        return tuple(found)
+        return tuple(copies)
 
-    def _changes(self) -> tuple[DeviceChange, ...]:
-        named = (
-            (shorten_device(one), shorten_device(two), count)
-            for (one, two), count in self.changes.most_common()
+    def _list_changes(self) -> tuple[DeviceChange, ...]:
+        """Return the changes of the device, the most frequent first."""
+        changes = (
+            (shorten_device(before), shorten_device(after), count)
+            for (before, after), count in self.changes.most_common()
         )
-        return tuple(DeviceChange(one, two, count) for one, two, count in named if one != two)
+        return tuple(
+            DeviceChange(before, after, count) for before, after, count in changes if before != after
+        )
 
 
 def _make_counts(*tables: Counter[tuple[bytes, bytes]]) -> tuple[OpCount, ...]:
-    """Return the counts by device, then by operation."""
+    """Return the sum of the tables, sorted by device, then by operation."""
     counts: Counter[tuple[str, str]] = Counter()
     for table in tables:
         for (op, device), count in table.items():
             counts[op.decode("utf-8", "replace"), shorten_device(device)] += count
-    rows = sorted(counts.items(), key=lambda row: (row[0][1], row[0][0]))
-    return tuple(OpCount(op, device, count) for (op, device), count in rows)
+    items = sorted(counts.items(), key=lambda item: (item[0][1], item[0][0]))
+    return tuple(OpCount(op, device, count) for (op, device), count in items)
 
 
 def _guess_operation(name: bytes) -> bytes:
-    """Return what very old releases leave of an operation: its node's name, without the number of a repeated one."""
-    return _NUMBER.sub("", name.decode("utf-8", "replace")).encode()
+    """Return the operation of a node whose type is not printed.
+
+    It is the node's name without the number of a repeated node.
+    """
+    return _NODE_NUMBER.sub("", name.decode("utf-8", "replace")).encode()

@@ -1,6 +1,7 @@
-"""Messages that refuse a device → what was wanted where, and why not.
+"""Parser of the messages with which TensorFlow refuses a device.
 
-They are long: the reason stands in the first line, the operation's type and its kernels some lines below.
+The messages are long: the first line has the reason, and later lines name the operation's type and its
+kernels.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from tfdoctor.text import clean_line
 __all__ = ["Refusals", "shorten_device"]
 
 MAX_REFUSALS = 1000
-"""Different refusals that are kept."""
+"""The maximum number of different refusals that are kept."""
 MAX_MESSAGE_BYTES = 1 << 14
-"""Bytes behind the beginning of a message that may belong to it."""
+"""The maximum length of a message, in bytes."""
 
-_WORDS = (
+_TRIGGERS = (
     b"annot assign a device",
     b"Could not satisfy",
     b"unknown device",
@@ -28,7 +29,7 @@ _WORDS = (
     b"Cannot colocate nodes",
     b"alformed device specification",
 )
-_BEGIN = re.compile(
+_MESSAGE_START = re.compile(
     rb"Cannot assign a device (?:to|for) (?:node|operation) "
     rb"|Could not satisfy (?:explicit )?device specification '[^'\n]{0,200}'\. enable_soft_placement"
     rb"|Could not find device for node: "
@@ -38,19 +39,19 @@ _BEGIN = re.compile(
     rb"|/[^\s']{1,120} unknown device"
     rb"|Malformed device specification '"
 )
-_NODE = (
+_NODE_PATTERNS = (
     re.compile(r"Cannot assign a device (?:to|for) (?:node|operation) ['\"`]?([\w./\\>\-]+)"),
     re.compile(r"Could not find device for node: \{\{node ([\w./\\>\-]+)\}\}"),
     re.compile(r"Cannot colocate nodes (?:\{\{(?:colocation_)?node |')?([\w./\\>\-]+)"),
     re.compile(r"(?:compatible with node|used by node) (?:\{\{node )?'?([\w./\\>\-]+)"),
 )
-_WANTED = (
+_DEVICE_PATTERNS = (
     re.compile(r"explicitly assigned to ([^\s']{1,200}) but available"),
     re.compile(r"(?:explicit )?device specification '([^'\n]{1,200})'"),
     re.compile(r"(/[^\s']{1,120}) unknown device"),
     re.compile(r"assigned device '([^'\n]{1,200})'"),
 )
-_OP = (
+_OP_PATTERNS = (
     re.compile(r"No registered '([\w>]+)' OpKernel"),
     re.compile(r"No OpKernel was registered to support Op '([\w>]+)'"),
     re.compile(r"\[\[(?:Node: |\{\{node )?[\w./\\>\-]+(?:\}\})? = ([A-Za-z_][\w>]*)\["),
@@ -58,103 +59,104 @@ _OP = (
     re.compile(r"^Op: ([\w>]+)$", re.MULTILINE),
     re.compile(r"\[Op:([\w>]+)\]"),
 )
-_MEMBER = r"^  {node} \(([\w>]+)\)"
+_COLOCATED_OP = r"^  {node} \(([\w>]+)\)"
 _KERNEL = re.compile(r"device=['\\]{1,3}([A-Z_]{1,40})\\?'(; [^\n]*)?")
-_LISTED = re.compile(r"no registered kernels>|device=['\\]{1,3}[A-Z_]")
-_TYPES = re.compile(r"(?:= [A-Za-z_][\w>]*\[|^Node attrs: )([^\n]{1,2000})", re.MULTILINE)
-_TYPE = re.compile(r"(?<![\w>])([A-Za-z_]\w{0,40})=(DT_[A-Z0-9_]{1,30})(?=[,\]]|$)")
-_NEXT = re.compile(r"\n(?:Traceback \(most|During handling|[\w.]+(?:Error|Exception)\b)")
-_SHORT = re.compile(
+_KERNEL_LIST = re.compile(r"no registered kernels>|device=['\\]{1,3}[A-Z_]")
+_ATTRIBUTES = re.compile(r"(?:= [A-Za-z_][\w>]*\[|^Node attrs: )([^\n]{1,2000})", re.MULTILINE)
+_TYPE_ATTRIBUTE = re.compile(r"(?<![\w>])([A-Za-z_]\w{0,40})=(DT_[A-Z0-9_]{1,30})(?=[,\]]|$)")
+_FOLLOWING_ERROR = re.compile(r"\n(?:Traceback \(most|During handling|[\w.]+(?:Error|Exception)\b)")
+_DEVICE_NAME = re.compile(
     r"(?:(/job:[\w.\-]{1,80})(?:/replica:(\d{1,9}))?(?:/task:(\d{1,9}))?)?/(?:device:)?([A-Za-z_]{1,40}):(\d{1,6}|\*)$"
 )
 
 
 def shorten_device(spelled: bytes | str) -> str:
-    """Return a device as the answer names it: GPU:0, or whole if it is another task's; "" if it is none."""
+    """Return the short name of a device: GPU:0, or the full name for another task; "" if it is not a device."""
     text = spelled.decode("utf-8", "replace") if isinstance(spelled, bytes) else spelled
-    match = _SHORT.fullmatch(text)
+    match = _DEVICE_NAME.fullmatch(text)
     if match is None:
         return ""
     job, replica, task, kind, index = match.groups()
     name = f"{kind.upper()}:{index}"
-    whole = f"{job}/replica:{replica or 0}/task:{task or 0}"
-    return name if job is None or whole == LOCAL else f"{whole}/device:{name}"
+    task_name = f"{job}/replica:{replica or 0}/task:{task or 0}"
+    return name if job is None or task_name == LOCAL else f"{task_name}/device:{name}"
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRefusal:
-    """A refusal, and whether it is of an operation that ran eagerly."""
+    """A refusal, and whether the operation ran eagerly."""
 
     refusal: Refusal
     eager: bool
 
 
 class Refusals:
-    """The refusals of a log, each once, as its blocks come."""
+    """A collector of the refusals in a log, without duplicates, that reads it in blocks."""
 
     def __init__(self) -> None:
         self.found: list[ReadRefusal] = []
         self.left_out = 0
-        """Refusals that were not kept."""
-        self._open: tuple[bytes, int] | None = None
-        """A message whose end may be in the next block, and the line that it begins in."""
+        """The number of refusals that were not kept."""
+        self._pending: tuple[bytes, int] | None = None
+        """An incomplete message that may continue in the next block, and the number of its first line."""
 
     def take(self, block: bytes, lines_before: int) -> None:
-        """Take one piece of whole lines, and how many lines came before it."""
-        if self._open is not None:
-            begun, line = self._open
-            self._open = None
-            self._message(begun + block[: MAX_MESSAGE_BYTES - len(begun)], line)
-        if not any(word in block for word in _WORDS):
+        """Read a block of complete lines that follows `lines_before` lines."""
+        if self._pending is not None:
+            beginning, line = self._pending
+            self._pending = None
+            self._read_message(beginning + block[: MAX_MESSAGE_BYTES - len(beginning)], line)
+        if not any(trigger in block for trigger in _TRIGGERS):
             return
-        line, at = lines_before + 1, 0
-        for match in _BEGIN.finditer(block):
-            line += block.count(b"\n", at, match.start())
-            at = match.start()
-            text = block[at : at + MAX_MESSAGE_BYTES]
-            if at + MAX_MESSAGE_BYTES > len(block):
-                self._finish()
-                self._open = text, line
+        line, start = lines_before + 1, 0
+        for match in _MESSAGE_START.finditer(block):
+            line += block.count(b"\n", start, match.start())
+            start = match.start()
+            text = block[start : start + MAX_MESSAGE_BYTES]
+            if start + MAX_MESSAGE_BYTES > len(block):
+                self._read_pending()
+                self._pending = text, line
             else:
-                self._message(text, line)
+                self._read_message(text, line)
 
     def end(self) -> None:
-        """End: nothing more comes."""
-        self._finish()
+        """Read the message that is still incomplete after the last block."""
+        self._read_pending()
 
-    def _finish(self) -> None:
-        if self._open is not None:
-            self._message(*self._open)
-            self._open = None
+    def _read_pending(self) -> None:
+        if self._pending is not None:
+            self._read_message(*self._pending)
+            self._pending = None
 
-    def _message(self, raw: bytes, line: int) -> None:
-        another = _BEGIN.search(raw, 1)
-        whole = raw[: another.start()] if another is not None else raw
-        text = whole.decode("utf-8", "replace").replace("\r", "")
-        following = _NEXT.search(text)
+    def _read_message(self, raw: bytes, line: int) -> None:
+        """Parse a message, cut off where the next message or error begins, and add its refusal."""
+        next_start = _MESSAGE_START.search(raw, 1)
+        message = raw[: next_start.start()] if next_start is not None else raw
+        text = message.decode("utf-8", "replace").replace("\r", "")
+        following = _FOLLOWING_ERROR.search(text)
         if following is not None:
             text = text[: following.start()]
-        told = _parse_refusal(text, line)
-        if told is not None:
-            self._add(told)
+        refusal = _parse_refusal(text, line)
+        if refusal is not None:
+            self._add(refusal)
 
     def _add(self, new: ReadRefusal) -> None:
-        """Add a refusal once: what one of its messages leaves out, another one may say."""
-        one = new.refusal
-        for number, old in enumerate(self.found):
-            two = old.refusal
-            if (one.node, one.wanted) == (two.node, two.wanted) and (
-                one.op == two.op or (one.node is not None and None in (one.op, two.op))
+        """Add a refusal, or complete the same one with details that its other messages lack."""
+        refusal = new.refusal
+        for index, known_read in enumerate(self.found):
+            known = known_read.refusal
+            if (refusal.node, refusal.wanted) == (known.node, known.wanted) and (
+                refusal.op == known.op or (refusal.node is not None and None in (refusal.op, known.op))
             ):
-                self.found[number] = ReadRefusal(
+                self.found[index] = ReadRefusal(
                     replace(
-                        two,
-                        op=two.op or one.op,
-                        reason=two.reason or one.reason,
-                        listed=two.listed or one.listed,
-                        types=two.types or one.types,
+                        known,
+                        op=known.op or refusal.op,
+                        reason=known.reason or refusal.reason,
+                        listed=known.listed or refusal.listed,
+                        types=known.types or refusal.types,
                     ),
-                    old.eager or new.eager,
+                    known_read.eager or new.eager,
                 )
                 return
         if len(self.found) < MAX_REFUSALS:
@@ -164,31 +166,37 @@ class Refusals:
 
 
 def _parse_refusal(text: str, line: int) -> ReadRefusal | None:
+    """Parse a message into a refusal; None if it names no reason, device or node."""
     first = text.partition("\n")[0]
     if "assign a device" in first and "Could not satisfy" not in first and "assigned" not in first:
         first = text[:600]
-    node = next((match[1].rstrip(".:") for pattern in _NODE if (match := pattern.search(text))), None)
-    asked = next((match[1] for pattern in _WANTED if (match := pattern.search(first))), None)
-    wanted = shorten_device(asked) if asked else ""
-    reason = _reason(text, first, wanted)
-    op = next((match[1] for pattern in _OP if (match := pattern.search(text))), None)
-    member = re.search(_MEMBER.format(node=re.escape(node)), text, re.MULTILINE) if node else None
+    node = next(
+        (match[1].rstrip(".:") for pattern in _NODE_PATTERNS if (match := pattern.search(text))), None
+    )
+    spelled = next((match[1] for pattern in _DEVICE_PATTERNS if (match := pattern.search(first))), None)
+    device = shorten_device(spelled) if spelled else ""
+    reason = _find_reason(text, first, device)
+    op = next((match[1] for pattern in _OP_PATTERNS if (match := pattern.search(text))), None)
+    member = re.search(_COLOCATED_OP.format(node=re.escape(node)), text, re.MULTILINE) if node else None
     if member is not None:
         op = member[1]
-    if reason is None and not wanted and node is None:
+    if reason is None and not device and node is None:
         return None
-    definition = _TYPES.search(text)
+    definition = _ATTRIBUTES.search(text)
     types = (
-        tuple((name, type_named(word)) for name, word in _TYPE.findall(definition[1])) if definition else ()
+        tuple((name, type_named(type_name)) for name, type_name in _TYPE_ATTRIBUTE.findall(definition[1]))
+        if definition
+        else ()
     )
     eager = "[Op:" in text or "enable_soft_placement=" in first or "unknown device" in first
-    listed = _LISTED.search(text) is not None
+    listed = _KERNEL_LIST.search(text) is not None
     return ReadRefusal(
-        Refusal(op, node, wanted or None, reason, line, clean_line(first, limit=300), listed, types), eager
+        Refusal(op, node, device or None, reason, line, clean_line(first, limit=300), listed, types), eager
     )
 
 
-def _reason(text: str, first: str, wanted: str) -> str | None:
+def _find_reason(text: str, first: str, device: str) -> str | None:
+    """Return the reason in the first line of a message; None if it gives none."""
     if "colocated with a group" in first or "Cannot colocate nodes" in first:
         return "colocation"
     if "available devices are" in first or "no devices matching that specification" in first:
@@ -196,16 +204,20 @@ def _reason(text: str, first: str, wanted: str) -> str | None:
     if "unknown device" in first:
         return "no-such-device"
     if "All available devices [" in first:
-        there = re.findall(r"/[^\s,\]]+", first.partition("All available devices [")[2].partition("]")[0])
-        return _find_reason(text, wanted) if wanted in map(shorten_device, there) else "no-such-device"
+        available = re.findall(r"/[^\s,\]]+", first.partition("All available devices [")[2].partition("]")[0])
+        return (
+            _find_kernel_reason(text, device)
+            if device in map(shorten_device, available)
+            else "no-such-device"
+        )
     if "no supported kernel" in first or "OpKernel" in first or "Could not find device for node" in first:
-        return _find_reason(text, wanted)
+        return _find_kernel_reason(text, device)
     return None
 
 
-def _find_reason(text: str, wanted: str) -> str:
-    """Return whether it has kernels for that kind of device, of other types."""
-    kind = wanted.rpartition("/")[2].removeprefix("device:").partition(":")[0]
+def _find_kernel_reason(text: str, device: str) -> str:
+    """Return "no-kernel-for-type" if the message lists kernels for this kind of device, else "no-kernel"."""
+    kind = device.rpartition("/")[2].removeprefix("device:").partition(":")[0]
     kinds = [(name, types or "") for name, types in _KERNEL.findall(text)]
     for_kind = re.search(r"OpKernel for '?([A-Z_]+)'? devices", text)
     kind = kind or (for_kind[1] if for_kind else "")

@@ -1,4 +1,4 @@
-"""Which release wrote a placement log: what of a log of any size is read for it, and what that says."""
+"""Detection of the release that wrote a placement log, and the parts of a large log that it needs."""
 
 from __future__ import annotations
 
@@ -16,62 +16,64 @@ if TYPE_CHECKING:
 __all__ = ["FirstMessages", "find_era"]
 
 BEGINNING = 1 << 16
-"""Bytes of the beginning that are kept whole."""
+"""The size of the beginning of a log that is kept completely, in bytes."""
 MAX_LINE_BYTES = 2000
-"""Bytes of a line that are kept."""
+"""The number of bytes kept before and after a source reference in a line."""
 MAX_SOURCE_LINES = 1000
-"""Lines of the source that are kept apart."""
-_SOURCE = re.compile(rb"\.cc:(\d{1,5})\]")
-"""Where the message of a line of the source begins; its number alone, to look for many at once."""
+"""The maximum number of source lines whose first messages are kept."""
+_SOURCE_LINE = re.compile(rb"\.cc:(\d{1,5})\]")
+"""The source reference of a message; only its line number, which is fast to search."""
 
-_PUBLISHED = re.compile(r"\d{1,3}(?:\.\d{1,3}){1,2}(?:rc\d{1,2})?")
-_REBUILT = re.compile(
+_RELEASE_VERSION = re.compile(r"\d{1,3}(?:\.\d{1,3}){1,2}(?:rc\d{1,2})?")
+"""A version of a published release or release candidate."""
+_VENDOR_BUILD = re.compile(
     rb"(?:[Tt]ensor[Ff]low|NVIDIA Release)[^\n]{0,40}?\d\d?\.\d{1,2}(?:\.\d{1,2}\+|-tf[12])"
 )
-"""What vendors' builds are called: 2.10.0+nv22.12, and a container's "NVIDIA Release 22.12-tf2"."""
+"""Names of vendors' builds: 2.10.0+nv22.12, or a container's "NVIDIA Release 22.12-tf2"."""
 
 
 class FirstMessages:
-    """The beginning of a log, and of each line of TensorFlow's source the first message that is behind it."""
+    """The beginning of a log, and the first message of each line of TensorFlow's source."""
 
     def __init__(self) -> None:
         self.beginning = b""
         self.lines: list[bytes] = []
         self._numbers: set[bytes] = set()
-        self._room = BEGINNING
+        self._remaining = BEGINNING
 
     def take(self, block: bytes) -> None:
-        """Take one piece of whole lines."""
-        if self._room:
-            whole = len(block) <= self._room
-            self.beginning += block if whole else block[: block.rfind(b"\n", 0, self._room) + 1]
-            self._room = self._room - len(block) if whole else 0
-        new = set(_SOURCE.findall(block)) - self._numbers
+        """Read a block of complete lines."""
+        if self._remaining:
+            fits = len(block) <= self._remaining
+            self.beginning += block if fits else block[: block.rfind(b"\n", 0, self._remaining) + 1]
+            self._remaining = self._remaining - len(block) if fits else 0
+        new = set(_SOURCE_LINE.findall(block)) - self._numbers
         for number in sorted(new)[: MAX_SOURCE_LINES - len(self.lines)]:
             self._numbers.add(number)
-            at = block.find(b".cc:" + number + b"]")
+            position = block.find(b".cc:" + number + b"]")
             line = block[
-                max(block.rfind(b"\n", 0, at) + 1, at - MAX_LINE_BYTES) : at + MAX_LINE_BYTES
+                max(block.rfind(b"\n", 0, position) + 1, position - MAX_LINE_BYTES) : position
+                + MAX_LINE_BYTES
             ].partition(b"\n")[0]
             self.lines.append(line + b"\n")
 
     @property
     def text(self) -> bytes:
-        """Return all of it."""
+        """All bytes that were kept."""
         return self.beginning + b"".join(self.lines)
 
 
 def find_era(said: bytes, compat: Compat) -> str | None:
-    """Return the minor releases that can have written it: "2.10", or "2.4-2.11".
+    """Return the minor releases that can have written the log: "2.10", or "2.4-2.11".
 
-    None: it does not say; or a nightly, a vendor's build or several TensorFlows wrote it, whose kernels nobody
-    knows.
+    None if the log does not show it, or if a nightly, a vendor's build or several TensorFlows wrote it, whose
+    kernels are not known.
     """
-    if _REBUILT.search(said):
+    if _VENDOR_BUILD.search(said):
         return None
-    found = origin(drop_other_eras(scan([said], load_signatures()), compat), compat)
-    if found.sources.foreign is not None or len(found.sources.writers) > 1:
+    inferred = origin(drop_other_eras(scan([said], load_signatures()), compat), compat)
+    if inferred.sources.foreign is not None or len(inferred.sources.writers) > 1:
         return None
-    if found.version is not None and not _PUBLISHED.fullmatch(found.version):
+    if inferred.version is not None and not _RELEASE_VERSION.fullmatch(inferred.version):
         return None
-    return found.era
+    return inferred.era

@@ -1,4 +1,7 @@
-"""From a wish and a machine to a way that works, each decision with the row of compat/ it rests on. Pure."""
+"""The planner: from a request and a machine to ranked options or a conflict. Pure.
+
+Each decision names the entry of compat/ that it rests on.
+"""
 
 from tfdoctor.plan.hypothetical_facts import make_predicted_facts
 from tfdoctor.plan.models import (

@@ -36,110 +36,128 @@ __all__ = [
 ]
 
 NAME, QUOTED, CAPABILITY, DRIVER, GLIBC = PLACES = ("\ue000", "\ue001", "\ue002", "\ue003", "\ue004")
-"""What stands in an answer for the card's name, the same as a shell's word, its compute capability, the driver and the
-glibc."""
+"""Placeholders in an answer.
+
+In this order: the card's name, the name quoted for a shell, its compute capability, the driver, the glibc.
+"""
 ANY_CARD = "*"
-"""Stands for every capability, where the card does not matter."""
+"""The key for every compute capability, if the answer does not depend on the card."""
 OLDEST_BRANCH = 375
-"""Branches before this one are older than what any release with GPU code needs; they are not offered."""
+"""The oldest driver branch that is offered: no release with GPU code needs an older one."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableSystem:
-    """An operating system that can be chosen."""
+    """An operating system that the user can choose."""
 
     word: str
-    """`"linux"`, `"linux-2.17"` (with that glibc), `"wsl"`, `"windows"`, `"macos"`."""
+    """The key: `"linux"`, `"linux-2.17"` (with that glibc), `"wsl"`, `"windows"` or `"macos"`."""
     title: str
     platform: Platform
-    """Whose driver numbers count."""
+    """The platform whose driver versions apply."""
     host: Host
-    """A machine with it of which nothing else is known."""
+    """A machine with this system and nothing else known about it."""
     addressed: bool = False
-    """Whether its commands name the card and the driver: they may be typed anywhere."""
+    """Whether its commands name the card and the driver, so that they work on any machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drivers:
-    """The drivers of one platform, as far as the answers tell them apart."""
+    """The drivers of one platform, grouped by the answers that they get."""
 
     steps: tuple[str, ...]
-    """The oldest first: a version (`"525.60.13"`) stands for itself and all before the next version; `"525.*"` is what
-    `--driver 525` means, the newest driver of a branch. Another branch has the answer of any driver of it."""
+    """The driver steps, oldest first.
+
+    A version (`"525.60.13"`) stands for itself and every driver before the next version; `"525.*"` stands for
+    `--driver 525`, the newest driver of that branch. A branch without a step has the answer of any of its
+    drivers.
+    """
 
     @property
     def places(self) -> int:
-        """Answers in a row: of drivers before all steps, of each step, and of an unknown driver."""
+        """The number of answers in a row: before all steps, at each step, and for an unknown driver."""
         return len(self.steps) + 2
 
     def place(self, driver: str) -> int:
-        """Return where the answer of a driver stands in a row; "": not known. Raises VersionSyntaxError."""
+        """Return the index of a driver's answer in a row; "" means that the driver is unknown.
+
+        Raises VersionSyntaxError if `driver` is not a version.
+        """
         if not driver:
             return self.places - 1
         numbers = versions.numbers(driver)
         branch = f"{join_numbers(numbers)}.*"
         if branch in self.steps:
             return 1 + self.steps.index(branch)
-        reached = [
-            place
-            for place, step in enumerate(self.steps)
+        older_steps = [
+            index
+            for index, step in enumerate(self.steps)
             if "*" not in step and versions.numbers(step) <= numbers
         ]
-        return reached[-1] + 1 if reached else 0
+        return older_steps[-1] + 1 if older_steps else 0
 
     @property
     def branches(self) -> tuple[str, ...]:
         """The branches among the steps that are worth offering."""
-        named = [step.removesuffix(".*") for step in self.steps if step.endswith(".*")]
-        return tuple(one for one in named if one.isdigit() and int(one) >= OLDEST_BRANCH)
+        branches = [step.removesuffix(".*") for step in self.steps if step.endswith(".*")]
+        return tuple(branch for branch in branches if branch.isdigit() and int(branch) >= OLDEST_BRANCH)
 
 
 @dataclass
 class Verdicts:
-    """The table. `answer` looks up; whoever writes it elsewhere writes its parts."""
+    """The answer table: `answer` looks up one answer; a writer of another format reads the fields."""
 
     systems: tuple[TableSystem, ...]
     cards: dict[str, tuple[str, ...]]
-    """A compute capability → the cards' names that mean it and nothing else."""
+    """Compute capability to the names of cards that mean this capability and no other."""
     pythons: tuple[str, ...]
-    """The oldest first."""
+    """Python versions, oldest first."""
     minors: tuple[str, ...]
-    """The newest first."""
+    """Minor versions of TensorFlow, newest first."""
     drivers: dict[Platform, Drivers] = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
     options: list[tuple[object, ...]] = field(default_factory=list)
-    """(recipe, TensorFlow, Python, CUDA, cuDNN, image, bytes, commands, serious caveats, other caveats): the image and
-    the last three as numbers of `texts`, "" and -1 for what is not known."""
-    answers: list[Answer] = field(default_factory=list)
-    """(numbers of `options`, best first; of the `texts` that say why there is none; of the one that says why it is not
-    in a virtual environment, or -1)."""
-    cells: dict[tuple[str, str, str, str], tuple[int, ...]] = field(default_factory=dict)
-    """(system, minor or "", Python or "", capability or "") → runs over the places of the platform's drivers: an
-    answer, how often, the next answer, how often …
+    """The options as tuples.
 
-    Where the card does not matter, there is one row of one answer for `ANY_CARD`.
+    Items: recipe, TensorFlow, Python, CUDA, cuDNN, image, bytes, commands, serious caveats, other caveats.
+    The image, the commands and the caveats are indexes into `texts`. "" and -1 mean unknown.
+    """
+    answers: list[Answer] = field(default_factory=list)
+    """The answers as tuples.
+
+    Items: the indexes of `options`, best first; the indexes of the `texts` that explain why there is no
+    option; the index of the text that explains why a virtual environment does not work, or -1.
+    """
+    cells: dict[tuple[str, str, str, str], tuple[int, ...]] = field(default_factory=dict)
+    """(system, minor or "", Python or "", capability or "") to a run-length encoded row of answers.
+
+    A row has one answer for each place of the platform's drivers, as pairs of an answer and its count. If the
+    card does not matter, there is one row with one answer under `ANY_CARD`.
     """
 
     def answer(self, system: str, minor: str, python: str, capability: str, driver: str) -> int:
-        """Return the number of an answer; "": any. Raises KeyError for what is not in the table."""
-        alone = self.cells.get((system, minor, python, ANY_CARD))
-        if alone is not None:
-            return alone[0]
-        platform = next(one.platform for one in self.systems if one.word == system)
-        left = self.drivers[platform].place(driver)
+        """Return the index of an answer; "" stands for any value.
+
+        Raises KeyError if the table has no such entry.
+        """
+        any_card_row = self.cells.get((system, minor, python, ANY_CARD))
+        if any_card_row is not None:
+            return any_card_row[0]
+        platform = next(table_system.platform for table_system in self.systems if table_system.word == system)
+        index = self.drivers[platform].place(driver)
         runs = self.cells[system, minor, python, capability]
-        for answer, times in zip(runs[::2], runs[1::2], strict=True):
-            left -= times
-            if left < 0:
+        for answer, count in zip(runs[::2], runs[1::2], strict=True):
+            index -= count
+            if index < 0:
                 return answer
         raise KeyError(driver)
 
 
 def fill_text(text: str, *, name: str, capability: str, driver: str, glibc: str) -> str:
-    """Return a text of the table with what was asked for in its places."""
+    """Return a text of the table with its placeholders replaced by the given values."""
     values = (name, shlex.quote(name), capability, driver, glibc)
-    for place, value in zip(PLACES, values, strict=True):
-        text = text.replace(place, value)
+    for placeholder, value in zip(PLACES, values, strict=True):
+        text = text.replace(placeholder, value)
     return text
 
 
@@ -148,21 +166,21 @@ def join_numbers(numbers: Numbers) -> str:
 
 
 def encode_runs(answers: Iterable[int]) -> tuple[int, ...]:
-    """Return (answer, how often, answer, how often, …)."""
-    found: list[int] = []
-    for one in answers:
-        if found and found[-2] == one:
-            found[-1] += 1
+    """Return the run-length encoding of the answers: answer, count, answer, count, …"""
+    runs: list[int] = []
+    for answer in answers:
+        if runs and runs[-2] == answer:
+            runs[-1] += 1
         else:
-            found += [one, 1]
-    return tuple(found)
+            runs += [answer, 1]
+    return tuple(runs)
 
 
 _QUOTED = shlex.quote(NAME)
 
 
 def make_text(text: str, capability: str | None, driver: str | None, glibc: str | None) -> str:
-    """Return the text with places for what was asked for: `put` makes it as it was."""
+    """Return the text with placeholders for the given values; `fill_text` is the inverse."""
     text = text.replace(_QUOTED, QUOTED)
     if capability is not None:
         text = re.sub(

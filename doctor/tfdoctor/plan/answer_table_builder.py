@@ -1,10 +1,10 @@
-"""What `recommend` answers for every system, card, driver, Python and minor of TensorFlow, as a table to look up. Pure.
+"""The builder of the answer table: `recommend` for every system, card, driver, Python and minor. Pure.
 
-Each answer is the planner's own. It is asked once for all that has one answer: what neighbours have in common is kept
-once, and only the names differ in it, for which it has places. Of a machine the planner is shown one that notes what it
-is asked (`_Watched`): a driver is the same as another where no version lies between them that the planner asked for, a
-glibc likewise, and a card where nothing of the cards was asked. The best of all releases is the best of those of the
-minors.
+Each answer comes from the planner. Inputs that must have the same answer share one call, and texts that
+differ only in a name share one text with placeholders. To find out which inputs matter, the planner gets a
+machine that records what is read from it (`_WatchedHost`): two drivers are equivalent if the planner compared
+with no version between them, likewise two glibc versions; all cards are equivalent if the planner did not
+read the cards. The best option of all releases is the best of those of the minors.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ T = TypeVar("T")
 __all__ = ["systems_of", "verdicts"]
 
 MAX_REASONS = 4
-"""Reasons that are kept of one answer, those that count most."""
+"""The number of reasons that an answer keeps, most important first."""
 
 
 def verdicts(
@@ -63,36 +63,41 @@ def verdicts(
     minors: Sequence[str] | None = None,
     capabilities: Sequence[str] | None = None,
 ) -> Verdicts:
-    """Return the table; all of it takes seconds, and `tell` hears which minor is next.
+    """Return the whole table; this takes seconds. `tell` is called with each minor before it is computed.
 
-    minors, capabilities: only these, in their order; None: all.
+    minors, capabilities: include only these, in this order; None means all.
     """
     releases = list(list_candidates(compat))
     if minors is None:
         minors = tuple(dict.fromkeys(release.minor for release in releases))
-    wheels = {one for release in releases for one in release.linux_pythons}
-    pythons = tuple(sorted(wheels, key=versions.numbers))
-    cards = _cards(compat)
+    all_pythons = {version for release in releases for version in release.linux_pythons}
+    pythons = tuple(sorted(all_pythons, key=versions.numbers))
+    cards = _find_cards(compat)
     if capabilities is not None:
         cards = {capability: cards[capability] for capability in capabilities}
     table = Verdicts(systems_of(compat), cards, pythons, tuple(minors))
-    filling = _Filling(compat, table)
+    builder = _TableBuilder(compat, table)
     for minor in minors:
         tell(minor)
-        own = {one for release in releases if release.minor == minor for one in release.linux_pythons}
+        minor_pythons = {
+            version for release in releases if release.minor == minor for version in release.linux_pythons
+        }
         for python in ("", *pythons):
-            filling.look(minor, python, has_wheel=not python or python in own)
-    filling.rows()
+            builder.look(minor, python, has_wheel=not python or python in minor_pythons)
+    builder.rows()
     for system in table.systems if minors else ():
         for python in ("", *pythons):
-            filling.best(system, python)
+            builder.best(system, python)
     return table
 
 
 def systems_of(compat: Compat) -> tuple[TableSystem, ...]:
-    """Return those that `recommend` tells apart: a glibc matters where it is older than what some release needs."""
-    oldest, *_, newest = sorted(map(versions.numbers, _glibcs(compat)))
-    ubuntu = {row.glibc: f" (Ubuntu {row.name})" for row in compat.pythons.systems}
+    """Return the systems that `recommend` distinguishes.
+
+    A glibc matters only if it is older than what some release needs.
+    """
+    oldest, *_, newest = sorted(map(versions.numbers, _required_glibcs(compat)))
+    ubuntu = {system.glibc: f" (Ubuntu {system.name})" for system in compat.pythons.systems}
     older = [f"{oldest[0]}.{minor}" for minor in range(newest[1] - 1, oldest[1] - 1, -1)]
     return (
         TableSystem(
@@ -114,47 +119,50 @@ def systems_of(compat: Compat) -> tuple[TableSystem, ...]:
     )
 
 
-def _glibcs(compat: Compat) -> frozenset[str]:
-    """Return those that a release or NVIDIA's wheels need."""
-    needed = {row.glibc for row in list_candidates(compat)} | {row.glibc for row in compat.cudnn_ranges}
-    return frozenset(one for one in needed if one is not None)
+def _required_glibcs(compat: Compat) -> frozenset[str]:
+    """Return the glibc versions that releases and NVIDIA's wheels require."""
+    versions_needed = {entry.glibc for entry in list_candidates(compat)} | {
+        entry.glibc for entry in compat.cudnn_ranges
+    }
+    return frozenset(glibc for glibc in versions_needed if glibc is not None)
 
 
-def _cards(compat: Compat) -> dict[str, tuple[str, ...]]:
-    """Return the cards that a name alone tells apart, and that are not only in machines with an ARM processor.
+def _find_cards(compat: Compat) -> dict[str, tuple[str, ...]]:
+    """Return the cards that a name alone identifies, by capability, without those found only in ARM machines.
 
-    Of names that the tables take for one card (`GeForce RTX 3060`, `NVIDIA GeForce RTX 3060`) the shortest stands.
+    If several names mean the same card (`GeForce RTX 3060`, `NVIDIA GeForce RTX 3060`), the shortest is used.
     """
-    found: dict[str, dict[frozenset[str], str]] = {}
-    for name in sorted({gpu.name for gpu in compat.gpus}, key=lambda one: (len(one), one)):
+    names_by_capability: dict[str, dict[frozenset[str], str]] = {}
+    for name in sorted({gpu.name for gpu in compat.gpus}, key=lambda text: (len(text), text)):
         try:
             card = find_named_card(compat, name)
         except UsageError:
             continue
         if not card.others and compat.arm64.kind_of(card.name, card.capability) is None:
-            found.setdefault(card.capability, {}).setdefault(core_words(name), name)
-    ordered = sorted(found, key=versions.parse_capability, reverse=True)
-    return {capability: tuple(sorted(found[capability].values())) for capability in ordered}
+            names_by_capability.setdefault(card.capability, {}).setdefault(core_words(name), name)
+    ordered = sorted(names_by_capability, key=versions.parse_capability, reverse=True)
+    return {capability: tuple(sorted(names_by_capability[capability].values())) for capability in ordered}
 
 
 _CARDS, _DRIVER = Host.__dict__["cards"], Host.__dict__["driver"]
 
 
 class _WatchedHost(Host):
-    """A machine that notes what is asked of it."""
+    """A host that records which of its attributes are read."""
 
     __slots__ = ("asked_cards", "asked_driver", "glibcs", "limits")
 
     asked_cards: bool
     asked_driver: bool
     limits: set[str]
-    """The drivers that were asked for."""
+    """The driver versions that the planner compared with."""
     glibcs: set[str]
+    """The glibc versions that the planner compared with."""
 
     @classmethod
     def watch(cls, host: Host, cards: tuple[Card, ...], driver: str | None) -> _WatchedHost:
-        """Return the machine with these cards and this driver."""
-        made = cls(
+        """Return a recording copy of `host` with these cards and this driver."""
+        watched = cls(
             cards=cards,
             driver=driver,
             system=host.system,
@@ -168,20 +176,20 @@ class _WatchedHost(Host):
             ("limits", set()),
             ("glibcs", set()),
         ):
-            object.__setattr__(made, name, value)
-        return made
+            object.__setattr__(watched, name, value)
+        return watched
 
-    @property  # what is asked for a million times and not noted stays a plain slot
+    @property  # attributes that are read very often stay plain, unrecorded slots
     def cards(self) -> tuple[Card, ...]:
         object.__setattr__(self, "asked_cards", True)
-        found: tuple[Card, ...] = _CARDS.__get__(self)
-        return found
+        cards: tuple[Card, ...] = _CARDS.__get__(self)
+        return cards
 
     @property
     def driver(self) -> str | None:
         object.__setattr__(self, "asked_driver", True)
-        found: str | None = _DRIVER.__get__(self)
-        return found
+        driver: str | None = _DRIVER.__get__(self)
+        return driver
 
     def reaches(self, driver: str) -> bool:
         self.limits.add(driver)
@@ -193,121 +201,130 @@ class _WatchedHost(Host):
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
-    """What one recipe makes of a minor, with places in its texts."""
+class _RecipeResult:
+    """The result of one recipe for a minor, with placeholders in its texts."""
 
     option: int
-    """Its number; -1: none."""
+    """The index of the option, or -1 if there is none."""
     rejected: tuple[Rejected, ...]
-    """Why there is none."""
+    """The rejected releases, if there is no option."""
 
 
 @dataclass
-class _Course:
-    """The ways of one recipe, by driver."""
+class _RecipeAnswers:
+    """The results of one recipe for each driver."""
 
     unknown: int
+    """The result for an unknown driver."""
     glibcs: set[str]
+    """The glibc versions that the planner compared with."""
     starts: list[Numbers] = field(default_factory=list)
-    """The versions from which on there is another way, the oldest first; empty: the driver was not asked."""
+    """The driver versions at which the result changes, oldest first; empty if the driver was not read."""
     ways: list[int] = field(default_factory=list)
+    """The result from each of the starts on."""
     limits: list[frozenset[Numbers]] = field(default_factory=list)
-    """For each of the starts: the drivers that were asked for."""
+    """For each of the starts: the driver versions that the planner compared with."""
     every: list[int] = field(default_factory=list)
-    """At every place of the platform's drivers, once these are known."""
+    """The result at every place of the platform's drivers, once these are known."""
 
     def get_answer(self, driver: Numbers) -> int:
         return self.ways[bisect_right(self.starts, driver) - 1] if self.starts else self.unknown
 
 
 @dataclass(frozen=True, slots=True)
-class _Driven:
-    """Which drivers drive a card."""
+class _CardDrivers:
+    """The drivers that support a card."""
 
     starts: list[Numbers]
+    """The driver versions at which the support changes, oldest first."""
     texts: list[int]
-    """From each of the starts on: the text that says why not, or -1."""
+    """For each of the starts, the index of the text that explains the lack of support, or -1."""
     ranges: list[tuple[Numbers, Numbers | None]]
-    """Where they do: from, to (None: open)."""
+    """The supported ranges: first version, end (None: open)."""
 
     def get_text(self, driver: Numbers) -> int:
         return self.texts[bisect_right(self.starts, driver) - 1]
 
 
 ALL: Numbers = (0,)
-"""Below every limit."""
-_LAST = 10**6
-"""Above every number in a version."""
+"""A version below every limit."""
+_MAX_NUMBER = 10**6
+"""A number above every number in a version."""
 
 
-def _example(start: Numbers) -> str:
-    """Return a driver that is a little newer than this one, and that no text names."""
+def _example_driver(start: Numbers) -> str:
+    """Return a driver version that is slightly newer than `start` and that no text mentions."""
     return f"{join_numbers(start)}.00.001"
 
 
-class _Filling:
-    """Asks, and keeps each text, option, way and answer once."""
+class _TableBuilder:
+    """A builder that runs the planner, and stores each text, option, result and answer once."""
 
     def __init__(self, compat: Compat, table: Verdicts) -> None:
         self.compat, self.table = compat, table
         self._texts: dict[str, int] = {}
         self._options: dict[tuple[object, ...], int] = {}
         self._answers: dict[Answer, int] = {}
-        self._known: list[Option] = []
-        """An option for each of the table's: they rank alike."""
-        self._ways: list[_Way] = []
-        self._way_numbers: dict[tuple[object, ...], int] = {}
-        self._of_ways: dict[tuple[int, ...], int] = {}
-        self._courses: dict[tuple[str, str, str | None, Recipe, str], _Course] = {}
-        self._placed: dict[tuple[str, str | None, str | None, str | None], str] = {}
-        self._texts_of_cards: dict[tuple[Platform, str], list[int]] = {}
-        self._glibcs = _glibcs(compat)
-        self._of_glibc: dict[int, TableSystem] = {}
-        """How many of these it has → the first system with as many."""
+        self._added_options: list[Option] = []
+        """One option for each entry of the table's options; equal entries rank equally."""
+        self._results: list[_RecipeResult] = []
+        self._result_numbers: dict[tuple[object, ...], int] = {}
+        self._combined_answers: dict[tuple[int, ...], int] = {}
+        self._recipe_answers: dict[tuple[str, str, str | None, Recipe, str], _RecipeAnswers] = {}
+        self._text_cache: dict[tuple[str, str | None, str | None, str | None], str] = {}
+        self._refusal_texts: dict[tuple[Platform, str], list[int]] = {}
+        self._required_glibcs = _required_glibcs(compat)
+        self._system_by_glibc: dict[int, TableSystem] = {}
+        """The number of required glibc versions that a system satisfies to the first such system."""
         self._rows: dict[tuple[object, ...], tuple[int, ...]] = {}
         self._best_rows: dict[tuple[tuple[int, ...], ...], tuple[int, ...]] = {}
         self._best_answers: dict[tuple[int, ...], int] = {}
-        self._wanted: list[tuple[str, str]] = []
-        self._driven: dict[tuple[Platform, str], _Driven] = {}
+        self._queries: list[tuple[str, str]] = []
+        self._card_drivers: dict[tuple[Platform, str], _CardDrivers] = {}
         self._limits: dict[Platform, set[Numbers]] = {"linux": set(), "windows": set()}
         for platform in self._limits:
             for capability in ("", *table.cards):
-                self._driven[platform, capability] = self._drives(platform, capability)
+                self._card_drivers[platform, capability] = self._find_card_drivers(platform, capability)
 
-    # ------------------------------------------------------------ asking
+    # ------------------------------------------------------------ running the planner
 
     def look(self, minor: str, python: str, *, has_wheel: bool) -> None:
-        """Ask for one minor and Python: all systems, cards and drivers."""
+        """Run the planner for one minor and Python on all systems, cards and drivers."""
         for system in self.table.systems:
-            unknown = [self._course(minor, python, "", system, recipe).unknown for recipe in RECIPES]
-            of_image = any(self._ways[one].option >= 0 for one in unknown)
-            if system.host.system == "Darwin" or not (has_wheel or of_image):
-                answer = self._answer_of(tuple(unknown))
+            unknown = [
+                self._get_recipe_answers(minor, python, "", system, recipe).unknown for recipe in RECIPES
+            ]
+            has_image = any(self._results[result].option >= 0 for result in unknown)
+            if system.host.system == "Darwin" or not (has_wheel or has_image):
+                answer = self._combine_results(tuple(unknown))
                 self.table.cells[system.word, minor, python, ANY_CARD] = (answer, 1)
                 continue
             for capability in self.table.cards:
                 for recipe in RECIPES:
-                    self._course(minor, python, capability, system, recipe)
-        self._wanted.append((minor, python))
+                    self._get_recipe_answers(minor, python, capability, system, recipe)
+        self._queries.append((minor, python))
 
-    def _course(
+    def _get_recipe_answers(
         self, minor: str, python: str, capability: str, system: TableSystem, recipe: Recipe
-    ) -> _Course:
-        """Return the ways of a recipe for each driver, asked for once for all systems and cards that have the same."""
-        of_system = self._system_of(minor, python, capability, system, recipe)
-        for of_card in (None, capability):  # None: whatever the card is
-            known = self._courses.get((minor, python, of_card, recipe, of_system.word))
-            if known is not None:
-                return known
-        made, whatever = self._explore(minor, python, capability, of_system, recipe)
-        self._courses[minor, python, None if whatever else capability, recipe, of_system.word] = made
-        return made
+    ) -> _RecipeAnswers:
+        """Return the results of a recipe for each driver; equivalent systems and cards share one entry."""
+        representative = self._find_equivalent_system(minor, python, capability, system, recipe)
+        for card_key in (None, capability):  # None: the result does not depend on the card
+            cached = self._recipe_answers.get((minor, python, card_key, recipe, representative.word))
+            if cached is not None:
+                return cached
+        answers, any_card = self._explore(minor, python, capability, representative, recipe)
+        self._recipe_answers[minor, python, None if any_card else capability, recipe, representative.word] = (
+            answers
+        )
+        return answers
 
-    def _system_of(
+    def _find_equivalent_system(
         self, minor: str, python: str, capability: str, system: TableSystem, recipe: Recipe
     ) -> TableSystem:
-        """Return the first system that is the same for this recipe: an image brings its glibc, and of a new glibc
-        there is enough.
+        """Return the first system that is equivalent for this recipe.
+
+        An image brings its own glibc, and a glibc that satisfies every requirement is as good as a new one.
         """
         first, wsl = self.table.systems[0], self.table.systems[1]
         if system.host.system == "Darwin":
@@ -317,38 +334,40 @@ class _Filling:
         glibc = system.host.glibc
         if glibc is None:
             return system
-        asked = self._course(minor, python, capability, first, recipe).glibcs
-        if all(versions.is_at_least(glibc, one) for one in asked):
+        compared = self._get_recipe_answers(minor, python, capability, first, recipe).glibcs
+        if all(versions.is_at_least(glibc, required) for required in compared):
             return first
-        return self._of_glibc.setdefault(
-            sum(versions.is_at_least(glibc, one) for one in self._glibcs), system
+        return self._system_by_glibc.setdefault(
+            sum(versions.is_at_least(glibc, required) for required in self._required_glibcs), system
         )
 
     def _explore(
         self, minor: str, python: str, capability: str, system: TableSystem, recipe: Recipe
-    ) -> tuple[_Course, bool]:
-        """Return the ways of a recipe, and whether they are the same for every card."""
-        unknown, seen = self._ask(minor, python, capability, system, recipe, None)
-        course, whatever = _Course(unknown, set(seen.glibcs)), not seen.asked_cards
-        if not seen.asked_driver:
-            return course, whatever
-        for first, end in self._driven[system.platform, capability].ranges:
-            start: Numbers | None = first
-            while start is not None and (end is None or start < end):
-                found, seen = self._ask(minor, python, capability, system, recipe, _example(start))
-                whatever = whatever and not seen.asked_cards
-                course.glibcs |= seen.glibcs
-                limits = {versions.numbers(one) for one in seen.limits}
+    ) -> tuple[_RecipeAnswers, bool]:
+        """Return the results of a recipe, and whether they are the same for every card."""
+        unknown, watched = self._run_planner(minor, python, capability, system, recipe, None)
+        answers, any_card = _RecipeAnswers(unknown, set(watched.glibcs)), not watched.asked_cards
+        if not watched.asked_driver:
+            return answers, any_card
+        for range_start, range_end in self._card_drivers[system.platform, capability].ranges:
+            start: Numbers | None = range_start
+            while start is not None and (range_end is None or start < range_end):
+                result, watched = self._run_planner(
+                    minor, python, capability, system, recipe, _example_driver(start)
+                )
+                any_card = any_card and not watched.asked_cards
+                answers.glibcs |= watched.glibcs
+                limits = {versions.numbers(limit) for limit in watched.limits}
                 self._limits[system.platform] |= limits
-                course.starts.append(start)
-                course.ways.append(found)
-                course.limits.append(frozenset(limits))
-                start = min((one for one in limits if one > start), default=None)
-        if not course.starts:  # no driver that is known drives it
-            course.starts, course.ways, course.limits = [ALL], [unknown], [frozenset()]
-        return course, whatever
+                answers.starts.append(start)
+                answers.ways.append(result)
+                answers.limits.append(frozenset(limits))
+                start = min((limit for limit in limits if limit > start), default=None)
+        if not answers.starts:  # no known driver supports the card
+            answers.starts, answers.ways, answers.limits = [ALL], [unknown], [frozenset()]
+        return answers, any_card
 
-    def _ask(
+    def _run_planner(
         self,
         minor: str,
         python: str,
@@ -357,233 +376,306 @@ class _Filling:
         recipe: Recipe,
         driver: str | None,
     ) -> tuple[int, _WatchedHost]:
-        """Return what the planner makes of one machine, and the machine."""
+        """Return the index of the planner's result for one machine, and the machine."""
         cards = (Card(NAME, capability),) if capability else ()
         host = _WatchedHost.watch(system.host, cards, driver)
         request = Request(tensorflow=minor or None, python=python or None)
-        option, turned_down = way(self.compat, request, host, recipe)
+        option, rejections = way(self.compat, request, host, recipe)
         glibc = system.host.glibc
 
         def places(text: str) -> str:
-            return self._places(text, capability or None, driver, glibc)
+            return self._insert_placeholders(text, capability or None, driver, glibc)
 
         rejected: tuple[Rejected, ...] = ()
         number = -1
         if option is None:
             rejected = tuple(
                 Rejected(
-                    one.recipe, one.tensorflow, tuple(_fill_reason(reason, places) for reason in one.reasons)
+                    rejection.recipe,
+                    rejection.tensorflow,
+                    tuple(_fill_reason(reason, places) for reason in rejection.reasons),
                 )
-                for one in turned_down
+                for rejection in rejections
             )
         else:
             option = adapt_to_machine(self.compat, option, request, host)
             if system.addressed:
                 answer = Recommendation(request, host, (option,), (), None)
                 option = address_commands(answer, [NAME] if capability else [], driver).options[0]
-            number = self._option(option, places)
-        key = (number, *((one.tensorflow, *((r.cause, r.text) for r in one.reasons)) for one in rejected))
-        return _number(self._way_numbers, self._ways, key, _Way(number, rejected)), host
+            number = self._add_option(option, places)
+        key = (
+            number,
+            *(
+                (rejection.tensorflow, *((r.cause, r.text) for r in rejection.reasons))
+                for rejection in rejected
+            ),
+        )
+        return _intern(self._result_numbers, self._results, key, _RecipeResult(number, rejected)), host
 
-    def _drives(self, platform: Platform, capability: str) -> _Driven:
-        """Return which drivers drive a card."""
-        known = {versions.numbers(one) for one in list_refusal_limits(self.compat, platform)} | {ALL}
+    def _find_card_drivers(self, platform: Platform, capability: str) -> _CardDrivers:
+        """Return the drivers that support a card."""
+        limits = {versions.numbers(limit) for limit in list_refusal_limits(self.compat, platform)} | {ALL}
         starts: list[Numbers] = []
         texts: list[int] = []
-        for start in sorted(known) if capability else [ALL]:
-            text = self._explain_not_driven(platform, capability, _example(start)) if capability else -1
+        for start in sorted(limits) if capability else [ALL]:
+            text = (
+                self._explain_not_driven(platform, capability, _example_driver(start)) if capability else -1
+            )
             if not texts or texts[-1] != text:
                 starts.append(start)
                 texts.append(text)
         self._limits[platform] |= set(starts) - {ALL}
         ends = [*starts[1:], None]
-        ranges = [(start, end) for start, text, end in zip(starts, texts, ends, strict=True) if text < 0]
-        return _Driven(starts, texts, ranges)
+        ranges = [
+            (start, range_end) for start, text, range_end in zip(starts, texts, ends, strict=True) if text < 0
+        ]
+        return _CardDrivers(starts, texts, ranges)
 
     def _explain_not_driven(self, platform: Platform, capability: str, driver: str) -> int:
-        why = (
+        """Return the index of the text that says why the driver does not support the card, or -1."""
+        refusal = (
             find_driver_refusal(self.compat, driver, Card(NAME, capability), platform) if capability else None
         )
-        return -1 if why is None else self._text(self._places(why[1], capability, driver, None))
+        return (
+            -1
+            if refusal is None
+            else self._add_text(self._insert_placeholders(refusal[1], capability, driver, None))
+        )
 
-    # ------------------------------------------------------------ putting together
+    # ------------------------------------------------------------ combining the results
 
     def rows(self) -> None:
-        """Fill the cells with what was asked for."""
+        """Fill the table's cells from the results of `look`."""
         for platform, limits in self._limits.items():
-            offered = {versions.numbers(one) for one in list_refusal_limits(self.compat, platform)}
-            branches = {one[:count] for one in limits for count in range(1, max(2, len(one)))}
-            branches |= {one[:1] for one in offered if one[0] >= OLDEST_BRANCH}
-            steps = [(one, join_numbers(one)) for one in limits]
-            steps += [((*one, _LAST), f"{join_numbers(one)}.*") for one in branches]
+            offered_drivers = {
+                versions.numbers(numbers) for numbers in list_refusal_limits(self.compat, platform)
+            }
+            branches = {numbers[:count] for numbers in limits for count in range(1, max(2, len(numbers)))}
+            branches |= {numbers[:1] for numbers in offered_drivers if numbers[0] >= OLDEST_BRANCH}
+            steps = [(numbers, join_numbers(numbers)) for numbers in limits]
+            steps += [((*numbers, _MAX_NUMBER), f"{join_numbers(numbers)}.*") for numbers in branches]
             self.table.drivers[platform] = Drivers(tuple(text for _, text in sorted(steps)))
-        for minor, python in self._wanted:
+        for minor, python in self._queries:
             for system in self.table.systems:
                 if (system.word, minor, python, ANY_CARD) in self.table.cells:
                     continue
                 for capability in ("", *self.table.cards):
-                    row = self._row(minor, python, capability, system)
+                    row = self._make_row(minor, python, capability, system)
                     self.table.cells[system.word, minor, python, capability] = row
 
-    def _row(self, minor: str, python: str, capability: str, system: TableSystem) -> tuple[int, ...]:
-        """Return the answers for each driver, and for an unknown one."""
-        courses = [self._course(minor, python, capability, system, recipe) for recipe in RECIPES]
-        key = (system.platform, capability, *map(id, courses))
+    def _make_row(self, minor: str, python: str, capability: str, system: TableSystem) -> tuple[int, ...]:
+        """Return the run-length encoded answers for each driver and for an unknown one."""
+        answers_by_recipe = [
+            self._get_recipe_answers(minor, python, capability, system, recipe) for recipe in RECIPES
+        ]
+        key = (system.platform, capability, *map(id, answers_by_recipe))
         if key not in self._rows:
-            for course, recipe in zip(courses, RECIPES, strict=True):
-                if course.starts and not course.every:
-                    of_system = self._system_of(minor, python, capability, system, recipe)
-                    self._spread(course, minor, python, capability, of_system, recipe)
+            for recipe_answers, recipe in zip(answers_by_recipe, RECIPES, strict=True):
+                if recipe_answers.starts and not recipe_answers.every:
+                    representative = self._find_equivalent_system(minor, python, capability, system, recipe)
+                    self._fill_places(recipe_answers, minor, python, capability, representative, recipe)
             places = self.table.drivers[system.platform].places
-            each = [course.every or [course.unknown] * places for course in courses]
-            found = []
-            for text, *ways in zip(self._undriven(system.platform, capability), *each, strict=True):
-                found.append(self._answer(((), (text,), -1)) if text >= 0 else self._answer_of(tuple(ways)))
-            self._rows[key] = encode_runs(found)
+            columns = [
+                recipe_answers.every or [recipe_answers.unknown] * places
+                for recipe_answers in answers_by_recipe
+            ]
+            answers = []
+            for text, *results in zip(
+                self._list_refusal_texts(system.platform, capability), *columns, strict=True
+            ):
+                answers.append(
+                    self._add_answer(((), (text,), -1))
+                    if text >= 0
+                    else self._combine_results(tuple(results))
+                )
+            self._rows[key] = encode_runs(answers)
         return self._rows[key]
 
-    def _spread(
-        self, course: _Course, minor: str, python: str, capability: str, system: TableSystem, recipe: Recipe
+    def _fill_places(
+        self,
+        answers: _RecipeAnswers,
+        minor: str,
+        python: str,
+        capability: str,
+        system: TableSystem,
+        recipe: Recipe,
     ) -> None:
-        """The ways of a course at every place of the platform's drivers."""
-        undriven = self._undriven(system.platform, capability)
-        course.every = [course.get_answer(ALL)]
-        for text, step in zip(undriven[1:], self.table.drivers[system.platform].steps, strict=False):
+        """Fill `answers.every` with the result at every place of the platform's drivers."""
+        refusals = self._list_refusal_texts(system.platform, capability)
+        answers.every = [answers.get_answer(ALL)]
+        for text, step in zip(refusals[1:], self.table.drivers[system.platform].steps, strict=False):
             if not step.endswith(".*"):
-                course.every.append(course.get_answer(versions.numbers(step)))
+                answers.every.append(answers.get_answer(versions.numbers(step)))
                 continue
             branch = step.removesuffix(".*")
-            newest = (*versions.numbers(branch), _LAST)
-            place = bisect_right(course.starts, newest) - 1
-            asked = place < 0 or any(one[: len(newest) - 1] == newest[:-1] for one in course.limits[place])
-            if text >= 0 or not (asked or self._driven[system.platform, capability].get_text(newest) >= 0):
-                course.every.append(course.get_answer(newest))
+            newest = (*versions.numbers(branch), _MAX_NUMBER)
+            index = bisect_right(answers.starts, newest) - 1
+            must_ask = index < 0 or any(
+                limit[: len(newest) - 1] == newest[:-1] for limit in answers.limits[index]
+            )
+            if text >= 0 or not (
+                must_ask or self._card_drivers[system.platform, capability].get_text(newest) >= 0
+            ):
+                answers.every.append(answers.get_answer(newest))
             else:
-                course.every.append(self._ask(minor, python, capability, system, recipe, branch)[0])
-        course.every.append(course.unknown)
+                answers.every.append(self._run_planner(minor, python, capability, system, recipe, branch)[0])
+        answers.every.append(answers.unknown)
 
-    def _undriven(self, platform: Platform, capability: str) -> list[int]:
-        """At every place of the platform's drivers: the text that says why it does not drive the card, or -1."""
-        if (platform, capability) not in self._texts_of_cards:
-            driven = self._driven[platform, capability]
-            self._texts_of_cards[platform, capability] = [
-                driven.get_text(ALL),
+    def _list_refusal_texts(self, platform: Platform, capability: str) -> list[int]:
+        """Return the index of the refusal text at every place of the platform's drivers.
+
+        It is -1 if the driver supports the card.
+        """
+        if (platform, capability) not in self._refusal_texts:
+            card_drivers = self._card_drivers[platform, capability]
+            self._refusal_texts[platform, capability] = [
+                card_drivers.get_text(ALL),
                 *(
                     self._explain_not_driven(platform, capability, step.removesuffix(".*"))
                     if step.endswith(".*")
-                    else driven.get_text(versions.numbers(step))
+                    else card_drivers.get_text(versions.numbers(step))
                     for step in self.table.drivers[platform].steps
                 ),
                 -1,
             ]
-        return self._texts_of_cards[platform, capability]
+        return self._refusal_texts[platform, capability]
 
     def best(self, system: TableSystem, python: str) -> None:
-        """Fill the cells of the best of all minors; where there is none, they say why the newest that has a wheel is
-        none."""
+        """Fill the cells for the best of all minors.
+
+        If no minor works, they give the reason of the newest that has a wheel.
+        """
         table = self.table
-        having = [
+        minors = [
             minor for minor in table.minors if (system.word, minor, python, ANY_CARD) not in table.cells
         ]
-        if not having:  # what the newest says
-            alone = table.cells[system.word, table.minors[0], python, ANY_CARD]
-            table.cells[system.word, "", python, ANY_CARD] = alone
+        if not minors:  # use the answer of the newest minor
+            any_card_row = table.cells[system.word, table.minors[0], python, ANY_CARD]
+            table.cells[system.word, "", python, ANY_CARD] = any_card_row
             return
         for capability in ("", *table.cards):
-            rows = tuple(table.cells[system.word, minor, python, capability] for minor in having)
+            rows = tuple(table.cells[system.word, minor, python, capability] for minor in minors)
             if rows not in self._best_rows:
-                self._best_rows[rows] = self._best_row(rows)
+                self._best_rows[rows] = self._make_best_row(rows)
             table.cells[system.word, "", python, capability] = self._best_rows[rows]
 
-    def _best_row(self, rows: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    def _make_best_row(self, rows: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+        """Return the row of the best answers for each driver."""
         expanded = [
-            [answer for answer, times in zip(row[::2], row[1::2], strict=True) for _ in range(times)]
+            [answer for answer, count in zip(row[::2], row[1::2], strict=True) for _ in range(count)]
             for row in rows
         ]
-        found = []
+        best_answers = []
         for numbers in zip(*expanded, strict=True):
             if numbers not in self._best_answers:
-                self._best_answers[numbers] = self._best_of([self.table.answers[one] for one in numbers])
-            found.append(self._best_answers[numbers])
-        return encode_runs(found)
+                self._best_answers[numbers] = self._choose_best(
+                    [self.table.answers[answer_number] for answer_number in numbers]
+                )
+            best_answers.append(self._best_answers[numbers])
+        return encode_runs(best_answers)
 
-    def _best_of(self, answers: list[Answer]) -> int:
-        """Return the best of the minors' answers, the newest first."""
-        each: dict[Recipe, list[int]] = {}
+    def _choose_best(self, answers: list[Answer]) -> int:
+        """Return the index of the best of the minors' answers, which are given newest first."""
+        by_recipe: dict[Recipe, list[int]] = {}
         for options, _, _ in answers:
             for number in options:
-                each.setdefault(self._known[number].recipe, []).append(number)
+                by_recipe.setdefault(self._added_options[number].recipe, []).append(number)
         chosen = []
-        for numbers in each.values():
-            every = [self._known[number] for number in numbers]
-            best = choose_preferred(every)
-            chosen += [number for number in dict.fromkeys(numbers) if self._known[number] is best]
-        found = self._rank(chosen)
-        return self._answer((found, () if found else answers[0][1], -1))
+        for numbers in by_recipe.values():
+            options_of_recipe = [self._added_options[number] for number in numbers]
+            best = choose_preferred(options_of_recipe)
+            chosen += [number for number in dict.fromkeys(numbers) if self._added_options[number] is best]
+        ranked = self._rank(chosen)
+        return self._add_answer((ranked, () if ranked else answers[0][1], -1))
 
     def _rank(self, options: Iterable[int]) -> tuple[int, ...]:
-        """Return the numbers of options, best first."""
-        numbers = {id(self._known[number]): number for number in options}
-        best = rank_options(Request(), Host(), [self._known[number] for number in numbers.values()])
-        return tuple(numbers[id(one)] for one in best[:MAX_OPTIONS])
+        """Return the indexes of the options, best first."""
+        numbers = {id(self._added_options[number]): number for number in options}
+        ranked = rank_options(Request(), Host(), [self._added_options[number] for number in numbers.values()])
+        return tuple(numbers[id(option)] for option in ranked[:MAX_OPTIONS])
 
-    def _answer_of(self, ways: tuple[int, ...]) -> int:
-        """Return the number of the answer that the recipes' ways are together."""
-        if ways not in self._of_ways:
-            every = [self._ways[one] for one in ways]
-            options = self._rank(one.option for one in every if one.option >= 0)
+    def _combine_results(self, result_numbers: tuple[int, ...]) -> int:
+        """Return the index of the answer that combines the results of all recipes."""
+        if result_numbers not in self._combined_answers:
+            results = [self._results[result_or_rejection] for result_or_rejection in result_numbers]
+            options = self._rank(
+                result_or_rejection.option
+                for result_or_rejection in results
+                if result_or_rejection.option >= 0
+            )
             reasons: tuple[int, ...] = ()
             no_venv = -1
             if not options:
-                told = merge_reasons(one for way in every for one in way.rejected)
-                reasons = tuple(self._text(one.text) for one in told[:MAX_REASONS])
+                merged = merge_reasons(
+                    result_or_rejection for result in results for result_or_rejection in result.rejected
+                )
+                reasons = tuple(
+                    self._add_text(result_or_rejection.text) for result_or_rejection in merged[:MAX_REASONS]
+                )
             else:
-                venv = next(one for one, recipe in zip(every, RECIPES, strict=True) if recipe is Recipe.VENV)
-                turned = next((one for one in venv.rejected if one.reasons), None)
-                no_venv = -1 if turned is None else self._text(turned.reasons[0].text)
-            self._of_ways[ways] = self._answer((options, reasons, no_venv))
-        return self._of_ways[ways]
+                venv = next(
+                    result_or_rejection
+                    for result_or_rejection, recipe in zip(results, RECIPES, strict=True)
+                    if recipe is Recipe.VENV
+                )
+                rejection = next(
+                    (
+                        result_or_rejection
+                        for result_or_rejection in venv.rejected
+                        if result_or_rejection.reasons
+                    ),
+                    None,
+                )
+                no_venv = -1 if rejection is None else self._add_text(rejection.reasons[0].text)
+            self._combined_answers[result_numbers] = self._add_answer((options, reasons, no_venv))
+        return self._combined_answers[result_numbers]
 
-    def _option(self, option: Option, places: Callable[[str], str]) -> int:
-        def texts(every: Iterable[str]) -> tuple[int, ...]:
-            return tuple(self._text(places(one)) for one in every)
+    def _add_option(self, option: Option, insert_placeholders: Callable[[str], str]) -> int:
+        """Add an option to the table and return its index."""
 
-        row = (
+        def texts(strings: Iterable[str]) -> tuple[int, ...]:
+            return tuple(self._add_text(insert_placeholders(item)) for item in strings)
+
+        entry = (
             option.recipe.value,
             option.tensorflow,
             option.python,
             option.cuda,
             option.cudnn or "",
-            self._text(option.base.image if option.base is not None else ""),
+            self._add_text(option.base.image if option.base is not None else ""),
             -1 if option.size is None else option.size,
             texts(option.commands),
-            texts(one.text for one in option.caveats if one.serious),
-            texts(one.text for one in option.caveats if not one.serious),
+            texts(item.text for item in option.caveats if item.serious),
+            texts(item.text for item in option.caveats if not item.serious),
         )
-        number = _number(self._options, self.table.options, row, row)
-        if number == len(self._known):
-            self._known.append(option)
+        number = _intern(self._options, self.table.options, entry, entry)
+        if number == len(self._added_options):
+            self._added_options.append(option)
         return number
 
-    def _places(self, text: str, capability: str | None, driver: str | None, glibc: str | None) -> str:
+    def _insert_placeholders(
+        self, text: str, capability: str | None, driver: str | None, glibc: str | None
+    ) -> str:
+        """Return the text with placeholders, from a cache."""
         key = (text, capability, driver, glibc)
-        if key not in self._placed:
-            self._placed[key] = make_text(text, capability, driver, glibc)
-        return self._placed[key]
+        if key not in self._text_cache:
+            self._text_cache[key] = make_text(text, capability, driver, glibc)
+        return self._text_cache[key]
 
-    def _text(self, text: str) -> int:
-        return _number(self._texts, self.table.texts, text, text)
+    def _add_text(self, text: str) -> int:
+        return _intern(self._texts, self.table.texts, text, text)
 
-    def _answer(self, answer: Answer) -> int:
-        return _number(self._answers, self.table.answers, answer, answer)
-
-
-def _number(known: dict[T, int], kept: list[Any], key: T, value: Any) -> int:
-    if key not in known:
-        known[key] = len(kept)
-        kept.append(value)
-    return known[key]
+    def _add_answer(self, answer: Answer) -> int:
+        return _intern(self._answers, self.table.answers, answer, answer)
 
 
-def _fill_reason(reason: Reason, places: Callable[[str], str]) -> Reason:
-    return replace(reason, text=places(reason.text))
+def _intern(index_by_key: dict[T, int], values: list[Any], key: T, value: Any) -> int:
+    """Return the index of `key`, and append `value` if the key is new."""
+    if key not in index_by_key:
+        index_by_key[key] = len(values)
+        values.append(value)
+    return index_by_key[key]
+
+
+def _fill_reason(reason: Reason, insert_placeholders: Callable[[str], str]) -> Reason:
+    return replace(reason, text=insert_placeholders(reason.text))

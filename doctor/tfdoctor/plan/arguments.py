@@ -1,4 +1,4 @@
-"""What options say of a plan, checked: releases, Pythons, drivers and cards as people write them."""
+"""The arguments of a plan, checked: releases, Pythons, drivers and cards as users write them."""
 
 from __future__ import annotations
 
@@ -36,16 +36,20 @@ T = TypeVar("T")
 
 _DRIVER = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4}){0,3}")
 _OLDEST_DRIVER = 100
-"""Versions of CUDA lie below, drivers for any card that TensorFlow ever used above."""
-_READINGS = 64
-"""Machines that are looked at where names are unclear."""
+"""A version between those of CUDA, which are lower, and those of drivers that matter."""
+_MAX_READINGS = 64
+"""The largest number of machines that are tried for ambiguous card names."""
 _PYTHON = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}(?:\.[0-9]{1,3})?")
 
 
 def make_plan(compat: Compat, request: Request, host: Host) -> Recommendation:
-    """Return `recommend`, with what is wrong with the request told as such. Raises UsageError."""
+    """Return the answer of `recommend`.
+
+    Raises UsageError if the TensorFlow version is unknown or malformed, or if a card name is ambiguous and
+    the answers differ.
+    """
     try:
-        answers = [recommend(compat, request, one) for one in readings(host)]
+        answers = [recommend(compat, request, reading) for reading in readings(host)]
     except UnknownReleaseError as error:
         nearest = ", ".join(error.nearest)
         msg = f"--tf: no TensorFlow {error.version} is known."
@@ -57,55 +61,60 @@ def make_plan(compat: Compat, request: Request, host: Host) -> Recommendation:
         raise UsageError(
             msg, hint='A version (2.15.1), its beginning (2.15) or conditions (">=2.10,<2.13").'
         ) from error
-    if len({_gist(answer) for answer in answers}) > 1:
+    if len({_summarize_answer(answer) for answer in answers}) > 1:
         raise _make_ambiguity_error(compat, host, [_format_answer(answer) for answer in answers])
     return dataclasses.replace(answers[0], host=host)
 
 
 def address_commands(answer: Recommendation, gpus: Sequence[str], driver: str | None) -> Recommendation:
-    """Return the same answer whose commands name the cards and the driver that were named, wherever they are typed."""
-    words = [f"--gpu {shlex.quote(name)}" for name in gpus] + ([f"--driver {driver}"] if driver else [])
-    if not words:
+    """Return the answer with commands that name these cards and this driver.
+
+    The commands then work on any machine.
+    """
+    arguments = [f"--gpu {shlex.quote(name)}" for name in gpus] + ([f"--driver {driver}"] if driver else [])
+    if not arguments:
         return answer
 
     def name_machine(option: Option) -> Option:
         first, *rest = option.commands
-        return dataclasses.replace(option, commands=(" ".join([first, *words]), *rest))
+        return dataclasses.replace(option, commands=(" ".join([first, *arguments]), *rest))
 
     conflict = answer.conflict
     if conflict is not None:
         nearest = tuple(
-            dataclasses.replace(one, option=name_machine(one.option)) if one.here else one
-            for one in conflict.nearest
+            dataclasses.replace(suggestion, option=name_machine(suggestion.option))
+            if suggestion.here
+            else suggestion
+            for suggestion in conflict.nearest
         )
         conflict = dataclasses.replace(conflict, nearest=nearest)
     return dataclasses.replace(
-        answer, options=tuple(name_machine(one) for one in answer.options), conflict=conflict
+        answer, options=tuple(name_machine(suggestion) for suggestion in answer.options), conflict=conflict
     )
 
 
 def settle_answer(compat: Compat, host: Host, answer: Callable[[Host], T]) -> T:
-    """Return what is answered for a machine, where every card that its names can mean has the same answer.
+    """Return the answer for a machine if all cards that its names can mean have the same answer.
 
-    Raises UsageError where it is another one: which card it is has to be said.
+    Raises UsageError if the answers differ: the user has to say which card it is.
     """
-    answers = [answer(one) for one in readings(host)]
+    answers = [answer(reading) for reading in readings(host)]
     if len(set(answers)) > 1:
         raise _make_ambiguity_error(compat, host, [])
     return answers[0]
 
 
 def readings(host: Host) -> tuple[Host, ...]:
-    """Return the machines that are meant: one for each thing that the names of its cards can mean."""
-    each = [
+    """Return the possible machines, one for each combination of cards that the names can mean."""
+    alternatives = [
         [Card(card.name, capability) for capability in (card.capability, *card.others)] for card in host.cards
     ]
-    every = itertools.islice(itertools.product(*each), _READINGS)
-    return tuple(dataclasses.replace(host, cards=cards) for cards in every)
+    combinations = itertools.islice(itertools.product(*alternatives), _MAX_READINGS)
+    return tuple(dataclasses.replace(host, cards=cards) for cards in combinations)
 
 
-def _gist(answer: Recommendation) -> tuple[object, ...]:
-    """Return what a reader types and has to know, as far as the answers to two readings may differ in it."""
+def _summarize_answer(answer: Recommendation) -> tuple[object, ...]:
+    """Return the parts of an answer that must be equal for two readings to count as equal."""
     first = answer.options[0] if answer.options else None
     return () if first is None else (first.recipe, first.tensorflow, first.python, first.serious)
 
@@ -116,18 +125,18 @@ def _format_answer(answer: Recommendation) -> str:
 
 
 def _make_ambiguity_error(compat: Compat, host: Host, outcomes: Sequence[str]) -> UsageError:
-    """Return the question that cannot be put here: which of several cards it is."""
+    """Return the error that asks which of several cards is meant."""
     unclear = [card for card in host.cards if card.others]
     names = " and ".join(f"`{clean_line(card.name)}`" for card in unclear)
     parts = []
     for card in unclear:
         match = compat.gpus_named(card.name)
-        for place, capability in enumerate((card.capability, *card.others)):
-            rows = [gpu for gpu in match.gpus if gpu.capability == capability] if match is not None else []
-            ids = [f"10de:{one}" for gpu in rows for one in gpu.pci_ids][:2]
-            known = f" ({', '.join([rows[0].name, *ids])})" if rows else ""
-            told = f": {outcomes[place]}" if len(unclear) == 1 and outcomes else ""
-            parts.append(f"--gpu {capability}{known}{told}")
+        for index, capability in enumerate((card.capability, *card.others)):
+            gpus = [gpu for gpu in match.gpus if gpu.capability == capability] if match is not None else []
+            ids = [f"10de:{pci_id}" for gpu in gpus for pci_id in gpu.pci_ids][:2]
+            example = f" ({', '.join([gpus[0].name, *ids])})" if gpus else ""
+            outcome = f": {outcomes[index]}" if len(unclear) == 1 and outcomes else ""
+            parts.append(f"--gpu {capability}{example}{outcome}")
     verb = "is the name" if len(unclear) == 1 else "are names"
     msg = f"--gpu: {names} {verb} of several cards, and the answer depends on which card is meant."
     return UsageError(
@@ -138,7 +147,10 @@ def _make_ambiguity_error(compat: Compat, host: Host, outcomes: Sequence[str]) -
 
 
 def check_python(text: str | None) -> str | None:
-    """Return `3.11` or `3.11.7` → `3.11`. Raises UsageError."""
+    """Return the minor version of a Python, such as 3.11 for 3.11.7.
+
+    Raises UsageError if `text` is not a Python version.
+    """
     if text is None:
         return None
     if not _PYTHON.fullmatch(text):
@@ -148,7 +160,10 @@ def check_python(text: str | None) -> str | None:
 
 
 def check_driver(text: str | None) -> str | None:
-    """Return `550` (a branch: its newest) or `550.54.14`. Raises UsageError."""
+    """Return a driver version as it is: `550` (the newest of this branch) or `550.54.14`.
+
+    Raises UsageError if `text` is not a version of NVIDIA's driver.
+    """
     if text is not None and not _DRIVER.fullmatch(text):
         msg = f"--driver: `{text}` is not a version."
         raise UsageError(
@@ -167,11 +182,11 @@ _SEVERAL = re.compile(r"[,;+&]|\band\b")
 
 
 def find_named_card(compat: Compat, text: str, option: str = "--gpu") -> Card:
-    """Return what `option` names: a compute capability, a PCI id or a card.
+    """Return the card that `option` names by a compute capability, a PCI id or a name.
 
-    A name of several chips has all of theirs.
+    If the name stands for several chips, the card has the capabilities of all of them.
 
-    Raises UsageError.
+    Raises UsageError if no card matches.
     """
     if "." in text and text.replace(".", "").isdigit():
         try:
@@ -180,18 +195,18 @@ def find_named_card(compat: Compat, text: str, option: str = "--gpu") -> Card:
             msg = f"{option}: {error}."
             raise UsageError(msg, hint=f"A card's name, or its compute capability: {option} 8.6.") from error
         return Card(f"compute capability {text}", text)
-    one = compat.gpu_by_pci_id(text)
-    if one is not None:
-        return Card(one.name, one.capability)
+    gpu_by_id = compat.gpu_by_pci_id(text)
+    if gpu_by_id is not None:
+        return Card(gpu_by_id.name, gpu_by_id.capability)
     match = compat.gpus_named(text)
     if match is None:
         nearest = compat.nearest_gpu_names(text)
-        found = f"The nearest: {', '.join(nearest)}. " if nearest else ""
+        advice = f"The nearest: {', '.join(nearest)}. " if nearest else ""
         msg = f"{option}: no NVIDIA GPU called `{text}` is known."
         if _SEVERAL.search(text):
-            found = f"Several cards: {option} once for each. "
-        raise UsageError(msg, hint=f"{found}`tfdoctor matrix --list-gpus` lists every one.")
-    named = {gpu.name for gpu in match.gpus}
+            advice = f"Several cards: {option} once for each. "
+        raise UsageError(msg, hint=f"{advice}`tfdoctor matrix --list-gpus` lists every one.")
+    names = {gpu.name for gpu in match.gpus}
     first, *others = match.capabilities
-    name = match.gpus[0].name if len(named) == 1 or not others else text
+    name = match.gpus[0].name if len(names) == 1 or not others else text
     return Card(name, first, tuple(others))

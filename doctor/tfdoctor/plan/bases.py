@@ -1,4 +1,4 @@
-"""What is known of an option's base from a registry: its digest, its size. Pure."""
+"""The digests and sizes of an option's images, as registries reported them. Pure."""
 
 from __future__ import annotations
 
@@ -14,51 +14,55 @@ __all__ = ["with_manifest"]
 
 
 def with_manifest(compat: Compat, option: Option) -> Option:
-    """Return the option with what is known of its images.
+    """Return the option with the known digests and sizes of its images.
 
-    FROM gets a digest that a registry told, and none that only others' files tell: those are shown.
+    FROM gets a digest only if it was read from a registry; a digest that only other projects' files give is
+    just displayed.
     """
     base, conda = option.base, option.conda
     if base is None:
         return option
-    known = compat.manifests.get_manifest(base.image)
-    if known is not None:
+    manifest = compat.manifests.get_manifest(base.image)
+    if manifest is not None:
         parts = tuple(
             replace(
                 part,
-                bytes=part.bytes or known.unpacked,
-                why=f"{part.why}; {_describe_known(known)}",
-                download=known.download,
+                bytes=part.bytes or manifest.unpacked,
+                why=f"{part.why}; {_describe_manifest(manifest)}",
+                download=manifest.download,
             )
             if part.name == base.image
             else part
             for part in option.parts
         )
-        option = replace(option, base=replace(base, digest=base.digest or _sure(known)), parts=parts)
-    tool = compat.manifests.get_manifest(conda.image) if conda is not None else None
-    if conda is not None and tool is not None and _sure(tool) is not None:
-        option = replace(option, conda=replace(conda, image=f"{conda.image}@{tool.digest}"))
+        option = replace(
+            option, base=replace(base, digest=base.digest or _measured_digest(manifest)), parts=parts
+        )
+    tool_manifest = compat.manifests.get_manifest(conda.image) if conda is not None else None
+    if conda is not None and tool_manifest is not None and _measured_digest(tool_manifest) is not None:
+        option = replace(option, conda=replace(conda, image=f"{conda.image}@{tool_manifest.digest}"))
     return option
 
 
-def _sure(known: Manifest) -> str | None:
-    return known.digest if known.evidence == "measured" else None
+def _measured_digest(manifest: Manifest) -> str | None:
+    """Return the digest if it was read from the registry itself, else None."""
+    return manifest.digest if manifest.evidence == "measured" else None
 
 
-def _describe_known(known: Manifest) -> str:
-    parts = [known.digest] if known.digest is not None else []
-    if known.download is not None:
-        layers = f" in {known.layers} layers" if known.layers is not None else ""
-        parts.append(f"{_size(known.download)} to download{layers}")
-    if known.unpacked is not None:
-        parts.append(f"{_size(known.unpacked)} on disk")
-    by = (
+def _describe_manifest(manifest: Manifest) -> str:
+    parts = [manifest.digest] if manifest.digest is not None else []
+    if manifest.download is not None:
+        layers = f" in {manifest.layers} layers" if manifest.layers is not None else ""
+        parts.append(f"{_format_size(manifest.download)} to download{layers}")
+    if manifest.unpacked is not None:
+        parts.append(f"{_format_size(manifest.unpacked)} on disk")
+    source = (
         "as the registry said"
-        if known.evidence == "measured"
+        if manifest.evidence == "measured"
         else "as other projects tell it; the registry was not asked"
     )
-    return f"{', '.join(parts)} ({by}, {known.read})"
+    return f"{', '.join(parts)} ({source}, {manifest.read})"
 
 
-def _size(count: int) -> str:
+def _format_size(count: int) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"

@@ -1,7 +1,7 @@
-"""What does not exist yet, as it will look from inside once it is made: Facts that no machine was asked for. Pure.
+"""The predicted facts of an environment that does not exist yet. Pure.
 
-`check`'s own rules judge them. A plan whose predicted facts raise an error is a defect of the planner; those of a
-Dockerfile tell what is wrong with it.
+The rules of `check` run on them. If the predicted facts of a plan raise an error, the planner has a defect;
+those of a Dockerfile show what is wrong with it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["LIBRARIES", "SITE", "Sketch", "make_predicted_facts", "make_sketched_facts"]
 
 FULL = 2
-"""Points in the version of a driver that is given in full."""
+"""The number of dots in a complete driver version."""
 PREFIX = "/opt/tensorflow"
 SITE = f"{PREFIX}/lib/python{{}}/site-packages"
 SOURCE = "the plan"
@@ -55,44 +55,49 @@ LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """An environment that does not exist yet, as far as it is decided. What is not said of it is assumed to fit."""
+    """An environment that does not exist yet, as far as it is decided. Anything unset is assumed to fit."""
 
     version: str | None
-    """TensorFlow's own, as its `tf.__version__` will say."""
+    """TensorFlow's version as `tf.__version__`; None if unknown."""
     package: str
-    """Its distribution."""
+    """The distribution of TensorFlow."""
     python: str
     """`"3.11"`."""
     distributions: tuple[tuple[str, str], ...]
-    """(name, version) of what lies in its site-packages, TensorFlow among it."""
+    """(name, version) of the distributions in its site-packages, including TensorFlow."""
     gpu: bool | None = None
-    """Whether the build says that it has GPU code; None: the release table does."""
+    """Whether the build says that it has GPU code; None: as in the release table."""
     paths: Mapping[str, str | None] = field(default_factory=dict)
-    """Soname → the file that the loader gives; None: it gives none. Others come from the system's folder."""
+    """Soname to the file that the loader resolves it to, or None if it is missing.
+
+    A soname without an entry resolves to the system's library folder.
+    """
     versions: Mapping[str, str] = field(default_factory=dict)
-    """Soname → the version that its file tells of itself."""
+    """Soname to the version that the file reports."""
     found: tuple[FoundElsewhere, ...] = ()
     """Libraries of the same families in other versions."""
     variables: Mapping[str, str] = field(default_factory=dict)
     modules: tuple[str, ...] = ()
-    """Packages that are there in versions that are not known."""
+    """Installed packages of unknown version."""
     container: bool = True
     host: Host = field(default_factory=Host)
-    """Where it will run. What is not known of it is assumed to fit: a card that the release has code for, the newest
-    driver."""
+    """The machine that it will run on.
+
+    Unknown parts are assumed to fit: a card that the release has code for, the newest driver.
+    """
 
 
 def make_predicted_facts(compat: Compat, option: Option, host: Host) -> Facts:
-    """Return the environment of `option` on a machine with the host's cards and driver."""
+    """Return the facts of `option` on a machine with the host's cards and driver."""
     release, ngc = option.release, option.recipe is Recipe.NGC
     version = release.version
     if ngc and option.base is not None:
         version += f"+nv{option.base.image.rpartition(':')[2].split('-')[0]}"
-    pinned = compat.locks.get_lock(release.package, release.version, option.python)
-    locked = pinned.packages if pinned is not None and not ngc else ()
+    lock = compat.locks.get_lock(release.package, release.version, option.python)
+    locked = lock.packages if lock is not None and not ngc else ()
     wheels = option.cuda_set.wheels if option.cuda_set is not None else ()
     site = SITE.format(option.python)
-    places = {
+    wheel_by_soname = {
         name: compat.wheel_for(name, versions.major(option.cuda)) if option.cuda_set is not None else None
         for name in release.required_libraries
     }
@@ -102,12 +107,20 @@ def make_predicted_facts(compat: Compat, option: Option, host: Host) -> Facts:
         option.python,
         (
             (release.package, option.tensorflow),
-            *((one.name, one.version) for one in locked if one.name != release.package),
+            *(
+                (locked_package.name, locked_package.version)
+                for locked_package in locked
+                if locked_package.name != release.package
+            ),
             *((wheel.name, wheel.version) for wheel in wheels),
         ),
         gpu=True,
-        paths={name: f"{site}/{wheel.folder}/{name}" for name, wheel in places.items() if wheel is not None},
-        modules=tuple(row.package for row in compat.companions) if ngc else (),
+        paths={
+            name: f"{site}/{wheel.folder}/{name}"
+            for name, wheel in wheel_by_soname.items()
+            if wheel is not None
+        },
+        modules=tuple(companion.package for companion in compat.companions) if ngc else (),
         container=option.method is Method.CONTAINER,
         host=host,
     )
@@ -115,24 +128,24 @@ def make_predicted_facts(compat: Compat, option: Option, host: Host) -> Facts:
 
 
 def make_sketched_facts(compat: Compat, sketch: Sketch) -> Facts:
-    """Return what `check` would see in it."""
-    host, tensorflow = sketch.host, _tensorflow(sketch)
+    """Return the facts that `check` would find in this environment."""
+    host, tensorflow = sketch.host, _make_tensorflow(sketch)
     build = build_of(tensorflow, compat)
-    code = build.release.cubin if build.release is not None else ()
-    cards = host.cards or (Card("a card that it has code for", code[-1] if code else "7.0"),)
+    cubins = build.release.cubin if build.release is not None else ()
+    cards = host.cards or (Card("a card that it has code for", cubins[-1] if cubins else "7.0"),)
     return Facts(
-        machine=_machine(sketch),
+        machine=_make_machine(sketch),
         environment=EnvironmentFacts(dict(sketch.variables), (), None),
-        driver=_driver(compat, cards, host),
-        python=Known(_python(sketch), SOURCE),
+        driver=_make_driver(compat, cards, host),
+        python=Known(_make_python(sketch), SOURCE),
         tensorflow=Known(tensorflow, SOURCE),
-        loader=Known(_loader(sketch, tensorflow, build), SOURCE),
+        loader=Known(_make_loader(sketch, tensorflow, build), SOURCE),
         toolkits=(CudaToolkit("/usr/local/cuda", None, libdevice=True, ptxas=True),),
         nvcc=Absent(SOURCE, "no nvcc"),
     )
 
 
-def _machine(sketch: Sketch) -> MachineFacts:
+def _make_machine(sketch: Sketch) -> MachineFacts:
     return MachineFacts(
         system="Linux",
         machine="x86_64",
@@ -148,15 +161,15 @@ def _machine(sketch: Sketch) -> MachineFacts:
     )
 
 
-def _driver(compat: Compat, cards: tuple[Card, ...], host: Host) -> DriverFacts:
+def _make_driver(compat: Compat, cards: tuple[Card, ...], host: Host) -> DriverFacts:
     driver = host.driver
     if driver is not None and driver.count(".") < FULL:
-        driver = f"{driver}.9999"  # of a branch its newest is meant, which nobody knows: above all that a table has
-    speaks = (
+        driver = f"{driver}.9999"  # a branch means its newest driver: above every known version
+    cuda = (
         compat.newest_cuda_for_driver(driver, constraints.find_platform(host)) if driver is not None else None
     )
     if driver is None:
-        speaks = max((row.version for row in compat.cuda_releases), key=versions.numbers)
+        cuda = max((release.version for release in compat.cuda_releases), key=versions.numbers)
     devices = tuple(
         CudaDevice(
             ordinal=index,
@@ -185,7 +198,7 @@ def _driver(compat: Compat, cards: tuple[Card, ...], host: Host) -> DriverFacts:
                 path=f"{LIBRARIES}/libcuda.so.1",
                 init=0,
                 init_name="CUDA_SUCCESS",
-                version=versions.major_minor(speaks) if speaks is not None else None,
+                version=versions.major_minor(cuda) if cuda is not None else None,
                 count=len(devices),
                 devices=devices,
             ),
@@ -198,7 +211,7 @@ def _driver(compat: Compat, cards: tuple[Card, ...], host: Host) -> DriverFacts:
     )
 
 
-def _python(sketch: Sketch) -> PythonFacts:
+def _make_python(sketch: Sketch) -> PythonFacts:
     site = SITE.format(sketch.python)
     return PythonFacts(
         requested=PREFIX,
@@ -225,7 +238,7 @@ def _python(sketch: Sketch) -> PythonFacts:
     )
 
 
-def _tensorflow(sketch: Sketch) -> TensorFlowFacts:
+def _make_tensorflow(sketch: Sketch) -> TensorFlowFacts:
     site, version = SITE.format(sketch.python), sketch.version
     numbers = versions.numbers(version) if version is not None else ()
     core = "tensorflow_core" if numbers[:2] in ((1, 15), (2, 0)) else "tensorflow"
@@ -242,21 +255,23 @@ def _tensorflow(sketch: Sketch) -> TensorFlowFacts:
     )
 
 
-def _loader(sketch: Sketch, tensorflow: TensorFlowFacts, build: Build) -> LoaderFacts:
-    resolutions = [_resolution(sketch, name) for name in list_opened_sonames(build)]
-    lost = tuple(one.soname for one in resolutions if not one.ok)
-    linked = bool(lost) and build.linkage == "needed"
+def _make_loader(sketch: Sketch, tensorflow: TensorFlowFacts, build: Build) -> LoaderFacts:
+    resolutions = [_make_resolution(sketch, name) for name in list_opened_sonames(build)]
+    missing = tuple(resolution.soname for resolution in resolutions if not resolution.ok)
+    import_fails = bool(missing) and build.linkage == "needed"
     return LoaderFacts(
         caller=tensorflow.framework,
         runpath_folders=(),
         library_path=(),
         resolutions=tuple(resolutions),
-        import_needs=(Resolution(lost[0], None, "", _format_dlerror(lost[0]), lost),) if linked else (),
+        import_needs=(Resolution(missing[0], None, "", _format_dlerror(missing[0]), missing),)
+        if import_fails
+        else (),
         found=sketch.found,
     )
 
 
-def _resolution(sketch: Sketch, soname: str) -> Resolution:
+def _make_resolution(sketch: Sketch, soname: str) -> Resolution:
     path = sketch.paths.get(soname, f"{LIBRARIES}/{soname}")
     if path is None:
         return Resolution(soname, None, "", _format_dlerror(soname), (soname,))
@@ -264,5 +279,5 @@ def _resolution(sketch: Sketch, soname: str) -> Resolution:
 
 
 def _format_dlerror(soname: str) -> str:
-    """Return what dlerror() would say."""
+    """Return the message of dlerror() for a missing library."""
     return f"{soname}: cannot open shared object file: No such file or directory"

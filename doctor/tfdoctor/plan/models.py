@@ -1,4 +1,4 @@
-"""What is asked of the planner and what it answers, as frozen dataclasses."""
+"""The planner's requests and answers, as frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ __all__ = [
 
 
 class Method(str, enum.Enum):
-    """How TensorFlow is brought to the user."""
+    """How TensorFlow is installed."""
 
     PIP = "pip"
-    """Into a virtual environment."""
+    """In a virtual environment."""
     CONTAINER = "container"
 
 
 class Recipe(str, enum.Enum):
-    """How an environment or image is put together."""
+    """How an environment or image is built."""
 
     VENV = "venv"
-    """A virtual environment on this machine, CUDA from NVIDIA's wheels."""
+    """A virtual environment on this machine with CUDA from NVIDIA's wheels."""
     PIP_CUDA = "pip-cuda"
-    """A slim Python image, the TensorFlow wheel, CUDA from NVIDIA's wheels."""
+    """A slim Python image with the TensorFlow wheel and CUDA from NVIDIA's wheels."""
     CUDA_BASE = "cuda-base"
-    """A runtime image of nvidia/cuda with its own cuDNN."""
+    """A runtime image of nvidia/cuda that includes cuDNN."""
     OFFICIAL = "official"
     """An image of tensorflow/tensorflow, with its faults fixed."""
     CONDA_CUDA = "conda-cuda"
-    """A slim Python image, the TensorFlow wheel, CUDA and cuDNN from conda-forge."""
+    """A slim Python image with the TensorFlow wheel, and CUDA and cuDNN from conda-forge."""
     NGC = "ngc"
     """An image of nvcr.io/nvidia/tensorflow."""
 
@@ -58,85 +58,85 @@ class Recipe(str, enum.Enum):
 
     @property
     def own_venv(self) -> bool:
-        """Whether the image has a virtual environment of ours."""
+        """Whether the image gets a virtual environment that tfdoctor makes."""
         return self in (Recipe.PIP_CUDA, Recipe.CUDA_BASE, Recipe.CONDA_CUDA)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What somebody wants. None: anything."""
+    """A user's request. None means any."""
 
     tensorflow: str | None = None
-    """A specification as versions.Spec takes it."""
+    """A specification that `versions.Spec` accepts."""
     python: str | None = None
     """`"3.11"`."""
     method: Method | None = None
     recipe: Recipe | None = None
     base: str | None = None
-    """An image to build on instead of the recipe's own."""
+    """An image to build on, instead of the recipe's own base."""
     requirements: tuple[str, ...] = ()
-    """What has to be installed besides TensorFlow."""
+    """Further requirements to install with TensorFlow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A piece of an image or environment and what it costs."""
+    """A component of an image or environment, and its size."""
 
     name: str
     bytes: int | None
-    """Unpacked; None: not known."""
+    """Unpacked size in bytes; None if unknown."""
     why: str
     download: int | None = None
-    """Bytes that are fetched, of an image of which that is known."""
+    """Bytes to download; None if unknown. Only images have it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """The image that a recipe starts from."""
+    """The image that a recipe builds on."""
 
     image: str
     system: str
-    """`"debian 12"`, `"ubuntu 20.04"`; empty: not known."""
+    """`"debian 12"`, `"ubuntu 20.04"`; empty if unknown."""
     python: str | None
-    """The command of the Python in it that is used: `"python3"`; None: it has to be installed."""
+    """The command of the image's Python, such as `"python3"`; None if Python has to be installed."""
     install: tuple[str, ...] = ()
-    """Packages of the system that bring the Python where the image has none."""
+    """System packages that install Python if the image has none."""
     digest: str | None = None
 
     @property
     def reference(self) -> str:
-        """What FROM is given."""
+        """The image reference for FROM, with the digest if there is one."""
         return f"{self.image}@{self.digest}" if self.digest and "@" not in self.image else self.image
 
 
 @dataclass(frozen=True, slots=True)
 class CondaCuda:
-    """CUDA from a conda channel, fetched by another image while the image is built."""
+    """CUDA from a conda channel, fetched with another image during the build."""
 
     image: str
-    """It has micromamba."""
+    """An image that has micromamba."""
     channel: str
     packages: tuple[str, ...]
-    """`"cudatoolkit=10.0"`."""
+    """Package specifications such as `"cudatoolkit=10.0"`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One way that works, as far as is known."""
+    """One installation that works, as far as is known."""
 
     recipe: Recipe
     release: Release
     tensorflow: str
-    """What its `tf.__version__` says."""
+    """The version as `tf.__version__` reports it."""
     python: str
     cuda: str
-    """Of the libraries that it brings."""
+    """The CUDA version of the libraries that it installs."""
     cudnn: str | None
     base: Base | None
     cuda_set: CudaSet | None
-    """NVIDIA's wheels; None where the base has the libraries."""
+    """NVIDIA's wheels; None if the base has the libraries."""
     wheels: tuple[CudaWheel, ...]
-    """NVIDIA's wheels that are installed: all of `cuda_set`, or those that its base lacks."""
+    """NVIDIA's wheels to install: all of `cuda_set`, or those that the base lacks."""
     parts: tuple[Part, ...]
     commands: tuple[str, ...]
     reasons: tuple[str, ...]
@@ -149,12 +149,12 @@ class Option:
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """What is installed by name: TensorFlow, and NVIDIA's wheels."""
+        """The pinned requirements: TensorFlow and NVIDIA's wheels."""
         return (f"{self.release.package}=={self.release.version}", *(wheel.pin for wheel in self.wheels))
 
     @property
     def size(self) -> int | None:
-        """Bytes it takes; None where a part is not known."""
+        """The size in bytes; None if the size of a part is unknown."""
         total = 0
         for part in self.parts:
             if part.bytes is None:
@@ -164,13 +164,13 @@ class Option:
 
     @property
     def serious(self) -> int:
-        """How many caveats speak against it."""
+        """The number of serious caveats."""
         return sum(caveat.serious for caveat in self.caveats)
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """One way that does not work, and why."""
+    """A release that does not work with a recipe, and the reasons."""
 
     recipe: Recipe
     tensorflow: str
@@ -179,27 +179,27 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """The nearest request that would work."""
+    """A similar request that would work."""
 
     text: str
     option: Option
     here: bool = True
-    """For the machine that was asked about; False: for another card or driver."""
+    """True: for the same machine; False: for another card or driver."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Nothing fulfils the request."""
+    """The result if no installation satisfies the request."""
 
     reasons: tuple[Reason, ...]
     nearest: tuple[Suggestion, ...] = ()
     elsewhere: tuple[Arm64Way, ...] = ()
-    """TensorFlow for this machine that tfdoctor neither plans nor builds: NVIDIA's own, as others tell."""
+    """NVIDIA's own TensorFlow for this machine, from third-party reports; tfdoctor does not build it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """The planner's answer: options, best first, or a conflict; never both, never neither."""
+    """The planner's answer: either options, best first, or a conflict."""
 
     request: Request
     host: Host
@@ -207,4 +207,4 @@ class Recommendation:
     rejected: tuple[Rejected, ...]
     conflict: Conflict | None
     without_gpu: Remedy | None = None
-    """TensorFlow on the processor alone, where the machine has no card or no GPU code is made for it."""
+    """A remedy that installs TensorFlow for the CPU, if no GPU build fits the machine."""

@@ -1,4 +1,4 @@
-"""The releases on one screen: which cards each minor was built for, and which command gives it. Pure."""
+"""The releases on one screen: the cards that each minor supports and the command that installs it. Pure."""
 
 from __future__ import annotations
 
@@ -23,58 +23,62 @@ if TYPE_CHECKING:
 __all__ = ["Overview", "overview"]
 
 WAYS = {Method.PIP: "install", Method.CONTAINER: "build"}
-"""How it is got, the easier way first: the command."""
+"""The commands by method, the easier method first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Neighbouring minors that are alike in all that a newcomer chooses by; each is told by its newest release."""
+    """Consecutive minors that are alike for a newcomer; the values are those of their newest release."""
 
     newest: str
     oldest: str
-    """Minors (`"2.18"`)."""
+    """A minor such as `"2.18"`, like `newest`."""
     python: str
     cuda: str
     cudnn: str
     driver: str
-    """The branch of its oldest driver for Linux."""
+    """The branch of the oldest driver that works on Linux."""
     cards: str
-    """`"GTX 10 to H100"`: the oldest and the newest generation with machine code."""
+    """The oldest and the newest generation with machine code, such as `"GTX 10 to H100"`."""
     newer: str
-    """What newer cards do: `"+"` it is compiled for them, `"*"` only in part, `""` nothing."""
+    """Whether newer cards work: `"+"` by JIT compilation, `"*"` only in part, `""` not at all."""
     way: str
-    """`"install"`, `"build"`, or empty."""
+    """`"install"`, `"build"`, or empty if there is no option."""
     marked: bool
-    """Something is known to be wrong with its libraries, its packaging or some cards."""
+    """Whether there is a known problem with its libraries, its packaging or some cards."""
 
     @property
     def span(self) -> str:
-        """`"2.8-2.10"`."""
+        """The range of minors, such as `"2.8-2.10"`."""
         return self.newest if self.newest == self.oldest else f"{self.oldest}-{self.newest}"
 
 
 def overview(compat: Compat, rows: Iterable[MatrixRow]) -> tuple[Overview, ...]:
-    """Return the minors of these releases that have GPU code for Linux, in the order of the rows (the newest first),
-    without candidates.
+    """Return the minors of these releases that have GPU code for Linux, in the order of the rows.
+
+    Prereleases and yanked releases are left out. The rows must be sorted by version, newest first.
     """
-    found: list[Overview] = []
-    seen: set[str] = set()
+    overviews: list[Overview] = []
+    seen_minors: set[str] = set()
     for row in rows:
         release = row.release
-        if not release.gpu or release.is_prerelease or release.yanked or release.minor in seen:
+        if not release.gpu or release.is_prerelease or release.yanked or release.minor in seen_minors:
             continue
-        seen.add(release.minor)
-        one = _make_overview(compat, row)
-        if found and replace(one, newest=found[-1].newest, oldest=found[-1].oldest) == found[-1]:
-            found[-1] = replace(found[-1], oldest=one.oldest)
+        seen_minors.add(release.minor)
+        current = _make_overview(compat, row)
+        if (
+            overviews
+            and replace(current, newest=overviews[-1].newest, oldest=overviews[-1].oldest) == overviews[-1]
+        ):
+            overviews[-1] = replace(overviews[-1], oldest=current.oldest)
         else:
-            found.append(one)
-    return tuple(found)
+            overviews.append(current)
+    return tuple(overviews)
 
 
 def _make_overview(compat: Compat, row: MatrixRow) -> Overview:
     release = row.release
-    cards, newer = _cards(compat, release)
+    cards, newer = _describe_cards(compat, release)
     return Overview(
         release.minor,
         release.minor,
@@ -84,25 +88,27 @@ def _make_overview(compat: Compat, row: MatrixRow) -> Overview:
         str(versions.major(row.driver_linux)) if row.driver_linux else "?",
         cards,
         newer,
-        _way(compat, release),
+        _find_command(compat, release),
         is_marked(row),
     )
 
 
-def _cards(compat: Compat, release: Release) -> tuple[str, str]:
-    """Return (the generations with machine code, what newer ones do)."""
-    every = compat.cards.generation
-    codes = [find_code_on_card(compat, release, one.capability) for one in every]
-    native = [one.name for one, code in zip(every, codes, strict=True) if code == "native"]
+def _describe_cards(compat: Compat, release: Release) -> tuple[str, str]:
+    """Return the range of generations with machine code, and the mark for newer ones."""
+    generations = compat.cards.generation
+    codes = [find_code_on_card(compat, release, generation.capability) for generation in generations]
+    native = [
+        generation.name for generation, code in zip(generations, codes, strict=True) if code == "native"
+    ]
     newer = codes[len(codes) - codes[::-1].index("native") :] if native else codes
-    end = "*" if "arch-specific" in newer else "+" if "jit" in newer else ""
+    mark = "*" if "arch-specific" in newer else "+" if "jit" in newer else ""
     if not native:
-        return "?", end
-    return (native[0] if len(native) == 1 else f"{native[0]} to {native[-1]}"), end
+        return "?", mark
+    return (native[0] if len(native) == 1 else f"{native[0]} to {native[-1]}"), mark
 
 
-def _way(compat: Compat, release: Release) -> str:
-    """Return the planner's answer for any machine."""
+def _find_command(compat: Compat, release: Release) -> str:
+    """Return the command for which the planner has an option on any machine, or an empty string."""
     for method, command in WAYS.items():
         if recommend(compat, Request(release.version, method=method), Host()).options:
             return command

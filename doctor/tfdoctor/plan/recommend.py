@@ -1,4 +1,4 @@
-"""From a request and a machine to ranked options, or to a conflict with reasons and the nearest way out. Pure."""
+"""The recommendation: ranked options, or a conflict with reasons and suggestions. Pure."""
 
 from __future__ import annotations
 
@@ -31,24 +31,25 @@ if TYPE_CHECKING:
 __all__ = ["MAX_OPTIONS", "merge_reasons", "rank_options", "recommend", "way"]
 
 MAX_OPTIONS = 6
-"""Options that are shown: of each way the best."""
+"""The largest number of options in an answer; each recipe gives one at most."""
 
 
 def recommend(compat: Compat, request: Request, host: Host, *, nearest: bool = True) -> Recommendation:
-    """Return options, best first, or a conflict.
+    """Return the options, best first, or a conflict.
 
-    `nearest`: with the ways out that are nearest, which take long to look for.
+    `nearest`: whether a conflict includes suggestions, which take long to find.
 
-    Raises UnknownReleaseError if the specification fits no release, versions.VersionSyntaxError where it is none.
+    Raises UnknownReleaseError if no release matches the specification, versions.VersionSyntaxError if it is
+    malformed.
     """
-    processor = cpu_fallback.make_machine_remedy(compat, request, host)
+    cpu_remedy = cpu_fallback.make_machine_remedy(compat, request, host)
     if cpu_fallback.is_arm64(host):
         if request.tensorflow is not None:
-            compat.select(request.tensorflow)  # what is no release is told as such
-        return Recommendation(request, host, (), (), _on_arm64(compat, host), processor)
+            compat.select(request.tensorflow)  # raises an error for an unknown release
+        return Recommendation(request, host, (), (), _make_arm64_conflict(compat, host), cpu_remedy)
     options, rejected = _search(compat, request, host)
     if options:
-        return Recommendation(request, host, tuple(options), tuple(rejected), None, processor)
+        return Recommendation(request, host, tuple(options), tuple(rejected), None, cpu_remedy)
     reasons = merge_reasons(rejected)
     if not reasons:
         reasons = [
@@ -59,63 +60,65 @@ def recommend(compat: Compat, request: Request, host: Host, *, nearest: bool = T
             )
         ]
     conflict = Conflict(tuple(reasons), _nearest(compat, request, host) if nearest else ())
-    return Recommendation(request, host, (), tuple(rejected), conflict, processor)
+    return Recommendation(request, host, (), tuple(rejected), conflict, cpu_remedy)
 
 
-def _on_arm64(compat: Compat, host: Host) -> Conflict:
-    """No wheel has GPU code for it: what NVIDIA has for such a machine, as far as it is known."""
+def _make_arm64_conflict(compat: Compat, host: Host) -> Conflict:
+    """Return the conflict for an ARM machine, with NVIDIA's own builds for it.
+
+    No wheel has GPU code for ARM.
+    """
     table = compat.arm64
     reason = Reason(
         Cause.CPU_ONLY_BUILD,
         f"the package index has no TensorFlow with GPU code for {host.machine} machines. {table.index.note}",
         "arm64.toml",
     )
-    found = [
+    kinds = [
         kind
         for card in host.cards
         for capability in (card.capability, *card.others)
         for kind in [table.kind_of(card.name, capability)]
         if kind is not None
     ]
-    ways = {way.command: way for kind in found for way in kind.ways}
-    return Conflict((reason,), (), tuple(ways.values()))
+    builds = {build.command: build for kind in kinds for build in kind.ways}
+    return Conflict((reason,), (), tuple(builds.values()))
 
 
 def _search(compat: Compat, request: Request, host: Host) -> tuple[list[Option], list[Rejected]]:
-    """Return the best option of each recipe, ranked, and what was turned down on the way to it."""
+    """Return the best option of each recipe, ranked, and the releases that were rejected."""
     best: list[Option] = []
     rejected: list[Rejected] = []
-    for recipe in _recipes(request):
-        option, turned_down = way(compat, request, host, recipe)
+    for recipe in _select_recipes(request):
+        option, recipe_rejected = way(compat, request, host, recipe)
         best += [] if option is None else [option]
-        rejected += turned_down
+        rejected += recipe_rejected
     options = rank_options(request, host, best)[:MAX_OPTIONS]
     return [adapt_to_machine(compat, option, request, host) for option in options], rejected
 
 
 def way(compat: Compat, request: Request, host: Host, recipe: Recipe) -> tuple[Option | None, list[Rejected]]:
-    """Return the best option of one recipe, and what was turned down on the way to it.
+    """Return the best option of one recipe, and the newer releases that were rejected.
 
-    `recommend` is all of them, ranked.
-
-    Raises as it does.
+    `recommend` ranks those of all recipes. Raises the same errors as `recommend`.
     """
-    turned_down: list[Rejected] = []
-    meant = list(list_candidates(compat, request.tensorflow))
-    if recipe is Recipe.CONDA_CUDA and request.recipe is None:  # for others it is no way that was turned down
-        meant = [release for release in meant if from_conda(compat, release) is not None]
-    option = choose_preferred(_options(compat, meant, request, host, recipe, turned_down))
-    return option, turned_down if option is None else _list_newer(turned_down, option)
+    rejected: list[Rejected] = []
+    releases = list(list_candidates(compat, request.tensorflow))
+    # Other releases do not need this recipe, so they are not rejections.
+    if recipe is Recipe.CONDA_CUDA and request.recipe is None:
+        releases = [release for release in releases if from_conda(compat, release) is not None]
+    option = choose_preferred(_try_releases(compat, releases, request, host, recipe, rejected))
+    return option, rejected if option is None else _list_newer(rejected, option)
 
 
 def rank_options(request: Request, host: Host, options: Iterable[Option]) -> list[Option]:
-    """Return the options, one a recipe, best first."""
-    every = list(options)
-    newest_first = sorted({option.tensorflow for option in every}, key=versions.sort_key, reverse=True)
-    return sorted(every, key=lambda option: _rank(request, host, option, newest_first))
+    """Return the options, one for each recipe, best first."""
+    candidates = list(options)
+    newest_first = sorted({option.tensorflow for option in candidates}, key=versions.sort_key, reverse=True)
+    return sorted(candidates, key=lambda option: _make_rank_key(request, host, option, newest_first))
 
 
-def _options(
+def _try_releases(
     compat: Compat,
     releases: Sequence[Release],
     request: Request,
@@ -123,10 +126,7 @@ def _options(
     recipe: Recipe,
     turned_down: list[Rejected],
 ) -> Iterator[Option]:
-    """Yield what a recipe makes of the releases, as far as they are asked for.
-
-    The others go to `turned_down`.
-    """
+    """Yield the options of a recipe for these releases; add the rejections to `turned_down`."""
     for release in releases:
         answer = tries(compat, release, request, host, recipe)
         if isinstance(answer, Rejected):
@@ -136,13 +136,15 @@ def _options(
 
 
 def _list_newer(rejected: Sequence[Rejected], option: Option) -> list[Rejected]:
-    """Return those newer than what was taken: why not the newest?"""
+    """Return the rejected releases that are newer than the chosen one."""
     return [
-        one for one in rejected if versions.sort_key(one.tensorflow) > versions.sort_key(option.tensorflow)
+        rejection
+        for rejection in rejected
+        if versions.sort_key(rejection.tensorflow) > versions.sort_key(option.tensorflow)
     ]
 
 
-def _recipes(request: Request) -> tuple[Recipe, ...]:
+def _select_recipes(request: Request) -> tuple[Recipe, ...]:
     if request.recipe is not None:
         return (request.recipe,)
     if request.base is not None:
@@ -150,16 +152,20 @@ def _recipes(request: Request) -> tuple[Recipe, ...]:
     return tuple(recipe for recipe in RECIPES if request.method in (None, recipe.method))
 
 
-def _rank(request: Request, host: Host, option: Option, newest_first: Sequence[str]) -> tuple[object, ...]:
-    """Lower is better: fewer serious caveats, then the newer TensorFlow, then known size, then preference.
+def _make_rank_key(
+    request: Request, host: Host, option: Option, newest_first: Sequence[str]
+) -> tuple[object, ...]:
+    """Return the sort key of an option, lowest first.
 
-    Without a wish for a method the container comes first where an engine was seen, else the environment.
+    Fewer serious caveats, then the newer TensorFlow, then a known and smaller size, then the order of the
+    recipes. If the request has no method, containers come first if the host has a container engine, else
+    environments.
     """
-    wished = Method.CONTAINER if host.engine else Method.PIP
+    preferred_method = Method.CONTAINER if host.engine else Method.PIP
     return (
         option.serious,
         newest_first.index(option.tensorflow),
-        request.method is None and host.engine is not None and option.method is not wished,
+        request.method is None and host.engine is not None and option.method is not preferred_method,
         option.size is None,
         option.size or 0,
         list(RECIPES).index(option.recipe),
@@ -167,46 +173,52 @@ def _rank(request: Request, host: Host, option: Option, newest_first: Sequence[s
 
 
 def merge_reasons(rejected: Iterable[Rejected]) -> list[Reason]:
-    """Return the reasons of everything that was turned down, each text once, those of the newest release first."""
-    seen: dict[str, Reason] = {}
-    for one in rejected:
-        for reason in one.reasons:
-            seen.setdefault(reason.text, reason)
-    return sorted(seen.values(), key=_place)[:12]
+    """Return up to twelve distinct reasons of the rejections, the most important first.
+
+    Equally important reasons stay in the order of the rejections.
+    """
+    unique: dict[str, Reason] = {}
+    for rejection in rejected:
+        for reason in rejection.reasons:
+            unique.setdefault(reason.text, reason)
+    return sorted(unique.values(), key=_get_priority)[:12]
 
 
-def _place(reason: Reason) -> float:
-    """Return what the user's own machine or wish is the reason of is told before what the world lacks."""
-    place = reason.cause.row.refusal
-    return place if place is not None else math.inf
+def _get_priority(reason: Reason) -> float:
+    """Return the sort key of a reason: causes on the user's side come before missing wheels or images."""
+    priority = reason.cause.row.refusal
+    return priority if priority is not None else math.inf
 
 
 # ---------------------------------------------------------------- the nearest request that works
 
 
 def _nearest(compat: Compat, request: Request, host: Host) -> tuple[Suggestion, ...]:
-    """Return one wish given up at a time; the first option of each that works, each way out once."""
-    found: list[Suggestion] = []
+    """Return up to four suggestions, each the best option if one part of the request is dropped."""
+    suggestions: list[Suggestion] = []
     for text, changed_request, changed_host in _relax_request(compat, request, host):
         options, _ = _search(compat, changed_request, changed_host)
-        if options and not any(_is_same_option(options[0], one.option) for one in found):
-            found.append(Suggestion(text.format(**_words(options[0])), options[0], changed_host is host))
-    return tuple(found[:4])
+        if options and not any(_is_same_option(options[0], suggestion.option) for suggestion in suggestions):
+            suggestions.append(
+                Suggestion(text.format(**_make_format_values(options[0])), options[0], changed_host is host)
+            )
+    return tuple(suggestions[:4])
 
 
-def _is_same_option(left: Option, right: Option) -> bool:
-    return (left.recipe, left.tensorflow, left.python) == (right.recipe, right.tensorflow, right.python)
+def _is_same_option(option: Option, other: Option) -> bool:
+    return (option.recipe, option.tensorflow, option.python) == (other.recipe, other.tensorflow, other.python)
 
 
-def _words(option: Option) -> dict[str, str]:
-    where = option.base.image if option.base is not None else "a virtual environment"
-    return {"tensorflow": option.tensorflow, "python": option.python, "where": where, "cuda": option.cuda}
+def _make_format_values(option: Option) -> dict[str, str]:
+    location = option.base.image if option.base is not None else "a virtual environment"
+    return {"tensorflow": option.tensorflow, "python": option.python, "where": location, "cuda": option.cuda}
 
 
 def _relax_request(compat: Compat, request: Request, host: Host) -> Iterator[tuple[str, Request, Host]]:
+    """Yield (description, request, host) with one or more requirements dropped."""
     if request.recipe is not None:
-        other = replace(request, recipe=None)
-        yield "another recipe: TensorFlow {tensorflow} with Python {python}, {where}", other, host
+        any_recipe = replace(request, recipe=None)
+        yield "another recipe: TensorFlow {tensorflow} with Python {python}, {where}", any_recipe, host
     if request.method is not None:
         yield (
             "another method: TensorFlow {tensorflow} with Python {python}, {where}",
@@ -225,7 +237,7 @@ def _relax_request(compat: Compat, request: Request, host: Host) -> Iterator[tup
             replace(request, method=None, recipe=None, python=None),
             host,
         )
-    for spec in _wider(compat, request):
+    for spec in _widen_version(compat, request):
         yield (
             "another TensorFlow: {tensorflow} with Python {python}, {where}",
             replace(request, tensorflow=spec),
@@ -238,15 +250,17 @@ def _relax_request(compat: Compat, request: Request, host: Host) -> Iterator[tup
             host,
         )
     if host.driver is not None:
-        ended = (compat.cards.find_ended(card.capability) for card in host.cards)
-        last = min((versions.major(row.last) for row in ended if row is not None), default=None)
-        which = "a newer driver"
-        if last is not None and versions.major(host.driver) > last:
-            which = f"another driver, of branch {last} (the last for these cards)"
+        branches = (compat.cards.find_ended(card.capability) for card in host.cards)
+        last_branch = min(
+            (versions.major(branch.last) for branch in branches if branch is not None), default=None
+        )
+        description = "a newer driver"
+        if last_branch is not None and versions.major(host.driver) > last_branch:
+            description = f"another driver, of branch {last_branch} (the last for these cards)"
         yield (
-            f"{which}, and then TensorFlow {{tensorflow}} (CUDA {{cuda}}) with Python {{python}}, {{where}}",
+            f"{description}, and then TensorFlow {{tensorflow}} (CUDA {{cuda}}) with Python {{python}}, {{where}}",
             request,
-            replace(host, driver=None if last is None else str(last)),
+            replace(host, driver=None if last_branch is None else str(last_branch)),
         )
     if host.cards:
         yield (
@@ -256,8 +270,8 @@ def _relax_request(compat: Compat, request: Request, host: Host) -> Iterator[tup
         )
 
 
-def _wider(compat: Compat, request: Request) -> Iterator[str]:
-    """Yield the same minor, then the same major, of the newest release that was asked for."""
+def _widen_version(compat: Compat, request: Request) -> Iterator[str]:
+    """Yield the same minor, then the same major, of the newest release that matches the request."""
     if request.tensorflow is None:
         return
     newest = compat.select(request.tensorflow)[0].version

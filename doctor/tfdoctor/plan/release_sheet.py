@@ -1,6 +1,6 @@
-"""The data sheet of one TensorFlow release: what it needs, what has gone wrong with it, how it is installed. Pure.
+"""The data sheet of one TensorFlow release: requirements, known problems and installation. Pure.
 
-It is about no machine: the commands make a fresh environment.
+It does not depend on a machine: the commands make a fresh environment.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ __all__ = ["Sheet", "code_of", "conditions", "pythons", "sheet"]
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """One release, for a reader."""
+    """One release for a reader."""
 
     row: MatrixRow
     others: tuple[MatrixRow, ...]
     """The rows of the same version in other distributions."""
     needs: tuple[tuple[str, str], ...]
-    """(what, how much), in the order in which a person meets them."""
+    """(name, requirement), in the order in which a user meets them."""
     steps: tuple[Remedy, ...]
-    """Ways to install it, the best one first; every way is complete."""
+    """Alternative installations, best first; each is complete."""
 
 
 def sheet(
@@ -48,24 +48,25 @@ def sheet(
     python: str | None = None,
     system: Platform = "linux",
 ) -> Sheet:
-    """Return the sheet of the rows of one version.
+    """Return the sheet for the rows of one version.
 
-    The row with GPU code, of those `tensorflow`, speaks for it.
+    The first row with GPU code is the main one, else the first row.
 
-    `capabilities`: the cards it is to run on; `python`: the Python it is to be installed in; `system`: whose way to
-    install it comes first.
+    `capabilities`: of the cards to run on; `python`: the Python to install into; `system`: the platform whose
+    installation comes first.
     """
     main = next((row for row in rows if row.release.gpu), rows[0])
     others = tuple(row for row in rows if row is not main)
-    steps = _steps(compat, main.release, capabilities, python)
+    steps = _list_remedies(compat, main.release, capabilities, python)
     if system == "windows" and main.release.windows_gpu:
         steps = [*steps[-1:], *steps[:-1]]
-    return Sheet(main, others, tuple(_needs(main)), tuple(steps))
+    return Sheet(main, others, tuple(_list_requirements(main)), tuple(steps))
 
 
 def code_of(problem: Problem) -> str:
-    """Return the code under which `tfdoctor check` reports a known problem: the rule that sees it on the machine,
-    else TFD313.
+    """Return the code under which `tfdoctor check` reports a known problem.
+
+    It is the code of the rule that detects the problem on the machine, else TFD313.
     """
     if problem.told_by_rules:
         for rule in ALL_RULES:
@@ -75,20 +76,20 @@ def code_of(problem: Problem) -> str:
 
 
 def conditions(problem: Problem) -> str:
-    """When a problem shows, for the reader; empty: always."""
-    words = {
+    """Return when a problem occurs, as text; an empty string means always."""
+    templates = {
         "capability": "compute capability {}",
         "extra": "installed with [{}]",
         "image": "in the image {}",
         "python": "Python {}",
         "platform": "on {}",
     }
-    named = {"windows": "Windows", "linux": "Linux"}
-    return "; ".join(words[key].format(named.get(value, value)) for key, value in problem.when.items())
+    titles = {"windows": "Windows", "linux": "Linux"}
+    return "; ".join(templates[key].format(titles.get(value, value)) for key, value in problem.when.items())
 
 
 def pythons(texts: Sequence[str]) -> str:
-    """Return `3.9, 3.10, 3.11` → `3.9-3.11`, gaps kept."""
+    """Return the versions as ranges, such as `3.9-3.11` for 3.9, 3.10 and 3.11; gaps stay visible."""
     runs: list[list[str]] = []
     for text in texts:
         first, second = (int(number) for number in text.split("."))
@@ -99,11 +100,11 @@ def pythons(texts: Sequence[str]) -> str:
     return ", ".join(run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
-def _needs(row: MatrixRow) -> list[tuple[str, str]]:
+def _list_requirements(row: MatrixRow) -> list[tuple[str, str]]:
     release = row.release
-    needs = [("Python", _python(release))]
+    needs = [("Python", _describe_pythons(release))]
     if not release.gpu:
-        return [*needs, *_system(release)]
+        return [*needs, *_list_system_needs(release)]
     driver = f"{row.driver_linux} or newer" if row.driver_linux else "not known"
     if row.driver_windows:
         driver += f" (Windows: {row.driver_windows})"
@@ -115,11 +116,11 @@ def _needs(row: MatrixRow) -> list[tuple[str, str]]:
         ("Libraries", f"{', '.join(sorted(release.required_libraries))}. Without any one of them {missing}.")
     )
     needs.append(("From the driver", ", ".join(release.driver_libraries)))
-    needs.append(("GPUs", _gpus(release)))
-    return [*needs, *_system(release)]
+    needs.append(("GPUs", _describe_gpus(release)))
+    return [*needs, *_list_system_needs(release)]
 
 
-def _python(release: Release) -> str:
+def _describe_pythons(release: Release) -> str:
     linux, windows = pythons(release.linux_pythons), pythons(release.windows_pythons)
     if not windows:
         return f"{linux} (Linux; no Windows wheel)"
@@ -129,7 +130,7 @@ def _python(release: Release) -> str:
     return f"{linux} (Linux); {windows} (Windows{gpu})"
 
 
-def _gpus(release: Release) -> str:
+def _describe_gpus(release: Release) -> str:
     if not release.cubin:
         return "not known"
     text = f"machine code for compute capability {', '.join(release.cubin)}"
@@ -143,7 +144,7 @@ def _gpus(release: Release) -> str:
     return text + "."
 
 
-def _system(release: Release) -> list[tuple[str, str]]:
+def _list_system_needs(release: Release) -> list[tuple[str, str]]:
     parts = [f"glibc {release.glibc} or newer" if release.glibc else ""]
     parts.append(f"libstdc++ with GLIBCXX_{release.glibcxx}" if release.glibcxx else "")
     if release.cpu_instructions:
@@ -152,14 +153,16 @@ def _system(release: Release) -> list[tuple[str, str]]:
     return [("System", text)] if text else []
 
 
-# ---------------------------------------------------------------- installing
+# ---------------------------------------------------------------- installation
 
 
-def _steps(compat: Compat, release: Release, capabilities: Sequence[str], python: str | None) -> list[Remedy]:
+def _list_remedies(
+    compat: Compat, release: Release, capabilities: Sequence[str], python: str | None
+) -> list[Remedy]:
     target = _make_general_target(compat, capabilities)
     if not release.gpu or not release.required_libraries:
         return [cpu_fallback.make_release_remedy(target, release, python)]
-    steps = [_with_pip(target, release, python)]
+    steps = [_make_pip_remedy(target, release, python)]
     image = _make_container_remedy(compat, release)
     if image is not None:
         steps.append(image)
@@ -172,12 +175,12 @@ def _steps(compat: Compat, release: Release, capabilities: Sequence[str], python
             )
         )
     if release.windows_gpu:
-        steps.append(_on_windows(target, release, python))
+        steps.append(_make_windows_remedy(target, release, python))
     return steps
 
 
 def _make_container_remedy(compat: Compat, release: Release) -> Remedy | None:
-    """Return TensorFlow's own image, where it is known to find its libraries."""
+    """Return the remedy with TensorFlow's own image, or None if the image is not known to work."""
     image = compat.official_image(release.version)
     if image is None or not image.recipe.works:
         return None
@@ -191,32 +194,37 @@ def _make_container_remedy(compat: Compat, release: Release) -> Remedy | None:
 
 
 def _describe_python_source(compat: Compat, python: str) -> str:
-    """Return how an old Python is come by; empty if a ready build is a command away."""
-    ways = compat.python_builds(python)
-    makers = [way for way in ways if way.command is not None]
-    if not makers or makers[0].origin == "python-build-standalone":
+    """Return how to get an old Python.
+
+    Empty if no build has a command, or if the first one that has is python-build-standalone.
+    """
+    builds = compat.python_builds(python)
+    installers = [build for build in builds if build.command is not None]
+    if not installers or installers[0].origin == "python-build-standalone":
         return ""
-    systems = [way.origin.replace("ubuntu", "Ubuntu") for way in ways if way.package and not way.prerelease]
-    have = (
+    systems = [
+        build.origin.replace("ubuntu", "Ubuntu") for build in builds if build.package and not build.prerelease
+    ]
+    packaged = (
         f"{' and '.join(systems)} {'has' if len(systems) == 1 else 'have'} it; elsewhere " if systems else ""
     )
-    named = " or ".join(f"`{way.command}`" for way in makers[::-1])
-    return f" Python {python} is old: {have}{named} provides it."
+    commands = " or ".join(f"`{build.command}`" for build in installers[::-1])
+    return f" Python {python} is old: {packaged}{commands} provides it."
 
 
-def _with_pip(target: Target, release: Release, python: str | None) -> Remedy:
-    chosen = python or _newest_python(target, release)
-    extra = advice.extra_installs(target, release, chosen)
+def _make_pip_remedy(target: Target, release: Release, python: str | None) -> Remedy:
+    chosen_python = python or _find_newest_python(target, release)
+    extra = advice.extra_installs(target, release, chosen_python)
     wheels = extra or bool(advice.wheels_for(target, release, release.required_libraries))
-    where = "NVIDIA's wheels" if wheels else "conda (Miniforge)"
-    text = f"On Linux, with Python {chosen} and the CUDA libraries from {where}."
-    text += _describe_python_source(target.compat, chosen)
-    return advice.install_release(target, release, text, chosen)
+    source = "NVIDIA's wheels" if wheels else "conda (Miniforge)"
+    text = f"On Linux, with Python {chosen_python} and the CUDA libraries from {source}."
+    text += _describe_python_source(target.compat, chosen_python)
+    return advice.install_release(target, release, text, chosen_python)
 
 
-def _on_windows(target: Target, release: Release, python: str | None) -> Remedy:
-    chosen = python if python in release.windows_pythons else release.windows_pythons[-1]
-    wanted = " ".join(
+def _make_windows_remedy(target: Target, release: Release, python: str | None) -> Remedy:
+    chosen_python = python if python in release.windows_pythons else release.windows_pythons[-1]
+    requirements = " ".join(
         f'"{text}"'
         for text in (f"{release.package}=={release.version}", *advice.companion_pins(target.compat, release))
     )
@@ -224,14 +232,14 @@ def _on_windows(target: Target, release: Release, python: str | None) -> Remedy:
         f"On Windows, after NVIDIA's installer of CUDA {release.cuda} and cuDNN {release.cudnn}, whose bin "
         "folders must be on PATH.",
         (
-            f"py -{chosen} -m venv tf-env",
+            f"py -{chosen_python} -m venv tf-env",
             r"tf-env\Scripts\python -m pip install --upgrade pip",
-            rf"tf-env\Scripts\python -m pip install {wanted}",
+            rf"tf-env\Scripts\python -m pip install {requirements}",
         ),
     )
 
 
-def _newest_python(target: Target, release: Release) -> str:
+def _find_newest_python(target: Target, release: Release) -> str:
     newest_first = tuple(reversed(release.linux_pythons))
     if release.pip_extra is not None:
         for text in newest_first:
@@ -241,7 +249,7 @@ def _newest_python(target: Target, release: Release) -> str:
 
 
 def _make_general_target(compat: Compat, capabilities: Sequence[str]) -> Target:
-    """No machine: remedies come out general, for cards of these capabilities."""
+    """Return a target with no machine but cards of these capabilities: its remedies are general."""
     return Target(
         compat, Host(cards=tuple(Card(f"compute capability {text}", text) for text in capabilities))
     )

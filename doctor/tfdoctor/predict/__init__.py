@@ -1,4 +1,4 @@
-"""What TensorFlow will do on this machine, judged from facts alone, gate by gate. Pure: no I/O."""
+"""The prediction whether TensorFlow will use the GPU, stage by stage, from facts alone. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of the installed TensorFlow build: its own files before the table."""
+"""The properties of the installed TensorFlow build, from its own files, else from the release table."""
 
 from __future__ import annotations
 
@@ -15,22 +15,25 @@ if TYPE_CHECKING:
     from tfdoctor.facts.python import Denied
 
 DEFAULT_FLOOR = "3.5"
-"""The compute capability below which TensorFlow ignores a card, in every release that was tried."""
+"""The compute capability below which TensorFlow ignores a GPU, in every tested release."""
 
 
 BROUGHT = frozenset({"tensorflow-intel", "tensorflow-macos", "tensorflow-aarch64", "tensorflow-directml"})
-"""Distributions that `tensorflow` itself requires on some platforms, or that go beside it."""
+"""Distributions that `tensorflow` itself requires on some platforms, or that are installed beside it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """What is known of the installed TensorFlow build, its own files before the table."""
+    """The properties of the installed TensorFlow build, from its own files, else from the release table."""
 
     version: str | None
+    """The version; None if it is unknown or invalid."""
     release: Release | None
+    """The release in the table that is nearest to the version."""
     exact: bool
-    """The table has this very release."""
+    """True if the table contains this very release."""
     gpu: bool | None
+    """Whether it has GPU code; None if unknown."""
     rocm: bool
     linkage: str
     """"dlopen", "needed" or "none"."""
@@ -40,11 +43,12 @@ class Build:
     cuda: str | None
     cudnn: str | None
     floor: str
+    """The lowest compute capability that it registers."""
     traits: frozenset[TraitName]
-    """What it does that other releases do not (compat/traits.toml)."""
+    """Behaviour that distinguishes it from other releases (compat/traits.toml)."""
 
     def has(self, trait: TraitName) -> bool:
-        """Return whether it does this."""
+        """Return whether the build has this trait."""
         return trait in self.traits
 
     @property
@@ -53,15 +57,15 @@ class Build:
 
 
 def build_of(tensorflow: TensorFlowFacts, compat: Compat) -> Build:
-    """Return the build's own account of itself (build_info.py, cuda_config.h), completed from the table."""
+    """Return the build's properties from build_info.py and cuda_config.h, completed from the table."""
     version = tensorflow.version if tensorflow.version and versions.is_version(tensorflow.version) else None
     nearest = compat.nearest(version, tensorflow.distribution) if version else None
     release = nearest.release if nearest else None
     exact = bool(nearest and nearest.exact)
-    says = tensorflow.build_info.get("is_cuda_build", "")
+    is_cuda_build = tensorflow.build_info.get("is_cuda_build", "")
     gpu: bool | None = None
-    if says in ("True", "False"):
-        gpu = says == "True"
+    if is_cuda_build in ("True", "False"):
+        gpu = is_cuda_build == "True"
     elif tensorflow.cuda_config.get("TF_CUDA_VERSION"):
         gpu = True
     elif tensorflow.distribution in (
@@ -100,13 +104,13 @@ def build_of(tensorflow: TensorFlowFacts, compat: Compat) -> Build:
         cudnn=tensorflow.cuda_config.get("TF_CUDNN_VERSION")
         or tensorflow.build_info.get("cudnn_version")
         or (release.cudnn if release and exact else None),
-        floor=_floor(release, compat),
+        floor=_get_floor(release, compat),
         traits=compat.traits_of(version),
     )
 
 
-def _floor(release: Release | None, compat: Compat) -> str:
-    """Return the registration floor: measured, else (1.x took it from its build) the lowest capability inside."""
+def _get_floor(release: Release | None, compat: Compat) -> str:
+    """Return the lowest capability that is registered: the measured one, else (1.x) the lowest one compiled in."""
     if release is None:
         return DEFAULT_FLOOR
     linked = compat.registration(release.version).linked
@@ -116,15 +120,17 @@ def _floor(release: Release | None, compat: Compat) -> str:
 
 
 def dlopen_caller(build: Build) -> str:
-    """Return the object that opens the CUDA libraries: "pywrap" (_pywrap_tensorflow_internal.so) or "framework"
-    (libtensorflow_framework).
+    """Return the object that opens the CUDA libraries.
+
+    "pywrap" is _pywrap_tensorflow_internal.so, "framework" is libtensorflow_framework.
     """
     return "pywrap" if build.has("opened-by-pywrap") else "framework"
 
 
 def list_opened_sonames(build: Build) -> tuple[str, ...]:
-    """Return everything that this build has the loader open, in its order: the runtime where it opens that first, the
-    driver, then the rest.
+    """Return the libraries that this build opens, in order.
+
+    The driver comes before the rest; the CUDA runtime comes before the driver in builds with "runtime-first".
     """
     runtime = tuple(name for name in build.required if name.startswith("libcudart."))
     first = runtime if build.has("runtime-first") else ()
@@ -133,7 +139,7 @@ def list_opened_sonames(build: Build) -> tuple[str, ...]:
 
 
 def builds_installed(facts: Facts) -> tuple[str, ...]:
-    """ "name version" of each distribution that puts a `tensorflow` package into the same site-packages."""
+    """Return "name version" of each distribution that installs a `tensorflow` package into the same folder."""
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     if python is None or tensorflow is None:
         return ()
@@ -146,29 +152,36 @@ def builds_installed(facts: Facts) -> tuple[str, ...]:
 
 
 def find_closed_package(facts: Facts) -> Denied | None:
-    """Return what of TensorFlow, or of a package that it imports, this user may not read.
+    """Return the part of TensorFlow, or of a package that it imports, that this user may not read.
 
-    None if nothing is known.
-
-    A site-packages folder that may not be listed counts where no TensorFlow is found elsewhere.
+    None if there is none or if it is unknown. An unreadable site-packages folder counts only if no TensorFlow
+    is found elsewhere.
     """
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     if python is None or (tensorflow is None and not isinstance(facts.tensorflow, Absent)):
         return None
-    own = {*python.site_packages, *(f"{folder}/tensorflow/__init__.py" for folder in python.sys_path)}
+    needed_paths = {
+        *python.site_packages,
+        *(f"{folder}/tensorflow/__init__.py" for folder in python.sys_path),
+    }
     if tensorflow is not None:
         package = tensorflow.package_dir
-        own = {package, f"{package}/__init__.py", tensorflow.core_dir, f"{tensorflow.core_dir}/python"}
+        needed_paths = {
+            package,
+            f"{package}/__init__.py",
+            tensorflow.core_dir,
+            f"{tensorflow.core_dir}/python",
+        }
     for denied in python.closed:
         folder, _, name = denied.path.rpartition("/")
-        package_of_site = folder in python.sys_path and not name.endswith((".dist-info", ".egg-info"))
-        if denied.path in own or (package_of_site and denied.path not in python.sys_path):
+        is_package = folder in python.sys_path and not name.endswith((".dist-info", ".egg-info"))
+        if denied.path in needed_paths or (is_package and denied.path not in python.sys_path):
             return denied
     return None
 
 
 def find_registered_only(facts: Facts) -> tuple[Distribution, ...]:
-    """TensorFlow's distributions that are registered where there is no `tensorflow` package."""
+    """Return TensorFlow's distributions that are registered although no `tensorflow` package exists."""
     python = value_of(facts.python)
     if not isinstance(facts.tensorflow, Absent) or python is None:
         return ()

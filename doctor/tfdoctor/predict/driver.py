@@ -1,4 +1,4 @@
-"""The gates of the driver: does libcuda open, does cuInit work, is there a device to show?"""
+"""The driver stages: whether libcuda can be opened, whether cuInit succeeds, whether a device is visible."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ INIT_CAUSES = {
     803: Cause.DRIVER_LIB_MISMATCH,
     804: Cause.COMPAT_NOT_SUPPORTED,
 }
-"""cuInit's result → root cause; any other is CUDA_ERROR_UNKNOWN's."""
+"""Root causes by result of cuInit; any other result is CUDA_ERROR_UNKNOWN."""
 
 
 def driver_missing_cause(facts: Facts, failed: Resolution) -> Cause:
-    """Return why libcuda.so.1 cannot be opened: never installed, not in this container, or hidden by WSL's layout."""
+    """Return why libcuda.so.1 cannot be opened: not installed, not in this container, hidden by WSL's layout."""
     if facts.machine.wsl and (
         facts.driver.dxcore or any("/wsl/" in path for path in facts.driver.driver_files)
     ):
@@ -34,7 +34,7 @@ def driver_missing_cause(facts: Facts, failed: Resolution) -> Cause:
     if list_forbidden_files(failed, elsewhere=True):
         return Cause.NOT_PERMITTED
     if failed.path or list_driver_files(facts):
-        # The file is there and the loader does not take it, or does not look there.
+        # The file exists, but the loader rejects it or does not search its folder.
         return Cause.NO_DRIVER
     if facts.machine.container and host_has_gpu(facts):
         return Cause.CONTAINER_NO_GPU
@@ -42,29 +42,29 @@ def driver_missing_cause(facts: Facts, failed: Resolution) -> Cause:
 
 
 def list_driver_files(facts: Facts) -> tuple[str, ...]:
-    """Return the libcuda.so* files that a driver put there: not the toolkit's stubs, not its cuda-compat."""
+    """Return the libcuda.so* files of a driver, without the toolkit's stubs and cuda-compat."""
     return tuple(
         path for path in facts.driver.driver_files if "/stubs/" not in path and "/compat" not in path
     )
 
 
 def host_has_gpu(facts: Facts) -> bool:
-    """Return whether a container's host shows a card or NVIDIA's kernel module: /proc and /sys are the host's."""
+    """Return whether the host has a GPU or NVIDIA's kernel module, even if called for a container.
+
+    In a container, /proc and /sys are those of the host.
+    """
     return isinstance(facts.driver.pci, Known) or isinstance(facts.driver.kernel_module, Known)
 
 
 def driver_gate(facts: Facts, driver: CudaDriver) -> tuple[Cause, str] | int | None:
-    """Return (cause, sentence) where the driver shows no device, else how many it shows.
-
-    None if it did not say.
-    """
+    """Return (cause, sentence) if the driver shows no device, else the number of devices; None if it is unknown."""
     if driver.crashed:
         return Cause.DRIVER_INIT_UNKNOWN, f"libcuda.so.1 crashes when it is asked ({driver.crashed})."
     if not driver.loaded:
         return Cause.NO_DRIVER, f"libcuda.so.1 does not open: {driver.load_error}"
     if driver.stand_in:
-        why = f"{driver.path or 'libcuda.so.1'} is tfdoctor's stand-in for `--simulate`, not the driver."
-        return Cause.STUB_LIBCUDA, why
+        message = f"{driver.path or 'libcuda.so.1'} is tfdoctor's stand-in for `--simulate`, not the driver."
+        return Cause.STUB_LIBCUDA, message
     if driver.init is None:
         return Cause.STUB_LIBCUDA, f"{driver.path or 'libcuda.so.1'} is not a driver: {driver.load_error}"
     if driver.init == 100 or (driver.init == 0 and driver.count == 0):
@@ -83,11 +83,11 @@ def driver_gate(facts: Facts, driver: CudaDriver) -> tuple[Cause, str] | int | N
 
 
 def init_cause(facts: Facts, driver: CudaDriver) -> Cause:
-    """Return why cuInit failed: its number, and what else is known where that number has several reasons."""
+    """Return why cuInit failed: from its error code, and from other facts if the code has several causes."""
     cause = INIT_CAUSES.get(driver.init or 0, Cause.DRIVER_INIT_UNKNOWN)
     if driver.init in (803, 804):
-        # Both say that user space and kernel module do not fit; 804 is what a GeForce says. Whether
-        # cuda-compat or an update without a restart did it, the file that was loaded tells.
+        # Both mean that user space and kernel module do not match; 804 is the result on a GeForce. The path
+        # of the loaded file distinguishes cuda-compat from an update without a restart.
         if is_compat(facts, driver):
             return Cause.COMPAT_NOT_SUPPORTED
         return Cause.DRIVER_LIB_MISMATCH if kernel_mismatch(facts) else cause
@@ -103,65 +103,65 @@ def init_cause(facts: Facts, driver: CudaDriver) -> Cause:
 
 
 def is_compat(facts: Facts, driver: CudaDriver) -> bool:
-    """Return whether the libcuda that was loaded is cuda-compat's, also where a container runtime linked it."""
+    """Return whether the loaded libcuda is that of cuda-compat, even through a container runtime's link."""
     path = driver.path or ""
     name = path.rpartition("/")[2]
-    own = name.rpartition("libcuda.so.")[2].count(".") > 0  # its name tells its version
+    has_version = name.rpartition("libcuda.so.")[2].count(".") > 0  # the name contains the version
     return "/compat/" in path or (
-        own and any(f.endswith(f"/compat/{name}") for f in facts.driver.driver_files)
+        has_version and any(file.endswith(f"/compat/{name}") for file in facts.driver.driver_files)
     )
 
 
 def container_lost_nvml(facts: Facts) -> bool:
-    """Return whether a running container lost its devices: NVML's "Unknown Error", which a host does not give."""
+    """Return whether a running container lost its devices: NVML's "Unknown Error", which hosts do not show."""
     if not facts.machine.container:
         return False
     smi, nvml = value_of(facts.driver.smi), value_of(facts.driver.nvml)
-    said = isinstance(smi, SmiFailure) and smi.kind == "nvml_unknown_error"
-    return said or (nvml is not None and nvml.init == NVML_ERROR_UNKNOWN)
+    smi_failed = isinstance(smi, SmiFailure) and smi.kind == "nvml_unknown_error"
+    return smi_failed or (nvml is not None and nvml.init == NVML_ERROR_UNKNOWN)
 
 
 def foreign_to_wsl(facts: Facts, driver: CudaDriver) -> bool:
-    """Return whether a Linux driver's libcuda comes before WSL's own, which alone reaches the card there."""
+    """Return whether a Linux driver's libcuda was loaded instead of WSL's own, which alone can use the GPU."""
     if not facts.machine.wsl or facts.machine.container or not facts.driver.dxcore:
         return False
     return bool(driver.path) and "/wsl/" not in (driver.path or "")
 
 
 def is_stub(driver: CudaDriver) -> bool:
-    """Return whether the libcuda that was loaded is the toolkit's link-time stub."""
+    """Return whether the loaded libcuda is the toolkit's link-time stub."""
     return driver.init == 34 or "/stubs/" in (driver.path or "")
 
 
 def hidden_by_environment(facts: Facts) -> bool:
-    """Return whether the driver shows devices as soon as CUDA_VISIBLE_DEVICES is taken away."""
+    """Return whether the driver shows devices once CUDA_VISIBLE_DEVICES is unset."""
     if facts.driver.cuda_unhidden is None:
         return False
-    without = value_of(facts.driver.cuda_unhidden)
-    return without is not None and bool(without.count)
+    unhidden = value_of(facts.driver.cuda_unhidden)
+    return unhidden is not None and bool(unhidden.count)
 
 
 def find_no_device_cause(facts: Facts) -> Cause:
-    """The driver answers and has nothing to show: why."""
+    """Return why the driver works but shows no device."""
     if facts.machine.container and isinstance(facts.driver.kernel_module, Known) and not has_gpu_nodes(facts):
         return Cause.CONTAINER_NO_GPU
     return Cause.NO_DEVICE
 
 
 def has_gpu_nodes(facts: Facts) -> bool:
-    """Return whether /dev has a node of a card (nvidia0 …, or WSL's dxg), not only nvidiactl."""
+    """Return whether /dev has the node of a GPU (nvidia0 …, or WSL's dxg), not only nvidiactl."""
     nodes = value_of(facts.driver.nodes)
     return nodes is not None and any(name[-1].isdigit() or name.endswith("dxg") for name in nodes.names)
 
 
 def kernel_mismatch(facts: Facts) -> tuple[str, str] | None:
-    """Return (kernel module's version, user-space version) where both are known and differ."""
+    """Return (kernel module's version, user-space version) if both are known and differ; else None."""
     module, nvml = value_of(facts.driver.kernel_module), value_of(facts.driver.nvml)
-    user = nvml.driver_version if nvml is not None and nvml.driver_version else None
+    user_version = nvml.driver_version if nvml is not None and nvml.driver_version else None
     driver = value_of(facts.driver.cuda)
-    if user is None and driver is not None and driver.path:
-        tail = driver.path.rpartition("libcuda.so.")[2]
-        user = tail if tail.count(".") >= 1 else None
-    if module is None or user is None or versions.compare(module.version, user) == 0:
+    if user_version is None and driver is not None and driver.path:
+        suffix = driver.path.rpartition("libcuda.so.")[2]
+        user_version = suffix if suffix.count(".") >= 1 else None
+    if module is None or user_version is None or versions.compare(module.version, user_version) == 0:
         return None
-    return module.version, user
+    return module.version, user_version

@@ -1,4 +1,4 @@
-"""What a rehearsal of TensorFlow's import means: what stops it, and which package is to blame. Pure: no I/O."""
+"""The interpretation of a rehearsal of TensorFlow's import: what stops it, and which package is to blame. No I/O."""
 
 from __future__ import annotations
 
@@ -42,115 +42,134 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ImportFailure:
-    """A module with which `import tensorflow` stops."""
+    """A module that makes `import tensorflow` fail."""
 
     rehearsed: Rehearsed
     package: str
-    """The distribution to blame: the one whose own file raised the error, or that is not there."""
+    """The distribution to blame: the one whose file raised the error, or the missing one."""
     missing: bool
-    """It is not there, or a module that it needs is not."""
+    """True if the distribution, or a module that it needs, is missing."""
     shadow: str = ""
-    """The file that was imported in its place."""
+    """The file that was imported instead; "" if none."""
     library: str = ""
-    """The library that LD_LIBRARY_PATH or LD_PRELOAD puts before the system's, where the error is about a library."""
+    """The library that LD_LIBRARY_PATH or LD_PRELOAD puts before the system's, if the error is about a library."""
     damage: tuple[FileDifference, ...] = ()
-    """Files of that distribution that are not as its RECORD says."""
+    """Files of the distribution that differ from its RECORD."""
     fatal: bool = True
-    """False: only Keras (tf.keras) fails with it."""
+    """False if only Keras (tf.keras) fails."""
 
 
 def failures(facts: Facts, compat: Compat) -> tuple[ImportFailure, ...]:
-    """Return what stops `import tensorflow` (or, not `fatal`, Keras alone), the first one first."""
+    """Return what makes `import tensorflow` (or, if not `fatal`, only Keras) fail, the first failure first."""
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     rehearsal = value_of(facts.rehearsal)
     table = table_of(tensorflow, compat) if tensorflow is not None else None
     if python is None or tensorflow is None or table is None:
         return ()
-    found = list(_absent_family(python, table))
+    candidates = list(_list_missing_packages(python, table))
     loader = value_of(facts.loader)
-    noexec = loader is not None and any(NOEXEC in one.error for one in loader.import_needs)
-    if rehearsal is not None and not noexec:  # else no package's module can be loaded, and none is to blame
-        spared = tensorflow.version is not None and compat.has(tensorflow.version, "keras-optimizers")
-        said = (
+    is_noexec = loader is not None and any(NOEXEC in failure.error for failure in loader.import_needs)
+    # With noexec no module can be loaded, and no package is to blame.
+    if rehearsal is not None and not is_noexec:
+        keras_optional = tensorflow.version is not None and compat.has(tensorflow.version, "keras-optimizers")
+        rehearsed_failures = (
             *_list_rehearsal_failures(python, table, rehearsal),
-            *_list_keras_failures(python, rehearsal, spared=spared),
+            *_list_keras_failures(python, rehearsal, spared=keras_optional),
         )
-        found += (_explain_led_away(facts, one) for one in said)
-    found += _find_in_working_folder(facts, python, table, rehearsal)
-    # The same package may be taken through several modules, and the same file hide from many of them: once is enough.
-    hidden = {one.package for one in found if one.shadow}
-    first: dict[str, ImportFailure] = {}
-    for one in sorted(found, key=lambda one: not one.fatal):
-        if one.shadow or one.package not in hidden:  # else what stands in its place is to blame for that, too
-            first.setdefault(one.shadow or one.package, one)
-    told = list(first.values())
+        candidates += (_mark_shadowed(facts, failure) for failure in rehearsed_failures)
+    candidates += _list_working_folder_failures(facts, python, table, rehearsal)
+    # Several modules may belong to one package or be hidden by one file: report each once.
+    shadowed_packages = {failure.package for failure in candidates if failure.shadow}
+    by_reason: dict[str, ImportFailure] = {}
+    for failure in sorted(candidates, key=lambda failure: not failure.fatal):
+        if failure.shadow or failure.package not in shadowed_packages:  # the shadowing file caused the rest
+            by_reason.setdefault(failure.shadow or failure.package, failure)
+    reported = list(by_reason.values())
     if rehearsal is not None:
-        # What is unlike what works lets others fail that are as they work.
-        suspects = _odd(rehearsal) | _list_refused(python)
-        first_hand = [one for one in told if one.shadow or one.missing or one.package in suspects]
-        if any(one.fatal for one in first_hand):
-            told = first_hand
-    return tuple(told)
+        # A package that differs from a working environment makes unchanged packages fail, too.
+        suspects = _list_deviating(rehearsal) | _list_refused(python)
+        direct = [
+            failure
+            for failure in reported
+            if failure.shadow or failure.missing or failure.package in suspects
+        ]
+        if any(failure.fatal for failure in direct):
+            reported = direct
+    return tuple(reported)
 
 
-def _shadows_here(
+def _list_working_folder_shadows(
     facts: Facts, python: PythonFacts, table: Imported, rehearsal: RehearsalFacts | None
 ) -> Iterator[Shadow]:
-    """Yield what programs that are started in the working folder import from there in TensorFlow's import.
+    """Yield the modules that programs in the working folder import from there during TensorFlow's import.
 
-    Nothing of that folder is executed. Recordings of earlier versions have a rehearsal that did: what it imported is
-    left out.
+    Nothing in that folder is executed. Rehearsals in recordings of earlier versions did execute it; modules
+    that they imported successfully are omitted.
     """
     modules = {*table.needs, *table.standard, *table.shadowable}
     names = {module.partition(".")[0] for module in modules}
-    tried = [one.top or one.file for one in rehearsal.modules if one.ok] if rehearsal is not None else []
+    imported_files = (
+        [file.top or file.file for file in rehearsal.modules if file.ok] if rehearsal is not None else []
+    )
     for shadow in python.shadows:
         folder = folder_of(shadow.taken)
-        here = folder not in python.sys_path and find_leader(facts, folder) is None
-        if here and shadow.name in names and not any(_is_in(one, shadow.taken) for one in tried):
+        in_working_folder = folder not in python.sys_path and find_leader(facts, folder) is None
+        if (
+            in_working_folder
+            and shadow.name in names
+            and not any(_is_in(file, shadow.taken) for file in imported_files)
+        ):
             yield shadow
 
 
-def _find_in_working_folder(
+def _list_working_folder_failures(
     facts: Facts, python: PythonFacts, table: Imported, rehearsal: RehearsalFacts | None
 ) -> Iterator[ImportFailure]:
-    for shadow in _shadows_here(facts, python, table, rehearsal):
+    """Yield a failure for each module of the working folder that hides one of TensorFlow's modules."""
+    for shadow in _list_working_folder_shadows(facts, python, table, rehearsal):
         package = distribution_of(shadow.name)
         if find_working_folder_copy(python, package) is None:
             yield ImportFailure(Rehearsed(shadow.name), package, missing=False, shadow=shadow.taken)
 
 
 def find_untested_copies(facts: Facts, compat: Compat) -> tuple[Distribution, ...]:
-    """Return the packages installed into the working folder that TensorFlow's import takes from there."""
+    """Return the packages installed in the working folder from which TensorFlow's import takes modules."""
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     table = table_of(tensorflow, compat) if tensorflow is not None else None
     if python is None or table is None:
         return ()
-    shadows = _shadows_here(facts, python, table, value_of(facts.rehearsal))
+    shadows = _list_working_folder_shadows(facts, python, table, value_of(facts.rehearsal))
     copies = (find_working_folder_copy(python, distribution_of(shadow.name)) for shadow in shadows)
     return tuple(copy for copy in copies if copy is not None)
 
 
 def list_imported(rehearsal: RehearsalFacts | None) -> set[str]:
-    """Return the distributions whose modules were imported without an error."""
+    """Return the distributions whose modules were all imported without an error."""
     modules = rehearsal.modules if rehearsal is not None else ()
-    failed = {distribution_of(one.name) for one in modules if not one.ok}
-    return {distribution_of(one.name) for one in modules if one.ok} - failed
+    failed = {distribution_of(module.name) for module in modules if not module.ok}
+    return {distribution_of(module.name) for module in modules if module.ok} - failed
 
 
-def _explain_led_away(facts: Facts, failure: ImportFailure) -> ImportFailure:
-    """Return the failure, of a package of a folder that is put first: nothing that is installed changes it."""
-    taken = package_led_away(facts, failure.package) if not failure.shadow and not failure.missing else None
-    if taken is None:
+def _mark_shadowed(facts: Facts, failure: ImportFailure) -> ImportFailure:
+    """Return the failure, marked as shadowed if its package is in a folder that is put first on the path.
+
+    Reinstalling packages does not help in that case.
+    """
+    leading = package_led_away(facts, failure.package) if not failure.shadow and not failure.missing else None
+    if leading is None:
         return failure
-    if failure.library and f"{taken.location}/" not in f"{failure.rehearsed.error} {failure.rehearsed.root}":
-        return failure  # the library lets a file of another folder fail, whoever imports that
-    return dataclasses.replace(failure, shadow=f"{taken.location}/{_top_module(taken.name)}")
+    if (
+        failure.library
+        and f"{leading.location}/" not in f"{failure.rehearsed.error} {failure.rehearsed.root}"
+    ):
+        return failure  # the library breaks a file of another folder, whoever imports it
+    return dataclasses.replace(failure, shadow=f"{leading.location}/{_top_module(leading.name)}")
 
 
-def _absent_family(python: PythonFacts, table: Imported) -> Iterator[ImportFailure]:
-    if not any(one.requires for one in python.distributions):
-        return  # planned, not looked at
+def _list_missing_packages(python: PythonFacts, table: Imported) -> Iterator[ImportFailure]:
+    """Yield a failure for each package that this release always requires and that is missing."""
+    if not any(distribution.requires for distribution in python.distributions):
+        return  # an environment that is only planned
     for name in table.must:
         package = normal(name)
         if python.distribution(package) is None and name not in python.modules:
@@ -165,147 +184,170 @@ def _absent_family(python: PythonFacts, table: Imported) -> Iterator[ImportFailu
 def _list_rehearsal_failures(
     python: PythonFacts, table: Imported, rehearsal: RehearsalFacts
 ) -> Iterator[ImportFailure]:
-    for one in (_with_file(one) if one.name in table.tried else one for one in rehearsal.modules):
-        if one.ok:
+    """Yield a failure for each rehearsed module that failed and that TensorFlow's import needs."""
+    for module in (
+        _check_has_file(module) if module.name in table.tried else module for module in rehearsal.modules
+    ):
+        if module.ok:
             continue
         needed = (
-            one.name in table.needs
-            or one.name in table.standard
-            or one.name.partition(".")[0] in table.shadowable
+            module.name in table.needs
+            or module.name in table.standard
+            or module.name.partition(".")[0] in table.shadowable
         )
-        if not needed and one.import_error:
+        if not needed and module.import_error:
             continue
-        keras_alone = not needed and one.name not in table.tried and one.attribute_error
-        yield _failure(python, rehearsal, one, fatal=not keras_alone)
+        keras_only = not needed and module.name not in table.tried and module.attribute_error
+        yield _make_failure(python, rehearsal, module, fatal=not keras_only)
     source = rehearsal.source
     of_keras = source is not None and source.name.endswith(GENERATED_BY_KERAS)
-    if source is not None and not source.ok and not (of_keras and rehearsal.keras):  # all of Keras tells more
+    # The import of all of Keras gives a better error.
+    if source is not None and not source.ok and not (of_keras and rehearsal.keras):
         source = dataclasses.replace(source, name="google.protobuf")
-        # TensorFlow goes on without a Keras that cannot be imported.
-        yield _failure(python, rehearsal, source, fatal=not (of_keras and source.import_error))
+        # TensorFlow continues without a Keras that cannot be imported.
+        yield _make_failure(python, rehearsal, source, fatal=not (of_keras and source.import_error))
 
 
 def _list_keras_failures(
     python: PythonFacts, rehearsal: RehearsalFacts, *, spared: bool
 ) -> Iterator[ImportFailure]:
-    """Yield what Keras fails with; `spared`: an AttributeError does not stop TensorFlow's import either.
+    """Yield the failures of Keras.
 
-    Only what is unlike what works is blamed. A Keras that raises something itself may do so because of the stand-in
-    for TensorFlow, but for an import that fails, or a name that the installed TensorFlow does not have.
+    `spared`: an AttributeError does not stop TensorFlow's import either.
+
+    Only packages that differ from a working environment are blamed. An error that Keras itself raises may be
+    due to the stand-in for TensorFlow, except for a failed import or a name that the installed TensorFlow
+    lacks.
     """
-    for one in rehearsal.keras:
-        last = one is rehearsal.keras[-1]
-        whole = last and len(rehearsal.keras) > 1  # only the first use of tf.keras loads it
-        fatal = not (whole or one.import_error or (spared and one.attribute_error))
-        if one.ok or "rehearse_keras" in " ".join((one.error, *one.frames)):  # it is about the stand-in
+    for module in rehearsal.keras:
+        is_last = module is rehearsal.keras[-1]
+        is_full_keras = is_last and len(rehearsal.keras) > 1  # loaded by the first use of tf.keras only
+        fatal = not (is_full_keras or module.import_error or (spared and module.attribute_error))
+        # Skip errors that the stand-in caused.
+        if module.ok or "rehearse_keras" in " ".join((module.error, *module.frames)):
             continue
-        failure = _failure(python, rehearsal, one, fatal=fatal)
-        if failure.missing and failure.package not in _odd(rehearsal):  # nobody knows what is to be installed
-            asker = _find_raiser(python, rehearsal, one)
-            failure = dataclasses.replace(failure, package=asker, missing=False)
-        sure = _sure(one) and (
-            fatal or last
-        )  # else TensorFlow goes on, and the last one says whether tf.keras works
-        own = failure.package in ("keras", "tf-keras") and not failure.damage and not sure
-        if failure.shadow or (failure.package in _odd(rehearsal) and not own):
+        failure = _make_failure(python, rehearsal, module, fatal=fatal)
+        # The package to install is unknown: blame the one that raised the error.
+        if failure.missing and failure.package not in _list_deviating(rehearsal):
+            raiser = _find_raiser(python, rehearsal, module)
+            failure = dataclasses.replace(failure, package=raiser, missing=False)
+        # Otherwise only the last module decides whether tf.keras works.
+        is_certain = _is_keras_error_certain(module) and (fatal or is_last)
+        is_keras_itself = failure.package in ("keras", "tf-keras") and not failure.damage and not is_certain
+        if failure.shadow or (failure.package in _list_deviating(rehearsal) and not is_keras_itself):
             yield failure
 
 
-def _sure(one: Rehearsed) -> bool:
-    """Return whether what Keras fails with is not about the stand-in for TensorFlow."""
-    return one.import_error or (one.attribute_error and one.error.startswith("module '"))
+def _is_keras_error_certain(module: Rehearsed) -> bool:
+    """Return whether an error of Keras cannot be due to the stand-in for TensorFlow."""
+    return module.import_error or (module.attribute_error and module.error.startswith("module '"))
 
 
-def _with_file(one: Rehearsed) -> Rehearsed:
-    """Return a folder that lost its `__init__` is imported, and has no file.
+def _check_has_file(module: Rehearsed) -> Rehearsed:
+    """Return the module, with an error if it is a folder without `__init__`, which has no file.
 
-    Modules in packages are tried to put their folder on TensorFlow's own path, for which their file is asked.
+    Python imports such a folder, but TensorFlow uses the file of these modules to extend its own path.
     """
-    if not one.ok or "." not in one.name or not one.file or one.file.endswith((".py", ".pyc", ".so", ".pyd")):
-        return one
-    error = f"{one.file} has no __init__.py: expected str, bytes or os.PathLike object, not NoneType"
-    return dataclasses.replace(one, error=error, error_type="TypeError")
+    if (
+        not module.ok
+        or "." not in module.name
+        or not module.file
+        or module.file.endswith((".py", ".pyc", ".so", ".pyd"))
+    ):
+        return module
+    error = f"{module.file} has no __init__.py: expected str, bytes or os.PathLike object, not NoneType"
+    return dataclasses.replace(module, error=error, error_type="TypeError")
 
 
-def _failure(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed, *, fatal: bool) -> ImportFailure:
-    missing = bool(one.not_found) and not one.not_found.startswith("tensorflow.")
+def _make_failure(
+    python: PythonFacts, rehearsal: RehearsalFacts, module: Rehearsed, *, fatal: bool
+) -> ImportFailure:
+    """Return the failure of a module: the package to blame and the reason."""
+    missing = bool(module.not_found) and not module.not_found.startswith("tensorflow.")
     if missing:
-        # Of a namespace without any of its parts only its first name is missed: "google" for google.protobuf.
-        wanted = one.name if one.name.startswith(f"{one.not_found}.") else one.not_found
-        package = distribution_of(wanted)
-        there = python.distribution(package)
-        # A part of a package that is there: the package is to blame, or who asks for that part of it.
-        if there is not None and "." in one.not_found:
+        # Of an empty namespace only the first part is missing: "google" for google.protobuf.
+        missing_module = module.name if module.name.startswith(f"{module.not_found}.") else module.not_found
+        package = distribution_of(missing_module)
+        installed = python.distribution(package)
+        # A module of an installed package is missing: that package or the importing one is to blame.
+        if installed is not None and "." in module.not_found:
             missing = False
-        elif there is not None and one.not_found.partition(".")[0] == "distutils":
-            missing = False  # setuptools brings it by importing its own, and says nothing where that fails
-            suspects = _list_refused(python) or _odd(rehearsal)
-            used = (
-                name for line in there.requires if (name := parse_required(line, extras=True)) in suspects
+        elif installed is not None and module.not_found.partition(".")[0] == "distutils":
+            missing = False  # setuptools provides it, and hides its own import errors
+            suspects = _list_refused(python) or _list_deviating(rehearsal)
+            required_suspects = (
+                name for line in installed.requires if (name := parse_required(line, extras=True)) in suspects
             )
-            package = package if package in suspects else next(used, package)
+            package = package if package in suspects else next(required_suspects, package)
     else:
-        package = _find_raiser(python, rehearsal, one)
+        package = _find_raiser(python, rehearsal, module)
     shadow = next(
         (
             shadow.taken
             for shadow in python.shadows
-            if any(place == shadow.taken or place.startswith(f"{shadow.taken}/") for place in _places(one))
-            or shadow.taken in one.error
-            or one.not_found.partition(".")[0] == shadow.name
-            or f"module '{shadow.name}' has no attribute" in one.error
+            if any(
+                path == shadow.taken or path.startswith(f"{shadow.taken}/") for path in _list_files(module)
+            )
+            or shadow.taken in module.error
+            or module.not_found.partition(".")[0] == shadow.name
+            or f"module '{shadow.name}' has no attribute" in module.error
         ),
         "",
     )
-    said = f"{one.error} {one.root}"
-    library = next(iter(python.carried), "") if any(words in said for words in LOADER_WORDS) else ""
+    error_text = f"{module.error} {module.root}"
+    library = next(iter(python.carried), "") if any(phrase in error_text for phrase in LOADER_WORDS) else ""
     shadow = next(
         (
             shadow.taken
             for shadow in python.shadows
-            if shadow.taken in said
-            # a library lets a file fail for whoever imports it
-            or (not library and any(_is_in(place, shadow.taken) for place in _places(one)))
-            or one.not_found.partition(".")[0] == shadow.name
-            or f"module '{shadow.name}' has no attribute" in one.error
+            if shadow.taken in error_text
+            # a library breaks a file for every importer
+            or (not library and any(_is_in(path, shadow.taken) for path in _list_files(module)))
+            or module.not_found.partition(".")[0] == shadow.name
+            or f"module '{shadow.name}' has no attribute" in module.error
         ),
         "",
     )
     distribution = python.distribution(package)
-    here = find_working_folder_copy(python, package)
-    if not shadow and here is not None:
-        shadow = f"{here.location}/{_top_module(package)}"
+    local_copy = find_working_folder_copy(python, package)
+    if not shadow and local_copy is not None:
+        shadow = f"{local_copy.location}/{_top_module(package)}"
     damage = (
         tuple(d for d in distribution.differs if d.what in ODD_DIFFERENCES)
         if distribution is not None
         else ()
     )
-    return ImportFailure(one, package, missing, shadow, library, damage, fatal)
+    return ImportFailure(module, package, missing, shadow, library, damage, fatal)
 
 
-def _is_in(place: str, taken: str) -> bool:
-    return place == taken or place.startswith(f"{taken}/")
+def _is_in(path: str, parent: str) -> bool:
+    """Return whether a path is `parent` or below it."""
+    return path == parent or path.startswith(f"{parent}/")
 
 
 def find_working_folder_copy(python: PythonFacts, package: str) -> Distribution | None:
-    """Return a package that was installed into the working folder: into none that Python's own path has."""
-    there = python.distribution(package)
-    return there if there is not None and python.sys_path and there.location not in python.sys_path else None
+    """Return a package that is installed in a folder that is not on Python's own path; None if it is not."""
+    distribution = python.distribution(package)
+    return (
+        distribution
+        if distribution is not None and python.sys_path and distribution.location not in python.sys_path
+        else None
+    )
 
 
 def _top_module(package: str) -> str:
-    """Return the file or folder that a distribution's module is: "protobuf" → "google"."""
-    named = (module for module, name in MODULE_DISTRIBUTIONS.items() if name == package)
-    return next(named, package.replace("-", "_")).partition(".")[0]
+    """Return the top-level module of a distribution: "protobuf" gives "google"."""
+    modules = (module for module, name in MODULE_DISTRIBUTIONS.items() if name == package)
+    return next(modules, package.replace("-", "_")).partition(".")[0]
 
 
 def cause_of(failure: ImportFailure) -> Cause:
-    """Return the contract's word for it."""
+    """Return the cause of a failure."""
     if failure.shadow:
         return Cause.SHADOWED_MODULE
     if failure.library:
-        old = "libstdc++" in failure.library and "version `" in failure.rehearsed.error
-        return Cause.LIBSTDCXX_TOO_OLD if old else Cause.DAMAGED_FILE
+        is_too_old = "libstdc++" in failure.library and "version `" in failure.rehearsed.error
+        return Cause.LIBSTDCXX_TOO_OLD if is_too_old else Cause.DAMAGED_FILE
     if any(difference.what == "unreadable" for difference in failure.damage):
         return Cause.NOT_PERMITTED
     if failure.damage:
@@ -322,56 +364,65 @@ LOADER_WORDS = (
     "file too short",
     "invalid ELF header",
 )
-"""What the loader says of a library."""
+"""Phrases in the loader's errors about a library."""
 
 
-def _places(one: Rehearsed) -> tuple[str, ...]:
-    return tuple(path for path in (one.file, one.top, *reversed(one.frames)) if path)
+def _list_files(module: Rehearsed) -> tuple[str, ...]:
+    """Return the files that an error involves, the innermost first."""
+    return tuple(path for path in (module.file, module.top, *reversed(module.frames)) if path)
 
 
-def _find_raiser(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed) -> str:
-    """Return the distribution to blame for an error: of those whose files it came through, the one that is unlike
-    what works.
+def _find_raiser(python: PythonFacts, rehearsal: RehearsalFacts, module: Rehearsed) -> str:
+    """Return the distribution to blame for an error, one of those whose files are in the traceback.
 
-    The one whose version nobody asked for comes first, then one of another version than is known to work, then the
-    one whose own file raised it. A module that is compiled for another NumPy raises in NumPy's files, or in none.
+    Preferred is one whose version does not meet a requirement, then one that differs from a working
+    environment, then the one whose file raised the error. A module that is compiled for another NumPy raises
+    in NumPy's files, or in none.
     """
-    through = []
-    for path in reversed(one.frames):
+    involved = []
+    for path in reversed(module.frames):
         name = distribution_at(python, path)
-        if name is not None and name not in through:
-            through.append(name)
-    through.append(distribution_of(one.name))
-    refused, odd = _list_refused(python), _odd(rehearsal)
-    for suspects in (refused, odd, {*through} - {"numpy"}):
-        blamed = next((name for name in through if name in suspects), None)
+        if name is not None and name not in involved:
+            involved.append(name)
+    involved.append(distribution_of(module.name))
+    refused, deviating = _list_refused(python), _list_deviating(rehearsal)
+    for suspects in (refused, deviating, {*involved} - {"numpy"}):
+        blamed = next((name for name in involved if name in suspects), None)
         if blamed is not None:
-            return _beneath(python, blamed, refused or odd)
-    return through[-1]
+            return _find_suspect_requirement(python, blamed, refused or deviating)
+    return involved[-1]
 
 
 def _list_refused(python: PythonFacts) -> set[str]:
-    """Return the packages whose version somebody does not want."""
+    """Return the packages whose version does not meet a requirement."""
     return {missing.package for missing in unmet(python) if missing.have is not None}
 
 
-def _odd(rehearsal: RehearsalFacts) -> set[str]:
-    """Return what was rehearsed for being unlike what works."""
+def _list_deviating(rehearsal: RehearsalFacts) -> set[str]:
+    """Return the modules and packages that differ from a working environment."""
     return {oddity.module for oddity in rehearsal.oddities}
 
 
-def _beneath(python: PythonFacts, name: str, suspects: set[str]) -> str:
-    """Return what a package requires and is unlike what works, where the package itself is not."""
-    there = python.distribution(name)
-    if name in suspects or there is None:
+def _find_suspect_requirement(python: PythonFacts, name: str, suspects: set[str]) -> str:
+    """Return the first requirement of a package that is in `suspects`, unless the package itself is one."""
+    distribution = python.distribution(name)
+    if name in suspects or distribution is None:
         return name
     return (
-        next((other for line in there.requires if (other := parse_required(line)) in suspects), None) or name
+        next(
+            (
+                requirement
+                for line in distribution.requires
+                if (requirement := parse_required(line)) in suspects
+            ),
+            None,
+        )
+        or name
     )
 
 
 def distribution_at(python: PythonFacts, path: str) -> str | None:
-    """Return the installed distribution that a file belongs to, by its place on the path."""
+    """Return the installed distribution that a file belongs to, judged by its path; None if unknown."""
     for folder in python.sys_path:
         root = f"{folder.rstrip('/')}/"
         if len(root) > 1 and path.startswith(root):
@@ -384,15 +435,17 @@ def distribution_at(python: PythonFacts, path: str) -> str | None:
 def find_own_damage(
     python: PythonFacts, tensorflow: TensorFlowFacts, compat: Compat
 ) -> tuple[FileDifference, ...]:
-    """Return files of TensorFlow that its import loads and that are not as they were installed."""
+    """Return the files of TensorFlow that its import loads and that differ from its RECORD."""
     table = table_of(tensorflow, compat)
-    own = python.distribution(tensorflow.distribution or "")
-    if own is None:
+    distribution = python.distribution(tensorflow.distribution or "")
+    if distribution is None:
         return ()
-    idle = table.idle if table is not None else frozenset()
-    owners = [
-        d for d in python.distributions if d.name in TENSORFLOW_DISTRIBUTIONS and d.location == own.location
+    unused = table.idle if table is not None else frozenset()
+    installed_builds = [
+        d
+        for d in python.distributions
+        if d.name in TENSORFLOW_DISTRIBUTIONS and d.location == distribution.location
     ]
-    # Of two packages over each other one has other files than its RECORD says.
-    kinds = REAL_DIFFERENCES if len(owners) < 2 else frozenset({"missing", "empty", "unreadable"})
-    return tuple(d for d in own.differs if d.what in kinds and d.path not in idle)
+    # If two builds are installed over each other, files of one differ from its RECORD.
+    kinds = REAL_DIFFERENCES if len(installed_builds) < 2 else frozenset({"missing", "empty", "unreadable"})
+    return tuple(d for d in distribution.differs if d.what in kinds and d.path not in unused)

@@ -1,4 +1,4 @@
-"""The gate of the CUDA libraries: which the loader cannot give, and why each is missing."""
+"""The stage of the CUDA libraries: which of them the loader cannot find, and why."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def list_missing_libraries(facts: Facts, build: Build) -> tuple[str, ...]:
-    """Sorted sonames that registration needs and the loader cannot give, down to the one really missing."""
+    """Return the sonames that the build needs and the loader cannot find, including dependencies, sorted."""
     loader = value_of(facts.loader)
     if loader is None:
         return ()
@@ -25,97 +25,115 @@ def list_missing_libraries(facts: Facts, build: Build) -> tuple[str, ...]:
     for resolution in loader.resolutions:
         if not resolution.ok and resolution.soname in (*build.required, *build.driver_libraries):
             missing.update(resolution.really_missing or (resolution.soname,))
-    for failed in loader.import_needs:
-        missing.update(name for name in failed.really_missing if "/" not in name)
+    for object_resolution in loader.import_needs:
+        missing.update(name for name in object_resolution.really_missing if "/" not in name)
     return tuple(sorted(missing))
 
 
 @dataclass(frozen=True, slots=True)
 class MissingLibrary:
-    """One soname that the loader cannot give, and why."""
+    """A soname that the loader cannot load, and the cause."""
 
     soname: str
     cause: Cause
     resolution: Resolution
     elsewhere: tuple[FoundElsewhere, ...]
-    """This very soname, where the loader does not look."""
+    """Files with this soname in folders that the loader does not search."""
     other_versions: tuple[FoundElsewhere, ...]
+    """Files of the same library with another soname, or of another CUDA version."""
     damaged: str = ""
-    """What is wrong with the file that the loader stops at."""
+    """The problem of the file at which the loader stops; "" if there is none."""
 
 
 def explain_missing(facts: Facts, build: Build) -> tuple[MissingLibrary, ...]:
-    """Return why each missing CUDA library is missing, in TensorFlow's order. Not the driver's."""
+    """Return each missing CUDA library with its cause, in TensorFlow's order; driver libraries are omitted."""
     loader = value_of(facts.loader)
     if loader is None:
         return ()
-    lost = [r for r in loader.resolutions if not r.ok and r.soname in build.required]
-    bad = frozenset(posixpath.normpath(tried.path) for one in lost for tried in list_unusable_files(one))
-    resolutions = [one for one in lost if not _met_by_others(one, loader.found, bad)]
-    own_fault = {r.soname for r in resolutions if r.path is None}
-    foreign = find_other_installations(loader.found, build.required)
-    opened = frozenset(
-        posixpath.dirname(posixpath.normpath(r.path)) for r in loader.resolutions if r.ok and r.path
+    failed = [result for result in loader.resolutions if not result.ok and result.soname in build.required]
+    bad_paths = frozenset(
+        posixpath.normpath(tried.path) for failure in failed for tried in list_unusable_files(failure)
+    )
+    resolutions = [
+        failure for failure in failed if not _is_damaged_dependency(failure, loader.found, bad_paths)
+    ]
+    not_found = {result.soname for result in resolutions if result.path is None}
+    other_installations = find_other_installations(loader.found, build.required)
+    used_folders = frozenset(
+        posixpath.dirname(posixpath.normpath(result.path))
+        for result in loader.resolutions
+        if result.ok and result.path
     )
     return tuple(
-        _explain(resolution, loader.found, foreign, opened)
+        _explain_library(resolution, loader.found, other_installations, used_folders)
         for resolution in resolutions
-        # the others only wait for another one of the list
+        # the other libraries fail only because of one in the list
         if resolution.path is None
         or not resolution.really_missing
-        or not set(resolution.really_missing) <= own_fault
+        or not set(resolution.really_missing) <= not_found
     )
 
 
 def list_unusable_files(resolution: Resolution) -> list[Tried]:
-    """Return the files that the loader took for the library and could not use.
+    """Return the files that the loader took for the library but could not use.
 
-    Not those that it may not look at.
+    Files that it may not access are omitted.
     """
-    return [t for t in resolution.tried if t.problem and t.problem not in (CLOSED, DENIED)]
+    return [tried for tried in resolution.tried if tried.problem and tried.problem not in (CLOSED, DENIED)]
 
 
-def _met_by_others(resolution: Resolution, found: Sequence[FoundElsewhere], bad: frozenset[str]) -> bool:
-    """Return whether a library is nowhere but in a file that the loader stops at on its way to another one.
+def _is_damaged_dependency(
+    resolution: Resolution, found_files: Sequence[FoundElsewhere], bad_paths: frozenset[str]
+) -> bool:
+    """Return whether the library exists only as a damaged file at which the loader stops for another library.
 
-    The cache of the loader has no damaged file, where it was made since, and the RUNPATH of a neighbour leads there.
+    The loader's cache omits damaged files if it was rebuilt, while the RUNPATH of a library in the same
+    folder finds them.
     """
-    same = [posixpath.normpath(f.path) for f in found if f.name == resolution.soname]
-    return not list_unusable_files(resolution) and bool(same) and bad.issuperset(same)
+    paths = [posixpath.normpath(file.path) for file in found_files if file.name == resolution.soname]
+    return not list_unusable_files(resolution) and bool(paths) and bad_paths.issuperset(paths)
 
 
-def _explain(
+def _explain_library(
     resolution: Resolution,
-    found: Sequence[FoundElsewhere],
-    foreign: frozenset[str],
-    opened: frozenset[str],
+    found_files: Sequence[FoundElsewhere],
+    other_installations: frozenset[str],
+    used_folders: frozenset[str],
 ) -> MissingLibrary:
-    """Return `opened`: folders of which the loader takes other libraries."""
-    stopped = list_unusable_files(resolution)
+    """Return a missing library with its cause.
+
+    other_installations: installations of another CUDA version. used_folders: folders from which the loader
+    takes other libraries.
+    """
+    unusable = list_unusable_files(resolution)
     name = resolution.soname
-    if resolution.path is not None:  # it is there: the loader stopped at something that it needs
-        names = (posixpath.basename(t.path) for t in stopped)
+    if resolution.path is not None:  # found, but one of its dependencies cannot be loaded
+        names = (posixpath.basename(tried.path) for tried in unusable)
         name = next((need for need in names if need in resolution.really_missing), name)
     stem = name.split(".so")[0]
-    damaged = stopped[0].problem if stopped else ""
-    bad = {posixpath.normpath(t.path) for t in stopped}  # a RUNPATH leads there with ".." in it
-    same = tuple(f for f in found if f.name == name and posixpath.normpath(f.path) not in bad)
-    fitting = tuple(f for f in same if installation_of(f.path) not in foreign)
-    others = tuple(f for f in found if f.stem == stem and not _is_same_major(f.name, name))
-    passed_over = bool(stopped) and all("class" in t.problem or "machine" in t.problem for t in stopped)
-    if any("/nvidia/" in path or posixpath.dirname(path) in opened for path in bad):
-        passed_over = (
-            False  # a wheel, or a folder whose others are right, has none for another machine: it is damaged
-        )
-    if list_forbidden_files(resolution, elsewhere=bool(fitting or others)):
+    damaged = unusable[0].problem if unusable else ""
+    bad_paths = {posixpath.normpath(tried.path) for tried in unusable}  # a RUNPATH can contain ".."
+    same_name = tuple(
+        file for file in found_files if file.name == name and posixpath.normpath(file.path) not in bad_paths
+    )
+    usable = tuple(file for file in same_name if installation_of(file.path) not in other_installations)
+    other_versions = tuple(
+        file for file in found_files if file.stem == stem and not _is_same_major(file.name, name)
+    )
+    was_skipped = bool(unusable) and all(
+        "class" in tried.problem or "machine" in tried.problem for tried in unusable
+    )
+    if any("/nvidia/" in path or posixpath.dirname(path) in used_folders for path in bad_paths):
+        was_skipped = False  # such a folder has no files for other machines: it is damaged
+    if list_forbidden_files(resolution, elsewhere=bool(usable or other_versions)):
         cause = Cause.NOT_PERMITTED
-    elif resolution.path is not None and (name == resolution.soname or passed_over):
+    elif resolution.path is not None and (name == resolution.soname or was_skipped):
         cause = Cause.LIBS_TRANSITIVE
-    elif damaged and not passed_over:
+    elif damaged and not was_skipped:
         cause = Cause.LIBS_NOT_INSTALLED if "ermission" in damaged else Cause.DAMAGED_FILE
-    elif fitting:
+    elif usable:
         cause = Cause.LIBS_NOT_ON_PATH
-    elif others or same or passed_over:
+    elif other_versions or same_name or was_skipped:
         cause = Cause.CUDNN_VERSION_MISMATCH if stem == "libcudnn" else Cause.LIBS_WRONG_VERSION
     else:
         cause = Cause.CUDNN_MISSING if stem == "libcudnn" else Cause.LIBS_NOT_INSTALLED
@@ -123,72 +141,80 @@ def _explain(
         resolution.soname,
         cause,
         resolution,
-        fitting,
-        others or tuple(f for f in same if f not in fitting),
+        usable,
+        other_versions or tuple(file for file in same_name if file not in usable),
         damaged,
     )
 
 
 FOLDERS = {"libcudart": "cuda_runtime", "libcupti": "cuda_cupti", "libnvrtc": "cuda_nvrtc"}
-"""Libraries whose folder among NVIDIA's wheels is not called as they are."""
+"""Folders among NVIDIA's wheels whose name differs from that of the library."""
 
 
 def list_forbidden_files(resolution: Resolution, *, elsewhere: bool = False) -> tuple[Tried, ...]:
-    """Return the files for whose sake a library cannot be had although they are there: they may not be used.
+    """Return the files that exist but cannot be used because of their permissions.
 
-    Into a closed folder nobody could look: it counts where it is this library's own among NVIDIA's wheels, or where
-    there is nothing of the library to be seen `elsewhere`.
+    An unreadable folder counts if it is this library's own folder among NVIDIA's wheels, or if the library
+    was not found `elsewhere`.
     """
-    lost = {name.rpartition("/")[2] for name in (*resolution.really_missing, resolution.soname)}
+    missing = {name.rpartition("/")[2] for name in (*resolution.really_missing, resolution.soname)}
     return tuple(
         tried
         for tried in resolution.tried
-        if tried.path.rpartition("/")[2] in lost
-        and (tried.problem in (DENIED, NOEXEC) or (tried.problem == CLOSED and _holds(tried.path, elsewhere)))
+        if tried.path.rpartition("/")[2] in missing
+        and (
+            tried.problem in (DENIED, NOEXEC)
+            or (tried.problem == CLOSED and _can_contain(tried.path, elsewhere))
+        )
     )
 
 
-def _holds(path: str, elsewhere: bool) -> bool:
-    """Return whether a folder that nobody can look into is where this library would be."""
+def _can_contain(path: str, elsewhere: bool) -> bool:
+    """Return whether an unreadable folder is where this library would be."""
     stem = path.rpartition("/")[2].split(".so")[0]
     wheel = path.partition("/nvidia/")[2].partition("/")[0]
-    own = FOLDERS.get(stem, stem.removeprefix("lib").removesuffix("Lt").partition("_")[0].lower())
-    return wheel == own or (wheel.startswith("cu1") and own != "cudnn") or not (wheel or elsewhere)
+    expected = FOLDERS.get(stem, stem.removeprefix("lib").removesuffix("Lt").partition("_")[0].lower())
+    return wheel == expected or (wheel.startswith("cu1") and expected != "cudnn") or not (wheel or elsewhere)
 
 
 def installation_of(path: str) -> str:
-    """Return what comes and goes together with a library: its folder, or all of NVIDIA's wheels."""
+    """Return what is installed together with a library: its folder, or the folder of all NVIDIA wheels."""
     path = posixpath.normpath(path)
-    site, inside, _ = path.partition("/nvidia/")
-    return f"{site}/nvidia" if inside else path.rpartition("/")[0]
+    prefix, is_wheel, _ = path.partition("/nvidia/")
+    return f"{prefix}/nvidia" if is_wheel else path.rpartition("/")[0]
 
 
 def find_other_installations(found: Sequence[FoundElsewhere], required: Sequence[str]) -> frozenset[str]:
-    """Return folders with a CUDA of another version.
+    """Return the folders with a CUDA of another version.
 
-    cuSOLVER and cuRAND keep their soname from CUDA 11 to 12: the right name there is still the wrong library.
+    cuSOLVER and cuRAND have the same soname in CUDA 11 and 12, so a file with the right name can be the wrong
+    library.
     """
-    wrong: set[str] = set()
-    places = {installation_of(f.path) for f in found}
-    for place in places:
-        here = [f for f in found if installation_of(f.path) == place]
+    folders: set[str] = set()
+    installations = {installation_of(file.path) for file in found}
+    for installation in installations:
+        files = [file for file in found if installation_of(file.path) == installation]
         for soname in required:
             stem = soname.split(".so")[0]
-            family = [f for f in here if f.stem == stem]
-            if stem != "libcudnn" and family and not any(_is_same_major(f.name, soname) for f in family):
-                wrong.add(place)
-    return frozenset(wrong)
+            family = [file for file in files if file.stem == stem]
+            if (
+                stem != "libcudnn"
+                and family
+                and not any(_is_same_major(file.name, soname) for file in family)
+            ):
+                folders.add(installation)
+    return frozenset(folders)
 
 
 def _is_same_major(name: str, soname: str) -> bool:
-    """libcudart.so.12.4.127 is of soname libcudart.so.12."""
+    """Return whether a file has a soname: libcudart.so.12.4.127 has libcudart.so.12."""
     return name == soname or name.startswith(f"{soname}.")
 
 
 def libraries_cause(facts: Facts, build: Build) -> Cause:
-    """Return the one cause of several missing libraries: the commonest.
+    """Return one cause for all missing libraries: the most frequent one.
 
-    CuDNN's own where only it has that.
+    A cause of cuDNN's own is returned only if no other library has the general cause that corresponds to it.
     """
     causes = [missing.cause for missing in explain_missing(facts, build)]
     if not causes:
@@ -208,4 +234,8 @@ def libraries_cause(facts: Facts, build: Build) -> Cause:
         Cause.LIBS_NOT_INSTALLED,
     )
     chosen = max(order, key=lambda cause: (merged.count(cause), -order.index(cause)))
-    return chosen if chosen in causes else next(c for c in causes if general.get(c) is chosen)
+    return (
+        chosen
+        if chosen in causes
+        else next(cause_name for cause_name in causes if general.get(cause_name) is chosen)
+    )

@@ -1,9 +1,9 @@
-"""What of TensorFlow's import is not known to work here, and so is rehearsed; and what the rehearsal means.
+"""The plan of an import rehearsal: the parts of TensorFlow's import that are not known to work here.
 
-An import is known to work where every package that it takes is there in the version of one environment in which
-it was seen to work (compat/imports, compat/locks), with the files that its RECORD lists, and no other module is found
-first under a name that it takes. Where anything is unlike that, a child imports all that TensorFlow needs: packages use
-one another without a word of it in their metadata. Pure: no I/O.
+An import is known to work if every package has the version of one tested environment (compat/imports,
+compat/locks) and the files of its RECORD, and no other module with the same name is found first. Otherwise a
+child process imports everything that TensorFlow needs, because packages depend on each other in ways that
+their metadata does not state. No I/O.
 """
 
 from __future__ import annotations
@@ -44,71 +44,86 @@ __all__ = [
 ]
 
 GENERATED = "core/framework/versions_pb2.py"
-"""A generated protobuf source of TensorFlow's that needs nothing but protobuf; in every release from 1.0 on."""
+"""A generated protobuf source of TensorFlow that needs only protobuf; in every release since 1.0."""
 GENERATED_BY_KERAS = "keras/protobuf/versions_pb2.py"
-"""The same of Keras 2 apart from TensorFlow, which the import loads; Keras 3 has none."""
+"""The same of a separate Keras 2, which the import loads; Keras 3 has none."""
 BREAKING = frozenset({"missing", "empty", "syntax", "unreadable"})
-"""What a source cannot be and be imported."""
+"""Differences with which a source file cannot be imported."""
 REAL_DIFFERENCES = BREAKING | {"cut", "altered"}
 ODD_DIFFERENCES = REAL_DIFFERENCES | {"changed"}
-"""What makes a package worth rehearsing: a changed file may be somebody's own work, and good."""
+"""Differences for which a package is rehearsed; a changed file may be a deliberate, working edit."""
 
 
 @dataclass(frozen=True, slots=True)
 class RehearsalPlan:
-    """What a child is to import."""
+    """The modules that a child process imports, and the reasons."""
 
     modules: tuple[tuple[str, tuple[str, ...]], ...]
-    """(module, the attributes that are taken of it), in the order in which TensorFlow takes them."""
+    """(module, attributes that are taken from it), in TensorFlow's order."""
     sources: tuple[str, ...]
+    """Paths of generated protobuf sources to execute."""
     oddities: tuple[Oddity, ...]
+    """The differences from an environment that works."""
     keras: tuple[str, ...] = ()
-    """Modules of Keras that TensorFlow loads, to be imported with something in the place of TensorFlow."""
+    """Modules of Keras that TensorFlow loads, to be imported with a stand-in for TensorFlow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unmet:
-    """A requirement that is not fulfilled."""
+    """A requirement that is not met."""
 
     by: str
-    """The distribution that states it: "tensorflow"."""
+    """The distribution that has the requirement: "tensorflow"."""
     requirement: str
     """As written: "ml-dtypes<1.0.0,>=0.5.1"."""
     package: str
     have: str | None
-    """The version that is there; None where it is not there at all."""
+    """The installed version; None if it is not installed."""
 
 
 def table_of(tensorflow: TensorFlowFacts, compat: Compat) -> Imported | None:
-    """Return what this TensorFlow is known to import."""
+    """Return the table of modules that this TensorFlow imports; None if there is none."""
     return compat.find_imported(tensorflow.version)
 
 
 def plan_rehearsal(
     python: PythonFacts, tensorflow: TensorFlowFacts, variables: Mapping[str, str], compat: Compat
 ) -> RehearsalPlan | None:
-    """Return what is to be rehearsed.
-
-    None if all is as it is known to work, or nothing is known of this release.
-    """
+    """Return the plan for a rehearsal; None if everything is known to work or this release is unknown."""
     table = table_of(tensorflow, compat)
     if table is None or not python.distributions:
         return None
-    beside = {"tf-keras"} if legacy_keras(variables, tensorflow.version, compat) else set[str]()
-    oddities = (*_oddities(python, tensorflow, table, compat, beside), *_find_variable_oddities(variables))
+    extra_packages = {"tf-keras"} if legacy_keras(variables, tensorflow.version, compat) else set[str]()
+    oddities = (
+        *_list_oddities(python, tensorflow, table, compat, extra_packages),
+        *_find_variable_oddities(variables),
+    )
     if not oddities:
         return None
-    named = {oddity.module for oddity in oddities}
+    deviating = {oddity.module for oddity in oddities}
     modules = _map_needed(python, table)
-    hidden = sorted(named & table.shadowable)
-    if hidden:
-        # Anything may need what the one of Python's own library has, and the other has not.
-        modules = {**table.standard, **modules, **{n: () for n in hidden if n not in table.standard}}
-    modules |= {name: chains for name, chains in table.standard.items() if name.partition(".")[0] in named}
-    carried = not named.isdisjoint(python.carried)
-    odd = {one.name for one in python.distributions} if hidden or carried else _dependents(python, named)
-    for name in (*table.tried, *(module for taken in table.family.values() for module in taken)):
-        if distribution_of(name) in odd and python.distribution(distribution_of(name)) is not None:
+    shadowed = sorted(deviating & table.shadowable)
+    if shadowed:
+        # Any module may need something that only Python's own module has.
+        modules = {
+            **table.standard,
+            **modules,
+            **{module_name: () for module_name in shadowed if module_name not in table.standard},
+        }
+    modules |= {
+        name: chains for name, chains in table.standard.items() if name.partition(".")[0] in deviating
+    }
+    has_carried = not deviating.isdisjoint(python.carried)
+    to_import = (
+        {distribution.name for distribution in python.distributions}
+        if shadowed or has_carried
+        else _list_dependents(python, deviating)
+    )
+    for name in (
+        *table.tried,
+        *(module for family_modules in table.family.values() for module in family_modules),
+    ):
+        if distribution_of(name) in to_import and python.distribution(distribution_of(name)) is not None:
             modules.setdefault(name, ())
     keras = _list_keras_modules(python, tensorflow, table, variables, compat)
     return RehearsalPlan(
@@ -117,12 +132,13 @@ def plan_rehearsal(
 
 
 LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
+"""The variable that selects tf_keras."""
 
 
 def legacy_keras(variables: Mapping[str, str], version: str | None, compat: Compat) -> bool:
-    """Return whether this release is told to take tf_keras."""
-    told = variables.get(LEGACY_KERAS, "").lower() in ("1", "true")
-    return told and version is not None and compat.has(version, "legacy-keras-variable")
+    """Return whether this release is configured to use tf_keras."""
+    is_enabled = variables.get(LEGACY_KERAS, "").lower() in ("1", "true")
+    return is_enabled and version is not None and compat.has(version, "legacy-keras-variable")
 
 
 def _list_keras_modules(
@@ -132,47 +148,53 @@ def _list_keras_modules(
     variables: Mapping[str, str],
     compat: Compat,
 ) -> tuple[str, ...]:
-    """Return the modules of Keras that TensorFlow loads, in their order, where something speaks against their import.
+    """Return the modules of Keras that TensorFlow loads, in order, if their import may fail; else ().
 
-    Keras is most of the work of a rehearsal, and newer packages than were tried are usual: only what is damaged, in
-    the place of another, not what somebody asks for, or older than all that was seen to work is a reason.
+    Rehearsing Keras is slow, and packages newer than the tested ones are common. Reasons to do it are damaged
+    or shadowed packages, versions that do not meet a requirement, and versions older than all tested ones.
     """
     version = tensorflow.version or ""
     if "keras" not in table.family or not versions.is_version(version):
         return ()
     legacy = legacy_keras(variables, version, compat)
-    installed = _first(python)
+    installed = _map_installed(python)
     keras = "tf-keras" if legacy else "keras"
-    taken = {distribution_of(module) for module in table.family["keras"]}
-    alone = _closure(installed, {keras, *taken}) - {distribution_of(name) for name in table.needs}
-    known = _list_known_sets(python, tensorflow, table, compat)
-    doubted = {missing.package for missing in unmet(python)}
-    doubted |= {distribution_of(shadow.name) for shadow in python.shadows}
+    family_packages = {distribution_of(module) for module in table.family["keras"]}
+    keras_packages = _list_closure(installed, {keras, *family_packages}) - {
+        distribution_of(name) for name in table.needs
+    }
+    known_sets = _list_known_sets(python, tensorflow, table, compat)
+    suspects = {missing.package for missing in unmet(python)}
+    suspects |= {distribution_of(shadow.name) for shadow in python.shadows}
     if keras not in installed or not any(
-        name in doubted
+        name in suspects
         or any(difference.what in REAL_DIFFERENCES for difference in installed[name].differs)
-        or _older(installed[name].version, [one[name] for one in known if name in one])
-        for name in alone
+        or _is_older(
+            installed[name].version, [known_set[name] for known_set in known_sets if name in known_set]
+        )
+        for name in keras_packages
     ):
         return ()
     if not compat.has(version, "keras-optimizers"):
         return ("keras.api._v2.keras",)
     if legacy:
         return ("tf_keras.src.optimizers", "tf_keras.api._v2.keras")
-    first = ("keras.optimizers",) if compat.has(version, "keras-optimizers-twice") else ()
-    whole = "keras._tf_keras.keras" if compat.has(version, "keras-3") else "keras.api._v2.keras"
-    return (*first, "keras.src.optimizers", whole)
+    optimizers = ("keras.optimizers",) if compat.has(version, "keras-optimizers-twice") else ()
+    full_keras = "keras._tf_keras.keras" if compat.has(version, "keras-3") else "keras.api._v2.keras"
+    return (*optimizers, "keras.src.optimizers", full_keras)
 
 
-def _older(version: str, known: Sequence[str]) -> bool:
-    """Return whether it is older than all of these; not where there are none."""
+def _is_older(version: str, known_versions: Sequence[str]) -> bool:
+    """Return whether a version is older than all of these; False if there are none, True if it is not a version."""
     if not versions.is_version(version):
         return True
-    return bool(known) and not any(versions.is_at_least(version, one) for one in known)
+    return bool(known_versions) and not any(
+        versions.is_at_least(version, known_version) for known_version in known_versions
+    )
 
 
 def _list_generated(python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported) -> Iterator[str]:
-    """Yield generated sources that need nothing but protobuf, each of them like all of its package."""
+    """Yield generated sources that need only protobuf; each represents all of its package."""
     yield f"{tensorflow.core_dir}/{GENERATED}"
     keras = python.distribution("keras")
     if "keras" in table.family and keras is not None:
@@ -180,23 +202,25 @@ def _list_generated(python: PythonFacts, tensorflow: TensorFlowFacts, table: Imp
 
 
 COMPILED = ("zlib", "binascii", "ssl", "ctypes", "bz2", "lzma", "hashlib", "uuid")
-"""Modules of Python's own library that load libraries of the system."""
+"""Modules of the standard library that load system libraries."""
 
 
 def _map_needed(python: PythonFacts, table: Imported) -> dict[str, tuple[str, ...]]:
-    """Return all that the import takes of other packages: packages use one another without a word of it in their
-    metadata.
+    """Return the modules of other packages that the import needs, each with the attributes taken from it.
+
+    Packages depend on each other in ways that their metadata does not state.
     """
-    found: dict[str, tuple[str, ...]] = {}
-    if python.carried:  # where libraries of the system are other ones, any module may be hit
-        found = dict.fromkeys((m for m in COMPILED if m in table.shadowable), ())
-    found |= {name: table.standard[name] for name in list_removed_standard(python, table)}
-    return found | {name: chains if table.exact else () for name, chains in table.needs.items()}
+    needed: dict[str, tuple[str, ...]] = {}
+    if python.carried:  # replaced system libraries can affect any module
+        needed = dict.fromkeys((module for module in COMPILED if module in table.shadowable), ())
+    needed |= {name: table.standard[name] for name in list_removed_standard(python, table)}
+    return needed | {name: chains if table.exact else () for name, chains in table.needs.items()}
 
 
 def list_removed_standard(python: PythonFacts, table: Imported) -> tuple[str, ...]:
-    """Return what the import takes of Python's own library, as it was, and setuptools brings where Python has it no
-    more.
+    """Return the distutils modules that the import needs, if this Python no longer has distutils.
+
+    setuptools provides them instead.
     """
     if not versions.is_at_least(python.version, "3.12"):
         return ()
@@ -204,126 +228,138 @@ def list_removed_standard(python: PythonFacts, table: Imported) -> tuple[str, ..
 
 
 def distribution_of(module: str) -> str:
-    """Return the distribution that a module comes with: "google.protobuf.message" → "protobuf"."""
+    """Return the distribution that contains a module: "google.protobuf.message" gives "protobuf"."""
     for name, distribution in MODULE_DISTRIBUTIONS.items():
         if module == name or module.startswith(f"{name}."):
             return distribution
     return normal(module.partition(".")[0])
 
 
-def _oddities(
-    python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported, compat: Compat, beside: set[str]
+def _list_oddities(
+    python: PythonFacts,
+    tensorflow: TensorFlowFacts,
+    table: Imported,
+    compat: Compat,
+    extra_packages: set[str],
 ) -> Iterator[Oddity]:
-    """Yield everything that is unlike what is known to work, each once or more.
+    """Yield every difference from an environment that works; some repeatedly.
 
-    `beside`: taken, and in no table.
+    extra_packages: packages that are imported but in no table.
     """
-    installed = _first(python)
-    taken = {distribution_of(name) for name in (*table.needs, *list_removed_standard(python, table))}
-    maybe = {distribution_of(name) for name in (*table.tried, *(m for f in table.family.values() for m in f))}
+    installed = _map_installed(python)
+    needed = {distribution_of(name) for name in (*table.needs, *list_removed_standard(python, table))}
+    optional = {
+        distribution_of(name)
+        for name in (*table.tried, *(member for members in table.family.values() for member in members))
+    }
     family = {normal(name) for name in (*table.family, *table.must)}
-    relevant = _closure(installed, {*taken, *family, *beside, *(maybe & installed.keys())})
-    known = _nearest_set(python, tensorflow, table, relevant, compat)
-    for name in sorted(relevant | taken):
-        one = installed.get(name)
-        if one is None:
-            if name in taken:
+    relevant = _list_closure(installed, {*needed, *family, *extra_packages, *(optional & installed.keys())})
+    tested_versions = _find_nearest_set(python, tensorflow, table, relevant, compat)
+    for name in sorted(relevant | needed):
+        distribution = installed.get(name)
+        if distribution is None:
+            if name in needed:
                 yield Oddity(name, f"{name} is not registered here")
             continue
-        if known.get(name) != one.version:
-            yield Oddity(name, f"{name} {one.version} is not a version whose import was tested")
-        elif any(difference.what in ODD_DIFFERENCES for difference in one.differs):
-            yield Oddity(name, f"files of {name} {one.version} are not as it was installed with")
+        if tested_versions.get(name) != distribution.version:
+            yield Oddity(name, f"{name} {distribution.version} is not a version whose import was tested")
+        elif any(difference.what in ODD_DIFFERENCES for difference in distribution.differs):
+            yield Oddity(name, f"files of {name} {distribution.version} are not as it was installed with")
     for missing in unmet(python):
-        if missing.package in {*relevant, *taken} or missing.by in relevant:
+        if missing.package in {*relevant, *needed} or missing.by in relevant:
             yield Oddity(
                 missing.package,
                 f"{missing.by} asks for {missing.requirement}, and {missing.have or 'nothing'} is there",
             )
     for path in python.carried:
         yield Oddity(path, f"{path} is found before the system's own library of that name")
-    tops = {name.partition(".")[0] for name in (*table.needs, *table.tried)}
-    tops |= {m.partition(".")[0] for modules in table.family.values() for m in modules} | table.shadowable
-    tops |= {name.partition(".")[0] for name in table.standard}
+    top_modules = {name.partition(".")[0] for name in (*table.needs, *table.tried)}
+    top_modules |= {
+        member.partition(".")[0] for modules in table.family.values() for member in modules
+    } | table.shadowable
+    top_modules |= {name.partition(".")[0] for name in table.standard}
     for shadow in python.shadows:
-        if shadow.name in tops:
+        if shadow.name in top_modules:
             module = shadow.name if shadow.name in table.shadowable else distribution_of(shadow.name)
             module = "protobuf" if shadow.name == "google" else module
             yield Oddity(module, f"{shadow.taken} is found before the {shadow.name} in {shadow.hidden}")
 
 
 def _find_variable_oddities(variables: Mapping[str, str]) -> Iterator[Oddity]:
-    """Yield what packages of the import, or Python itself, read as they are imported, and take another way for."""
+    """Yield the variables that change how Python or a package behaves during the import."""
     for name, module in READ.items():
         if variables.get(name):
             yield Oddity(module, f"{name} is set to {variables[name]!r}")
 
 
 READ = {"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "protobuf", "PYTHONWARNINGS": "warnings"}
-"""Variable → the module that reads it."""
+"""Modules by the variable that they read."""
 
 
-def _first(python: PythonFacts) -> dict[str, Distribution]:
-    """Normalised name → the distribution that is first on the path."""
-    return {one.name: one for one in reversed(python.distributions)}
+def _map_installed(python: PythonFacts) -> dict[str, Distribution]:
+    """Return the distribution by normalised name; of several the first on the path."""
+    return {distribution.name: distribution for distribution in reversed(python.distributions)}
 
 
-def _closure(installed: Mapping[str, Distribution], start: set[str]) -> set[str]:
-    """Return the installed ones of `start`, and what they require."""
-    found: set[str] = set()
-    todo = list(start)
-    while todo:
-        name = todo.pop()
-        one = installed.get(name)
-        if name in found or one is None or name in TENSORFLOW_DISTRIBUTIONS:
+def _list_closure(installed: Mapping[str, Distribution], start: set[str]) -> set[str]:
+    """Return the installed distributions of `start` and everything that they require, without TensorFlow's."""
+    closure: set[str] = set()
+    pending = list(start)
+    while pending:
+        name = pending.pop()
+        distribution = installed.get(name)
+        if name in closure or distribution is None or name in TENSORFLOW_DISTRIBUTIONS:
             continue
-        found.add(name)
-        todo += [other for line in one.requires if (other := parse_required(line)) is not None]
-    return found
+        closure.add(name)
+        pending += [
+            required for line in distribution.requires if (required := parse_required(line)) is not None
+        ]
+    return closure
 
 
 @lru_cache(maxsize=4096)
 def parse_required(line: str, *, extras: bool = False) -> str | None:
-    """Return the name in a requirement; None if only an extra asks for it, and extras are not asked for."""
+    """Return the package name in a requirement; None if it is for an extra and `extras` is false."""
     if not extras and "extra" in line.partition(";")[2]:
         return None
     match = re.match(r"[A-Za-z0-9._-]{1,100}", line.strip())
     return normal(match[0]) if match is not None else None
 
 
-def _dependents(python: PythonFacts, odd: set[str]) -> set[str]:
-    """Return `odd`, and every distribution that requires one of them, or one that does."""
-    found = set(odd)
+def _list_dependents(python: PythonFacts, deviating: set[str]) -> set[str]:
+    """Return `deviating` and every distribution that requires one of them, directly or indirectly."""
+    dependents = set(deviating)
     while True:
-        more = {
-            one.name
-            for one in python.distributions
-            if one.name not in found and any(parse_required(line) in found for line in one.requires)
+        additional = {
+            distribution.name
+            for distribution in python.distributions
+            if distribution.name not in dependents
+            and any(parse_required(line) in dependents for line in distribution.requires)
         }
-        if not more:
-            return found
-        found |= more
+        if not additional:
+            return dependents
+        dependents |= additional
 
 
 def _list_known_sets(
     python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported, compat: Compat
 ) -> list[Mapping[str, str]]:
-    """Return the versions of each environment in which this import worked."""
+    """Return the versions in each environment in which this import worked."""
     sets = list(table.sets) if table.exact else []
     version = tensorflow.version or ""
     locked = compat.locks.get_lock(choose_locked_package(version), version, python.version)
     return [*sets, locked.versions] if locked is not None else sets
 
 
-def _nearest_set(
+def _find_nearest_set(
     python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported, relevant: set[str], compat: Compat
 ) -> Mapping[str, str]:
-    """Return the versions of the environment in which this import worked that is most like this one."""
-    installed = _first(python)
+    """Return the versions in the tested environment that is most similar to this one."""
+    installed = _map_installed(python)
     return max(
         _list_known_sets(python, tensorflow, table, compat),
-        key=lambda known: sum(
-            known.get(name) == installed[name].version for name in relevant if name in installed
+        key=lambda known_set: sum(
+            known_set.get(name) == installed[name].version for name in relevant if name in installed
         ),
         default={},
     )
@@ -332,44 +368,48 @@ def _nearest_set(
 def good_version(
     python: PythonFacts, tensorflow: TensorFlowFacts, package: str, compat: Compat
 ) -> str | None:
-    """Return the version of a package in the environment in which this import worked that is most like this one."""
+    """Return a package's version in the most similar tested environment; None if it is unknown."""
     table = table_of(tensorflow, compat)
     if table is None:
         return None
-    return _nearest_set(python, tensorflow, table, set(_first(python)), compat).get(package)
+    return _find_nearest_set(python, tensorflow, table, set(_map_installed(python)), compat).get(package)
 
 
 # ---------------------------------------------------------------- requirements
 
 
 def unmet(python: PythonFacts) -> tuple[Unmet, ...]:
-    """Return what TensorFlow, and everything that it requires, asks for and does not get in this Python."""
-    installed = _first(python)
-    environment = _environment(python)
-    found: dict[tuple[str, str], Unmet] = {}
-    own = {name for name in installed if name in TENSORFLOW_DISTRIBUTIONS}
-    todo, seen = list(own), set[str]()
-    while todo:
-        name = todo.pop()
-        one = installed.get(name)
-        if name in seen or one is None:
+    """Return the requirements of TensorFlow and of everything that it requires that are not met."""
+    installed = _map_installed(python)
+    environment = _make_marker_environment(python)
+    by_requirer: dict[tuple[str, str], Unmet] = {}
+    tensorflow_names = {name for name in installed if name in TENSORFLOW_DISTRIBUTIONS}
+    pending, seen = list(tensorflow_names), set[str]()
+    while pending:
+        name = pending.pop()
+        distribution = installed.get(name)
+        if name in seen or distribution is None:
             continue
         seen.add(name)
-        for line in one.requires:
-            wish = parse_asked(line, environment)
-            if wish is None:
+        for line in distribution.requires:
+            requirement = parse_asked(line, environment)
+            if requirement is None:
                 continue
-            have = installed.get(wish.package)
-            todo.append(wish.package)
-            if have is None:
-                found[name, wish.package] = Unmet(name, format_asked(wish), wish.package, None)
-            elif versions.is_version(have.version) and not met(wish, have.version):
-                found[name, wish.package] = Unmet(name, format_asked(wish), wish.package, have.version)
-    return tuple(found[key] for key in sorted(found))
+            candidate = installed.get(requirement.package)
+            pending.append(requirement.package)
+            if candidate is None:
+                by_requirer[name, requirement.package] = Unmet(
+                    name, format_asked(requirement), requirement.package, None
+                )
+            elif versions.is_version(candidate.version) and not met(requirement, candidate.version):
+                by_requirer[name, requirement.package] = Unmet(
+                    name, format_asked(requirement), requirement.package, candidate.version
+                )
+    return tuple(by_requirer[key] for key in sorted(by_requirer))
 
 
-def _environment(python: PythonFacts) -> dict[str, str]:
-    """PEP 508's variables as the examined Python has them; of no extra."""
+def _make_marker_environment(python: PythonFacts) -> dict[str, str]:
+    """Return the marker variables of PEP 508 for the examined Python, with an empty `extra`."""
     windows, mac = python.platform.startswith("win"), python.platform.startswith("macosx")
     return {
         "python_version": versions.major_minor(python.version),

@@ -1,7 +1,7 @@
-"""Lines of Requires-Dist: whether one applies in a Python, to which package, and whether a version meets it.
+"""Lines of Requires-Dist: whether one applies to a Python, which package it requires, and which versions meet it.
 
-Most are plain (`numpy<2,>=1.23.5`, `x; extra == "y"`) and read without `packaging`, whose import and reading took a
-tenth of a whole check; what is not plain is left to it. A test holds the two together.
+Most lines are plain (`numpy<2,>=1.23.5`, `x; extra == "y"`) and are parsed without `packaging`, whose import
+and parsing took a tenth of the time of a check; all others are left to it. A test ensures that both agree.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PLAIN = re.compile(
     r" {0,2}(?:\(([<>=!~][^()\[\];@]{1,200})\)|([<>=!~][^()\[\];@]{1,200}))?"
     r" {0,2}"
 )
-_OF_EXTRA = re.compile(r"""extra {0,2}== {0,2}(?:"[A-Za-z0-9_.-]{1,100}"|'[A-Za-z0-9_.-]{1,100}')""")
+_EXTRA_CONDITION = re.compile(r"""extra {0,2}== {0,2}(?:"[A-Za-z0-9_.-]{1,100}"|'[A-Za-z0-9_.-]{1,100}')""")
 _CONDITION = re.compile(
     r"""(?:(python_version|python_full_version) {0,2}(<|>|<=|>=|==|!=) {0,2}["'](\d{1,2}(?:\.\d{1,3}){1,2})["']"""
     r"""|(sys_platform|platform_system|platform_machine|os_name|platform_python_implementation|implementation_name)"""
@@ -34,30 +34,30 @@ _Condition = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class RequirementLine:
-    """What a line that applies asks for."""
+    """A requirement that applies."""
 
     package: str
-    """Its normal name."""
+    """The normalised name."""
     line: str
     specification: str | None
-    """The plain conditions on its version, maybe none; None where `packaging` has to be asked."""
+    """The version specifiers of a plain line, "" if there are none; None if `packaging` must parse the line."""
 
 
 def normal(name: str) -> str:
-    """Return a distribution's name as PEP 503 normalises it."""
+    """Return the normalised name of a distribution (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def parse_asked(line: str, environment: Mapping[str, str]) -> RequirementLine | None:
-    """Return what a line asks for; None if it cannot be read, or does not apply.
+    """Return the requirement in a line; None if the line is invalid or does not apply.
 
-    `environment`: PEP 508's variables, with an empty `extra`.
+    environment: the marker variables of PEP 508, with an empty `extra`.
     """
     plain = _plain(line)
     if plain is not None:
         package, specification, conditions = plain
         if conditions is None or not all(
-            any(_holds(one, environment) for one in group) for group in conditions
+            any(_is_true(condition, environment) for condition in group) for group in conditions
         ):
             return None
         return RequirementLine(package, line, specification)
@@ -76,7 +76,7 @@ def parse_asked(line: str, environment: Mapping[str, str]) -> RequirementLine | 
 
 
 def met(one: RequirementLine, version: str) -> bool:
-    """Return whether a version (of PEP 440) is one that is asked for."""
+    """Return whether a version (PEP 440) meets a requirement."""
     if one.specification is not None:
         return not one.specification or versions.satisfies(version, one.specification)
     requirement = versions.parse_requirement_or_none(one.line)
@@ -84,62 +84,65 @@ def met(one: RequirementLine, version: str) -> bool:
 
 
 def format_asked(one: RequirementLine) -> str:
-    """Name and conditions, as `packaging` writes them."""
+    """Return name and version specifiers in the form of `packaging`."""
     requirement = versions.parse_requirement_or_none(one.line)
     return f"{requirement.name}{requirement.specifier}" if requirement is not None else one.package
 
 
 @lru_cache(maxsize=4096)
 def _plain(line: str) -> tuple[str, str, tuple[tuple[_Condition, ...], ...] | None] | None:
-    """Return (package, conditions on its version, those on the Python, as `_conditions`) of a plain line."""
+    """Return (package, version specifiers, marker conditions) of a plain line; None for others.
+
+    The conditions are those of `_parse_conditions`.
+    """
     body, semicolon, marker = line.partition(";")
-    conditions = _conditions(marker.strip()) if semicolon else ()
+    conditions = _parse_conditions(marker.strip()) if semicolon else ()
     if conditions is None and "@" not in body:
-        return "", "", None  # whatever the rest says
+        return "", "", None  # needs an extra, so the rest does not matter
     match = _PLAIN.fullmatch(body)
     if match is None or conditions is None or () in conditions:
         return None
-    name, bracketed, bare = match.groups()
-    specification = (bracketed or bare or "").strip()
+    name, parenthesized, unparenthesized = match.groups()
+    specification = (parenthesized or unparenthesized or "").strip()
     if specification and not versions.is_plain(specification):
         return None
     return normal(name), specification, conditions
 
 
-def _conditions(marker: str) -> tuple[tuple[_Condition, ...], ...] | None:
-    """Return what has to hold: of each group one.
+def _parse_conditions(marker: str) -> tuple[tuple[_Condition, ...], ...] | None:
+    """Return the groups of marker conditions; in each group one must hold.
 
-    None if an extra is needed; with an empty group where it is not plain.
+    None if an extra is required. The result contains an empty group if the marker is not plain.
     """
     groups: list[tuple[_Condition, ...]] = []
-    of_extra = False
-    for part in re.split(r" and (?![^(]*\))", marker):  # not those in brackets
-        if _OF_EXTRA.fullmatch(part):
-            of_extra = True
+    needs_extra = False
+    for part in re.split(r" and (?![^(]*\))", marker):  # only outside parentheses
+        if _EXTRA_CONDITION.fullmatch(part):
+            needs_extra = True
             continue
         inner = part[1:-1] if part.startswith("(") and part.endswith(")") else ""
         if inner and " or " not in inner:
-            alternatives = [[one] for one in inner.split(" and ")]
+            alternatives = [[texts] for texts in inner.split(" and ")]
         else:
             alternatives = [inner.split(" or ") if inner else [part]]
-        if any(set("()") & set(text) for one in alternatives for text in one):
+        if any(set("()") & set(text) for texts in alternatives for text in texts):
             return ((),)
-        for one in alternatives:
-            found = [_CONDITION.fullmatch(text) for text in one]
-            groups.append(tuple(_condition(match) for match in found if match) if all(found) else ())
-    if not of_extra:
+        for texts in alternatives:
+            matches = [_CONDITION.fullmatch(text) for text in texts]
+            groups.append(tuple(_make_condition(match) for match in matches if match) if all(matches) else ())
+    if not needs_extra:
         return tuple(groups)
-    alternative = re.search(r"\bor\b(?![^(]*\))", marker)  # outside of brackets, or of what looks like them
-    return None if alternative is None else ((),)
+    has_or = re.search(r"\bor\b(?![^(]*\))", marker)  # only outside parentheses
+    return None if has_or is None else ((),)
 
 
-def _condition(match: re.Match[str]) -> _Condition:
+def _make_condition(match: re.Match[str]) -> _Condition:
     groups = match.groups()
     variable, operator, value = groups[:3] if groups[0] else groups[3:]
     return variable, operator, value
 
 
-def _holds(condition: _Condition, environment: Mapping[str, str]) -> bool:
+def _is_true(condition: _Condition, environment: Mapping[str, str]) -> bool:
     variable, operator, value = condition
     have = environment[variable]
     if variable.startswith("python_"):

@@ -1,5 +1,7 @@
-"""What comes before the examined Python's own packages: another TensorFlow, and whether the one behind it is the
-better one; a package of a folder that PYTHONPATH, or Python's own start, puts first."""
+"""Shadowing of the examined Python's packages: another TensorFlow that comes first, or a folder put first on the path.
+
+A folder can be put first by PYTHONPATH or during Python's startup.
+"""
 
 from __future__ import annotations
 
@@ -20,77 +22,78 @@ if TYPE_CHECKING:
 
 
 def drop_first(facts: Facts) -> Facts | None:
-    """Return the same machine, were the folder gone in which Python finds its TensorFlow.
-
-    None if no other one is there.
-    """
+    """Return the facts as they would be without the folder of the first TensorFlow; None if there is no other."""
     tensorflow, python = value_of(facts.tensorflow), value_of(facts.python)
     if tensorflow is None or tensorflow.behind is None or python is None:
         return None
     folder = folder_of(tensorflow.package_dir)
-    other = tensorflow.behind
-    kept = replace(
+    second = tensorflow.behind
+    remaining_python = replace(
         python,
         sys_path=tuple(path for path in python.sys_path if path.rstrip("/") != folder),
-        distributions=tuple(d for d in python.distributions if d.location.rstrip("/") != folder),
+        distributions=tuple(
+            distribution
+            for distribution in python.distributions
+            if distribution.location.rstrip("/") != folder
+        ),
     )
     return replace(
         facts,
-        python=Known(kept, getattr(facts.python, "source", "")),
-        tensorflow=Known(replace(other, behind=None), other.package_dir),
+        python=Known(remaining_python, getattr(facts.python, "source", "")),
+        tensorflow=Known(replace(second, behind=None), second.package_dir),
         loader=facts.loader_behind,
         loader_behind=Absent("the loader", "there is no other TensorFlow behind this one"),
-        # What was tried is what the first one imports, on a path that its folder leads; versions are still compared.
+        # The rehearsal was that of the first TensorFlow, with its folder first on the path. Versions are
+        # still compared.
         rehearsal=Absent("the packages that TensorFlow imports", "they were tried for the first one"),
     )
 
 
 def folder_of(taken: str) -> str:
-    """Return the folder on Python's path that has this package (its folder or its __init__.py) or module."""
+    """Return the folder on Python's path that contains this module or package (its folder or __init__.py)."""
     return taken.removesuffix("/__init__.py").rstrip("/").rpartition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Led:
-    """What puts a folder before the packages of the examined Python."""
+    """The reason why a folder comes before the packages of the examined Python."""
 
     by: str
-    """"PYTHONPATH", or `MODULE_PATH`: Python's own start, by a .pth file or a sitecustomize.py."""
+    """"PYTHONPATH", or `MODULE_PATH` for Python's startup (a .pth file or sitecustomize.py)."""
     entry: str
-    """The folder, as it is written there."""
+    """The folder, as written there."""
 
 
 def package_led_away(facts: Facts, package: str) -> Distribution | None:
-    """Return a package as Python takes it from a folder that is put first, whatever is installed.
+    """Return the package if Python takes it from a folder that is put first on the path.
 
-    None if it is found elsewhere, or where TensorFlow lies in that folder, too: then that is the environment.
+    None if it does not, or if TensorFlow is in the same folder, which then is the environment.
     """
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
-    taken = python.distribution(package) if python is not None else None
-    if taken is None or tensorflow is None:
+    distribution = python.distribution(package) if python is not None else None
+    if distribution is None or tensorflow is None:
         return None
-    folder = posixpath.normpath(taken.location)
+    folder = posixpath.normpath(distribution.location)
     if folder == posixpath.normpath(folder_of(tensorflow.package_dir)):
         return None
-    return taken if find_leader(facts, folder) is not None else None
+    return distribution if find_leader(facts, folder) is not None else None
 
 
 def find_leader(facts: Facts, folder: str) -> Led | None:
-    """Return what puts this folder first.
-
-    None if it lies there by itself: the working folder, what is installed.
-    """
-    same = posixpath.normpath(folder)
+    """Return what puts a folder first; None if nothing does, as for the working folder and installed packages."""
+    normalized = posixpath.normpath(folder)
     entries = entries_of("PYTHONPATH", facts.environment.variables.get("PYTHONPATH", ""))
-    entry = next((entry for entry in entries if posixpath.normpath(entry) == same), None)
+    entry = next((entry for entry in entries if posixpath.normpath(entry) == normalized), None)
     if entry is not None:
         return Led("PYTHONPATH", entry)
     python = value_of(facts.python)
     if python is None or facts.environment.origin(MODULE_PATH, folder) is None:
         return None
-    path = [posixpath.normpath(one) for one in python.sys_path]
-    own = [path.index(one) for one in map(posixpath.normpath, python.site_packages) if one in path]
-    if same not in path or (own and path.index(same) > max(own)):
+    path = [posixpath.normpath(item) for item in python.sys_path]
+    site_positions = [
+        path.index(item) for item in map(posixpath.normpath, python.site_packages) if item in path
+    ]
+    if normalized not in path or (site_positions and path.index(normalized) > max(site_positions)):
         return None
     return Led(MODULE_PATH, folder)
 
@@ -98,14 +101,17 @@ def find_leader(facts: Facts, folder: str) -> Led | None:
 def better_behind(
     facts: Facts, compat: Compat, own: Prediction, judge: Callable[[Facts, Compat], Prediction]
 ) -> Prediction | None:
-    """Return what the TensorFlow behind would do, where that is more than what the first one does (`own`)."""
-    other = drop_first(facts)
-    first, second = value_of(facts.tensorflow), value_of(other.tensorflow) if other is not None else None
-    if other is None or own.gpu_registered is not False or first is None or second is None:
+    """Return the prediction for the TensorFlow behind the first one if it is better than the first one's (`own`)."""
+    other_facts = drop_first(facts)
+    first, second = (
+        value_of(facts.tensorflow),
+        value_of(other_facts.tensorflow) if other_facts is not None else None,
+    )
+    if other_facts is None or own.gpu_registered is not False or first is None or second is None:
         return None
-    then = judge(other, compat)
-    if build_of(second, compat).gpu is False or then.import_ok is False:
+    prediction = judge(other_facts, compat)
+    if build_of(second, compat).gpu is False or prediction.import_ok is False:
         return None
     if build_of(first, compat).gpu is False or own.import_ok is False:
-        return then
-    return then if then.gpu_registered else None
+        return prediction
+    return prediction if prediction.gpu_registered else None

@@ -1,9 +1,9 @@
-"""What TensorFlow will do on this machine, judged from facts alone.
+"""The prediction whether TensorFlow will use the GPU, from facts alone.
 
-`predict` walks the gates in the order in which TensorFlow meets them: is there GPU code in it, does the import
-work, does libcuda open and initialise, is a device visible, (2.21+) does NVML open, do all CUDA libraries open,
-is each device new enough. The first gate that is shut gives the cause; a gate that could not be looked at makes
-the answer None.
+`predict` runs through the stages in TensorFlow's order: it has GPU code, the import works, libcuda can be
+opened and initialised, a device is visible, NVML can be opened (2.21+), all CUDA libraries can be opened,
+each device is new enough. The first stage that fails gives the cause; if a stage could not be examined, the
+result is None.
 """
 
 from __future__ import annotations
@@ -35,25 +35,26 @@ if TYPE_CHECKING:
     from tfdoctor.facts import CudaDevice, Facts, TensorFlowFacts
 
 DEFAULT_MIN_MULTIPROCESSORS = 8
-"""TF_MIN_GPU_MULTIPROCESSOR_COUNT's default; the best card's own count where that is smaller."""
+"""TF_MIN_GPU_MULTIPROCESSOR_COUNT's default; the largest GPU's own count applies if it is smaller."""
 NVML_VERSION_MISMATCH = 18
-"""NVML_ERROR_LIB_RM_VERSION_MISMATCH: kernel module and user space differ."""
+"""NVML_ERROR_LIB_RM_VERSION_MISMATCH: kernel module and user space have different versions."""
 
 
 def predict(facts: Facts, compat: Compat) -> Prediction:
-    """Return TensorFlow's answer, without importing it. Pure: no I/O."""
-    own = _run_gates(facts, compat)
-    other = better_behind(facts, compat, own, _run_gates)
+    """Return the prediction, without importing TensorFlow. No I/O."""
+    prediction = _run_stages(facts, compat)
+    other = better_behind(facts, compat, prediction, _run_stages)
     if other is None:
-        return own
-    why = "Another TensorFlow, later on Python's path, would work better."
-    return replace(own, cause=Cause.SHADOWED_MODULE, reasons=(*own.reasons, why))
+        return prediction
+    reason = "Another TensorFlow, later on Python's path, would work better."
+    return replace(prediction, cause=Cause.SHADOWED_MODULE, reasons=(*prediction.reasons, reason))
 
 
-def _run_gates(facts: Facts, compat: Compat) -> Prediction:
-    nothing = _explain_nothing_to_import(facts)
-    if nothing is not None:
-        return Prediction(False, 0, (), nothing[0], False, (nothing[1],))
+def _run_stages(facts: Facts, compat: Compat) -> Prediction:
+    """Return the prediction for the TensorFlow that Python finds first."""
+    not_importable = _explain_nothing_to_import(facts)
+    if not_importable is not None:
+        return Prediction(False, 0, (), not_importable[0], False, (not_importable[1],))
     tensorflow = value_of(facts.tensorflow)
     if tensorflow is None:
         return Prediction(
@@ -68,27 +69,27 @@ def _run_gates(facts: Facts, compat: Compat) -> Prediction:
     missing = list_missing_libraries(facts, build)
     reasons: list[str] = []
 
-    def shut(cause: Cause, why: str, import_ok: bool | None = True) -> Prediction:
-        return Prediction(False, 0, missing, cause, import_ok, (*reasons, why))
+    def shut(cause: Cause, reason: str, import_ok: bool | None = True) -> Prediction:
+        return Prediction(False, 0, missing, cause, import_ok, (*reasons, reason))
 
-    def unknown(why: str, import_ok: bool | None = True) -> Prediction:
-        return Prediction(None, None, missing, None, import_ok, (*reasons, why))
+    def unknown(reason: str, import_ok: bool | None = True) -> Prediction:
+        return Prediction(None, None, missing, None, import_ok, (*reasons, reason))
 
     if build.rocm:
         return unknown("This is a ROCm build, for AMD GPUs: what its loader needs is not modelled.", None)
-    broken = import_failure(facts, tensorflow, build, compat)
-    if broken is not None:
-        return shut(broken[0], broken[1], import_ok=False)
+    failure = import_failure(facts, tensorflow, build, compat)
+    if failure is not None:
+        return shut(failure[0], failure[1], import_ok=False)
     if build.gpu is False:
-        cause = _cpu_cause(facts, tensorflow, build)
+        cause = _get_cpu_cause(facts, tensorflow, build)
         return shut(
             cause,
             "This build of TensorFlow has no GPU code.",
             import_ok=not import_unknown(facts, tensorflow, compat) or None,
         )
-    not_known = import_unknown(facts, tensorflow, compat)
-    if not_known:
-        return unknown(not_known, None)
+    unknown_reason = import_unknown(facts, tensorflow, compat)
+    if unknown_reason:
+        return unknown(unknown_reason, None)
     reasons.append("import tensorflow: no problems found.")
     flags = unknown_flags(build, facts.environment.variables, compat)
     if flags:
@@ -105,30 +106,30 @@ def _run_gates(facts: Facts, compat: Compat) -> Prediction:
     driver = value_of(facts.driver.cuda)
     if driver is None:
         return unknown(f"The driver did not answer: {_get_reason(facts.driver.cuda)}")
-    answer = driver_gate(facts, driver)
-    if isinstance(answer, tuple):
-        return shut(*answer)
-    if answer is None:
+    devices = driver_gate(facts, driver)
+    if isinstance(devices, tuple):
+        return shut(*devices)
+    if devices is None:
         return unknown("The driver gave no usable answer.")
-    reasons.append(f"The driver shows {answer} device{'s' * (answer != 1)}.")
+    reasons.append(f"The driver shows {devices} device{'s' * (devices != 1)}.")
 
     nvml = loader.resolution("libnvidia-ml.so.1") if "libnvidia-ml.so.1" in build.driver_libraries else None
     if nvml is not None and not nvml.ok:
         return shut(Cause.NVML_MISSING, f"libnvidia-ml.so.1 does not open: {nvml.error}")
-    answered = value_of(facts.driver.nvml)
-    if nvml is not None and answered is not None and answered.loaded and answered.init:
+    nvml_facts = value_of(facts.driver.nvml)
+    if nvml is not None and nvml_facts is not None and nvml_facts.loaded and nvml_facts.init:
         cause = Cause.CONTAINER_NVML_LOST if container_lost_nvml(facts) else Cause.NVML_MISSING
-        if answered.init == NVML_VERSION_MISMATCH:
+        if nvml_facts.init == NVML_VERSION_MISMATCH:
             cause = Cause.DRIVER_LIB_MISMATCH
-        return shut(cause, f"nvmlInit fails: {answered.init_error or 'unknown error'} ({answered.init}).")
+        return shut(cause, f"nvmlInit fails: {nvml_facts.init_error or 'unknown error'} ({nvml_facts.init}).")
     if missing:
         return shut(libraries_cause(facts, build), f"The loader cannot give it {', '.join(missing)}.")
     reasons.append("The loader gives it every library.")
 
     variables = facts.environment.variables
-    types = explain_disabled_types(build, variables)
-    if types:
-        return shut(Cause.HIDDEN_BY_ENV, types)
+    disabled_types = explain_disabled_types(build, variables)
+    if disabled_types:
+        return shut(Cause.HIDDEN_BY_ENV, disabled_types)
     failed = [device.attribute_error for device in driver.devices if device.attribute_error is not None]
     if failed and build.has("attributes-queried"):
         return shut(
@@ -143,32 +144,34 @@ def _run_gates(facts: Facts, compat: Compat) -> Prediction:
 
 
 def _explain_nothing_to_import(facts: Facts) -> tuple[Cause, str] | None:
-    """Return why there is no TensorFlow that this Python could import, or no Python that could."""
+    """Return why this Python cannot import any TensorFlow, or cannot run at all; None if it can."""
     if isinstance(facts.python, Unusable) and facts.python.trouble is not None:
         trouble = facts.python.trouble
         if trouble.ended and trouble.kind != "rubbish":
             cause = Cause.NOT_PERMITTED if trouble.kind == "denied" else Cause.PYTHON_UNUSABLE
             return cause, f"{trouble.path} {trouble.how}: no program runs in it."
-    closed = find_closed_package(facts)
-    if closed is not None:
+    unreadable = find_closed_package(facts)
+    if unreadable is not None:
         return (
             Cause.NOT_PERMITTED,
-            f"{closed.closed} is not readable by this user, and import tensorflow needs it.",
+            f"{unreadable.closed} is not readable by this user, and import tensorflow needs it.",
         )
-    gone = find_registered_only(facts)
-    if gone:
-        why = f"{gone[0].name} {gone[0].version} is registered as installed, but its files are missing."
-        return Cause.DAMAGED_FILE, why
+    registered = find_registered_only(facts)
+    if registered:
+        message = f"{registered[0].name} {registered[0].version} is registered as installed, but its files are missing."
+        return Cause.DAMAGED_FILE, message
     if isinstance(facts.tensorflow, Absent):
         return Cause.TENSORFLOW_MISSING, f"TensorFlow is not installed: {facts.tensorflow.why}"
     return None
 
 
 def _get_reason(fact: object) -> str:
+    """Return why a fact is absent or unknown; "" if it is known."""
     return fact.why if isinstance(fact, (Absent, Unknown)) else ""
 
 
-def _cpu_cause(facts: Facts, tensorflow: TensorFlowFacts, build: Build) -> Cause:
+def _get_cpu_cause(facts: Facts, tensorflow: TensorFlowFacts, build: Build) -> Cause:
+    """Return why the installed build has no GPU code."""
     if facts.machine.system == "Windows" and build.has("windows-without-gpu"):
         return Cause.WINDOWS_NATIVE_UNSUPPORTED
     python = value_of(facts.python)
@@ -179,26 +182,26 @@ def _cpu_cause(facts: Facts, tensorflow: TensorFlowFacts, build: Build) -> Cause
 
 
 def unknown_flags(build: Build, variables: dict[str, str], compat: Compat) -> str:
-    """Return why TF_XLA_FLAGS ends the process when devices are listed; empty if that is not known."""
+    """Return a message if TF_XLA_FLAGS has an unknown flag, which ends the process at device listing; else ""."""
     value = variables.get("TF_XLA_FLAGS", "").strip()
     if not value.startswith("-") or build.minor < versions.parse(compat.flags.since).release:
         return ""
-    named = [word.lstrip("-").partition("=")[0] for word in value.split() if word.startswith("-")]
-    lost = [
-        name for name in named if name not in compat.flags.tf_xla and re.fullmatch(r"[a-z0-9_]{2,100}", name)
+    flags = [argument.lstrip("-").partition("=")[0] for argument in value.split() if argument.startswith("-")]
+    unknown = [
+        name for name in flags if name not in compat.flags.tf_xla and re.fullmatch(r"[a-z0-9_]{2,100}", name)
     ]
     return (
-        f"TF_XLA_FLAGS names {lost[0]!r}, which no release supports: TensorFlow ends the process."
-        if lost
+        f"TF_XLA_FLAGS names {unknown[0]!r}, which no release supports: TensorFlow ends the process."
+        if unknown
         else ""
     )
 
 
 def explain_disabled_types(build: Build, variables: dict[str, str]) -> str:
-    """Return why TF_ENABLED_DEVICE_TYPES keeps the GPU out; empty if it does not.
+    """Return why TF_ENABLED_DEVICE_TYPES excludes the GPU; "" if it does not.
 
-    Entries are compared as they stand, " GPU" and "gpu" are unknown to it, and a list without CPU makes listing
-    devices raise an exception.
+    Entries are compared literally: " GPU" and "gpu" are unknown. Without CPU in the list, listing devices
+    raises an exception.
     """
     value = variables.get("TF_ENABLED_DEVICE_TYPES", "")
     if not value or not build.has("enabled-device-types"):
@@ -216,17 +219,17 @@ def explain_disabled_types(build: Build, variables: dict[str, str]) -> str:
 def select_registered_devices(
     devices: Sequence[CudaDevice], build: Build, env: dict[str, str]
 ) -> tuple[CudaDevice, ...]:
-    """Return the devices that TensorFlow keeps: new enough, and with enough multiprocessors beside the best card."""
-    modern = [
+    """Return the devices that TensorFlow registers: new enough, and with enough multiprocessors."""
+    supported = [
         device
         for device in devices
         if device.compute_capability is None or versions.is_at_least(device.compute_capability, build.floor)
     ]
     counts = [device.multiprocessors for device in devices if device.multiprocessors]
-    least = min(DEFAULT_MIN_MULTIPROCESSORS, max(counts, default=DEFAULT_MIN_MULTIPROCESSORS))
-    asked = env.get("TF_MIN_GPU_MULTIPROCESSOR_COUNT", "").strip()
-    if re.fullmatch(r"[+-]?[0-9]{1,18}", asked):
-        least = int(asked)
+    minimum = min(DEFAULT_MIN_MULTIPROCESSORS, max(counts, default=DEFAULT_MIN_MULTIPROCESSORS))
+    setting = env.get("TF_MIN_GPU_MULTIPROCESSOR_COUNT", "").strip()
+    if re.fullmatch(r"[+-]?[0-9]{1,18}", setting):
+        minimum = int(setting)
     return tuple(
-        device for device in modern if device.multiprocessors is None or device.multiprocessors >= least
+        device for device in supported if device.multiprocessors is None or device.multiprocessors >= minimum
     )

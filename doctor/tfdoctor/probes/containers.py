@@ -1,8 +1,8 @@
-"""Container engines and NVIDIA's container toolkit: what is here, and what Docker's engine says of itself.
+"""A probe of container engines and NVIDIA's container toolkit.
 
-Nothing is started and nothing leaves the machine: Docker is asked through its own client, only where that would
-speak to a local socket behind which an engine already runs. Podman and Apptainer have no engine to ask, and
-`podman info` would make folders; of them only the version is asked.
+Nothing is started and nothing leaves the machine. Docker is queried through its own client, and only if that connects
+to a local socket of an engine that is already running. Podman and Apptainer have no engine, and `podman info` would
+create folders: of these tools only the version is queried.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 INFO = "docker info"
 WITH_VERSION = ("podman", "nerdctl", "apptainer", "singularity")
 FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
-"""The PATH of a service: where an engine finds its runtimes and hooks, whatever the user's PATH is."""
+"""The PATH of a service, in which an engine finds its runtimes and hooks, whatever the user's PATH is."""
 TOOLKIT_FOLDERS = (*FOLDERS, "/usr/local/nvidia/toolkit", "/run/current-system/sw/bin")
 EXECUTABLES = (
     "nvidia-ctk",
@@ -53,36 +53,36 @@ TOOLKIT_CONFIG = "/etc/nvidia-container-runtime/config.toml"
 HOOK_FOLDERS = ("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d")
 CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 MAX_FILES = 40
-"""Files of one folder that are looked into."""
+"""The largest number of files that are read in one folder."""
 SPEC_LIMIT = 2 << 20
 UNITS = "/run/systemd/units"
 
 
 def probe(system: System, *, timeout: float) -> Fact[ContainerFacts]:
-    """Look at all of it. `timeout` (seconds) is for each command that is asked."""
+    """Return the facts about container engines. `timeout` (seconds) applies to each command."""
     if system.platform.get("system") != "Linux":
         return Absent("container engines", "they are looked at on Linux only")
-    toolkit = _toolkit(system, timeout)
-    tools = _tools(system, timeout, versions=isinstance(toolkit, Known))
+    toolkit = _probe_toolkit(system, timeout)
+    tools = _list_tools(system, timeout, versions=isinstance(toolkit, Known))
     endpoint, context = endpoint_of(system)
     docker = next((tool for tool in tools if tool.name == "docker"), None)
-    answer, client = _docker(system, docker, endpoint, timeout)
+    docker_fact, client = _probe_docker(system, docker, endpoint, timeout)
     if docker is not None and client is not None:
-        told = ContainerTool(docker.name, docker.path, client, docker.snap)
-        tools = tuple(told if tool is docker else tool for tool in tools)
-    engine = answer.value if isinstance(answer, Known) else None
+        docker_with_version = ContainerTool(docker.name, docker.path, client, docker.snap)
+        tools = tuple(docker_with_version if tool is docker else tool for tool in tools)
+    engine = docker_fact.value if isinstance(docker_fact, Known) else None
     folders: tuple[str, ...] = ()
     if isinstance(engine, DockerEngine) and not engine.snap and not engine.desktop:
-        folders = engine.cdi_folders  # of this very file system
+        folders = engine.cdi_folders  # only these engines use the file system of this machine
     return Known(
         ContainerFacts(
             tools=tools,
-            docker=answer,
+            docker=docker_fact,
             endpoint=clean_line(endpoint),
             context=clean_line(context) if context else None,
-            daemon_config=_daemon_config(system, answer, docker, endpoint),
+            daemon_config=_probe_daemon_config(system, docker_fact, docker, endpoint),
             toolkit=toolkit,
-            cdi=_cdi(system, (*CDI_FOLDERS, *folders)),
+            cdi=_list_cdi_specs(system, (*CDI_FOLDERS, *folders)),
         ),
         "the commands and folders of container engines",
     )
@@ -91,15 +91,18 @@ def probe(system: System, *, timeout: float) -> Fact[ContainerFacts]:
 # ---------------------------------------------------------------- commands
 
 
-def _tools(system: System, timeout: float, *, versions: bool) -> tuple[ContainerTool, ...]:
-    """Return which there are. `versions`: ask for them; without NVIDIA's toolkit nothing depends on them."""
+def _list_tools(system: System, timeout: float, *, versions: bool) -> tuple[ContainerTool, ...]:
+    """Return the tools on PATH.
+
+    `versions` says whether to query them: they matter only with NVIDIA's toolkit.
+    """
     tools: list[ContainerTool] = []
     for name in ("docker", *WITH_VERSION):
         path = system.which(name)
         if path is None or (name == "docker" and _is_podman(system, path)):
             continue
         if name == "singularity" and any(tool.name == "apptainer" for tool in tools):
-            continue  # Apptainer brings the old name as a link to itself
+            continue  # Apptainer installs the old name as a link to itself
         snap = path.startswith("/snap/") or system.realpath(path) == "/usr/bin/snap"
         version = None
         if versions and name in WITH_VERSION:
@@ -110,7 +113,7 @@ def _tools(system: System, timeout: float, *, versions: bool) -> tuple[Container
 
 
 def _is_podman(system: System, path: str) -> bool:
-    """Return whether this `docker` is Podman under another name (the package podman-docker)."""
+    """Return whether this `docker` is Podman (the package podman-docker)."""
     podman = system.which("podman")
     if podman is None:
         return False
@@ -123,7 +126,7 @@ def _is_podman(system: System, path: str) -> bool:
 
 
 def _finds_command(system: System, command: str) -> bool | None:
-    """Return whether an engine finds this command; None if that cannot be seen."""
+    """Return whether an engine finds this command; None if that is not known."""
     if not command:
         return None
     if command.startswith("/"):
@@ -132,7 +135,10 @@ def _finds_command(system: System, command: str) -> bool | None:
 
 
 def _is_gone(system: System, path: str) -> bool:
-    """Return whether it is certain that nothing is there: a folder on the way can be listed and lacks the next name."""
+    """Return whether a path certainly does not exist.
+
+    A parent folder can be listed then, and lacks the next name.
+    """
     while path not in ("", "/"):
         parent, name = posixpath.split(path)
         if system.is_dir(parent):
@@ -144,31 +150,32 @@ def _is_gone(system: System, path: str) -> bool:
     return False
 
 
-# ---------------------------------------------------------------- docker
+# ---------------------------------------------------------------- Docker
 
 
-def _docker(
+def _probe_docker(
     system: System, docker: ContainerTool | None, endpoint: str, timeout: float
 ) -> tuple[Fact[DockerEngine | EngineSilence], str | None]:
-    """Return (what the engine said or why it did not, the client's version)."""
+    """Return (the engine, or why it did not answer; the version of the client)."""
     socket = endpoint.removeprefix("unix://") if endpoint.startswith("unix://") else None
-    there = socket is not None and system.exists(socket)
+    has_socket = socket is not None and system.exists(socket)
 
     def silent(kind: str, text: str, group: str | None = None) -> Known[DockerEngine | EngineSilence]:
         return Known(EngineSilence(kind, clean_line(text), group), INFO)
 
     if docker is None:
-        if there:
+        if has_socket:
             return silent("no-client", f"{socket} is there and no docker command is on PATH"), None
         return Absent(INFO, "there is no Docker"), None
     if not endpoint:
         return silent("context", "the chosen context is not there or names no endpoint"), None
     if socket is None:
         return silent("remote", f"the client is set to {endpoint}, which is not asked"), None
-    if not there:
-        gone = _is_gone(system, socket)
+    if not has_socket:
+        is_missing = _is_gone(system, socket)
         return silent(
-            "no-socket" if gone else "other", f"{socket} {'is not there' if gone else 'cannot be seen'}"
+            "no-socket" if is_missing else "other",
+            f"{socket} {'is not there' if is_missing else 'cannot be seen'}",
         ), None
     if socket in ("/var/run/docker.sock", "/run/docker.sock") and _would_start(system):
         return silent("not-running", "the engine is stopped; systemd starts it at the first use"), None
@@ -176,22 +183,23 @@ def _docker(
     document = parse.info_document(result.stdout) or {}
     client = parse.word(parse.table(document.get("ClientInfo")).get("Version"))
     if parse.word(document.get("ServerVersion")):
-        return Known(_engine(system, document), INFO), client
+        return Known(_make_engine(system, document), INFO), client
     if result.failure is Failure.TIMEOUT:
         return silent("timeout", f"`{INFO}` {result.describe_end()}"), client
-    said = "\n".join((result.stderr, *parse.strings(document.get("ServerErrors"))))
-    kind = parse.silence_of(said)
-    group = _group(system, socket, timeout) if kind == "permission" else None
-    return silent(kind, _first_line(said, result), group), client
+    output = "\n".join((result.stderr, *parse.strings(document.get("ServerErrors"))))
+    kind = parse.silence_of(output)
+    group = _find_group(system, socket, timeout) if kind == "permission" else None
+    return silent(kind, _get_first_line(output, result), group), client
 
 
-def _first_line(said: str, result: CommandResult) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+def _get_first_line(output: str, result: CommandResult) -> str:
+    """Return the first line of an error message, or how the command ended."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     return lines[0] if lines else f"`{INFO}` {result.describe_end()} and said nothing of an engine"
 
 
 def _would_start(system: System) -> bool:
-    """Return whether only systemd listens, so that asking would start the engine."""
+    """Return whether only systemd listens on the socket, so that a query would start the engine."""
     try:
         units = system.listdir(UNITS)
     except OSError:
@@ -199,20 +207,20 @@ def _would_start(system: System) -> bool:
     return "invocation:docker.socket" in units and "invocation:docker.service" not in units
 
 
-def _group(system: System, path: str, timeout: float) -> str | None:
-    """Return the group that a file belongs to."""
+def _find_group(system: System, path: str, timeout: float) -> str | None:
+    """Return the group of a file; None if it is not known."""
     result = system.run(["stat", "-L", "-c", "%G", path], timeout=timeout, key="stat docker.sock")
     return clean_line(result.stdout, limit=64) or None if result.ok else None
 
 
-def _engine(system: System, info: dict[str, Any]) -> DockerEngine:
-    folder = parse.word(info.get("DockerRootDir")) or ""
+def _make_engine(system: System, info: dict[str, Any]) -> DockerEngine:
+    root = parse.word(info.get("DockerRootDir")) or ""
     system_name = parse.word(info.get("OperatingSystem")) or ""
-    snap = folder.startswith("/var/snap/")
+    snap = root.startswith("/var/snap/")
     desktop = "Docker Desktop" in system_name
     return DockerEngine(
         version=parse.word(info.get("ServerVersion")),
-        runtimes=_runtimes(system, info.get("Runtimes"), opaque=snap or desktop),
+        runtimes=_list_runtimes(system, info.get("Runtimes"), opaque=snap or desktop),
         default_runtime=parse.word(info.get("DefaultRuntime")),
         rootless=any(
             option.startswith("name=rootless") for option in parse.strings(info.get("SecurityOptions"))
@@ -226,21 +234,24 @@ def _engine(system: System, info: dict[str, Any]) -> DockerEngine:
     )
 
 
-def _runtimes(system: System, named: Any, *, opaque: bool) -> tuple[Runtime, ...]:
-    """Return those of `docker info` or of daemon.json: name → {"path": …}."""
-    result = []
-    for name, value in sorted(parse.table(named).items()):
+def _list_runtimes(system: System, runtimes: Any, *, opaque: bool) -> tuple[Runtime, ...]:
+    """Return the runtimes of `docker info` or daemon.json, which have the form {name: {"path": …}}.
+
+    If `opaque`, the engine has another file system, so it is not known whether it finds their commands.
+    """
+    parsed = []
+    for name, value in sorted(parse.table(runtimes).items()):
         path = parse.word(parse.table(value).get("path")) or ""
-        result.append(
+        parsed.append(
             Runtime(clean_line(name), clean_line(path), None if opaque else _finds_command(system, path))
         )
-    return tuple(result)
+    return tuple(parsed)
 
 
-def _daemon_config(
+def _probe_daemon_config(
     system: System, answer: Fact[DockerEngine | EngineSilence], docker: ContainerTool | None, endpoint: str
 ) -> Fact[DaemonConfig]:
-    """Return the daemon.json that this engine reads."""
+    """Return the daemon.json that this engine reads, as a fact."""
     engine = answer.value if isinstance(answer, Known) and isinstance(answer.value, DockerEngine) else None
     path = "/etc/docker/daemon.json"
     if engine is not None and engine.desktop:
@@ -262,39 +273,41 @@ def _daemon_config(
         DaemonConfig(
             path=path,
             problem=clean_line(problem),
-            runtimes=_runtimes(system, document.get("runtimes"), opaque=opaque),
+            runtimes=_list_runtimes(system, document.get("runtimes"), opaque=opaque),
             default_runtime=parse.word(document.get("default-runtime")),
         ),
         path,
     )
 
 
-# ---------------------------------------------------------------- NVIDIA's toolkit
+# ---------------------------------------------------------------- NVIDIA's container toolkit
 
 
-def _toolkit(system: System, timeout: float) -> Fact[ContainerToolkit]:
+def _probe_toolkit(system: System, timeout: float) -> Fact[ContainerToolkit]:
+    """Return the facts about NVIDIA's container toolkit."""
     executables: list[tuple[str, str]] = []
     for name in EXECUTABLES:
         folders = (f"{folder}/{name}" for folder in TOOLKIT_FOLDERS)
         path = system.which(name) or next((path for path in folders if system.exists(path)), None)
         if path is not None:
             executables.append((name, path))
-    hooks = _hooks(system)
+    hooks = _list_hooks(system)
     if not executables and not hooks:
         return Absent("NVIDIA's container toolkit", "none of its commands is on PATH or in the usual folders")
-    here = dict(executables)
+    paths = dict(executables)
     version = None
     for name in ("nvidia-ctk", "nvidia-container-cli"):
-        if name in here and version is None:
-            result = system.run([here[name], "--version"], timeout=timeout, key=f"{name} --version")
+        if name in paths and version is None:
+            result = system.run([paths[name], "--version"], timeout=timeout, key=f"{name} --version")
             version = parse.version_in(result.stdout) if result.ok else None
     return Known(
-        ContainerToolkit(version, tuple(executables), _toolkit_config(system), hooks),
+        ContainerToolkit(version, tuple(executables), _probe_toolkit_config(system), hooks),
         executables[0][1] if executables else hooks[0],
     )
 
 
-def _toolkit_config(system: System) -> Fact[ToolkitConfig]:
+def _probe_toolkit_config(system: System) -> Fact[ToolkitConfig]:
+    """Return the settings of NVIDIA's container runtime."""
     try:
         text = system.read_text(TOOLKIT_CONFIG)
     except FileNotFoundError:
@@ -316,55 +329,56 @@ def _toolkit_config(system: System) -> Fact[ToolkitConfig]:
     )
 
 
-def _hooks(system: System) -> tuple[str, ...]:
-    """Return OCI hook files that call NVIDIA's hook."""
-    found = []
+def _list_hooks(system: System) -> tuple[str, ...]:
+    """Return the OCI hook files that call NVIDIA's hook."""
+    paths = []
     for folder in HOOK_FOLDERS:
-        for path in _files(system, folder, (".json",)):
+        for path in _list_files(system, folder, (".json",)):
             with contextlib.suppress(OSError):
                 if "nvidia" in system.read_text(path, limit=1 << 16):
-                    found.append(path)
-    return tuple(found)
+                    paths.append(path)
+    return tuple(paths)
 
 
-def _files(system: System, folder: str, endings: tuple[str, ...]) -> list[str]:
+def _list_files(system: System, folder: str, extensions: tuple[str, ...]) -> list[str]:
     try:
         names = system.listdir(folder)
     except OSError:
         return []
-    return [f"{folder}/{name}" for name in names if name.endswith(endings)][:MAX_FILES]
+    return [f"{folder}/{name}" for name in names if name.endswith(extensions)][:MAX_FILES]
 
 
 # ---------------------------------------------------------------- CDI
 
 
-def _cdi(system: System, folders: Sequence[str]) -> tuple[CdiSpec, ...]:
-    """Return specifications of NVIDIA's devices; a folder that is another's link counts once."""
-    once = {system.realpath(folder): folder for folder in reversed(folders)}
+def _list_cdi_specs(system: System, folders: Sequence[str]) -> tuple[CdiSpec, ...]:
+    """Return the CDI specifications of NVIDIA's devices; folders that are links to each other count once."""
+    folders_by_real_path = {system.realpath(folder): folder for folder in reversed(folders)}
     specs: list[CdiSpec] = []
-    for folder in reversed(once.values()):
-        for path in _files(system, folder, (".json", ".yaml")):  # the only endings that CDI takes
-            spec = _spec(system, path)
+    for folder in reversed(folders_by_real_path.values()):
+        for path in _list_files(system, folder, (".json", ".yaml")):  # the only extensions that CDI accepts
+            spec = _read_cdi_spec(system, path)
             if "nvidia" in (spec.kind or posixpath.basename(path)):
                 specs.append(spec)
     return tuple(specs)
 
 
-def _spec(system: System, path: str) -> CdiSpec:
+def _read_cdi_spec(system: System, path: str) -> CdiSpec:
+    """Read one CDI specification; a problem with the file is in the result."""
     try:
         text = system.read_text(path, limit=SPEC_LIMIT)
         if len(text) >= SPEC_LIMIT:
             return CdiSpec(path, f"larger than {SPEC_LIMIT >> 20} MiB")
-        cdi = parse_cdi(text)
+        parsed = parse_cdi(text)
     except CdiError as error:
         return CdiSpec(path, clean_line(str(error)))
     except OSError as error:
         return CdiSpec(path, error.strerror or str(error))
     return CdiSpec(
         path=path,
-        kind=clean_line(cdi.kind),
-        version=clean_line(cdi.version),
-        devices=tuple(clean_line(name) for name in cdi.devices),
-        missing=tuple(clean_line(p) for p in cdi.paths if not system.exists(p) and _is_gone(system, p)),
-        driver_version=cdi.driver_version,
+        kind=clean_line(parsed.kind),
+        version=clean_line(parsed.version),
+        devices=tuple(clean_line(name) for name in parsed.devices),
+        missing=tuple(clean_line(p) for p in parsed.paths if not system.exists(p) and _is_gone(system, p)),
+        driver_version=parsed.driver_version,
     )

@@ -1,8 +1,8 @@
-"""Cards and their driver: what the kernel, the driver's libraries and nvidia-smi each say.
+"""A probe of the GPUs and their driver: the reports of the kernel, the libraries and nvidia-smi.
 
-The libraries are asked in a child process (payload/driver.py) with the target's environment, because those are the
-search paths that TensorFlow will have; by tfdoctor's own Python, so that a target Python that hangs is not taken for a
-driver that does.
+The libraries are loaded in a child process (payload/driver.py) with the target's environment, because TensorFlow will
+have the same search paths. The child runs in tfdoctor's own Python, so that a target Python that hangs is not mistaken
+for a driver that hangs.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ CUDA_ERRORS = {
     809: "CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED",
     999: "CUDA_ERROR_UNKNOWN",
 }
-"""The results of cuInit that are met, by cuda.h's names."""
+"""Common results of cuInit, with their names in cuda.h."""
 DRIVER_FOLDERS = (
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib/aarch64-linux-gnu",
@@ -105,26 +105,26 @@ def probe_pci(system: System) -> Fact[tuple[PciGpu, ...]]:
         addresses = system.listdir(base)
     except OSError as error:
         return Unknown(f"{base}: {error.strerror or error}", base)
-    found = []
+    gpus = []
     for address in addresses:
         folder = f"{base}/{address}"
-        if _line(system, f"{folder}/vendor") != NVIDIA_VENDOR:
+        if _read_line(system, f"{folder}/vendor") != NVIDIA_VENDOR:
             continue
-        if not (_line(system, f"{folder}/class") or "").startswith(DISPLAY_CLASSES):
+        if not (_read_line(system, f"{folder}/class") or "").startswith(DISPLAY_CLASSES):
             continue
         driver = system.realpath(f"{folder}/driver")
-        found.append(
+        gpus.append(
             PciGpu(
                 address=clean_line(address),
-                device_id=(_line(system, f"{folder}/device") or "").removeprefix("0x"),
+                device_id=(_read_line(system, f"{folder}/device") or "").removeprefix("0x"),
                 driver=driver.rpartition("/")[2] if "/drivers/" in driver else None,
             )
         )
-    return Known(tuple(found), base) if found else Absent(base, "no NVIDIA display controller on the PCI bus")
+    return Known(tuple(gpus), base) if gpus else Absent(base, "no NVIDIA display controller on the PCI bus")
 
 
 def probe_kernel_module(system: System) -> Fact[KernelModule]:
-    """Return /proc/driver/nvidia/version."""
+    """Return the loaded kernel module, from /proc/driver/nvidia/version."""
     path = "/proc/driver/nvidia/version"
     try:
         text = system.read_text(path)
@@ -139,13 +139,13 @@ def probe_kernel_module(system: System) -> Fact[KernelModule]:
 
 
 def probe_modules(system: System) -> Fact[tuple[str, ...]]:
-    """Return the kernel modules that matter, of those loaded."""
+    """Return the loaded kernel modules that are relevant."""
     path = "/proc/modules"
     try:
         text = system.read_text(path)
     except OSError as error:
         return Unknown(f"{path}: {error.strerror or error}", path)
-    loaded = {one.module for one in parse_modules(text)}
+    loaded = {module.module for module in parse_modules(text)}
     return Known(tuple(name for name in RELEVANT_MODULES if name in loaded), path)
 
 
@@ -155,27 +155,27 @@ def probe_nodes(system: System) -> Fact[DeviceNodes]:
         names = system.listdir("/dev")
     except OSError as error:
         return Unknown(f"/dev: {error.strerror or error}", "/dev")
-    ours = tuple(
+    nodes = tuple(
         f"/dev/{name}"
         for name in names
         if re.match(r"nvidia(\d+|ctl|-uvm|-modeset|-caps)?\Z|dxg\Z|nvhost", name)
     )
-    return Known(DeviceNodes(ours), "/dev") if ours else Absent("/dev", "no NVIDIA device node")
+    return Known(DeviceNodes(nodes), "/dev") if nodes else Absent("/dev", "no NVIDIA device node")
 
 
 def probe_driver_files(system: System) -> tuple[str, ...]:
-    """Return every libcuda.so* in the usual folders, wherever the loader looks."""
-    found: list[str] = []
+    """Return every libcuda.so* in the usual folders, whether or not the loader searches them."""
+    paths: list[str] = []
     for folder in DRIVER_FOLDERS:
         try:
             names = system.listdir(folder)
         except OSError:
             continue
-        found += [f"{folder}/{name}" for name in names if name.startswith("libcuda.so")]
-    return tuple(found)
+        paths += [f"{folder}/{name}" for name in names if name.startswith("libcuda.so")]
+    return tuple(paths)
 
 
-def _line(system: System, path: str) -> str | None:
+def _read_line(system: System, path: str) -> str | None:
     try:
         return system.read_text(path, limit=256).strip()
     except OSError:
@@ -188,7 +188,10 @@ def _line(system: System, path: str) -> str | None:
 def probe_smi(
     system: System, *, timeout: float, machine: MachineFacts | None = None
 ) -> Fact[SmiFacts | SmiFailure]:
-    """nvidia-smi's XML; its table where it knows no XML. `machine` tells whose the process numbers are."""
+    """Return what nvidia-smi reports: its XML, or else its table.
+
+    `machine` tells if process numbers are the host's.
+    """
     command = system.which("nvidia-smi")
     if command is None and system.exists("/usr/lib/wsl/lib/nvidia-smi"):
         command = "/usr/lib/wsl/lib/nvidia-smi"
@@ -200,7 +203,7 @@ def probe_smi(
 
         xml = parse_smi_xml(result.stdout)
         if xml.driver_version is not None or xml.gpus:
-            smi = _with_health(system, _from_xml(xml), result.stdout, machine)
+            smi = _add_health(system, _from_xml(xml), result.stdout, machine)
             return Known(smi, "nvidia-smi -q -x")
     if result.failure is Failure.TIMEOUT:
         return Known(SmiFailure("timeout", f"nvidia-smi {result.describe_end()}", None), "nvidia-smi -q -x")
@@ -211,10 +214,11 @@ def probe_smi(
         table = parse_smi_table(result.stdout)
         if result.ok and (table.driver_version is not None or table.gpus):
             return Known(_from_table(table), "nvidia-smi")
-    return Known(_smi_failure(result), result.command if not result.argv else "nvidia-smi")
+    return Known(_make_smi_failure(result), result.command if not result.argv else "nvidia-smi")
 
 
-def _smi_failure(result: CommandResult) -> SmiFailure:
+def _make_smi_failure(result: CommandResult) -> SmiFailure:
+    """Return why nvidia-smi failed."""
     text = f"{result.stdout}\n{result.stderr}".strip()
     parsed = parse_smi_failure(text, exit_status=result.returncode)
     if result.failure is Failure.TIMEOUT:
@@ -252,24 +256,24 @@ def _from_xml(xml: Any) -> SmiFacts:
     )
 
 
-def _with_health(system: System, smi: SmiFacts, report: str, machine: MachineFacts | None) -> SmiFacts:
-    """Return the same with each card's condition, and who is on it.
+def _add_health(system: System, smi: SmiFacts, report: str, machine: MachineFacts | None) -> SmiFacts:
+    """Return the facts with the health and the processes of each GPU.
 
-    WSL's process numbers are Windows' own.
+    In a container and under WSL the process numbers are foreign, so that no process is looked up.
     """
     from tfdoctor.parse.smi_health import parse_smi_health
 
-    elsewhere = machine is not None and bool(machine.container or machine.wsl)
-    said = parse_smi_health(report)
+    has_foreign_pids = machine is not None and bool(machine.container or machine.wsl)
+    health_of_gpus = parse_smi_health(report)
     return dataclasses.replace(
         smi,
         gpus=tuple(
             dataclasses.replace(
-                gpu, health=health, processes=identify(system, processes, container=elsewhere)
+                gpu, health=health, processes=identify(system, processes, container=has_foreign_pids)
             )
-            for gpu, (health, processes) in zip(smi.gpus, said, strict=False)
+            for gpu, (health, processes) in zip(smi.gpus, health_of_gpus, strict=False)
         )
-        + smi.gpus[len(said) :],
+        + smi.gpus[len(health_of_gpus) :],
     )
 
 
@@ -295,7 +299,7 @@ def _from_table(table: Any) -> SmiFacts:
 
 
 def normal_bus_id(text: str | None) -> str | None:
-    """Return "00000000:0A:00.0" and "0000:0a:00.0" → "0000:0a:00.0"."""
+    """Return a PCI bus ID in the form "0000:0a:00.0"; None if the text is not one."""
     match = re.match(r"(?:([0-9A-Fa-f]{4,8}):)?([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\Z", text or "")
     if match is None:
         return None
@@ -315,24 +319,24 @@ def probe_libraries(
     variables: Mapping[str, str | None] | None = None,
     variant: str = "",
 ) -> tuple[Fact[CudaDriver], Fact[Nvml]]:
-    """Ask libcuda and NVML in a child of tfdoctor's own Python; of `python` where that machine has none of it.
+    """Query libcuda and NVML in a child of tfdoctor's own Python, or of `python` if the machine has none.
 
-    `variables` are set there before the libraries are opened (None: taken away), whatever that Python's own start
-    has made of them.
+    `variables` are set in the child before the libraries are opened (None: removed), whatever the startup of that
+    Python did to them.
     """
-    own = system.own_python
+    own_python = system.own_python
     answer, result = run_payload(
         system,
-        own or python,
+        own_python or python,
         "driver",
         (libcuda, libnvml, *([json.dumps(dict(variables))] if variables else [])),
         timeout=timeout,
         variant=variant,
         # Neither PYTHONPATH nor a sitecustomize of somebody else's concerns it.
-        flags=("-I", "-S") if own else (),
+        flags=("-I", "-S") if own_python else (),
     )
     source = f"{libcuda}, loaded by a child process"
-    return _cuda(answer, result, source), _nvml(answer, result, libnvml)
+    return _make_cuda_fact(answer, result, source), _make_nvml_fact(answer, result, libnvml)
 
 
 def _describe_end(result: CommandResult) -> str:
@@ -343,7 +347,8 @@ def _describe_end(result: CommandResult) -> str:
     )
 
 
-def _cuda(answer: Mapping[str, Any], result: CommandResult, source: str) -> Fact[CudaDriver]:
+def _make_cuda_fact(answer: Mapping[str, Any], result: CommandResult, source: str) -> Fact[CudaDriver]:
+    """Return the fact about libcuda in the answer of the child process."""
     raw = answer.get("cuda")
     if not isinstance(raw, dict):
         if result.failure is Failure.TIMEOUT:
@@ -352,20 +357,22 @@ def _cuda(answer: Mapping[str, Any], result: CommandResult, source: str) -> Fact
             crashed = f"signal {-result.returncode}"
             return Known(CudaDriver(True, "", None, None, "", None, None, (), crashed=crashed), source)
         return Unknown(f"the child process {_describe_end(result)}", source)
-    init = _int(raw, "init")
-    version = _int(raw, "version")
+    init = _get_int(raw, "init")
+    version = _get_int(raw, "version")
     return Known(
         CudaDriver(
             loaded=raw.get("loaded") is True,
             load_error=clean_line(str(raw.get("error", ""))),
-            path=_str(raw, "path"),
+            path=_get_str(raw, "path"),
             init=init,
-            init_name=CUDA_ERRORS.get(init, _str(raw, "init_name") or f"error {init}")
+            init_name=CUDA_ERRORS.get(init, _get_str(raw, "init_name") or f"error {init}")
             if init is not None
             else "",
             version=versions.cuda_from_int(version) if version is not None and version >= 1000 else None,
-            count=_int(raw, "count"),
-            devices=tuple(_device(device) for device in raw.get("devices", ()) if isinstance(device, dict)),
+            count=_get_int(raw, "count"),
+            devices=tuple(
+                _make_device(device) for device in raw.get("devices", ()) if isinstance(device, dict)
+            ),
             closed_nodes=tuple(clean_line(str(node)) for node in raw.get("closed_nodes") or ()),
             refused_nodes=tuple(clean_line(str(node)) for node in raw.get("refused_nodes") or ()),
             stand_in=raw.get("stand_in") is True,
@@ -375,21 +382,22 @@ def _cuda(answer: Mapping[str, Any], result: CommandResult, source: str) -> Fact
     )
 
 
-def _device(raw: Mapping[str, Any]) -> CudaDevice:
+def _make_device(raw: Mapping[str, Any]) -> CudaDevice:
     return CudaDevice(
-        ordinal=_int(raw, "ordinal") or 0,
-        name=_str(raw, "name"),
-        uuid=_str(raw, "uuid"),
-        pci_bus_id=normal_bus_id(_str(raw, "pci_bus_id")),
-        compute_capability=_str(raw, "compute_capability"),
-        memory_mib=_int(raw, "memory_mib"),
-        multiprocessors=_int(raw, "multiprocessors"),
-        clock_mhz=(_int(raw, "clock_khz") or 0) // 1000 or None,
-        attribute_error=_int(raw, "attribute_error"),
+        ordinal=_get_int(raw, "ordinal") or 0,
+        name=_get_str(raw, "name"),
+        uuid=_get_str(raw, "uuid"),
+        pci_bus_id=normal_bus_id(_get_str(raw, "pci_bus_id")),
+        compute_capability=_get_str(raw, "compute_capability"),
+        memory_mib=_get_int(raw, "memory_mib"),
+        multiprocessors=_get_int(raw, "multiprocessors"),
+        clock_mhz=(_get_int(raw, "clock_khz") or 0) // 1000 or None,
+        attribute_error=_get_int(raw, "attribute_error"),
     )
 
 
-def _nvml(answer: Mapping[str, Any], result: CommandResult, library: str) -> Fact[Nvml]:
+def _make_nvml_fact(answer: Mapping[str, Any], result: CommandResult, library: str) -> Fact[Nvml]:
+    """Return the fact about NVML in the answer of the child process."""
     raw = answer.get("nvml")
     if not isinstance(raw, dict):
         return Unknown(f"the child process {_describe_end(result)} before it asked {library}", library)
@@ -397,19 +405,19 @@ def _nvml(answer: Mapping[str, Any], result: CommandResult, library: str) -> Fac
         Nvml(
             loaded=raw.get("loaded") is True,
             load_error=clean_line(str(raw.get("error", ""))),
-            path=_str(raw, "path"),
-            init=_int(raw, "init"),
-            init_error=_str(raw, "init_error") or "",
-            driver_version=_str(raw, "driver_version"),
-            count=_int(raw, "count"),
+            path=_get_str(raw, "path"),
+            init=_get_int(raw, "init"),
+            init_error=_get_str(raw, "init_error") or "",
+            driver_version=_get_str(raw, "driver_version"),
+            count=_get_int(raw, "count"),
             devices=tuple(
                 NvmlDevice(
-                    index=_int(device, "index") or 0,
-                    name=_str(device, "name"),
-                    uuid=_str(device, "uuid"),
-                    pci_bus_id=normal_bus_id(_str(device, "pci_bus_id")),
-                    memory_total_mib=_int(device, "memory_total_mib"),
-                    memory_used_mib=_int(device, "memory_used_mib"),
+                    index=_get_int(device, "index") or 0,
+                    name=_get_str(device, "name"),
+                    uuid=_get_str(device, "uuid"),
+                    pci_bus_id=normal_bus_id(_get_str(device, "pci_bus_id")),
+                    memory_total_mib=_get_int(device, "memory_total_mib"),
+                    memory_used_mib=_get_int(device, "memory_used_mib"),
                 )
                 for device in raw.get("devices", ())
                 if isinstance(device, dict)
@@ -419,11 +427,11 @@ def _nvml(answer: Mapping[str, Any], result: CommandResult, library: str) -> Fac
     )
 
 
-def _int(raw: Mapping[str, Any], key: str) -> int | None:
+def _get_int(raw: Mapping[str, Any], key: str) -> int | None:
     value = raw.get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _str(raw: Mapping[str, Any], key: str) -> str | None:
+def _get_str(raw: Mapping[str, Any], key: str) -> str | None:
     value = raw.get(key)
     return clean_line(value) if isinstance(value, str) and value else None

@@ -1,4 +1,7 @@
-"""Environment variables that decide whether TensorFlow sees a GPU, and their misspellings."""
+"""A probe of the environment variables that decide whether TensorFlow sees a GPU.
+
+Misspelt names are included.
+"""
 
 from __future__ import annotations
 
@@ -26,99 +29,109 @@ SCHEDULERS = (
     ("KUBERNETES_SERVICE_HOST", "kubernetes"),
 )
 PROGRAMS = ("apt-get", "conda", "mamba", "micromamba", "pip", "pip3", "python3", "sh", "sudo", "uv")
-"""Programs that advice may have somebody type. Every machine has `sh`: a recording without it never looked."""
+"""Programs that advice may use. Every machine has `sh`: a recording without it did not record programs."""
 AT_START = ("LD_", "PYTHON")
-"""What only the loader and Python's start read: set later, it has no effect on that process."""
+"""Prefixes of variables that are read only when the process starts: a later change has no effect on it."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{3,60}\Z")
 
 
 def probe(
     system: System, python: str | None = None, *, kernel: str | None = None, timeout: float = 5.0
 ) -> EnvironmentFacts:
-    """Return what of the environment matters, as `python` has it once its own start is over, and who set it.
+    """Return the relevant environment variables, as `python` has them after its startup, and who set them.
 
-    `kernel`: the kernel.json whose variables `system` has, too. Without a Python, and where it does not answer: the
-    variables that this process was started with.
+    `kernel` is the kernel.json whose variables `system` also has. Without `python`, or if it does not answer, these
+    are the variables of this process.
     """
-    programs = frozenset(name for name in PROGRAMS if _runs(system, name))
-    there = programs if "sh" in programs else None
-    given = _relevant(system.env)
-    answer = _answer(system, python, timeout) if python is not None else {}
-    now = _texts(answer.get("now"))
-    if now is None:
+    programs = frozenset(name for name in PROGRAMS if _is_working_program(system, name))
+    known_programs = programs if "sh" in programs else None
+    variables_before = _select_variables(system.env)
+    answer = _ask_child(system, python, timeout) if python is not None else {}
+    variables_after = _clean_texts(answer.get("now"))
+    if variables_after is None:
         return EnvironmentFacts(
-            variables=given,
+            variables=variables_before,
             misspelt=find_misspelt(system.env),
-            scheduler=_scheduler(system.env),
-            programs=there,
+            scheduler=_find_scheduler(system.env),
+            programs=known_programs,
         )
-    started = _texts(answer.get("started"))
-    started = given if started is None else started
-    handed = _texts(answer.get("given"))
-    given = given if handed is None else handed  # a recording need not have all of ours
-    variables = {name: value for name, value in now.items() if not name.startswith(AT_START)}
-    variables |= {name: value for name, value in started.items() if name.startswith(AT_START)}
-    variables = dict(sorted(_relevant(variables).items()))
+    variables_at_start = _clean_texts(answer.get("started"))
+    variables_at_start = variables_before if variables_at_start is None else variables_at_start
+    answered_before = _clean_texts(answer.get("given"))
+    # a recording need not have all of our variables
+    variables_before = variables_before if answered_before is None else answered_before
+    variables = {name: value for name, value in variables_after.items() if not name.startswith(AT_START)}
+    variables |= {name: value for name, value in variables_at_start.items() if name.startswith(AT_START)}
+    variables = dict(sorted(_select_variables(variables).items()))
     added = [str(name) for name in answer.get("added") or () if isinstance(name, str)]
-    places = [place for place in answer.get("places") or () if isinstance(place, dict)]
-    places += _list_kernel_lines(system, kernel) if kernel is not None else ()
+    locations = [location for location in answer.get("places") or () if isinstance(location, dict)]
+    locations += _list_kernel_lines(system, kernel) if kernel is not None else ()
     return EnvironmentFacts(
         variables=variables,
-        misspelt=find_misspelt({*system.env, *now, *added}),
-        scheduler=_scheduler(system.env),
+        misspelt=find_misspelt({*system.env, *variables_after, *added}),
+        scheduler=_find_scheduler(system.env),
         origins=(
-            *_origins(system.env, variables, started, given, places),
-            *_list_path_origins(answer.get("folders"), places),
+            *_find_origins(system.env, variables, variables_at_start, variables_before, locations),
+            *_list_path_origins(answer.get("folders"), locations),
         ),
         changed={
             name: variables.get(name)
-            for name in sorted({*given, *variables})
-            if given.get(name) != variables.get(name)
+            for name in sorted({*variables_before, *variables})
+            if variables_before.get(name) != variables.get(name)
         },
         late=tuple(
-            _find_origin(name, "start", places) or Origin(name, "start")
-            for name in sorted(now)
-            if name.startswith(AT_START) and now[name] != started.get(name)
+            _find_origin(name, "start", locations) or Origin(name, "start")
+            for name in sorted(variables_after)
+            if name.startswith(AT_START) and variables_after[name] != variables_at_start.get(name)
         ),
-        programs=there,
+        programs=known_programs,
     )
 
 
-def _runs(system: System, name: str) -> bool:
-    """Return whether a name on PATH is a program: pyenv leaves shims behind which there may be none in the chosen
-    version.
+def _is_working_program(system: System, name: str) -> bool:
+    """Return whether a name on PATH is a program that works.
+
+    pyenv has shims for programs that the selected version may lack.
     """
     path = system.which(name)
     root, shim, _ = (path or "").partition("/shims/")
     if path is None or not shim or not system.is_dir(f"{root}/versions"):
         return path is not None
-    chosen = system.env.get("PYENV_VERSION", "")
+    selected = system.env.get("PYENV_VERSION", "")
     for file in (f"{system.cwd.rstrip('/')}/.python-version", f"{root}/version"):
-        if not chosen:
+        if not selected:
             try:
-                chosen = system.read_text(file, limit=1000)
+                selected = system.read_text(file, limit=1000)
             except OSError:
                 continue
-    versions = re.split(r"[\s:]+", chosen.strip()) if chosen.strip() else []
+    versions = re.split(r"[\s:]+", selected.strip()) if selected.strip() else []
     return any(system.exists(f"{root}/versions/{version}/bin/{name}") for version in versions)
 
 
-def _answer(system: System, python: str, timeout: float) -> dict[str, Any]:
+def _ask_child(system: System, python: str, timeout: float) -> dict[str, Any]:
+    """Return the child's answer: variables before and after Python's startup, and who set them."""
     names = [*KNOWN, *(f"{prefix}*" for prefix in PREFIXES)]
-    given = json.dumps(_relevant(system.env))
+    variables_before = json.dumps(_select_variables(system.env))
     answer, _ = run_payload(
-        system, python, "variables", [python, *names], timeout=timeout, env={"TFDOCTOR_GIVEN": given}
+        system,
+        python,
+        "variables",
+        [python, *names],
+        timeout=timeout,
+        env={"TFDOCTOR_GIVEN": variables_before},
     )
     return answer
 
 
-def _texts(raw: object) -> dict[str, str] | None:
+def _clean_texts(raw: object) -> dict[str, str] | None:
+    """Return the text values of a mapping, cleaned; None if it is not a mapping."""
     if not isinstance(raw, dict):
         return None
     return {str(name): clean(value) for name, value in raw.items() if isinstance(value, str)}
 
 
-def _relevant(env: Mapping[str, str]) -> dict[str, str]:
+def _select_variables(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that this probe knows, cleaned and sorted."""
     return {
         name: clean(value)
         for name, value in sorted(env.items())
@@ -126,78 +139,82 @@ def _relevant(env: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _scheduler(env: Mapping[str, str]) -> str | None:
-    return next((word for name, word in SCHEDULERS if name in env), None)
+def _find_scheduler(env: Mapping[str, str]) -> str | None:
+    return next((scheduler for name, scheduler in SCHEDULERS if name in env), None)
 
 
-# ---------------------------------------------------------------- who set it
+# ---------------------------------------------------------------- origins
 
 
-def _origins(
+def _find_origins(
     env: Mapping[str, str],
     variables: Mapping[str, str],
     started: Mapping[str, str],
-    given: Mapping[str, str],
-    places: Sequence[Mapping[str, Any]],
+    variables_before: Mapping[str, str],
+    locations: Sequence[Mapping[str, Any]],
 ) -> tuple[Origin, ...]:
-    """Return one for each variable, and one for each entry of those that are lists."""
-    found = []
+    """Return the origin of each variable; for a non-empty list variable, the origin of each entry instead."""
+    origins = []
     for name, value in variables.items():
-        by = "outside"
+        setter = "outside"
         if started.get(name) != value:
-            by = "start"
-        elif given.get(name) != value:
-            by = "wrapper"
-        for entry in _entries(name, value) or (None,):
-            known = by
-            if by == "wrapper" and entry is not None and entry in _entries(name, given.get(name, "")):
-                known = "outside"
-            if known != "outside":
-                origin = _find_origin(name, known, places, env, entry=entry)
+            setter = "start"
+        elif variables_before.get(name) != value:
+            setter = "wrapper"
+        for entry in _split_entries(name, value) or (None,):
+            entry_setter = setter
+            if (
+                setter == "wrapper"
+                and entry is not None
+                and entry in _split_entries(name, variables_before.get(name, ""))
+            ):
+                entry_setter = "outside"
+            if entry_setter != "outside":
+                origin = _find_origin(name, entry_setter, locations, env, entry=entry)
             else:
                 origin = next(
                     (
-                        one
+                        candidate
                         for kind in ("kernel", "activation", "machine")
-                        if (one := _find_origin(name, kind, places, env, entry=entry, value=value))
+                        if (candidate := _find_origin(name, kind, locations, env, entry=entry, value=value))
                         is not None
                     ),
                     None,
                 )
-            found.append(origin or Origin(name, known if known != "outside" else "shell", entry))
-    return tuple(found)
+            origins.append(
+                origin or Origin(name, entry_setter if entry_setter != "outside" else "shell", entry)
+            )
+    return tuple(origins)
 
 
-def _list_path_origins(folders: object, places: Sequence[Mapping[str, Any]]) -> Iterator[Origin]:
-    """Yield the folders that Python's own start put on its path, with the line that does it where one names the
-    folder.
-    """
+def _list_path_origins(folders: object, locations: Sequence[Mapping[str, Any]]) -> Iterator[Origin]:
+    """Yield the folders that Python's startup put on its path, with the line that names each."""
     for folder in folders if isinstance(folders, list) else ():
         if isinstance(folder, str) and clean(folder) == folder:
-            naming = [place for place in places if place.get("entry") == folder]
-            yield _find_origin(MODULE_PATH, "start", naming, entry=folder) or Origin(
+            matches = [location for location in locations if location.get("entry") == folder]
+            yield _find_origin(MODULE_PATH, "start", matches, entry=folder) or Origin(
                 MODULE_PATH, "start", folder
             )
 
 
 def _list_kernel_lines(system: System, path: str) -> list[dict[str, Any]]:
-    """Return the lines of a kernel.json that set variables, as the child answers those of scripts."""
+    """Return the lines of a kernel.json that set variables, in the format of the child process."""
     try:
         lines = system.read_text(path, limit=1 << 16).split("\n")
     except OSError:
         return []
-    found = []
-    for name, value in _relevant(kernel_variables(system, path)).items():
+    locations = []
+    for name, value in _select_variables(kernel_variables(system, path)).items():
         numbers = (number for number, line in enumerate(lines, 1) if json.dumps(name) in line)
         text = f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}"
-        found.append(
+        locations.append(
             {"name": name, "kind": "kernel", "path": path, "line": next(numbers, None), "text": text}
         )
-    return found
+    return locations
 
 
-def _entries(name: str, value: str) -> tuple[str, ...]:
-    """Return the entries of a list, each once; () for a variable that is none, or empty."""
+def _split_entries(name: str, value: str) -> tuple[str, ...]:
+    """Return the distinct entries of a list variable; () if it is empty or not a list variable."""
     if name not in PATHS:
         return ()
     separators = r"[:\s]+" if name == "LD_PRELOAD" else "[:;]" if name == "LD_LIBRARY_PATH" else ":"
@@ -207,48 +224,62 @@ def _entries(name: str, value: str) -> tuple[str, ...]:
 def _find_origin(
     name: str,
     kind: str,
-    places: Sequence[Mapping[str, Any]],
+    locations: Sequence[Mapping[str, Any]],
     env: Mapping[str, str] | None = None,
     *,
     entry: str | None = None,
     value: str | None = None,
 ) -> Origin | None:
-    """Return the line of a file of that kind that sets the variable: in shell scripts the last possible one."""
-    here = [p for p in places if p.get("name") == name and p.get("kind") == kind]
+    """Return the line that sets the variable in a file of this kind; None if there is none.
+
+    For shell scripts it is the last line that can have set it.
+    """
+    matches = [
+        location for location in locations if location.get("name") == name and location.get("kind") == kind
+    ]
     if kind == "start":
-        doing = [p for p in here if re.search(r"environ|putenv|setdefault|update", str(p.get("text")))]
-        here = (doing or here)[:1]
+        assignments = [
+            location
+            for location in matches
+            if re.search(r"environ|putenv|setdefault|update", str(location.get("text")))
+        ]
+        matches = (assignments or matches)[:1]
     else:
-        here = [p for p in here if _sets(name, str(p.get("text", "")), env or {}, entry, value)]
-    if not here:
+        matches = [
+            location
+            for location in matches
+            if _can_set(name, str(location.get("text", "")), env or {}, entry, value)
+        ]
+    if not matches:
         return None
-    place = here[-1]
-    line = place.get("line")
+    match = matches[-1]
+    line = match.get("line")
     return Origin(
         name,
         kind,
         entry,
-        path=clean(str(place.get("path", ""))),
+        path=clean(str(match.get("path", ""))),
         line=line if isinstance(line, int) else None,
-        text=clean(str(place.get("text", "")), limit=500),
+        text=clean(str(match.get("text", "")), limit=500),
     )
 
 
-def _sets(name: str, text: str, env: Mapping[str, str], entry: str | None, value: str | None) -> bool:
-    """Return whether a line of a shell (or of conda's JSON) can be what gave the variable this value, this entry."""
+def _can_set(name: str, text: str, env: Mapping[str, str], entry: str | None, value: str | None) -> bool:
+    """Return whether a line of a shell script (or of conda's JSON) can have set this value or entry."""
     match = re.search(rf'(?<![A-Za-z0-9_]){re.escape(name)}("?\s*:\s*|=)(.*)', text)
     if match is None:
         return False
-    said = re.sub(
+    expanded = re.sub(
         r"\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?",
-        lambda found: env.get(found[1], found[0]) if found[1] != name else found[0],
+        lambda reference: env.get(reference[1], reference[0]) if reference[1] != name else reference[0],
         match[2],
     )
     if entry is not None:
         return (
-            re.search(rf"(?<![^\s\"':=;]){re.escape(entry.rstrip('/'))}/?(?![^\s\"':;$])", said) is not None
+            re.search(rf"(?<![^\s\"':=;]){re.escape(entry.rstrip('/'))}/?(?![^\s\"':;$])", expanded)
+            is not None
         )
-    word = re.match(r"""\s*(?:"([^"$`]*)"|'([^']*)'|([^\s;&|"'$`]*))(?=[\s;&|,}]|$)""", said)
-    if word is None or value is None:
+    quoted = re.match(r"""\s*(?:"([^"$`]*)"|'([^']*)'|([^\s;&|"'$`]*))(?=[\s;&|,}]|$)""", expanded)
+    if quoted is None or value is None:
         return True
-    return next((part for part in word.groups() if part is not None), "") == value
+    return next((part for part in quoted.groups() if part is not None), "") == value

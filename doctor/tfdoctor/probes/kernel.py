@@ -1,7 +1,7 @@
-"""The operating system around the driver: the kernel's log, the module's files, Secure Boot, driver packages.
+"""A probe of the system around the driver: kernel log, module files, Secure Boot, packages.
 
-Everything here explains why a driver that is installed does not run. Where there is nothing of NVIDIA's,
-almost nothing is looked at; nothing is ever loaded, built or changed.
+It explains why an installed driver does not run. If the machine has nothing of NVIDIA's, it reads almost nothing. It
+never loads, builds or changes anything.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MODULE_VERSION = "/proc/driver/nvidia/version"
 NOTHING = "nothing of NVIDIA's is on this machine"
 LOG_FILES = ("/var/log/kern.log", "/var/log/messages")
 LOG_TAIL = "1048576"
-"""Bytes of a log file that are read, from its end."""
+"""The number of bytes that are read from the end of a log file."""
 MODULE_FILE = lazy_pattern(
     r"^(\S*/)?nvidia(?:-current|-open|-legacy-[0-9]+xx|-tesla(?:-[0-9]+)?|_[0-9]{3})?(?:-open)?\.ko(?:\.\w+)?:",
     re.MULTILINE,
@@ -44,7 +44,7 @@ MODULES_DEP_LIMIT = 8 << 20
 DKMS_NAME = lazy_pattern(
     r"nvidia(?:-(?:current|open|srv|server|legacy-[0-9]+xx|tesla(?:-[0-9]+)?|[0-9]+))*\Z"
 )
-"""Sources of the driver; nvidia-fs and nvidia-peermem are something else."""
+"""Names of the driver in DKMS; nvidia-fs and nvidia-peermem are other modules."""
 BLOCKED = lazy_pattern(
     r"^[ \t]*((?:blacklist[ \t]+nvidia|alias[ \t]+nvidia[ \t]+off|install[ \t]+nvidia[ \t]+\S*(?:false|true))"
     r"[ \t]*)(?:#[^\n]*)?$",
@@ -55,7 +55,7 @@ BLOCKED_AT_START = lazy_pattern(
 )
 MODPROBE_FOLDERS = ("/etc/modprobe.d", "/run/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d")
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
-"""Four bytes of attributes, then 1 where it is on (UEFI specification, global variables)."""
+"""Four bytes of attributes, then 1 if it is on (UEFI specification, global variables)."""
 DPKG_NAMES = lazy_pattern(r"(libnvidia-compute(?:-[0-9]+(?:-server)?)?|libcuda1|libnvidia-tesla(?:-[0-9]+)?-cuda1"
                         r"|libnvidia-legacy-[0-9]+xx-cuda1)(?::\w+)?\.list\Z")  # fmt: skip
 RPM_NAMES = (
@@ -77,15 +77,15 @@ def probe(
     *,
     timeout: float,
 ) -> KernelFacts:
-    """Return everything but `links`. `pci` gives the cards on the bus, when they are known.
+    """Return all facts except `links`. `pci` returns the GPUs on the bus once they are known.
 
-    `timeout` (seconds) is for each way to the log, half of it for any other command.
+    `timeout` (seconds) applies to each command that reads the log, and half of it to any other command.
     """
     if machine.system != "Linux":
         nothing = Absent(machine.system, "this is not Linux")
         return KernelFacts(nothing, nothing, nothing, nothing, nothing, nothing)
     cards = pci()
-    prime = _word(system, PRIME)
+    prime = _read_fact(system, PRIME)
     loaded = system.exists(MODULE_VERSION)
     if not loaded and not isinstance(cards, Known) and not machine.wsl and not isinstance(prime, Known):
         absent = Absent("/sys/bus/pci/devices", NOTHING) if isinstance(cards, Absent) else cards
@@ -105,21 +105,22 @@ def probe(
 ON = Known(True, SECURE_BOOT)
 
 
-def _text(system: System, path: str, limit: int = 1 << 16) -> str | None:
+def _read_text(system: System, path: str, limit: int = 1 << 16) -> str | None:
     try:
         return system.read_text(path, limit=limit)
     except OSError:
         return None
 
 
-def _names(system: System, folder: str) -> list[str]:
+def _list_names(system: System, folder: str) -> list[str]:
     try:
         return system.listdir(folder)
     except OSError:
         return []
 
 
-def _word(system: System, path: str) -> Fact[str]:
+def _read_fact(system: System, path: str) -> Fact[str]:
+    """Return the content of a small file as a fact."""
     try:
         return Known(clean_line(system.read_text(path, limit=256), limit=64), path)
     except FileNotFoundError:
@@ -128,11 +129,11 @@ def _word(system: System, path: str) -> Fact[str]:
         return Unknown(f"{path}: {error.strerror or error}", path)
 
 
-# ---------------------------------------------------------------- the kernel's log
+# ---------------------------------------------------------------- kernel log
 
 
 def probe_log(system: System, machine: MachineFacts, *, timeout: float) -> Fact[tuple[KernelEvent, ...]]:
-    """Return what the kernel said since the last start: from dmesg, else the journal, else the log's file."""
+    """Return the kernel's messages since boot: from dmesg, else the journal, else a log file."""
     if machine.wsl:
         return Absent("dmesg", "under WSL the driver is Windows' own and writes no log here")
     refused = []
@@ -144,27 +145,27 @@ def probe_log(system: System, machine: MachineFacts, *, timeout: float) -> Fact[
         if system.which(argv[0]) is None:
             continue
         result = system.run(argv, timeout=timeout, key=" ".join(argv))
-        # journalctl ends well and prints nothing where this user may not read the system's journal.
+        # journalctl succeeds and prints nothing if this user may not read the system's journal.
         if result.ok and result.stdout.strip():
             return Known(parse_kernel_log(result.stdout), " ".join(argv))
-        said = clean_line(result.stderr, limit=120) or (
+        message = clean_line(result.stderr, limit=120) or (
             "printed nothing" if result.ok else result.describe_end()
         )
-        refused.append(f"{argv[0]}: {said.removeprefix(f'{argv[0]}: ')}")
+        refused.append(f"{argv[0]}: {message.removeprefix(f'{argv[0]}: ')}")
     if not refused:
         return Absent("dmesg", "this system has no kernel log that could be asked")
     return Unknown(f"the kernel's log cannot be read by this user ({'; '.join(refused)})", "dmesg")
 
 
-# ---------------------------------------------------------------- the module on the disk
+# ---------------------------------------------------------------- module files
 
 
 def probe_module_files(
     system: System, machine: MachineFacts, *, timeout: float, signature: bool
 ) -> Fact[ModuleFiles]:
-    """Return NVIDIA's kernel module below /lib/modules, where it is not loaded.
+    """Return the files of NVIDIA's kernel module below /lib/modules, if the module is not loaded.
 
-    `signature`: look whether it is signed.
+    `signature` says whether to check if the module is signed.
     """
     if machine.wsl:
         return Absent("/lib/modules", "WSL has no NVIDIA kernel module")
@@ -175,20 +176,20 @@ def probe_module_files(
     if not machine.kernel:
         return Unknown("which kernel runs is not known", "/lib/modules")
     base = f"/lib/modules/{machine.kernel}"
-    running = _module_files(system, base)
+    running = _find_module_files(system, base)
     if running is None:
         return Unknown(f"{base}/modules.dep cannot be read (`sudo depmod` rebuilds it)", base)
-    others = [kernel for kernel in _names(system, "/lib/modules") if kernel != machine.kernel]
+    others = [kernel for kernel in _list_names(system, "/lib/modules") if kernel != machine.kernel]
     return Known(
         ModuleFiles(
             running=running,
             other_kernels=tuple(
                 clean_line(kernel, limit=120)
                 for kernel in others[-8:]
-                if _module_files(system, f"/lib/modules/{kernel}")
+                if _find_module_files(system, f"/lib/modules/{kernel}")
             ),
             headers=system.exists(f"{base}/build"),
-            dkms=_dkms(system),
+            dkms=_list_dkms(system),
             signed=_is_signed(system, running[0], timeout) if running and signature else None,
             blocked=_list_blocking_lines(system) if running else (),
         ),
@@ -196,33 +197,39 @@ def probe_module_files(
     )
 
 
-def _module_files(system: System, base: str) -> tuple[str, ...] | None:
-    """Return the files of one kernel, from what depmod wrote; None if it cannot be read."""
-    text = _text(system, f"{base}/modules.dep", MODULES_DEP_LIMIT)
+def _find_module_files(system: System, base: str) -> tuple[str, ...] | None:
+    """Return NVIDIA's module files of one kernel, as modules.dep lists them; None if it cannot be read."""
+    text = _read_text(system, f"{base}/modules.dep", MODULES_DEP_LIMIT)
     if text is None:
         return None
-    found = (match[0].rstrip(":") for match in MODULE_FILE.finditer(text))
-    return tuple(clean_line(name if name.startswith("/") else f"{base}/{name}") for name in found)
+    matches = (match[0].rstrip(":") for match in MODULE_FILE.finditer(text))
+    return tuple(clean_line(name if name.startswith("/") else f"{base}/{name}") for name in matches)
 
 
-def _dkms(system: System) -> tuple[DkmsModule, ...]:
+def _list_dkms(system: System) -> tuple[DkmsModule, ...]:
+    """Return the versions of the driver in DKMS, with their kernels and a log that a build left."""
     base = "/var/lib/dkms"
-    found = []
-    for name in _names(system, base):
+    modules = []
+    for name in _list_names(system, base):
         if not DKMS_NAME.match(name):
             continue
-        for version in _names(system, f"{base}/{name}"):
+        for version in _list_names(system, f"{base}/{name}"):
             folder = f"{base}/{name}/{version}"
             if not version[:1].isdigit() or not system.is_dir(folder):
                 continue
-            kernels = [k for k in _names(system, folder) if k not in ("build", "source") and k[:1].isdigit()]
-            log = f"{folder}/build/make.log"
-            failed = log if system.exists(log) else ""
-            found.append(DkmsModule(clean_line(name), clean_line(version), tuple(kernels), failed))
-    return tuple(found)
+            kernels = [
+                entry
+                for entry in _list_names(system, folder)
+                if entry not in ("build", "source") and entry[:1].isdigit()
+            ]
+            make_log = f"{folder}/build/make.log"
+            build_log = make_log if system.exists(make_log) else ""
+            modules.append(DkmsModule(clean_line(name), clean_line(version), tuple(kernels), build_log))
+    return tuple(modules)
 
 
 def _is_signed(system: System, path: str, timeout: float) -> bool | None:
+    """Return whether a module has a signer; None if modinfo is missing or fails."""
     command = system.which("modinfo") or ("/sbin/modinfo" if system.exists("/sbin/modinfo") else None)
     if command is None:
         return None
@@ -231,22 +238,22 @@ def _is_signed(system: System, path: str, timeout: float) -> bool | None:
 
 
 def _list_blocking_lines(system: System) -> tuple[tuple[str, str], ...]:
-    """Return lines of modprobe's configuration, and of the kernel's, that forbid the module."""
-    found = []
+    """Return (source, line) of modprobe configuration and kernel parameters that block the module."""
+    lines = []
     for folder in dict.fromkeys(system.realpath(folder) for folder in MODPROBE_FOLDERS):
-        for name in _names(system, folder):
+        for name in _list_names(system, folder):
             if name.endswith(".conf"):
-                match = BLOCKED.search(_text(system, f"{folder}/{name}") or "")
+                match = BLOCKED.search(_read_text(system, f"{folder}/{name}") or "")
                 if match is not None:
-                    found.append((clean_line(f"{folder}/{name}"), clean_line(match[1])))
-    match = BLOCKED_AT_START.search(_text(system, "/proc/cmdline", 4096) or "")
+                    lines.append((clean_line(f"{folder}/{name}"), clean_line(match[1])))
+    match = BLOCKED_AT_START.search(_read_text(system, "/proc/cmdline", 4096) or "")
     if match is not None:
-        found.append(("/proc/cmdline", clean_line(match[0])))
-    return tuple(found)
+        lines.append(("/proc/cmdline", clean_line(match[0])))
+    return tuple(lines)
 
 
 def probe_secure_boot(system: System, machine: MachineFacts) -> Fact[bool]:
-    """Return whether Secure Boot is on, as the firmware says."""
+    """Return whether Secure Boot is on, according to the firmware."""
     if machine.wsl:
         return Absent(SECURE_BOOT, "WSL has no firmware of its own")
     try:
@@ -264,105 +271,108 @@ def probe_secure_boot(system: System, machine: MachineFacts) -> Fact[bool]:
 
 
 def probe_packages(system: System, *, timeout: float) -> Fact[tuple[DriverPackage, ...]]:
-    """Return installed packages that own a libcuda.
-
-    No package manager is asked where none of them is there.
-    """
+    """Return the installed packages that own a libcuda, if a package manager is found."""
     info = "/var/lib/dpkg/info"
     if system.exists(info):
-        matches = (DPKG_NAMES.match(name) for name in _names(system, info))
+        matches = (DPKG_NAMES.match(name) for name in _list_names(system, info))
         names = list(dict.fromkeys(match[1] for match in matches if match is not None))
         if not names:
             return Absent("dpkg", "no package of NVIDIA's driver")
         argv = ("dpkg-query", "-W", "-f", "${db:Status-Abbrev}|${Package}|${Version}\\n", *names)
         result = system.run(argv, timeout=timeout, key="dpkg-query -W")
-        rows = [line.split("|") for line in result.stdout.splitlines()]
-        found = [(row[1], row[2]) for row in rows if len(row) == 3 and row[0].startswith("ii")]
+        fields_of_lines = [line.split("|") for line in result.stdout.splitlines()]
+        installed = [
+            (fields[1], fields[2])
+            for fields in fields_of_lines
+            if len(fields) == 3 and fields[0].startswith("ii")
+        ]
         return (
-            _packages(found, "dpkg -l")
-            if result.ok or found
+            _make_packages_fact(installed, "dpkg -l")
+            if result.ok or installed
             else Unknown(f"dpkg-query {result.describe_end()}")
         )
     pacman = "/var/lib/pacman/local"
     if system.exists(pacman):
-        entries = (PACMAN_NAME.match(name) for name in _names(system, pacman))
-        return _packages([(m[1], m[2]) for m in entries if m is not None], "pacman -Q")
+        entries = (PACMAN_NAME.match(name) for name in _list_names(system, pacman))
+        return _make_packages_fact([(m[1], m[2]) for m in entries if m is not None], "pacman -Q")
     if system.which("rpm") is not None:
         argv = ("rpm", "-q", "--qf", "%{NAME}|%{VERSION}\\n", *RPM_NAMES)
         result = system.run(argv, timeout=timeout, key="rpm -q")
-        rows = [line.split("|") for line in result.stdout.splitlines()]
+        fields_of_lines = [line.split("|") for line in result.stdout.splitlines()]
         if result.failure is not None:
             return Unknown(f"rpm {result.describe_end()}", "rpm -q")
-        return _packages([(row[0], row[1]) for row in rows if len(row) == 2], "rpm -q")
+        return _make_packages_fact(
+            [(fields[0], fields[1]) for fields in fields_of_lines if len(fields) == 2], "rpm -q"
+        )
     return Absent("dpkg, pacman, rpm", "none of these package managers is here")
 
 
-def _packages(found: list[tuple[str, str]], source: str) -> Fact[tuple[DriverPackage, ...]]:
-    if not found:
+def _make_packages_fact(installed: list[tuple[str, str]], source: str) -> Fact[tuple[DriverPackage, ...]]:
+    if not installed:
         return Absent(source, "no package of NVIDIA's driver")
-    packages = {(clean_line(name, limit=80), clean_line(version, limit=80)) for name, version in found}
-    return Known(tuple(DriverPackage(*pair) for pair in sorted(packages)), source)
+    packages = {(clean_line(name, limit=80), clean_line(version, limit=80)) for name, version in installed}
+    return Known(tuple(DriverPackage(*package) for package in sorted(packages)), source)
 
 
 def probe_runfile(system: System) -> Fact[str]:
-    """Return the version that NVIDIA's own installer put here.
-
-    Its uninstaller tells that it is still here.
-    """
+    """Return the version that NVIDIA's own installer installed, if its uninstaller still exists."""
     if not system.exists(INSTALLER):
         return Absent(INSTALLER, "NVIDIA's installer was not used")
-    text = _text(system, INSTALLER_LOG, 4096)
+    text = _read_text(system, INSTALLER_LOG, 4096)
     match = re.search(r"^installer version: ([0-9][0-9.]{2,20})$", text or "", re.MULTILINE)
     return Known(match[1] if match is not None else "", INSTALLER)
 
 
-# ---------------------------------------------------------------- cards
+# ---------------------------------------------------------------- GPUs
 
 
 def probe_lost(system: System, cards: tuple[PciGpu, ...]) -> tuple[str, ...]:
-    """Return the cards whose configuration space reads as all ones.
+    """Return the PCI addresses of the GPUs whose configuration space reads as all ones.
 
-    One that sleeps is not read: that would wake it.
+    A suspended GPU is not read, because reading would wake it.
     """
-    lost = []
+    addresses = []
     for card in cards:
         folder = f"/sys/bus/pci/devices/{card.address}"
-        if (_text(system, f"{folder}/power/runtime_status", 32) or "").strip() == "suspended":
+        if (_read_text(system, f"{folder}/power/runtime_status", 32) or "").strip() == "suspended":
             continue
         try:
-            raw = system.read_bytes(f"{folder}/config", limit=4)
+            head = system.read_bytes(f"{folder}/config", limit=4)
         except OSError:
             continue
-        if raw == b"\xff\xff\xff\xff":
-            lost.append(card.address)
-    return tuple(lost)
+        if head == b"\xff\xff\xff\xff":
+            addresses.append(card.address)
+    return tuple(addresses)
 
 
 def probe_links(system: System, cards: Fact[tuple[PciGpu, ...]], *, timeout: float) -> Fact[dict[str, str]]:
-    """Return how the cards reach each other, where there are several that NVIDIA's driver holds."""
+    """Return the links between the GPUs, if NVIDIA's driver holds at least two."""
     if isinstance(cards, Unknown):
         return cards
-    held = [card for card in cards.value if card.driver == "nvidia"] if isinstance(cards, Known) else []
-    if len(held) < 2:
+    driven = [card for card in cards.value if card.driver == "nvidia"] if isinstance(cards, Known) else []
+    if len(driven) < 2:
         return Absent("nvidia-smi topo -m", "there are not several cards")
     return ask_links(system, timeout=timeout)
 
 
 def ask_links(system: System, *, timeout: float, words: tuple[str, ...] = ("-m",)) -> Fact[dict[str, str]]:
-    """Return "GPU0-GPU1" → "NV4", "SYS" …, in nvidia-smi's numbers. `words`: which of its matrices."""
-    asked = f"nvidia-smi topo {' '.join(words)}"
+    """Return the links ("NV4", "SYS", …) of pairs such as "GPU0-GPU1", numbered as by nvidia-smi.
+
+    `words` are the options that select the matrix.
+    """
+    label = f"nvidia-smi topo {' '.join(words)}"
     command = system.which("nvidia-smi")
     if command is None:
-        return Absent(asked, "no nvidia-smi on PATH")
-    result = system.run([command, "topo", *words], timeout=timeout, key=asked)
+        return Absent(label, "no nvidia-smi on PATH")
+    result = system.run([command, "topo", *words], timeout=timeout, key=label)
     matrix = parse_smi_topo(result.stdout).matrix if result.ok else {}
     gpus = [name for name in matrix if name.startswith("GPU")]
     pairs = {
-        f"{one}-{other}": matrix[one][other]
-        for number, one in enumerate(gpus)
-        for other in gpus[number + 1 :]
-        if other in matrix[one]
+        f"{gpu}-{peer}": matrix[gpu][peer]
+        for number, gpu in enumerate(gpus)
+        for peer in gpus[number + 1 :]
+        if peer in matrix[gpu]
     }
     if not pairs:
-        return Unknown(f"{asked} {result.describe_end()}", asked)
-    return Known(pairs, asked)
+        return Unknown(f"{label} {result.describe_end()}", label)
+    return Known(pairs, label)

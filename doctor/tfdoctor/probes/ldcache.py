@@ -1,4 +1,7 @@
-"""/etc/ld.so.cache, in the format that glibc has written since 2.2 (sysdeps/generic/dl-cache.h)."""
+"""A parser of /etc/ld.so.cache, in the format that glibc has used since 2.2.
+
+See sysdeps/generic/dl-cache.h.
+"""
 
 from __future__ import annotations
 
@@ -13,41 +16,43 @@ HWCAP_EXTENSION = 1 << 62
 EXTENSION_MAGIC = 0xEAA42174
 TAG_GLIBC_HWCAPS = 1
 FLAGS = {62: 0x0303, 183: 0x0A03, 21: 0x0503, 22: 0x0403, 243: 0x1003}
-"""ELF e_machine → the flags of its 64-bit libraries."""
+"""The flags of 64-bit libraries in the cache, by ELF e_machine."""
 MAX_ENTRIES = 1 << 20
 GROWTH = 4
-"""Bytes of names for each byte of the cache, at most: in a damaged one all entries may share one long name."""
+"""The limit for the total length of names, in bytes per byte of the cache.
+
+In a damaged cache all entries may share one long name.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
-    """One line of `ldconfig -p`."""
+    """An entry of the cache, as in a line of `ldconfig -p`."""
 
     soname: str
     path: str
     hwcap: str | None
-    """"x86-64-v3" for a library in a glibc-hwcaps folder; "legacy" for the kinds dropped in 2.37."""
+    """"x86-64-v3" for a library in such a glibc-hwcaps folder; "legacy" for the kinds dropped in 2.37."""
 
 
 def parse_ldcache(content: bytes, machine: int = 62) -> tuple[CacheEntry, ...]:
-    """Return the cache's entries for one kind of ELF object, in the cache's order.
+    """Return the cache's entries for one ELF machine, in the cache's order.
 
-    Damaged input gives what is left.
-
-    Of several entries with one soname the loader takes the first that this CPU can run.
+    If several entries have one soname, the loader takes the first that this CPU can run. Of a damaged cache the
+    readable entries are returned.
     """
     start = content.find(MAGIC)
     if start < 0 or len(content) < start + HEADER.size:
         return ()
     _, count, _, _, extension = HEADER.unpack_from(content, start)
-    hwcaps = _hwcap_names(content, start, extension)
+    hwcaps = _read_hwcap_names(content, start, extension)
     entries: list[CacheEntry] = []
-    room = GROWTH * len(content)
+    remaining = GROWTH * len(content)
     for index in range(min(count, MAX_ENTRIES)):
-        at = start + HEADER.size + index * ENTRY.size
-        if at + ENTRY.size > len(content):
+        offset = start + HEADER.size + index * ENTRY.size
+        if offset + ENTRY.size > len(content):
             break
-        flags, key, value, _, hwcap = ENTRY.unpack_from(content, at)
+        flags, key, value, _, hwcap = ENTRY.unpack_from(content, offset)
         if flags != FLAGS.get(machine, FLAGS[62]):
             continue
         kind: str | None = None
@@ -56,35 +61,37 @@ def parse_ldcache(content: bytes, machine: int = 62) -> tuple[CacheEntry, ...]:
             kind = hwcaps[number] if number < len(hwcaps) else "unknown"
         elif hwcap:
             kind = "legacy"
-        entry = CacheEntry(_text(content, start + key), _text(content, start + value), kind)
-        room -= len(entry.soname) + len(entry.path)
-        if room < 0:
+        entry = CacheEntry(_read_text(content, start + key), _read_text(content, start + value), kind)
+        remaining -= len(entry.soname) + len(entry.path)
+        if remaining < 0:
             break
         entries.append(entry)
     return tuple(entries)
 
 
-def _hwcap_names(content: bytes, start: int, extension: int) -> list[str]:
-    at = start + extension
-    if not extension or at + 8 > len(content):
+def _read_hwcap_names(content: bytes, start: int, extension: int) -> list[str]:
+    """Return the glibc-hwcaps names of the cache's extension; empty if it has none."""
+    extension_offset = start + extension
+    if not extension or extension_offset + 8 > len(content):
         return []
-    magic, count = struct.unpack_from("<II", content, at)
+    magic, count = struct.unpack_from("<II", content, extension_offset)
     if magic != EXTENSION_MAGIC:
         return []
     names: list[str] = []
     for index in range(min(count, 16)):
-        section = at + 8 + index * 16
+        section = extension_offset + 8 + index * 16
         if section + 16 > len(content):
             break
         tag, _, offset, size = struct.unpack_from("<IIII", content, section)
         if tag == TAG_GLIBC_HWCAPS and start + offset + size <= len(content):
             names = [
-                _text(content, start + struct.unpack_from("<I", content, start + offset + position)[0])
+                _read_text(content, start + struct.unpack_from("<I", content, start + offset + position)[0])
                 for position in range(0, min(size, 1 << 12) - 3, 4)
             ]
     return names
 
 
-def _text(content: bytes, at: int) -> str:
-    end = content.find(b"\0", at, at + 4096)
-    return content[at : end if end >= 0 else at].decode("utf-8", "replace")
+def _read_text(content: bytes, offset: int) -> str:
+    """Return the string at an offset; empty if it is not terminated within 4096 bytes."""
+    end = content.find(b"\0", offset, offset + 4096)
+    return content[offset : end if end >= 0 else offset].decode("utf-8", "replace")

@@ -1,14 +1,14 @@
-"""glibc's dynamic loader, as a model: what `dlopen` will find, and what it will say where it finds nothing.
+"""A model of glibc's dynamic loader: what `dlopen` finds, and its error message if it finds nothing.
 
 The rules are those of glibc's elf/dl-load.c and dl-open.c, checked against the real loader in tests/lab:
 
-* a library that is already in the process under that soname (or that file) is used again;
-* else RPATH of the caller and of those that loaded it up to the main program (only where the caller has no
-  RUNPATH), LD_LIBRARY_PATH as it was when the process started, RUNPATH of the caller alone, /etc/ld.so.cache,
-  the default folders;
-* a file of another class or machine is passed over; one that is empty or no ELF object ends the search;
-* then everything that the library needs is looked for in the same way with *its* RPATH or RUNPATH, and the
-  symbol versions it asks of them are compared with those they define;
+* a library that is already in the process under that soname (or the same file) is reused;
+* otherwise the search path is: RPATH of the caller and of the objects that loaded it, up to the main program (only if
+  the caller has no RUNPATH), LD_LIBRARY_PATH as it was when the process started, RUNPATH of the caller alone,
+  /etc/ld.so.cache, the default folders;
+* a file of another class or machine is skipped; an empty file or one that is not an ELF object ends the search;
+* then every library that the object needs is searched in the same way with *its* RPATH or RUNPATH, and the symbol
+  versions that it requires are compared with those they define;
 * `$ORIGIN` is the folder of the path through which an object was found: symbolic links are not resolved.
 
 Nothing is loaded; files are only read, through a `System`.
@@ -33,21 +33,23 @@ if TYPE_CHECKING:
 
 NOT_FOUND = "cannot open shared object file: No such file or directory"
 CONTINUE = frozenset({errno.ENOENT, errno.EACCES, errno.ENOTDIR})
-"""Errors after which open_path tries the next folder; any other ends that list of folders."""
+"""Errors after which open_path tries the next folder; any other error ends that list of folders."""
 MAX_OBJECTS = 4096
-"""Followed in one process: a real one with TensorFlow has some hundreds."""
+"""The largest number of objects followed in one process; a real one with TensorFlow has some hundreds."""
 MAX_BOUND = 512
-"""Objects up to which symbols are compared: each may be asked of all others."""
+"""The largest number of objects for which symbols are compared: each may be looked up in all others."""
 HWCAP_LEVELS = {
     "x86-64-v4": frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"]),
     "x86-64-v3": frozenset(["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"]),
     "x86-64-v2": frozenset(["cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"]),
 }
-"""glibc-hwcaps folders, best first, with the /proc/cpuinfo flags that each level adds."""
+"""glibc-hwcaps folders, the highest level first, with the /proc/cpuinfo flags that each level adds."""
 HASWELL = frozenset(["avx2", "bmi1", "bmi2", "abm", "movbe", "popcnt", "fma"])
 AVX512_1 = frozenset(["avx512cd", "avx512f", "avx512bw", "avx512dq", "avx512vl"])
-"""The flags that glibc before 2.37 wanted, on Intel's processors, for its legacy subfolders
-(sysdeps/x86/cpu-features.c)."""
+"""The flags that glibc before 2.37 required on Intel's processors for its legacy subfolders.
+
+See sysdeps/x86/cpu-features.c.
+"""
 
 
 @dataclass(slots=True, eq=False)
@@ -60,21 +62,21 @@ class LinkMap:
     loader: LinkMap | None
     names: set[str] = field(default_factory=set)
     via: str = ""
-    """Where the search found it: "LD_LIBRARY_PATH", "RUNPATH of …"; empty for the main program."""
+    """The source of the path: "LD_LIBRARY_PATH", "RUNPATH of …"; empty for the main program."""
 
 
 @dataclass(slots=True)
 class Files:
-    """What was looked at once, whichever process asks."""
+    """A cache of files that were read, shared by the processes of a machine."""
 
     elf: dict[str, ElfFile | ElfError | OSError] = field(default_factory=dict)
     folders: dict[str, bool] = field(default_factory=dict)
     cache: dict[str, tuple[str, ...]] | None = None
-    """/etc/ld.so.cache: soname → paths."""
+    """The paths of each soname in /etc/ld.so.cache; None until it is read."""
 
 
 class _LoadError(Exception):
-    """`_map` found no object; the message is dlerror's without its prefix."""
+    """`_map` found no object; the message is that of dlerror without its prefix."""
 
     def __init__(self, name: str, error: str, *, crash: bool = False, needed_by: str | None = None) -> None:
         super().__init__(error)
@@ -85,7 +87,7 @@ class _LoadError(Exception):
 
 
 def split_library_path(value: str | None) -> tuple[str, ...]:
-    """LD_LIBRARY_PATH's folders as glibc takes them apart: ':' and ';' separate, an empty one is "./"."""
+    """Return the folders of LD_LIBRARY_PATH as glibc splits it: at ':' and ';'; an empty entry is "./"."""
     if not value:
         return ()
     return tuple(part or "./" for part in value.replace(";", ":").split(":"))
@@ -94,7 +96,7 @@ def split_library_path(value: str | None) -> tuple[str, ...]:
 def hwcap_folders(cpu_flags: Iterable[str], glibc: str | None) -> tuple[str, ...]:
     """Return the subfolders that the loader tries before a folder itself, in its order.
 
-    glibc-hwcaps since 2.33; "tls", "haswell", "avx512_1" and "x86_64" in all combinations up to 2.36.
+    These are glibc-hwcaps since 2.33, and all combinations of "tls", "haswell", "avx512_1" and "x86_64" up to 2.36.
     """
     parts = (glibc or "").split(".")
     if len(parts) < 2 or not all(part.isdigit() for part in parts[:2]):
@@ -121,9 +123,9 @@ def hwcap_folders(cpu_flags: Iterable[str], glibc: str | None) -> tuple[str, ...
 
 
 class Process:
-    """A process whose main program is `executable`, up to the point where Python runs.
+    """A process whose main program is `executable`, up to the point at which Python runs.
 
-    `executable` is the main program's path with links resolved (its `$ORIGIN` is /proc/self/exe's folder).
+    `executable` is the path of the main program with links resolved (its `$ORIGIN` is the folder of /proc/self/exe).
     """
 
     def __init__(
@@ -137,7 +139,7 @@ class Process:
         files: Files | None = None,
         noexec: Sequence[str] = (),
     ) -> None:
-        """`files`: what another process on this machine has looked at already."""
+        """Load the main program and what it needs; `files` is a cache shared with other processes."""
         self._system = system
         self._noexec = tuple(f"{folder.rstrip('/')}/" for folder in noexec)
         self._denied: dict[str, bool] = {}
@@ -148,9 +150,9 @@ class Process:
         self._run_paths: dict[tuple[str, str], tuple[str, ...]] = {}
         self.loaded: list[LinkMap] = []
         self._local: set[int] = set()
-        """`id`s of objects whose symbols only those see that need them: loaded with RTLD_LOCAL."""
+        """`id`s of objects loaded with RTLD_LOCAL: only the objects that need them see their symbols."""
         self.notes: list[str] = []
-        self._main = self._main_program(executable)
+        self._main = self._load_main_program(executable)
         self.library_entries = tuple(
             (entry, folder)
             for entry in split_library_path(env.get("LD_LIBRARY_PATH"))
@@ -158,13 +160,14 @@ class Process:
         )
         self.library_path = tuple(folder for _, folder in self.library_entries)
         self.preload: tuple[str, ...] = ()
-        self._preload(env.get("LD_PRELOAD", ""))
+        self._load_preloaded(env.get("LD_PRELOAD", ""))
         if self._main is not None:
             self._load_needs(self._main)
 
     # ------------------------------------------------------------ the process as it starts
 
-    def _main_program(self, executable: str) -> LinkMap | None:
+    def _load_main_program(self, executable: str) -> LinkMap | None:
+        """Load the main program; return None if it cannot be read as an ELF object."""
         try:
             elf = self._read_object(executable)
         except (ElfError, OSError) as error:
@@ -172,95 +175,99 @@ class Process:
                 f"{executable}: not readable as an ELF object ({error}); its RPATH is not known"
             )
             return None
-        main = LinkMap(executable, elf, _folder(executable), None)
+        main = LinkMap(executable, elf, _get_folder(executable), None)
         self.loaded.append(main)
         return main
 
-    def _preload(self, value: str) -> None:
+    def _load_preloaded(self, value: str) -> None:
+        """Load the objects of LD_PRELOAD; add a note for each that the loader ignores."""
         for name in value.replace(":", " ").split():
             try:
-                found = self._open(name, self._main)
-            except _LoadError as failed:
-                self.notes.append(f"LD_PRELOAD: {failed.name}: {failed.error}; the loader ignores it")
+                library = self._open(name, self._main)
+            except _LoadError as error:
+                self.notes.append(f"LD_PRELOAD: {error.name}: {error.error}; the loader ignores it")
             else:
-                found.via = "LD_PRELOAD"
+                library.via = "LD_PRELOAD"
                 self.preload += (name,)
 
     def _load_needs(self, start: LinkMap) -> None:
+        """Load what the main program needs; add a note if something is missing."""
         try:
             self._map_needs(start, [])
-        except _LoadError as failed:
-            self.notes.append(f"{start.path}: {failed.name}: {failed.error}")
+        except _LoadError as error:
+            self.notes.append(f"{start.path}: {error.name}: {error.error}")
 
     # ------------------------------------------------------------ dlopen
 
     def dlopen(
         self, name: str, caller: LinkMap | None, *, bind_now: bool = True, visible: bool = False
     ) -> Resolution:
-        """Return what `dlopen(name, RTLD_NOW)` in `caller` gives.
+        """Return the result of `dlopen(name, RTLD_NOW)` in `caller`.
 
-        What it loads stays loaded, as in the real process.
-
-        `bind_now` compares symbols, too; without it only files and their versions. `visible` is RTLD_GLOBAL: what is
-        loaded later finds symbols in it.
+        What it loads stays loaded, as in the real process. With `bind_now` symbols are compared as well, without it
+        only files and symbol versions. `visible` means RTLD_GLOBAL: objects loaded later find symbols in it.
         """
         tried: list[Tried] = []
         before = list(self.loaded)
         try:
-            found = self._open(name, caller, tried, bind_now=bind_now)
-        except _LoadError as failed:
-            opened = next((m for m in self.loaded if m not in before), None)
-            missing = self._list_all_missing(opened) if opened else ()
+            library = self._open(name, caller, tried, bind_now=bind_now)
+        except _LoadError as error:
+            top = next((m for m in self.loaded if m not in before), None)
+            missing = self._list_all_missing(top) if top else ()
             self.loaded = before
             return Resolution(
                 soname=name,
-                path=opened.path if opened else None,
+                path=top.path if top else None,
                 via=_find_via(tried),
-                error=f"{failed.name}: {failed.error}",
-                # All files are there: then it is the one that the loader's message begins with.
-                really_missing=missing or (_find_culprit(failed, opened) or name,),
-                needed_by=failed.needed_by,
+                error=f"{error.name}: {error.error}",
+                # If all files exist, the loader's message begins with the one to blame.
+                really_missing=missing or (_find_culprit(error, top) or name,),
+                needed_by=error.needed_by,
                 tried=tuple(tried),
-                crash=failed.crash,
+                crash=error.crash,
             )
         if not visible:
             self._local |= {id(link) for link in self.loaded} - {id(link) for link in before}
-        via = _find_via(tried) or ("LD_PRELOAD" if found.via == "LD_PRELOAD" else "already in the process")
-        return Resolution(name, found.path, via, "", tried=tuple(tried))
+        via = _find_via(tried) or ("LD_PRELOAD" if library.via == "LD_PRELOAD" else "already in the process")
+        return Resolution(name, library.path, via, "", tried=tuple(tried))
 
     def load(self, path: str, *, bind_now: bool, visible: bool = False) -> Resolution:
-        """Load an object by its path, as Python does with an extension module.
+        """Load an object by its path, as Python loads an extension module.
 
-        Python binds at once, too; `bind_now` false leaves that out, because TensorFlow's own objects have tens of
-        thousands of symbols, which are all each other's unless CUDA is linked in.
+        Python also binds at once. Without `bind_now` that is omitted, because TensorFlow's own objects have tens of
+        thousands of symbols, nearly all defined by each other unless CUDA is linked in.
         """
         return self.dlopen(path, self.python_library, bind_now=bind_now, visible=visible)
 
     def assume(self, path: str, loader: LinkMap | None = None) -> LinkMap | None:
-        """Take an object as loaded without what it needs: to ask what it *would* find, had its import not failed."""
+        """Add an object without what it needs, and return it; None if it cannot be read.
+
+        It shows what the object would find if its import had not failed.
+        """
         try:
             elf = self._read_object(path)
         except (ElfError, OSError):
             return None
-        found = LinkMap(path, elf, _folder(path), loader or self.python_library)
-        self.loaded.append(found)
-        return found
+        link = LinkMap(path, elf, _get_folder(path), loader or self.python_library)
+        self.loaded.append(link)
+        return link
 
     def find(self, path: str) -> LinkMap | None:
-        """Return the object in the process that was mapped from this file, through whatever path."""
-        wanted = self._system.realpath(path)
-        return next((m for m in self.loaded if self._system.realpath(m.path) == wanted), None)
+        """Return the object in the process that was mapped from this file; None if there is none."""
+        real_path = self._system.realpath(path)
+        return next((m for m in self.loaded if self._system.realpath(m.path) == real_path), None)
 
     def list_own_folders(self, link: LinkMap) -> tuple[str, ...]:
-        """Return the folders on an object's RUNPATH (else RPATH) that exist, each once, without "..": for people."""
+        """Return the existing folders of an object's RUNPATH (else RPATH), normalized, each once, for display."""
         folders = (
-            posixpath.normpath(f) for f in self._run_folders(link.elf.runpath or link.elf.rpath or "", link)
+            posixpath.normpath(f)
+            for f in self._split_run_path(link.elf.runpath or link.elf.rpath or "", link)
         )
         return tuple(dict.fromkeys(folder for folder in folders if self._is_folder(folder)))
 
     @property
     def python_library(self) -> LinkMap | None:
-        """Whence Python calls dlopen: libpython where there is one, else the main program."""
+        """The object from which Python calls dlopen: libpython if it is loaded, else the main program."""
         for candidate in self.loaded:
             if candidate.path.rsplit("/", 1)[-1].startswith("libpython"):
                 return candidate
@@ -269,16 +276,20 @@ class Process:
     def _open(
         self, name: str, caller: LinkMap | None, tried: list[Tried] | None = None, *, bind_now: bool = False
     ) -> LinkMap:
+        """Map an object and, if it is new, what it needs."""
         tried = [] if tried is None else tried
         before = len(self.loaded)
-        found = self._map(name, caller, tried)
+        link = self._map(name, caller, tried)
         if len(self.loaded) > before:
-            self._map_needs(found, tried, bind_now=bind_now)
-        return found
+            self._map_needs(link, tried, bind_now=bind_now)
+        return link
 
     def _map_needs(self, start: LinkMap, tried: list[Tried], *, bind_now: bool = False) -> None:
-        """Breadth first, as _dl_map_object_deps; then the symbol versions, as _dl_check_map_versions; then,
-        where everything is bound at once (RTLD_NOW), the symbols, as dl_open_worker relocates."""
+        """Map what an object needs and check it, in the order of the real loader.
+
+        Objects are mapped breadth first, as in _dl_map_object_deps. Then the symbol versions are compared, as in
+        _dl_check_map_versions; then, with RTLD_NOW, the symbols, as in dl_open_worker.
+        """
         queue = [start]
         for current in queue:
             for needed in current.elf.needed:
@@ -289,68 +300,71 @@ class Process:
                     return
                 before = len(self.loaded)
                 try:
-                    found = self._map(self._expand_needed(needed, current), current, tried)
+                    dependency = self._map(self._expand_needed(needed, current), current, tried)
                 except _LoadError as failed:
                     failed.needed_by = current.path
                     raise
                 if len(self.loaded) > before:
-                    queue.append(found)
-        scope = cache(lambda: self._scope(start))  # seldom asked for: most are not bound at once
+                    queue.append(dependency)
+        scope = cache(lambda: self._list_scope(start))  # rarely needed: most objects are not bound at once
         bound = {id(current) for current in queue if self._check_versions(current)}
         if bind_now and len(self.loaded) <= MAX_BOUND:
             bound.update(map(id, queue))
-        for current in reversed(queue):  # what is needed is relocated before what needs it
+        for current in reversed(queue):  # dependencies are relocated first
             if id(current) in bound:
                 self._check_symbols(current, scope)
 
-    def _scope(self, start: LinkMap) -> list[LinkMap]:
-        """Return where symbols of what is loaded with `start` are looked up: what all see, and all it needs."""
+    def _list_scope(self, start: LinkMap) -> list[LinkMap]:
+        """Return the objects in which symbols are searched for `start`: global ones, and all it needs."""
         needed, queue = {id(start)}, [start]
         for current in queue:
             for name in current.elf.needed:
-                found = self._find_loaded(self._expand_needed(name, current))
-                if found is not None and id(found) not in needed:
-                    needed.add(id(found))
-                    queue.append(found)
+                dependency = self._find_loaded(self._expand_needed(name, current))
+                if dependency is not None and id(dependency) not in needed:
+                    needed.add(id(dependency))
+                    queue.append(dependency)
         return [link for link in self.loaded if id(link) not in self._local or id(link) in needed]
 
     def _list_all_missing(self, opened: LinkMap) -> tuple[str, ...]:
-        """Return every soname in the closure of `opened` that cannot be had, not only the first that dlerror names."""
+        """Return every missing soname in the closure of `opened`; dlerror names only the first."""
         missing: list[str] = []
-        queue, seen = [opened], {id(opened)}
+        queue, visited = [opened], {id(opened)}
         for current in queue:
             for needed in current.elf.needed:
                 try:
-                    found = self._map(self._expand_needed(needed, current), current, [])
+                    dependency = self._map(self._expand_needed(needed, current), current, [])
                 except _LoadError:
                     if needed not in missing:
                         missing.append(needed)
                     continue
-                if id(found) not in seen and len(seen) < MAX_OBJECTS:
-                    seen.add(id(found))
-                    queue.append(found)
+                if id(dependency) not in visited and len(visited) < MAX_OBJECTS:
+                    visited.add(id(dependency))
+                    queue.append(dependency)
         return tuple(missing)
 
     def _check_symbols(self, current: LinkMap, scope: Callable[[], Sequence[LinkMap]]) -> None:
-        """RTLD_NOW's relocation: each object of the scope counts as a provider."""
-        if _folder(current.path) in self.default_folders:
-            return  # the system's own libraries fit each other
+        """Check that the scope defines the symbols of an object, as relocation with RTLD_NOW does."""
+        if _get_folder(current.path) in self.default_folders:
+            return  # the system's own libraries match each other
         providers = [current.path, *(m.path for m in scope() if m is not current)]
-        lost = self._system.unresolved_symbols(current.path, providers)
-        if lost:
-            raise _LoadError(current.path, f"undefined symbol: {lost[0]}", needed_by=current.path)
+        unresolved = self._system.unresolved_symbols(current.path, providers)
+        if unresolved:
+            raise _LoadError(current.path, f"undefined symbol: {unresolved[0]}", needed_by=current.path)
 
     def _check_versions(self, current: LinkMap) -> bool:
-        """Return whether only the binding of its symbols tells if it has what it needs."""
-        unknown = False
+        """Check the symbol versions.
+
+        Return whether a library without versions has to be checked by its symbols.
+        """
+        is_unversioned = False
         for library, versions in current.elf.verneed:
             provider = self._find_loaded(library)
             if provider is None:
                 continue
-            # An object without any version definitions only gets a warning: "no version information available".
-            # What is not in it at all is missed when the symbols are bound.
+            # The loader only warns about an object without version definitions: "no version information available".
+            # Symbols that it lacks are noticed when they are bound.
             if not provider.elf.verdef:
-                unknown = unknown or bool(versions)
+                is_unversioned = is_unversioned or bool(versions)
                 continue
             for version in versions:
                 if version not in provider.elf.verdef:
@@ -359,23 +373,23 @@ class Process:
                         f"version `{version}' not found (required by {current.path})",
                         needed_by=current.path,
                     )
-        return unknown
+        return is_unversioned
 
     # ------------------------------------------------------------ the search
 
     def _map(self, name: str, loader: LinkMap | None, tried: list[Tried]) -> LinkMap:
-        """_dl_map_object."""
-        known = self._find_loaded(name)
-        if known is not None:
-            return known
+        """Return the object for a name, mapped if it is not loaded yet: the model of _dl_map_object."""
+        loaded = self._find_loaded(name)
+        if loaded is not None:
+            return loaded
         if "/" in name:
             path = self._expand(name, loader) or name
-            return self._take(name, self._absolute(path), loader, tried, "its path")
+            return self._map_file(name, self._make_absolute(path), loader, tried, "its path")
         skipped: list[ElfError] = []
-        for via, paths in self._candidates(name, loader):
+        for via, paths in self._list_candidates(name, loader):
             for path in paths:
                 try:
-                    return self._take(name, path, loader, tried, via)
+                    return self._map_file(name, path, loader, tried, via)
                 except ElfError as error:  # another class or machine
                     skipped.append(error)
                 except OSError as error:
@@ -387,16 +401,19 @@ class Process:
         raise _LoadError(name, NOT_FOUND)
 
     def _find_loaded(self, name: str) -> LinkMap | None:
-        for known in self.loaded:
-            if name in known.names or name in (known.path, known.elf.soname):
-                return known
+        """Return the loaded object with this name, path or soname; None if there is none."""
+        for link in self.loaded:
+            if name in link.names or name in (link.path, link.elf.soname):
+                return link
         return None
 
-    def _take(self, name: str, path: str, loader: LinkMap | None, tried: list[Tried], via: str) -> LinkMap:
-        """open_verify and _dl_map_object_from_fd for one file.
+    def _map_file(
+        self, name: str, path: str, loader: LinkMap | None, tried: list[Tried], via: str
+    ) -> LinkMap:
+        """Map one file: the model of open_verify and _dl_map_object_from_fd.
 
-        Raises ElfError where the search goes on for its class or machine, OSError where the file cannot be
-        opened, _LoadError where the loader gives up.
+        Raise ElfError if the search continues because of the class or machine, OSError if the file cannot be opened,
+        and _LoadError if the loader gives up.
         """
         try:
             elf = self._read_object(path)
@@ -406,19 +423,20 @@ class Process:
                 raise
             if error.problem is ElfProblem.WRONG_CLASS:
                 raise _LoadError(path, f"wrong ELF class: {error.detail}") from error
-            late = (
-                error.problem is ElfProblem.NO_DYNAMIC
-            )  # found when it is mapped: dlerror has the name then
+            # noticed only when it is mapped, so dlerror has the name
+            is_mapped_first = error.problem is ElfProblem.NO_DYNAMIC
             raise _LoadError(
-                name if late else path, error.problem.value, crash=error.problem is ElfProblem.TRUNCATED
+                name if is_mapped_first else path,
+                error.problem.value,
+                crash=error.problem is ElfProblem.TRUNCATED,
             ) from error
         except IsADirectoryError as error:
             tried.append(Tried(path, "is a directory", via))
             raise _LoadError(path, "cannot read file data: Is a directory") from error
         except OSError as error:
             if error.errno == errno.EACCES:
-                closed = self._is_closed(_folder(path))
-                tried.append(Tried(path, CLOSED if closed else DENIED, via))
+                is_closed = self._is_closed(_get_folder(path))
+                tried.append(Tried(path, CLOSED if is_closed else DENIED, via))
             elif error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 tried.append(Tried(path, error.strerror or str(error), via))
             if "/" in name:
@@ -431,55 +449,56 @@ class Process:
             tried.append(Tried(path, NOEXEC, via))
             raise _LoadError(path, NOEXEC)
         tried.append(Tried(path, "", via))
-        for known in self.loaded:
-            if known.path == path or (any(elf.device_inode) and known.elf.device_inode == elf.device_inode):
-                known.names.add(name)
-                return known
-        found = LinkMap(path, elf, _folder(path), loader, {name}, via)
-        self.loaded.append(found)
-        return found
+        for loaded in self.loaded:
+            if loaded.path == path or (any(elf.device_inode) and loaded.elf.device_inode == elf.device_inode):
+                loaded.names.add(name)
+                return loaded
+        link = LinkMap(path, elf, _get_folder(path), loader, {name}, via)
+        self.loaded.append(link)
+        return link
 
-    def _candidates(self, name: str, loader: LinkMap | None) -> Iterable[tuple[str, Iterable[str]]]:
-        """Yield the lists of files to try for a soname, in the loader's order, each with where it comes from."""
+    def _list_candidates(self, name: str, loader: LinkMap | None) -> Iterable[tuple[str, Iterable[str]]]:
+        """Yield (source, paths to try) for a soname, in the loader's order."""
         if loader is None or loader.elf.runpath is None:
             chain: list[LinkMap] = []
-            at = loader
-            while at is not None:
-                chain.append(at)
-                at = at.loader
+            ancestor = loader
+            while ancestor is not None:
+                chain.append(ancestor)
+                ancestor = ancestor.loader
             if self._main is not None and self._main not in chain:
                 chain.append(self._main)
             for link in chain:
                 if link.elf.rpath is not None and link.elf.runpath is None:
-                    folders = self._run_folders(link.elf.rpath, link)
+                    folders = self._split_run_path(link.elf.rpath, link)
                     yield f"RPATH of {link.path}", self._search_folders(folders, name)
         yield "LD_LIBRARY_PATH", self._search_folders(self.library_path, name)
         if loader is not None and loader.elf.runpath is not None:
-            folders = self._run_folders(loader.elf.runpath, loader)
+            folders = self._split_run_path(loader.elf.runpath, loader)
             yield f"RUNPATH of {loader.path}", self._search_folders(folders, name)
         cached = self._list_cached(name)
         nodeflib = loader is not None and loader.elf.nodeflib
         defaults = self.default_folders
         if nodeflib:
-            cached = tuple(path for path in cached if _folder(path) not in defaults)
+            cached = tuple(path for path in cached if _get_folder(path) not in defaults)
         yield "/etc/ld.so.cache", cached[:1]
         if not nodeflib:
             yield "the default folders", self._search_folders(defaults, name)
 
     def _search_folders(self, folders: Iterable[str], name: str) -> Iterable[str]:
+        """Yield the path of a library in each folder and its hardware subfolders."""
         for folder in folders:
             if not self._is_folder(folder):
                 if self._is_closed(folder):
                     yield f"{folder}/{name}"  # opening it fails as it does for the loader
                 continue
-            for sub in self._subfolders(folder):
+            for sub in self._list_hardware_subfolders(folder):
                 yield f"{sub}/{name}"
             yield f"{folder}/{name}"
 
-    def _subfolders(self, folder: str) -> tuple[str, ...]:
+    def _list_hardware_subfolders(self, folder: str) -> tuple[str, ...]:
         """Return the hardware subfolders of a folder that exist; nearly always none."""
         if folder not in self._hardware:
-            tops = {
+            existing = {
                 sub
                 for sub in {sub.split("/")[0] for sub in self._hwcaps}
                 if self._is_folder(f"{folder}/{sub}")
@@ -487,12 +506,12 @@ class Process:
             self._hardware[folder] = tuple(
                 f"{folder}/{sub}"
                 for sub in self._hwcaps
-                if sub.split("/")[0] in tops and self._is_folder(f"{folder}/{sub}")
+                if sub.split("/")[0] in existing and self._is_folder(f"{folder}/{sub}")
             )
         return self._hardware[folder]
 
-    def _run_folders(self, value: str, owner: LinkMap) -> tuple[str, ...]:
-        """RPATH or RUNPATH: ':' separates, an empty entry is the working directory."""
+    def _split_run_path(self, value: str, owner: LinkMap) -> tuple[str, ...]:
+        """Return the folders of an RPATH or RUNPATH: ':' separates, an empty entry is the working directory."""
         key = (value, owner.origin)
         if key not in self._run_paths:
             self._run_paths[key] = tuple(
@@ -501,7 +520,10 @@ class Process:
         return self._run_paths[key]
 
     def _expand(self, path: str, owner: LinkMap | None) -> str | None:
-        """Return dynamic string tokens; None if `$ORIGIN` has no meaning. Trailing slashes are dropped."""
+        """Expand the dynamic string tokens of a path; return None if `$ORIGIN` is not known.
+
+        The path becomes absolute, and trailing slashes are removed.
+        """
         origin = owner.origin if owner is not None else None
         for token, value in (
             ("ORIGIN", origin),
@@ -513,32 +535,33 @@ class Process:
                     if value is None:
                         return None
                     path = path.replace(spelling, value)
-        absolute = self._absolute(path)
+        absolute = self._make_absolute(path)
         return absolute.rstrip("/") or "/"
 
     def _expand_needed(self, name: str, owner: LinkMap) -> str:
         return (self._expand(name, owner) or name) if "$" in name else name
 
-    def _absolute(self, path: str) -> str:
+    def _make_absolute(self, path: str) -> str:
         if path.startswith("/"):
             return path
         while path.startswith("./"):
             path = path[2:].lstrip("/")
         return f"{self._system.cwd.rstrip('/')}/{path}" if path not in ("", ".") else self._system.cwd
 
-    # ------------------------------------------------------------ files, each looked at once
+    # ------------------------------------------------------------ cached file access
 
     def _read_object(self, path: str) -> ElfFile:
-        known = self._elf.get(path)
-        if known is None:
+        """Return the ELF object of a file; raise the cached error if it could not be read."""
+        cached = self._elf.get(path)
+        if cached is None:
             try:
-                known = self._system.read_elf(path)
+                cached = self._system.read_elf(path)
             except (ElfError, OSError) as error:
-                known = error
-            self._elf[path] = known
-        if isinstance(known, (ElfError, OSError)):
-            raise known
-        return known
+                cached = error
+            self._elf[path] = cached
+        if isinstance(cached, (ElfError, OSError)):
+            raise cached
+        return cached
 
     def _is_folder(self, path: str) -> bool:
         if path not in self._folders:
@@ -546,7 +569,7 @@ class Process:
         return self._folders[path]
 
     def _is_closed(self, path: str) -> bool:
-        """Return whether what is in a folder cannot be known: this user may not list it, or reach it."""
+        """Return whether this user may not list or reach a folder, so that its content is not known."""
         if path not in self._denied:
             try:
                 self._system.listdir(path)
@@ -557,9 +580,10 @@ class Process:
         return self._denied[path]
 
     def _list_cached(self, name: str) -> tuple[str, ...]:
-        known = self.files.cache
-        if known is None:
-            known = self.files.cache = {}
+        """Return the paths that /etc/ld.so.cache has for a soname."""
+        paths_by_soname = self.files.cache
+        if paths_by_soname is None:
+            paths_by_soname = self.files.cache = {}
             try:
                 content = self._system.read_bytes("/etc/ld.so.cache")
             except OSError as error:
@@ -568,12 +592,12 @@ class Process:
             machine = self._main.elf.machine if self._main is not None else 62
             for entry in parse_ldcache(content, machine):
                 if entry.hwcap is None or f"glibc-hwcaps/{entry.hwcap}" in self._hwcaps:
-                    known[entry.soname] = (*known.get(entry.soname, ()), entry.path)
-        return known.get(name, ())
+                    paths_by_soname[entry.soname] = (*paths_by_soname.get(entry.soname, ()), entry.path)
+        return paths_by_soname.get(name, ())
 
     @property
     def cache_sonames(self) -> Mapping[str, tuple[str, ...]]:
-        """Soname → paths of /etc/ld.so.cache."""
+        """The paths of each soname in /etc/ld.so.cache."""
         self._list_cached("")
         return self.files.cache or {}
 
@@ -587,14 +611,15 @@ class Process:
         return ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 
 
-def _folder(path: str) -> str:
+def _get_folder(path: str) -> str:
     return path.rpartition("/")[0] or "/"
 
 
-def _find_culprit(failed: _LoadError, opened: LinkMap | None) -> str:
-    """Return the soname of the other object that an error is about; else empty."""
-    return "" if opened is None or failed.name == opened.path else failed.name.rpartition("/")[2]
+def _find_culprit(error: _LoadError, opened: LinkMap | None) -> str:
+    """Return the soname of the other object that an error is about; empty if there is none."""
+    return "" if opened is None or error.name == opened.path else error.name.rpartition("/")[2]
 
 
 def _find_via(tried: Sequence[Tried]) -> str:
+    """Return the source of the path that was opened; empty if none was."""
     return next((attempt.via for attempt in tried if not attempt.problem), "")

@@ -1,4 +1,4 @@
-"""What the loader will give TensorFlow: the model of probes/loader.py run on one installation."""
+"""A probe of what the loader finds for TensorFlow, with the model of probes/loader.py."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ SYSTEM_FOLDERS = (
     "/usr/lib/wsl/lib",
     "/opt/conda/lib",
 )
-"""Where CUDA libraries are found on machines, whether or not the loader looks there."""
+"""Folders that usually contain CUDA libraries, whether or not the loader searches them."""
 MAX_FOUND = 400
 FULL_NAME = re.compile(r"\.so\.(\d{1,6}(?:\.\d{1,6}){2,4})\Z")
-"""A library's name with its whole version."""
+"""The file name of a library with its full version."""
 HEADER_LIMIT = 1 << 18
 MAX_ENTRIES = 4
-"""Entries of a variable without each of which the loader is followed once more."""
+"""The largest number of entries of a variable for which the loader is also modelled without each of them."""
 LIBRARY_PATH, PRELOAD = "LD_LIBRARY_PATH", "LD_PRELOAD"
 DRIVERS = ("libcuda.so.1", "libnvidia-ml.so.1")
 
@@ -53,16 +53,16 @@ def probe(
     cpu_flags: Iterable[str],
     variables: Mapping[str, str] | None = None,
 ) -> Fact[LoaderFacts]:
-    """Follow the loader through `import tensorflow` and every `dlopen` of `sonames`, in their order.
+    """Model the loader during `import tensorflow` and every `dlopen` of `sonames`, in their order.
 
-    `caller` is the object that calls dlopen: "framework" or "pywrap"; `hard_linked` TensorFlow (1.13 and older)
-    has the libraries among its own needs; `shown`: its own libraries show their symbols to what is loaded later.
+    `caller` is the object that calls dlopen: "framework" or "pywrap". `hard_linked` says that TensorFlow (1.13 and
+    older) is linked to the libraries. `shown` says that TensorFlow's own libraries are loaded with RTLD_GLOBAL.
     """
     if not python.platform.startswith("linux") or python.glibc is None:
         return Unknown(
             f"only glibc's loader is modelled, and this Python is for {python.platform}", python.executable
         )
-    env = dict(system.env.items())  # going through all of them notes none as looked at
+    env = dict(system.env.items())  # items() does not record each variable as read
     env.update(variables or {})
     for name in (LIBRARY_PATH, PRELOAD):
         if variables is not None and name not in variables:
@@ -70,27 +70,30 @@ def probe(
 
     noexec = [system.realpath(folder) for folder, _ in python.noexec]
 
-    def run(env: Mapping[str, str], beside: _Run | None = None, folders: Sequence[str] = ()) -> _Run:
+    def run(env: Mapping[str, str], baseline: _Run | None = None, excluded: Sequence[str] = ()) -> _Run:
         process = Process(
             system,
             python.real_executable or python.executable,
             env,
             cpu_flags=cpu_flags,
             glibc=python.glibc,
-            files=beside.process.files if beside is not None else None,
+            files=baseline.process.files if baseline is not None else None,
             noexec=noexec,
         )
-        gone = beside.began - {link.path for link in process.loaded} if beside is not None else frozenset()
-        real = {system.realpath(path) for path in gone}
-        there = [
+        removed = (
+            baseline.began - {link.path for link in process.loaded} if baseline is not None else frozenset()
+        )
+        removed_real = {system.realpath(path) for path in removed}
+        mapped = [
             path
             for path in python.mapped
-            if system.realpath(path) not in real and not path.startswith(tuple(f"{f}/" for f in folders))
+            if system.realpath(path) not in removed_real
+            and not path.startswith(tuple(f"{f}/" for f in excluded))
         ]
         return _run(
             system,
             process,
-            there,
+            mapped,
             tensorflow,
             sonames=sonames,
             caller=caller,
@@ -98,62 +101,70 @@ def probe(
             shown=shown,
         )
 
-    done = run(env)
-    process, opener = done.process, done.opener
+    run_result = run(env)
+    process, opener = run_result.process, run_result.opener
     if opener is None:
         return Unknown("TensorFlow's own shared objects are not there", tensorflow.core_dir)
-    lost = tuple(n for r in done.resolutions for n in r.really_missing if "/" not in n and n not in sonames)
+    missing = tuple(
+        soname
+        for resolution in run_result.resolutions
+        for soname in resolution.really_missing
+        if "/" not in soname and soname not in sonames
+    )
     return Known(
         LoaderFacts(
             caller=opener.path,
             runpath_folders=process.list_own_folders(opener),
             library_path=process.library_path,
-            resolutions=done.resolutions,
-            import_needs=done.failures,
-            found=find_libraries(system, python, (*sonames, *lost), process),
+            resolutions=run_result.resolutions,
+            import_needs=run_result.failures,
+            found=find_libraries(system, python, (*sonames, *missing), process),
             preload=process.preload,
             notes=tuple(process.notes),
-            without=tuple(_resolve_again(env, done, run)),
-            plugins=done.plugins,
+            without=tuple(_resolve_again(env, run_result, run)),
+            plugins=run_result.plugins,
         ),
         "the loader's rules followed on the files",
     )
 
 
 def _complete_resolution(system: System, resolution: Resolution) -> Resolution:
-    """Return the resolution, with what its file itself tells: its real path, the version in its name or in a header."""
+    """Return the resolution with the real path, and the version from the file name or a header."""
     if not resolution.ok or resolution.path is None:
         return resolution
     real = system.realpath(resolution.path)
     match = FULL_NAME.search(real)
     version = match[1] if match is not None else None
     if version is None and resolution.soname.startswith("libcudnn."):
-        version = _header(system, posixpath.dirname(real))
-    other = real if real != posixpath.normpath(resolution.path) else ""
-    return dataclasses.replace(resolution, real=other, version=version)
+        version = _find_header_version(system, posixpath.dirname(real))
+    real_path = real if real != posixpath.normpath(resolution.path) else ""
+    return dataclasses.replace(resolution, real=real_path, version=version)
 
 
-def _header(system: System, folder: str) -> str | None:
-    """Return the version in the header that came with a cuDNN in `folder`: cudnn_version.h, cudnn.h up to 7."""
+def _find_header_version(system: System, folder: str) -> str | None:
+    """Return the version in the header of a cuDNN in `folder`; None if there is none.
+
+    The header is cudnn_version.h, or cudnn.h up to cuDNN 7.
+    """
     for name in ("cudnn_version.h", "cudnn.h"):
         path = posixpath.normpath(f"{folder}/../include/{name}")
         try:
-            found = parse_cudnn_header(system.read_text(path, limit=HEADER_LIMIT))
+            version = parse_cudnn_header(system.read_text(path, limit=HEADER_LIMIT))
         except OSError:
             continue
-        numbers = (found.major, found.minor, found.patch)
-        if found.major is not None and found.minor is not None:
+        numbers = (version.major, version.minor, version.patch)
+        if version.major is not None and version.minor is not None:
             return ".".join(str(number) for number in numbers if number is not None)
     return None
 
 
 @dataclass(slots=True)
 class _Run:
-    """A process in which TensorFlow was imported and has opened its libraries."""
+    """A modelled process that has imported TensorFlow and opened its libraries."""
 
     process: Process
     began: frozenset[str]
-    """The files that the process had before Python ran."""
+    """Files that were in the process before Python ran."""
     failures: tuple[Resolution, ...]
     opener: LinkMap | None
     resolutions: tuple[Resolution, ...]
@@ -171,106 +182,129 @@ def _run(
     bind_now: bool,
     shown: bool,
 ) -> _Run:
-    began = frozenset(link.path for link in process.loaded)
+    """Model the import of TensorFlow in `process`, and the opening of the libraries by it."""
+    initial_paths = frozenset(link.path for link in process.loaded)
     for path in mapped:
         if process.find(path) is None:
             process.assume(path)
     failures: tuple[Resolution, ...] = ()
     if tensorflow.pywrap:
-        imported = process.load(tensorflow.pywrap, bind_now=bind_now, visible=shown)
-        if not imported.ok:
-            failures = (imported,)
-    opener = _caller(process, tensorflow, caller)
-    opened = (
+        result = process.load(tensorflow.pywrap, bind_now=bind_now, visible=shown)
+        if not result.ok:
+            failures = (result,)
+    opener = _find_caller(process, tensorflow, caller)
+    resolutions = (
         tuple(_complete_resolution(system, process.dlopen(name, opener)) for name in sonames)
         if opener is not None
         else ()
     )
     plugins = tuple(process.dlopen(path, opener) for path in tensorflow.plugins) if opener is not None else ()
-    return _Run(process, began, failures, opener, opened, plugins)
+    return _Run(process, initial_paths, failures, opener, resolutions, plugins)
 
 
-# ---------------------------------------------------------------- without an entry
+# ---------------------------------------------------------------- without one entry
 
 
 def _resolve_again(
     env: Mapping[str, str],
-    done: _Run,
+    baseline: _Run,
     run: Callable[[Mapping[str, str], _Run, Sequence[str]], _Run],
 ) -> list[Without]:
-    """Return the same once more without what LD_LIBRARY_PATH and LD_PRELOAD bring, where there is a reason to ask."""
-    tried = [t for r in (*done.failures, *done.resolutions) for t in r.tried]
-    through = {link.path for link in done.process.loaded if link.via == LIBRARY_PATH}
-    through |= {t.path for t in tried if t.via == LIBRARY_PATH}
-    driver = any(r.path in through or r.via == PRELOAD for r in done.resolutions if r.soname in DRIVERS)
-    if not (done.failures or driver or any(not r.ok for r in done.resolutions)):
+    """Return the results without entries of LD_LIBRARY_PATH and LD_PRELOAD.
+
+    They are determined only if these entries may be the reason for a problem.
+    """
+    tried = [
+        attempt for resolution in (*baseline.failures, *baseline.resolutions) for attempt in resolution.tried
+    ]
+    library_path_files = {link.path for link in baseline.process.loaded if link.via == LIBRARY_PATH}
+    library_path_files |= {attempt.path for attempt in tried if attempt.via == LIBRARY_PATH}
+    is_driver_affected = any(
+        resolution.path in library_path_files or resolution.via == PRELOAD
+        for resolution in baseline.resolutions
+        if resolution.soname in DRIVERS
+    )
+    if not (
+        baseline.failures
+        or is_driver_affected
+        or any(not resolution.ok for resolution in baseline.resolutions)
+    ):
         return []
-    places = dict(done.process.library_entries)
-    used = [e for e, folder in places.items() if any(path.startswith(f"{folder}/") for path in through)]
-    asked = [(LIBRARY_PATH, choice) for choice in _choices(used)]
-    asked += [(PRELOAD, choice) for choice in _choices(done.process.preload)]
-    answers = []
-    for variable, entries in asked:
-        less = {**env, variable: _less(variable, env.get(variable, ""), entries)}
-        changed = run(less, done, [places[entry] for entry in entries if entry in places])
+    folder_by_entry = dict(baseline.process.library_entries)
+    used_entries = [
+        value
+        for value, folder in folder_by_entry.items()
+        if any(path.startswith(f"{folder}/") for path in library_path_files)
+    ]
+    variants = [(LIBRARY_PATH, choice) for choice in _list_choices(used_entries)]
+    variants += [(PRELOAD, choice) for choice in _list_choices(baseline.process.preload)]
+    results = []
+    for variable, entries in variants:
+        changed_env = {**env, variable: _remove_entries(variable, env.get(variable, ""), entries)}
+        changed = run(
+            changed_env, baseline, [folder_by_entry[entry] for entry in entries if entry in folder_by_entry]
+        )
         if changed.opener is not None:
-            instead = _list_instead(done, changed)
-            answers.append(Without(variable, entries, changed.resolutions, changed.failures, instead))
-    return answers
+            instead = _list_instead(baseline, changed)
+            results.append(Without(variable, entries, changed.resolutions, changed.failures, instead))
+    return results
 
 
-def _choices(entries: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return each alone, then all of them."""
-    single = tuple(dict.fromkeys(entries))
-    each: list[tuple[str, ...]] = [(entry,) for entry in single[:MAX_ENTRIES]]
-    return [*each, single] if len(single) > 1 else each
+def _list_choices(entries: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return a tuple of each entry alone, then one of all entries if there are several."""
+    distinct = tuple(dict.fromkeys(entries))
+    choices: list[tuple[str, ...]] = [(entry,) for entry in distinct[:MAX_ENTRIES]]
+    return [*choices, distinct] if len(distinct) > 1 else choices
 
 
-def _less(variable: str, value: str, entries: Sequence[str]) -> str:
-    kept = [entry for entry in entries_of(variable, value) if entry not in entries]
-    return (" " if variable == PRELOAD else ":").join(kept)
+def _remove_entries(variable: str, value: str, entries: Sequence[str]) -> str:
+    """Return the value of a path variable without some entries."""
+    remaining = [entry for entry in entries_of(variable, value) if entry not in entries]
+    return (" " if variable == PRELOAD else ":").join(remaining)
 
 
-def _list_instead(done: _Run, changed: _Run) -> tuple[Instead, ...]:
-    """Return what is another file then: of the objects that are in the process, and of those at which it stopped."""
-    now, then = _names_of(done.process), _names_of(changed.process)
-    taken = frozenset(now.values())
-    for resolution in (*done.failures, *done.resolutions):
+def _list_instead(baseline: _Run, changed: _Run) -> tuple[Instead, ...]:
+    """Return the files that differ: of the loaded objects, and of the paths that were tried before."""
+    current, changed_paths = _map_names(baseline.process), _map_names(changed.process)
+    loaded_paths = frozenset(current.values())
+    for resolution in (*baseline.failures, *baseline.resolutions):
         for tried in resolution.tried:
-            now.setdefault(tried.path.rpartition("/")[2], tried.path)
+            current.setdefault(tried.path.rpartition("/")[2], tried.path)
     return tuple(
-        Instead(name, path, then.get(name))
-        for name, path in sorted(now.items())
-        if "/" not in name and not _is_same_file(path, then.get(name)) and (name in then or path in taken)
+        Instead(name, path, changed_paths.get(name))
+        for name, path in sorted(current.items())
+        if "/" not in name
+        and not _is_same_file(path, changed_paths.get(name))
+        and (name in changed_paths or path in loaded_paths)
     )
 
 
 def _is_same_file(path: str, other: str | None) -> bool:
-    """A RUNPATH leads there with ".." in it, a variable without."""
+    """Return whether two paths are equal once normalized: those from a RUNPATH may contain ".."."""
     return other is not None and posixpath.normpath(path) == posixpath.normpath(other)
 
 
-def _names_of(process: Process) -> dict[str, str]:
-    """Return soname → file of everything in a process."""
-    found = {name: link.path for link in process.loaded for name in link.names}
-    return found | {link.elf.soname: link.path for link in process.loaded if link.elf.soname}
+def _map_names(process: Process) -> dict[str, str]:
+    """Return the paths of all objects in a process, by soname and by the requested name."""
+    paths = {name: link.path for link in process.loaded for name in link.names}
+    return paths | {link.elf.soname: link.path for link in process.loaded if link.elf.soname}
 
 
-def _caller(process: Process, tensorflow: TensorFlowFacts, which: str) -> LinkMap | None:
-    """Return the object that calls dlopen; taken from its file where the import did not bring it in."""
-    choices = [tensorflow.framework, tensorflow.pywrap]
-    for path in choices if which == "framework" else reversed(choices):
+def _find_caller(process: Process, tensorflow: TensorFlowFacts, kind: str) -> LinkMap | None:
+    """Return the object that calls dlopen; it is added to the process if the import did not load it."""
+    paths = [tensorflow.framework, tensorflow.pywrap]
+    for path in paths if kind == "framework" else reversed(paths):
         if path:
-            found = process.find(path) or process.assume(path)
-            if found is not None:
-                return found
+            link = process.find(path) or process.assume(path)
+            if link is not None:
+                return link
     return None
 
 
 def find_libraries(
     system: System, python: PythonFacts, sonames: Sequence[str], process: Process
 ) -> tuple[FoundElsewhere, ...]:
-    """Return libraries of the same families as `sonames`, in any version, wherever machines keep them."""
+    """Return the libraries of the same families as `sonames`, of any version, in the usual folders."""
     stems = sorted(
         {
             soname.split(".so")[0]
@@ -280,35 +314,40 @@ def find_libraries(
     )
     if not stems:
         return ()
-    wanted = re.compile(rf"({'|'.join(map(re.escape, stems))})\.so(\.\d+)+\Z")
-    found: dict[str, FoundElsewhere] = {}
-    for folder, package in _folders(system, python, process):
+    pattern = re.compile(rf"({'|'.join(map(re.escape, stems))})\.so(\.\d+)+\Z")
+    libraries: dict[str, FoundElsewhere] = {}
+    for folder, package in _list_folders(system, python, process):
         try:
             names = system.listdir(folder)
         except OSError:
             continue
         for name in names:
-            match = wanted.match(name)
-            if match and len(found) < MAX_FOUND and system.exists(f"{folder}/{name}"):
+            match = pattern.match(name)
+            if match and len(libraries) < MAX_FOUND and system.exists(f"{folder}/{name}"):
                 path = f"{folder}/{name}"
-                found.setdefault(path, FoundElsewhere(match[1], name, path, package))
-    return tuple(found.values())
+                libraries.setdefault(path, FoundElsewhere(match[1], name, path, package))
+    return tuple(libraries.values())
 
 
-def _folders(system: System, python: PythonFacts, process: Process) -> list[tuple[str, str | None]]:
+def _list_folders(system: System, python: PythonFacts, process: Process) -> list[tuple[str, str | None]]:
+    """Return (folder, package that owns it or None) of the existing folders that may contain libraries."""
     folders: dict[str, str | None] = {}
     for site in (
         *python.site_packages,
-        *(p for p in python.sys_path if p.endswith(("site-packages", "dist-packages"))),
+        *(
+            folder_of_packages
+            for folder_of_packages in python.sys_path
+            if folder_of_packages.endswith(("site-packages", "dist-packages"))
+        ),
     ):
-        for name in _names(system, f"{site}/nvidia"):
+        for name in _list_names(system, f"{site}/nvidia"):
             folders.setdefault(f"{site}/nvidia/{name}/lib", f"nvidia/{name}")
         folders.setdefault(f"{site}/torch/lib", "torch")
     if python.conda_prefix:
         folders.setdefault(f"{python.conda_prefix}/lib", "conda")
     for folder in process.library_path:
         folders.setdefault(folder, None)
-    for name in _names(system, "/usr/local"):
+    for name in _list_names(system, "/usr/local"):
         if name.startswith("cuda"):
             for sub in ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"):
                 folders.setdefault(f"/usr/local/{name}/{sub}", f"/usr/local/{name}")
@@ -317,14 +356,14 @@ def _folders(system: System, python: PythonFacts, process: Process) -> list[tupl
     for paths in process.cache_sonames.values():
         for path in paths:
             folders.setdefault(path.rpartition("/")[0], None)
-    kept: dict[str, tuple[str, str | None]] = {}
+    existing: dict[str, tuple[str, str | None]] = {}
     for folder, package in folders.items():
         if system.is_dir(folder):
-            kept.setdefault(system.realpath(folder), (folder, package))
-    return list(kept.values())
+            existing.setdefault(system.realpath(folder), (folder, package))
+    return list(existing.values())
 
 
-def _names(system: System, folder: str) -> list[str]:
+def _list_names(system: System, folder: str) -> list[str]:
     try:
         return system.listdir(folder)
     except OSError:

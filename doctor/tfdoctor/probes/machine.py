@@ -1,4 +1,4 @@
-"""The operating system: which one, in what kind of container, on what processor."""
+"""A probe of the operating system, the kind of container, and the processor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def probe(system: System) -> MachineFacts:
-    """Return what the machine is."""
+    """Return the facts about this machine."""
     platform = system.platform
     release = parse_os_release(
         _read_text(system, "/etc/os-release") or _read_text(system, "/usr/lib/os-release") or ""
@@ -28,15 +28,15 @@ def probe(system: System) -> MachineFacts:
         distribution_like=tuple(release.get("ID_LIKE", "").split()),
         distribution_version=release.get("VERSION_ID"),
         cpu_flags=parse_cpu_flags(_read_text(system, "/proc/cpuinfo", 1 << 14) or ""),
-        container=_container(system),
-        wsl=_wsl(system, kernel),
+        container=_detect_container(system),
+        wsl=_detect_wsl(system, kernel),
         root=platform["uid"] == "0" if platform.get("uid") else None,
         jetson=system.exists("/etc/nv_tegra_release"),
     )
 
 
 def parse_os_release(text: str) -> dict[str, str]:
-    """os-release(5): KEY=value, quotes taken off."""
+    """Parse os-release(5): KEY=value lines, with the quotes removed."""
     result: dict[str, str] = {}
     for line in text.splitlines():
         match = re.match(r"([A-Z_]{1,40})=(.{0,400})\Z", line.strip())
@@ -46,7 +46,7 @@ def parse_os_release(text: str) -> dict[str, str]:
 
 
 def parse_cpu_flags(text: str) -> frozenset[str]:
-    """Return the flags (x86, with the vendor_id among them) or Features (arm) of the first processor."""
+    """Return the flags (x86, including the vendor_id) or Features (arm) of the first processor."""
     vendor: set[str] = set()
     for line in text.splitlines():
         key, _, value = line.partition(":")
@@ -64,8 +64,8 @@ def _read_text(system: System, path: str, limit: int = 1 << 16) -> str | None:
         return None
 
 
-def _container(system: System) -> str | None:
-    """Return the kind of container that this runs in, by what each engine leaves inside."""
+def _detect_container(system: System) -> str | None:
+    """Return the kind of container that this process runs in; None outside of containers."""
     if system.exists("/.dockerenv"):
         return "kubernetes" if "KUBERNETES_SERVICE_HOST" in system.env else "docker"
     if system.exists("/run/.containerenv"):
@@ -79,18 +79,19 @@ def _container(system: System) -> str | None:
     if declared:
         return declared if declared in ("lxc", "podman", "docker", "systemd-nspawn") else "container"
     cgroup = _read_text(system, "/proc/1/cgroup") or ""
-    for word, kind in (
+    for marker, kind in (
         ("kubepods", "kubernetes"),
         ("docker", "docker"),
         ("libpod", "podman"),
         ("lxc", "lxc"),
     ):
-        if f"/{word}" in cgroup:
+        if f"/{marker}" in cgroup:
             return kind
     return None
 
 
-def _wsl(system: System, kernel: str) -> int | None:
+def _detect_wsl(system: System, kernel: str) -> int | None:
+    """Return the version of WSL, 1 or 2; None outside of WSL."""
     version = f"{kernel} {_read_text(system, '/proc/version') or ''}".lower()
     if "microsoft" not in version:
         return None

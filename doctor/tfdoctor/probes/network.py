@@ -1,4 +1,4 @@
-"""What listens on this machine, and which addresses are its own, as the kernel's tables say."""
+"""A probe of the listening ports and the addresses of this machine, from the kernel's tables."""
 
 from __future__ import annotations
 
@@ -13,22 +13,25 @@ if TYPE_CHECKING:
 __all__ = ["probe_listening"]
 
 LIMIT = 16 << 20
-"""Bytes of a table: a hundred thousand sockets."""
+"""The largest number of bytes read of a table, enough for a hundred thousand sockets."""
 
 
 def probe_listening(system: System) -> Listening:
-    """Reads /proc/net; where that is not there (Windows, macOS) nothing is known."""
+    """Return the ports and addresses in /proc/net.
+
+    The ports are None if it does not exist (Windows, macOS).
+    """
     ports: set[int] | None = None
     for name in ("tcp", "tcp6"):
-        text = _text(system, f"/proc/net/{name}")
+        text = _read_text(system, f"/proc/net/{name}")
         if text is not None:
             ports = (ports or set()) | parse_listening_ports(text)
-    addresses = addresses4(_text(system, "/proc/net/fib_trie") or "")
-    addresses |= addresses6(_text(system, "/proc/net/if_inet6") or "")
+    addresses = addresses4(_read_text(system, "/proc/net/fib_trie") or "")
+    addresses |= addresses6(_read_text(system, "/proc/net/if_inet6") or "")
     return Listening(frozenset(ports) if ports is not None else None, frozenset(addresses))
 
 
-def _text(system: System, path: str) -> str | None:
+def _read_text(system: System, path: str) -> str | None:
     try:
         return system.read_text(path, limit=LIMIT)
     except OSError:

@@ -1,4 +1,4 @@
-"""Whose it is and which mode it has, what is there and may not be used."""
+"""A probe of the owner and mode of files that exist but may not be used."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from tfdoctor.system import System
 
 MAX_FILES = 40
-"""Files whose owner is asked for."""
+"""The largest number of files whose owner is looked up."""
 ASK = 2.0
-"""Seconds for each."""
+"""The time limit in seconds for each lookup."""
 
 
 def with_denied(system: System, loader: Fact[LoaderFacts]) -> Fact[LoaderFacts]:
-    """Return the same, with what forbids each file that the loader met and may not use."""
+    """Return the facts with the reason for each file that the loader found but may not use."""
     if not isinstance(loader, Known):
         return loader
     facts = loader.value
@@ -31,32 +31,32 @@ def with_denied(system: System, loader: Fact[LoaderFacts]) -> Fact[LoaderFacts]:
                 refused.setdefault(posixpath.normpath(tried.path), tried.problem)
     if not refused:
         return loader
-    found = tuple(
+    denied = tuple(
         Denied(path, path, "noexec") if problem == NOEXEC else explain_denied(system, path)
         for path, problem in list(refused.items())[:MAX_FILES]
     )
-    return dataclasses.replace(loader, value=dataclasses.replace(facts, denied=found))
+    return dataclasses.replace(loader, value=dataclasses.replace(facts, denied=denied))
 
 
 def explain_denied(system: System, path: str) -> Denied:
-    """Return what forbids reading `path`: itself, or the folder above it that this user may not search."""
-    at, entry = path, _status(system, path)
-    while entry is None and at not in ("/", "", "."):
-        at = posixpath.dirname(at)
-        entry = _status(system, at)
-    if entry is None:
+    """Return what forbids reading `path`: the file itself, or a parent folder."""
+    current, status = path, _read_status(system, path)
+    while status is None and current not in ("/", "", "."):
+        current = posixpath.dirname(current)
+        status = _read_status(system, current)
+    if status is None:
         return Denied(path, path)
-    uid, mode = entry
-    own = uid == system.platform.get("uid")
-    return Denied(path, at, owner=user_name(system, uid), own=own, mode=mode)
+    uid, mode = status
+    is_own = uid == system.platform.get("uid")
+    return Denied(path, current, owner=user_name(system, uid), own=is_own, mode=mode)
 
 
-def _status(system: System, path: str) -> tuple[str, str] | None:
-    """Return (owner's number, mode) of what a path leads to; None if it cannot be told."""
+def _read_status(system: System, path: str) -> tuple[str, str] | None:
+    """Return (owner's number, mode) of the file that a path leads to; None if they are not known."""
     result = system.run(("stat", "-L", "-c", "%u %a", "--", path), timeout=ASK, key=f"stat {path}")
     fields = result.stdout.split()
     return (
         (fields[0], fields[1])
-        if result.ok and len(fields) == 2 and all(f.isdigit() for f in fields)
+        if result.ok and len(fields) == 2 and all(field.isdigit() for field in fields)
         else None
     )

@@ -1,6 +1,6 @@
-"""Who the processes on a card are: nvidia-smi tells numbers, /proc tells whose they are.
+"""Identification of the processes on a GPU: nvidia-smi reports their numbers, and /proc their owners.
 
-In a container the numbers are the host's, or those of another container: nothing is looked up there.
+In a container the numbers are those of the host or of another container, so nothing is looked up there.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ if TYPE_CHECKING:
     from tfdoctor.system import System
 
 MAX_USERS = 5
-"""Other users whose names are asked for."""
+"""The largest number of other users whose names are looked up."""
 _CONTAINER = re.compile(
     r"(?:(?P<engine>cri-containerd|docker|libpod|crio)-|/(?P<folder>docker|kubepods)/(?:[^/\n]{1,100}/){0,4})"
     r"(?P<id>[0-9a-f]{12})[0-9a-f]{52}(?![0-9a-f])"
 )
-"""A cgroup's path: "…/docker-ID.scope" where systemd makes them, "/docker/ID" where the engine does."""
+"""A cgroup path: "…/docker-ID.scope" if systemd created it, "/docker/ID" if the engine did."""
 _ENGINES = {"libpod": "podman", "crio": "cri-o", "cri-containerd": "containerd", "kubepods": "Kubernetes"}
 ASK = 1.0
-"""Seconds for each: a directory service can be slow, or away."""
+"""The time limit in seconds for each lookup: a directory service can be slow or unreachable."""
 
 
 def identify(
     system: System, processes: Iterable[SmiProcess], *, container: bool = False
 ) -> tuple[SmiProcess, ...]:
-    """Return the same processes, with the user, state, program and container of each, as far as /proc shows them."""
-    found = tuple(processes)
-    if container or not found or system.platform.get("system") != "Linux":
-        return found
-    # Where others' processes are hidden (hidepid), one that is not to be seen is not gone.
+    """Return the processes with their user, state, program and container, as far as /proc shows them."""
+    process_list = tuple(processes)
+    if container or not process_list or system.platform.get("system") != "Linux":
+        return process_list
+    # If other users' processes are hidden (hidepid), a missing process may still be running.
     complete = system.exists("/proc/1/status")
-    seen = [_identify(system, process, complete=complete) for process in found]
-    others = list(dict.fromkeys(p.user for p in seen if p.user and not p.own))[:MAX_USERS]
+    identified = [_identify(system, process, complete=complete) for process in process_list]
+    others = list(dict.fromkeys(p.user for p in identified if p.user and not p.own))[:MAX_USERS]
     names = {uid: user_name(system, uid) for uid in others}
-    return tuple(dataclasses.replace(p, user=names.get(p.user or "", p.user)) for p in seen)
+    return tuple(dataclasses.replace(p, user=names.get(p.user or "", p.user)) for p in identified)
 
 
 def _identify(system: System, process: SmiProcess, *, complete: bool) -> SmiProcess:
-    """`user` is the number still."""
+    """Return a process with the data of /proc; its `user` is still the number."""
     if process.pid is None or process.pid <= 0:
         return process
     folder = f"/proc/{process.pid}"
@@ -57,23 +57,23 @@ def _identify(system: System, process: SmiProcess, *, complete: bool) -> SmiProc
         return dataclasses.replace(process, state="gone") if complete else process
     except OSError:
         return process
-    uid = _field(status, "Uid")
-    state = _field(status, "State")
+    uid = _read_field(status, "Uid")
+    state = _read_field(status, "State")
     return dataclasses.replace(
         process,
-        name=process.name or clean_line(_field(status, "Name"), limit=64) or None,
+        name=process.name or clean_line(_read_field(status, "Name"), limit=64) or None,
         user=uid or None,
         own=uid == system.platform.get("uid") if uid else None,
         state="zombie" if state.startswith("Z") else None,
-        command=_command(system, folder),
-        container=_container(system, folder),
+        command=_find_script(system, folder),
+        container=_find_container(system, folder),
     )
 
 
-def _container(system: System, folder: str) -> str:
-    """Return the engine and the first twelve digits of the container, as the engine lists it.
+def _find_container(system: System, folder: str) -> str:
+    """Return the engine of a process's container and the first twelve digits of its ID.
 
-    "" outside of any.
+    "" outside of containers.
     """
     try:
         match = _CONTAINER.search(system.read_text(f"{folder}/cgroup", limit=4096))
@@ -85,33 +85,39 @@ def _container(system: System, folder: str) -> str:
     return f"{_ENGINES.get(engine, engine)} {match['id']}"
 
 
-def _field(status: str, name: str) -> str:
-    """Return the first word of a line of /proc/PID/status."""
+def _read_field(status: str, name: str) -> str:
+    """Return the first word of a field of /proc/PID/status; "" if it is missing."""
     match = re.search(rf"^{name}:[ \t]*(\S{{1,100}})", status, re.MULTILINE)
     return match[1] if match is not None else ""
 
 
 def user_name(system: System, uid: str) -> str:
-    """Return the name of a user, asked of the system (it may be in LDAP); the number where it has none."""
+    """Return the name of a user, or the number if it has no name.
+
+    The system is asked, because the name may be in LDAP.
+    """
     result = system.run(("id", "-nu", uid), timeout=ASK, key=f"id -nu {uid}") if uid.isdigit() else None
     name = clean_line(result.stdout, limit=64) if result is not None and result.ok else ""
     return name or uid
 
 
-def _command(system: System, folder: str) -> str:
-    """Return what runs, without its arguments, which can hold secrets: "train.py", "-m pkg.train", a notebook."""
+def _find_script(system: System, folder: str) -> str:
+    """Return what a process runs: "train.py", "-m pkg.train" or NOTEBOOK; "" if it is not known.
+
+    Other arguments are omitted because they can contain secrets.
+    """
     try:
-        words = system.read_text(f"{folder}/cmdline", limit=4096).split("\0")
+        arguments = system.read_text(f"{folder}/cmdline", limit=4096).split("\0")
     except OSError:
         return ""
-    if any("ipykernel" in word for word in words[1:4]):
+    if any("ipykernel" in argument for argument in arguments[1:4]):
         return NOTEBOOK
-    for number, word in enumerate(words[1:], 1):
-        if word == "-m" and number + 1 < len(words):
-            return clean_line(f"-m {words[number + 1]}", limit=80)
-        if word in ("-c", "-"):
+    for number, argument in enumerate(arguments[1:], 1):
+        if argument == "-m" and number + 1 < len(arguments):
+            return clean_line(f"-m {arguments[number + 1]}", limit=80)
+        if argument in ("-c", "-"):
             return ""
-        if not word.startswith("-"):
-            name = posixpath.basename(word)
+        if not argument.startswith("-"):
+            name = posixpath.basename(argument)
             return clean_line(name, limit=80) if name.endswith((".py", ".pyc", ".ipynb")) else ""
     return ""

@@ -1,4 +1,4 @@
-"""The target Python and the TensorFlow in it: read from outside, nothing of it imported."""
+"""A probe of the target Python and its TensorFlow, of which nothing is imported."""
 
 from __future__ import annotations
 
@@ -50,87 +50,99 @@ _HEADER_SUFFIX = re.compile(r"^#define\s{1,8}TF_VERSION_SUFFIX\s{1,8}\"([^\"]{0,
 def probe(
     system: System, choice: Choice, *, asked: bool, timeout: float
 ) -> tuple[Fact[PythonFacts], Fact[TensorFlowFacts]]:
-    """Ask the chosen interpreter. Where the user named it (`asked`), one that is no Python is a UsageError.
+    """Query the chosen interpreter; return the facts about it and about its TensorFlow.
 
-    A Python whose start is slow is asked twice: the second time its files are in memory.
+    If it does not answer within the first part of the time limit, it is queried again: then its files are in memory.
+    Raise UsageError if the user requested it (`asked`) and it is no Python.
     """
     python = choice.path
     if base_gone(choice):
-        return (_unusable(Trouble("base-gone", python, "leads to a Python that is gone")),) * 2
-    began = time.monotonic()
-    first, result = ask(system, python, timeout=timeout)
-    answer = dict(first)
+        return (_make_unusable(Trouble("base-gone", python, "leads to a Python that is gone")),) * 2
+    start_time = time.monotonic()
+    first_answer, result = ask(system, python, timeout=timeout)
+    answer = dict(first_answer)
     if "version" not in answer:
-        left = max(0.2, timeout - (time.monotonic() - began))
-        trouble, why, late = _second_try(system, python, result, left)
-        answer.update(late)
+        remaining = max(0.2, timeout - (time.monotonic() - start_time))
+        trouble, description, second_answer = _second_try(system, python, result, remaining)
+        answer.update(second_answer)
         if "version" not in answer:
-            return (_make_unanswered(system, choice, result, trouble, why, asked=asked),) * 2
-    facts = _python(answer, choice.how)
+            return (_make_unanswered(system, choice, result, trouble, description, asked=asked),) * 2
+    facts = _make_python_facts(answer, choice.how)
     source = f"{facts.executable} (its files, nothing imported)"
-    raw = answer.get("tensorflow")
-    if not isinstance(raw, dict):
+    raw_tensorflow = answer.get("tensorflow")
+    if not isinstance(raw_tensorflow, dict):
         return Known(facts, source), Absent(
             source, f"no tensorflow package on the path of {facts.executable}"
         )
-    tensorflow = _tensorflow(raw, facts, answer.get("shadow"))
-    behind = answer.get("behind")
-    if isinstance(behind, dict):
-        tensorflow = dataclasses.replace(tensorflow, behind=_tensorflow(behind, facts, None))
-    return Known(facts, source), Known(tensorflow, str(raw.get("package_dir")))
+    tensorflow = _make_tensorflow_facts(raw_tensorflow, facts, answer.get("shadow"))
+    other = answer.get("behind")
+    if isinstance(other, dict):
+        tensorflow = dataclasses.replace(tensorflow, behind=_make_tensorflow_facts(other, facts, None))
+    return Known(facts, source), Known(tensorflow, str(raw_tensorflow.get("package_dir")))
 
 
 def _second_try(
-    system: System, python: str, first: CommandResult, left: float
+    system: System, python: str, first: CommandResult, remaining: float
 ) -> tuple[Trouble | None, str, Mapping[str, Any]]:
-    """Return how the Python behaves, and its answer where patience brings one; both at once."""
-    patient: list[tuple[Mapping[str, Any], CommandResult]] = []
+    """Return the trouble of a Python, a description of it, and the answer to a second query.
+
+    Both are determined at the same time.
+    """
+    results: list[tuple[Mapping[str, Any], CommandResult]] = []
 
     def run_patiently() -> None:
-        patient.append(run_payload(system, python, "target", timeout=left, variant="patient"))
+        results.append(run_payload(system, python, "target", timeout=remaining, variant="patient"))
 
-    waiting = threading.Thread(target=run_patiently, daemon=True)
+    thread = threading.Thread(target=run_patiently, daemon=True)
     if first.failure is Failure.TIMEOUT:
-        waiting.start()
-    trouble, why = behaviour(system, python, first, timeout=left * 0.9)
+        thread.start()
+    trouble, description = behaviour(system, python, first, timeout=remaining * 0.9)
     if first.failure is not Failure.TIMEOUT:
-        return trouble, why, {}
-    waiting.join()
-    return trouble, why, patient[0][0] if patient else {}
+        return trouble, description, {}
+    thread.join()
+    return trouble, description, results[0][0] if results else {}
 
 
 def _make_unanswered(
-    system: System, choice: Choice, result: CommandResult, trouble: Trouble | None, why: str, *, asked: bool
+    system: System,
+    choice: Choice,
+    result: CommandResult,
+    trouble: Trouble | None,
+    description: str,
+    *,
+    asked: bool,
 ) -> Unknown:
-    """Return what is known of a Python that gave no answer.
+    """Return the fact about a Python that did not answer.
 
-    Raises UsageError if what was named is no Python.
+    Raise UsageError if the user requested it and it is no Python.
     """
     python = choice.path
     if trouble is None:
-        return Unknown(f"{python} {why}", python)
-    own = trouble.kind in ("site", "silent") or _is_in_environment(system, python)
-    if not asked or own:
-        return _unusable(trouble)
+        return Unknown(f"{python} {description}", python)
+    is_environment = trouble.kind in ("site", "silent") or _is_in_environment(system, python)
+    if not asked or is_environment:
+        return _make_unusable(trouble)
     message = (
         f"--python: {clean_line(choice.how)} does not answer as a Python does: it {result.describe_end()}."
     )
-    said = trouble.said or trouble.detail
-    raise UsageError(message, hint=f"It said: {trouble.said}" if trouble.said else said)
+    description_of_error = trouble.said or trouble.detail
+    raise UsageError(message, hint=f"It said: {trouble.said}" if trouble.said else description_of_error)
 
 
 def _is_in_environment(system: System, python: str) -> bool:
-    """Return whether it is the Python of an environment, however it behaves."""
+    """Return whether the interpreter is in a virtual or conda environment."""
     prefix = posixpath.dirname(posixpath.dirname(python))
     return system.exists(f"{prefix}/pyvenv.cfg") or system.is_dir(f"{prefix}/conda-meta")
 
 
-def _unusable(trouble: Trouble) -> Unusable:
-    more = "".join(f": {text}" for text in (trouble.detail, trouble.said) if text)
-    return Unusable(f"{trouble.path} {trouble.how}{more}", trouble.path, trouble)
+def _make_unusable(trouble: Trouble) -> Unusable:
+    """Return the fact for a Python that cannot be used."""
+    details = "".join(f": {text}" for text in (trouble.detail, trouble.said) if text)
+    return Unusable(f"{trouble.path} {trouble.how}{details}", trouble.path, trouble)
 
 
-def _python(raw: Mapping[str, Any], chosen: str) -> PythonFacts:
+def _make_python_facts(raw: Mapping[str, Any], chosen: str) -> PythonFacts:
+    """Return the facts about the Python in the answer of the child process."""
     version = str(raw.get("version", ""))
     parts = [*version.split("."), "", ""][:2]
     prefix = str(raw.get("prefix", ""))
@@ -161,8 +173,8 @@ def _python(raw: Mapping[str, Any], chosen: str) -> PythonFacts:
                 requires=tuple(clean_line(str(line)) for line in entry.get("requires", ())),
                 lost=tuple(clean_line(str(path)) for path in entry.get("lost", ())),
                 differs=tuple(
-                    FileDifference(clean_line(str(path)), clean_line(str(what)))
-                    for path, what in _tuples(entry.get("differs"), 2)
+                    FileDifference(clean_line(str(path)), clean_line(str(problem)))
+                    for path, problem in _filter_by_length(entry.get("differs"), 2)
                 ),
                 changed=tuple(_parse_changed(entry.get("changed"))),
                 files=tuple(clean_line(str(path)) for path in entry.get("files", ())),
@@ -182,7 +194,7 @@ def _python(raw: Mapping[str, Any], chosen: str) -> PythonFacts:
         shared=tuple(_parse_shared(raw.get("shared"))),
         carried=tuple(clean_line(str(path)) for path in raw.get("carried") or ()),
         mapped=tuple(map(str, raw.get("mapped") or ())),
-        shadows=tuple(Shadow(*map(str, one)) for one in _tuples(raw.get("shadows"), 3)),
+        shadows=tuple(Shadow(*map(str, shadow)) for shadow in _filter_by_length(raw.get("shadows"), 3)),
         closed=_parse_closed(raw.get("closed")),
         pip=_parse_bool(raw.get("pip")),
         ensurepip=_parse_bool(raw.get("ensurepip")),
@@ -214,23 +226,26 @@ def _parse_changed(raw: Any) -> Iterator[ChangedFile]:
 
 def _parse_shared(raw: Any) -> Iterator[SharedFile]:
     for entry in raw or ():
-        owners = tuple(_owner(one) for one in entry.get("owners", ()))
-        now = entry.get("now")
+        owners = tuple(_parse_owner(owner_entry) for owner_entry in entry.get("owners", ()))
+        current = entry.get("now")
         yield SharedFile(
             clean_line(str(entry.get("path", ""))),
             str(entry.get("location", "")),
             owners,
-            _owner(now) if now else None,
+            _parse_owner(current) if current else None,
         )
 
 
-def _owner(raw: Any) -> tuple[str, str]:
+def _parse_owner(raw: Any) -> tuple[str, str]:
     name, version = raw
     return normal_name(str(name)), clean_line(str(version))
 
 
 def _parse_closed(raw: object) -> tuple[Denied, ...]:
-    """Return [[path, what forbids it, its owner, whether that is this user, its mode], …]"""
+    """Return the denied paths in the answer of the child process.
+
+    Each entry is [path, what forbids it, its owner, whether that is this user, its mode].
+    """
     return tuple(
         Denied(
             str(entry[0]),
@@ -248,14 +263,16 @@ def _parse_bool(raw: object) -> bool | None:
     return raw if isinstance(raw, bool) else None
 
 
-def _tensorflow(raw: Mapping[str, Any], python: PythonFacts, shadow: object) -> TensorFlowFacts:
+def _make_tensorflow_facts(raw: Mapping[str, Any], python: PythonFacts, shadow: object) -> TensorFlowFacts:
+    """Return the facts about TensorFlow in the answer of the child process."""
     package_dir = str(raw.get("package_dir", ""))
-    folder = package_dir.rpartition("/")[0]
-    here = [d for d in python.distributions if d.name in TENSORFLOW_DISTRIBUTIONS]
-    beside = [d for d in here if d.location == folder] or here
+    site_folder = package_dir.rpartition("/")[0]
+    candidates = [d for d in python.distributions if d.name in TENSORFLOW_DISTRIBUTIONS]
+    preferred = [d for d in candidates if d.location == site_folder] or candidates
     header = parse_version_header(str(raw.get("version_header") or ""))
-    chosen = next(
-        (d for d in beside if header and is_same_release(d.version, header)), beside[0] if beside else None
+    distribution = next(
+        (d for d in preferred if header and is_same_release(d.version, header)),
+        preferred[0] if preferred else None,
     )
     conda = next(
         (p for p in python.conda_packages if p.name in ("tensorflow-base", "tensorflow", "tensorflow-gpu")),
@@ -265,9 +282,9 @@ def _tensorflow(raw: Mapping[str, Any], python: PythonFacts, shadow: object) -> 
         package_dir=package_dir,
         core_dir=str(raw.get("core_dir", package_dir)),
         version=header
-        if header and chosen and not is_same_release(chosen.version, header)
-        else (chosen.version if chosen else header),
-        distribution=chosen.name if chosen else None,
+        if header and distribution and not is_same_release(distribution.version, header)
+        else (distribution.version if distribution else header),
+        distribution=distribution.name if distribution else None,
         framework=raw.get("framework"),
         pywrap=raw.get("pywrap"),
         missing_files=tuple(map(str, raw.get("missing", ()))),
@@ -279,46 +296,49 @@ def _tensorflow(raw: Mapping[str, Any], python: PythonFacts, shadow: object) -> 
     )
 
 
-def _tuples(raw: object, length: int) -> list[Any]:
-    """Return the lists of this length in a list; what is neither is passed over."""
+def _filter_by_length(raw: object, length: int) -> list[Any]:
+    """Return the entries of a list that are themselves lists of this length."""
     entries = raw if isinstance(raw, list) else []
     return [entry for entry in entries if isinstance(entry, list) and len(entry) == length]
 
 
 def normal_name(name: str) -> str:
-    """Return a distribution's name as PEP 503 normalises it."""
+    """Return the name of a distribution, normalized as in PEP 503."""
     return re.sub(r"[-_.]+", "-", clean_line(name)).lower()
 
 
 def is_same_release(left: str, right: str) -> bool:
-    """Return whether two spellings name one release: "2.4.1" and "2.4.1", "2.22.0-rc0" and "2.22.0rc0"."""
-    return _plain(left) == _plain(right)
+    """Return whether two spellings mean the same release, as "2.22.0-rc0" and "2.22.0rc0"."""
+    return _normalize_version(left) == _normalize_version(right)
 
 
-def _plain(version: str) -> str:
+def _normalize_version(version: str) -> str:
     return re.sub(r"[^0-9a-z.]", "", version.lower().split("+")[0].split(".post")[0])
 
 
 def parse_build_info(text: str) -> dict[str, str]:
-    """build_info.py of any era, as text: values are strings ("True", "12.5.1", "['sm_60', …]")."""
-    found: dict[str, str] = {}
+    """Parse build_info.py of any release as text.
+
+    The values are strings ("True", "12.5.1", "['sm_60', …]").
+    """
+    values: dict[str, str] = {}
     for pattern in (_BUILD_INFO_LINE, _BUILD_INFO_PAIR):
         for match in pattern.finditer(text):
             value = next((group for group in match.groups()[1:] if group is not None), "")
-            found.setdefault(match[1], clean_line(value))
+            values.setdefault(match[1], clean_line(value))
     for old, new in (("cuda_version_number", "cuda_version"), ("cudnn_version_number", "cudnn_version")):
-        if old in found:
-            found.setdefault(new, found[old])
-    return found
+        if old in values:
+            values.setdefault(new, values[old])
+    return values
 
 
 def parse_cuda_config(text: str) -> dict[str, str]:
-    """Return the TF_* macros of cuda_config.h, quotes taken off."""
+    """Return the TF_* macros of cuda_config.h, with the quotes removed."""
     return {match[1]: clean_line(match[2]).strip('"') for match in _DEFINE.finditer(text)}
 
 
 def parse_version_header(text: str) -> str | None:
-    """Return "2.21.0" from version.h or release_version.h; None if it does not say."""
+    """Return the version in version.h or release_version.h, as "2.21.0"; None if it is incomplete."""
     numbers = {match[1]: match[2] for match in _HEADER_NUMBER.finditer(text)}
     if len(numbers) < 3:
         return None

@@ -1,4 +1,4 @@
-"""The import of what TensorFlow imports of others, rehearsed in a child of the examined Python."""
+"""A rehearsal of TensorFlow's imports of other packages, in a child of the examined Python."""
 
 from __future__ import annotations
 
@@ -30,50 +30,57 @@ def probe(
     version: str = "",
     timeout: float,
 ) -> Fact[RehearsalFacts]:
-    """Import `modules` (with the attributes that are taken of them), execute `sources`, and import Keras's modules
-    with something in the place of TensorFlow `version`. `timeout` in seconds."""
-    where = f"{python.executable}: the imports of TensorFlow's imports"
+    """Import what TensorFlow imports, without TensorFlow, and return the results.
+
+    These are `modules` (with the attributes that are used), `sources`, which are executed, and the modules of Keras,
+    with a substitute for TensorFlow `version`. `timeout` is in seconds.
+    """
+    label = f"{python.executable}: the imports of TensorFlow's imports"
     if not modules and not sources:
-        return Known(RehearsalFacts(tuple(oddities), ()), where)
-    wanted = {"modules": modules, "sources": sources, "keras": (keras, version)}
+        return Known(RehearsalFacts(tuple(oddities), ()), label)
+    request = {"modules": modules, "sources": sources, "keras": (keras, version)}
     answer, result = run_payload(
-        system, python.executable, "rehearse", (json.dumps(wanted),), timeout=timeout
+        system, python.executable, "rehearse", (json.dumps(request),), timeout=timeout
     )
-    seen, of_keras = _parse_all(answer, "module", len(modules)), _parse_all(answer, "keras", len(keras))
+    module_results, keras_results = (
+        _parse_results(answer, "module", len(modules)),
+        _parse_results(answer, "keras", len(keras)),
+    )
     source = answer.get("source")
-    complete = answer.get("done") is True
-    if result.failure is Failure.NOT_FOUND:  # it has just answered: this is a recording, without a rehearsal
-        return Absent(where, "the imports were not rehearsed when this was recorded")
+    is_complete = answer.get("done") is True
+    # it has just answered, so this is a recording without a rehearsal
+    if result.failure is Failure.NOT_FOUND:
+        return Absent(label, "the imports were not rehearsed when this was recorded")
     if "at" not in answer:
-        return Unknown(f"{python.executable} {result.describe_end()}", where)
-    if not complete and result.ok:
+        return Unknown(f"{python.executable} {result.describe_end()}", label)
+    if not is_complete and result.ok:
         return Unknown(
-            f"the import of {clean_line(str(answer['at']))} ended the process without an error", where
+            f"the import of {clean_line(str(answer['at']))} ended the process without an error", label
         )
-    if not complete:
+    if not is_complete:
         if result.returncode is None:
-            return Unknown(f"the import of {clean_line(str(answer['at']))} {result.describe_end()}", where)
-        ended = of_keras if answer["at"] in keras else seen
-        ended.append(_make_crashed(str(answer["at"]), result))
+            return Unknown(f"the import of {clean_line(str(answer['at']))} {result.describe_end()}", label)
+        results_of_kind = keras_results if answer["at"] in keras else module_results
+        results_of_kind.append(_make_crash_result(str(answer["at"]), result))
     return Known(
         RehearsalFacts(
             tuple(oddities),
-            tuple(seen),
-            _parse_rehearsed(source) if isinstance(source, dict) else None,
-            tuple(of_keras),
-            complete,
+            tuple(module_results),
+            _parse_result(source) if isinstance(source, dict) else None,
+            tuple(keras_results),
+            is_complete,
         ),
-        where,
+        label,
     )
 
 
-def _parse_all(answer: Mapping[str, Any], kind: str, number: int) -> list[Rehearsed]:
-    """Return what was said of the modules of one kind, as far as the child came."""
-    keys = (f"{kind}:{at}" for at in range(number))
-    return [_parse_rehearsed(answer[key]) for key in keys if isinstance(answer.get(key), dict)]
+def _parse_results(answer: Mapping[str, Any], kind: str, number: int) -> list[Rehearsed]:
+    """Return the results for the modules of one kind, as far as the child got."""
+    keys = (f"{kind}:{position}" for position in range(number))
+    return [_parse_result(answer[key]) for key in keys if isinstance(answer.get(key), dict)]
 
 
-def _parse_rehearsed(raw: Mapping[str, Any]) -> Rehearsed:
+def _parse_result(raw: Mapping[str, Any]) -> Rehearsed:
     frames = raw.get("frames")
     return Rehearsed(
         name=clean_line(str(raw.get("name", ""))),
@@ -89,7 +96,8 @@ def _parse_rehearsed(raw: Mapping[str, Any]) -> Rehearsed:
     )
 
 
-def _make_crashed(name: str, result: CommandResult) -> Rehearsed:
-    last = result.stderr.strip().splitlines()[-1:] or [""]
-    said = f": {clean_line(last[0])}" if last[0] else ""
-    return Rehearsed(clean_line(name), f"the import {result.describe_end()}{said}", "crash")
+def _make_crash_result(name: str, result: CommandResult) -> Rehearsed:
+    """Return the result for a module whose import ended the process."""
+    last_lines = result.stderr.strip().splitlines()[-1:] or [""]
+    message = f": {clean_line(last_lines[0])}" if last_lines[0] else ""
+    return Rehearsed(clean_line(name), f"the import {result.describe_end()}{message}", "crash")

@@ -1,4 +1,4 @@
-"""Asking the examined Python what it is and has: that takes longest, and can begin before the rest is loaded."""
+"""A query of the examined Python, which takes longest and can begin before other modules are loaded."""
 
 from __future__ import annotations
 
@@ -15,26 +15,32 @@ if TYPE_CHECKING:
     from tfdoctor.system import CommandResult, LiveSystem, System
 
 FIRST = 0.5
-"""The part of its time that the first try has."""
+"""The fraction of its time limit that the first try gets."""
 
 
 def limit_of(timeout: float) -> float:
-    """Return seconds that a probe may take where all of looking may take `timeout`."""
+    """Return the time limit in seconds of one probe, if all probes together may take `timeout`."""
     return max(0.5, timeout * 0.8)
 
 
 def begin(system: LiveSystem, requested: str | None, *, timeout: float) -> None:
-    """Start what `ask` waits for. `timeout` bounds all of looking. Raises UsageError as `choose` does."""
+    """Start the process that `ask` waits for.
+
+    `timeout` is for all probes. Raise UsageError as `choose` does.
+    """
     chosen = choose(system, requested)
     if not base_gone(chosen):
         begin_payload(system, chosen.path, "target", timeout=limit_of(timeout) * FIRST)
 
 
 def base_gone(chosen: Choice) -> bool:
-    """Return whether the Python that was named leads to one that is gone: there is nothing to be run."""
+    """Return whether the requested Python leads to one that does not exist, so that nothing can be run."""
     return any(lost.variable == ASKED for lost in chosen.lost)
 
 
 def ask(system: System, python: str, *, timeout: float) -> tuple[Mapping[str, Any], CommandResult]:
-    """Return what it answers, and how it ended. `timeout` is that of the probe, in seconds."""
+    """Return the answer of the Python, and how its process ended.
+
+    `timeout` is that of the probe, in seconds.
+    """
     return run_payload(system, python, "target", timeout=timeout * FIRST)

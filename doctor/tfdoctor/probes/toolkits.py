@@ -1,4 +1,4 @@
-"""CUDA toolkits on this machine."""
+"""A probe of the CUDA toolkits on this machine."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ if TYPE_CHECKING:
     from tfdoctor.system import System
 
 XLA_FOLDER = re.compile(r"--xla_gpu_cuda_data_dir=([^\s'\"]+)")
-"""Where XLA is told to look for libdevice and ptxas first."""
+"""The folder in which XLA first searches for libdevice and ptxas."""
 
 
 def probe(system: System) -> tuple[CudaToolkit, ...]:
-    """Return every toolkit below /usr/local and where CUDA_HOME and XLA_FLAGS point, each once."""
+    """Return every toolkit in the usual folders and in those of CUDA_HOME and XLA_FLAGS, each once."""
     folders: list[str] = []
     with contextlib.suppress(OSError):
         folders += [f"/usr/local/{name}" for name in system.listdir("/usr/local") if name.startswith("cuda")]
     folders += [system.env[name] for name in ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT") if system.env.get(name)]
     folders += ["/opt/cuda", "/usr/lib/cuda"]
-    named = XLA_FOLDER.search(system.env.get("XLA_FLAGS", ""))
-    if named is not None:
-        folders.append(named[1] if named[1].startswith("/") else f"{system.cwd.rstrip('/')}/{named[1]}")
-    found: dict[str, CudaToolkit] = {}
+    match = XLA_FOLDER.search(system.env.get("XLA_FLAGS", ""))
+    if match is not None:
+        folders.append(match[1] if match[1].startswith("/") else f"{system.cwd.rstrip('/')}/{match[1]}")
+    toolkits: dict[str, CudaToolkit] = {}
     for folder in folders:
         if system.is_dir(folder):
-            found.setdefault(system.realpath(folder), _toolkit(system, folder))
-    return tuple(found.values())
+            toolkits.setdefault(system.realpath(folder), _read_toolkit(system, folder))
+    return tuple(toolkits.values())
 
 
-def _toolkit(system: System, folder: str) -> CudaToolkit:
+def _read_toolkit(system: System, folder: str) -> CudaToolkit:
+    """Return the facts about the toolkit in a folder."""
     version = None
     for name in ("version.json", "version.txt"):
         try:
@@ -44,8 +45,8 @@ def _toolkit(system: System, folder: str) -> CudaToolkit:
         if version:
             break
     if version is None:
-        tail = system.realpath(folder).rpartition("cuda-")[2]
-        version = tail if tail.replace(".", "").isdigit() else None
+        version_in_name = system.realpath(folder).rpartition("cuda-")[2]
+        version = version_in_name if version_in_name.replace(".", "").isdigit() else None
     return CudaToolkit(
         path=folder,
         version=version,
@@ -55,7 +56,7 @@ def _toolkit(system: System, folder: str) -> CudaToolkit:
 
 
 def probe_nvcc(system: System, *, timeout: float) -> Fact[str]:
-    """Return the release that the nvcc on PATH says it is. It says nothing of what TensorFlow uses."""
+    """Return the release of the nvcc on PATH, which need not be the one that TensorFlow uses."""
     command = system.which("nvcc")
     if command is None:
         return Absent("nvcc", "no nvcc on PATH")

@@ -1,1 +1,1 @@
-"""Reports as text. Nothing here computes: what is shown was decided before."""
+"""Reports as text, JSON and HTML. The code here only formats results; it decides nothing."""

@@ -1,4 +1,4 @@
-"""What `bench` says: a screen with its curves in characters, and JSON (docs/schemas/bench.schema.json)."""
+"""The output of `bench`: a screen with curves of characters, and JSON (docs/schemas/bench.schema.json)."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ UNITS = {
     "copy": "bytes",
     "allreduce": "bytes",
 }
-"""Work → what its size counts."""
+"""Workload to the unit of its size."""
 ROWS = 9
-"""Curves on a first screen; with -v all."""
+"""Curves on the screen; with -v all."""
 
 
 def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour: bool = False) -> str:
-    """Return the answer in a sentence, what is wrong, and a line for each curve."""
+    """Return the summary, the findings, and a line for each curve."""
     out = Page(width, coloured=colour)
-    worst = max((one.severity for one in bench.findings), default=None)
-    sign = mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
-    print_hanging(out, sign, bench.summary)
+    worst = max((item.severity for item in bench.findings), default=None)
+    status_mark = mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
+    print_hanging(out, status_mark, bench.summary)
     if bench.look and bench.any_timed:
         do(out, Remedy("See why.", (bench.look,)), first=True)
-    if bench.stopped and all(one.explanation != bench.stopped for one in bench.findings):
+    if bench.stopped and all(item.explanation != bench.stopped for item in bench.findings):
         print_hanging(out, Text("  "), bench.stopped)
     if bench.disturbed and not bench.disturbance.much:
         print_hanging(out, Text("  "), f"A little disturbed: {clean_line(bench.disturbed)}.")
@@ -62,8 +62,8 @@ def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour
             "else ran here: a virtual machine's neighbours, heat and clocks do that.",
         )
     if bench.comparison is not None:
-        _comparison(out, bench, verbose=verbose)
-    timed = sum(one.repeats for one in bench.runs if one.seconds)
+        _print_comparison(out, bench, verbose=verbose)
+    timed = sum(item.repeats for item in bench.runs if item.seconds)
     for finding in bench.findings:
         out.print()
         style = {Severity.ERROR: "red", Severity.WARNING: "yellow"}.get(finding.severity, "")
@@ -72,21 +72,21 @@ def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour
         print_hanging(out, Text("  Why   "), clean_line(finding.explanation, limit=1000))
         for number, remedy in enumerate(finding.remedies if verbose or not timed else ()):
             do(out, remedy, first=number == 0)
-    _table(out, bench, verbose=verbose)
+    _print_table(out, bench, verbose=verbose)
     if verbose:
-        for one in bench.scaling:
+        for item in bench.scaling:
             out.print()
-            print_hanging(out, Text("  "), _format_scaling(one))
-            for why in one.why:
-                print_hanging(out, Text("    "), why)
+            print_hanging(out, Text("  "), _format_scaling(item))
+            for reason in item.why:
+                print_hanging(out, Text("    "), reason)
         for link in bench.links:
             print_hanging(out, Text("  "), f"{format_link(link)}.")
     if not timed:
         return out.text
     out.print()
-    first = describe_first_calls(bench.runs)
-    if first:
-        print_hanging(out, Text(""), first)
+    first_calls = describe_first_calls(bench.runs)
+    if first_calls:
+        print_hanging(out, Text(""), first_calls)
     print_hanging(
         out,
         Text(""),
@@ -96,152 +96,170 @@ def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour
     return out.text
 
 
-def _comparison(out: Page, bench: Bench, *, verbose: bool) -> None:
-    known = bench.comparison
-    if known is None:
+def _print_comparison(out: Page, bench: Bench, *, verbose: bool) -> None:
+    comparison = bench.comparison
+    if comparison is None:
         return
-    how = f" ({known.ratio:.2f} times the time)" if known.ratio is not None else ""
-    verdict = "not comparable" if known.verdict == "incomparable" else known.verdict
-    other = known.tensorflow and known.tensorflow != bench.tensorflow
-    release = f" (TensorFlow {clean_line(known.tensorflow or '')})" if other else ""
-    print_hanging(out, Text("  "), f"Against {clean_line(known.name)}{release}: {verdict}{how}; {known.why}.")
-    changed = sorted((one for one in known.changes if one.beyond), key=lambda one: -abs(math.log(one.ratio)))
-    for one in changed[: None if verbose else 3]:
+    ratio_text = f" ({comparison.ratio:.2f} times the time)" if comparison.ratio is not None else ""
+    verdict = "not comparable" if comparison.verdict == "incomparable" else comparison.verdict
+    is_other_release = comparison.tensorflow and comparison.tensorflow != bench.tensorflow
+    release = f" (TensorFlow {clean_line(comparison.tensorflow or '')})" if is_other_release else ""
+    print_hanging(
+        out,
+        Text("  "),
+        f"Against {clean_line(comparison.name)}{release}: {verdict}{ratio_text}; {comparison.why}.",
+    )
+    changed = sorted(
+        (change for change in comparison.changes if change.beyond),
+        key=lambda change: -abs(math.log(change.ratio)),
+    )
+    for change in changed[: None if verbose else 3]:
         print_hanging(
-            out, Text("    "), f"{title_of(one.now)}, size {one.now.size}: {one.ratio:.2f} times the time"
+            out,
+            Text("    "),
+            f"{title_of(change.now)}, size {change.now.size}: {change.ratio:.2f} times the time",
         )
 
 
 def title_of(one: Timed) -> str:
-    """Return "matmul on GPU:0"; of a software GPU "software: matmul on GPU:0"; float32 is not named."""
+    """Return the title of a curve, such as "matmul on GPU:0"; a software GPU's begins with "software: ".
+
+    The type is named unless it is float32.
+    """
     kind = "" if one.dtype == "float32" else one.dtype
     compiler = "XLA" if one.xla else ""
-    what = " ".join(part for part in (one.workload, one.model, one.part, kind, compiler) if part)
-    soft = "software: " if one.software else ""  # first, where no narrow screen cuts it off
+    work = " ".join(part for part in (one.workload, one.model, one.part, kind, compiler) if part)
+    prefix = "software: " if one.software else ""  # at the start, where a narrow screen does not cut it off
     if one.workload == "copy":
-        way = (
+        route = (
             f"within {one.devices[0]}"
             if len(set(one.devices)) == 1
             else f"{one.devices[0]} to {one.devices[-1]}"
         )
-        return f"{soft}copy {way}"
-    # Before the devices: a narrow screen cuts off the end.
-    how = "" if one.strategy == "one" else f", {one.strategy},"
-    return f"{soft}{what}{how} on {join_words(one.devices)}"
+        return f"{prefix}copy {route}"
+    # Put the strategy before the devices, because a narrow screen cuts off the end.
+    strategy = "" if one.strategy == "one" else f", {one.strategy},"
+    return f"{prefix}{work}{strategy} on {join_words(one.devices)}"
 
 
 def curves(runs: Sequence[Timed]) -> dict[str, list[Timed]]:
-    """Return title → what was timed of it, the smallest size first; the parts of steps are no curves."""
-    found: dict[str, list[Timed]] = {}
-    for one in runs:
-        if one.seconds is not None and one.part is None:
-            found.setdefault(title_of(one), []).append(one)
-    return {title: sorted(pieces, key=lambda one: one.size) for title, pieces in found.items()}
+    """Return title to timings, smallest size first; the parts of training steps are no curves."""
+    by_title: dict[str, list[Timed]] = {}
+    for run in runs:
+        if run.seconds is not None and run.part is None:
+            by_title.setdefault(title_of(run), []).append(run)
+    return {title: sorted(pieces, key=lambda run: run.size) for title, pieces in by_title.items()}
 
 
 def number_of(value: int) -> str:
-    """Return a size: "1024", "64 Mi"."""
+    """Return a size as text, such as "1024" or "64 Mi"."""
     for unit, factor in (("Mi", 1 << 20), ("Ki", 1 << 10)):
         if value >= 1 << 14 and value % factor == 0:
             return f"{value // factor} {unit}"
     return str(value)
 
 
-def _table(out: Page, bench: Bench, *, verbose: bool) -> None:
-    """A line a curve: its times as bars on a log scale that all share, and what the largest size gives."""
-    found = curves(bench.runs)
-    if not found:
+def _print_table(out: Page, bench: Bench, *, verbose: bool) -> None:
+    """Print a line for each curve: its times as bars, and the result of the largest size.
+
+    All bars share a log scale.
+    """
+    by_title = curves(bench.runs)
+    if not by_title:
         return
-    times = [one.seconds.median for pieces in found.values() for one in pieces if one.seconds]
+    times = [run.seconds.median for pieces in by_title.values() for run in pieces if run.seconds]
     low, high = math.log(min(times)), math.log(max(times))
-    shown = list(found.items())[: None if verbose else ROWS]
+    shown = list(by_title.items())[: None if verbose else ROWS]
     rows = [
-        (title, pieces, f"{number_of(pieces[-1].size):>6}: {_last(pieces[-1], bench)}")
+        (title, pieces, f"{number_of(pieces[-1].size):>6}: {_format_largest(pieces[-1], bench)}")
         for title, pieces in shown
     ]
-    room = out.width - 12 - max(len(end) for *_, end in rows)
-    name = min(max(len(title) for title, _ in shown), max(room, 16))
+    name_space = out.width - 12 - max(len(result) for *_, result in rows)
+    name_width = min(max(len(title) for title, _ in shown), max(name_space, 16))
     out.print()
-    for title, pieces, end in rows:
+    for title, pieces, result in rows:
         bars = "".join(
-            BARS[round(7 * (math.log(one.seconds.median) - low) / max(high - low, 1e-9))]
-            for one in pieces
-            if one.seconds
+            BARS[round(7 * (math.log(run.seconds.median) - low) / max(high - low, 1e-9))]
+            for run in pieces
+            if run.seconds
         )
-        label = title if len(title) <= name else f"{title[: name - 1]}…"
-        out.print(Text(f"  {label:{name}} {bars:8}{end}"), wrap=False)
+        label = title if len(title) <= name_width else f"{title[: name_width - 1]}…"
+        out.print(Text(f"  {label:{name_width}} {bars:8}{result}"), wrap=False)
         if verbose:
-            for one in pieces:
-                out.print(Text(f"      {_piece_line(one)}"), wrap=False)
-    if len(found) > len(shown):
-        out.print(Text(f"  and {len(found) - len(shown)} more: -v"))
+            for run in pieces:
+                out.print(Text(f"      {_format_run(run)}"), wrap=False)
+    if len(by_title) > len(shown):
+        out.print(Text(f"  and {len(by_title) - len(shown)} more: -v"))
     units = dict.fromkeys(UNITS[pieces[-1].workload] for _, pieces, _ in rows)
     print_hanging(out, Text("  "), f"Sizes: {', '.join(units)}.")
-    left = sum(one.seconds is None for one in bench.runs)
-    if left:
-        first = next(one.left_out for one in bench.runs if one.seconds is None)
+    left_out = sum(run.seconds is None for run in bench.runs)
+    if left_out:
+        first = next(run.left_out for run in bench.runs if run.seconds is None)
         print_hanging(
-            out, Text("  "), f"{left} pieces of work were left out: {first or 'it ended before them'}."
+            out, Text("  "), f"{left_out} pieces of work were left out: {first or 'it ended before them'}."
         )
 
 
-def _piece_line(one: Timed) -> str:
-    seconds = one.seconds
+def _format_run(run: Timed) -> str:
+    seconds = run.seconds
     if seconds is None:
-        return f"{one.size}: {one.left_out}"
-    first = f", the first call {duration(one.first)}" if one.first else ""
+        return f"{run.size}: {run.left_out}"
+    first_call = f", the first call {duration(run.first)}" if run.first else ""
     return (
-        f"{one.size}: {duration(seconds.median)} ({duration(seconds.low)} to {duration(seconds.high)}), "
-        f"{one.repeats} times{first}"
+        f"{run.size}: {duration(seconds.median)} ({duration(seconds.low)} to {duration(seconds.high)}), "
+        f"{run.repeats} times{first_call}"
     )
 
 
-def _last(one: Timed, bench: Bench) -> str:
-    """Return "12.1 ms, 178 GFLOP/s, 60 % of peak"."""
-    told = [duration(one.seconds.median)] if one.seconds else []
-    if one.gflops:
-        peak = next((d.peaks.get(one.dtype) for d in bench.devices if d.device == one.devices[0]), None)
-        tera = one.gflops >= 1000
-        told.append(f"{one.gflops / 1000:.3g} TFLOP/s" if tera else f"{one.gflops:.3g} GFLOP/s")
+def _format_largest(run: Timed, bench: Bench) -> str:
+    """Return the result of the largest size, such as "12.1 ms, 178 GFLOP/s, 60 % of peak"."""
+    parts = [duration(run.seconds.median)] if run.seconds else []
+    if run.gflops:
+        peak = next((d.peaks.get(run.dtype) for d in bench.devices if d.device == run.devices[0]), None)
+        tera = run.gflops >= 1000
+        parts.append(f"{run.gflops / 1000:.3g} TFLOP/s" if tera else f"{run.gflops:.3g} GFLOP/s")
         if peak:
-            told.append(f"{100 * one.gflops / peak:.0f} % of peak")
-    elif one.gbps:
-        told.append(f"{one.gbps:.3g} GB/s")
-        link = next((link for link in bench.links if {link.one, link.other} == set(one.devices)), None)
-        if link is not None and link.gbps and one.workload == "copy":
-            told.append(f"{100 * one.gbps / link.gbps:.0f} % of {link.how.replace('PCI Express', 'PCIe')}")
-    return ", ".join(told)
+            parts.append(f"{100 * run.gflops / peak:.0f} % of peak")
+    elif run.gbps:
+        parts.append(f"{run.gbps:.3g} GB/s")
+        link = next((link for link in bench.links if {link.one, link.other} == set(run.devices)), None)
+        if link is not None and link.gbps and run.workload == "copy":
+            parts.append(f"{100 * run.gbps / link.gbps:.0f} % of {link.how.replace('PCI Express', 'PCIe')}")
+    return ", ".join(parts)
 
 
 def format_link(link: Interconnect) -> str:
-    """Return "CPU:0 to GPU:0: PCI Express 4.0 x16, at most 31.5 GB/s; 12.1 GB/s were measured (38 %)"."""
-    told = f"{link.one} to {link.other}: {clean_line(link.how, limit=40)}"
+    """Return the description of an interconnect.
+
+    For example "CPU:0 to GPU:0: PCI Express 4.0 x16, at most 31.5 GB/s; 12.1 GB/s were measured (38 %)".
+    """
+    text = f"{link.one} to {link.other}: {clean_line(link.how, limit=40)}"
     if link.gbps is not None:
-        told += f", at most {link.gbps:.1f} GB/s"
+        text += f", at most {link.gbps:.1f} GB/s"
     if link.peer is False:
-        told += ", through the host's memory (no peer access)"
+        text += ", through the host's memory (no peer access)"
     if link.measured is not None:
-        told += f"; {link.measured:.1f} GB/s were measured"
+        text += f"; {link.measured:.1f} GB/s were measured"
         if link.gbps is not None:
-            told += f" ({100 * link.measured / link.gbps:.0f} %)"
-    return told
+            text += f" ({100 * link.measured / link.gbps:.0f} %)"
+    return text
 
 
-def _format_scaling(one: Scaling) -> str:
+def _format_scaling(scaling: Scaling) -> str:
     parts = ""
-    if one.compute is not None and one.allreduce is not None:
-        parts = f"; gradients {duration(one.compute)}, averaging them {duration(one.allreduce)}"
-        parts += f", waiting {duration(one.idle)}" if one.idle is not None else ""
-    if one.input is not None and one.fed is not None:
-        parts += f"; a batch from the host's memory {duration(one.input)} more, then {one.fed[0]:.2f} times"
+    if scaling.compute is not None and scaling.allreduce is not None:
+        parts = f"; gradients {duration(scaling.compute)}, averaging them {duration(scaling.allreduce)}"
+        parts += f", waiting {duration(scaling.idle)}" if scaling.idle is not None else ""
+    if scaling.input is not None and scaling.fed is not None:
+        parts += f"; a batch from the host's memory {duration(scaling.input)} more, then {scaling.fed[0]:.2f} times"
     return (
-        f"{one.model}, batch {one.size}, {one.strategy} on {join_words(one.names)}: "
-        f"{one.speedup:.2f} times the speed of one ({one.low:.2f} to {one.high:.2f}){parts}"
+        f"{scaling.model}, batch {scaling.size}, {scaling.strategy} on {join_words(scaling.names)}: "
+        f"{scaling.speedup:.2f} times the speed of one ({scaling.low:.2f} to {scaling.high:.2f}){parts}"
     )
 
 
 def bench_json(bench: Bench) -> dict[str, Any]:
-    """Return the contract's document."""
+    """Return the document that `bench --json` prints."""
     return {
         "schema_version": SCHEMA_VERSION,
         "target": bench.target,
@@ -261,80 +279,80 @@ def bench_json(bench: Bench) -> dict[str, Any]:
         "first_calls": describe_first_calls(bench.runs) or None,
         "devices": [
             {
-                "device": one.device,
-                "name": one.name,
-                "peak_gflops": one.peak_gflops,
-                "peaks": dict(one.peaks),
-                "capability": one.capability,
-                "software": one.software,
+                "device": item.device,
+                "name": item.name,
+                "peak_gflops": item.peak_gflops,
+                "peaks": dict(item.peaks),
+                "capability": item.capability,
+                "software": item.software,
             }
-            for one in bench.devices
+            for item in bench.devices
         ],
-        "runs": [_run_json(one) for one in bench.runs],
+        "runs": [_run_json(item) for item in bench.runs],
         "crossover": [
             {
-                "workload": one.workload,
-                "model": one.model,
-                "dtype": one.dtype,
-                "against": one.against,
-                "device": one.device,
-                "size": one.size,
-                "below": one.below,
-                "fold": one.fold,
+                "workload": item.workload,
+                "model": item.model,
+                "dtype": item.dtype,
+                "against": item.against,
+                "device": item.device,
+                "size": item.size,
+                "below": item.below,
+                "fold": item.fold,
             }
-            for one in bench.crossover
+            for item in bench.crossover
         ],
         "scaling": [
             {
-                "strategy": one.strategy,
-                "model": one.model,
-                "size": one.size,
-                "devices": len(one.names),
-                "names": list(one.names),
-                "speedup": one.speedup,
-                "low": one.low,
-                "high": one.high,
+                "strategy": item.strategy,
+                "model": item.model,
+                "size": item.size,
+                "devices": len(item.names),
+                "names": list(item.names),
+                "speedup": item.speedup,
+                "low": item.low,
+                "high": item.high,
                 "parts": {
-                    "compute": one.compute,
-                    "allreduce": one.allreduce,
-                    "input": one.input,
-                    "idle": one.idle,
+                    "compute": item.compute,
+                    "allreduce": item.allreduce,
+                    "input": item.input,
+                    "idle": item.idle,
                 },
                 "fed": None
-                if one.fed is None
-                else dict(zip(("speedup", "low", "high"), one.fed, strict=True)),
-                "way": one.way,
-                "why": list(one.why),
-                "software": one.software,
+                if item.fed is None
+                else dict(zip(("speedup", "low", "high"), item.fed, strict=True)),
+                "way": item.way,
+                "why": list(item.why),
+                "software": item.software,
             }
-            for one in bench.scaling
+            for item in bench.scaling
         ],
         "watched": [
             {
-                "device": one.device,
-                "slowdowns": list(one.slowdowns),
-                "temperature": one.temperature,
-                "power_limit": one.power_limit,
-                "power_default": one.power_default,
-                "processes": [clean_line(name) for name in one.processes],
-                "lanes": one.lanes,
-                "lanes_most": one.lanes_most,
-                "generation": one.generation,
-                "generation_most": one.generation_most,
+                "device": item.device,
+                "slowdowns": list(item.slowdowns),
+                "temperature": item.temperature,
+                "power_limit": item.power_limit,
+                "power_default": item.power_default,
+                "processes": [clean_line(name) for name in item.processes],
+                "lanes": item.lanes,
+                "lanes_most": item.lanes_most,
+                "generation": item.generation,
+                "generation_most": item.generation_most,
             }
-            for one in bench.watched
+            for item in bench.watched
         ],
         "links": [
             {
-                "from": one.one,
-                "to": one.other,
-                "kind": one.kind,
-                "how": one.how,
-                "gbps": one.gbps,
-                "measured_gbps": one.measured,
-                "peer": one.peer,
+                "from": item.one,
+                "to": item.other,
+                "kind": item.kind,
+                "how": item.how,
+                "gbps": item.gbps,
+                "measured_gbps": item.measured,
+                "peer": item.peer,
             }
-            for one in bench.links
+            for item in bench.links
         ],
         "comparison": _comparison_json(bench),
         "findings": [finding_json(finding) for finding in bench.findings],
@@ -342,59 +360,59 @@ def bench_json(bench: Bench) -> dict[str, Any]:
     }
 
 
-def _run_json(one: Timed) -> dict[str, Any]:
+def _run_json(run: Timed) -> dict[str, Any]:
     return {
-        "workload": one.workload,
-        "model": one.model,
-        "part": one.part,
-        "dtype": one.dtype,
-        "size": one.size,
-        "devices": list(one.devices),
-        "strategy": one.strategy,
+        "workload": run.workload,
+        "model": run.model,
+        "part": run.part,
+        "dtype": run.dtype,
+        "size": run.size,
+        "devices": list(run.devices),
+        "strategy": run.strategy,
         "seconds": None
-        if one.seconds is None
-        else {"median": one.seconds.median, "low": one.seconds.low, "high": one.seconds.high},
-        "repeats": one.repeats,
-        "rounds": list(one.rounds),
-        "first": one.first,
-        "gflops": one.gflops,
-        "gbps": one.gbps,
-        "flop": one.flop,
-        "bytes": one.bytes,
-        "others": one.others,
-        "left_out": one.left_out or None,
-        "software": one.software,
-        "xla": one.xla,
-        "way": one.way,
-        "disturbed": one.disturbed,
-        "compile": {"seconds": one.compiling, "what": list(one.compiled)} if one.compiled else None,
+        if run.seconds is None
+        else {"median": run.seconds.median, "low": run.seconds.low, "high": run.seconds.high},
+        "repeats": run.repeats,
+        "rounds": list(run.rounds),
+        "first": run.first,
+        "gflops": run.gflops,
+        "gbps": run.gbps,
+        "flop": run.flop,
+        "bytes": run.bytes,
+        "others": run.others,
+        "left_out": run.left_out or None,
+        "software": run.software,
+        "xla": run.xla,
+        "way": run.way,
+        "disturbed": run.disturbed,
+        "compile": {"seconds": run.compiling, "what": list(run.compiled)} if run.compiled else None,
     }
 
 
 def _comparison_json(bench: Bench) -> dict[str, Any] | None:
-    known = bench.comparison
-    if known is None:
+    comparison = bench.comparison
+    if comparison is None:
         return None
     return {
-        "file": known.name,
-        "tensorflow": known.tensorflow,
-        "verdict": known.verdict,
-        "ratio": known.ratio,
-        "noise": known.noise,
-        "why": known.why,
+        "file": comparison.name,
+        "tensorflow": comparison.tensorflow,
+        "verdict": comparison.verdict,
+        "ratio": comparison.ratio,
+        "noise": comparison.noise,
+        "why": comparison.why,
         "changes": [
             {
-                "workload": one.now.workload,
-                "model": one.now.model,
-                "part": one.now.part,
-                "dtype": one.now.dtype,
-                "size": one.now.size,
-                "devices": list(one.now.devices),
-                "strategy": one.now.strategy,
-                "ratio": one.ratio,
-                "noise": one.noise,
-                "beyond_noise": one.beyond,
+                "workload": change.now.workload,
+                "model": change.now.model,
+                "part": change.now.part,
+                "dtype": change.now.dtype,
+                "size": change.now.size,
+                "devices": list(change.now.devices),
+                "strategy": change.now.strategy,
+                "ratio": change.ratio,
+                "noise": change.noise,
+                "beyond_noise": change.beyond,
             }
-            for one in known.changes
+            for change in comparison.changes
         ],
     }

@@ -1,4 +1,4 @@
-"""What `build` has made, in a terminal and as JSON (docs/schemas/build.schema.json)."""
+"""The result of `build`, on the terminal and as JSON (docs/schemas/build.schema.json)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["build_json", "render_built", "render_context", "render_dry_run"]
 
 
 def render_dry_run(made: EmittedImage, *, whole: bool = True, width: int = 80, colour: bool = False) -> str:
-    """Return the plan on one screen; or the `whole` of it, with its Dockerfile."""
+    """Return the plan on one screen, or all of it with its Dockerfile if `whole`."""
     out = Page(width, coloured=colour)
     show_option(out, made.option, whole=whole)
     out.print()
@@ -48,26 +48,26 @@ def render_context(
     kept: Sequence[str],
     dry_run: bool,
 ) -> str:
-    """Return what is in the folder now (or would be), and how it is built.
+    """Return the files that the build folder has now (or would have), and the command that builds it.
 
-    `kept`: files that were so already.
+    `kept`: files that were already up to date.
     """
     new = [name for name in files if name not in replaced and name not in kept]
     parts = [("new", new), ("replaced", replaced), ("unchanged", kept)]
-    listed = "; ".join(f"{what}: {', '.join(sorted(names))}" for what, names in parts if names)
+    file_list = "; ".join(f"{label}: {', '.join(sorted(names))}" for label, names in parts if names)
     head = f"Nothing was written. {folder} would have" if dry_run else f"{folder} has"
     return (
         f"{head} all that makes {made.tag}.\n"
-        f"Files:     {listed}\n"
+        f"Files:     {file_list}\n"
         f"Build it:  {made.format_build_command('docker build', shlex.quote(folder))}\n"
         "Run it:    see README.md there\n"
     )
 
 
 def render_built(option: Option, made: InImage, size: int, seconds: float, *, user: str = "") -> str:
-    """Return what there is now, how it is run and how it is removed. size: in bytes.
+    """Return a summary of the image, and how to run and remove it.
 
-    User: as in `run_line`.
+    `size`: in bytes; `user`: as in `run_line`.
     """
     name = option.base.image if option.base is not None else ""
     return (
@@ -86,7 +86,7 @@ def build_json(
 ) -> dict[str, Any]:
     """Return the document that `tfdoctor build --json` prints.
 
-    `image`: its `id`, `tags`, `size_bytes`, `pushed`.
+    `image`: its `id`, `tags`, `size_bytes` and `pushed`.
     """
     return {
         "schema_version": 1,

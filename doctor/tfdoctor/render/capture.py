@@ -1,4 +1,4 @@
-"""What `capture` has written, in a terminal and as JSON (docs/schemas/capture.schema.json)."""
+"""The result of `capture`, on the terminal and as JSON (docs/schemas/capture.schema.json)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,16 @@ KINDS = {
     "user": ("user", "users"),
     "uuid": ("UUID", "UUIDs"),
 }
-"""What was replaced, one and several."""
+"""The kinds of replaced text: singular and plural."""
 
 
 def make_capture_json(
     manifest: Mapping[str, Any], target: str, size: int, files: int, *, packed: bool
 ) -> dict[str, Any]:
-    """`capture --json`. target: the bundle's path; size: in bytes; files: how many are in it; packed: in one file."""
+    """Return the document that `capture --json` prints.
+
+    target: the path of the recording; size: in bytes; files: their number; packed: whether it is one archive.
+    """
     return {
         "schema_version": 1,
         "tool": {"name": "tfdoctor", "version": __version__},
@@ -51,36 +54,36 @@ def make_capture_json(
 def render_captured(
     manifest: Mapping[str, Any], differences: Sequence[str], target: str, size: int, *, packed: bool
 ) -> str:
-    """Return what is in the bundle, what was replaced, and what to do with it."""
-    name, looked = clean_line(target), manifest["looked_at"]
+    """Return what the recording contains, what was replaced, and what to do with it."""
+    name, inspected = clean_line(target), manifest["looked_at"]
     replaced = [
         format_count(entry["distinct"], *KINDS.get(kind, (kind, kind)))
         for kind, entry in manifest["replaced"].items()
     ]
     lines = [
-        f"{name}: {_size(size)}",
+        f"{name}: {_format_size(size)}",
         "",
         (
-            f"In it: {len(looked['files'])} files, {len(looked['commands'])} commands' output, "
-            f"{len(looked['variables'])} variables, {len(looked['shared_objects'])} shared objects' headers, "
-            f"{len(looked['folders_listed'])} folders' names."
+            f"In it: {len(inspected['files'])} files, {len(inspected['commands'])} commands' output, "
+            f"{len(inspected['variables'])} variables, {len(inspected['shared_objects'])} shared objects' headers, "
+            f"{len(inspected['folders_listed'])} folders' names."
         ),
         f"Replaced: {', '.join(replaced) or 'nothing'}.",
     ]
-    left = [f"{count} {what}" for what, count in manifest["left_out"].items()]
-    if left:
-        lines.append(f"Left out: {', '.join(left)}.")
+    left_out = [f"{count} {label}" for label, count in manifest["left_out"].items()]
+    if left_out:
+        lines.append(f"Left out: {', '.join(left_out)}.")
     if differences:
-        which = ", ".join(differences)
+        changed = ", ".join(differences)
         lines += [
             "",
-            f"The recording gives a different result than this machine for {which}. Mention that when you send it.",
+            f"The recording gives a different result than this machine for {changed}. Mention that when you send it.",
         ]
-    look_into = f"tar -xzOf {name} | less" if packed else f"less {name}/host.json"
+    view_command = f"tar -xzOf {name} | less" if packed else f"less {name}/host.json"
     lines += [
         "",
         "Nothing was sent. Inspect it before you send it: only you can tell what else is confidential.",
-        f"  {look_into}",
+        f"  {view_command}",
         "Judge it anywhere:",
         f"  tfdoctor check --facts {name}",
         "",
@@ -88,5 +91,5 @@ def render_captured(
     return "\n".join(lines)
 
 
-def _size(count: int) -> str:
+def _format_size(count: int) -> str:
     return f"{count / 1024:.0f} KiB" if count < 1 << 20 else f"{count / (1 << 20):.1f} MiB"

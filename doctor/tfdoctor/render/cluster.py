@@ -1,4 +1,4 @@
-"""What `cluster` says: a screen and JSON (docs/schemas/cluster.schema.json)."""
+"""The output of `cluster`: a screen and JSON (docs/schemas/cluster.schema.json)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["cluster_json", "render_cluster"]
 
 FAULTS, TASKS = 3, 6
-"""Shown without -v."""
+"""Faults and tasks that are listed without -v."""
 STATES = {
     "refused": "refused",
     "timeout": "timed out",
@@ -31,7 +31,7 @@ STATES = {
 def render_cluster(
     answers: Sequence[ClusterAnswer], *, verbose: bool = False, width: int = 80, colour: bool = False
 ) -> str:
-    """Return the answer in a sentence, what is wrong and how to fix it, and the tasks."""
+    """Return the summary, the faults with their fixes, and the tasks."""
     out = Page(width, coloured=colour)
     for number, answer in enumerate(answers):
         if number:
@@ -42,23 +42,27 @@ def render_cluster(
 
 def _print_answer(out: Page, answer: ClusterAnswer, *, verbose: bool) -> None:
     worst = max((fault.severity for fault in answer.faults), default=None)
-    sign = mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
+    status_mark = mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
     if answer.written.jobs is None and not answer.faults:
-        sign = mark(SEVERITY_STATUS[Severity.INFO])
-    print_hanging(out, sign, answer.summary)
+        status_mark = mark(SEVERITY_STATUS[Severity.INFO])
+    print_hanging(out, status_mark, answer.summary)
     faults = sorted(answer.faults, key=lambda fault: -fault.severity)
     shown = faults if verbose else faults[:FAULTS]
     for fault in shown:
         out.print()
-        _fault(out, fault)
+        _print_fault(out, fault)
     if len(faults) > len(shown):
         out.print(Text(f"  and {len(faults) - len(shown)} more findings: -v"))
     members = answer.members if verbose else answer.members[:TASKS]
     if members:
         out.print()
-    wide = max((len(_task(one)) for one in members), default=0)
-    for one in members:
-        print_hanging(out, Text(f"  {_task(one):{wide}}  "), _state(one, connected=answer.connected))
+    task_width = max((len(_format_task(member)) for member in members), default=0)
+    for member in members:
+        print_hanging(
+            out,
+            Text(f"  {_format_task(member):{task_width}}  "),
+            _describe_state(member, connected=answer.connected),
+        )
     if len(answer.members) > len(members):
         out.print(Text(f"  and {len(answer.members) - len(members)} more tasks: -v"))
     for note in answer.notes:
@@ -66,19 +70,19 @@ def _print_answer(out: Page, answer: ClusterAnswer, *, verbose: bool) -> None:
         print_hanging(out, Text("  "), clean_line(note, limit=600))
 
 
-def _fault(out: Page, fault: Fault) -> None:
+def _print_fault(out: Page, fault: Fault) -> None:
     style = {Severity.ERROR: "red", Severity.WARNING: "yellow"}.get(fault.severity, "")
     print_hanging(out, Text("  "), clean_line(fault.message, limit=800), style=style)
     if fault.fix:
         print_hanging(out, Text("  Do    "), clean_line(fault.fix, limit=600))
 
 
-def _task(member: Member) -> str:
+def _format_task(member: Member) -> str:
     name = clean_line(str(member.task), limit=40)
     return f"{name} (this)" if member.self else name
 
 
-def _state(member: Member, *, connected: bool) -> str:
+def _describe_state(member: Member, *, connected: bool) -> str:
     address = clean_line(member.address, limit=70)
     if member.reachable:
         return f"{address}  answers"
@@ -94,19 +98,19 @@ def _state(member: Member, *, connected: bool) -> str:
 
 
 def cluster_json(answers: Sequence[ClusterAnswer]) -> dict[str, Any]:
-    """Return the contract's document, of the first cluster.
+    """Return the document that `cluster --json` prints, for the first cluster.
 
-    Further ones of a Python file are its `others`.
+    Further clusters of a Python file are in its `others`.
     """
-    first, *others = answers
+    first_answer, *others = answers
     return {
         "schema_version": SCHEMA_VERSION,
-        **_answer(first),
-        "others": [_answer(one) for one in others],
+        **_answer_json(first_answer),
+        "others": [_answer_json(answer) for answer in others],
     }
 
 
-def _answer(answer: ClusterAnswer) -> dict[str, Any]:
+def _answer_json(answer: ClusterAnswer) -> dict[str, Any]:
     written = answer.written
     return {
         "source": answer.source,
@@ -116,14 +120,14 @@ def _answer(answer: ClusterAnswer) -> dict[str, Any]:
         "task": {"type": answer.task.type, "index": answer.task.index} if answer.task else None,
         "members": [
             {
-                "task": str(one.task),
-                "address": one.address,
-                "self": one.self,
-                "reachable": one.reachable,
-                "why": one.why,
-                "listening": one.listening,
+                "task": str(member.task),
+                "address": member.address,
+                "self": member.self,
+                "reachable": member.reachable,
+                "why": member.why,
+                "listening": member.listening,
             }
-            for one in answer.members
+            for member in answer.members
         ],
         "findings": [
             {

@@ -1,4 +1,4 @@
-"""`check --against`: what differs from the recorded machine, in a terminal and as JSON."""
+"""The output of `check --against`: differences from a recording, on the terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -20,18 +20,21 @@ MAX_TEXT_CHARS = 240
 def render_comparison(
     comparison: Comparison, name: str, *, verbose: bool = False, width: int = 80, colour: bool = False
 ) -> str:
-    """Return the comparison as text. `name`: what was compared with, as the user named it."""
+    """Return the comparison as text.
+
+    `name`: the recording, as the user named it.
+    """
     out = Page(width, coloured=colour)
     out.print()
     print_hanging(
         out, Text(""), f"Compared with {clean_line(name)}: {clean_line(comparison.then)}", style="bold"
     )
-    for text in _notes(comparison):
+    for text in _list_notes(comparison):
         print_hanging(out, Text("  "), clean_line(text))
     shown = [d for d in comparison.differences if verbose or d.matters is not Matters.LITTLE]
     cut = shown if verbose else shown[:MAX_ROWS]
     for difference in cut:
-        _line(out, difference, whole=verbose)
+        _print_difference(out, difference, whole=verbose)
     if not comparison.differences:
         print_hanging(out, Text("  "), "Nothing that was compared differs.")
     elif not shown:
@@ -42,12 +45,12 @@ def render_comparison(
         print_hanging(out, Text("  "), f"None of this explains what is found now and was not then ({codes}).")
     hidden = len(comparison.differences) - len(cut)
     if hidden:
-        few = f"{hidden} more difference{'s' * (hidden > 1)}, which seldom matter{'s' * (hidden == 1)}, with -v."
-        out.print(Text(f"  {few}"))
+        hint = f"{hidden} more difference{'s' * (hidden > 1)}, which seldom matter{'s' * (hidden == 1)}, with -v."
+        out.print(Text(f"  {hint}"))
     return out.text
 
 
-def _notes(comparison: Comparison) -> list[str]:
+def _list_notes(comparison: Comparison) -> list[str]:
     notes = []
     if comparison.elsewhere:
         notes.append(f"That seems to have been another machine: {'; '.join(comparison.elsewhere)}.")
@@ -59,7 +62,7 @@ def _notes(comparison: Comparison) -> list[str]:
     return notes
 
 
-def _line(out: Page, difference: Difference, *, whole: bool) -> None:
+def _print_difference(out: Page, difference: Difference, *, whole: bool) -> None:
     mark = Text(f"  {MARKS[difference.matters]} ", style=STYLES[difference.matters])
     limit = 2000 if whole else MAX_TEXT_CHARS
     was, now = (clean_line(text, limit=limit) for text in (difference.was, difference.is_))
@@ -67,14 +70,14 @@ def _line(out: Page, difference: Difference, *, whole: bool) -> None:
     if difference.lost or difference.new:
         parts = (("without ", difference.lost), ("now with ", difference.new))
         text = "; ".join(
-            f"{word}{clean_line(', '.join(names), limit=limit)}" for word, names in parts if names
+            f"{label}{clean_line(', '.join(names), limit=limit)}" for label, names in parts if names
         )
-    why = f"  (explains {', '.join(difference.findings)})" if difference.findings else ""
-    print_hanging(out, mark, f"{clean_line(difference.name)}: {text}{why}")
+    explained = f"  (explains {', '.join(difference.findings)})" if difference.findings else ""
+    print_hanging(out, mark, f"{clean_line(difference.name)}: {text}{explained}")
 
 
 def comparison_json(comparison: Comparison, name: str) -> dict[str, Any]:
-    """Return what `check --against --json` has beside the report's."""
+    """Return the fields that `check --against --json` adds to the report."""
     return {
         "against": {
             "bundle": name,
@@ -88,13 +91,13 @@ def comparison_json(comparison: Comparison, name: str) -> dict[str, Any]:
         },
         "differences": [
             {
-                "name": one.name,
-                "area": one.area,
-                "was": one.was,
-                "is": one.is_,
-                "matters": one.matters.value,
-                "explains": list(one.findings),
+                "name": difference.name,
+                "area": difference.area,
+                "was": difference.was,
+                "is": difference.is_,
+                "matters": difference.matters.value,
+                "explains": list(difference.findings),
             }
-            for one in comparison.differences
+            for difference in comparison.differences
         ],
     }

@@ -1,4 +1,4 @@
-"""`build --check` on the terminal and as JSON (docs/schemas/build_check.schema.json)."""
+"""The output of `build --check`, on the terminal and as JSON (docs/schemas/build_check.schema.json)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ __all__ = ["make_dockerfile_json", "render_judged", "render_services", "services
 
 
 def make_dockerfile_json(judged: Judged) -> dict[str, Any]:
-    """Return one JSON document; the stages are all of the file, `counts` says which make the image."""
+    """Return the document that `build --check --json` prints.
+
+    It lists all stages of the file; `counts` says whether a stage is part of the image.
+    """
     chain = {stage.index for stage in judged.file.chain}
     tensorflow, base = judged.tensorflow, judged.subject.base
     return {
@@ -64,16 +67,16 @@ def make_dockerfile_json(judged: Judged) -> dict[str, Any]:
 
 
 def render_judged(judged: Judged, *, width: int = 80, colour: bool = False) -> str:
-    """Return the answer as text, `width` columns wide. Commands are never wrapped."""
+    """Return the result as text, `width` columns wide. Commands are not wrapped."""
     out = Page(width, coloured=colour)
-    for label, text in _rows(judged):
+    for label, text in _list_facts(judged):
         print_hanging(out, Text(f"{label:12}", style="bold"), clean_line(text))
     out.print()
     status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[judged.verdict.gpu_usable]
     print_hanging(out, mark(status), clean_line(judged.verdict.summary), style="bold")
-    said: set[tuple[str, ...]] = set()
+    shown_commands: set[tuple[str, ...]] = set()
     for finding in judged.findings:
-        _finding(out, finding, said)
+        _print_finding(out, finding, shown_commands)
     if any(finding.severity > Severity.INFO for finding in judged.findings):
         out.print()
         code = judged.findings[0].code
@@ -82,8 +85,9 @@ def render_judged(judged: Judged, *, width: int = 80, colour: bool = False) -> s
 
 
 def services_json(file: str, rows: Sequence[tuple[Start, Judged | None, str]]) -> dict[str, Any]:
-    """Return one JSON document (docs/schemas/build_check_services.schema.json). rows: how each container is started,
-    what is made of its image, or why nothing can be said of it.
+    """Return one JSON document (docs/schemas/build_check_services.schema.json).
+
+    rows: for each container, how it is started, the check of its image, and the reason if it was not checked.
     """
     return {
         "schema_version": SCHEMA_VERSION,
@@ -94,9 +98,9 @@ def services_json(file: str, rows: Sequence[tuple[Start, Judged | None, str]]) -
                 "line": start.line,
                 "gpu_given": start.gpu,
                 "check": make_dockerfile_json(judged) if judged is not None else None,
-                "not_checked": unsaid or None,
+                "not_checked": reason or None,
             }
-            for start, judged, unsaid in rows
+            for start, judged, reason in rows
         ],
     }
 
@@ -104,52 +108,60 @@ def services_json(file: str, rows: Sequence[tuple[Start, Judged | None, str]]) -
 def render_services(
     rows: Sequence[tuple[Start, Judged | None, str]], *, width: int = 80, colour: bool = False
 ) -> str:
-    """As `services_json`, in a terminal: one after the other."""
+    """Return the checks of all containers as text, one after the other; arguments as in `services_json`."""
     parts = []
-    for start, judged, unsaid in rows:
+    for start, judged, reason in rows:
         out = Page(width, coloured=colour)
-        what = f"service {start.name}" if start.name else "dev container"
-        given = {True: "is given a GPU", False: "is given no GPU", None: "is given a GPU, or not, elsewhere"}
-        print_hanging(out, Text("Started     ", style="bold"), clean_line(f"{what} {given[start.gpu]}"))
+        subject = f"service {start.name}" if start.name else "dev container"
+        gpu_texts = {
+            True: "is given a GPU",
+            False: "is given no GPU",
+            None: "is given a GPU, or not, elsewhere",
+        }
+        print_hanging(
+            out, Text("Started     ", style="bold"), clean_line(f"{subject} {gpu_texts[start.gpu]}")
+        )
         if judged is None:
-            print_hanging(out, mark(Status.WARNING), clean_line(f"Not checked: {unsaid}."), style="bold")
+            print_hanging(out, mark(Status.WARNING), clean_line(f"Not checked: {reason}."), style="bold")
         parts.append(out.text + (render_judged(judged, width=width, colour=colour) if judged else ""))
     return "\n".join(parts)
 
 
-def _rows(judged: Judged) -> list[tuple[str, str]]:
+def _list_facts(judged: Judged) -> list[tuple[str, str]]:
     base, tensorflow = judged.subject.base, judged.tensorflow
-    inside = [
+    base_versions = [
         f"CUDA {base.cuda}" if base.cuda else "",
         f"cuDNN {base.cudnn}" if base.cudnn else "",
         f"Python {base.python}" if base.python else "",
     ]
-    rows = [("Base", ", ".join([base.reference, *(text for text in inside if text)]))]
+    facts = [("Base", ", ".join([base.reference, *(text for text in base_versions if text)]))]
     if tensorflow.state == "none":
-        rows.append(("TensorFlow", "none was seen"))
+        facts.append(("TensorFlow", "none was seen"))
     else:
         release = tensorflow.release
-        made = (
+        build_note = (
             f" (built for CUDA {release.cuda}, cuDNN {release.cudnn})"
             if release is not None and release.cuda
             else ""
         )
         version = release.version if release is not None and tensorflow.state == "there" else tensorflow.text
         python = f", on Python {tensorflow.python}" if tensorflow.python else ""
-        rows.append(("TensorFlow", f"{version}{made}{python}"))
-    return rows
+        facts.append(("TensorFlow", f"{version}{build_note}{python}"))
+    return facts
 
 
-def _finding(out: Page, finding: Finding, said: set[tuple[str, ...]]) -> None:
-    """One finding; a command that stands below an earlier one already is left out beside another remedy."""
+def _print_finding(out: Page, finding: Finding, shown_commands: set[tuple[str, ...]]) -> None:
+    """Print a finding; leave out remedies whose commands were printed before, unless no remedy is left."""
     out.print()
-    place = next((f" (line {one.line})" for one in finding.evidence if one.line), "")
-    first = mark(SEVERITY_STATUS[finding.severity], f"{finding.code}  ")
-    print_hanging(out, first, clean_line(finding.title) + place, style="bold")
+    location = next((f" (line {item.line})" for item in finding.evidence if item.line), "")
+    label = mark(SEVERITY_STATUS[finding.severity], f"{finding.code}  ")
+    print_hanging(out, label, clean_line(finding.title) + location, style="bold")
     print_meaning(out, finding)
     for evidence in finding.evidence:
         print_evidence(out, evidence)
-    remedies = [one for one in finding.remedies if one.commands not in said] or list(finding.remedies)
-    said.update(one.commands for one in remedies if one.commands)
+    remedies = [item for item in finding.remedies if item.commands not in shown_commands] or list(
+        finding.remedies
+    )
+    shown_commands.update(item.commands for item in remedies if item.commands)
     for number, remedy in enumerate(remedies):
         do(out, remedy, first=number == 0)

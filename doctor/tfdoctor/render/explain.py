@@ -1,4 +1,4 @@
-"""`tfdoctor explain` on the terminal and as JSON (docs/schemas/explain.schema.json)."""
+"""The output of `tfdoctor explain`, on the terminal and as JSON (docs/schemas/explain.schema.json)."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from tfdoctor.rules.retired import RetiredRule
 
 NARROW = 60
-"""Columns below which a list is printed as one paragraph an entry instead of a table."""
+"""Below this number of columns, a list is printed as paragraphs instead of a table."""
 WIDEST = 100
-"""Columns beyond which prose is not stretched."""
+"""The largest width of prose, in columns."""
 
 
 def explanation_json(found: Explanation) -> dict[str, Any]:
-    """`explain --json`: one shape, whatever was asked for."""
+    """Return the document that `explain --json` prints; its shape does not depend on the query."""
     return {
         "schema_version": SCHEMA_VERSION,
         "query": found.query,
@@ -61,105 +61,118 @@ def _rule_json(rule: RuleEntry) -> dict[str, Any]:
 def render_explanation(
     found: Explanation, *, whole: bool = True, width: int = 80, colour: bool = False
 ) -> str:
-    """Return the explanation as text, at most `width` columns wide; on one screen, or the `whole` of it."""
-    text, last = _set(found, width, colour=colour), Page(width, coloured=colour)
-    if here := next_command(found):
-        more(last, "What to type here", [(here, "")])
-    if whole or found.query is None or _height(text) + bool(here) + last.height <= SCREEN_LINES:
-        return f"{text}\n{last.text}" if here else text
-    more(last, "More", [(f"tfdoctor explain {shlex.quote(clean_line(found.query))} -v", "")])
-    for less in LESS:
-        rest = _set(less(found), width, colour=colour)
-        if _height(rest) <= SCREEN_LINES - 1 - last.height:
+    """Return the explanation as text, at most `width` columns wide.
+
+    It is shortened to one screen unless `whole` is set.
+    """
+    text, footer = _render(found, width, colour=colour), Page(width, coloured=colour)
+    if command := next_command(found):
+        more(footer, "What to type here", [(command, "")])
+    if whole or found.query is None or _count_lines(text) + bool(command) + footer.height <= SCREEN_LINES:
+        return f"{text}\n{footer.text}" if command else text
+    more(footer, "More", [(f"tfdoctor explain {shlex.quote(clean_line(found.query))} -v", "")])
+    for shorten in LESS:
+        shortened = _render(shorten(found), width, colour=colour)
+        if _count_lines(shortened) <= SCREEN_LINES - 1 - footer.height:
             break
-    return f"{rest}\n{last.text}"
+    return f"{shortened}\n{footer.text}"
 
 
-def _set(found: Explanation, width: int, *, colour: bool) -> str:
+def _render(explanation: Explanation, width: int, *, colour: bool) -> str:
     out = page(min(width, WIDEST), coloured=colour)
-    lines = _list(found, out.width) if found.query is None else _details(found, out.width)
+    lines = (
+        _render_list(explanation, out.width)
+        if explanation.query is None
+        else _render_details(explanation, out.width)
+    )
     out.print(Group(*lines), crop=False)  # a command is never cut
     return text_of(out)
 
 
-def _height(text: str) -> int:
+def _count_lines(text: str) -> int:
     return len(text.splitlines())
 
 
-def _drop_related(found: Explanation) -> Explanation:
-    return dataclasses.replace(found, related=())
+def _drop_related(explanation: Explanation) -> Explanation:
+    return dataclasses.replace(explanation, related=())
 
 
-def _drop_how(found: Explanation) -> Explanation:
-    rules = [_keep_sections(rule, lambda heading: heading != "How it is seen") for rule in found.rules]
-    return dataclasses.replace(_drop_related(found), rules=tuple(rules))
+def _drop_detection(explanation: Explanation) -> Explanation:
+    rules = [_keep_sections(rule, lambda heading: heading != "How it is seen") for rule in explanation.rules]
+    return dataclasses.replace(_drop_related(explanation), rules=tuple(rules))
 
 
-def _drop_causes(found: Explanation) -> Explanation:
-    return dataclasses.replace(_drop_how(found), causes=() if found.rules else found.causes)
+def _drop_causes(explanation: Explanation) -> Explanation:
+    return dataclasses.replace(
+        _drop_detection(explanation), causes=() if explanation.rules else explanation.causes
+    )
 
 
-def _shorten(found: Explanation) -> Explanation:
-    """Of each part as much as a few lines hold."""
-    found = _drop_causes(found)
+def _shorten(explanation: Explanation) -> Explanation:
+    """Return the explanation with its first rule only, and a few lines of each section."""
+    explanation = _drop_causes(explanation)
     rules = [
         dataclasses.replace(
             rule,
             sections=tuple(
-                dataclasses.replace(one, text=few(" ".join(one.text.partition("\n\n")[0].split()), 78, 5))
-                for one in rule.sections
+                dataclasses.replace(
+                    section, text=few(" ".join(section.text.partition("\n\n")[0].split()), 78, 5)
+                )
+                for section in rule.sections
             ),
         )
-        for rule in found.rules
+        for rule in explanation.rules
     ]
-    return dataclasses.replace(found, rules=tuple(rules[:1]))
+    return dataclasses.replace(explanation, rules=tuple(rules[:1]))
 
 
-def _keep_sections(rule: RuleEntry, wanted: Callable[[str], bool]) -> RuleEntry:
-    return dataclasses.replace(rule, sections=tuple(one for one in rule.sections if wanted(one.heading)))
+def _keep_sections(rule: RuleEntry, is_kept: Callable[[str], bool]) -> RuleEntry:
+    return dataclasses.replace(
+        rule, sections=tuple(section for section in rule.sections if is_kept(section.heading))
+    )
 
 
-LESS = (_drop_related, _drop_how, _drop_causes, _shorten)
-"""What is left out where the whole has no room on one screen, more with each."""
+LESS = (_drop_related, _drop_detection, _drop_causes, _shorten)
+"""Functions that shorten an explanation; each removes more than the one before it."""
 
 
-def _list(found: Explanation, width: int) -> Iterable[RenderableType]:
+def _render_list(explanation: Explanation, width: int) -> Iterable[RenderableType]:
     yield Text("Rules", style="bold")
     yield Text("")
     if width < NARROW:
-        for rule in found.rules:
+        for rule in explanation.rules:
             yield Text.assemble((rule.code, "bold"), " ", rule.name)
             yield Padding(Text(rule.title), (0, 0, 0, 2))
     else:
-        yield _columns(
-            [(Text(rule.code, style="bold"), Text(rule.name), Text(rule.title)) for rule in found.rules]
+        yield _make_table(
+            [(Text(rule.code, style="bold"), Text(rule.name), Text(rule.title)) for rule in explanation.rules]
         )
     yield Text("")
     yield Text("Causes", style="bold")
     yield Text("")
-    for entry in found.causes:
+    for entry in explanation.causes:
         yield _cause_line(entry)
         yield Padding(Text(entry.meaning), (0, 0, 0, 2))
     yield Text("")
     yield Text("For more, type `tfdoctor explain CODE`, or the words of a message instead of the code.")
 
 
-def _details(found: Explanation, width: int) -> Iterable[RenderableType]:
-    if found.says:
-        yield Text(found.says)
+def _render_details(explanation: Explanation, width: int) -> Iterable[RenderableType]:
+    if explanation.says:
+        yield Text(explanation.says)
         yield Text("")
-    if found.retired is not None:
-        yield from _render_retired(found.retired, found.rules)
-    for rule in found.rules:
+    if explanation.retired is not None:
+        yield from _render_retired(explanation.retired, explanation.rules)
+    for rule in explanation.rules:
         yield Text.assemble((f"{rule.code} {rule.name}", "bold"))
         yield Text(rule.title)
         for section in rule.sections:
             yield Text("")
             yield Text(section.heading, style="bold")
-            yield from _prose(section.text)
+            yield from _render_prose(section.text)
         yield Text("")
-    if not found.rules and len(found.causes) == 1:
-        entry = found.causes[0]
+    if not explanation.rules and len(explanation.causes) == 1:
+        entry = explanation.causes[0]
         yield Text.assemble((f"{entry.cause.row.code} {entry.cause.value}", "bold"))
         yield Text(entry.cause.row.title)
         yield Text("")
@@ -169,28 +182,30 @@ def _details(found: Explanation, width: int) -> Iterable[RenderableType]:
             yield Text("`tfdoctor diagnose` finds it in a log; no check of a machine names it.")
         yield Text("")
         yield Text("What to do", style="bold")
-        yield from _todo(entry.remedies, width)
-    elif not found.causes and any(rule.has_all_causes for rule in found.rules):
+        yield from _render_remedies(entry.remedies, width)
+    elif not explanation.causes and any(rule.has_all_causes for rule in explanation.rules):
         yield Text("Causes", style="bold")
         yield Text("Any: the data names it.")
-    elif found.causes:
-        yield Text("Cause" if len(found.causes) == 1 else "Causes", style="bold")
-        for entry in found.causes:
+    elif explanation.causes:
+        yield Text("Cause" if len(explanation.causes) == 1 else "Causes", style="bold")
+        for entry in explanation.causes:
             yield Text(entry.cause.value)
             yield Padding(Text(entry.meaning), (0, 0, 0, 2))
-    if found.related:
+    if explanation.related:
         yield Text("")
-        one = len(found.causes) == 1
-        heading = "Rules" if not found.rules else "Other rules"
-        yield Text(f"{heading} that can name {'this cause' if one else 'one of these causes'}", style="bold")
+        is_single = len(explanation.causes) == 1
+        heading = "Rules" if not explanation.rules else "Other rules"
+        yield Text(
+            f"{heading} that can name {'this cause' if is_single else 'one of these causes'}", style="bold"
+        )
         if width < NARROW:
-            for rule in found.related:
+            for rule in explanation.related:
                 yield Text(f"{rule.code} {rule.name}")
         else:
-            yield _columns([(Text(r.code), Text(r.name), Text(r.title)) for r in found.related])
+            yield _make_table([(Text(r.code), Text(r.name), Text(r.title)) for r in explanation.related])
 
 
-def _todo(remedies: Sequence[Remedy], width: int) -> Iterable[RenderableType]:
+def _render_remedies(remedies: Sequence[Remedy], width: int) -> Iterable[RenderableType]:
     for remedy in remedies:
         yield Text(remedy.text.removeprefix("Or ")[:1].upper() + remedy.text.removeprefix("Or ")[1:])
         for line in lines_of(remedy.commands, 4, width):
@@ -199,12 +214,14 @@ def _todo(remedies: Sequence[Remedy], width: int) -> Iterable[RenderableType]:
         yield Text("Nothing.")
 
 
-def _render_retired(retired: RetiredRule, today: Sequence[RuleEntry]) -> Iterable[RenderableType]:
+def _render_retired(retired: RetiredRule, current: Sequence[RuleEntry]) -> Iterable[RenderableType]:
     yield Text.assemble((f"{retired.code} {retired.name}", "bold"), f" was retired in {retired.since}")
     yield Text(retired.title)
     yield Text("")
-    instead = f" {' and '.join(rule.code for rule in today)} {'tell' if len(today) > 1 else 'tells'} it now."
-    yield Text(retired.why + (instead if today else " Nothing reports it now."))
+    replacement = (
+        f" {' and '.join(rule.code for rule in current)} {'tell' if len(current) > 1 else 'tells'} it now."
+    )
+    yield Text(retired.why + (replacement if current else " Nothing reports it now."))
     yield Text("")
 
 
@@ -213,7 +230,7 @@ def _cause_line(entry: CauseEntry) -> Text:
     return Text.assemble((entry.cause.value, "bold"), codes)
 
 
-def _columns(rows: Iterable[tuple[Text, Text, Text]]) -> Table:
+def _make_table(rows: Iterable[tuple[Text, Text, Text]]) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
@@ -223,17 +240,17 @@ def _columns(rows: Iterable[tuple[Text, Text, Text]]) -> Table:
     return table
 
 
-def _prose(text: str) -> Iterable[RenderableType]:
-    """Paragraphs are filled again; a list's entries and indented lines (commands) stay lines of their own."""
+def _render_prose(text: str) -> Iterable[RenderableType]:
+    """Yield the paragraphs, refilled; list entries and indented lines (commands) stay on their own lines."""
     for number, paragraph in enumerate(text.split("\n\n")):
         if number:
             yield Text("")
-        for line in _lines(paragraph):
+        for line in _join_lines(paragraph):
             indent = len(line) - len(line.lstrip())
-            hang = 2 if line.lstrip().startswith(("* ", "- ")) else 0
-            if hang:
+            bullet_width = 2 if line.lstrip().startswith(("* ", "- ")) else 0
+            if bullet_width:
                 entry = Table.grid()
-                entry.add_column(width=hang, no_wrap=True)
+                entry.add_column(width=bullet_width, no_wrap=True)
                 entry.add_column(ratio=1)
                 entry.add_row(Text("*"), Text(line.lstrip()[2:]))
                 yield Padding(entry, (0, 0, 0, indent))
@@ -241,13 +258,15 @@ def _prose(text: str) -> Iterable[RenderableType]:
                 yield Padding(Text(line.lstrip()), (0, 0, 0, indent))
 
 
-def _lines(paragraph: str) -> list[str]:
+def _join_lines(paragraph: str) -> list[str]:
     lines: list[str] = []
     for line in paragraph.splitlines():
-        starts = line.lstrip().startswith(("* ", "- "))
-        command = line.startswith("    ")
-        goes_on = bool(lines) and not starts and not command and not lines[-1].startswith("    ")
-        if goes_on:
+        is_list_entry = line.lstrip().startswith(("* ", "- "))
+        is_command = line.startswith("    ")
+        is_continuation = (
+            bool(lines) and not is_list_entry and not is_command and not lines[-1].startswith("    ")
+        )
+        if is_continuation:
             lines[-1] += " " + line.strip()
         else:
             lines.append(line.rstrip())

@@ -1,4 +1,4 @@
-"""A finding: what it means, what to do and where it was seen, in a terminal; and as JSON."""
+"""A finding with its meaning, remedies and evidence, on the terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SEVERITY_STATUS = {
 
 
 def print_explanation(out: Page, finding: Finding) -> None:
-    """Why, what to do, and where it was seen."""
+    """Print the explanation, the remedies and the evidence."""
     out.print()
     print_meaning(out, finding)
     for number, remedy in enumerate(finding.remedies):
@@ -44,36 +44,36 @@ def print_explanation(out: Page, finding: Finding) -> None:
 
 
 def print_meaning(out: Page, finding: Finding) -> None:
-    """What it means."""
+    """Print the explanation."""
     print_hanging(out, Text("  Why   "), clean_line(finding.explanation, limit=3000))
 
 
 def do(out: Page, remedy: Remedy, *, first: bool) -> None:
-    """What to do, and what to type for it."""
+    """Print a remedy and its commands."""
     print_hanging(out, Text("  Do    " if first else "  Or    "), capitalize_remedy(remedy.full_text))
     command_lines(out, remedy.commands)
 
 
 def capitalize_remedy(text: str) -> str:
-    """Return a remedy's text where no other one comes before it, or a label does."""
+    """Return a remedy's text without its leading "Or ", for use after a label or as the first remedy."""
     text = clean_line(text, limit=1000)
     return upper_first(text[3:]) if text.startswith("Or ") else text
 
 
 def print_evidence(out: Page, evidence: Evidence) -> None:
-    """Where it was seen."""
-    where = f"{evidence.source}:{evidence.line}" if evidence.line else evidence.source
-    text = f"{clean_line(where)}: {clean_line(evidence.text)}"
+    """Print the location and the text of a piece of evidence."""
+    location = f"{evidence.source}:{evidence.line}" if evidence.line else evidence.source
+    text = f"{clean_line(location)}: {clean_line(evidence.text)}"
     print_hanging(out, Text("  Seen  "), text)
 
 
 def mark(status: Status, label: str = "") -> Text:
-    """Its sign and colour, before a text."""
+    """Return the sign of a status, in its colour, followed by the label."""
     return Text(f"{MARKS[status]} {label}", style=STYLES[status])
 
 
 def finding_json(finding: Finding) -> dict[str, Any]:
-    """Return one finding, by the contract."""
+    """Return a finding as the JSON schemas define it."""
     return {
         "code": finding.code,
         "cause": finding.cause.value,

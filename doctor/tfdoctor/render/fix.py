@@ -1,4 +1,4 @@
-"""What fix would do, did and left, in a terminal and as JSON (docs/schemas/fix.schema.json)."""
+"""The plan or result of `fix`, on the terminal and as JSON (docs/schemas/fix.schema.json)."""
 
 from __future__ import annotations
 
@@ -43,108 +43,120 @@ def render_fix(
     width: int = 80,
     colour: bool = False,
 ) -> str:
-    """Return `dry`: nothing was changed; `asking`: it may be as soon as somebody says so."""
-    for less in range(1 if verbose or quiet else 4):
+    """Return the plan (`dry`) or result of fix as text.
+
+    `asking`: the user is asked next whether to apply the plan.
+    """
+    for level in range(1 if verbose or quiet else 4):
         out = Page(width, coloured=colour)
         if not quiet:
-            _print_all(out, result, dry=dry, verbose=verbose, less=less)
+            _print_all(out, result, dry=dry, verbose=verbose, level=level)
             out.print()
-        _end(out, result, dry=dry, asking=asking)
+        _print_conclusion(out, result, dry=dry, asking=asking)
         if out.height <= SCREEN_LINES:
             break
     return out.text
 
 
-def _print_all(out: Page, result: FixResult, *, dry: bool, verbose: bool, less: int) -> None:
-    """What is done and what is left; `less`: how much of it has no room, 3 at most."""
-    how = " (as activating it sets the variables)" if result.activated else ""
-    print_hanging(out, Text("Environment "), clean_line(f"{result.environment.prefix}{how}"))
+def _print_all(out: Page, result: FixResult, *, dry: bool, verbose: bool, level: int) -> None:
+    """Print the attempts and the remaining findings, shortened to a level from 0 (not at all) to 3."""
+    note = " (as activating it sets the variables)" if result.activated else ""
+    print_hanging(out, Text("Environment "), clean_line(f"{result.environment.prefix}{note}"))
     for sentence in result.recovered:
         print_hanging(out, Text("  "), clean_line(sentence, limit=1000))
-    most = len(result.attempts) if verbose or less < 2 else 3
-    for done in result.attempts[:most]:
-        _print_done(out, done, verbose=verbose or dry, most=None if verbose else (8, 4, 2, 1)[less])
-    tried = {(done.candidate.finding.code, done.candidate.finding.title) for done in result.attempts}
-    kept = result.unfixed if verbose else result.unfixed[: (4, 2, 1, 0)[less]]
-    for left in kept:
-        _print_left(
-            out,
-            left,
-            tried=(left.finding.code, left.finding.title) in tried,
-            verbose=verbose,
-            most=None if verbose else (8, 4, 2, 1)[less],
+    max_attempts = len(result.attempts) if verbose or level < 2 else 3
+    for attempt in result.attempts[:max_attempts]:
+        _print_attempt(
+            out, attempt, verbose=verbose or dry, max_lines=None if verbose else (8, 4, 2, 1)[level]
         )
-    rest = len(result.attempts[most:]) + len(result.unfixed) - len(kept)
-    if rest:
+    tried_findings = {
+        (attempt.candidate.finding.code, attempt.candidate.finding.title) for attempt in result.attempts
+    }
+    shown_unfixed = result.unfixed if verbose else result.unfixed[: (4, 2, 1, 0)[level]]
+    for unfixed in shown_unfixed:
+        _print_unfixed(
+            out,
+            unfixed,
+            tried=(unfixed.finding.code, unfixed.finding.title) in tried_findings,
+            verbose=verbose,
+            max_lines=None if verbose else (8, 4, 2, 1)[level],
+        )
+    hidden_count = len(result.attempts[max_attempts:]) + len(result.unfixed) - len(shown_unfixed)
+    if hidden_count:
         out.print()
-        out.print(Text(f"and {format_count(rest, 'more finding')} (-v)."))
+        out.print(Text(f"and {format_count(hidden_count, 'more finding')} (-v)."))
 
 
-def _print_done(out: Page, done: Attempt, *, verbose: bool, most: int | None) -> None:
-    mark, style = MARKS[done.status]
-    finding = done.candidate.finding
+def _print_attempt(out: Page, attempt: Attempt, *, verbose: bool, max_lines: int | None) -> None:
+    mark, style = MARKS[attempt.status]
+    finding = attempt.candidate.finding
     out.print()
     print_hanging(out, Text(f"{mark} {finding.code}  ", style=style), clean_line(finding.title), style="bold")
-    _text(out, done.candidate.remedy.text, most)
-    if verbose or done.status is not FixStatus.FIXED:
-        _commands(out, done.commands, most)
+    _print_text(out, attempt.candidate.remedy.text, max_lines)
+    if verbose or attempt.status is not FixStatus.FIXED:
+        _print_commands(out, attempt.commands, max_lines)
     result = {
-        FixStatus.FIXED: f"Done: {done.changes} file{'s' * (done.changes != 1)} changed.",
-        FixStatus.ROLLED_BACK: f"{done.detail} It was taken back.",
-        FixStatus.FAILED: f"It failed and was taken back: {done.detail}",
+        FixStatus.FIXED: f"Done: {attempt.changes} file{'s' * (attempt.changes != 1)} changed.",
+        FixStatus.ROLLED_BACK: f"{attempt.detail} It was taken back.",
+        FixStatus.FAILED: f"It failed and was taken back: {attempt.detail}",
         FixStatus.PLANNED: "",
-    }[done.status]
+    }[attempt.status]
     if result:
         print_hanging(out, Text("          "), clean_line(result, limit=1000))
 
 
-def _print_left(out: Page, left: Unfixed, *, tried: bool, verbose: bool, most: int | None) -> None:
-    """`tried`: what fix can do about it stands above, and that it did not help."""
-    finding = left.finding
+def _print_unfixed(out: Page, unfixed: Unfixed, *, tried: bool, verbose: bool, max_lines: int | None) -> None:
+    """Print a finding that remains.
+
+    `tried`: whether fix's own remedy is listed above as ineffective.
+    """
+    finding = unfixed.finding
     remedies = [remedy for remedy in finding.remedies if not (tried and remedy.steps)]
     if tried and not remedies:
         return
     mark, style = ("✗", "bold red") if finding.severity >= Severity.ERROR else ("!", "yellow")
     out.print()
     print_hanging(out, Text(f"{mark} {finding.code}  ", style=style), clean_line(finding.title), style="bold")
-    why = "What fix could do did not help. Decide what else to do:" if tried else left.why
-    print_hanging(out, Text("          "), clean_line(why, limit=1000))
+    reason = "What fix could do did not help. Decide what else to do:" if tried else unfixed.why
+    print_hanging(out, Text("          "), clean_line(reason, limit=1000))
     for remedy in remedies[: None if verbose else 1]:
-        _text(out, remedy.text, most)
-        _commands(out, remedy.commands, most)
-        told = [describe_undo_rights(remedy), f"No root? {ASK}" if needs_root(remedy) else ""]
-        for text in filter(None, told):
+        _print_text(out, remedy.text, max_lines)
+        _print_commands(out, remedy.commands, max_lines)
+        notes = [describe_undo_rights(remedy), f"No root? {ASK}" if needs_root(remedy) else ""]
+        for text in filter(None, notes):
             print_hanging(out, Text("          "), text)
 
 
-def _text(out: Page, text: str, most: int | None) -> None:
+def _print_text(out: Page, text: str, max_lines: int | None) -> None:
     text = clean_line(text, limit=1000)
     print_hanging(
-        out, Text("          "), text if most is None else few(text, max(out.width - 10, 20), min(most, 3))
+        out,
+        Text("          "),
+        text if max_lines is None else few(text, max(out.width - 10, 20), min(max_lines, 3)),
     )
 
 
-def _commands(out: Page, commands: Sequence[str], most: int | None) -> None:
-    """most: lines that are shown; of a command all or nothing."""
-    if most is None:
+def _print_commands(out: Page, commands: Sequence[str], max_lines: int | None) -> None:
+    """Print the commands that fit in `max_lines` lines; None: all of them. A command is not cut."""
+    if max_lines is None:
         command_lines(out, commands, 12)
         return
     shown: list[str] = []
     for command in commands:
-        if shown and len(list(lines_of([*shown, command], 12, out.width))) > most:
+        if shown and len(list(lines_of([*shown, command], 12, out.width))) > max_lines:
             break
         shown.append(command)
-    for changed, lines in groupby(shown, lambda one: one.startswith(("+ ", "- "))):
+    for changed, lines in groupby(shown, lambda line_text: line_text.startswith(("+ ", "- "))):
         if not changed:
             command_lines(out, lines, 12, broken=True)
             continue
-        for line in lines:  # of a script: nobody types it
+        for line in lines:  # a changed line of a script, which is not typed
             print_hanging(out, Text(f"            {line[:2]}"), clean_line(line[2:], limit=4000))
     if len(shown) < len(commands):
         out.print(Text(f"            and {format_count(len(commands) - len(shown), 'more command')} (-v)"))
 
 
-def _end(out: Page, result: FixResult, *, dry: bool, asking: bool) -> None:
+def _print_conclusion(out: Page, result: FixResult, *, dry: bool, asking: bool) -> None:
     after = result.after
     usable = after.verdict.gpu_usable
     mark, style = {True: ("✓", "green"), False: ("✗", "bold red"), None: ("!", "yellow")}[usable]
@@ -159,25 +171,25 @@ def _end(out: Page, result: FixResult, *, dry: bool, asking: bool) -> None:
             print_hanging(out, Text(f"{mark} ", style=style), clean_line(after.verdict.headline, limit=1000))
         print_hanging(out, Text(""), clean_line(text, limit=1000), style="bold")
         if count and not asking:
-            typed = f"tfdoctor fix --python {shlex.quote(result.environment.python)}"
+            fix_command = f"tfdoctor fix --python {shlex.quote(result.environment.python)}"
             out.print(Text("To have it done:"))
-            command_lines(out, [typed], 4, style="bold", broken=True)
+            command_lines(out, [fix_command], 4, style="bold", broken=True)
         if count:
             print_hanging(out, Text(""), "No root needed; `--undo` takes all of it back.")
         return
-    nothing = "" if result.attempts else "Fix can do nothing here. "
+    prefix = "" if result.attempts else "Fix can do nothing here. "
     print_hanging(
         out,
         Text(f"{mark} ", style=style),
-        clean_line(nothing + after.verdict.headline, limit=1000),
+        clean_line(prefix + after.verdict.headline, limit=1000),
         style="bold",
     )
-    seen = result.observed
-    if seen is not None:
-        devices = ", ".join(seen.devices) or seen.error or "none"
-        text = clean_line(f"TensorFlow itself lists: {devices} ({seen.seconds:.1f} s)", limit=600)
+    observed = result.observed
+    if observed is not None:
+        devices = ", ".join(observed.devices) or observed.error or "none"
+        text = clean_line(f"TensorFlow itself lists: {devices} ({observed.seconds:.1f} s)", limit=600)
         print_hanging(out, Text("  "), text)
-        for line in seen.computed:
+        for line in observed.computed:
             if "failed" in line:
                 print_hanging(
                     out, Text("! ", style="yellow"), clean_line(f"computing on it: {line}", limit=600)
@@ -185,26 +197,29 @@ def _end(out: Page, result: FixResult, *, dry: bool, asking: bool) -> None:
     if result.fixed:
         environment = result.environment
         if any(
-            isinstance(step, SHELL_STEPS) for one in result.attempts if one.ok for step in one.candidate.steps
+            isinstance(step, SHELL_STEPS)
+            for attempt in result.attempts
+            if attempt.ok
+            for step in attempt.candidate.steps
         ):
-            again = (
+            activate_command = (
                 f"conda activate {shlex.quote(environment.prefix)}"
                 if environment.kind == "conda"
                 else f". {shlex.quote(f'{environment.prefix}/bin/activate')}"
             )
-            _command(out, "New variables hold from the next activation on: ", again)
-        undo = f"tfdoctor fix --undo --python {shlex.quote(environment.python)}"
-        _command(out, "To take all of it back: ", undo)
+            _print_command(out, "New variables hold from the next activation on: ", activate_command)
+        undo_command = f"tfdoctor fix --undo --python {shlex.quote(environment.python)}"
+        _print_command(out, "To take all of it back: ", undo_command)
 
 
-def _command(out: Page, text: str, command: str) -> None:
-    """Never broken: it is there to be copied."""
+def _print_command(out: Page, text: str, command: str) -> None:
+    """Print a command unbroken, so that it can be copied."""
     line = Text(text) + Text(clean(command).replace("\n", "\ufffd"), style="bold")
     out.print(line, wrap=False)
 
 
 def render_undo(prefix: str, undone: Undone, *, width: int = 80, colour: bool = False) -> str:
-    """Return what was taken back."""
+    """Return what `fix --undo` reverted, as text."""
     out = Page(width, coloured=colour)
     if not undone.entries:
         print_hanging(out, Text("– "), clean_line(f"fix has changed nothing in {prefix}."))
@@ -228,25 +243,27 @@ def render_undo(prefix: str, undone: Undone, *, width: int = 80, colour: bool = 
 
 
 def fix_json(result: FixResult) -> dict[str, Any]:
-    """Return a run of fix, or its plan."""
+    """Return the document of a run of fix, or of its plan."""
     return {
         "schema_version": SCHEMA_VERSION,
         "environment": result.environment.prefix,
         "activated": result.activated,
         "repairs": [
             {
-                "code": done.candidate.finding.code,
-                "cause": done.candidate.finding.cause.value,
-                "title": done.candidate.finding.title,
-                "text": done.candidate.remedy.text,
-                "status": done.status.value,
-                "detail": done.detail,
-                "commands": list(done.commands),
-                "changes": done.changes,
+                "code": attempt.candidate.finding.code,
+                "cause": attempt.candidate.finding.cause.value,
+                "title": attempt.candidate.finding.title,
+                "text": attempt.candidate.remedy.text,
+                "status": attempt.status.value,
+                "detail": attempt.detail,
+                "commands": list(attempt.commands),
+                "changes": attempt.changes,
             }
-            for done in result.attempts
+            for attempt in result.attempts
         ],
-        "left": [{"why": left.why, "finding": finding_json(left.finding)} for left in result.unfixed],
+        "left": [
+            {"why": unfixed.why, "finding": finding_json(unfixed.finding)} for unfixed in result.unfixed
+        ],
         "recovered": list(result.recovered),
         "undone": None,
         "check": report_json(result.after),
@@ -254,7 +271,7 @@ def fix_json(result: FixResult) -> dict[str, Any]:
 
 
 def undo_json(prefix: str, undone: Undone) -> dict[str, Any]:
-    """Return a run of fix --undo."""
+    """Return the document of a run of `fix --undo`."""
     return {
         "schema_version": SCHEMA_VERSION,
         "environment": prefix,

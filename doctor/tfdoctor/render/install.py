@@ -1,4 +1,4 @@
-"""What `install` would make and has made, in a terminal and as JSON (docs/schemas/install.schema.json)."""
+"""The plan or result of `install`, on the terminal and as JSON (docs/schemas/install.schema.json)."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ def render_dry_run(
     width: int = 80,
     colour: bool = False,
 ) -> str:
-    """Return the plan and what it would take, on one screen or `whole`. commands: (what it is for, its words) of
-    each.
+    """Return the plan and its commands, on one screen unless `whole` is set.
+
+    commands: (purpose, arguments) of each.
     """
-    for typed in (True, False):
+    for with_commands in (True, False):
         out = Page(width, coloured=colour)
         show_option(out, option, whole=whole)
         out.print()
@@ -43,7 +44,7 @@ def render_dry_run(
             text = clean_line(note, limit=4000)
             print_hanging(out, Text(""), text if whole else few(text, width, 2))
         print_hanging(out, Text(""), f"Nothing was changed. This would be {clean_line(folder)}, made with:")
-        _steps(out, commands, typed=typed)
+        _print_steps(out, commands, with_commands=with_commands)
         if whole:
             break
         out.print()
@@ -55,37 +56,40 @@ def render_dry_run(
     return out.text
 
 
-def _steps(out: Page, commands: Sequence[tuple[str, Sequence[str]]], *, typed: bool) -> None:
-    """What is done, in its order; `typed`: and the commands for it."""
+def _print_steps(out: Page, commands: Sequence[tuple[str, Sequence[str]]], *, with_commands: bool) -> None:
+    """Print the steps in order; `with_commands`: and the command of each."""
     last = ""
-    for what, words in commands:
-        if what != last:
-            print_hanging(out, Text("  # "), clean_line(what))
-        last = what
-        if typed:
-            command_lines(out, [shlex.join(words)], 4, broken=True)
+    for purpose, arguments in commands:
+        if purpose != last:
+            print_hanging(out, Text("  # "), clean_line(purpose))
+        last = purpose
+        if with_commands:
+            command_lines(out, [shlex.join(arguments)], 4, broken=True)
 
 
 def render_installed(
     folder: str, report: Report, *, right: bool, verbose: bool, width: int = 80, colour: bool = False
 ) -> str:
-    """Return how the environment is used and removed, and what the look at it found. right: it is as it must be."""
+    """Return how to use and remove the environment, and the result of its check.
+
+    right: whether the environment is correct.
+    """
     quoted, usable = shlex.quote(clean_line(folder)), report.verdict.gpu_usable is True
     text = f"Use it:     . {quoted}/bin/activate\nRemove it:  rm -r {quoted}\n\n"
     if right and not usable and report.observed is None and not verbose:
-        return f"{text}The environment is right. {_machine(report)}\nMore:       tfdoctor check --python {quoted}\n"
-    short = right and usable and not verbose
+        return f"{text}The environment is right. {_get_problem(report)}\nMore:       tfdoctor check --python {quoted}\n"
+    is_short = right and usable and not verbose
     typed = f"tfdoctor check --python {quoted}"
-    text += render_report(report, verbose=verbose, quiet=short, typed=typed, width=width, colour=colour)
-    warnings = [one for one in report.findings if one.severity is Severity.WARNING]
-    if short and warnings:
-        text += "".join(f"Note:       {clean_line(one.title)} [{one.code}]\n" for one in warnings)
+    text += render_report(report, verbose=verbose, quiet=is_short, typed=typed, width=width, colour=colour)
+    warnings = [warning for warning in report.findings if warning.severity is Severity.WARNING]
+    if is_short and warnings:
+        text += "".join(f"Note:       {clean_line(warning.title)} [{warning.code}]\n" for warning in warnings)
         text += f"More:       tfdoctor check --python {quoted}    tfdoctor fix --python {quoted} --dry-run\n"
     return text
 
 
-def _machine(report: Report) -> str:
-    """Return what keeps this machine from using it."""
+def _get_problem(report: Report) -> str:
+    """Return the problem that keeps this machine from using the environment."""
     if report.root is None:
         return clean_line(report.verdict.summary)
     return f"What is wrong on this machine: {clean_line(report.root.title)}."
@@ -106,14 +110,13 @@ def install_json(
 ) -> dict[str, Any]:
     """Return the document that `tfdoctor install --json` prints.
 
-    `environment`: None if nothing was made (--dry-run).
-
-    room: (a folder, what is written to its disk, bytes needed, bytes free).
+    `environment`: None if nothing was made (--dry-run); `room`: (folder, contents for its disk, bytes needed,
+    bytes free).
     """
     return {
         "schema_version": 1,
         "plan": option_json(option, 1),
-        "commands": [list(words) for words in commands],
+        "commands": [list(arguments) for arguments in commands],
         "environment": environment,
         "check": report_json(report) if report is not None else None,
         "notes": list(notes),
@@ -121,14 +124,14 @@ def install_json(
         "room": None
         if room is None
         else [
-            {"path": path, "for": list(what), "needed_bytes": size, "free_bytes": free}
-            for path, what, size, free in room
+            {"path": path, "for": list(contents), "needed_bytes": size, "free_bytes": free}
+            for path, contents, size, free in room
         ],
     }
 
 
 def environment_json(folder: Path, installer: str, seconds: float, *, resumed: bool) -> dict[str, Any]:
-    """Return what was made."""
+    """Return the environment that was made, as JSON."""
     return {
         "path": str(folder),
         "python": str(folder / "bin" / "python"),
@@ -141,6 +144,9 @@ def environment_json(folder: Path, installer: str, seconds: float, *, resumed: b
 def resolution_json(
     changes: Sequence[tuple[str, str | None, str | None]], *, tried: bool, why: str | None
 ) -> dict[str, Any]:
-    """Return what a user's requirements come to. changes: (name, version in the lock, chosen version)."""
+    """Return the result of resolving the user's requirements.
+
+    changes: (name, version in the lock, chosen version).
+    """
     rows = [{"name": name, "locked": locked, "chosen": chosen} for name, locked, chosen in changes]
     return {"tried": tried, "why": why, "changes": rows}

@@ -1,4 +1,4 @@
-"""JSON for other programs; the shapes are those of docs/schemas."""
+"""JSON for other programs, as docs/schemas defines it."""
 
 from __future__ import annotations
 
@@ -19,21 +19,25 @@ def write_json(value: Any) -> None:
 
 
 def json_text(value: Any) -> str:
-    """Return a document in ASCII, which every terminal and locale can take.
+    """Return a document in ASCII, which every terminal and locale can display.
 
-    U+FFFD replaces half a character (from a file name that is not UTF-8): strict parsers refuse the document otherwise.
+    U+FFFD replaces unpaired surrogates (from a file name that is not UTF-8), because strict parsers refuse
+    them.
     """
     text = json.dumps(value, indent=2)
     if "\\ud" not in text:
         return text + "\n"
-    whole = (
+    repaired = (
         json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     )
-    return json.dumps(json.loads(whole), indent=2) + "\n"
+    return json.dumps(json.loads(repaired), indent=2) + "\n"
 
 
 def plain(value: Any) -> Any:
-    """Return facts as JSON: a fact is {"known": …, "source": …}, {"absent": …} or {"unknown": why}."""
+    """Return facts as JSON.
+
+    A fact is {"known": …, "source": …}, {"absent": why, "source": …} or {"unknown": why, "source": …}.
+    """
     if isinstance(value, Known):
         return {"known": plain(value.value), "source": value.source}
     if isinstance(value, Absent):

@@ -1,5 +1,8 @@
-"""What `lint` says: lines with the source and a caret, JSON (docs/schemas/lint.schema.json), and what servers of
-continuous integration read: GitHub's annotations, SARIF 2.1.0, JUnit's XML."""
+"""The output of `lint`: source lines with a caret, JSON, and formats for CI servers.
+
+The JSON is defined in docs/schemas/lint.schema.json. The other formats are GitHub annotations, SARIF 2.1.0
+and JUnit XML.
+"""
 
 from __future__ import annotations
 
@@ -25,139 +28,147 @@ _STYLES = {Severity.ERROR: "31", Severity.WARNING: "33"}
 
 
 def render_lint(answer: LintAnswer, *, width: int = 80, colour: bool = False) -> str:
-    """Return a finding: its place and what it means; the line; a caret below the place. Then the count."""
+    """Return each problem as its location, message, source line and caret, followed by the count."""
     out: list[str] = []
-    for one in answer.problems:
-        code = f"\x1b[{_STYLES.get(one.severity, '33')}m{one.code}\x1b[0m" if colour else one.code
-        out.append(f"{_place(one)}: {code} {one.name}: {clean_line(one.message, limit=1000)}")
-        source, at = _fit_line(one, width)
+    for problem in answer.problems:
+        code = f"\x1b[{_STYLES.get(problem.severity, '33')}m{problem.code}\x1b[0m" if colour else problem.code
+        out.append(
+            f"{_format_location(problem)}: {code} {problem.name}: {clean_line(problem.message, limit=1000)}"
+        )
+        source, caret = _fit_line(problem, width)
         if source:
-            number = str(one.line)
+            number = str(problem.line)
             out.append(f"  {number} | {source}")
-            out.append(f"  {' ' * len(number)} | {' ' * at}^")
+            out.append(f"  {' ' * len(number)} | {' ' * caret}^")
         out.append("")
     out += [
-        f"{clean_line(bad.path)}: not judged as a whole: {clean_line(bad.message)}"
-        for bad in answer.unreadable
+        f"{clean_line(unreadable.path)}: not judged as a whole: {clean_line(unreadable.message)}"
+        for unreadable in answer.unreadable
     ]
-    out.append(_count(answer))
+    out.append(_summarize(answer))
     return "\n".join(out) + "\n"
 
 
-def _place(one: LintProblem) -> str:
-    cell = f":cell {one.cell}" if one.cell is not None else ""
-    return f"{clean_line(one.path)}{cell}:{one.line}:{one.column}"
+def _format_location(problem: LintProblem) -> str:
+    cell = f":cell {problem.cell}" if problem.cell is not None else ""
+    return f"{clean_line(problem.path)}{cell}:{problem.line}:{problem.column}"
 
 
-def _fit_line(one: LintProblem, width: int) -> tuple[str, int]:
-    """Return the line as it fits the screen, and the columns before the caret."""
-    source = clean(one.source.replace("\t", " "), limit=10_000).replace("\n", " ")
-    left = len(source) - len(source.lstrip())
-    at = max(one.column - 1, 0)
-    room = max(width - 10, 30)
-    start = min(left, at)
-    if at - start > room - 10:
-        start = at - room // 2
-    return source[start : start + room].rstrip(), cells(source[start:at])
+def _fit_line(problem: LintProblem, width: int) -> tuple[str, int]:
+    """Return the part of the source line that fits the width, and the column of the caret in it."""
+    source = clean(problem.source.replace("\t", " "), limit=10_000).replace("\n", " ")
+    indent = len(source) - len(source.lstrip())
+    column = max(problem.column - 1, 0)
+    max_chars = max(width - 10, 30)
+    start = min(indent, column)
+    if column - start > max_chars - 10:
+        start = column - max_chars // 2
+    return source[start : start + max_chars].rstrip(), cells(source[start:column])
 
 
-def _count(answer: LintAnswer) -> str:
+def _summarize(answer: LintAnswer) -> str:
     files = f"{answer.files:,} file{'s' if answer.files != 1 else ''}"
     if not answer.problems:
         text = f"No problems found in {files}."
     else:
         count = len(answer.problems)
         text = f"{count:,} finding{'s' if count != 1 else ''} in {files}."
-        fixes = sum(one.fix is not None and one.fix.safe for one in answer.problems)
+        fixes = sum(problem.fix is not None and problem.fix.safe for problem in answer.problems)
         if fixes:
             text += f" --fix corrects {fixes:,} of them." if count > 1 else " --fix corrects it."
         text += f" What one means: tfdoctor explain {answer.problems[0].code}"
     if answer.unreadable:
-        many = len(answer.unreadable)
+        unreadable = len(answer.unreadable)
         text += (
-            f" {many:,} could not be read completely."
+            f" {unreadable:,} could not be read completely."
             if answer.problems == ()
-            else f" ({many:,} not read completely)"
+            else f" ({unreadable:,} not read completely)"
         )
     return text
 
 
 def lint_json(answer: LintAnswer) -> dict[str, Any]:
-    """`lint --json`."""
+    """Return the document that `lint --json` prints."""
     return {
         "schema_version": SCHEMA_VERSION,
         "files": answer.files,
         "findings": [
             {
-                "code": one.code,
-                "name": one.name,
-                "severity": one.severity.name.lower(),
-                "path": one.path,
-                "cell": one.cell,
-                "line": one.line,
-                "column": one.column,
-                "message": one.message,
+                "code": item.code,
+                "name": item.name,
+                "severity": item.severity.name.lower(),
+                "path": item.path,
+                "cell": item.cell,
+                "line": item.line,
+                "column": item.column,
+                "message": item.message,
                 "fix": None
-                if one.fix is None
+                if item.fix is None
                 else {
-                    "safe": one.fix.safe,
-                    "line": one.fix.line,
-                    "column": one.fix.column,
-                    "end_line": one.fix.end_line,
-                    "end_column": one.fix.end_column,
-                    "text": one.fix.text,
+                    "safe": item.fix.safe,
+                    "line": item.fix.line,
+                    "column": item.fix.column,
+                    "end_line": item.fix.end_line,
+                    "end_column": item.fix.end_column,
+                    "text": item.fix.text,
                 },
             }
-            for one in answer.problems
+            for item in answer.problems
         ],
-        "unreadable": [{"path": one.path, "message": one.message} for one in answer.unreadable],
+        "unreadable": [{"path": item.path, "message": item.message} for item in answer.unreadable],
     }
 
 
-def _json(answer: LintAnswer, **_looks: Any) -> str:
+def _format_json(answer: LintAnswer, **_options: Any) -> str:
     return json_text(lint_json(answer))
 
 
-def _data(text: str) -> str:
-    """Return the message of a command of GitHub's."""
+def _escape_message(text: str) -> str:
+    """Return the text escaped for the message of a GitHub workflow command."""
     return clean(text, limit=2000).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+def _escape_property(text: str) -> str:
+    """Return the text escaped for a property of a GitHub workflow command."""
+    return _escape_message(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def _github(answer: LintAnswer, **_looks: Any) -> str:
+def _format_github(answer: LintAnswer, **_options: Any) -> str:
     rows = []
-    for one in answer.problems:
-        where = f"file={_property(one.path)}"
-        if one.cell is None:  # an annotation of a notebook has no lines of cells
-            where += f",line={one.line},col={one.column}"
-        title = _property(f"{one.code} {one.name}")
-        cell = f"cell {one.cell}, line {one.line}: " if one.cell is not None else ""
-        level = "error" if one.severity is Severity.ERROR else "warning"
-        rows.append(f"::{level} {where},title={title}::{_data(cell + one.message)}")
-    rows += [f"::warning file={_property(one.path)}::{_data(one.message)}" for one in answer.unreadable]
+    for item in answer.problems:
+        location = f"file={_escape_property(item.path)}"
+        if item.cell is None:  # annotations cannot refer to lines of notebook cells
+            location += f",line={item.line},col={item.column}"
+        title = _escape_property(f"{item.code} {item.name}")
+        cell = f"cell {item.cell}, line {item.line}: " if item.cell is not None else ""
+        level = "error" if item.severity is Severity.ERROR else "warning"
+        rows.append(f"::{level} {location},title={title}::{_escape_message(cell + item.message)}")
+    rows += [
+        f"::warning file={_escape_property(item.path)}::{_escape_message(item.message)}"
+        for item in answer.unreadable
+    ]
     return "".join(f"{row}\n" for row in rows)
 
 
-def _sarif(answer: LintAnswer, **_looks: Any) -> str:
+def _format_sarif(answer: LintAnswer, **_options: Any) -> str:
     import tfdoctor
 
-    rules = {one.code: one.name for one in answer.problems}
+    rules = {item.code: item.name for item in answer.problems}
     results = []
-    for one in answer.problems:
-        region = {"startLine": one.line, "startColumn": one.column} if one.cell is None else {"startLine": 1}
-        cell = f" (cell {one.cell}, line {one.line})" if one.cell is not None else ""
+    for item in answer.problems:
+        region = (
+            {"startLine": item.line, "startColumn": item.column} if item.cell is None else {"startLine": 1}
+        )
+        cell = f" (cell {item.cell}, line {item.line})" if item.cell is not None else ""
         results.append(
             {
-                "ruleId": one.code,
-                "level": "error" if one.severity is Severity.ERROR else "warning",
-                "message": {"text": f"{one.message}{cell}"},
+                "ruleId": item.code,
+                "level": "error" if item.severity is Severity.ERROR else "warning",
+                "message": {"text": f"{item.message}{cell}"},
                 "locations": [
                     {
                         "physicalLocation": {
-                            "artifactLocation": {"uri": quote(os.fsencode(PurePath(one.path).as_posix()))},
+                            "artifactLocation": {"uri": quote(os.fsencode(PurePath(item.path).as_posix()))},
                             "region": region,
                         }
                     }
@@ -165,7 +176,8 @@ def _sarif(answer: LintAnswer, **_looks: Any) -> str:
             }
         )
     notes = [
-        {"level": "warning", "message": {"text": f"{one.path}: {one.message}"}} for one in answer.unreadable
+        {"level": "warning", "message": {"text": f"{item.path}: {item.message}"}}
+        for item in answer.unreadable
     ]
     driver = {
         "name": "tfdoctor",
@@ -183,30 +195,32 @@ def _sarif(answer: LintAnswer, **_looks: Any) -> str:
     return json_text({"$schema": schema, "version": "2.1.0", "runs": [run]})
 
 
-def _junit(answer: LintAnswer, **_looks: Any) -> str:
+def _format_junit(answer: LintAnswer, **_options: Any) -> str:
     count = len(answer.problems)
     tests = max(count, 1)
-    rows = [
+    lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         f'<testsuites tests="{tests}" failures="{count}">',
         f'<testsuite name="tfdoctor lint" tests="{tests}" failures="{count}" errors="0" skipped="0">',
     ]
-    for one in answer.problems:
-        told = f"{_place(one)}: {one.message}\n{one.source}"
-        rows.append(
-            f"<testcase classname={attribute(one.path)} name={attribute(f'{one.code} {_place(one)}')}>"
-            f"<failure type={attribute(one.name)} message={attribute(one.message)}>{element(told)}</failure></testcase>"
+    for problem in answer.problems:
+        details = f"{_format_location(problem)}: {problem.message}\n{problem.source}"
+        lines.append(
+            f"<testcase classname={attribute(problem.path)} "
+            f"name={attribute(f'{problem.code} {_format_location(problem)}')}>"
+            f"<failure type={attribute(problem.name)} message={attribute(problem.message)}>"
+            f"{element(details)}</failure></testcase>"
         )
     if not count:
-        rows.append('<testcase classname="tfdoctor.lint" name="lint"/>')
-    return "\n".join([*rows, "</testsuite>", "</testsuites>", ""])
+        lines.append('<testcase classname="tfdoctor.lint" name="lint"/>')
+    return "\n".join([*lines, "</testsuite>", "</testsuites>", ""])
 
 
 FORMATS: dict[str, Callable[..., str]] = {
     "text": render_lint,
-    "json": _json,
-    "github": _github,
-    "sarif": _sarif,
-    "junit": _junit,
+    "json": _format_json,
+    "github": _format_github,
+    "sarif": _format_sarif,
+    "junit": _format_junit,
 }
-"""`--format` → who writes it."""
+"""The functions for the values of `--format`."""

@@ -1,6 +1,6 @@
-"""What `diagnose` says of a log, in a terminal (readable without colour, in a pipe and in any locale) and as JSON.
+"""The output of `diagnose` for one log, on the terminal and as JSON (docs/schemas/diagnose.schema.json).
 
-The shape of the JSON is docs/schemas/diagnose.schema.json.
+The text is readable without colour, in a pipe and in any locale.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def render_log(
     width: int = 80,
     colour: bool = False,
 ) -> str:
-    """Return the report as text: one screen of `room` lines, or with `verbose` everything."""
+    """Return the report as text: one screen of `room` lines, or everything if `verbose` is set."""
     if not (verbose or quiet):
         return render_log_screen(report, heading=heading, room=room, width=width, colour=colour)
     out = Page(width, coloured=colour)
@@ -43,24 +43,24 @@ def render_log(
         out.print(Text(f"{clean_line(report.name)}:", style="bold"))
     log_verdict(out, report, whole=verbose)
     if not quiet:
-        _facts(out, report)
-        _processes(out, report)
+        _print_devices(out, report)
+        _print_processes(out, report)
         if report.root is not None:
             _print_explanation(out, report.root)
         for finding in report.findings:
             if finding is not report.root:
-                _note(out, finding)
-        _last(out, report)
+                _print_note(out, finding)
+        _print_summary(out, report)
     return out.text
 
 
-def _facts(out: Page, report: LogReport) -> None:
+def _print_devices(out: Page, report: LogReport) -> None:
     for device in report.devices:
         print_hanging(out, Text("  GPU   "), device_text(device))
 
 
-def _processes(out: Page, report: LogReport) -> None:
-    """A line for each process and for each other framework, where the log tells several apart."""
+def _print_processes(out: Page, report: LogReport) -> None:
+    """Print a line for each process and each other framework, if the log has several."""
     if not report.processes:
         return
     out.print()
@@ -84,14 +84,14 @@ def _print_explanation(out: Page, finding: Finding) -> None:
         do(out, remedy, first=number == 0)
 
 
-def _note(out: Page, finding: Finding) -> None:
+def _print_note(out: Page, finding: Finding) -> None:
     out.print()
     print_hanging(out, Text(f"{finding.title}: ", style="bold"), clean_line(finding.explanation, limit=2000))
     for evidence in finding.evidence:
         print_hanging(out, Text("  Seen  "), f"line {evidence.line}: {clean_line(evidence.text, limit=4000)}")
 
 
-def _last(out: Page, report: LogReport) -> None:
+def _print_summary(out: Page, report: LogReport) -> None:
     out.print()
     out.print(Text(describe_log(report)))
     if report.root is not None:
@@ -102,14 +102,14 @@ def _last(out: Page, report: LogReport) -> None:
 
 
 def log_json(report: LogReport) -> dict[str, Any]:
-    """Return one log's report."""
+    """Return the document of one log."""
     return {
         "schema_version": SCHEMA_VERSION,
         "file": report.name,
         "tensorflow_version": report.tensorflow_version,
         "era": report.era,
         "gpu_registered": report.gpu_registered,
-        "devices": [_device(device) for device in report.devices],
+        "devices": [_device_json(device) for device in report.devices],
         "missing_libraries": list(report.missing_libraries),
         "benign": list(report.benign),
         "verdict": {
@@ -128,7 +128,7 @@ def log_json(report: LogReport) -> dict[str, Any]:
                 "gpu_registered": process.gpu_registered,
                 "cause": process.cause.value if process.cause is not None else None,
                 "summary": process.summary,
-                "devices": [_device(device) for device in process.devices],
+                "devices": [_device_json(device) for device in process.devices],
             }
             for process in report.processes
         ],
@@ -136,7 +136,7 @@ def log_json(report: LogReport) -> dict[str, Any]:
     }
 
 
-def _device(device: RegisteredDevice) -> dict[str, Any]:
+def _device_json(device: RegisteredDevice) -> dict[str, Any]:
     return {
         "index": device.index,
         "name": device.name,

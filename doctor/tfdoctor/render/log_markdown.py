@@ -1,4 +1,4 @@
-"""`diagnose --format github`: Markdown to paste into an issue, without names, addresses and tokens."""
+"""The output of `diagnose --format github`: redacted Markdown to paste into an issue."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from tfdoctor.logs.report import LogReport
 
 MAX_TEXT_CHARS = 3000
-"""Characters of a text that is shown."""
+"""The largest length of a text, in characters."""
 MAX_PROCESSES = 40
-"""Processes in the table; all are in the JSON."""
+"""The largest number of processes in the table; the JSON has all."""
 
-_NAMED = re.compile(r"(?=\D*[\d./_-])([A-Za-z][\w.-]{2,80})(?:/([\w.-]{2,80}))?")
-"""A process that is called as a pod, a container or a machine is; not `rank 1`, and not `trainer`."""
+_HOST_LIKE_LABEL = re.compile(r"(?=\D*[\d./_-])([A-Za-z][\w.-]{2,80})(?:/([\w.-]{2,80}))?")
+"""A process label that looks like the name of a pod, container or machine, unlike `rank 1` or `trainer`."""
 
 
 def log_markdown(report: LogReport, redactor: Redactor | None = None) -> str:
-    """Return one log's report, redacted.
+    """Return the report of one log as redacted Markdown.
 
-    `redactor`: one that knows more than what the report itself tells.
+    `redactor`: one that knows more names than the report contains.
     """
-    return _markdown(redact_report(report, redactor or Redactor()))
+    return _format_report(redact_report(report, redactor or Redactor()))
 
 
 def redact_report(report: LogReport, redactor: Redactor) -> LogReport:
-    """Return the report without anything that tells who and where somebody is."""
+    """Return the report, redacted."""
     texts: list[str] = []
 
     def collect(text: str) -> str:
@@ -44,17 +44,14 @@ def redact_report(report: LogReport, redactor: Redactor) -> LogReport:
 
     _change_report(report, collect)
     for process in report.processes:
-        named = _NAMED.fullmatch(process.label)
-        for name in named.groups() if named is not None else ():
+        match = _HOST_LIKE_LABEL.fullmatch(process.label)
+        for name in match.groups() if match is not None else ():
             redactor.learn(name or "", "container_name")
     return _change_report(report, redactor.texts(texts).__getitem__)
 
 
 def _change_report(report: LogReport, change: Callable[[str], str]) -> LogReport:
-    """Return the report with every text of it changed that Markdown shows.
-
-    Each is made safe to show before.
-    """
+    """Return the report with `change` applied to every text that Markdown shows; each text is cleaned before."""
 
     def line(text: str) -> str:
         return change(clean_line(text, limit=MAX_TEXT_CHARS))
@@ -77,10 +74,10 @@ def _change_report(report: LogReport, change: Callable[[str], str]) -> LogReport
                 finding,
                 title=line(finding.title),
                 explanation=line(finding.explanation),
-                evidence=tuple(replace(one, text=block(one.text)) for one in finding.evidence),
+                evidence=tuple(replace(item, text=block(item.text)) for item in finding.evidence),
                 remedies=tuple(
-                    replace(one, text=line(one.text), commands=tuple(map(block, one.commands)))
-                    for one in finding.remedies
+                    replace(item, text=line(item.text), commands=tuple(map(block, item.commands)))
+                    for item in finding.remedies
                 ),
             )
             for finding in report.findings
@@ -88,7 +85,7 @@ def _change_report(report: LogReport, change: Callable[[str], str]) -> LogReport
     )
 
 
-def _markdown(report: LogReport) -> str:
+def _format_report(report: LogReport) -> str:
     version = report.tensorflow_version or report.era or "not known"
     registered = {True: "yes", False: "no", None: "the log does not say"}[report.gpu_registered]
     rows = [
@@ -107,23 +104,24 @@ def _markdown(report: LogReport) -> str:
         for process in report.processes[:MAX_PROCESSES]:
             cause = code(process.cause.value) if process.cause is not None else "not judged"
             lines.append(row((words(process.label), cause, words(process.summary, MAX_TEXT_CHARS))))
-        rest = len(report.processes) - MAX_PROCESSES + report.more_processes
-        if rest > 0:
-            lines.append(row((f"and {rest} more", "", "")))
+        hidden_processes = len(report.processes) - MAX_PROCESSES + report.more_processes
+        if hidden_processes > 0:
+            lines.append(row((f"and {hidden_processes} more", "", "")))
     for finding in report.findings:
-        lines += ["", *_finding(finding)]
+        lines += ["", *_format_finding(finding)]
     lines += ["", f"<sub>tfdoctor {__version__} diagnose, {report.lines} lines</sub>", ""]
     return "\n".join(lines)
 
 
-def _finding(finding: Finding) -> list[str]:
+def _format_finding(finding: Finding) -> list[str]:
     title, explanation = words(finding.title, MAX_TEXT_CHARS), words(finding.explanation, MAX_TEXT_CHARS)
     lines = [f"### {finding.code} {title}", "", explanation]
     if finding.evidence:
         lines += [
             "",
             *fence_lines(
-                f"{one.line or ''}: {clean(one.text)}".replace("\n", " ") for one in finding.evidence
+                f"{evidence.line or ''}: {clean(evidence.text)}".replace("\n", " ")
+                for evidence in finding.evidence
             ),
         ]
     for remedy in finding.remedies:

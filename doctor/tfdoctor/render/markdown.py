@@ -1,4 +1,7 @@
-"""Markdown that text from outside cannot break out of: prose, code spans, fences, tables. The one escaper."""
+"""Markdown that external text cannot break: prose, code spans, fences and tables.
+
+All escaping is done here.
+"""
 
 from __future__ import annotations
 
@@ -15,26 +18,26 @@ __all__ = ["code", "fence_lines", "keep_markdown", "row", "table", "words"]
 _SPECIAL = str.maketrans(
     {char: f"\\{char}" for char in "\\*_{}[]|~`$"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 )
-_NAMELY = re.compile(r"([@#])(?=\w)")
+_MENTION = re.compile(r"([@#])(?=\w)")
 
 
 def words(text: str, limit: int = 1500) -> str:
-    """Return prose: no markup of its own, nobody is mentioned, no issue is linked."""
-    return _NAMELY.sub(r"\1<!-- -->", clean_line(text, limit=limit).translate(_SPECIAL))
+    """Return the text as escaped prose that mentions no user and links no issue."""
+    return _MENTION.sub(r"\1<!-- -->", clean_line(text, limit=limit).translate(_SPECIAL))
 
 
 def code(text: str, limit: int = 400) -> str:
-    """Return a code span that ends where it should, in a table, too."""
-    inside = clean_line(text, limit=limit).replace("`", "'").replace("|", "\\|")
-    return f"`{inside}`" if inside else ""
+    """Return a code span that is safe in a table as well."""
+    content = clean_line(text, limit=limit).replace("`", "'").replace("|", "\\|")
+    return f"`{content}`" if content else ""
 
 
 def fence_lines(lines: Iterable[str], language: str = "text") -> list[str]:
-    """Return lines in a fence longer than any in them."""
-    inside = [line for text in lines for line in clean(text, limit=2000).split("\n")]
-    longest = max((len(run) for line in inside for run in re.findall(r"`+", line)), default=0)
+    """Return the lines in a fence that is longer than every run of backticks in them."""
+    content = [line for text in lines for line in clean(text, limit=2000).split("\n")]
+    longest = max((len(run) for line in content for run in re.findall(r"`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
-    return [f"{fence}{language}", *inside, fence]
+    return [f"{fence}{language}", *content, fence]
 
 
 def row(cells: Iterable[str]) -> str:
@@ -46,5 +49,5 @@ def table(columns: Sequence[str]) -> list[str]:
 
 
 def keep_markdown(text: str) -> str:
-    """Return text of our own tables, which may hold Markdown: in a table's cell, too, and no tag."""
+    """Return text from our own tables, which may contain Markdown, for a table cell; HTML tags are escaped."""
     return clean_line(text, limit=2000).replace("|", r"\|").replace("<", "&lt;")

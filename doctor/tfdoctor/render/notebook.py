@@ -1,6 +1,6 @@
-"""`check` in a notebook: one screen as HTML. No script, no style sheet; the colours go with light and dark themes.
+"""The output of `check` in a notebook: one screen of HTML without scripts.
 
-Whatever a machine says is escaped.
+It is readable in light and dark themes. All external text is escaped.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COLOURS = {
     Status.BAD: "#e5484d",
     Status.UNKNOWN: "inherit",
 }
-"""Legible on white and on black."""
+"""Colours that are readable on white and on black."""
 CODE = "margin:.3em 0;padding:.4em .6em;background:rgba(127,127,127,.15);white-space:pre-wrap;color:inherit"
 CELL = "text-align:left;padding:.1em .8em .1em 0;border:0;background:none;color:inherit"
 LINES = 3
@@ -38,67 +38,67 @@ COLUMNS = 100
 
 
 def report_html(report: Report, *, fix: Offer | None = None, notes: Sequence[str] = ()) -> str:
-    """Return the verdict, why, what is typed, and what was seen. notes: sentences to be said besides."""
-    return "".join(('<div style="line-height:1.4">', *_parts(report, fix, notes), "</div>"))
+    """Return the verdict, its reason, the remedy and the areas. notes: further sentences."""
+    return "".join(('<div style="line-height:1.4">', *_render_parts(report, fix, notes), "</div>"))
 
 
-def _parts(report: Report, fix: Offer | None, notes: Sequence[str]) -> Iterator[str]:
+def _render_parts(report: Report, fix: Offer | None, notes: Sequence[str]) -> Iterator[str]:
     usable, main = report.verdict.gpu_usable, report.main
     status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[usable]
     code = f" [{report.root.code}]" if report.root is not None else ""
-    yield f"<p>{_mark(status)} <b>{_text(report.verdict.headline)}</b>{code}</p>"
+    yield f"<p>{_render_mark(status)} <b>{_escape_text(report.verdict.headline)}</b>{code}</p>"
     if main is not None:
         if main is not report.root:
-            yield f"<p>{_mark(SEVERITY_STATUS[main.severity])} {_text(main.title)} [{main.code}]</p>"
-        yield f"<p>{_text(few(clean_line(main.explanation, limit=3000), COLUMNS, LINES))}</p>"
-        yield from _todo(main, fix)
+            yield f"<p>{_render_mark(SEVERITY_STATUS[main.severity])} {_escape_text(main.title)} [{main.code}]</p>"
+        yield f"<p>{_escape_text(few(clean_line(main.explanation, limit=3000), COLUMNS, LINES))}</p>"
+        yield from _render_remedy(main, fix)
     yield '<table style="border-collapse:collapse">'
     for area in report.areas:
-        beside = [one for one in area.findings if one is not main]
-        found = f": {beside[0].title} [{beside[0].code}]" if beside else ""
-        if area.findings and not beside and not area.reason:
-            found = f": {area.findings[0].row}"
+        other_findings = [finding for finding in area.findings if finding is not main]
+        suffix = f": {other_findings[0].title} [{other_findings[0].code}]" if other_findings else ""
+        if area.findings and not other_findings and not area.reason:
+            suffix = f": {area.findings[0].row}"
         yield (
-            f'<tr style="background:none"><td style="{CELL}">{_mark(area.status)}</td>'
-            f'<td style="{CELL}"><b>{_text(area.name)}</b></td>'
-            f'<td style="{CELL}">{_text(f"{area.text}{found}")}</td></tr>'
+            f'<tr style="background:none"><td style="{CELL}">{_render_mark(area.status)}</td>'
+            f'<td style="{CELL}"><b>{_escape_text(area.name)}</b></td>'
+            f'<td style="{CELL}">{_escape_text(f"{area.text}{suffix}")}</td></tr>'
         )
     yield "</table>"
     for note in notes:
-        yield f"<p>{_mark(Status.WARNING)} {_text(note)}</p>"
-    yield f'<p style="opacity:.75">{_text(_footer(report, main))}</p>'
+        yield f"<p>{_render_mark(Status.WARNING)} {_escape_text(note)}</p>"
+    yield f'<p style="opacity:.75">{_escape_text(_format_footer(report, main))}</p>'
 
 
-def _todo(main: Finding, fix: Offer | None) -> Iterator[str]:
-    """As the screen in a terminal: what `fix` can do, else the first remedy."""
-    if fix is not None and any(one is main for one in fix.findings):
-        yield f"<p>Fix it, in a terminal: {_text(UNDOABLE)}</p>{_code([fix.command])}"
+def _render_remedy(main: Finding, fix: Offer | None) -> Iterator[str]:
+    """Yield what `fix` can do, else the first remedy, as on the terminal."""
+    if fix is not None and any(finding is main for finding in fix.findings):
+        yield f"<p>Fix it, in a terminal: {_escape_text(UNDOABLE)}</p>{_render_commands([fix.command])}"
     elif main.remedies:
         first = main.remedies[0]
-        yield f"<p>{_text(capitalize_remedy(first.full_text))}</p>"
+        yield f"<p>{_escape_text(capitalize_remedy(first.full_text))}</p>"
         if first.commands:
-            yield _code(first.commands)
+            yield _render_commands(first.commands)
 
 
-def _footer(report: Report, main: Finding | None) -> str:
+def _format_footer(report: Report, main: Finding | None) -> str:
     counts, python = report.counts(), value_of(report.facts.python)
-    unmade = counts["could_not_check"] + counts["crashed"]
-    said = [f"tfdoctor {__version__}"]
-    said += [f"{python.executable} (Python {python.version})"] if python is not None else []
-    said += [f"{sum(counts.values())} checks, {counts['found']} found something"]
-    said += [f"{unmade} could not be run"] if unmade else []
-    said += [f"more: %tfdoctor explain {main.code}, %tfdoctor check -v"] if main is not None else []
-    return " · ".join(said)
+    not_run = counts["could_not_check"] + counts["crashed"]
+    parts = [f"tfdoctor {__version__}"]
+    parts += [f"{python.executable} (Python {python.version})"] if python is not None else []
+    parts += [f"{sum(counts.values())} checks, {counts['found']} found something"]
+    parts += [f"{not_run} could not be run"] if not_run else []
+    parts += [f"more: %tfdoctor explain {main.code}, %tfdoctor check -v"] if main is not None else []
+    return " · ".join(parts)
 
 
-def _mark(status: Status) -> str:
+def _render_mark(status: Status) -> str:
     return f'<b style="color:{COLOURS[status]}">{MARKS[status]}</b>'
 
 
-def _code(commands: Sequence[str]) -> str:
-    lines = "\n".join(html.escape(clean_line(one, limit=4000)) for one in commands)
+def _render_commands(commands: Sequence[str]) -> str:
+    lines = "\n".join(html.escape(clean_line(command, limit=4000)) for command in commands)
     return f'<pre style="{CODE}">{lines}</pre>'
 
 
-def _text(text: str) -> str:
+def _escape_text(text: str) -> str:
     return html.escape(clean_line(text, limit=3000))

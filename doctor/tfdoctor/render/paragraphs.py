@@ -1,6 +1,6 @@
-"""What commands answer: paragraphs with hanging indents and a little colour, set in a width, as a text.
+"""Text output for commands: paragraphs with hanging indents and a little colour, set to a width.
 
-Rich, which draws tables and what moves, takes as long to load as half of what `check` looks at; this needs nothing.
+This module imports little: loading Rich takes as long as half of the probes of `check`.
 """
 
 from __future__ import annotations
@@ -29,20 +29,21 @@ __all__ = [
 ]
 
 CODES = {"bold": "1", "red": "31", "green": "32", "yellow": "33"}
-"""Words of a style → what a terminal calls them. None is dim: what matters too little to be read is not printed.
+"""Style words to terminal codes.
 
-Colour is for marks, whose shape says the same: none of a terminal's colours can be read on black and on white.
+No style is dim, because text that is not worth reading is not printed. Colour is only for marks, whose shape
+says the same: no terminal colour is readable on both black and white.
 """
 SCREEN_LINES = 22
-"""Lines of a screen: those of the usual terminal, less the command that was typed and the next prompt."""
+"""Lines of a screen: those of a standard terminal without the command and the next prompt."""
 LABEL = 12
-"""Columns of what comes before a paragraph ("  Fix it    ")."""
+"""The width of a label before a paragraph ("  Fix it    "), in columns."""
 OVER = 3
-"""How much more room than it was given one sentence may take before it is cut."""
+"""How many times the given lines a single sentence may take before it is cut."""
 MARGIN = 2
-"""Columns that are left of a command, where there is any way to it."""
+"""The smallest indent of a command, in columns, if its words leave space for one."""
 MIN_HANGING_COLUMNS = 24
-"""Columns without which a paragraph has no hanging indent."""
+"""Below this number of columns, a paragraph has no hanging indent."""
 
 
 class _Piece(NamedTuple):
@@ -51,14 +52,14 @@ class _Piece(NamedTuple):
 
 
 class Text:
-    """A text with a style ("bold red"), or several in a row, each with its own."""
+    """A text with a style ("bold red"), or several texts, each with its own style."""
 
     def __init__(self, text: str = "", style: str = "") -> None:
         self._pieces: list[_Piece] = [_Piece(as_called(text), style)]
 
     @property
     def plain(self) -> str:
-        """The text alone."""
+        """The text without styles."""
         return "".join(piece.text for piece in self._pieces)
 
     def __len__(self) -> int:
@@ -70,92 +71,98 @@ class Text:
         return both
 
     def set(self, start: int, end: int, *, coloured: bool) -> str:
-        """Return the characters from `start` to `end` as a terminal takes them, without spaces at the end."""
+        """Return the characters from `start` to `end` with terminal codes, without trailing spaces."""
         end = start + len(self.plain[start:end].rstrip())
-        found = []
-        at = 0
+        parts = []
+        offset = 0
         for text, style in self._pieces:
-            part = text[max(0, start - at) : max(0, end - at)]
-            at += len(text)
+            part = text[max(0, start - offset) : max(0, end - offset)]
+            offset += len(text)
             if part and style and coloured:
                 part = f"\x1b[{';'.join(CODES[word] for word in style.split())}m{part}\x1b[0m"
-            found.append(part)
-        return "".join(found)
+            parts.append(part)
+        return "".join(parts)
 
 
 class Page:
-    """A text that grows line by line, `width` columns wide. It takes every text as it is: there is no markup."""
+    """A text that grows line by line, `width` columns wide. It has no markup: every text is taken literally."""
 
     def __init__(self, width: int, *, coloured: bool) -> None:
         self.width = width
         self.coloured = coloured
         self.height = 0
-        """Lines that it takes in a terminal, which wraps what is too wide."""
+        """The number of lines on a terminal, which wraps lines that are too wide."""
         self._lines: list[str] = []
 
     def print(self, text: Text | None = None, *, wrap: bool = True) -> None:
-        """A paragraph, or an empty line. Without `wrap` it is one line, however long."""
+        """Print a paragraph or an empty line. Without `wrap` it is one line, whatever its length."""
         text = text or Text()
-        self.print_paragraph(text, _breaks(text.plain, self.width) if wrap else ())
+        self.print_paragraph(text, _find_breaks(text.plain, self.width) if wrap else ())
 
     def print_paragraph(self, text: Text, breaks: Iterable[int], indent: int = 0) -> None:
-        """A paragraph that is broken at these places; all lines but the first are indented."""
-        places = [0, *breaks, len(text)]
-        for number, (start, end) in enumerate(pairwise(places)):
+        """Print a paragraph with breaks at these offsets; all lines but the first are indented."""
+        offsets = [0, *breaks, len(text)]
+        for number, (start, end) in enumerate(pairwise(offsets)):
             line = text.set(start, end, coloured=self.coloured)
             self._lines.append(f"{'':{indent if number else 0}}{line}")
-            wide = (indent if number else 0) + cells(text.plain[start:end].rstrip())
-            self.height += max(1, -(-wide // self.width))
+            line_width = (indent if number else 0) + cells(text.plain[start:end].rstrip())
+            self.height += max(1, -(-line_width // self.width))
 
     @property
     def text(self) -> str:
-        """What was printed, with one newline at its end and none before it begins."""
+        """The printed text, with exactly one newline at its end and none at its beginning."""
         return "\n".join(line.rstrip() for line in self._lines).strip("\n") + "\n"
 
 
 def print_hanging(out: Page, first: Text, text: str, *, style: str = "") -> None:
-    """A paragraph whose later lines are indented below the first one's text; flat where the terminal is narrow."""
+    """Print a paragraph whose later lines are indented below the text of the first one.
+
+    On a narrow terminal there is no indent.
+    """
     indent = len(first)
     text = as_called(text)
-    whole = first + Text(text, style=style)
+    paragraph = first + Text(text, style=style)
     if out.width - indent < MIN_HANGING_COLUMNS:
-        out.print(whole)
+        out.print(paragraph)
     else:
-        out.print_paragraph(whole, [indent + place for place in _breaks(text, out.width - indent)], indent)
+        out.print_paragraph(
+            paragraph, [indent + offset for offset in _find_breaks(text, out.width - indent)], indent
+        )
 
 
 def print_labelled(out: Page, label: str, text: str, *, style: str = "") -> None:
-    """A paragraph beside its label, or below the last one's text where there is none."""
+    """Print a paragraph next to its label, or in the same column if the label is empty."""
     print_hanging(out, Text(f"  {label}".ljust(LABEL), style="bold"), text, style=style)
 
 
 def few(text: str, columns: int, lines: int) -> str:
-    """As many whole sentences as have room in so many lines; where the first has none, its first clauses.
+    """Return as many whole sentences as fit in so many lines; if not even the first fits, its first clauses.
 
-    Where there is none either, the sentence takes up to `OVER` times the lines: what would be cut may be what matters.
+    If no clause fits, the first sentence may take up to `OVER` times the lines, because the part that is cut
+    may be the important one.
     """
     text = as_called(text)
-    for ends in (_SENTENCE, _CLAUSE):
-        kept = ""
-        for part in ends.split(text):
-            longer = f"{kept} {part}".strip()
-            if len(_breaks(longer, columns)) >= lines:
+    for pattern in (_SENTENCE, _CLAUSE):
+        result = ""
+        for part in pattern.split(text):
+            longer = f"{result} {part}".strip()
+            if len(_find_breaks(longer, columns)) >= lines:
                 break
-            kept = longer
-        if kept and kept.count("(") == kept.count(")"):
-            return kept if ends is _SENTENCE else f"{kept.rstrip(';:')}."
+            result = longer
+        if result and result.count("(") == result.count(")"):
+            return result if pattern is _SENTENCE else f"{result.rstrip(';:')}."
     first = _SENTENCE.split(text)[0]
-    if len(_breaks(first, columns)) < OVER * lines:
+    if len(_find_breaks(first, columns)) < OVER * lines:
         return first
-    places = _breaks(text, columns)
-    kept = text[: places[lines - 1]].rstrip()
-    while kept and len(_breaks(f"{kept} …", columns)) >= lines:
-        kept = kept.rpartition(" ")[0] if " " in kept else kept[:-1]
-    return f"{kept.rstrip(' ,;:.')} …"
+    breaks = _find_breaks(text, columns)
+    result = text[: breaks[lines - 1]].rstrip()
+    while result and len(_find_breaks(f"{result} …", columns)) >= lines:
+        result = result.rpartition(" ")[0] if " " in result else result[:-1]
+    return f"{result.rstrip(' ,;:.')} …"
 
 
 def cut(text: str, columns: int) -> str:
-    """Return a text on one line; what has no room is left out, at a word's end where one is near."""
+    """Return the text shortened to one line, at the end of a word if one is near."""
     text = as_called(text)
     if cells(text) <= columns:
         return text
@@ -171,45 +178,50 @@ _WORD = re.compile(r"(?:[^\s'\"\\]|\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\")+")
 
 
 def lines_of(commands: Iterable[str], indent: int = 10, width: int | None = None) -> Iterator[str]:
-    """Yield the lines of commands, each of which has one or several.
+    """Yield the lines of commands; a command has one or several.
 
-    width: where a shell can go on in the next line, a longer one is broken there with a backslash: what is copied
-    from the terminal is the same command. They stand further to the left where a word of one has no room.
+    width: longer commands are continued on the next line with a backslash where a shell allows it, so that a
+    copy from the terminal is the same command. The indent is smaller if a word does not fit otherwise.
     """
     texts = [as_called(clean(command, limit=8000)).splitlines() for command in commands]
     if width is None:
         yield from (f"{'':{indent}}{line}" for lines in texts for line in lines)
         return
-    left = min(
+    left_indent = min(
         (_compute_indent(lines[0], indent, width) for lines in texts if len(lines) == 1), default=indent
     )
     for lines in texts:
-        parts = _break_command(lines[0], width - left) if len(lines) == 1 else lines
+        parts = _break_command(lines[0], width - left_indent) if len(lines) == 1 else lines
         for number, part in enumerate(parts):
-            yield f"{'':{left + 4 if number and len(lines) == 1 else left}}{part}"
+            yield f"{'':{left_indent + 4 if number and len(lines) == 1 else left_indent}}{part}"
 
 
 def _compute_indent(line: str, indent: int, width: int) -> int:
-    """Return how far in a command can stand: where its words have no room, as far as costs the fewest lines."""
-    ways = []
-    for left in range(indent, -1, -1):
-        parts = _break_command(line, width - left)
-        too_wide = sum(left + 4 * bool(number) + cells(part) > width for number, part in enumerate(parts))
-        if left == indent and not too_wide:
+    """Return the indent of a command.
+
+    It is the given one if all words fit, else the one that needs the fewest lines.
+    """
+    scores = []
+    for left_indent in range(indent, -1, -1):
+        parts = _break_command(line, width - left_indent)
+        too_wide = sum(
+            left_indent + 4 * bool(number) + cells(part) > width for number, part in enumerate(parts)
+        )
+        if left_indent == indent and not too_wide:
             return indent
-        ways.append((too_wide, left < MARGIN, len(parts), -left))
-    return -min(ways)[-1]
+        scores.append((too_wide, left_indent < MARGIN, len(parts), -left_indent))
+    return -min(scores)[-1]
 
 
 def _break_command(line: str, width: int) -> list[str]:
-    """Return a shell's line in several, none wider than `width` where its words let it."""
+    """Return a shell command as several lines, none wider than `width` unless a word is."""
     words = _WORD.findall(line)
     if cells(line) <= width or " ".join(words) != line or "<<" in words or any(w[0] == "#" for w in words):
         return [line]
     parts = [words[0]]
     for number, word in enumerate(words[1:], 2):
-        room = width - 2 * (number < len(words)) - 4 * (len(parts) > 1)
-        if cells(parts[-1]) + 1 + cells(word) <= room:
+        columns = width - 2 * (number < len(words)) - 4 * (len(parts) > 1)
+        if cells(parts[-1]) + 1 + cells(word) <= columns:
             parts[-1] += f" {word}"
         else:
             parts.append(word)
@@ -219,52 +231,59 @@ def _break_command(line: str, width: int) -> list[str]:
 def command_lines(
     out: Page, commands: Iterable[str], indent: int = 10, *, style: str = "", broken: bool = False
 ) -> None:
-    """Commands; never wrapped: they are there to be copied. `broken`: long ones as a shell takes them."""
+    """Print commands without wrapping them, so that they can be copied.
+
+    `broken`: continue long ones with backslashes.
+    """
     for line in lines_of(commands, indent, out.width if broken else None):
         out.print(Text(line, style=style), wrap=False)
 
 
-# ---------------------------------------------------------------- breaking lines
+# ---------------------------------------------------------------- line breaks
 
 
 def cells(text: str) -> int:
-    """Return the columns that a text takes in a terminal: two for what is wide in East Asia, none for what combines."""
+    """Return the terminal columns that a text takes.
+
+    Wide East Asian characters take two, combining ones none.
+    """
     if text.isascii():
         return len(text)
     import unicodedata
 
-    wide = sum(unicodedata.east_asian_width(one) in ("W", "F") for one in text)
-    return len(text) + wide - sum(unicodedata.category(one) in ("Mn", "Me", "Cf") for one in text)
+    wide_chars = sum(unicodedata.east_asian_width(char) in ("W", "F") for char in text)
+    return len(text) + wide_chars - sum(unicodedata.category(char) in ("Mn", "Me", "Cf") for char in text)
 
 
-def _breaks(text: str, width: int) -> list[int]:
-    """Return where a text is broken into lines: before a word that has no room, and within one that no line has room
-    for.
+def _find_breaks(text: str, width: int) -> list[int]:
+    """Return the offsets at which a text is broken into lines.
+
+    Lines break before a word that does not fit, and within a word that is wider than a line.
     """
-    places: list[int] = []
-    at = 0
+    breaks: list[int] = []
+    column = 0
     for word in re.finditer(r"\s*\S+\s*", text):
         start = word.start()
-        wide = cells(word[0].rstrip())
-        if at + wide <= width:
-            at += cells(word[0])
-        elif wide > width:
+        word_width = cells(word[0].rstrip())
+        if column + word_width <= width:
+            column += cells(word[0])
+        elif word_width > width:
             ends = list(_fold_word(word[0], width))
-            places += [start + end for end in (0, *ends) if start + end]
-            at = cells(word[0][ends[-1] if ends else 0 :])
+            breaks += [start + end for end in (0, *ends) if start + end]
+            column = cells(word[0][ends[-1] if ends else 0 :])
         else:
             if start:
-                places.append(start)
-            at = cells(word[0])
-    return places
+                breaks.append(start)
+            column = cells(word[0])
+    return breaks
 
 
 def _fold_word(word: str, width: int) -> Iterator[int]:
-    """Yield where a word is folded so that no part of it is wider than `width`."""
-    at = 0
-    for place, one in enumerate(word):
-        wide = cells(one)
-        if at and at + wide > width:
-            yield place
-            at = 0
-        at += wide
+    """Yield the offsets at which a word is folded so that no part of it is wider than `width`."""
+    column = 0
+    for index, char in enumerate(word):
+        char_width = cells(char)
+        if column and column + char_width > width:
+            yield index
+            column = 0
+        column += char_width

@@ -1,4 +1,4 @@
-"""What `placement` says: a screen, JSON (docs/schemas/placement.schema.json) and a picture (SVG)."""
+"""The output of `placement`: a screen, JSON (docs/schemas/placement.schema.json) and a chart (SVG)."""
 
 from __future__ import annotations
 
@@ -19,74 +19,74 @@ if TYPE_CHECKING:
 __all__ = ["placement_json", "placement_svg", "render_placement"]
 
 ROWS, FEWEST = 10, 3
-"""Operations in the table, fewer where much is above it; with -v all."""
+"""Operations in the table: at most ROWS, at least FEWEST if there is much above it; with -v all."""
 SCREEN = 24
-"""Lines of a first screen."""
+"""Lines of the first screen."""
 
 
 def render_placement(
     placement: Placement, *, verbose: bool = False, width: int = 80, colour: bool = False
 ) -> str:
-    """Return the answer in a sentence, what is wrong, and the operations on each device."""
+    """Return the summary, the findings, and the operations on each device."""
     out = Page(width, coloured=colour)
-    found = placement.found
+    data = placement.found
     worst = max((finding.severity for finding in placement.findings), default=None)
-    sign = mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
-    print_hanging(out, sign, placement.summary)
+    status_mark = mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
+    print_hanging(out, status_mark, placement.summary)
     for finding in placement.findings:
         out.print()
         style = {Severity.ERROR: "red", Severity.WARNING: "yellow"}.get(finding.severity, "")
-        told = f"{finding.title}." == placement.summary
-        if not told and (verbose or finding.severity is not Severity.INFO):
+        is_summary = f"{finding.title}." == placement.summary
+        if not is_summary and (verbose or finding.severity is not Severity.INFO):
             print_hanging(out, Text("  "), f"{finding.title}.", style=style)
-        why = "  Why   " if finding.severity is not Severity.INFO or verbose else "  "
-        print_hanging(out, Text(why), clean_line(finding.explanation, limit=3000))
+        label = "  Why   " if finding.severity is not Severity.INFO or verbose else "  "
+        print_hanging(out, Text(label), clean_line(finding.explanation, limit=3000))
         for number, remedy in enumerate(finding.remedies[: None if verbose else 1]):
             do(out, remedy, first=number == 0)
         for evidence in finding.evidence if verbose else ():
             print_hanging(
                 out, Text("  Seen  "), f"line {evidence.line}: {clean_line(evidence.text, limit=4000)}"
             )
-    if found.devices:
+    if data.devices:
         out.print()
-        totals = found.totals
-        for device in found.devices[: None if verbose else 8]:
-            print_hanging(out, Text("  "), _device_line(device, totals.get(device.device, 0)))
-        if not verbose and len(found.devices) > 8:
-            out.print(Text(f"  and {len(found.devices) - 8} more: -v"))
-    _table(out, found, verbose=verbose)
-    if found.calls:
-        every = sum(row.count for row in found.calls)
+        totals = data.totals
+        for device in data.devices[: None if verbose else 8]:
+            print_hanging(out, Text("  "), _format_device(device, totals.get(device.device, 0)))
+        if not verbose and len(data.devices) > 8:
+            out.print(Text(f"  and {len(data.devices) - 8} more: -v"))
+    _print_table(out, data, verbose=verbose)
+    if data.calls:
+        total_calls = sum(call.count for call in data.calls)
         out.print()
         print_hanging(
             out,
             Text("  "),
-            f"Beside these, {every:,} call{'s' if every != 1 else ''} of functions, which hold operations.",
+            f"Beside these, {total_calls:,} call{'s' if total_calls != 1 else ''} of functions, which hold operations.",
         )
     out.print()
-    out.print(Text(f"{found.lines:,} line{'s' if found.lines != 1 else ''} read."))
-    for sentence in _describe_left_out(found):
+    out.print(Text(f"{data.lines:,} line{'s' if data.lines != 1 else ''} read."))
+    for sentence in _describe_left_out(data):
         print_hanging(out, Text(""), sentence)
-    if found.forgotten:
+    if data.forgotten:
         print_hanging(out, Text(""), "There are so many nodes that one printed twice may count twice.")
     return out.text
 
 
-def _describe_left_out(found: PlacementData) -> list[str]:
-    """Say what was not told apart or not kept."""
-    told = []
-    if found.count_others:
-        told.append(
-            f"Too many kinds of operations: {format_operations(found.count_others)} of further kinds "
+def _describe_left_out(data: PlacementData) -> list[str]:
+    """Return sentences about the operations that were not told apart or not counted."""
+    sentences = []
+    if data.count_others:
+        sentences.append(
+            f"Too many kinds of operations: {format_operations(data.count_others)} of further kinds "
             f"are counted as {OTHER}."
         )
-    if found.left_out:
-        what = join_words([f"{count:,} {name}" for name, count in found.left_out])
-        told.append(f"There are too many different ones: not counted are {what}.")
-    return told
+    if data.left_out:
+        left_out = join_words([f"{count:,} {name}" for name, count in data.left_out])
+        sentences.append(f"There are too many different ones: not counted are {left_out}.")
+    return sentences
 
 
-def _device_line(device: PlacementDevice, count: int) -> str:
+def _format_device(device: PlacementDevice, count: int) -> str:
     about = ", ".join(
         clean_line(part, limit=100)
         for part in (
@@ -99,93 +99,105 @@ def _device_line(device: PlacementDevice, count: int) -> str:
     return f"{device.device}{f' ({about})' if about else ''}: {format_operations(count)}"
 
 
-def _table(out: Page, found: PlacementData, *, verbose: bool) -> None:
-    """A row an operation, a column a device; with many devices a row for each pair."""
-    if not found.ops:
+def _print_table(out: Page, data: PlacementData, *, verbose: bool) -> None:
+    """Print a row for each operation and a column for each device.
+
+    If the table is too wide, each row lists its devices.
+    """
+    if not data.ops:
         return
-    devices, counts = _group_by_operation(found)
+    devices, counts = _group_by_operation(data)
     ops = list(counts)
-    room = SCREEN - out.text.count("\n") - (8 if found.calls else 6)
-    shown = ops if verbose else ops[: max(min(ROWS, room), FEWEST)]
-    heads = [_short(one) for one in devices]
+    space = SCREEN - out.text.count("\n") - (8 if data.calls else 6)
+    shown = ops if verbose else ops[: max(min(ROWS, space), FEWEST)]
+    heads = [_shorten_device(item) for item in devices]
     columns = [max(cells(head), 7) for head in heads]
     out.print()
     if 4 + 20 + sum(columns) + 2 * len(columns) > out.width:
         for op in shown:
-            where = ", ".join(
-                f"{count:,} on {_short(device)}"
-                for device, count in sorted(counts[op].items(), key=lambda row: -row[1])[:6]
+            device_counts = ", ".join(
+                f"{count:,} on {_shorten_device(device)}"
+                for device, count in sorted(counts[op].items(), key=lambda pair: -pair[1])[:6]
             )
-            print_hanging(out, Text(f"  {op}: "), where)
+            print_hanging(out, Text(f"  {op}: "), device_counts)
     else:
-        room = out.width - 4 - sum(columns) - 2 * len(columns)
-        name = min(room, max(map(cells, ("Operation", *shown))))
-        head = "".join(f"  {one:>{size}}" for one, size in zip(heads, columns, strict=True))
-        out.print(Text(f"  {'Operation':{name}}{head}", style="bold"), wrap=False)
+        space = out.width - 4 - sum(columns) - 2 * len(columns)
+        name_width = min(space, max(map(cells, ("Operation", *shown))))
+        head = "".join(f"  {item:>{size}}" for item, size in zip(heads, columns, strict=True))
+        out.print(Text(f"  {'Operation':{name_width}}{head}", style="bold"), wrap=False)
         for op in shown:
-            label = op if cells(op) <= name else f"…{op[1 - name :]}"
+            label = op if cells(op) <= name_width else f"…{op[1 - name_width :]}"
             numbers = "".join(
                 f"  {format(counts[op][device], ',') if device in counts[op] else '·':>{size}}"
                 for device, size in zip(devices, columns, strict=True)
             )
-            out.print(Text(f"  {label:{name}}{numbers}"), wrap=False)
+            out.print(Text(f"  {label:{name_width}}{numbers}"), wrap=False)
     if len(ops) > len(shown):
         out.print(Text(f"  and {len(ops) - len(shown)} other types: -v"))
 
 
-def _group_by_operation(found: PlacementData) -> tuple[list[str], dict[str, dict[str, int]]]:
-    """Return (devices, GPUs first; operation → device → how often, the most frequent operation first)."""
+def _group_by_operation(data: PlacementData) -> tuple[list[str], dict[str, dict[str, int]]]:
+    """Return the devices, GPUs first, and the counts by operation and device, most frequent operation first."""
     counts: dict[str, dict[str, int]] = {}
-    for row in found.ops:
-        counts.setdefault(clean_line(row.op, limit=200), {})[row.device] = row.count
-    devices = sorted(found.totals, key=lambda one: (find_kind(one) == "CPU", one))
+    for entry in data.ops:
+        counts.setdefault(clean_line(entry.op, limit=200), {})[entry.device] = entry.count
+    devices = sorted(data.totals, key=lambda device: (find_kind(device) == "CPU", device))
     return devices, {op: counts[op] for op in sorted(counts, key=lambda op: (-sum(counts[op].values()), op))}
 
 
-def _short(device: str) -> str:
-    """worker/task:1/GPU:0 of another task's device."""
+def _shorten_device(device: str) -> str:
+    """Return the device without its job and replica, such as worker/task:1/GPU:0."""
     return device.removeprefix("/job:").replace("/replica:0", "").replace("/device:", "/")
 
 
 def placement_json(placement: Placement) -> dict[str, Any]:
-    """Return the contract's document."""
-    found = placement.found
+    """Return the document that `placement --json` prints."""
+    data = placement.found
     return {
         "schema_version": SCHEMA_VERSION,
         "file": placement.name,
-        "api": found.api,
+        "api": data.api,
         "summary": placement.summary,
         "devices": [
             {
-                "device": one.device,
-                "kind": one.kind,
-                "task": one.task,
-                "name": one.name,
-                "compute_capability": one.compute_capability,
-                "pci_bus_id": one.pci_bus_id,
+                "device": item.device,
+                "kind": item.kind,
+                "task": item.task,
+                "name": item.name,
+                "compute_capability": item.compute_capability,
+                "pci_bus_id": item.pci_bus_id,
             }
-            for one in found.devices
+            for item in data.devices
         ],
-        "ops": [{"op": row.op, "device": row.device, "count": row.count} for row in found.ops],
-        "totals": found.totals,
-        "unused": list(found.unused),
+        "ops": [{"op": entry.op, "device": entry.device, "count": entry.count} for entry in data.ops],
+        "totals": data.totals,
+        "unused": list(data.unused),
         "refused": [
-            {"op": one.op, "node": one.node, "wanted": one.wanted, "reason": one.reason, "line": one.line}
-            for one in found.refused
+            {
+                "op": item.op,
+                "node": item.node,
+                "wanted": item.wanted,
+                "reason": item.reason,
+                "line": item.line,
+            }
+            for item in data.refused
         ],
-        "calls": [{"function": row.op, "device": row.device, "count": row.count} for row in found.calls],
+        "calls": [
+            {"function": entry.op, "device": entry.device, "count": entry.count} for entry in data.calls
+        ],
         "copies": [
-            {"op": one.op, "from": one.before, "to": one.device, "count": one.count} for one in found.copies
+            {"op": item.op, "from": item.before, "to": item.device, "count": item.count}
+            for item in data.copies
         ],
         "device_changes": [
-            {"from": one.before, "to": one.device, "count": one.count} for one in found.changes
+            {"from": item.before, "to": item.device, "count": item.count} for item in data.changes
         ],
         "kernels": _kernels_json(placement),
-        "between_gpu_ops": [{"op": op, "count": count} for op, count in found.between],
+        "between_gpu_ops": [{"op": op, "count": count} for op, count in data.between],
         "findings": [finding_json(finding) for finding in placement.findings],
-        "left_out": dict(found.left_out),
-        "lines": found.lines,
-        "bytes": found.bytes,
+        "left_out": dict(data.left_out),
+        "lines": data.lines,
+        "bytes": data.bytes,
     }
 
 
@@ -195,40 +207,37 @@ def _kernels_json(placement: Placement) -> dict[str, Any] | None:
         return None
     return {
         "release": cpu.release,
-        "no_gpu_kernel": [{"op": one.op, "count": one.count} for one in cpu.none],
+        "no_gpu_kernel": [{"op": kernel.op, "count": kernel.count} for kernel in cpu.none],
         "fewer_types": [
             {
-                "op": one.op,
-                "count": one.count,
-                "attribute": one.attribute,
-                "gpu": list(one.types),
-                "cpu_only": list(one.missing),
+                "op": kernel.op,
+                "count": kernel.count,
+                "attribute": kernel.attribute,
+                "gpu": list(kernel.types),
+                "cpu_only": list(kernel.missing),
             }
-            for one in cpu.fewer
+            for kernel in cpu.fewer
         ],
     }
 
 
-# ---------------------------------------------------------------- a picture
+# ---------------------------------------------------------------- chart
 
 WIDE, ROW, LEFT, RIGHT = 760, 22, 230, 90
 COLOURS = ("#2f7ed8", "#e07b00", "#2a9d5c", "#b5489b", "#c0392b", "#6b7a8f", "#8a6d00", "#00838f")
-"""One a device, in turn; 3:1 or more against white and against black."""
+"""The colours of the devices; each has a contrast of at least 3:1 against white and black."""
 PICTURED = 30
-"""Operations in a picture."""
+"""The largest number of operations in a chart."""
 
 
 def placement_svg(placement: Placement) -> str:
-    """Return bars of operations over devices, for light and dark pages.
-
-    Everything from the log is text, escaped.
-    """
-    found = placement.found
-    totals = found.totals
-    devices, counts = _group_by_operation(found)
+    """Return a bar chart of operations by device, for light and dark pages. All text from the log is escaped."""
+    data = placement.found
+    totals = data.totals
+    devices, counts = _group_by_operation(data)
     ops = list(counts)
     shown = ops[:PICTURED]
-    most = max((sum(counts[op].values()) for op in shown), default=1)
+    max_count = max((sum(counts[op].values()) for op in shown), default=1)
     colour = {device: COLOURS[number % len(COLOURS)] for number, device in enumerate(devices)}
     title = clean_line(placement.summary, limit=300)
     parts = []
@@ -243,33 +252,33 @@ def placement_svg(placement: Placement) -> str:
         y = top + ROW * number
         label = op if len(op) <= 32 else f"…{op[-31:]}"
         parts.append(f'<text x="{LEFT - 8}" y="{y + 12}" text-anchor="end">{escape(label)}</text>')
-        left = float(LEFT)
+        bar_left = float(LEFT)
         for device in devices:
             count = counts[op].get(device, 0)
             if count:
-                width = (WIDE - LEFT - RIGHT) * count / most
+                width = (WIDE - LEFT - RIGHT) * count / max_count
                 tip = escape(f"{op} on {clean_line(device, limit=80)}: {count:,}")
                 parts.append(
-                    f'<rect x="{left:.1f}" y="{y}" width="{max(width, 1):.1f}" height="16" fill="{colour[device]}">'
+                    f'<rect x="{bar_left:.1f}" y="{y}" width="{max(width, 1):.1f}" height="16" fill="{colour[device]}">'
                     f"<title>{tip}</title></rect>"
                 )
-                left += max(width, 1)
-        parts.append(f'<text x="{left + 6:.1f}" y="{y + 12}">{sum(counts[op].values()):,}</text>')
+                bar_left += max(width, 1)
+        parts.append(f'<text x="{bar_left + 6:.1f}" y="{y + 12}">{sum(counts[op].values()):,}</text>')
     height = top + ROW * len(shown) + 12
     if len(ops) > len(shown):
         parts.append(f'<text x="16" y="{height + 6}">and {len(ops) - len(shown)} other types</text>')
         height += 18
-    for sentence in _describe_left_out(found):
+    for sentence in _describe_left_out(data):
         parts.append(f'<text x="16" y="{height + 6}">{escape(sentence)}</text>')
         height += 18
     style = (
         "text{font:12px sans-serif;fill:#1f2328}.title{font-size:15px;font-weight:600}.page{fill:#ffffff}"
         "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.page{fill:#0d1117}}"
     )
-    head = title if len(title) <= 105 else f"{title[:104]}…"
+    heading = title if len(title) <= 105 else f"{title[:104]}…"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {height}" width="{WIDE}" height="{height}" '
         f'role="img"><title>{escape(title)}</title><style>{style}</style>'
         f'<rect class="page" width="{WIDE}" height="{height}"/>'
-        f'<text class="title" x="16" y="28">{escape(head)}</text>{"".join(parts)}</svg>\n'
+        f'<text class="title" x="16" y="28">{escape(heading)}</text>{"".join(parts)}</svg>\n'
     )

@@ -1,4 +1,4 @@
-"""What the planner answers, in a terminal and as JSON (docs/schemas/recommend.schema.json)."""
+"""The planner's answer, on the terminal and as JSON (docs/schemas/recommend.schema.json)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["option_json", "recommendation_json", "render_recommendation", "show_
 def render_recommendation(
     answer: Recommendation, *, verbose: bool = False, width: int = 80, colour: bool = False
 ) -> str:
-    """Return the recommendation as text. Commands are never wrapped."""
+    """Return the recommendation as text. Commands are not wrapped."""
     levels = ((3, 4), (3, 2), (3, 1), (2, 1), (1, 1))
     for shown, lines in levels if width >= NARROW else levels[:1]:
         out = Page(width, coloured=colour)
@@ -42,20 +42,20 @@ def render_recommendation(
         if answer.without_gpu is not None and answer.conflict is None:
             _print_cpu_option(out, answer.without_gpu, "✓ ")
         if answer.conflict is not None:
-            _conflict(out, answer, shown, lines, verbose=verbose)
+            _print_conflict(out, answer, shown, lines, verbose=verbose)
         elif verbose:
             for number, option in enumerate(answer.options):
                 if number:
                     out.print()
-                _option(out, option, number)
+                _print_option(out, option, number)
         else:
             if width >= WIDE:
-                _table(out, answer.options[:shown], lines, any_card=not answer.host.cards)
+                _print_table(out, answer.options[:shown], lines, any_card=not answer.host.cards)
             else:
                 for number, option in enumerate(answer.options[:shown]):
-                    _brief(out, option, number, lines, any_card=not answer.host.cards)
+                    _print_brief_option(out, option, number, lines, any_card=not answer.host.cards)
             if shown > 1:
-                _best_not(out, answer)
+                _print_newest_rejection(out, answer)
             _print_rest(out, answer, shown)
         if verbose:
             _print_rejected(out, answer)
@@ -64,47 +64,63 @@ def render_recommendation(
     return out.text
 
 
-def _print_cpu_option(out: Page, way: Remedy, mark: str) -> None:
-    print_hanging(out, Text(mark, style="green" if mark.strip() else ""), clean_line(way.text), style="bold")
-    command_lines(out, way.commands, 4, style="bold", broken=True)
+def _print_cpu_option(out: Page, remedy: Remedy, sign: str) -> None:
+    print_hanging(
+        out, Text(sign, style="green" if sign.strip() else ""), clean_line(remedy.text), style="bold"
+    )
+    command_lines(out, remedy.commands, 4, style="bold", broken=True)
     out.print()
 
 
 WIDE = 70
-"""Columns from which on options are a table."""
+"""From this number of columns on, options are a table."""
 WAY = 16
-"""Columns of what comes before the command of an option ("  No container  ")."""
+"""The width of the label before an option's command ("  No container  "), in columns."""
 
 
 def _list_caveats(option: Option, *, any_card: bool) -> list[str]:
-    """Return what speaks against an option. any_card: which cards are too new for it, too."""
+    """Return the important caveats of an option.
+
+    any_card: whether to include those about newer cards.
+    """
     return [
-        clean_line(one.text, limit=1000)
-        for one in option.caveats
-        if one.serious or one.cause is Cause.DRIVER_TOO_OLD or (any_card and one.cause is Cause.GPU_TOO_NEW)
+        clean_line(caveat.text, limit=1000)
+        for caveat in option.caveats
+        if caveat.serious
+        or caveat.cause is Cause.DRIVER_TOO_OLD
+        or (any_card and caveat.cause is Cause.GPU_TOO_NEW)
     ]
 
 
-def _table(out: Page, options: Sequence[Option], lines: int, *, any_card: bool) -> None:
-    """The options in a table, what is typed for the best of each kind, and what speaks against them as footnotes."""
-    notes = list(dict.fromkeys(note for one in options for note in _list_caveats(one, any_card=any_card)))
+def _print_table(out: Page, options: Sequence[Option], lines: int, *, any_card: bool) -> None:
+    """Print the options as a table, the command of the best one of each method, and the caveats as footnotes."""
+    notes = list(
+        dict.fromkeys(note for option in options for note in _list_caveats(option, any_card=any_card))
+    )
     rows = [("TensorFlow", "Python", "CUDA", "cuDNN", "how", "size", "but" if notes else "")]
-    for one in options:
-        numbers = [str(notes.index(note) + 1) for note in _list_caveats(one, any_card=any_card)]
-        size = size_text(one.size) if one.size is not None else "?"
-        cuda, cudnn = (".".join(text.split(".")[:2]) for text in (one.cuda, one.cudnn or ""))
-        rows.append((one.tensorflow, one.python, cuda, cudnn, _format_method(one), size, ", ".join(numbers)))
-    wide = [max(cells(row[column]) for row in rows) for column in range(len(rows[0]))]
-    wide[4] = min(wide[4], out.width - 2 - sum(wide) + wide[4] - 2 * (len(wide) - 1))
+    for option in options:
+        numbers = [str(notes.index(note) + 1) for note in _list_caveats(option, any_card=any_card)]
+        size = size_text(option.size) if option.size is not None else "?"
+        cuda, cudnn = (".".join(text.split(".")[:2]) for text in (option.cuda, option.cudnn or ""))
+        rows.append(
+            (option.tensorflow, option.python, cuda, cudnn, _format_method(option), size, ", ".join(numbers))
+        )
+    widths = [max(cells(row[column]) for row in rows) for column in range(len(rows[0]))]
+    widths[4] = min(widths[4], out.width - 2 - sum(widths) + widths[4] - 2 * (len(widths) - 1))
     for number, row in enumerate(rows):
-        fields = [cut(clean_line(text), room).ljust(room) for text, room in zip(row, wide, strict=True)]
-        first = mark(Status.WARNING if options[number - 1].serious else Status.GOOD) if number else Text("  ")
-        out.print(first + Text("  ".join(fields), style="" if number else "bold"), wrap=False)
+        fields = [
+            cut(clean_line(text), column_width).ljust(column_width)
+            for text, column_width in zip(row, widths, strict=True)
+        ]
+        row_mark = (
+            mark(Status.WARNING if options[number - 1].serious else Status.GOOD) if number else Text("  ")
+        )
+        out.print(row_mark + Text("  ".join(fields), style="" if number else "bold"), wrap=False)
     out.print()
-    _way(out, "Best", options[0], style="bold")
-    other = next((one for one in options if one.method is not options[0].method), None)
+    _print_command(out, "Best", options[0], style="bold")
+    other = next((option for option in options if option.method is not options[0].method), None)
     if other is not None:
-        _way(out, "No container" if options[0].base is not None else "Container", other)
+        _print_command(out, "No container" if options[0].base is not None else "Container", other)
     for number, note in enumerate(notes, 1):
         if number == 1:
             out.print()
@@ -113,14 +129,14 @@ def _table(out: Page, options: Sequence[Option], lines: int, *, any_card: bool) 
 
 
 def _format_method(option: Option) -> str:
-    """Return "image tensorflow:25.02-tf2-py3": without its registry."""
+    """Return the method, such as "image tensorflow:25.02-tf2-py3" (without the registry)."""
     if option.base is None:
         return "virtual environment"
     return f"image {option.base.image.rpartition('/')[2]}"
 
 
-def _way(out: Page, name: str, option: Option, *, style: str = "") -> None:
-    """An option's commands beside the words for it, or below them where they need the room."""
+def _print_command(out: Page, name: str, option: Option, *, style: str = "") -> None:
+    """Print an option's commands next to their label, or below it if they need the whole width."""
     for number, line in enumerate(lines_of(option.commands, WAY, out.width)):
         label = Text((f"  {name}" if number == 0 else "").ljust(WAY), style="bold")
         if number == 0 and line[:WAY].strip():
@@ -129,20 +145,23 @@ def _way(out: Page, name: str, option: Option, *, style: str = "") -> None:
         out.print(label + Text(line[WAY:] if len(label) else line, style=style), wrap=False)
 
 
-def _brief(out: Page, option: Option, number: int, lines: int, *, any_card: bool) -> None:
-    """An option and what is typed for it; the first one with what it has. lines: of what speaks against it."""
-    _title(out, option, number)
+def _print_brief_option(out: Page, option: Option, number: int, lines: int, *, any_card: bool) -> None:
+    """Print an option and its commands, and for the first one its contents.
+
+    lines: the largest number of lines of a caveat.
+    """
+    _print_title(out, option, number)
     style = "" if number else "bold"
     command_lines(out, option.commands, 4, style=style, broken=True)
     if not number:
-        print_hanging(out, Text("  Has   "), _has(option))
+        print_hanging(out, Text("  Has   "), _describe_contents(option))
     for note in _list_caveats(option, any_card=any_card):
         print_hanging(out, Text("  But   "), few(note, out.width - 8, lines))
     out.print()
 
 
-def _best_not(out: Page, answer: Recommendation) -> None:
-    """Why not the newest of all, where it is none of the options."""
+def _print_newest_rejection(out: Page, answer: Recommendation) -> None:
+    """Print why the newest rejected release does not work, unless an option has this release."""
     newest = next(iter(answer.rejected), None)
     if newest is None or any(option.tensorflow == newest.tensorflow for option in answer.options):
         return
@@ -153,46 +172,46 @@ def _best_not(out: Page, answer: Recommendation) -> None:
     out.print()
 
 
-def _format_rejection(one: Rejected) -> str:
-    """Return the first reasons in one line. Some end as sentences do."""
-    texts = [reason.text for reason in one.reasons[:2]]
+def _format_rejection(rejection: Rejected) -> str:
+    """Return the first two reasons on one line; some end as sentences do."""
+    texts = [reason.text for reason in rejection.reasons[:2]]
     return "; ".join([*(text.removesuffix(".") for text in texts[:-1]), *texts[-1:]])
 
 
 def _print_rest(out: Page, answer: Recommendation, shown: int) -> None:
-    rest = len(answer.options) - shown
-    parts = [format_count(rest, "other way")] if rest > 0 else []
+    hidden_options = len(answer.options) - shown
+    parts = [format_count(hidden_options, "other way")] if hidden_options > 0 else []
     if answer.rejected:
         parts.append(f"why {len(answer.rejected)} others do not fit")
     more(out, "More", [("-v", join_words(parts or ["all parts"]))])
 
 
 MAX_PARTS = 4
-"""Parts that are shown where there is no room for all."""
+"""The largest number of parts that a shortened option lists."""
 
 
 def show_option(out: Page, option: Option, *, whole: bool) -> None:
-    """What `--dry-run` shows of an option, without its commands; its largest parts, or the `whole` of it."""
+    """Print an option for `--dry-run`, without its commands: all of it if `whole`, else its largest parts."""
     if whole:
-        _option(out, option, 0, commands=False)
+        _print_option(out, option, 0, commands=False)
         return
-    _title(out, option, 0)
-    print_hanging(out, Text("  Has   "), _has(option))
-    for caveat in [one for one in option.caveats if one.serious][:2]:
+    _print_title(out, option, 0)
+    print_hanging(out, Text("  Has   "), _describe_contents(option))
+    for caveat in [item for item in option.caveats if item.serious][:2]:
         print_hanging(out, Text("  But   "), few(clean_line(caveat.text, limit=1000), out.width - 8, 1))
     by_size = sorted(option.parts, key=lambda part: -(part.bytes or 0))
-    known = [part for part in by_size if part.bytes is not None]
-    for part in known[:MAX_PARTS]:
+    sized_parts = [part for part in by_size if part.bytes is not None]
+    for part in sized_parts[:MAX_PARTS]:
         out.print(Text(f"  {size_text(part.bytes or 0):>9}  {clean_line(part.name)}"))
-    if len(known) > MAX_PARTS:
-        rest = known[MAX_PARTS:]
+    if len(sized_parts) > MAX_PARTS:
+        rest = sized_parts[MAX_PARTS:]
         total = size_text(sum(part.bytes or 0 for part in rest))
         out.print(Text(f"  {total:>9}  {format_count(len(rest), 'other part')}"))
     unknown = [part for part in by_size if part.bytes is None]
     for part in unknown:
         if part.download is not None:
-            told = f"{clean_line(part.name)}: {size_text(part.download)} to download"
-            print_hanging(out, Text(f"  {'?':>9}  "), told)
+            download_text = f"{clean_line(part.name)}: {size_text(part.download)} to download"
+            print_hanging(out, Text(f"  {'?':>9}  "), download_text)
     names = join_words([clean_line(part.name) for part in unknown if part.download is None])
     if names:
         print_hanging(out, Text(f"  {'?':>9}  "), few(f"{names}: size not known", max(out.width - 13, 12), 2))
@@ -208,40 +227,40 @@ def _describe_host(host: Host) -> str:
     driver = f"driver {host.driver}" if host.driver else "driver not known"
     if host.driver is not None and "." not in host.driver:
         driver = f"the newest driver of branch {host.driver}"
-    places = [""]
+    notes = [""]
     if host.wsl:
-        places.append("under WSL, where the Windows driver counts")
+        notes.append("under WSL, where the Windows driver counts")
     if host.machine.lower() in ("aarch64", "arm64"):
-        places.append("a machine with a 64-bit ARM processor")
-    where = ", ".join(places)
+        notes.append("a machine with a 64-bit ARM processor")
+    note_text = ", ".join(notes)
     if host.no_card:
         return clean_line(
-            f"No NVIDIA card was found on this machine{where} (`tfdoctor check` tells more). "
+            f"No NVIDIA card was found on this machine{note_text} (`tfdoctor check` tells more). "
             f"For any card, {driver}"
         )
-    return clean_line(f"For {cards or 'any card'}, {driver}{where}")
+    return clean_line(f"For {cards or 'any card'}, {driver}{note_text}")
 
 
-def _option(out: Page, option: Option, number: int, *, commands: bool = True) -> None:
-    _title(out, option, number)
-    print_hanging(out, Text("  Has   "), _has(option))
+def _print_option(out: Page, option: Option, number: int, *, commands: bool = True) -> None:
+    _print_title(out, option, number)
+    print_hanging(out, Text("  Has   "), _describe_contents(option))
     for reason in option.reasons:
         print_hanging(out, Text("  Why   "), clean_line(reason, limit=1000))
     for caveat in option.caveats:
         print_hanging(out, Text("  But   "), clean_line(caveat.text, limit=1000))
-    _parts(out, option.parts)
+    _print_parts(out, option.parts)
     command_lines(out, option.commands if commands else ())
 
 
-def _has(option: Option) -> str:
+def _describe_contents(option: Option) -> str:
     cudnn = f", cuDNN {option.cudnn}" if option.cudnn else ""
     size = f"; about {size_text(option.size)}" if option.size is not None else ""
     return f"CUDA {option.cuda}{cudnn}{size}"
 
 
-def _title(out: Page, option: Option, number: int) -> None:
-    where = f"in {option.base.image}" if option.base is not None else "in a virtual environment"
-    title = f"TensorFlow {option.tensorflow} on Python {option.python} {where}"
+def _print_title(out: Page, option: Option, number: int) -> None:
+    location = f"in {option.base.image}" if option.base is not None else "in a virtual environment"
+    title = f"TensorFlow {option.tensorflow} on Python {option.python} {location}"
     mark = "!" if option.serious else "✓"
     style = "yellow" if option.serious else "green"
     label = "" if number == 0 else "Or "
@@ -253,14 +272,14 @@ def _title(out: Page, option: Option, number: int) -> None:
     )
 
 
-def _parts(out: Page, parts: Sequence[Part]) -> None:
+def _print_parts(out: Page, parts: Sequence[Part]) -> None:
     for part in sorted(parts, key=lambda part: -(part.bytes or 0)):
         size = size_text(part.bytes) if part.bytes is not None else "?"
         print_hanging(out, Text(f"  {size:>9}  "), clean_line(f"{part.name}: {part.why}"))
 
 
 def size_text(count: int) -> str:
-    """Return bytes as people read them: `"2.4 GB"`, `"130 MB"`; decimal, as registries count."""
+    """Return a number of bytes as text, such as `"2.4 GB"` or `"130 MB"`, in decimal units as registries use."""
     if count >= 1_000_000_000:
         return f"{count / 1_000_000_000:.1f} GB"
     if count >= 1_000_000:
@@ -268,74 +287,75 @@ def size_text(count: int) -> str:
     return f"{max(count, 0) / 1000:.0f} kB"
 
 
-def _conflict(out: Page, answer: Recommendation, shown: int, lines: int, *, verbose: bool) -> None:
-    assert answer.conflict is not None  # noqa: S101 - the caller has looked
-    wish = answer.request.tensorflow
-    what = f"TensorFlow {wish}" if wish else "a TensorFlow"
+def _print_conflict(out: Page, answer: Recommendation, shown: int, lines: int, *, verbose: bool) -> None:
+    assert answer.conflict is not None  # noqa: S101 - the caller has checked this
+    version = answer.request.tensorflow
+    target = f"TensorFlow {version}" if version else "a TensorFlow"
     print_hanging(
         out,
         Text("✗ ", style="bold red"),
-        clean_line(f"No installation of {what} meets this request."),
+        clean_line(f"No installation of {target} meets this request."),
         style="bold",
     )
     reasons = answer.conflict.reasons
-    told = reasons if verbose else _first(answer)[:shown]
-    for reason in told:
+    shown_reasons = reasons if verbose else _select_reasons(answer)[:shown]
+    for reason in shown_reasons:
         text = clean_line(reason.text, limit=1000)
         print_hanging(out, Text("  Why   "), text if verbose else few(text, out.width - 8, max(lines, 2)))
-    for number, one in enumerate(answer.conflict.nearest):
+    for number, suggestion in enumerate(answer.conflict.nearest):
         out.print()
-        text = clean_line(one.text, limit=500)
+        text = clean_line(suggestion.text, limit=500)
         print_hanging(out, Text("→ ", style="bold"), upper_first(text), style="bold")
-        for caveat in one.option.caveats:
+        for caveat in suggestion.option.caveats:
             if caveat.serious or caveat.cause is Cause.DRIVER_TOO_OLD:
                 text = clean_line(caveat.text, limit=1000)
                 print_hanging(out, Text("  But   "), text if verbose else few(text, out.width - 8, 1))
         style = "" if number else "bold"
-        command_lines(out, one.option.commands, 8, style=style, broken=not verbose)
-    for way in answer.conflict.elsewhere:
+        command_lines(out, suggestion.option.commands, 8, style=style, broken=not verbose)
+    for build in answer.conflict.elsewhere:
         out.print()
-        text = f"{way.text}. tfdoctor has not run it: {'; '.join(way.sources)}"
+        text = f"{build.text}. tfdoctor has not run it: {'; '.join(build.sources)}"
         print_hanging(out, Text("  Else  ", style="bold"), clean_line(text, limit=1000))
-        command_lines(out, (way.command,), 8, broken=not verbose)
+        command_lines(out, (build.command,), 8, broken=not verbose)
     if answer.without_gpu is not None:
         out.print()
         _print_cpu_option(out, answer.without_gpu, "  ")
-    rest = len(reasons) - len(told)
-    if rest > 0 and not verbose:
+    hidden_reasons = len(reasons) - len(shown_reasons)
+    if hidden_reasons > 0 and not verbose:
         if answer.without_gpu is None:
             out.print()
-        more(out, "More", [("-v", format_count(rest, "other reason"))])
+        more(out, "More", [("-v", format_count(hidden_reasons, "other reason"))])
 
 
-def _first(answer: Recommendation) -> list[Reason]:
-    """Return the reasons that count: where no release was asked for, those of the newest.
-
-    Else one of each cause.
-    """
+def _select_reasons(answer: Recommendation) -> list[Reason]:
+    """Return the decisive reasons: those of the newest release if none was requested, else one of each cause."""
     if answer.request.tensorflow is None and answer.rejected:
         return list(answer.rejected[0].reasons)
-    found: dict[Cause, Reason] = {}
+    reasons_by_cause: dict[Cause, Reason] = {}
     for reason in answer.conflict.reasons if answer.conflict is not None else ():
-        found.setdefault(reason.cause, reason)
-    return list(found.values())
+        reasons_by_cause.setdefault(reason.cause, reason)
+    return list(reasons_by_cause.values())
 
 
 def _print_rejected(out: Page, answer: Recommendation) -> None:
-    """Why not the newer ones, and why not the other ways."""
+    """Print the reasons against the other releases and recipes."""
     if answer.conflict is not None or not answer.rejected:
         return
     grouped: dict[tuple[str, str], list[Rejected]] = {}
-    for one in answer.rejected:
-        text = _format_rejection(one)
-        grouped.setdefault((one.recipe.value, text), []).append(one)
+    for rejection in answer.rejected:
+        text = _format_rejection(rejection)
+        grouped.setdefault((rejection.recipe.value, text), []).append(rejection)
     out.print()
-    for (recipe, text), ones in grouped.items():
-        which = ones[0].tensorflow if len(ones) == 1 else f"{ones[-1].tensorflow} to {ones[0].tensorflow}"
+    for (recipe, text), rejections in grouped.items():
+        version_range = (
+            rejections[0].tensorflow
+            if len(rejections) == 1
+            else f"{rejections[-1].tensorflow} to {rejections[0].tensorflow}"
+        )
         print_hanging(
             out,
             Text("  Not   "),
-            clean_line(f"{recipe}, {which}: {text}", limit=600),
+            clean_line(f"{recipe}, {version_range}: {text}", limit=600),
         )
 
 
@@ -346,29 +366,29 @@ def recommendation_json(answer: Recommendation) -> dict[str, Any]:
     """Return the document that `tfdoctor recommend --json` prints."""
     return {
         "schema_version": 1,
-        "request": _request(answer.request),
-        "host": _host(answer.host),
+        "request": _request_json(answer.request),
+        "host": _host_json(answer.host),
         "options": [option_json(option, rank) for rank, option in enumerate(answer.options, 1)],
         "rejected": [
             {
-                "method": one.recipe.method.value,
-                "recipe": one.recipe.value,
-                "tensorflow": one.tensorflow,
-                "reasons": [_reason(reason) for reason in one.reasons],
+                "method": item.recipe.method.value,
+                "recipe": item.recipe.value,
+                "tensorflow": item.tensorflow,
+                "reasons": [_reason_json(reason) for reason in item.reasons],
             }
-            for one in answer.rejected
+            for item in answer.rejected
         ],
         "conflict": None
         if answer.conflict is None
         else {
-            "reasons": [_reason(reason) for reason in answer.conflict.reasons],
+            "reasons": [_reason_json(reason) for reason in answer.conflict.reasons],
             "nearest": [
-                {"text": one.text, "option": option_json(one.option, rank)}
-                for rank, one in enumerate(answer.conflict.nearest, 1)
+                {"text": item.text, "option": option_json(item.option, rank)}
+                for rank, item in enumerate(answer.conflict.nearest, 1)
             ],
             "elsewhere": [
-                {"text": one.text, "command": one.command, "sources": list(one.sources)}
-                for one in answer.conflict.elsewhere
+                {"text": item.text, "command": item.command, "sources": list(item.sources)}
+                for item in answer.conflict.elsewhere
             ],
         },
         "without_gpu": None
@@ -378,7 +398,7 @@ def recommendation_json(answer: Recommendation) -> dict[str, Any]:
 
 
 def option_json(option: Option, rank: int) -> dict[str, Any]:
-    """Return one option."""
+    """Return an option as JSON."""
     return {
         "rank": rank,
         "method": option.method.value,
@@ -393,15 +413,15 @@ def option_json(option: Option, rank: int) -> dict[str, Any]:
         "parts": [{"name": part.name, "bytes": part.bytes, "why": part.why} for part in option.parts],
         "commands": list(option.commands),
         "reasons": list(option.reasons),
-        "caveats": [_caveat(caveat) for caveat in option.caveats],
+        "caveats": [_caveat_json(caveat) for caveat in option.caveats],
     }
 
 
-def _reason(reason: Reason) -> dict[str, Any]:
+def _reason_json(reason: Reason) -> dict[str, Any]:
     return {"cause": reason.cause.value, "text": reason.text, "source": reason.source}
 
 
-def _caveat(caveat: Caveat) -> dict[str, Any]:
+def _caveat_json(caveat: Caveat) -> dict[str, Any]:
     return {
         "cause": caveat.cause.value,
         "text": caveat.text,
@@ -410,7 +430,7 @@ def _caveat(caveat: Caveat) -> dict[str, Any]:
     }
 
 
-def _request(request: Request) -> dict[str, Any]:
+def _request_json(request: Request) -> dict[str, Any]:
     return {
         "tensorflow": request.tensorflow,
         "python": request.python,
@@ -421,7 +441,7 @@ def _request(request: Request) -> dict[str, Any]:
     }
 
 
-def _host(host: Host) -> dict[str, Any]:
+def _host_json(host: Host) -> dict[str, Any]:
     return {
         "gpus": [
             {

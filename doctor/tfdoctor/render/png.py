@@ -1,4 +1,4 @@
-"""Our own pictures (SVG) as PNG, where the extra `plot` is installed: resvg, a wheel without further needs."""
+"""Our SVG charts as PNG, if the extra `plot` is installed: resvg, a wheel without dependencies."""
 
 from __future__ import annotations
 
@@ -25,32 +25,35 @@ FONTS = (
     "Nimbus Sans",
     "Segoe UI",
 )
-"""resvg draws text in fonts of the system; where it finds none of the name it leaves it out, silently."""
+"""Fonts to try: resvg draws text with fonts of the system, and omits it silently if none has the name."""
 WORD = (
     '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20">'
     '<text x="2" y="15" style="font:12px sans-serif">Ag</text></svg>'
 )
 ZOOM = 2
-"""Pixels of the picture for each of the SVG."""
+"""Pixels of the PNG for each pixel of the SVG."""
 
 
 def painter() -> Callable[[str], bytes]:
-    """Return what makes a PNG of an SVG. Raises Error if the extra, or a font, is not there."""
+    """Return the function that converts an SVG to a PNG.
+
+    Raises Error if the extra or a font is missing.
+    """
     try:
         from resvg_py import svg_to_bytes
     except ImportError:
         message = "PNG needs resvg-py, which is not installed beside tfdoctor."
         raise Error(message, hint=install_hint("resvg-py")) from None
-    nothing = svg_to_bytes(svg_string=WORD, skip_system_fonts=True)
+    blank = svg_to_bytes(svg_string=WORD, skip_system_fonts=True)
     font = next(
-        (name for name in FONTS if svg_to_bytes(svg_string=WORD, sans_serif_family=name) != nothing), None
+        (name for name in FONTS if svg_to_bytes(svg_string=WORD, sans_serif_family=name) != blank), None
     )
     if font is None:
         message = f"PNG needs a font for its text, and this system has none of {', '.join(FONTS[:4])} …"
         raise Error(message, hint="apt-get install fonts-dejavu-core")
 
     def paint(svg: str) -> bytes:
-        done: bytes = svg_to_bytes(svg_string=svg, sans_serif_family=font, zoom=ZOOM)
-        return done
+        png: bytes = svg_to_bytes(svg_string=svg, sans_serif_family=font, zoom=ZOOM)
+        return png
 
     return paint

@@ -1,7 +1,7 @@
-"""tfdoctor's own commands as the reader's shell finds them: `./scripts/tfdoctor fix` from a checkout.
+"""tfdoctor's own commands as the user's shell finds them, such as `./scripts/tfdoctor fix` in a checkout.
 
-Only what people read on a terminal is written so. JSON, Markdown and files name the command `tfdoctor`: other people
-and other programs read those.
+Only terminal output is adapted. JSON, Markdown and files name the command `tfdoctor`, because others read
+them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 __all__ = ["as_called", "name"]
 
 VARIABLE = "TFDOCTOR_CALLED"
-"""Where a script that starts tfdoctor says how it was called itself."""
+"""The environment variable in which a script that starts tfdoctor passes its own name."""
 COMMANDS = (
     "build",
     "capture",
@@ -34,50 +34,45 @@ COMMANDS = (
 )
 NAME = "tfdoctor"
 MAX_NAME_CHARS = 120
-"""Characters of a name; a longer one would fill the screen."""
-_OURS = re.compile(rf"(?<![\w./'-])(?<!-m ){NAME}(?= (?:{'|'.join(COMMANDS)})\b)")
+"""The largest length of a name, in characters; a longer one would fill the screen."""
+_COMMAND = re.compile(rf"(?<![\w./'-])(?<!-m ){NAME}(?= (?:{'|'.join(COMMANDS)})\b)")
 
 
 @functools.cache
 def name() -> str:
-    """Return the words that call tfdoctor, quoted for a shell.
+    """Return the command that runs tfdoctor, quoted for a shell.
 
-    The variable that says so is taken out of the environment.
+    The variable that names it is removed from the environment.
     """
-    said = os.environ.pop(VARIABLE, "")
-    words = [said] if said else _get_python_command()
+    script_name = os.environ.pop(VARIABLE, "")
+    arguments = [script_name] if script_name else _get_python_command()
     from shlex import quote
 
-    found = " ".join(quote(word) for word in words)
-    return found if found.isprintable() and len(found) <= MAX_NAME_CHARS else NAME
+    quoted = " ".join(quote(word) for word in arguments)
+    return quoted if quoted.isprintable() and len(quoted) <= MAX_NAME_CHARS else NAME
 
 
 def _get_python_command() -> list[str]:
-    """Return how Python was told to run this; where it was not this that it runs, the plain name."""
+    """Return the arguments that started Python with tfdoctor; the plain name if Python runs something else."""
     program = sys.argv[0] if sys.argv else ""
-    folder, _, last = program.replace("\\", "/").rpartition("/")
-    if last == "__main__.py" and folder.endswith(f"/{NAME}"):
+    folder, _, basename = program.replace("\\", "/").rpartition("/")
+    if basename == "__main__.py" and folder.endswith(f"/{NAME}"):
         return [sys.orig_argv[0], "-m", NAME]
-    if last not in (NAME, f"{NAME}.exe") or not folder:
+    if basename not in (NAME, f"{NAME}.exe") or not folder:
         return [NAME]
-    if "UV" in os.environ and (by_uv := _get_uv_command(folder)):  # it has put its own folder on PATH
-        return by_uv
-    for place in os.environ.get("PATH", "").split(
-        os.pathsep
-    ):  # shutil, which could be asked, takes long to load
-        found = f"{place}/{last}"
-        if place and os.access(found, os.X_OK):
-            if os.path.realpath(found) == os.path.realpath(program):
+    if "UV" in os.environ and (uv_command := _get_uv_command(folder)):  # uv puts its own folder on PATH
+        return uv_command
+    for path_folder in os.environ.get("PATH", "").split(os.pathsep):  # not shutil.which: it is slow to import
+        candidate = f"{path_folder}/{basename}"
+        if path_folder and os.access(candidate, os.X_OK):
+            if os.path.realpath(candidate) == os.path.realpath(program):
                 return [NAME]
             break
     return [program]
 
 
 def _get_uv_command(folder: str) -> list[str]:
-    """Return `uvx tfdoctor`, where uv made the environment for this call alone.
-
-    `uv run tfdoctor` in a project's.
-    """
+    """Return `uvx tfdoctor` if uv made the environment for this call, or `uv run tfdoctor` in a project."""
     if "UV_RUN_RECURSION_DEPTH" in os.environ:
         return ["uv", "run", NAME]
     if "/archive-v" not in folder:
@@ -87,7 +82,7 @@ def _get_uv_command(folder: str) -> list[str]:
 
 
 def _source() -> str:
-    """Return the folder or address that it was installed from; "" if that is a package index."""
+    """Return the folder or URL that tfdoctor was installed from; "" if it was a package index."""
     import json
     from importlib.metadata import PackageNotFoundError, distribution
 
@@ -101,7 +96,7 @@ def _source() -> str:
 
 
 def as_called(text: str) -> str:
-    """Return the text with tfdoctor's commands as they are typed here; one that is so already stays."""
+    """Return the text with tfdoctor's commands as the user calls them; commands that are so already stay."""
     if name() == NAME or NAME not in text:
         return text
-    return name().join(_OURS.sub(lambda _: name(), part) for part in text.split(name()))
+    return name().join(_COMMAND.sub(lambda _: name(), part) for part in text.split(name()))

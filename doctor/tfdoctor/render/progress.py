@@ -1,4 +1,4 @@
-"""Progress on standard error: a line that moves in a terminal, plain lines elsewhere, nothing where asked so."""
+"""Progress on standard error: animated on a terminal, plain lines elsewhere, nothing with --quiet."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ if TYPE_CHECKING:
 __all__ = ["meter", "progress"]
 
 REDRAWN = 0.1
-"""Seconds between two pictures of what moves."""
+"""Seconds between two updates of an animation."""
 PROGRESS_DELAY_S = 0.8
-"""Seconds of reading one file before its progress is shown."""
+"""Seconds of reading a file before the progress is displayed."""
 LAST = 20
-"""Lines of a failed step that are shown."""
+"""The number of lines of a failed step that are printed."""
 
 
-class _Shown(Progress):
-    """Says what a failed step printed, and no more: that belongs to the error."""
+class _QuietProgress(Progress):
+    """Progress that prints only the output of a failed step, because the error needs it."""
 
     def __init__(self, *, verbose: bool) -> None:
         self._verbose = verbose
 
     def failed(self, step: str, lines: Sequence[str]) -> None:
-        self._cross(step)
+        self._mark_failed(step)
         self.close()
-        if self._verbose or not lines:  # or they stand above
+        if self._verbose or not lines:  # verbose output was printed already
             return
         self._say("  its last lines:")
         for line in lines[-LAST:]:
             self._say(f"    | {clean_line(line)}")
 
     def close(self) -> None:
-        """Nothing moves any more."""
+        """Stop the animation, if there is one."""
 
-    def _cross(self, step: str) -> None:
-        """Show that this step failed, "": the running one."""
+    def _mark_failed(self, step: str) -> None:
+        """Print that this step failed; "" stands for the running step."""
 
     def _say(self, text: str) -> None:
         ERR.write(f"{text}\n")
         ERR.flush()
 
 
-class _Lines(_Shown):
-    """A line for each stage and step; with `verbose` all output."""
+class _LineProgress(_QuietProgress):
+    """Progress with a line for each stage and step; with `verbose`, all output."""
 
     def stage(self, text: str) -> None:
         self._say(clean_line(text))
@@ -66,21 +66,21 @@ class _Lines(_Shown):
             self._say(f"        {clean_line(text)}")
 
 
-class _Moving(_Lines):
-    """Finished steps as lines with their seconds; the running one moves below them, with its newest output."""
+class _AnimatedProgress(_LineProgress):
+    """Progress with finished steps as lines and an animated line for the running one, with its latest output."""
 
     def __init__(self, *, verbose: bool) -> None:
         super().__init__(verbose=verbose)
         from rich.live import Live
 
         self._console = ERR.console()
-        self._live = Live(console=self._console, refresh_per_second=8, transient=True)
-        self._live.start()
+        self._live_display = Live(console=self._console, refresh_per_second=8, transient=True)
+        self._live_display.start()
         self._step = ""
-        self._began = time.monotonic()
+        self._start_time = time.monotonic()
         self._cached = False
         self._layers: dict[str, tuple[int, int]] = {}
-        self._drawn = 0.0
+        self._last_drawn = 0.0
 
     def stage(self, text: str) -> None:
         self.done()
@@ -88,7 +88,7 @@ class _Moving(_Lines):
 
     def step(self, number: int, total: int, text: str) -> None:
         self.done()
-        self._step, self._began = f"[{number}/{total}] {clean_line(text, limit=80)}", time.monotonic()
+        self._step, self._start_time = f"[{number}/{total}] {clean_line(text, limit=80)}", time.monotonic()
         self._cached, self._layers = False, {}
         self._draw("")
 
@@ -110,21 +110,21 @@ class _Moving(_Lines):
 
     def done(self) -> None:
         if self._step:
-            how = "cached" if self._cached else f"{time.monotonic() - self._began:.0f} s"
-            self._end(f"  ✓ {self._step}  {how}", "")
+            status = "cached" if self._cached else f"{time.monotonic() - self._start_time:.0f} s"
+            self._finish(f"  ✓ {self._step}  {status}", "")
 
     def close(self) -> None:
-        self._live.stop()
+        self._live_display.stop()
 
-    def _cross(self, step: str) -> None:
+    def _mark_failed(self, step: str) -> None:
         if self._step:
             number = self._step.partition(" ")[0]
-            self._end(f"  ✗ {number} {clean_line(step, limit=80)}" if step else f"  ✗ {self._step}", "red")
+            self._finish(f"  ✗ {number} {clean_line(step, limit=80)}" if step else f"  ✗ {self._step}", "red")
 
-    def _end(self, text: str, style: str) -> None:
+    def _finish(self, text: str, style: str) -> None:
         self._print(text, style)
         self._step = ""
-        self._live.update("")
+        self._live_display.update("")
 
     def _print(self, text: str, style: str) -> None:
         from rich.text import Text
@@ -135,30 +135,33 @@ class _Moving(_Lines):
         from rich.text import Text
 
         now = time.monotonic()
-        if now - self._drawn < REDRAWN and detail:
+        if now - self._last_drawn < REDRAWN and detail:
             return
-        self._drawn = now
-        seconds = int(now - self._began)
+        self._last_drawn = now
+        seconds = int(now - self._start_time)
         line = Text(f"  … {self._step} {seconds} s", no_wrap=True, overflow="ellipsis")
         if detail:
             line.append(f"\n      {detail}")
-        self._live.update(line)
+        self._live_display.update(line)
 
 
 @contextlib.contextmanager
 def progress(*, quiet: bool, verbose: bool = False, moving: bool = True) -> Iterator[Progress]:
-    """Whoever looks on: nobody, a person at a terminal, or a log. Not `moving`: somebody else may draw there, too."""
-    shown: _Shown
+    """Yield a progress display: none if `quiet`, animated on a terminal, else plain lines.
+
+    Not `moving`: never animate, because other output may go to the terminal.
+    """
+    display: _QuietProgress
     if quiet:
-        shown = _Shown(verbose=verbose)
+        display = _QuietProgress(verbose=verbose)
     elif moving and ERR.watched:
-        shown = _Moving(verbose=verbose)
+        display = _AnimatedProgress(verbose=verbose)
     else:
-        shown = _Lines(verbose=verbose)
+        display = _LineProgress(verbose=verbose)
     try:
-        yield shown
+        yield display
     finally:
-        shown.close()
+        display.close()
 
 
 # ---------------------------------------------------------------- reading a file
@@ -166,8 +169,8 @@ def progress(*, quiet: bool, verbose: bool = False, moving: bool = True) -> Iter
 
 @contextlib.contextmanager
 def meter(name: str) -> Iterator[Callable[[int, int], None]]:
-    """Told (bytes read, bytes there are): how much of a large file is read, after `PROGRESS_DELAY_S`."""
-    began = time.monotonic()
+    """Yield a function of (bytes read, total bytes) that displays the progress after `PROGRESS_DELAY_S`."""
+    start_time = time.monotonic()
     bars: list[Callable[[int, int], None]] = []
     last = 0.0
     with contextlib.ExitStack() as stack:
@@ -175,18 +178,18 @@ def meter(name: str) -> Iterator[Callable[[int, int], None]]:
         def update(done: int, size: int) -> None:
             nonlocal last
             now = time.monotonic()
-            if now - began < PROGRESS_DELAY_S or now - last < REDRAWN:
+            if now - start_time < PROGRESS_DELAY_S or now - last < REDRAWN:
                 return
             last = now
             if not bars:
-                bars.append(stack.enter_context(_bar(name)))
+                bars.append(stack.enter_context(_open_bar(name)))
             bars[0](done, size)
 
         yield update
 
 
 @contextlib.contextmanager
-def _bar(name: str) -> Iterator[Callable[[int, int], None]]:
+def _open_bar(name: str) -> Iterator[Callable[[int, int], None]]:
     from rich.progress import BarColumn, DownloadColumn, TaskProgressColumn, TextColumn
     from rich.progress import Progress as Bar
 

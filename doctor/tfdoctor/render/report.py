@@ -1,4 +1,7 @@
-"""The report in a terminal, readable without colour, in 40 columns, in a pipe and in any locale; and as JSON."""
+"""The report on the terminal and as JSON.
+
+The text is readable without colour, in 40 columns, in a pipe and in any locale.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +35,10 @@ def render_report(
     fix: Offer | None = None,
     typed: str = "tfdoctor check",
 ) -> str:
-    """Return the report as text, `width` columns wide: one screen, or with `verbose` everything.
+    """Return the report as text, `width` columns wide: one screen, or everything if `verbose` is set.
 
-    Commands are there to be copied: they are never wrapped, and on the screen continued as a shell takes it. typed:
-    the command that gave the report.
+    Commands are not wrapped, so that they can be copied; on one screen they are continued with backslashes.
+    typed: the command that made the report.
     """
     if not (verbose or quiet):
         return render_screen(report, fix=fix, typed=typed, width=width, colour=colour)
@@ -44,7 +47,7 @@ def render_report(
         verdict(out, report)
         return out.text
     print_heading(out, report)
-    _areas(out, report)
+    _print_areas(out, report)
     verdict(out, report)
     main = report.main
     if main is not None:
@@ -54,27 +57,33 @@ def render_report(
             )
         print_explanation(out, main)
     _print_others(out, report)
-    _reasons(out, report)
-    _rules(out, report)
+    _print_reasons(out, report)
+    _print_failed_checks(out, report)
     _print_comparison(out, report)
-    _last(out, report, fix)
+    _print_summary(out, report, fix)
     return out.text
 
 
-def _areas(out: Page, report: Report) -> None:
+def _print_areas(out: Page, report: Report) -> None:
     for area in report.areas:
         text = clean_line(area.text)
-        root = [one.row for one in area.findings if one is report.root and one.row and not area.reason]
-        marks = root + [f"{one.title} [{one.code}]" for one in area.findings if one is not report.root]
+        root = [
+            finding.row
+            for finding in area.findings
+            if finding is report.root and finding.row and not area.reason
+        ]
+        marks = root + [
+            f"{finding.title} [{finding.code}]" for finding in area.findings if finding is not report.root
+        ]
         text = "; ".join([text, *map(clean_line, marks)])
         print_hanging(out, mark(area.status) + Text(area.name.ljust(NAME), style="bold"), text)
     out.print()
 
 
 def _print_others(out: Page, report: Report) -> None:
-    follows = report.consequences
-    rest = [f for f in report.findings if f is not report.main and f not in follows]
-    for title, findings in (("Follows from it, or is fixed with it:", follows), ("Also found:", rest)):
+    consequences = report.consequences
+    rest = [f for f in report.findings if f is not report.main and f not in consequences]
+    for title, findings in (("Follows from it, or is fixed with it:", consequences), ("Also found:", rest)):
         if not findings:
             continue
         out.print()
@@ -86,20 +95,20 @@ def _print_others(out: Page, report: Report) -> None:
             out.print()
 
 
-def _reasons(out: Page, report: Report) -> None:
+def _print_reasons(out: Page, report: Report) -> None:
     out.print()
     out.print(Text("How it was judged, in the order in which TensorFlow goes:", style="bold"))
     for reason in report.prediction.reasons:
         print_hanging(out, Text("  "), clean_line(reason, limit=1000))
 
 
-def _rules(out: Page, report: Report) -> None:
-    unmade = [o for o in report.outcomes if o.kind in (OutcomeKind.COULD_NOT_CHECK, OutcomeKind.CRASHED)]
-    if not unmade:
+def _print_failed_checks(out: Page, report: Report) -> None:
+    not_run = [o for o in report.outcomes if o.kind in (OutcomeKind.COULD_NOT_CHECK, OutcomeKind.CRASHED)]
+    if not not_run:
         return
     out.print()
     out.print(Text("Checks that could not be run:", style="bold"))
-    for outcome in unmade:
+    for outcome in not_run:
         crashed = "crashed (a defect of tfdoctor): " if outcome.kind is OutcomeKind.CRASHED else ""
         print_hanging(
             out,
@@ -124,14 +133,14 @@ def _print_comparison(out: Page, report: Report) -> None:
             ", ".join(observed.missing_libraries) or "nothing",
         ),
     )
-    for name, said, was in rows:
-        same = Status.GOOD if said == was else Status.WARNING
+    for name, predicted, actual in rows:
+        status_of_row = Status.GOOD if predicted == actual else Status.WARNING
         text = (
-            _format_value(said)
-            if said == was
-            else f"predicted {_format_value(said)}, was {_format_value(was)}"
+            _format_value(predicted)
+            if predicted == actual
+            else f"predicted {_format_value(predicted)}, was {_format_value(actual)}"
         )
-        print_hanging(out, mark(same) + Text(f"{name:17}"), text)
+        print_hanging(out, mark(status_of_row) + Text(f"{name:17}"), text)
     for line in observed.computed:
         status = Status.BAD if "failed" in line else Status.GOOD
         print_hanging(out, mark(status) + Text(f"{'computes':17}"), clean_line(line))
@@ -147,7 +156,7 @@ def _format_value(value: object) -> str:
     )
 
 
-def _last(out: Page, report: Report, fix: Offer | None) -> None:
+def _print_summary(out: Page, report: Report, fix: Offer | None) -> None:
     counts = report.counts()
     out.print()
     parts = [
@@ -173,19 +182,19 @@ def _last(out: Page, report: Report, fix: Offer | None) -> None:
 
 
 def report_json(report: Report) -> dict[str, Any]:
-    """`check --json`."""
+    """Return the document that `check --json` prints."""
     return {
         "schema_version": SCHEMA_VERSION,
         "tool": {"name": "tfdoctor", "version": __version__},
         "verdict": {
             "gpu_usable": report.verdict.gpu_usable,
-            "cause": _word(report.verdict.cause),
+            "cause": _get_value(report.verdict.cause),
             "summary": report.verdict.summary,
         },
-        "prediction": _prediction(report.prediction),
-        "observed": _observation(report.observed) if report.observed is not None else None,
+        "prediction": _prediction_json(report.prediction),
+        "observed": _observation_json(report.observed) if report.observed is not None else None,
         "facts": plain(report.facts),
-        "values": _values(report),
+        "values": _values_json(report),
         "at": round(time.time(), 3),
         "outcomes": report.counts(),
         "rules": [
@@ -196,8 +205,8 @@ def report_json(report: Report) -> dict[str, Any]:
     }
 
 
-def _values(report: Report) -> list[dict[str, Any]]:
-    """Return what `fleet` and `check --against` compare of a machine."""
+def _values_json(report: Report) -> list[dict[str, Any]]:
+    """Return the values that `fleet` and `check --against` compare."""
     from tfdoctor.report.diff.flatten import snapshot
 
     return [
@@ -212,22 +221,22 @@ def _values(report: Report) -> list[dict[str, Any]]:
     ]
 
 
-def _word(value: enum.Enum | None) -> str | None:
+def _get_value(value: enum.Enum | None) -> str | None:
     return None if value is None else str(value.value)
 
 
-def _prediction(prediction: Prediction) -> dict[str, Any]:
+def _prediction_json(prediction: Prediction) -> dict[str, Any]:
     return {
         "gpu_registered": prediction.gpu_registered,
         "gpu_count": prediction.gpu_count,
         "missing_libraries": list(prediction.missing_libraries),
-        "cause": _word(prediction.cause),
+        "cause": _get_value(prediction.cause),
         "import_ok": prediction.import_ok,
         "reasons": list(prediction.reasons),
     }
 
 
-def _observation(observed: Observation) -> dict[str, Any]:
+def _observation_json(observed: Observation) -> dict[str, Any]:
     return {
         "import_ok": observed.import_ok,
         "gpu_registered": observed.gpu_registered,

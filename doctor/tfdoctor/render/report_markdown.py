@@ -1,7 +1,9 @@
-"""`tfdoctor report`: one machine as Markdown for a bug report. It is given what was redacted already.
+"""The output of `tfdoctor report`: one machine as Markdown for a bug report.
 
-Text from outside may hold anything: nothing of it opens or closes a fence, a table's cell or a tag, or mentions a
-person. A comment on GitHub takes 65,536 characters: the longest sections are cut, and say so.
+The report must be redacted already.
+
+External text cannot open or close a fence, a table cell or a tag, or mention a user. GitHub limits a comment
+to 65,536 characters, so the longest sections are cut, with a note.
 """
 
 from __future__ import annotations
@@ -21,18 +23,20 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Finding, Report
 
 LIMIT = 65_536
-"""Characters that GitHub takes."""
-_ROOM = 400
+"""The largest number of characters in a GitHub comment."""
+_RESERVED_CHARS = 400
+"""Characters that are kept free."""
 
 
 @dataclass
 class _Section:
-    """Lines that may be cut at their end, between those that may not."""
+    """A section: lines that may be cut at their end, between lines that may not."""
 
     head: list[str]
     body: list[str] = field(default_factory=list)
     foot: list[str] = field(default_factory=list)
     cut: int = 0
+    """The number of lines that were cut from the body."""
 
     def lines(self) -> list[str]:
         note = (
@@ -51,19 +55,21 @@ def report_markdown(report: Report, *, differences: Sequence[str] = ()) -> str:
     facts = report.facts
     sections = [
         _Section([f"**{words(report.verdict.summary)}**", ""]),
-        _versions(report),
-        *(_finding(finding) for finding in report.findings if finding.severity > 0),
-        _outcomes(report),
-        _make_folded("Libraries that TensorFlow opens", ("library", "", "from"), _libraries(facts)),
-        _make_folded("Environment variables", ("variable", "value"), _variables(facts)),
-        _make_folded("Packages", ("package", "version", "installed by"), _packages(facts)),
-        _make_folded("nvidia-smi", ("", "card", "memory (MiB)", "mode", "MIG", "bus", "UUID"), _cards(facts)),
-        *(_finding(finding) for finding in report.findings if finding.severity == 0),
+        _make_version_section(report),
+        *(_make_finding_section(finding) for finding in report.findings if finding.severity > 0),
+        _make_outcome_section(report),
+        _make_folded("Libraries that TensorFlow opens", ("library", "", "from"), _list_libraries(facts)),
+        _make_folded("Environment variables", ("variable", "value"), _list_variables(facts)),
+        _make_folded("Packages", ("package", "version", "installed by"), _list_packages(facts)),
+        _make_folded(
+            "nvidia-smi", ("", "card", "memory (MiB)", "mode", "MIG", "bus", "UUID"), _list_gpus(facts)
+        ),
+        *(_make_finding_section(finding) for finding in report.findings if finding.severity == 0),
         _Section(_format_origin(differences)),
     ]
     sections = [section for section in sections if section.head]
     total = sum(section.size() for section in sections)
-    while total > LIMIT - _ROOM:
+    while total > LIMIT - _RESERVED_CHARS:
         largest = max((s for s in sections if s.body), key=lambda s: sum(map(len, s.body)), default=None)
         if largest is None:
             break
@@ -83,7 +89,7 @@ def _make_folded(title: str, columns: Sequence[str], rows: list[list[str]] | str
     return _Section([*head, *table(columns)], [row(cells) for cells in rows], ["", "</details>", ""])
 
 
-# ---------------------------------------------------------------- the sections
+# ---------------------------------------------------------------- sections
 
 
 def _format_fact(fact: Fact[str]) -> str:
@@ -92,17 +98,17 @@ def _format_fact(fact: Fact[str]) -> str:
     return f"not known: {words(fact.why, 200)}" if isinstance(fact, Unknown) else "none"
 
 
-def _versions(report: Report) -> _Section:
+def _make_version_section(report: Report) -> _Section:
     facts = report.facts
     machine, python, tensorflow = facts.machine, value_of(facts.python), value_of(facts.tensorflow)
     smi = value_of(facts.driver.smi)
     driver = smi.driver_version if isinstance(smi, SmiFacts) else None
     module, cuda = value_of(facts.driver.kernel_module), value_of(facts.driver.cuda)
-    where = machine.container or ("WSL" if machine.wsl else None)
+    container = machine.container or ("WSL" if machine.wsl else None)
     rows = [
         ("OS", words(machine.distribution or machine.system)),
         ("kernel", code(f"{machine.kernel} {machine.machine}")),
-        ("container", words(where) if where else "no"),
+        ("container", words(container) if container else "no"),
         ("glibc", code(python.glibc or "") if python is not None else ""),
         (
             "Python",
@@ -159,26 +165,26 @@ def _format_build(config: dict[str, str], info: dict[str, str]) -> str:
     return " ".join(f"{name} {code(value)}" for name, value in (("CUDA", cuda), ("cuDNN", cudnn)) if value)
 
 
-def _finding(finding: Finding) -> _Section:
+def _make_finding_section(finding: Finding) -> _Section:
     head = [
         f"### {finding.code} {words(finding.title, 300)}", "",
         f"{finding.severity.word}, {code(finding.cause.value)}. {words(finding.explanation)}", "",
     ]  # fmt: skip
-    seen = [
+    evidence_lines = [
         f"{clean_line(e.source)}{f':{e.line}' if e.line else ''}: {clean_line(e.text)}"
         for e in finding.evidence[:40]
     ]
-    return _Section(head, foot=[*fence_lines(seen), ""] if seen else [])
+    return _Section(head, foot=[*fence_lines(evidence_lines), ""] if evidence_lines else [])
 
 
-def _outcomes(report: Report) -> _Section:
+def _make_outcome_section(report: Report) -> _Section:
     counts = report.counts()
     text = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in counts.items())
-    unknown = [o for o in report.outcomes if o.why and o.kind.value in ("could_not_check", "crashed")]
-    return _Section([f"Checks: {text}.", ""], [f"- {o.code}: {words(o.why, 300)}" for o in unknown], [""])
+    not_run = [o for o in report.outcomes if o.why and o.kind.value in ("could_not_check", "crashed")]
+    return _Section([f"Checks: {text}.", ""], [f"- {o.code}: {words(o.why, 300)}" for o in not_run], [""])
 
 
-def _libraries(facts: Facts) -> list[list[str]]:
+def _list_libraries(facts: Facts) -> list[list[str]]:
     loader = value_of(facts.loader)
     if loader is None:
         return []
@@ -192,20 +198,22 @@ def _libraries(facts: Facts) -> list[list[str]]:
     ]
 
 
-def _variables(facts: Facts) -> list[list[str]]:
+def _list_variables(facts: Facts) -> list[list[str]]:
     rows = [[code(name), code(value) or "(empty)"] for name, value in facts.environment.variables.items()]
-    return rows + [[code(name), f"meant for {code(meant)}?"] for name, meant in facts.environment.misspelt]
+    return rows + [
+        [code(name), f"meant for {code(intended)}?"] for name, intended in facts.environment.misspelt
+    ]
 
 
-def _packages(facts: Facts) -> list[list[str]]:
+def _list_packages(facts: Facts) -> list[list[str]]:
     python = value_of(facts.python)
     if python is None:
         return []
-    found = [[code(d.name), code(d.version), words(d.installer or "")] for d in python.distributions]
-    return found + [[code(p.name), code(f"{p.version} {p.build}"), "conda"] for p in python.conda_packages]
+    packages = [[code(d.name), code(d.version), words(d.installer or "")] for d in python.distributions]
+    return packages + [[code(p.name), code(f"{p.version} {p.build}"), "conda"] for p in python.conda_packages]
 
 
-def _cards(facts: Facts) -> list[list[str]] | str:
+def _list_gpus(facts: Facts) -> list[list[str]] | str:
     smi = value_of(facts.driver.smi)
     if isinstance(smi, SmiFailure):
         return smi.text
@@ -215,7 +223,7 @@ def _cards(facts: Facts) -> list[list[str]] | str:
         [
             "" if gpu.index is None else str(gpu.index),
             words(gpu.name or ""),
-            f"{_number(gpu.memory_used_mib)} / {_number(gpu.memory_total_mib)}",
+            f"{_format_number(gpu.memory_used_mib)} / {_format_number(gpu.memory_total_mib)}",
             words(gpu.compute_mode or ""),
             {True: "on", False: "off", None: ""}[gpu.mig],
             code(gpu.pci_bus_id or ""),
@@ -225,14 +233,14 @@ def _cards(facts: Facts) -> list[list[str]] | str:
     ]
 
 
-def _number(value: int | None) -> str:
+def _format_number(value: int | None) -> str:
     return "?" if value is None else str(value)
 
 
 def _format_origin(differences: Sequence[str]) -> list[str]:
-    made = f"Made by `tfdoctor report` {__version__}"
+    origin = f"Made by `tfdoctor report` {__version__}"
     lines = [
-        f"<sub>{made}. Users, hosts, addresses, tokens and identifiers have placeholders, equal ones the same.</sub>",
+        f"<sub>{origin}. Users, hosts, addresses, tokens and identifiers have placeholders, equal ones the same.</sub>",
         "",
     ]
     if differences:

@@ -1,4 +1,4 @@
-"""What `run` says at the end of a program."""
+"""The summary that `run` prints after the program ends."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def render_run(
     width: int = 80,
     colour: bool = False,
 ) -> str:
-    """Return what went wrong with us, then what the program's output meant.
+    """Return tfdoctor's own problems, then the meaning of the program's output.
 
-    words: the program and its arguments. status: its own, or minus the signal that ended it. report: None if its
-    output could not be judged. known: something of TensorFlow was in it. lost: bytes that were not looked at.
-    placement: where operations went, where that was asked; `placed`: what was done for it.
+    words: the program and its arguments. status: its exit status, or minus the signal that ended it. report:
+    None if the output could not be analysed. known: whether it contained TensorFlow messages. lost: bytes
+    that were not read. placement: where operations ran, if requested; `placed`: what was done to find out.
     """
     lines = [f"could not pass its output on: {failure}." for failure in failures]
     if report is None:
@@ -60,15 +60,15 @@ def render_run(
     )
     if placement is None:
         return text
-    where = render_placement(placement, verbose=verbose, width=width, colour=colour)
+    placement_text = render_placement(placement, verbose=verbose, width=width, colour=colour)
     if quiet:
-        first, _, _ = where.partition("\n\n")
+        first, _, _ = placement_text.partition("\n\n")
         return f"{text}{first.rstrip()}\n"
-    return f"{text}\nWhere operations ran:\n\n{where}\n{_fill_notes(placed, width)}\n"
+    return f"{text}\nWhere operations ran:\n\n{placement_text}\n{_fill_notes(placed, width)}\n"
 
 
 def _summarize_log(
-    words: Sequence[str],
+    arguments: Sequence[str],
     status: int,
     report: LogReport,
     known: bool,
@@ -80,23 +80,25 @@ def _summarize_log(
     colour: bool,
 ) -> str:
     if report.cause is Cause.INCONCLUSIVE and not known:
-        nothing = "tfdoctor: the output contains no TensorFlow message about GPUs.\n"
-        return "" if quiet else nothing
-    room = SCREEN_LINES - 4 - 3 * bool(notes)  # for what stands above and below it
+        message = "tfdoctor: the output contains no TensorFlow message about GPUs.\n"
+        return "" if quiet else message
+    room = SCREEN_LINES - 4 - 3 * bool(notes)  # for the lines above and below it
     body = render_log(report, verbose=verbose, quiet=quiet, room=room, width=width, colour=colour)
     if quiet:
         return body
-    ended = f"exit status {status}" if status >= 0 else f"signal {-status} ({_signal_name(-status)})"
-    head = f"tfdoctor: {clean_line(shlex.join(words), limit=120)} ended with {ended}. What its output meant:"
-    told = _fill_notes(notes, width)
-    return "\n".join(["", head, "", body.rstrip("\n"), *(["", told] if told else []), ""])
+    ended = f"exit status {status}" if status >= 0 else f"signal {-status} ({_get_signal_name(-status)})"
+    head = (
+        f"tfdoctor: {clean_line(shlex.join(arguments), limit=120)} ended with {ended}. What its output meant:"
+    )
+    note_text = _fill_notes(notes, width)
+    return "\n".join(["", head, "", body.rstrip("\n"), *(["", note_text] if note_text else []), ""])
 
 
 def _fill_notes(notes: Sequence[str], width: int) -> str:
     return textwrap.fill(" ".join(notes), width, break_long_words=False, break_on_hyphens=False)
 
 
-def _signal_name(number: int) -> str:
+def _get_signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:

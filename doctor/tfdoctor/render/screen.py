@@ -1,6 +1,6 @@
-"""`check` on one screen: is the GPU used, why not, what is typed, can that be undone, and what without root.
+"""One screen for `check`: whether the GPU is used, the reason, the remedy and its undo.
 
-What has no room is counted, and named with the command that shows it: `-v` has everything.
+What does not fit is counted, and the command that shows it is named; `-v` shows everything.
 """
 
 from __future__ import annotations
@@ -46,76 +46,83 @@ __all__ = [
 ]
 
 NAME = 13
-"""Columns of an area's name."""
+"""The width of an area's name, in columns."""
 UNDOABLE = "No root needed; it asks first, and with --undo takes all of it back."
 ASK = "Ask whoever runs this machine: it needs root."
 MAX_COMMAND_CHARS = 28
-"""Characters of a command that is repeated; a longer one is still to be seen above its answer."""
+"""The largest length of a command that is repeated; a longer one is still visible above the output."""
 NARROW = 60
-"""Columns below which a text may take twice the lines."""
+"""Below this number of columns, a text may take twice as many lines."""
 ALL, ONE_HEADING, GOOD_ON_ONE, FEW_COMMANDS, SHORT, DENSE = LEVELS = range(6)
-"""How much is left out where a screen has no room."""
+"""How much is left out to fit the screen; each level leaves out more."""
 FOR_TENSORFLOW = ("CUDA", "cuDNN", "Loader")
-"""Areas that are looked into for one TensorFlow."""
+"""Areas that are examined for a particular TensorFlow."""
 CODES = 4
-"""Codes of findings that are named in one line."""
+"""The number of finding codes that are named on one line."""
 MAX_TEXT_LINES = 3
-"""Lines of a text; of commands where there is no room for all of them."""
+"""The largest number of lines of a text, and of commands if not all of them fit."""
 
 
 def render_screen(
     report: Report, *, fix: Offer | None, typed: str, width: int = 80, colour: bool = False
 ) -> str:
-    """Return the report on one screen. typed: the command that gave it; `-v` is added."""
+    """Return the report on one screen. typed: the command that made it, to which `-v` is added in the hints."""
     typed = typed if len(typed) <= MAX_COMMAND_CHARS else "the same with"
-    for less in LEVELS if width >= NARROW else LEVELS[:FEW_COMMANDS]:
+    for level in LEVELS if width >= NARROW else LEVELS[:FEW_COMMANDS]:
         out = Page(width, coloured=colour)
-        _print_all(out, report, fix, typed, less)
+        _print_all(out, report, fix, typed, level)
         if out.height <= SCREEN_LINES:
             break
     return out.text
 
 
-def _print_all(out: Page, report: Report, fix: Offer | None, typed: str, less: int) -> None:
+def _print_all(out: Page, report: Report, fix: Offer | None, typed: str, level: int) -> None:
     main = report.main
-    print_heading(out, report, short=less >= ONE_HEADING)
+    print_heading(out, report, short=level >= ONE_HEADING)
     verdict(out, report)
     if main is not None and main is not report.root and report.verdict.gpu_usable is not None:
         status = SEVERITY_STATUS[main.severity]
         print_hanging(out, mark(status), f"{clean_line(main.title)} [{main.code}]")
     if main is not None:
         out.print()
-        print_reason(out, main.explanation, lines=MAX_TEXT_LINES if less < SHORT else 2, dense=less >= DENSE)
-        offered = fix if fix is not None and any(one is main for one in fix.findings) else None
-        todo(out, main, offered, typed, least=less >= FEW_COMMANDS)
+        print_reason(
+            out, main.explanation, lines=MAX_TEXT_LINES if level < SHORT else 2, dense=level >= DENSE
+        )
+        fix_for_main = fix if fix is not None and any(finding is main for finding in fix.findings) else None
+        todo(out, main, fix_for_main, typed, least=level >= FEW_COMMANDS)
     out.print()
-    _areas(out, report, one_line=less >= GOOD_ON_ONE)
-    _unmade(out, report)
+    _print_areas(out, report, one_line=level >= GOOD_ON_ONE)
+    _print_failed_checks(out, report)
     _print_observed(out, report)
     out.print()
-    _last(out, report, fix, typed)
+    _print_footer(out, report, fix, typed)
 
 
 def print_heading(out: Page, report: Report, *, short: bool = False) -> None:
-    """Which Python was examined, and why that one. `short`: on one line, unless it is none that anybody meant."""
+    """Print which Python was examined, and why.
+
+    `short`: on one line, unless the choice of Python is unexpected.
+    """
     python, choice = value_of(report.facts.python), report.facts.choice
-    where = f"{python.executable} (Python {python.version})" if python is not None else "no Python answered"
+    description = (
+        f"{python.executable} (Python {python.version})" if python is not None else "no Python answered"
+    )
     if python is None and choice is not None:
-        where = f"{choice.path} (no answer)"
-    odd = choice is not None and (choice.on_path or choice.lost)
-    if choice is not None and choice.why and (odd or not short):
-        where = f"{where}, {choice.why}"
+        description = f"{choice.path} (no answer)"
+    is_unexpected = choice is not None and (choice.on_path or choice.lost)
+    if choice is not None and choice.why and (is_unexpected or not short):
+        description = f"{description}, {choice.why}"
     if choice is not None and choice.on_path:
-        where += f" ({choice.how}), while the shell finds another Python: {choice.on_path}"
-    for lost in choice.lost if choice is not None else ():
-        where += f"; {lost.variable} ({lost.prefix}) cannot be used"
-    text = clean_line(f"tfdoctor {__version__} · {where}")
+        description += f" ({choice.how}), while the shell finds another Python: {choice.on_path}"
+    for unusable in choice.lost if choice is not None else ():
+        description += f"; {unusable.variable} ({unusable.prefix}) cannot be used"
+    text = clean_line(f"tfdoctor {__version__} · {description}")
     out.print(Text(text))
     out.print()
 
 
 def verdict(out: Page, report: Report) -> None:
-    """Whether the GPU is used, and why not."""
+    """Print whether the GPU is used, and why not."""
     usable = report.verdict.gpu_usable
     status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[usable]
     code = f" [{report.root.code}]" if report.root is not None else ""
@@ -123,7 +130,7 @@ def verdict(out: Page, report: Report) -> None:
 
 
 def print_reason(out: Page, text: str, *, lines: int = MAX_TEXT_LINES, dense: bool = False) -> None:
-    """The reason, in whole sentences; `dense`: without an empty line below it."""
+    """Print the reason in whole sentences; `dense`: without an empty line below it."""
     columns = out.width - LABEL
     lines = lines if out.width >= NARROW else 2 * lines
     print_labelled(out, "Why", few(clean_line(text, limit=3000), columns, lines))
@@ -132,78 +139,84 @@ def print_reason(out: Page, text: str, *, lines: int = MAX_TEXT_LINES, dense: bo
 
 
 def todo(out: Page, finding: Finding, fix: Offer | None, typed: str, *, least: bool = False) -> None:
-    """What is typed, whether that can be undone, and what somebody without root does. `least`: in few lines."""
+    """Print the remedy, whether it can be undone, and an alternative for users without root.
+
+    `least`: in few lines.
+    """
     if fix is not None:
         label = Text("  Fix it".ljust(LABEL), style="bold")
         lines = list(lines_of([fix.command], LABEL, out.width))
         if not lines[0][:LABEL].strip():
             label = label + Text(lines.pop(0)[LABEL:], style="bold")
-        out.print(label, wrap=False)  # alone where the command needs the whole width
+        out.print(label, wrap=False)  # on its own line if the command needs the whole width
         for line in lines:
             out.print(Text(line, style="bold"), wrap=False)
-        own = next((one for one in finding.remedies if one.steps), None)
-        if own is not None and not least:
-            print_labelled(out, "", few(capitalize_remedy(own.text), out.width - LABEL, 2))
+        applicable = next((item for item in finding.remedies if item.steps), None)
+        if applicable is not None and not least:
+            print_labelled(out, "", few(capitalize_remedy(applicable.text), out.width - LABEL, 2))
         print_labelled(out, "", UNDOABLE)
-        if own is not None and own.by_hand:
-            print_labelled(out, "By hand", few(capitalize_remedy(own.by_hand), out.width - LABEL, 2))
+        if applicable is not None and applicable.by_hand:
+            print_labelled(out, "By hand", few(capitalize_remedy(applicable.by_hand), out.width - LABEL, 2))
             print_labelled(out, "", f"What to type for that: {typed} -v")
         return
     if not finding.remedies:
         return
     first = finding.remedies[0]
-    commands = [one for one in first.commands if not one.startswith("tfdoctor check")] or first.commands
+    commands = [item for item in first.commands if not item.startswith("tfdoctor check")] or first.commands
     print_labelled(out, "Do", few(capitalize_remedy(first.full_text), out.width - LABEL, 2))
     shown = list(lines_of(commands, LABEL, out.width))
     if least and len(shown) > MAX_TEXT_LINES + 1:
-        commands = _whole(commands, out.width)
+        commands = _select_commands(commands, out.width)
         command_lines(out, commands, LABEL, style="bold", broken=True)
         print_labelled(out, "", f"The rest: {typed} -v")
     else:
         command_lines(out, commands, LABEL, style="bold", broken=True)
-    if told := describe_undo_rights(first):
-        print_labelled(out, "", told)
+    if undo_text := describe_undo_rights(first):
+        print_labelled(out, "", undo_text)
     if needs_root(first):
         _print_alternative(out, finding, typed)
 
 
-def _whole(commands: list[str] | tuple[str, ...], width: int) -> list[str]:
-    """Return the first commands that have room in a few lines: a part of one is of no use."""
-    kept: list[str] = []
+def _select_commands(commands: list[str] | tuple[str, ...], width: int) -> list[str]:
+    """Return the first commands that fit in a few lines; a part of a command is of no use."""
+    selected: list[str] = []
     for command in commands:
-        if kept and len(list(lines_of([*kept, command], LABEL, width))) > MAX_TEXT_LINES:
+        if selected and len(list(lines_of([*selected, command], LABEL, width))) > MAX_TEXT_LINES:
             break
-        kept.append(command)
-    return kept
+        selected.append(command)
+    return selected
 
 
 def _print_alternative(out: Page, finding: Finding, typed: str) -> None:
-    """A way that needs none, or who can be asked."""
+    """Print a remedy without root, or else whom to ask."""
     for other in finding.remedies[1:]:
-        does = any(
-            one.startswith(("export ", "tfdoctor install", "tfdoctor check")) for one in other.commands
+        is_alternative = any(
+            command.startswith(("export ", "tfdoctor install", "tfdoctor check"))
+            for command in other.commands
         )
-        if does and not needs_root(other):
+        if is_alternative and not needs_root(other):
             text = f"{capitalize_remedy(other.full_text).rstrip('.:')}: {typed} -v"
             print_labelled(out, "No root?", few(text, out.width - LABEL, 2))
             return
     print_labelled(out, "No root?", ASK)
 
 
-# ---------------------------------------------------------------- what was seen
+# ---------------------------------------------------------------- areas
 
 
-def _areas(out: Page, report: Report, *, one_line: bool) -> None:
+def _print_areas(out: Page, report: Report, *, one_line: bool) -> None:
     good = [area for area in report.areas if area.status is Status.GOOD]
-    vain = [area for area in report.areas if area.status is Status.UNKNOWN and area.name in FOR_TENSORFLOW]
+    unexamined = [
+        area for area in report.areas if area.status is Status.UNKNOWN and area.name in FOR_TENSORFLOW
+    ]
     for area in report.areas:
-        if area.name == "Loader" and _repeats(area, report):
+        if area.name == "Loader" and _is_redundant(area, report):
             continue
-        if one_line and (area in good or (area in vain and len(vain) > 1)):
+        if one_line and (area in good or (area in unexamined and len(unexamined) > 1)):
             continue
-        _row(out, area, report.main)
-    if one_line and len(vain) > 1:
-        names = ", ".join(area.name for area in vain)
+        _print_area(out, area, report.main)
+    if one_line and len(unexamined) > 1:
+        names = ", ".join(area.name for area in unexamined)
         print_hanging(
             out, mark(Status.UNKNOWN), f"{names}: not looked into, there is no TensorFlow to do it for"
         )
@@ -212,64 +225,64 @@ def _areas(out: Page, report: Report, *, one_line: bool) -> None:
         print_hanging(out, mark(Status.GOOD), names)
 
 
-def _repeats(area: Area, report: Report) -> bool:
-    """Return whether another line says what the loader's does, or it says nothing that decides."""
+def _is_redundant(area: Area, report: Report) -> bool:
+    """Return whether the loader's line adds nothing: it is good, or another line reports the same problem."""
     return area.status is Status.GOOD or any(
-        one.status is Status.BAD for one in report.areas if one.name in ("CUDA", "cuDNN", "Driver")
+        other.status is Status.BAD for other in report.areas if other.name in ("CUDA", "cuDNN", "Driver")
     )
 
 
-def _row(out: Page, area: Area, main: Finding | None) -> None:
+def _print_area(out: Page, area: Area, main: Finding | None) -> None:
     texts = [clean_line(text) for text in (area.text, *area.brief)]
-    beside = [one for one in area.findings if one is not main]
+    other_findings = [finding for finding in area.findings if finding is not main]
     code = ""
     if area.findings:
-        one = (beside or area.findings)[0]
-        code = f" [{one.code}]"
-        reasons = [clean_line(one.title)] if beside else []
-        reasons += [one.row] if one.row and (beside or not area.reason) else []
+        finding = (other_findings or area.findings)[0]
+        code = f" [{finding.code}]"
+        reasons = [clean_line(finding.title)] if other_findings else []
+        reasons += [finding.row] if finding.row and (other_findings or not area.reason) else []
         texts = [
             *(f"{text}: {reason}" for reason in reasons if reason not in texts for text in texts),
             *([reasons[-1]] if reasons else texts),
         ]
-    room = max(out.width - NAME - 2 - len(code), 12)
-    text = next((text for text in texts if cells(text) <= room), texts[-1])
+    columns = max(out.width - NAME - 2 - len(code), 12)
+    text = next((text for text in texts if cells(text) <= columns), texts[-1])
     print_hanging(out, mark(area.status) + Text(area.name.ljust(NAME), style="bold"), text + code)
 
 
-def _unmade(out: Page, report: Report) -> None:
-    """ "Could not be run" under a good word needs its reason."""
+def _print_failed_checks(out: Page, report: Report) -> None:
+    """Print why checks could not be run, if the verdict is good."""
     if not report.verdict.gpu_usable:
         return
-    unmade = [o for o in report.outcomes if o.kind in (OutcomeKind.COULD_NOT_CHECK, OutcomeKind.CRASHED)]
-    for outcome in unmade[:2]:
+    not_run = [o for o in report.outcomes if o.kind in (OutcomeKind.COULD_NOT_CHECK, OutcomeKind.CRASHED)]
+    for outcome in not_run[:2]:
         crashed = "crashed (a defect of tfdoctor): " if outcome.kind is OutcomeKind.CRASHED else ""
         text = f"{outcome.code} could not be run: {crashed}{clean_line(outcome.why)}"
         print_hanging(out, mark(Status.UNKNOWN), few(text, out.width - 2, 2 if out.width >= NARROW else 4))
 
 
 def _print_observed(out: Page, report: Report) -> None:
-    """What TensorFlow did, where it was run: what differs from the prediction, and what failed."""
-    observed, said = report.observed, report.prediction
+    """Print what TensorFlow did, if it was run: differences from the prediction, and failures."""
+    observed, prediction = report.observed, report.prediction
     if observed is None:
         return
     out.print()
     rows = (
-        ("imports", said.import_ok, observed.import_ok),
-        ("registers a GPU", said.gpu_registered, observed.gpu_registered),
-        ("GPUs", said.gpu_count, observed.gpu_count),
-        ("missing", ", ".join(said.missing_libraries), ", ".join(observed.missing_libraries)),
+        ("imports", prediction.import_ok, observed.import_ok),
+        ("registers a GPU", prediction.gpu_registered, observed.gpu_registered),
+        ("GPUs", prediction.gpu_count, observed.gpu_count),
+        ("missing", ", ".join(prediction.missing_libraries), ", ".join(observed.missing_libraries)),
     )
     differs = [
-        f"{name}: predicted {_format_value(was)}, was {_format_value(found)}"
-        for name, was, found in rows
-        if was != found
+        f"{name}: predicted {_format_value(predicted)}, was {_format_value(actual)}"
+        for name, predicted, actual in rows
+        if predicted != actual
     ]
-    ran = f"TensorFlow was run ({observed.seconds:.1f} s)"
+    run_text = f"TensorFlow was run ({observed.seconds:.1f} s)"
     if not differs:
-        print_hanging(out, mark(Status.GOOD), f"{ran} and did what was predicted.")
+        print_hanging(out, mark(Status.GOOD), f"{run_text} and did what was predicted.")
     for text in differs:
-        print_hanging(out, mark(Status.WARNING), f"{ran}; {clean_line(text)}")
+        print_hanging(out, mark(Status.WARNING), f"{run_text}; {clean_line(text)}")
     for line in observed.computed:
         status = Status.BAD if "failed" in line else Status.GOOD
         print_hanging(out, mark(status), few(f"It computed: {clean_line(line)}", out.width - 2, 2))
@@ -285,24 +298,24 @@ def _format_value(value: object) -> str:
     )
 
 
-# ---------------------------------------------------------------- the last lines
+# ---------------------------------------------------------------- footer
 
 
 def format_count(count: int, word: str, plural: str = "") -> str:
-    """Return "1 problem", "2 problems"."""
+    """Return a number with its noun, such as "1 problem" or "2 problems"."""
     return f"{count} {word if count == 1 else plural or f'{word}s'}"
 
 
-def _last(out: Page, report: Report, fix: Offer | None, typed: str) -> None:
+def _print_footer(out: Page, report: Report, fix: Offer | None, typed: str) -> None:
     counts = report.counts()
-    errors = sum(one.severity is Severity.ERROR for one in report.findings)
-    warnings = sum(one.severity is Severity.WARNING for one in report.findings)
-    unmade = counts["could_not_check"] + counts["crashed"]
-    parts = [format_count(errors, "problem") + _codes(report, Severity.ERROR)] if errors else []
-    parts += [format_count(warnings, "warning") + _codes(report, Severity.WARNING)] if warnings else []
+    errors = sum(finding.severity is Severity.ERROR for finding in report.findings)
+    warnings = sum(finding.severity is Severity.WARNING for finding in report.findings)
+    not_run = counts["could_not_check"] + counts["crashed"]
+    parts = [format_count(errors, "problem") + _format_codes(report, Severity.ERROR)] if errors else []
+    parts += [format_count(warnings, "warning") + _format_codes(report, Severity.WARNING)] if warnings else []
     parts = [join_words(parts)] if parts else []
     parts += [] if errors else [f"{counts['clean']} checks found nothing"]
-    parts += [f"{format_count(unmade, 'check')} could not be run"] if unmade else []
+    parts += [f"{format_count(not_run, 'check')} could not be run"] if not_run else []
     out.print(Text(f"{'; '.join(parts)}."))
     main = report.main
     if main is None:
@@ -311,19 +324,23 @@ def _last(out: Page, report: Report, fix: Offer | None, typed: str) -> None:
         elif not report.verdict.gpu_usable:
             more(out, "More", [(f"{typed} -v", "")])
         return
-    fixed = fix is not None and any(one is main for one in fix.findings)
-    ways = len(main.remedies) - (not fixed)
-    beside = [format_count(ways, "other way")] if ways > 0 else []
-    beside += ["all warnings"] if warnings > 1 else []
-    if fix is not None and not fixed:
-        more(out, f"{join_words([one.code for one in fix.findings][:3])} can be fixed", [(fix.command, "")])
-    evidence = join_words([*beside, "the evidence"])
+    is_fixable = fix is not None and any(finding is main for finding in fix.findings)
+    other_remedies = len(main.remedies) - (not is_fixable)
+    extras = [format_count(other_remedies, "other way")] if other_remedies > 0 else []
+    extras += ["all warnings"] if warnings > 1 else []
+    if fix is not None and not is_fixable:
+        more(
+            out,
+            f"{join_words([finding.code for finding in fix.findings][:3])} can be fixed",
+            [(fix.command, "")],
+        )
+    evidence = join_words([*extras, "the evidence"])
     more(out, "More", [(f"tfdoctor explain {main.code}", ""), (f"{typed} -v", evidence)])
 
 
-def _codes(report: Report, severity: Severity) -> str:
-    """Return which ones, where there are several: the screen tells of one."""
-    codes = [one.code for one in report.findings if one.severity is severity]
+def _format_codes(report: Report, severity: Severity) -> str:
+    """Return the codes of this severity in parentheses, if there are several; the screen explains only one."""
+    codes = [finding.code for finding in report.findings if finding.severity is severity]
     if len(codes) < 2:
         return ""
     shown = list(dict.fromkeys(codes))
@@ -331,13 +348,13 @@ def _codes(report: Report, severity: Severity) -> str:
 
 
 def more(out: Page, what: str, commands: list[tuple[str, str]]) -> None:
-    """Commands that tell more, each with what it tells; on one line where they have room."""
+    """Print commands that show more, each with a description; on one line if they fit."""
     line = Text(f"{what}: ")
     for number, (command, tells) in enumerate(commands):
-        told = Text(command) + Text(f" ({tells})" if tells else "")
-        if number and len(line) + len(told) + 2 > out.width:
+        entry = Text(command) + Text(f" ({tells})" if tells else "")
+        if number and len(line) + len(entry) + 2 > out.width:
             out.print(line, wrap=len(line) > out.width)
-            line = Text(f"{'':{len(what) + 2}}") + told
+            line = Text(f"{'':{len(what) + 2}}") + entry
         else:
-            line = line + Text(", " if number else "") + told
+            line = line + Text(", " if number else "") + entry
     out.print(line, wrap=len(line) > out.width)

@@ -1,4 +1,4 @@
-"""Pages with tables in them, which Rich sets."""
+"""Pages with tables, which Rich lays out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["page", "text_of"]
 
 
 def page(columns: int, *, coloured: bool) -> Console:
-    """Return a console that writes to memory, and takes every text as it is: no markup, no emoji, no guessing."""
+    """Return a console that writes to memory and takes text literally, without markup, emoji or highlighting."""
     return Console(
         file=io.StringIO(),
         width=columns,
@@ -25,6 +25,6 @@ def page(columns: int, *, coloured: bool) -> Console:
 
 
 def text_of(console: Console) -> str:
-    """Return what was printed on a `page`, without spaces at the ends of lines."""
+    """Return what was printed on a `page`, without trailing spaces."""
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     return "\n".join(line.rstrip() for line in text.splitlines()).strip("\n") + "\n"

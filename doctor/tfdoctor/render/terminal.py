@@ -1,4 +1,4 @@
-"""The two streams that people read: how wide each is, whether it takes colour, what it encodes."""
+"""The two output streams: their width, their colour support and their encoding."""
 
 from __future__ import annotations
 
@@ -28,35 +28,35 @@ PLAIN = str.maketrans(
         "”": '"',
     }
 )
-"""For encodings that lack our few typographic characters."""
+"""Replacements for encodings without our few typographic characters."""
 
 
 class Looks(TypedDict):
-    """How a text is set: what every `render_…` function takes."""
+    """The layout arguments that every `render_…` function takes."""
 
     width: int
     colour: bool
 
 
 class Terminal:
-    """Standard output or standard error, as whoever reads it sees it."""
+    """Standard output or standard error."""
 
     def __init__(self, name: Literal["stdout", "stderr"]) -> None:
         self._name = name
 
     @property
     def _stream(self) -> TextIO:
-        stream: TextIO = getattr(sys, self._name)  # looked up each time: it may be replaced
+        stream: TextIO = getattr(sys, self._name)  # looked up each time, because it may be replaced
         return stream
 
     @property
     def watched(self) -> bool:
-        """Whether a person may be looking on."""
+        """Whether the stream is a terminal."""
         return self._stream.isatty()
 
     @property
     def width(self) -> int:
-        """Columns to write in: COLUMNS, else the terminal's own (at most 110), else 80."""
+        """The width in columns: COLUMNS, else that of the terminal (at most 110), else 80."""
         columns = os.environ.get("COLUMNS", "")
         if columns.isdecimal() and columns.strip("0"):
             return max(20, min(int(columns[:9]), 200))
@@ -69,7 +69,7 @@ class Terminal:
 
     @property
     def colour(self) -> bool:
-        """Colour in a terminal only; NO_COLOR and TERM=dumb switch it off, FORCE_COLOR on."""
+        """Whether to use colour: on a terminal only. NO_COLOR and TERM=dumb switch it off, FORCE_COLOR on."""
         if os.environ.get("NO_COLOR"):
             return False
         if os.environ.get("FORCE_COLOR"):
@@ -78,15 +78,15 @@ class Terminal:
 
     @property
     def looks(self) -> Looks:
-        """Its width and colour, for a `render_…` function."""
+        """The width and colour, as arguments for a `render_…` function."""
         return {"width": self.width, "colour": self.colour}
 
     def write(self, text: str) -> None:
-        """Put it there for whoever looks on: tfdoctor's commands as they are called here."""
+        """Write text for the user, with tfdoctor's commands as the user calls them."""
         self.document(as_called(text))
 
     def document(self, text: str) -> None:
-        """Put a text there that goes on to other readers, as it is, in whatever encoding that has."""
+        """Write text for other readers unchanged, in the encoding of the stream."""
         stream = self._stream
         encoding = stream.encoding or "ascii"
         try:
@@ -96,15 +96,15 @@ class Terminal:
         stream.write(text)
 
     def console(self) -> Console:
-        """Return rich's own console on it, for what moves; it takes every text as it is."""
+        """Return a Rich console on the stream, for animations; it takes text literally."""
         from rich.console import Console
 
         return Console(file=self._stream, highlight=False, markup=False, emoji=False)
 
     def flush(self) -> None:
-        """Now, not when there is more to say."""
+        """Flush the stream."""
         self._stream.flush()
 
 
 OUT, ERR = Terminal("stdout"), Terminal("stderr")
-"""Answers go to the first, what is said beside them to the second."""
+"""Results go to OUT, all other messages to ERR."""

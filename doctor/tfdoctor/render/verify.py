@@ -1,6 +1,6 @@
-"""A verification: a line for each stage as it ends, then the answer; as JSON, and as JUnit's XML.
+"""The output of `verify`: a line for each stage as it ends, then the result; JSON and JUnit XML.
 
-The shape of the JSON is docs/schemas/verify.schema.json; the XML is for the servers of continuous integration.
+The JSON is defined in docs/schemas/verify.schema.json. The XML is for CI servers.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["junit", "render_end", "render_simulation", "render_stage", "simulation_json", "verification_json"]
 
 
-_OF_DOCKERFILE = ("USER ", "RUN ", "ENV ", "FROM ")
+_DOCKERFILE_INSTRUCTIONS = ("USER ", "RUN ", "ENV ", "FROM ")
 MARKS = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "skipped": ("–", "")}
 
 
 def render_stage(stage: Stage, *, width: int = 80, colour: bool = False) -> str:
-    """Return one stage's line."""
+    """Return the line of a stage."""
     out = Page(width, coloured=colour)
     mark, style = MARKS[stage.status]
     seconds = f" ({stage.seconds:.1f} s)" if stage.seconds >= 0.05 else ""
@@ -46,17 +46,17 @@ def render_simulation(title: str, *, width: int = 80, colour: bool = False) -> s
 def render_end(
     done: Verification, *, verbose: bool = False, quiet: bool = False, width: int = 80, colour: bool = False
 ) -> str:
-    """Return the verdict, why, and what to do; with the lines of its stages above it one screen."""
+    """Return the verdict, the reason and the remedy, so that they fit on one screen below the stages."""
     for lines in (MAX_TEXT_LINES, 2, 1):
         out = Page(width, coloured=colour)
-        _end(out, done, verbose=verbose, quiet=quiet, lines=lines)
+        _print_result(out, done, verbose=verbose, quiet=quiet, lines=lines)
         if out.height + len(done.stages) <= SCREEN_LINES:
             break
     return out.text
 
 
-def _end(out: Page, done: Verification, *, verbose: bool, quiet: bool, lines: int) -> None:
-    """lines: of the reason."""
+def _print_result(out: Page, done: Verification, *, verbose: bool, quiet: bool, lines: int) -> None:
+    """Print the result. lines: the largest number of lines of the reason."""
     status = {True: "passed", False: "failed", None: "skipped"}[done.ok]
     mark, style = MARKS[status]
     cause = f" [{done.cause.value}]" if done.cause is not None and done.ok is False else ""
@@ -66,7 +66,7 @@ def _end(out: Page, done: Verification, *, verbose: bool, quiet: bool, lines: in
         out, Text(f"{mark} ", style=style), clean_line(done.summary, limit=1000) + cause, style="bold"
     )
     if not quiet and done.simulated is not None:
-        _simulation(out, done.simulated, verbose=verbose)
+        _print_simulation(out, done.simulated, verbose=verbose)
     if quiet or not done.findings:
         return
     first, *rest = done.findings
@@ -77,38 +77,47 @@ def _end(out: Page, done: Verification, *, verbose: bool, quiet: bool, lines: in
         return
     out.print()
     print_reason(out, first.explanation, lines=lines, dense=lines < MAX_TEXT_LINES)
-    # A part of the lines for a Dockerfile would be of no use.
-    typed = first.remedies[0].commands if first.remedies else ()
-    todo(out, first, None, done.typed, least=not any(line.startswith(_OF_DOCKERFILE) for line in typed))
+    # Lines for a Dockerfile are of no use unless they are complete.
+    commands = first.remedies[0].commands if first.remedies else ()
+    todo(
+        out,
+        first,
+        None,
+        done.typed,
+        least=not any(line.startswith(_DOCKERFILE_INSTRUCTIONS) for line in commands),
+    )
     out.print()
     for finding in rest[:2]:
         print_hanging(out, Text("Also: "), clean_line(f"{finding.title} [{finding.code}]"))
-    ways = [format_count(len(first.remedies) - 1, "other way")] if len(first.remedies) > 1 else []
-    ways += [format_count(len(rest) - 2, "more finding")] if len(rest) > 2 else []
+    extras = [format_count(len(first.remedies) - 1, "other way")] if len(first.remedies) > 1 else []
+    extras += [format_count(len(rest) - 2, "more finding")] if len(rest) > 2 else []
     more(
         out,
         "More",
-        [(f"tfdoctor explain {first.code}", ""), (f"{done.typed} -v", join_words([*ways, "the evidence"]))],
+        [(f"tfdoctor explain {first.code}", ""), (f"{done.typed} -v", join_words([*extras, "the evidence"]))],
     )
 
 
-def _simulation(out: Page, one: Simulation, *, verbose: bool) -> None:
-    """What was shown with stand-ins, and what cannot be."""
-    shown = "; ".join(one.proves) or "nothing: see above"
+def _print_simulation(out: Page, simulation: Simulation, *, verbose: bool) -> None:
+    """Print what the simulation shows, and what it cannot show."""
+    shown = "; ".join(simulation.proves) or "nothing: see above"
     print_hanging(out, Text("  Shows     ", style="bold"), clean_line(shown, limit=1000))
-    not_shown = one.does_not_prove if verbose else one.does_not_prove[:2]
-    left = format_count(len(one.does_not_prove) - len(not_shown), "other thing")
-    rest = "" if len(not_shown) == len(one.does_not_prove) else f"; {left} (-v)"
+    not_shown = simulation.does_not_prove if verbose else simulation.does_not_prove[:2]
+    rest_count = format_count(len(simulation.does_not_prove) - len(not_shown), "other thing")
+    suffix = "" if len(not_shown) == len(simulation.does_not_prove) else f"; {rest_count} (-v)"
     print_hanging(
-        out, Text("  Not shown ", style="bold"), clean_line(f"{'; '.join(not_shown)}{rest}", limit=1500)
+        out, Text("  Not shown ", style="bold"), clean_line(f"{'; '.join(not_shown)}{suffix}", limit=1500)
     )
 
 
-# ---------------------------------------------------------------- for other programs
+# ---------------------------------------------------------------- JSON and XML
 
 
 def simulation_json(one: Simulation | None) -> dict[str, Any] | None:
-    """Return `simulated` of `verify --json` and of whatever shows TensorFlow a stand-in."""
+    """Return `simulated` as `verify --json` and other commands with stand-in drivers print it.
+
+    None without a simulation.
+    """
     if one is None:
         return None
     cards = [
@@ -126,7 +135,7 @@ def simulation_json(one: Simulation | None) -> dict[str, Any] | None:
 
 
 def verification_json(done: Verification) -> dict[str, Any]:
-    """`verify --json`."""
+    """Return the document that `verify --json` prints."""
     return {
         "schema_version": 1,
         "target": done.target,
@@ -137,7 +146,7 @@ def verification_json(done: Verification) -> dict[str, Any]:
         ],
         "gpus": {"expected": done.expected, "visible": done.visible, "computed": done.computed},
         "verdict": {
-            # A stand-in shows what is wrong with an image, and never that a card is of use.
+            # A simulation can show that an image is broken, but never that a GPU works.
             "gpu_usable": None if done.simulated is not None and done.ok else done.ok,
             "cause": done.cause.value if done.cause is not None else None,
             "summary": done.summary,
@@ -148,7 +157,7 @@ def verification_json(done: Verification) -> dict[str, Any]:
 
 
 def junit(done: Verification) -> str:
-    """Return one test case a stage, as the servers of continuous integration read it."""
+    """Return JUnit XML with one test case for each stage."""
     failed = sum(stage.status == "failed" for stage in done.stages)
     skipped = sum(stage.status == "skipped" for stage in done.stages)
     seconds = sum(stage.seconds for stage in done.stages)
@@ -168,9 +177,9 @@ def junit(done: Verification) -> str:
         )
         if stage.status == "failed":
             cause = done.cause.value if done.cause is not None else "inconclusive"
-            told = "\n\n".join(f"{f.code} {f.title}\n{f.explanation}" for f in done.findings)
+            details = "\n\n".join(f"{f.code} {f.title}\n{f.explanation}" for f in done.findings)
             rows.append(
-                f"<failure type={attribute(cause)} message={attribute(stage.detail)}>{element(told)}</failure>"
+                f"<failure type={attribute(cause)} message={attribute(stage.detail)}>{element(details)}</failure>"
             )
         elif stage.status == "skipped":
             rows.append(f"<skipped message={attribute(stage.detail)}/>")

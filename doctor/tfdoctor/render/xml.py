@@ -1,4 +1,4 @@
-"""Text from outside as XML takes it."""
+"""External text as XML."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def element(text: str) -> str:
-    """Return what stands between two tags."""
+    """Return the text escaped for the content of an element."""
     return escape(_NOT_XML.sub("\ufffd", clean(text, limit=60_000)))
 
 
 def attribute(text: str) -> str:
-    """Return the value of an attribute, with its quotes."""
+    """Return the text as an attribute value, with its quotes."""
     return quoteattr(_NOT_XML.sub("\ufffd", clean(text, limit=2000)))

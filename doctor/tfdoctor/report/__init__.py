@@ -1,1 +1,1 @@
-"""Facts judged: the report, and its summary lines."""
+"""The report from the facts, and its summary lines."""

@@ -1,4 +1,4 @@
-"""The way from the card to TensorFlow, joint by joint, and the joint that is broken. Pure."""
+"""The chain from the card to TensorFlow, link by link, and the link that is broken. Pure."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ CARD, MODULE, USER_SPACE, CONTAINER, LIBRARIES, NEURAL, SEARCH, FRAMEWORK, PYTHO
     "TensorFlow",
     "Python",
 )
-"""The joints, in the order in which a computation on the GPU needs them."""
-_OF_AREA = {
+"""The links, in the order in which a computation on the GPU needs them."""
+_LINK_OF_AREA = {
     GPU: CARD,
     DRIVER: USER_SPACE,
     CUDA: LIBRARIES,
@@ -38,72 +38,76 @@ _OF_AREA = {
     LOADER: SEARCH,
     TENSORFLOW: FRAMEWORK,
 }
-"""An area of the first page → its joint; everything else is about the Python and its environment."""
-_CONTAINERS = "4"
-"""The hundred of the codes about containers."""
+"""Area to link; all other areas are about the Python and its environment."""
+_CONTAINER_DIGIT = "4"
+"""The first digit of the codes about containers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """One joint of the chain."""
+    """One link of the chain."""
 
     name: str
     status: Status
     text: str
     findings: tuple[Finding, ...] = ()
-    """What is wrong with it, the worst first."""
+    """The findings about it, the most severe first."""
     broken: bool = False
-    """The root cause is here: of all joints at most one."""
+    """Whether it has the root cause; at most one link has it."""
 
 
 def make_chain(report: Report) -> tuple[Joint, ...]:
     """Return the links of the chain, in the order of `JOINTS`. None is broken if there is no root cause."""
     areas = {area.name: area for area in report.areas}
-    seen = {joint: _read_area(areas.get(area)) for area, joint in _OF_AREA.items()}
-    seen[MODULE] = _module(report.facts)
-    seen[CONTAINER] = _container(report.facts)
-    seen[PYTHON] = _python(report.facts)
-    marking: dict[str, list[Finding]] = {}
+    status_and_text = {link: _read_area(areas.get(area)) for area, link in _LINK_OF_AREA.items()}
+    status_and_text[MODULE] = _describe_module(report.facts)
+    status_and_text[CONTAINER] = _describe_container(report.facts)
+    status_and_text[PYTHON] = _describe_python(report.facts)
+    findings_by_link: dict[str, list[Finding]] = {}
     for finding in report.findings:
-        joint = _find_joint(finding, report.facts, seen[MODULE][0])
-        if joint is not None and finding.severity > Severity.INFO:
-            marking.setdefault(joint, []).append(finding)
+        link = _find_link(finding, report.facts, status_and_text[MODULE][0])
+        if link is not None and finding.severity > Severity.INFO:
+            findings_by_link.setdefault(link, []).append(finding)
     root = report.root if report.root is not None and report.root.severity is Severity.ERROR else None
-    return tuple(_joint(name, *seen[name], marking.get(name, ()), root) for name in JOINTS)
+    return tuple(
+        _make_link(name, *status_and_text[name], findings_by_link.get(name, ()), root) for name in JOINTS
+    )
 
 
-def _joint(name: str, status: Status, text: str, findings: Sequence[Finding], root: Finding | None) -> Joint:
-    worst = max((one.severity for one in findings), default=Severity.INFO)
+def _make_link(
+    name: str, status: Status, text: str, findings: Sequence[Finding], root: Finding | None
+) -> Joint:
+    worst = max((finding.severity for finding in findings), default=Severity.INFO)
     if worst is Severity.ERROR:
         status = Status.BAD
     elif worst is Severity.WARNING and status is not Status.BAD:
         status = Status.WARNING
-    broken = any(one is root for one in findings)
-    return Joint(name, status, text, tuple(sorted(findings, key=lambda one: -one.severity)), broken)
+    broken = any(finding is root for finding in findings)
+    return Joint(name, status, text, tuple(sorted(findings, key=lambda finding: -finding.severity)), broken)
 
 
-def _find_joint(finding: Finding, facts: Facts, module: Status) -> str | None:
-    """Return the link that a finding is about; None for those about the report itself."""
+def _find_link(finding: Finding, facts: Facts, module: Status) -> str | None:
+    """Return the link that a finding is about; None for findings about the report itself."""
     area = find_area(finding)
     if area is None:
         return None
-    if finding.code[3] == _CONTAINERS:
+    if finding.code[3] == _CONTAINER_DIGIT:
         return CONTAINER
     if area in (GPU, DRIVER) and isinstance(facts.driver.pci, Absent) and module is Status.BAD:
-        return CARD  # there is none, and what comes after it has nothing to work with
+        return CARD  # there is no card, so the later links cannot work
     if area in (GPU, DRIVER) and module is Status.BAD and finding.severity is Severity.ERROR:
-        return MODULE  # without it, what comes after it cannot work
+        return MODULE  # without the module, the later links cannot work
     if area == TENSORFLOW and not isinstance(facts.python, Known):
         return PYTHON
-    return _OF_AREA.get(area, PYTHON)
+    return _LINK_OF_AREA.get(area, PYTHON)
 
 
 def _read_area(area: Area | None) -> tuple[Status, str]:
-    """Return status and text as the first page has them."""
+    """Return the status and text of an area."""
     return (area.status, area.text) if area is not None else (Status.UNKNOWN, "not looked into")
 
 
-def _module(facts: Facts) -> tuple[Status, str]:
+def _describe_module(facts: Facts) -> tuple[Status, str]:
     module = facts.driver.kernel_module
     if isinstance(module, Known):
         kind = ", the open kernel module" if module.value.open_kernel else ""
@@ -118,17 +122,17 @@ def _module(facts: Facts) -> tuple[Status, str]:
     return Status.UNKNOWN, module.why
 
 
-def _container(facts: Facts) -> tuple[Status, str]:
-    where = facts.machine.container
-    if not where:
+def _describe_container(facts: Facts) -> tuple[Status, str]:
+    container = facts.machine.container
+    if not container:
         return Status.GOOD, "none between: this is not a container"
     cuda = value_of(facts.driver.cuda)
     if cuda is not None and cuda.devices:
-        return Status.GOOD, f"in a container ({where}), which was given the GPU"
-    return Status.UNKNOWN, f"in a container ({where})"
+        return Status.GOOD, f"in a container ({container}), which was given the GPU"
+    return Status.UNKNOWN, f"in a container ({container})"
 
 
-def _python(facts: Facts) -> tuple[Status, str]:
+def _describe_python(facts: Facts) -> tuple[Status, str]:
     if isinstance(facts.python, Known):
         python = facts.python.value
         return Status.GOOD, f"{python.version}, {python.executable}"

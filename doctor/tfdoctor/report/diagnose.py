@@ -1,6 +1,6 @@
-"""Facts → Report: the prediction, every rule's outcome, and the one root cause that leads.
+"""The report of all rules on the facts: the prediction, the outcomes and the root cause. Pure.
 
-Pure. A rule cannot tell a live machine from a recorded one, and nothing here looks at either.
+A rule cannot tell a live machine from a recording, and nothing here inspects either.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tfdoctor.rules.base import Rule
 
 BESIDE = frozenset(rule.code for rule in ALL_RULES if rule.beside)
-"""What is never the reason of what this Python meets."""
+"""Codes of rules that never explain a problem of the examined Python."""
 
 
 def diagnose(
@@ -38,34 +38,37 @@ def diagnose(
     *,
     image: InImage | None = None,
 ) -> Report:
-    """Run the rules on the facts. `observed`: what TensorFlow did, if it was run. `image`: whose facts they are."""
+    """Return the report of the rules on the facts.
+
+    `observed`: what TensorFlow did, if it was run. `image`: the image that the facts are about, if any.
+    """
     prediction = predict(facts, compat)
     context = RuleContext(facts, compat, prediction, observed, image)
     outcomes = tuple(rule.run(context) for rule in rules)
     findings = [finding for outcome in outcomes for finding in outcome.findings]
     root = _find_root(findings, prediction)
     if image is None:
-        told = adapt_findings(context.target, root, findings, BESIDE)
+        adapted = adapt_findings(context.target, root, findings, BESIDE)
     else:
         from tfdoctor.advice.image import adapt_image_findings
 
-        told = adapt_image_findings(context.target, root, findings, BESIDE)
-    outcomes = tuple(replace(o, findings=tuple(told[id(f)] for f in o.findings)) for o in outcomes)
-    findings = [told[id(finding)] for finding in findings]
-    root = told[id(root)] if root is not None else None
-    follows = root.cause.brings if root is not None else frozenset()
-    consequences = [f for f in findings if f is not root and f.cause in follows]
+        adapted = adapt_image_findings(context.target, root, findings, BESIDE)
+    outcomes = tuple(replace(o, findings=tuple(adapted[id(f)] for f in o.findings)) for o in outcomes)
+    findings = [adapted[id(finding)] for finding in findings]
+    root = adapted[id(root)] if root is not None else None
+    consequence_causes = root.cause.brings if root is not None else frozenset()
+    consequences = [f for f in findings if f is not root and f.cause in consequence_causes]
     rest = [f for f in findings if f is not root and f not in consequences]
     rest.sort(key=lambda finding: -finding.severity)
     ordered = [*([root] if root is not None else []), *consequences, *rest]
-    prediction = _with_cause(prediction, root)
+    prediction = _add_root_cause(prediction, root)
     return Report(
         facts=facts,
         prediction=prediction,
         observed=observed,
         outcomes=outcomes,
         findings=tuple(ordered),
-        verdict=_verdict(facts, prediction, observed, root, outcomes),
+        verdict=_make_verdict(facts, prediction, observed, root, outcomes),
         root=root,
         consequences=tuple(consequences),
         areas=make_areas(facts, context.build, findings),
@@ -73,17 +76,17 @@ def diagnose(
 
 
 def _find_root(findings: Sequence[Finding], prediction: Prediction) -> Finding | None:
-    """Return the finding that names the prediction's cause; if all is predicted well, the first error."""
+    """Return the finding with the prediction's cause; without a predicted problem, the first error."""
     findings = [finding for finding in findings if finding.code not in BESIDE]
     if prediction.gpu_registered is False and prediction.cause is not Cause.TENSORFLOW_MISSING:
-        same = [f for f in findings if f.cause is prediction.cause]
-        errors = [f for f in same if f.severity is Severity.ERROR]
-        if same:
-            return (errors or same)[0]
+        same_cause = [f for f in findings if f.cause is prediction.cause]
+        errors = [f for f in same_cause if f.severity is Severity.ERROR]
+        if same_cause:
+            return (errors or same_cause)[0]
     errors = [f for f in findings if f.severity is Severity.ERROR]
-    if prediction.import_ok is False:  # then what the loader misses later is not asked for
+    if prediction.import_ok is False:  # a failed import comes before missing libraries
         errors.sort(key=_is_about_libraries)
-    if prediction.gpu_registered is None:  # where no Python runs, nothing else is asked first
+    if prediction.gpu_registered is None:  # without a working Python, nothing else can be examined
         errors.sort(key=lambda finding: not _is_about_python(finding))
     return errors[0] if errors else None
 
@@ -98,8 +101,8 @@ def _is_about_python(finding: Finding) -> bool:
     return rule is not None and rule.no_python
 
 
-def _with_cause(prediction: Prediction, root: Finding | None) -> Prediction:
-    """Return the prediction with the cause of the finding that explains a damaged import."""
+def _add_root_cause(prediction: Prediction, root: Finding | None) -> Prediction:
+    """Return the prediction with the root's cause, if it predicts a failure without a known cause."""
     if prediction.gpu_registered is not False or prediction.cause is not Cause.INCONCLUSIVE or root is None:
         return prediction
     return Prediction(
@@ -112,7 +115,7 @@ def _with_cause(prediction: Prediction, root: Finding | None) -> Prediction:
     )
 
 
-def _verdict(
+def _make_verdict(
     facts: Facts,
     prediction: Prediction,
     observed: Observation | None,
@@ -123,75 +126,80 @@ def _verdict(
     name = (
         f"TensorFlow {tensorflow.version or '(unknown version)'}" if tensorflow is not None else "TensorFlow"
     )
-    unchecked = sum(outcome.kind is OutcomeKind.COULD_NOT_CHECK for outcome in outcomes)
+    unchecked_count = sum(outcome.kind is OutcomeKind.COULD_NOT_CHECK for outcome in outcomes)
     if isinstance(facts.tensorflow, Absent) and prediction.cause is Cause.TENSORFLOW_MISSING:
         return _make_absent_verdict(root)
     registered, count = prediction.gpu_registered, prediction.gpu_count
     if observed is not None and observed.gpu_registered is not None:
         registered, count = observed.gpu_registered, observed.gpu_count
     if registered is None:
-        said = f"Could not determine whether {name} will see a GPU."
-        told = f"Could not determine whether {name} will use the GPU."
+        summary = f"Could not determine whether {name} will see a GPU."
+        headline = f"Could not determine whether {name} will use the GPU."
         if root is not None and root.cause is Cause.PYTHON_UNUSABLE:
-            said = told = f"TensorFlow could not be examined: {lower_first(root.title)}"
+            summary = headline = f"TensorFlow could not be examined: {lower_first(root.title)}"
         elif root is not None:
-            told = f"{told[:-1]}: {lower_first(root.title)}"
-        return Verdict(None, root.cause if root else Cause.INCONCLUSIVE, said, told)
+            headline = f"{headline[:-1]}: {lower_first(root.title)}"
+        return Verdict(None, root.cause if root else Cause.INCONCLUSIVE, summary, headline)
     if registered is False:
-        why = root.title if root is not None else (prediction.reasons[-1] if prediction.reasons else "")
+        reason = root.title if root is not None else (prediction.reasons[-1] if prediction.reasons else "")
         cause = root.cause if root is not None else prediction.cause
         verb = "registers" if observed is not None else "will register"
-        used = "does not use the GPU" if observed is not None else "will not use the GPU"
-        why = lower_first(why)
+        effect = "does not use the GPU" if observed is not None else "will not use the GPU"
+        reason = lower_first(reason)
         return Verdict(
-            False, cause, f"{name} {verb} no GPU: {why}", f"{name} {used}: {_shorten_reason(why, name)}"
+            False,
+            cause,
+            f"{name} {verb} no GPU: {reason}",
+            f"{name} {effect}: {_shorten_reason(reason, name)}",
         )
     if root is not None:
-        why = lower_first(root.title)
+        reason = lower_first(root.title)
         return Verdict(
             False,
             root.cause,
-            f"{name} registers the GPU but cannot use it: {why}",
-            f"{name} sees the GPU but cannot use it: {_shorten_reason(why, name)}",
+            f"{name} registers the GPU but cannot use it: {reason}",
+            f"{name} sees the GPU but cannot use it: {_shorten_reason(reason, name)}",
         )
     plural = "" if count == 1 else "s"
     verb = "registers" if observed is not None else "will register"
-    rest = f" ({unchecked} check{'s' * (unchecked > 1)} could not be run)" if unchecked else ""
+    suffix = (
+        f" ({unchecked_count} check{'s' * (unchecked_count > 1)} could not be run)" if unchecked_count else ""
+    )
     return Verdict(
         True,
         Cause.HEALTHY,
-        f"{name} {verb} {count} GPU{plural}; no problems found{rest}.",
+        f"{name} {verb} {count} GPU{plural}; no problems found{suffix}.",
         f"{name} {'uses' if observed is not None else 'will use'} {'the GPU' if count == 1 else f'{count} GPUs'}.",
     )
 
 
 def _make_absent_verdict(root: Finding | None) -> Verdict:
-    """Return the verdict without TensorFlow.
+    """Return the verdict if TensorFlow is not installed.
 
-    It is False on a machine on which no TensorFlow could use a GPU.
+    It is False on a machine where no TensorFlow could use a GPU.
     """
     absent = "TensorFlow is not installed in this Python"
     if root is None or find_area(root) == TENSORFLOW:
         cause = root.cause if root is not None else Cause.INCONCLUSIVE
         return Verdict(None, cause, f"{absent}.", _describe_other_reason(absent, root))
-    why = lower_first(root.title)
+    reason = lower_first(root.title)
     return Verdict(
         False,
         root.cause,
-        f"{absent}, and none could use a GPU here: {why}",
-        f"{absent}, and no GPU can be used: {why}",
+        f"{absent}, and none could use a GPU here: {reason}",
+        f"{absent}, and no GPU can be used: {reason}",
     )
 
 
 def _describe_other_reason(absent: str, root: Finding | None) -> str:
-    """Return the reason why there is none, if another one leads the screen."""
+    """Return the sentence that TensorFlow is not installed, with the root's title unless that says the same."""
     if root is None or root.cause is Cause.TENSORFLOW_MISSING:
         return f"{absent}."
     return f"{absent}: {lower_first(root.title)}"
 
 
 def _shorten_reason(text: str, name: str) -> str:
-    """Return a reason as it reads beside the name of what it is about."""
+    """Return a reason without the name of its subject, for use after that name."""
     if text.startswith("A "):
         return f"a{text[1:]}"
     return f"it {text.removeprefix(name).lstrip()}" if text.startswith(f"{name} ") else text

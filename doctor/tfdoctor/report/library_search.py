@@ -1,5 +1,4 @@
-"""How the loader looked for each library of TensorFlow: what it opened, what it could not use, what is on the machine
-and was not considered. Pure."""
+"""The search for each of TensorFlow's libraries: opened, unusable and unsearched files. Pure."""
 
 from __future__ import annotations
 
@@ -21,42 +20,42 @@ __all__ = ["Fate", "File", "Search", "list_search_folders", "list_searches"]
 
 
 class Fate(str, enum.Enum):
-    """What became of one file."""
+    """The result for one file."""
 
     OPENED = "opened"
     UNUSABLE = "cannot be used"
-    """The loader came to it, and could not take it."""
+    """The loader found it and could not load it."""
     HIDDEN = "hidden"
-    """The loader would take it, were another one not before it."""
+    """The loader would load it if another file did not come first."""
     NOT_CONSIDERED = "not considered"
-    """It is the library that is wanted, in a folder where the loader does not look."""
+    """The required library, in a folder that the loader does not search."""
     OTHER_VERSION = "different version"
-    """Of the same family; its name is not the one that is asked for."""
+    """A library of the same family with another soname than the required one."""
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One file on the way."""
+    """A candidate for a library."""
 
     path: str
     fate: Fate
     note: str
-    """Why, or which way the loader came to it."""
+    """The reason, or how the loader found it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """One library that TensorFlow opens."""
+    """The search for one library that TensorFlow opens."""
 
     soname: str
     found: bool
     text: str
-    """What became of it, in a sentence."""
+    """The result as a sentence."""
     files: tuple[File, ...]
 
 
 def list_search_folders(facts: Facts) -> tuple[tuple[str, str], ...]:
-    """Return the existing folders in which the loader searches for TensorFlow: (folder, by what)."""
+    """Return (folder, origin) of each existing folder that the loader searches for TensorFlow."""
     loader = value_of(facts.loader)
     if loader is None:
         return ()
@@ -67,52 +66,70 @@ def list_search_folders(facts: Facts) -> tuple[tuple[str, str], ...]:
 
 
 def list_searches(facts: Facts) -> tuple[Search, ...]:
-    """Return each library once, in TensorFlow's order; those of its import that fail come first."""
+    """Return the search for each library once, in TensorFlow's order.
+
+    Missing libraries of its import come first.
+    """
     loader = value_of(facts.loader)
     if loader is None:
         return ()
-    every = {one.soname: one for one in (*loader.import_needs, *loader.resolutions, *loader.plugins)}
-    return tuple(_search(loader, one) for one in every.values())
+    resolutions = {
+        resolution.soname: resolution
+        for resolution in (*loader.import_needs, *loader.resolutions, *loader.plugins)
+    }
+    return tuple(_make_search(loader, resolution) for resolution in resolutions.values())
 
 
-def _search(loader: LoaderFacts, resolution: Resolution) -> Search:
+def _make_search(loader: LoaderFacts, resolution: Resolution) -> Search:
     files = [
-        File(one.path, Fate.UNUSABLE if one.problem else Fate.OPENED, one.problem or one.via)
-        for one in resolution.tried
+        File(
+            candidate.path,
+            Fate.UNUSABLE if candidate.problem else Fate.OPENED,
+            candidate.problem or candidate.via,
+        )
+        for candidate in resolution.tried
     ]
-    if resolution.path is not None and not any(one.path == resolution.path for one in files):
+    if resolution.path is not None and not any(candidate.path == resolution.path for candidate in files):
         files.append(File(resolution.path, Fate.OPENED if resolution.ok else Fate.UNUSABLE, resolution.via))
     files += _find_hidden(loader, resolution)
-    known = {posixpath.normpath(one.path) for one in files} | {resolution.real}
-    for one in loader.found:
-        if posixpath.normpath(one.path) in known or not _is_same_family(one, resolution.soname):
+    listed_paths = {posixpath.normpath(candidate.path) for candidate in files} | {resolution.real}
+    for candidate in loader.found:
+        if posixpath.normpath(candidate.path) in listed_paths or not _is_same_family(
+            candidate, resolution.soname
+        ):
             continue
-        files.append(_elsewhere(one, resolution))
+        files.append(_make_unsearched_file(candidate, resolution))
     return Search(resolution.soname, resolution.ok, _describe_result(loader, resolution), tuple(files))
 
 
 def _find_hidden(loader: LoaderFacts, resolution: Resolution) -> Iterator[File]:
-    """Yield what a variable's entries stand before; each file once."""
-    seen: set[str] = set()
+    """Yield the files that entries of a variable hide, each once."""
+    seen_paths: set[str] = set()
     for without in loader.without:
-        for one in without.instead:
-            if one.soname == resolution.soname and one.other is not None and one.other not in seen:
-                seen.add(one.other)
-                yield File(one.other, Fate.HIDDEN, f"{one.path} comes before it, by {without.variable}")
+        for replaced in without.instead:
+            if (
+                replaced.soname == resolution.soname
+                and replaced.other is not None
+                and replaced.other not in seen_paths
+            ):
+                seen_paths.add(replaced.other)
+                yield File(
+                    replaced.other, Fate.HIDDEN, f"{replaced.path} comes before it, by {without.variable}"
+                )
 
 
-def _is_same_family(found: FoundElsewhere, soname: str) -> bool:
+def _is_same_family(library: FoundElsewhere, soname: str) -> bool:
     parts = split_soname(soname)
-    return parts is not None and found.stem == f"lib{parts[0]}"
+    return parts is not None and library.stem == f"lib{parts[0]}"
 
 
-def _elsewhere(found: FoundElsewhere, resolution: Resolution) -> File:
-    of = f"of {found.package}" if found.package else ""
-    if found.name != resolution.soname and not found.name.startswith(f"{resolution.soname}."):
-        return File(found.path, Fate.OTHER_VERSION, f"{resolution.soname} is wanted")
+def _make_unsearched_file(library: FoundElsewhere, resolution: Resolution) -> File:
+    origin = f"of {library.package}" if library.package else ""
+    if library.name != resolution.soname and not library.name.startswith(f"{resolution.soname}."):
+        return File(library.path, Fate.OTHER_VERSION, f"{resolution.soname} is wanted")
     if resolution.ok:
-        return File(found.path, Fate.NOT_CONSIDERED, f"a second copy {of}".strip())
-    return File(found.path, Fate.NOT_CONSIDERED, of)
+        return File(library.path, Fate.NOT_CONSIDERED, f"a second copy {origin}".strip())
+    return File(library.path, Fate.NOT_CONSIDERED, origin)
 
 
 def _describe_result(loader: LoaderFacts, resolution: Resolution) -> str:
@@ -123,9 +140,9 @@ def _describe_result(loader: LoaderFacts, resolution: Resolution) -> str:
         return f"opened, by {resolution.via}{version}" if resolution.via else f"opened{version}"
     if resolution.tried or resolution.path:
         return resolution.error
-    ways = [
+    searched = [
         f"{len(folders)} folder{'s' * (len(folders) != 1)} of {name}"
         for name, folders in (("RUNPATH", loader.runpath_folders), ("LD_LIBRARY_PATH", loader.library_path))
         if folders
     ]
-    return f"not found: looked in {', '.join([*ways, 'the cache of ld.so'])} and the default folders"
+    return f"not found: looked in {', '.join([*searched, 'the cache of ld.so'])} and the default folders"

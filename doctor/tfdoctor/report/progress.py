@@ -1,4 +1,4 @@
-"""What long work tells of itself while it runs: one way for an image, an environment, a fix and a look."""
+"""The progress of long work, for images, environments, fixes and probes."""
 
 from __future__ import annotations
 
@@ -11,25 +11,28 @@ __all__ = ["Progress"]
 
 
 class Progress:
-    """Whoever is told. This one is nobody; those of `render.progress` show it to a person."""
+    """A progress display that ignores everything; the classes in `render.progress` print it."""
 
     def stage(self, text: str) -> None:
-        """Something begins that has no number."""
+        """Begin a stage, which has no number."""
 
     def step(self, number: int, total: int, text: str) -> None:
-        """A numbered step begins; the one before it has ended."""
+        """Begin a numbered step; the previous one has ended."""
 
     def cached(self) -> None:
-        """What the running step makes was there already."""
+        """Report that the result of the running step was in the cache."""
 
     def line(self, text: str) -> None:
-        """A line that a program prints."""
+        """Report a line of a program's output."""
 
     def layer(self, name: str, text: str, current: int | None, size: int | None) -> None:
-        """How far a part of a download is: bytes of bytes, where that is known."""
+        """Report how much of a part of a download is done, in bytes; None if unknown."""
 
     def done(self) -> None:
-        """The last step has ended."""
+        """Report that the last step has ended."""
 
     def failed(self, step: str, lines: Sequence[str]) -> None:
-        """The running step has failed. step: its text, "" where it is the one that was told; lines: its output."""
+        """Report that the running step failed.
+
+        step: its text, or "" if it is the step last reported; lines: its output.
+        """

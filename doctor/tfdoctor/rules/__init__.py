@@ -1,6 +1,6 @@
-"""All rules, in the order in which they run and in which equals are shown.
+"""All rules, in the order in which they run and in which equally severe findings are shown.
 
-Adding a check: one file, one line here, one recorded host (see CONTRIBUTING.md).
+To add a rule, write one module, add it here, and record one host (see CONTRIBUTING.md).
 """
 
 from __future__ import annotations
@@ -164,4 +164,4 @@ ALL_RULES: tuple[Rule, ...] = (
     not_known.RULE,
 )
 RULE_OF = {rule.code: rule for rule in ALL_RULES}
-"""A finding's code → its rule, which knows where the finding shows and what it goes with."""
+"""The rule of each code."""

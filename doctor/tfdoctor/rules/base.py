@@ -1,4 +1,4 @@
-"""What a rule is, and what it may answer."""
+"""The base of all rules: what a rule receives and what it may return."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ GPU, DRIVER, CUDA, CUDNN, TENSORFLOW, LOADER, ENVIRONMENT = (
     "Loader",
     "Environment",
 )
-"""The areas of a report's first page, each a line."""
-_OF_HUNDREDS = {
+"""The areas of the first page of a report; each is one line."""
+_AREA_BY_HUNDREDS = {
     "1": DRIVER,
     "2": CUDA,
     "3": TENSORFLOW,
@@ -41,24 +41,24 @@ _OF_HUNDREDS = {
     "6": ENVIRONMENT,
     "7": ENVIRONMENT,
 }
-"""A code's hundred → the area of its rules, where a rule names no other."""
+"""The area of a rule that names none, by the first digit of its code."""
 
 
 @dataclass(frozen=True)
 class RuleContext:
-    """What a rule may look at. Nothing here does I/O."""
+    """The facts and data that a rule may use. Nothing here does I/O."""
 
     facts: Facts
     compat: Compat
     prediction: Prediction
     observed: Observation | None = None
-    """What TensorFlow did, where it was run (`--deep`)."""
+    """Result of running TensorFlow (`--deep`); None if it was not run."""
     image: InImage | None = None
-    """As in `Target`."""
+    """The image that is examined, as in `Target`; None for a machine."""
 
     @property
     def here(self) -> str:
-        """Return the phrase for the examined system, for use inside a sentence."""
+        """ "on this machine" or "in this image", for use inside a sentence."""
         return "on this machine" if self.image is None else "in this image"
 
     @cached_property
@@ -75,87 +75,94 @@ class RuleContext:
 
     @cached_property
     def build(self) -> Build | None:
-        """Return the installed TensorFlow build; None if there is none or it could not be examined."""
+        """The installed TensorFlow build; None if there is none or it could not be examined."""
         return build_of(self.tensorflow, self.compat) if self.tensorflow is not None else None
 
     @cached_property
     def target(self) -> Target:
-        """Return the target that remedies are made for."""
+        """The target of the remedies."""
         return target_of(self.facts, self.compat, self.image)
 
     @cached_property
     def missing(self) -> tuple[MissingLibrary, ...]:
-        """List the CUDA libraries that the loader cannot find, each with its reason."""
+        """The CUDA libraries that the loader cannot resolve, each with its cause."""
         return explain_missing(self.facts, self.build) if self.build is not None else ()
 
     @cached_property
     def failures(self) -> tuple[ImportFailure, ...]:
-        """List what stops the import of TensorFlow, or of Keras alone, the first failure first."""
+        """The failures that stop the import of TensorFlow, or of Keras alone, the first failure first."""
         return failures(self.facts, self.compat)
 
     def select_missing(self, *causes: Cause) -> tuple[MissingLibrary, ...]:
+        """Return the missing libraries that have one of these causes."""
         return tuple(missing for missing in self.missing if missing.cause in causes)
 
 
 @dataclass(frozen=True, slots=True)
 class NotApplicable:
-    """The rule has nothing to look at here, for this reason."""
+    """Outcome of a rule that does not apply to this system."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class CouldNotCheck:
-    """The rule would have looked, and the facts it needs are unknown."""
+    """Outcome of a rule that applies to this system but whose facts are unknown."""
 
     why: str
 
 
 Need = Callable[[RuleContext], Union[NotApplicable, CouldNotCheck, None]]  # noqa: UP007
-"""What a rule cannot do without (see `shared/needs`): None where it is there, else the rule's outcome."""
+"""A requirement of a rule (see `shared/prerequisites`): returns None if it is met, else the rule's outcome."""
 Result = Union[Sequence[Finding], NotApplicable, CouldNotCheck]  # noqa: UP007 - Python 3.10 evaluates it
 
 
 @dataclass(frozen=True, slots=True)
 class Rule(Check):
-    """One check. Its module's docstring is its documentation (`tfdoctor explain CODE`)."""
+    """One rule. The docstring of its module is its documentation (`tfdoctor explain CODE`)."""
 
     code: str
-    """"TFD101": permanent; retired, never used again."""
+    """"TFD101": permanent, and never used again after the rule is retired."""
     name: str
-    """The module's name, with hyphens."""
+    """The name of the module, with hyphens."""
     title: str
     causes: tuple[Cause, ...]
     """The causes that its findings can have."""
     check: Callable[[RuleContext], Result]
-    """Asked where all of `needs` are met."""
+    """Runs only if all of `needs` are met."""
     needs: tuple[Need, ...] = ()
-    """What it cannot do without, in the order in which that is asked: the first that is not met is its outcome."""
+    """The requirements, in the order in which they are tested. The first that is not met decides the outcome."""
     area: str = ""
-    """The area that its findings mark; empty: that of its hundred."""
+    """The area of its findings; empty for the area of the code's hundred."""
     row: str = ""
-    """The title in a few words, for the area's row; a finding can have its own."""
+    """The title in a few words, for the area's line. A finding can have its own."""
     beside: bool = False
-    """It is about what this machine's containers could have: never the reason of what this Python meets."""
+    """True if the rule concerns only containers that this machine could start.
+
+    Its findings never explain this Python's problems.
+    """
     no_python: bool = False
-    """It tells why the Python that is to be examined does not run: where so little is known, it leads."""
+    """True if the rule explains why the examined Python does not run. Its finding then comes first."""
     first: int | None = None
-    """Its place among what `fix` takes up, of findings that are as severe: the tens TensorFlow itself, the twenties its
-    import, the thirties variables that lead to the wrong driver, the forties the libraries' files, the fifties which
-    libraries there are, the sixties what they do not do. None: after all of these, as the report has it."""
+    """Position in the order in which `fix` handles findings of equal severity.
+
+    Ten and above: TensorFlow itself; twenty: its import; thirty: variables that lead to the wrong driver;
+    forty: the files of the libraries; fifty: which libraries are installed; sixty: what they fail to do.
+    None: after all of these, in the order of the report.
+    """
 
     @property
     def shown_in(self) -> str | None:
-        """Return the area that its findings mark; None for findings about the report itself."""
-        return self.area or _OF_HUNDREDS.get(self.code[3])
+        """The area that its findings mark; None for findings about the report itself."""
+        return self.area or _AREA_BY_HUNDREDS.get(self.code[3])
 
     def run(self, context: RuleContext) -> Outcome:
-        """Return the rule's outcome on these facts; a crash is an outcome, too."""
+        """Return the rule's outcome on these facts. An exception becomes an outcome as well."""
         try:
-            unmet = (need(context) for need in self.needs)
-            refused = next((outcome for outcome in unmet if outcome is not None), None)
-            result = refused if refused is not None else self.check(context)
-        except Exception as error:  # one rule's defect must not hide what the others found
+            outcomes = (need(context) for need in self.needs)
+            unmet = next((outcome for outcome in outcomes if outcome is not None), None)
+            result = unmet if unmet is not None else self.check(context)
+        except Exception as error:  # a defect of one rule must not hide the findings of the others
             return Outcome(self.code, OutcomeKind.CRASHED, why=f"{type(error).__name__}: {error}")
         if isinstance(result, NotApplicable):
             return Outcome(self.code, OutcomeKind.NOT_APPLICABLE, why=result.why)
@@ -169,7 +176,10 @@ class Rule(Check):
 def outcome_if_unknown(
     fact: Known[Any] | Absent | Unknown, what: str
 ) -> NotApplicable | CouldNotCheck | None:
-    """Return the outcome of a rule whose fact is not known; None if the fact is known."""
+    """Return the outcome of a rule that needs this fact; None if the fact is known.
+
+    `what` names the fact in the reason.
+    """
     if isinstance(fact, Absent):
         return NotApplicable(fact.why or f"{what} is not there")
     if isinstance(fact, Unknown):
@@ -178,9 +188,9 @@ def outcome_if_unknown(
 
 
 def require_value(value: T | None) -> T:
-    """Return what a rule's `needs` have checked to exist.
+    """Return a value that a rule's `needs` have checked to exist.
 
-    Raises LookupError if none of them has.
+    Raise LookupError if it is None, because then no need has checked it.
     """
     if value is None:
         msg = "the rule asks for something that is not in its needs"
@@ -189,12 +199,12 @@ def require_value(value: T | None) -> T:
 
 
 def evidence_from(fact: Known[Any] | Absent | Unknown, text: str) -> Evidence:
-    """Build evidence with the fact's own source."""
+    """Build evidence that has the fact's source."""
     return Evidence(getattr(fact, "source", "") or "", text)
 
 
 def sentences(docstring: str, heading: str) -> str:
-    """Return the text below a `heading` of a rule's docstring, up to the next heading."""
+    """Return the text below `heading` in a rule's docstring, up to the next heading; empty if it has none."""
     match = re.search(
         rf"^{re.escape(heading)}\n-+\n(.*?)(?=^\S[^\n]*\n-+\n|\Z)", docstring, re.MULTILINE | re.DOTALL
     )

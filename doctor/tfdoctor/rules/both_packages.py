@@ -3,13 +3,13 @@
 What it means
 -------------
 `tensorflow`, `tensorflow-gpu`, `tensorflow-cpu`, `tf-nightly` and Intel's package all write into the same
-folder. Where two are installed the files of the later one win, some of the earlier one stay, and removing
-either breaks the other.
+folder. If two are installed, the files of the later one overwrite those of the earlier one, some of the earlier
+files stay, and removing either package breaks the other.
 
 How it is seen
 --------------
-The distributions that are registered in the same site-packages as the `tensorflow` folder; and leftovers of
-an interrupted pip, whose names begin with a tilde (`~ensorflow`).
+The check lists the distributions that are registered in the same site-packages as the `tensorflow` folder, and
+leftovers of an interrupted pip, whose names begin with a tilde (`~ensorflow`).
 
 What to do
 ----------
@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Finding
 
 SAME_FILES = {"tensorflow", "tensorflow-gpu"}
-"""These two have the same files in some releases (the trait `same-files`) where their versions are the same."""
+"""Packages that contain the same files in some releases if their versions are equal.
+
+These releases have the trait `same-files`.
+"""
 
 
 def check(context: RuleContext) -> Result:
@@ -41,20 +44,25 @@ def check(context: RuleContext) -> Result:
     findings = []
     builds = builds_installed(context.facts)
     if len(builds) > 1:
-        findings.append(_two(context, builds))
-    left = [d for d in context.python.distributions if d.name.startswith("~") and "ensorflow" in d.name]
-    if left:
-        findings.append(_leftovers(left))
+        findings.append(_overlap_finding(context, builds))
+    leftovers = [
+        distribution
+        for distribution in context.python.distributions
+        if distribution.name.startswith("~") and "ensorflow" in distribution.name
+    ]
+    if leftovers:
+        findings.append(_leftover_finding(leftovers))
     return findings
 
 
-def _two(context: RuleContext, builds: tuple[str, ...]) -> Finding:
-    names = {one.split(" ")[0] for one in builds}
-    numbers = {one.split(" ")[1] for one in builds}
+def _overlap_finding(context: RuleContext, builds: tuple[str, ...]) -> Finding:
+    """Report the packages; severe only if they are the root cause or the import fails."""
+    names = {name_and_version.split(" ")[0] for name_and_version in builds}
+    versions = {name_and_version.split(" ")[1] for name_and_version in builds}
     build = context.build
     guilty = context.prediction.cause is Cause.BOTH_PACKAGES or context.prediction.import_ok is False
-    same = names <= SAME_FILES and len(numbers) == 1 and build is not None and build.has("same-files")
-    harmless = same and not guilty
+    same_files = names <= SAME_FILES and len(versions) == 1 and build is not None and build.has("same-files")
+    harmless = same_files and not guilty
     severity = Severity.ERROR if guilty else Severity.INFO if harmless else Severity.WARNING
     tensorflow = context.tensorflow
     return RULE.finding(
@@ -69,17 +77,25 @@ def _two(context: RuleContext, builds: tuple[str, ...]) -> Finding:
             "last wins."
         ),
         title=f"{len(builds)} TensorFlow packages are installed over each other: {', '.join(builds)}",
-        evidence=[Evidence(tensorflow.package_dir if tensorflow else "", one) for one in builds],
-        remedies=_clean(context, sorted(names), harmless=harmless),
+        evidence=[
+            Evidence(tensorflow.package_dir if tensorflow else "", name_and_version)
+            for name_and_version in builds
+        ],
+        remedies=_single_package_remedies(context, sorted(names), harmless=harmless),
     )
 
 
-def _clean(context: RuleContext, names: list[str], *, harmless: bool) -> list[Remedy]:
+def _single_package_remedies(context: RuleContext, names: list[str], *, harmless: bool) -> list[Remedy]:
+    """Return the remedy that leaves one package with GPU code."""
     build = context.build
     release = None
     if build is not None and build.version is not None:
-        choices = [context.compat.release(build.version, p) for p in ("tensorflow", "tensorflow-gpu")]
-        release = next((row for row in choices if row is not None and row.gpu), None)
+        candidates = [
+            context.compat.release(build.version, package) for package in ("tensorflow", "tensorflow-gpu")
+        ]
+        release = next(
+            (candidate for candidate in candidates if candidate is not None and candidate.gpu), None
+        )
     best = advice.best_release(context.target) if release is None else None
     if best is not None:
         text = f"Remove all of them, then install TensorFlow {best.version}, the best for this machine and Python."
@@ -88,7 +104,7 @@ def _clean(context: RuleContext, names: list[str], *, harmless: bool) -> list[Re
         return [
             Remedy("Remove all of them, then install one.", (advice.pip_uninstall(context.target, names),))
         ]
-    wanted = (f"{release.package}=={release.version}", *advice.companion_pins(context.compat, release))
+    requirements = (f"{release.package}=={release.version}", *advice.companion_pins(context.compat, release))
     text = (
         "To have only one: remove both, then install one."
         if harmless
@@ -99,17 +115,18 @@ def _clean(context: RuleContext, names: list[str], *, harmless: bool) -> list[Re
             text,
             (
                 advice.pip_uninstall(context.target, names),
-                advice.pip_install(context.target, wanted),
+                advice.pip_install(context.target, requirements),
                 advice.check_again(context.target),
             ),
-            steps=(Uninstall(tuple(names)), Install(wanted)),
+            steps=(Uninstall(tuple(names)), Install(requirements)),
         )
     ]
 
 
-def _leftovers(left: list[Distribution]) -> Finding:
-    folders = sorted({d.location for d in left})
-    names = ", ".join(f"{d.name} {d.version}" for d in left)
+def _leftover_finding(leftovers: list[Distribution]) -> Finding:
+    """Report what an interrupted pip left behind."""
+    folders = sorted({distribution.location for distribution in leftovers})
+    names = ", ".join(f"{distribution.name} {distribution.version}" for distribution in leftovers)
     return RULE.finding(
         Cause.BOTH_PACKAGES,
         Severity.INFO,
@@ -117,7 +134,10 @@ def _leftovers(left: list[Distribution]) -> Finding:
         'distribution" when '
         "it was interrupted. Python ignores it.",
         title=f"A leftover of an interrupted pip: {names}",
-        evidence=[Evidence(d.location, f"{d.name} {d.version}") for d in left],
+        evidence=[
+            Evidence(distribution.location, f"{distribution.name} {distribution.version}")
+            for distribution in leftovers
+        ],
         remedies=[
             Remedy(
                 "Remove the leftovers.",

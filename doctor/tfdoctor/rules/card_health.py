@@ -2,18 +2,18 @@
 
 What it means
 -------------
-Cards with error-correcting memory (ECC) count errors that could not be corrected, and put spare rows or pages in
-place of bad ones at the next reset. A pending replacement does not disturb programs, says NVIDIA. A failed one
-means that the spares are used up. The driver also says when the card has to be reset before it computes again.
+Cards with error-correcting memory (ECC) count the errors that could not be corrected, and replace bad rows or pages
+by spare ones at the next reset. According to NVIDIA, a pending replacement does not disturb programs. A failed one
+means that the spares are used up. The driver also reports if the card has to be reset before it can compute again.
 
 How it is seen
 --------------
-`nvidia-smi -q -x`: the volatile uncorrected counters, retired pages, remapped rows, and the recovery action. Cards
-without ECC show none of these.
+`nvidia-smi -q -x` shows the volatile uncorrected counters, retired pages, remapped rows, and the recovery action.
+Cards without ECC have none of these.
 
 What to do
 ----------
-Reset the card or restart the machine; where remapping has failed, have the card replaced.
+Reset the card or restart the machine; if remapping has failed, have the card replaced.
 """
 
 from __future__ import annotations
@@ -33,35 +33,40 @@ def check(context: RuleContext) -> Result:
     cards = card_status.list_card_conditions(context)
     findings = []
     for gpu, health in cards:
-        grave, pending = _grave(health), _list_pending_repairs(health)
-        if grave or pending:
-            findings.append(_finding(context, gpu, grave, pending))
+        errors, repairs = _list_errors(health), _list_pending_repairs(health)
+        if errors or repairs:
+            findings.append(_finding(context, gpu, errors, repairs))
     return findings
 
 
-def _grave(health: CardHealth) -> list[str]:
-    said = []
+def _list_errors(health: CardHealth) -> list[str]:
+    """List the errors that need a reset or a new card, one phrase each."""
+    errors = []
     if health.recovery:
-        said.append(f"the driver asks for: {health.recovery}")
+        errors.append(f"the driver asks for: {health.recovery}")
     if health.uncorrected:
-        said.append(f"{health.uncorrected} memory errors since the driver was loaded could not be corrected")
+        errors.append(
+            f"{health.uncorrected} memory errors since the driver was loaded could not be corrected"
+        )
     if health.remap_failure:
-        said.append("a bad row of the memory could not be replaced (row remapping has failed)")
-    return said
+        errors.append("a bad row of the memory could not be replaced (row remapping has failed)")
+    return errors
 
 
 def _list_pending_repairs(health: CardHealth) -> list[str]:
-    said = []
+    """List the repairs that the next reset will do, one phrase each."""
+    repairs = []
     if health.remap_pending:
-        said.append("a bad row of the memory is to be replaced at the next reset")
+        repairs.append("a bad row of the memory is to be replaced at the next reset")
     if health.retirement_pending:
-        said.append("a bad page of the memory is to be retired when the driver is loaded again")
-    return said
+        repairs.append("a bad page of the memory is to be retired when the driver is loaded again")
+    return repairs
 
 
-def _finding(context: RuleContext, gpu: SmiGpu, grave: list[str], pending: list[str]) -> Finding:
+def _finding(context: RuleContext, gpu: SmiGpu, errors: list[str], repairs: list[str]) -> Finding:
+    """Report a GPU with errors (a warning) or only pending repairs (information)."""
     root, name = advice.sudo(context.target), card_status.smi_gpu_label(gpu)
-    said = [*grave, *pending]
+    messages = [*errors, *repairs]
     remedies = []
     if context.facts.machine.container or context.facts.machine.wsl:
         remedies.append(Remedy("The host's administrator has to reset the card or restart the machine."))
@@ -75,19 +80,19 @@ def _finding(context: RuleContext, gpu: SmiGpu, grave: list[str], pending: list[
             )
         )
         remedies.append(drivers.reboot_remedy(context, "Or restart the machine."))
-    if grave:
+    if errors:
         remedies.append(
             Remedy("If it recurs, or remapping has failed, have the card replaced; these are its counters.",
                    (f"nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT -i {gpu.index or 0}",))
         )  # fmt: skip
     return RULE.finding(
         Cause.INCONCLUSIVE,
-        Severity.WARNING if grave else Severity.INFO,
-        f"{name}: {'; '.join(said)}.",
+        Severity.WARNING if errors else Severity.INFO,
+        f"{name}: {'; '.join(messages)}.",
         title="The card's memory has errors, or it needs a reset"
-        if grave
+        if errors
         else "The card will fix its memory at the next reset",
-        evidence=[Evidence("nvidia-smi -q -x", f"{name}: {line}") for line in said],
+        evidence=[Evidence("nvidia-smi -q -x", f"{name}: {line}") for line in messages],
         remedies=remedies,
     )
 

@@ -2,18 +2,18 @@
 
 What it means
 -------------
-A card lowers its clocks when it gets too hot or the power supply demands it. Hardware slowdown halves the clocks or
-worse. Nothing fails; training takes several times as long. A power limit below the card's default does the same,
-less. An idle card runs at low clocks and on a narrow link; that is normal and not reported.
+A card lowers its clocks if it gets too hot or the power supply demands it. Hardware slowdown halves the clocks or
+worse. Nothing fails, but training takes several times as long. A power limit below the card's default has a smaller
+effect of the same kind. An idle card runs at low clocks and on a narrow link; that is normal and not reported.
 
 How it is seen
 --------------
-`nvidia-smi -q -x` at this moment: the active clock event reasons, the temperature, and the power limit beside its
-default. Reaching the power limit while computing (SW power cap) is normal and not reported.
+`nvidia-smi -q -x` shows the clock event reasons that are active at this moment, the temperature, and the power limit
+with its default. Reaching the power limit while computing (SW power cap) is normal and not reported.
 
 What to do
 ----------
-Look at fans, dust, airflow and power cables. Set the power limit back where it is not meant.
+Check fans, dust, airflow and power cables. Reset the power limit if it is not intended.
 """
 
 from __future__ import annotations
@@ -34,28 +34,32 @@ REASONS = {
     "sw_thermal_slowdown": "it is near its highest temperature (software thermal slowdown)",
     "hw_slowdown": "a hardware slowdown is active (heat, power brake or too fast a rise of power)",
 }
-"""NVML's documentation of clock event reasons. hw_slowdown stands for either of the two before it, too."""
+"""Texts for the clock event reasons, from NVML's documentation.
+
+hw_slowdown is also active together with either of the two hardware reasons before it.
+"""
 LOW_LIMIT_RATIO = 0.8
-"""A limit below this share of the default is worth telling."""
+"""A power limit below this share of the default is reported."""
 
 
 def check(context: RuleContext) -> Result:
     cards = card_status.list_card_conditions(context)
-    return [finding for gpu, health in cards for finding in _look(context, gpu, health)]
+    return [finding for gpu, health in cards for finding in _card_findings(context, gpu, health)]
 
 
-def _look(context: RuleContext, gpu: SmiGpu, health: CardHealth) -> list[Finding]:
-    said = [REASONS[reason] for reason in REASONS if reason in health.slowdowns]
-    if len(said) > 1 and said[-1] == REASONS["hw_slowdown"]:
-        said = said[:-1]
+def _card_findings(context: RuleContext, gpu: SmiGpu, health: CardHealth) -> list[Finding]:
+    """Report a slowdown and a low power limit of one GPU."""
+    reasons = [REASONS[reason] for reason in REASONS if reason in health.slowdowns]
+    if len(reasons) > 1 and reasons[-1] == REASONS["hw_slowdown"]:
+        reasons = reasons[:-1]
     name, findings = card_status.smi_gpu_label(gpu), []
-    if said:
-        hot = f" It is at {health.temperature} °C." if health.temperature is not None else ""
+    if reasons:
+        temperature_text = f" It is at {health.temperature} °C." if health.temperature is not None else ""
         findings.append(
             RULE.finding(
                 Cause.INCONCLUSIVE,
                 Severity.WARNING,
-                f"{name}: {'; '.join(said)}.{hot} It works, but more slowly than it could.",
+                f"{name}: {'; '.join(reasons)}.{temperature_text} It works, but more slowly than it could.",
                 title="The card is being slowed down",
                 evidence=[
                     Evidence("nvidia-smi -q -x", f"{name}: {reason}: Active") for reason in health.slowdowns
@@ -70,11 +74,12 @@ def _look(context: RuleContext, gpu: SmiGpu, health: CardHealth) -> list[Finding
         )
     limit, default = health.power_limit, health.power_default
     if limit and default and limit < default * LOW_LIMIT_RATIO:
-        findings.append(_low_limit(context, gpu, limit, default))
+        findings.append(_low_limit_finding(context, gpu, limit, default))
     return findings
 
 
-def _low_limit(context: RuleContext, gpu: SmiGpu, limit: float, default: float) -> Finding:
+def _low_limit_finding(context: RuleContext, gpu: SmiGpu, limit: float, default: float) -> Finding:
+    """Report a power limit (in watts) that is far below the default."""
     name = card_status.smi_gpu_label(gpu)
     return RULE.finding(
         Cause.INCONCLUSIVE,

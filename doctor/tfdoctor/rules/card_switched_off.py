@@ -3,8 +3,8 @@
 What it means
 -------------
 On laptops with two graphics cards (Optimus), tools switch the NVIDIA card off to save power: prime-select, bbswitch,
-supergfxctl, envycontrol, system76-power. They blacklist its kernel module, or take the card off the bus.
-Somebody may also have written such a line by hand. The driver's libraries are there, and no card is shown.
+supergfxctl, envycontrol, system76-power. They blacklist its kernel module, or remove the card from the bus.
+Somebody may also have written such a line by hand. The driver's libraries are installed, but show no card.
 
 How it is seen
 --------------
@@ -30,11 +30,11 @@ COMMENT_OUT_SCRIPT = "s/^[[:space:]]*(blacklist|install|alias)[[:space:]]+nvidia
 
 
 class SwitchingTool(NamedTuple):
-    """What switches between two graphics cards."""
+    """A tool that switches between two graphics cards."""
 
     name: str
     file: str
-    """What it writes in /etc/modprobe.d."""
+    """The file that it writes in /etc/modprobe.d."""
     command: str
 
 
@@ -50,8 +50,8 @@ def check(context: RuleContext) -> Result:
     if not kernels.is_switched_off(context):
         return ()
     root = advice.sudo(context.target)
-    found = kernels.get_module_files(context)
-    blocked = found.blocked if found is not None else ()
+    files = kernels.get_module_files(context)
+    blocked = files.blocked if files is not None else ()
     prime = value_of(context.facts.kernel.prime) == "off"
     evidence = [Evidence("/etc/prime-discrete", "off")] if prime else []
     evidence += [Evidence(path, line) for path, line in blocked]
@@ -65,11 +65,15 @@ def check(context: RuleContext) -> Result:
                 changes_system=True,
             )
         )
-        why = "prime-select has switched the NVIDIA card off, in favour of the processor's own graphics."
+        explanation = (
+            "prime-select has switched the NVIDIA card off, in favour of the processor's own graphics."
+        )
     else:
         path, line = blocked[0]
-        why = f"{path} says `{line}`: NVIDIA's kernel module is installed, and modprobe may not load it."
-        tool = next((one for one in TOOLS if path.endswith(f"/{one.file}")), None)
+        explanation = (
+            f"{path} says `{line}`: NVIDIA's kernel module is installed, and modprobe may not load it."
+        )
+        tool = next((candidate for candidate in TOOLS if path.endswith(f"/{candidate.file}")), None)
         if tool is not None:
             remedies.append(
                 Remedy(
@@ -83,7 +87,7 @@ def check(context: RuleContext) -> Result:
         RULE.finding(
             cause,
             Severity.ERROR,
-            why,
+            explanation,
             title="The NVIDIA card is switched off (prime-select)"
             if prime
             else "NVIDIA's kernel module is blacklisted",
@@ -94,17 +98,17 @@ def check(context: RuleContext) -> Result:
 
 
 def _manual_edit_remedy(context: RuleContext, path: str) -> Remedy:
-    """Build the remedy that comments out the lines; the user has to edit a kernel's command line."""
+    """Return the remedy to comment out the lines, or to edit the kernel's command line by hand."""
     root = advice.sudo(context.target)
     if not path.startswith(("/etc/", "/usr/", "/lib/", "/run/")):
         manager = advice.package_manager(context.target)
         folder = "grub" if manager == advice.PACMAN else "grub2"
-        made = f"{folder}-mkconfig -o /boot/{folder}/grub.cfg"
+        rebuild_command = f"{folder}-mkconfig -o /boot/{folder}/grub.cfg"
         return Remedy(
             "Remove it from the kernel's command line (with GRUB: GRUB_CMDLINE_LINUX), then restart.",
             (
                 f"{root}vi /etc/default/grub",
-                f"{root}update-grub" if manager == advice.APT else f"{root}{made}",
+                f"{root}update-grub" if manager == advice.APT else f"{root}{rebuild_command}",
                 f"{root}reboot",
             ),
             changes_system=True,

@@ -3,19 +3,19 @@
 What it means
 -------------
 A CDI specification lists the device nodes and the driver's libraries, with the version in their names, that a
-container is lent. After an update of the driver, or a change of cards or MIG instances, the old list names
-files that are gone: the container does not start ("failed to stat", "no such file or directory",
+container receives. After an update of the driver, or a change of cards or MIG instances, the old list names
+files that no longer exist: the container does not start ("failed to stat", "no such file or directory",
 "unresolvable CDI devices").
 
 How it is seen
 --------------
-Every path in the *.json and *.yaml files of /etc/cdi, /var/run/cdi and the engine's own CDI folders that is for
-NVIDIA's GPUs is looked for; the version in the name of libcuda is compared with the driver that is loaded. The
-file itself is read as JSON, or as the block YAML that `nvidia-ctk` writes.
+The check tests whether every path for NVIDIA's GPUs exists that the *.json and *.yaml files of /etc/cdi, /var/run/cdi
+and the engine's own CDI folders list, and compares the version in the name of libcuda with the loaded driver. The
+files are read as JSON, or as the block YAML that `nvidia-ctk` writes.
 
 What to do
 ----------
-Write the specification again. The toolkit from 1.18 on does so itself, for /var/run/cdi.
+Write the specification again. From version 1.18 on the toolkit does so itself, for /var/run/cdi.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import engines
 
 OWN_VERSION = re.compile(r"libcuda\.so\.(\d{3}\.[\d.]{2,16})\Z")
+"""The driver's version in the full name of its libcuda."""
 
 
 def check(context: RuleContext) -> Result:
@@ -44,7 +45,7 @@ def check(context: RuleContext) -> Result:
 def _common_driver_version(context: RuleContext) -> str | None:
     """Return the driver's version if kernel module and library agree.
 
-    None otherwise: which of the two is stale is not the question of this rule.
+    None otherwise: this rule does not decide which of the two is stale.
     """
     module, cuda = value_of(context.facts.driver.kernel_module), value_of(context.facts.driver.cuda)
     library = OWN_VERSION.search(cuda.path or "") if cuda is not None else None

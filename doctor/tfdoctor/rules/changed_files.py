@@ -2,16 +2,16 @@
 
 What it means
 -------------
-A wheel lists the files that it contains, with their sizes. Where one is gone, truncated (a full disk, an
-interrupted copy) or of another size (another file was copied over it, or it was stripped or patched), what is in
-the folder is not what pip says is installed. A library that was truncated opens at times and kills Python with a
-bus error when the part that is not there is touched.
+A wheel lists the files that it contains, with their sizes. If one is missing, truncated (a full disk, an
+interrupted copy) or of another size (another file was copied over it, or it was stripped or patched), the folder
+does not have what pip says is installed. A truncated library can sometimes be opened, and kills Python with a bus
+error when its missing part is used.
 
 How it is seen
 --------------
-The shared objects of TensorFlow's and NVIDIA's wheels are compared with the list (RECORD): whether they are there,
-and of the same size; one of another size is asked by its own headers how long it ought to be. What tfdoctor itself
-leaves out of images is not counted.
+The shared objects of TensorFlow's and NVIDIA's wheels are compared with the list (RECORD): each must exist and have
+the recorded size. If the size differs, the file's own headers say how long it ought to be. Files that tfdoctor itself
+leaves out of images do not count.
 
 What to do
 ----------
@@ -39,25 +39,41 @@ MAX_NAMED_FILES = 4
 
 
 def check(context: RuleContext) -> Result:
-    wheels = [d for d in context.python.distributions if d.lost or d.changed] if context.python else []
-    told, claimed = _files_of_other_checks(context), _files_of_several_wheels(context)
+    wheels = (
+        [
+            distribution
+            for distribution in context.python.distributions
+            if distribution.lost or distribution.changed
+        ]
+        if context.python
+        else []
+    )
+    reported, shared = _files_of_other_checks(context), _files_of_several_wheels(context)
     findings: list[Finding] = []
-    silent = False
-    for one in wheels:
-        lost = [path for path in one.lost if not _is_omitted_from_images(context, path)]
-        cut = [c for c in one.changed if c.cut or c.size < 0]
-        foreign = [c for c in one.changed if c.foreign and c not in cut]
-        rest = [c for c in one.changed if c not in cut and c not in foreign and one.installer != "conda"]
-        for files, make in ((cut, _cut), (foreign, _foreign), (rest, _build_size_finding)):
-            fresh = [c for c in files if f"{one.location}/{c.path}" not in told | claimed]
-            silent |= len(fresh) < len(files)
-            if fresh:
-                findings.append(make(context, one, fresh))
-        fresh_lost = [path for path in lost if f"{one.location}/{path}" not in told]
-        silent |= len(fresh_lost) < len(lost)
-        if fresh_lost:
-            findings.append(_build_lost_finding(context, one, fresh_lost))
-    if not findings and silent:
+    has_reported = False
+    for wheel in wheels:
+        missing = [path for path in wheel.lost if not _is_omitted_from_images(context, path)]
+        cut = [file for file in wheel.changed if file.cut or file.size < 0]
+        not_libraries = [file for file in wheel.changed if file.foreign and file not in cut]
+        resized = [
+            file
+            for file in wheel.changed
+            if file not in cut and file not in not_libraries and wheel.installer != "conda"
+        ]
+        for files, build_finding in (
+            (cut, _build_truncated_finding),
+            (not_libraries, _build_foreign_finding),
+            (resized, _build_size_finding),
+        ):
+            unreported = [file for file in files if f"{wheel.location}/{file.path}" not in reported | shared]
+            has_reported |= len(unreported) < len(files)
+            if unreported:
+                findings.append(build_finding(context, wheel, unreported))
+        unreported_missing = [path for path in missing if f"{wheel.location}/{path}" not in reported]
+        has_reported |= len(unreported_missing) < len(missing)
+        if unreported_missing:
+            findings.append(_build_lost_finding(context, wheel, unreported_missing))
+    if not findings and has_reported:
         return NotApplicable("another finding reports the files that differ from their wheel")
     return findings
 
@@ -65,91 +81,96 @@ def check(context: RuleContext) -> Result:
 def _files_of_other_checks(context: RuleContext) -> set[str]:
     """List the files that other checks report.
 
-    These are the files that the loader rejects, those that it misses, and cuDNN's parts.
+    These are the files that the loader rejects, the libraries that it cannot resolve, cuDNN's parts, and
+    TensorFlow's own damaged files.
     """
     python, loader = context.python, context.loader
-    told: set[str] = set()
-    for one in (*loader.resolutions, *loader.import_needs) if loader is not None else ():
-        told.update(posixpath.normpath(tried.path) for tried in one.tried if tried.problem)
-    missing = {name for m in context.missing for name in (m.soname, *m.resolution.really_missing)}
-    for d in python.distributions if python is not None else ():
-        names = [path for path in d.lost if posixpath.basename(path) in missing]
-        parts = d.lost if d.name.startswith("nvidia-cudnn-") else ()
-        told.update(f"{d.location}/{path}" for path in (*names, *parts))
+    reported: set[str] = set()
+    for item in (*loader.resolutions, *loader.import_needs) if loader is not None else ():
+        reported.update(posixpath.normpath(tried.path) for tried in item.tried if tried.problem)
+    missing = {
+        name for library in context.missing for name in (library.soname, *library.resolution.really_missing)
+    }
+    for distribution in python.distributions if python is not None else ():
+        names = [path for path in distribution.lost if posixpath.basename(path) in missing]
+        parts = distribution.lost if distribution.name.startswith("nvidia-cudnn-") else ()
+        reported.update(f"{distribution.location}/{path}" for path in (*names, *parts))
     if python is not None and context.tensorflow is not None:
         location = posixpath.dirname(context.tensorflow.package_dir)
-        told.update(
-            f"{location}/{one.path}" for one in find_own_damage(python, context.tensorflow, context.compat)
+        reported.update(
+            f"{location}/{item.path}" for item in find_own_damage(python, context.tensorflow, context.compat)
         )
-    return told
+    return reported
 
 
 def _files_of_several_wheels(context: RuleContext) -> set[str]:
-    """List the files that another wheel owns, too (TFD211).
+    """List the files that several wheels own (TFD211).
 
-    Only one wheel can have the right size of such a file.
+    Such a file can have the recorded size of only one of them.
     """
-    return {f"{one.location}/{one.path}" for one in (context.python.shared if context.python else ())}
+    return {f"{file.location}/{file.path}" for file in (context.python.shared if context.python else ())}
 
 
 def _is_omitted_from_images(context: RuleContext, path: str) -> bool:
-    """Return whether tfdoctor's own images omit this file."""
+    """Return whether the images that tfdoctor builds omit this file."""
     version = context.build.version if context.build is not None else None
     if version is None:
         return False
     return any(
-        (fnmatch.fnmatchcase(path, row.pattern) or fnmatch.fnmatchcase(path, f"{row.pattern}/*"))
-        and versions.satisfies(version, row.tensorflow)
-        for row in context.compat.leftovers
+        (fnmatch.fnmatchcase(path, leftover.pattern) or fnmatch.fnmatchcase(path, f"{leftover.pattern}/*"))
+        and versions.satisfies(version, leftover.tensorflow)
+        for leftover in context.compat.leftovers
     )
 
 
-def _names(paths: list[str]) -> str:
+def _join_names(paths: list[str]) -> str:
+    """Join the names of the first files and the number of the others."""
     more = f" and {len(paths) - MAX_NAMED_FILES} more" if len(paths) > MAX_NAMED_FILES else ""
     return ", ".join(posixpath.basename(path) for path in paths[:MAX_NAMED_FILES]) + more
 
 
-def _sizes(owner: Distribution, files: list[ChangedFile]) -> list[Evidence]:
+def _size_evidence(owner: Distribution, files: list[ChangedFile]) -> list[Evidence]:
+    """Return each file's size and the size that its wheel recorded, in bytes."""
     return [
         Evidence(
-            f"{owner.location}/{c.path}",
-            f"{'no file' if c.size < 0 else f'{c.size} bytes'}; the wheel brought {c.recorded}",
+            f"{owner.location}/{file.path}",
+            f"{'no file' if file.size < 0 else f'{file.size} bytes'}; the wheel brought {file.recorded}",
         )
-        for c in files
+        for file in files
     ]
 
 
-def _cut(context: RuleContext, owner: Distribution, files: list[ChangedFile]) -> Finding:
-    why = (
+def _build_truncated_finding(context: RuleContext, owner: Distribution, files: list[ChangedFile]) -> Finding:
+    consequence = (
         " and ends before its own headers say. What is not there kills Python with a bus error (SIGBUS), or is refused "
         "by the loader, when it is used."
     )
-    return _build_broken_finding(context, owner, files, "is truncated", why)
+    return _build_broken_finding(context, owner, files, "is truncated", consequence)
 
 
-def _foreign(context: RuleContext, owner: Distribution, files: list[ChangedFile]) -> Finding:
-    why = ", and what is there is no shared object of this kind of machine: the loader refuses it."
-    return _build_broken_finding(context, owner, files, "is damaged", why)
+def _build_foreign_finding(context: RuleContext, owner: Distribution, files: list[ChangedFile]) -> Finding:
+    consequence = ", and what is there is no shared object of this kind of machine: the loader refuses it."
+    return _build_broken_finding(context, owner, files, "is damaged", consequence)
 
 
 def _build_broken_finding(
-    context: RuleContext, owner: Distribution, files: list[ChangedFile], how: str, why: str
+    context: RuleContext, owner: Distribution, files: list[ChangedFile], condition: str, consequence: str
 ) -> Finding:
-    names = _names([c.path for c in files])
+    names = _join_names([file.path for file in files])
     return RULE.finding(
         Cause.DAMAGED_FILE,
         Severity.ERROR,
-        f"{names} came with {owner.name} {owner.version}{why}",
-        title=f"{names} {how}",
-        evidence=_sizes(owner, files),
+        f"{names} came with {owner.name} {owner.version}{consequence}",
+        title=f"{names} {condition}",
+        evidence=_size_evidence(owner, files),
         remedies=[_reinstall_remedy(context, owner)],
     )
 
 
 def _build_size_finding(context: RuleContext, owner: Distribution, files: list[ChangedFile]) -> Finding:
-    names = _names([c.path for c in files])
-    smaller = all(c.size < c.recorded for c in files)
-    why = (
+    names = _join_names([file.path for file in files])
+    smaller = all(file.size < file.recorded for file in files)
+    reason = (
         "It is smaller but complete: it was stripped, or it is from another version."
         if smaller
         else "Another file was copied over it, or it was patched: its version is not that of the package."
@@ -157,9 +178,9 @@ def _build_size_finding(context: RuleContext, owner: Distribution, files: list[C
     return RULE.finding(
         Cause.DAMAGED_FILE,
         Severity.INFO if smaller else Severity.WARNING,
-        f"{names} is not the file that {owner.name} {owner.version} brought: its size differs. {why}",
+        f"{names} is not the file that {owner.name} {owner.version} brought: its size differs. {reason}",
         title=f"{names} is not as {owner.name} {owner.version} brought it",
-        evidence=_sizes(owner, files),
+        evidence=_size_evidence(owner, files),
         remedies=[_reinstall_remedy(context, owner)],
     )
 
@@ -168,9 +189,9 @@ def _build_lost_finding(context: RuleContext, owner: Distribution, paths: list[s
     return RULE.finding(
         Cause.DAMAGED_FILE,
         Severity.WARNING,
-        f"{owner.name} {owner.version} brought {_names(paths)}, and it is gone: removed by hand, or with another "
+        f"{owner.name} {owner.version} brought {_join_names(paths)}, and it is gone: removed by hand, or with another "
         "package that owned it, too. Programs that need it fail when they first use it.",
-        title=f"Files of {owner.name} {owner.version} are gone: {_names(paths)}",
+        title=f"Files of {owner.name} {owner.version} are gone: {_join_names(paths)}",
         evidence=[Evidence(f"{owner.location}/{path}", "is not there") for path in paths[:10]],
         remedies=[_reinstall_remedy(context, owner)],
     )

@@ -2,18 +2,17 @@
 
 What it means
 -------------
-The packages cuda-compat-12-5 and their like bring a newer libcuda for an older kernel module. That is
-supported on data-centre cards only. On a GeForce cuInit answers CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE
-(804), "forward compatibility was attempted on non supported HW"; on other combinations that do not fit,
-803.
+Packages such as cuda-compat-12-5 contain a newer libcuda for an older kernel module. That is supported on
+data-centre cards only. On a GeForce, cuInit returns CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE (804), "forward
+compatibility was attempted on non supported HW"; on other combinations that are not supported, it returns 803.
 
 How it is seen
 --------------
-cuInit's answer, and the path of the libcuda that was really loaded: .../cuda-12.5/compat/libcuda.so.1.
+cuInit's error, and the path of the libcuda that was really loaded: .../cuda-12.5/compat/libcuda.so.1.
 
 What to do
 ----------
-Remove the compat folder from LD_LIBRARY_PATH or remove the package, so that the driver's own libcuda is used; where
+Remove the compat folder from LD_LIBRARY_PATH or remove the package, so that the driver's own libcuda is used. If
 its CUDA is then too old, update the driver.
 """
 
@@ -28,6 +27,7 @@ from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, path_shadowing, prerequisites
 
 FOLDER = re.compile(r"/cuda-(\d{1,3})[.-](\d{1,2})/compat/")
+"""The folder of a cuda-compat package, with the version of its CUDA."""
 
 
 def check(context: RuleContext) -> Result:
@@ -47,75 +47,82 @@ def check(context: RuleContext) -> Result:
     if hiding is not None:
         evidence += path_shadowing.evidence_of_hidden_files(context, hiding)
     evidence += [*drivers.module_evidence(context), *drivers.pci_evidence(context)]
-    found = is_compat(context.facts, answer)
-    what = (
+    is_package = is_compat(context.facts, answer)
+    description = (
         f"{answer.path} is from a cuda-compat package: a newer driver library on an older kernel module."
-        if found
+        if is_package
         else "The driver library is newer than the kernel module."
     )
     return [
         RULE.finding(
             Cause.COMPAT_NOT_SUPPORTED,
             Severity.ERROR,
-            f"{what} NVIDIA supports this on data-centre cards only; this card refuses it.",
+            f"{description} NVIDIA supports this on data-centre cards only; this card refuses it.",
             title="cuda-compat is loaded, and this card does not support it"
-            if found
+            if is_package
             else "The driver library does not fit the kernel module, and this card refuses the combination",
             evidence=evidence,
-            remedies=_remedies(context, answer.path or "", found=found),
+            remedies=_remedies(context, answer.path or "", is_package=is_package),
         )
     ]
 
 
-def _remedies(context: RuleContext, path: str, *, found: bool) -> list[Remedy]:
+def _remedies(context: RuleContext, path: str, *, is_package: bool) -> list[Remedy]:
+    """Return the remedies; `is_package` is whether the libcuda is from a cuda-compat package."""
     root = advice.sudo(context.target)
-    if not found:
+    if not is_package:
         return [
             drivers.reboot_remedy(
                 context,
                 "If the driver was updated since the last start, restart: that loads its new kernel module.",
             ),
-            *_update(context),
+            *_driver_update_remedy(context),
         ]
     remedies = []
     text = "Remove the compat folder from LD_LIBRARY_PATH; the driver's own libcuda is found without it."
-    off = advice.drop_folders_named(context.target, "/compat/", text)
+    removal = advice.drop_folders_named(context.target, "/compat/", text)
     hiding = path_shadowing.find_driver_shadowing(context, path)
     if hiding is not None:
-        off = path_shadowing.removal_remedy(context, hiding)
-    if off is not None:
-        remedies.append(off)
+        removal = path_shadowing.removal_remedy(context, hiding)
+    if removal is not None:
+        remedies.append(removal)
     match = FOLDER.search(path)
     if match is not None and not context.facts.machine.container:
         package = f"cuda-compat-{match[1]}-{match[2]}"
-        remove = {
+        uninstall_command = {
             advice.APT: f"{root}apt-get remove {package}",
             advice.DNF: f"{root}dnf remove {package}",
             advice.ZYPPER: f"{root}zypper remove {package}",
         }.get(advice.package_manager(context.target) or "")
-        if remove is not None:
-            remedies.append(Remedy("Remove the package.", (remove, f"{root}ldconfig"), changes_system=True))
-    own = list_driver_files(context.facts)
-    if off is None and own:
+        if uninstall_command is not None:
+            remedies.append(
+                Remedy("Remove the package.", (uninstall_command, f"{root}ldconfig"), changes_system=True)
+            )
+    driver_files = list_driver_files(context.facts)
+    if removal is None and driver_files:
         remedies.append(
             Remedy(
                 "Put the driver's own folder first, for this shell.",
-                (advice.export_path([own[0].rpartition("/")[0]]), advice.check_again(context.target)),
+                (
+                    advice.export_path([driver_files[0].rpartition("/")[0]]),
+                    advice.check_again(context.target),
+                ),
             )
         )
-    return [*remedies, *_update(context)]
+    return [*remedies, *_driver_update_remedy(context)]
 
 
-def _update(context: RuleContext) -> list[Remedy]:
+def _driver_update_remedy(context: RuleContext) -> list[Remedy]:
+    """Return the remedy to update the driver to the minimum for this build's CUDA, if known."""
     build = context.build
-    own = None
+    minimum = None
     if build is not None and build.cuda is not None:
-        own = context.compat.driver_minimum(build.cuda).own
-    least = f" to {own} or newer" if own else ""
-    where = " on the host" if context.facts.machine.container else ""
+        minimum = context.compat.driver_minimum(build.cuda).own
+    minimum_text = f" to {minimum} or newer" if minimum else ""
+    location = " on the host" if context.facts.machine.container else ""
     return [
         Remedy(
-            f"Update the driver{where}{least}: then the compatibility package is not needed.",
+            f"Update the driver{location}{minimum_text}: then the compatibility package is not needed.",
             changes_system=True,
         )
     ]

@@ -2,8 +2,8 @@
 
 What it means
 -------------
-A listed device does not guarantee anything: TensorFlow registers cards for which it has no code, whose memory is
-taken, or whose driver cannot make a context. Only a correct result shows that a card works.
+A listed device does not guarantee anything: TensorFlow also registers cards for which it has no code, whose memory
+is in use, or whose driver cannot create a context. Only a correct result shows that a card works.
 
 How it is seen
 --------------
@@ -11,7 +11,7 @@ How it is seen
 
 What to do
 ----------
-The error of the first failing card shows where to look; the other findings of the same run often name it already.
+Start with the error of the first failing card; the other findings of the same run often name its cause already.
 """
 
 from __future__ import annotations
@@ -39,8 +39,12 @@ SIGNS = (
         Cause.CUBLAS_INIT_FAILED,
     ),
 )
-"""Words of TensorFlow's errors → root cause, the first that is met, where the log of the run names none."""
+"""Words of TensorFlow's errors and their root cause; the first match counts.
+
+Used if the log of the run shows no cause.
+"""
 NO_CODE = ("no kernel image", "INVALID_IMAGE", "NO_BINARY_FOR_GPU", "invalid device function")
+"""Words of the errors that mean that the build has no code for the card."""
 
 
 def check(context: RuleContext) -> Result:
@@ -53,7 +57,7 @@ def check(context: RuleContext) -> Result:
         return ()
     return [
         RULE.finding(
-            context.observed.cause or _cause(context, failed[0]),
+            context.observed.cause or _classify_error(context, failed[0]),
             Severity.ERROR,
             f"{len(failed)} of {len(context.observed.computed)} listed GPUs cannot compute: {failed[0]}",
             evidence=[Evidence("a product on each GPU, in a child process", line) for line in failed],
@@ -68,32 +72,35 @@ def check(context: RuleContext) -> Result:
 
 
 def cause_of_words(line: str) -> Cause | None:
-    """Return the cause for the words of a TensorFlow error; None if none of `SIGNS` is in it."""
+    """Return the cause for the words of a TensorFlow error; None if it contains none of `SIGNS`."""
     return next((cause for words, cause in SIGNS if any(word in line for word in words)), None)
 
 
-def _cause(context: RuleContext, line: str) -> Cause:
-    known = cause_of_words(line)
-    if known is not None:
-        return known
+def _classify_error(context: RuleContext, line: str) -> Cause:
+    """Return the root cause of a failed computation, INCONCLUSIVE if its error is not known."""
+    cause = cause_of_words(line)
+    if cause is not None:
+        return cause
     if any(word in line for word in NO_CODE):
         return _classify_code_gap(context)
     return Cause.INCONCLUSIVE
 
 
 def _classify_code_gap(context: RuleContext) -> Cause:
-    """Return the cause if there is no machine code for the card.
+    """Return the cause if the build has no machine code for the card.
 
-    The card is older than all code in the build, or newer.
+    GPU_TOO_OLD if all cards are older than all code in the build, else GPU_TOO_NEW.
     """
     driver = value_of(context.facts.driver.cuda)
     build = context.build
-    inside = build.release.cubin if build is not None and build.release is not None else ()
+    capabilities = build.release.cubin if build is not None and build.release is not None else ()
     cards = [
-        d.compute_capability for d in (driver.devices if driver is not None else ()) if d.compute_capability
+        device.compute_capability
+        for device in (driver.devices if driver is not None else ())
+        if device.compute_capability
     ]
-    if inside and cards:
-        oldest = min(inside, key=versions.parse_capability)
+    if capabilities and cards:
+        oldest = min(capabilities, key=versions.parse_capability)
         if all(versions.parse_capability(card) < versions.parse_capability(oldest) for card in cards):
             return Cause.GPU_TOO_OLD
     return Cause.GPU_TOO_NEW

@@ -2,14 +2,14 @@
 
 What it means
 -------------
-A container has no driver of its own. Its engine lends it the host's: the device nodes and the driver's libraries,
-but only if it is asked to when the container is started. Here the host has a card or NVIDIA's kernel module, and
-the container was given neither nodes nor libcuda.so.1.
+A container has no driver of its own. The engine makes the host's device nodes and driver libraries available in it,
+but only if this is requested when the container is started. Here the host has a card or NVIDIA's kernel module, but
+the container has no device nodes or no libcuda.so.1.
 
 How it is seen
 --------------
-/proc and /sys show the host's card and kernel module inside a container; /dev and the library folders are
-its own.
+Inside a container, /proc and /sys show the host's card and kernel module; /dev and the library folders are
+the container's own.
 
 What to do
 ----------
@@ -27,16 +27,18 @@ from tfdoctor.rules.shared import drivers, prerequisites
 
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 NOTHING = frozenset({"", "void", "none"})
+"""Values of NVIDIA_VISIBLE_DEVICES that give a container no GPU."""
 STARTS = {
     "docker": ("Docker", ("docker run --gpus all IMAGE",)),
     "podman": ("Podman", ("podman run --device nvidia.com/gpu=all IMAGE",)),
     "apptainer": ("Apptainer (Singularity)", ("apptainer exec --nv IMAGE.sif python3 SCRIPT.py",)),
     "lxc": ("LXD", ("lxc config device add CONTAINER gpu gpu",)),
 }
-"""What starts each kind of container with GPUs."""
+"""The name of each kind of container, and the command that starts it with GPUs."""
 
 
 def _require_container(context: RuleContext) -> NotApplicable | None:
+    """Require that tfdoctor runs in a container."""
     return None if context.facts.machine.container else NotApplicable("this is not a container")
 
 
@@ -56,18 +58,18 @@ def check(context: RuleContext) -> Result:
     evidence.append(
         Evidence("/dev", ", ".join(nodes.names) if nodes is not None else "no NVIDIA device node")
     )
-    title, why = "The container was started without GPUs", ""
+    title, reason = "The container was started without GPUs", ""
     if visible is not None and visible.strip() in NOTHING:
-        why = f" {VISIBLE} is {visible!r}, which asks for none."
+        reason = f" {VISIBLE} is {visible!r}, which asks for none."
     elif capabilities is not None and has_gpu_nodes(context.facts) and lacks(capabilities, "compute"):
         title = "The container was given the card without CUDA's driver library"
-        why = f" {CAPABILITIES} is {capabilities!r}: without `compute` libcuda.so.1 stays outside."
+        reason = f" {CAPABILITIES} is {capabilities!r}: without `compute` libcuda.so.1 stays outside."
     return [
         RULE.finding(
             Cause.CONTAINER_NO_GPU,
             Severity.ERROR,
             "The host has NVIDIA's card or kernel module, and this container was not given "
-            f"{'libcuda.so.1' if has_gpu_nodes(context.facts) else 'it'}.{why} Nothing inside the container "
+            f"{'libcuda.so.1' if has_gpu_nodes(context.facts) else 'it'}.{reason} Nothing inside the container "
             "can fix that, and no driver belongs in it.",
             title=title,
             evidence=evidence,
@@ -77,6 +79,7 @@ def check(context: RuleContext) -> Result:
 
 
 def _remedies(context: RuleContext, kind: str, capabilities: str | None) -> list[Remedy]:
+    """Return the remedies for this kind of container."""
     if capabilities is not None and lacks(capabilities, "compute"):
         return [name_parts(context.target)]
     if kind == "kubernetes":

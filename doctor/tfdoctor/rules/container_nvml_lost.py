@@ -2,19 +2,19 @@
 
 What it means
 -------------
-NVIDIA's hook (`docker run --gpus`) lets a container open the card without the engine's knowledge. Where systemd
-manages the cgroups, `systemctl daemon-reload` takes that right away from every running container: "Failed to
-initialize NVML: Unknown Error". With no-cgroups set to true, which is for rootless engines, a container of an
-engine that runs as root never gets it.
+NVIDIA's hook (`docker run --gpus`) lets a container open the card without the engine's knowledge. If systemd
+manages the cgroups, `systemctl daemon-reload` removes that permission from every running container: "Failed to
+initialize NVML: Unknown Error". If no-cgroups is true, which is meant for rootless engines, a container of an
+engine that runs as root never gets the permission.
 
 How it is seen
 --------------
-The cgroup driver and the security options in `docker info`, the hook, and no-cgroups in
-/etc/nvidia-container-runtime/config.toml. Running containers are not examined.
+The check reads the cgroup driver and the security options in `docker info`, whether the hook is installed, and
+no-cgroups in /etc/nvidia-container-runtime/config.toml. It does not examine running containers.
 
 What to do
 ----------
-Ask for GPUs through CDI, or let Docker manage cgroups itself; set no-cgroups to false.
+Request GPUs through CDI, or let Docker manage cgroups itself; set no-cgroups to false.
 """
 
 from __future__ import annotations

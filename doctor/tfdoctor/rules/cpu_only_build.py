@@ -8,12 +8,12 @@ a GPU, whichever driver and CUDA are installed.
 
 How it is seen
 --------------
-build_info.py and cuda_config.h of the installation say whether it was built with CUDA; where they do not,
+build_info.py and cuda_config.h of the installation say whether it was built with CUDA; if they do not,
 the release table does.
 
 What to do
 ----------
-Install the package with GPU code in its place.
+Replace it with the package that has GPU code.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tfdoctor.predict import Build
 
 BUILDS = "'tensorflow=*=cuda*'"
-"""conda-forge's builds of TensorFlow with CUDA, as one word of a shell command."""
+"""conda-forge's builds of TensorFlow with CUDA, quoted for a shell command."""
 
 
 def check(context: RuleContext) -> Result:
@@ -66,6 +66,7 @@ def check(context: RuleContext) -> Result:
 
 
 def _explain_cpu_build(context: RuleContext, build: Build, tensorflow: TensorFlowFacts) -> str:
+    """Return a sentence that says why this build has no GPU code."""
     name, machine = tensorflow.distribution or "", context.facts.machine
     if tensorflow.conda_build:
         return f"This is conda's build {tensorflow.conda_build}, made for the CPU."
@@ -73,23 +74,30 @@ def _explain_cpu_build(context: RuleContext, build: Build, tensorflow: TensorFlo
         return "On macOS TensorFlow has no CUDA."
     if machine.machine.lower() in {"aarch64", "arm64"}:
         return "The wheels for 64-bit ARM are built for the CPU."
-    known = context.compat.distribution(name) if name else None
-    said = (
-        known.explain_missing_gpu_code(build.minor)
-        if known is not None and build.version is not None
+    distribution = context.compat.distribution(name) if name else None
+    explanation = (
+        distribution.explain_missing_gpu_code(build.minor)
+        if distribution is not None and build.version is not None
         else None
     )
-    if said is not None:
-        return said
-    return known.note if known is not None and known.gpu is False else "This build was made without CUDA."
+    if explanation is not None:
+        return explanation
+    return (
+        distribution.note
+        if distribution is not None and distribution.gpu is False
+        else "This build was made without CUDA."
+    )
 
 
 def _evidence(context: RuleContext, tensorflow: TensorFlowFacts) -> list[Evidence]:
+    """Return what the installation's files, its distribution and conda say about the build."""
     lines = []
-    said = tensorflow.build_info.get("is_cuda_build")
-    if said is not None:
+    is_cuda_build = tensorflow.build_info.get("is_cuda_build")
+    if is_cuda_build is not None:
         lines.append(
-            Evidence(f"{tensorflow.core_dir}/python/platform/build_info.py", f"is_cuda_build: {said}")
+            Evidence(
+                f"{tensorflow.core_dir}/python/platform/build_info.py", f"is_cuda_build: {is_cuda_build}"
+            )
         )
     owner = context.python.distribution(tensorflow.distribution or "") if context.python is not None else None
     if owner is not None:
@@ -100,6 +108,7 @@ def _evidence(context: RuleContext, tensorflow: TensorFlowFacts) -> list[Evidenc
 
 
 def _remedies(context: RuleContext, build: Build, tensorflow: TensorFlowFacts) -> list[Remedy]:
+    """Return the remedy that replaces the build by one with GPU code, if this machine can use one."""
     machine, python = context.facts.machine, context.python
     if machine.jetson:
         return [
@@ -129,11 +138,11 @@ def _remedies(context: RuleContext, build: Build, tensorflow: TensorFlowFacts) -
                 replaces=True,
             )
         ]
-    own = tensorflow.distribution or "tensorflow"
-    same = _find_same_version(context, build)
-    if same is not None:
-        text = f"Install {same.package} {same.version}, which has GPU code, in its place."
-        return [advice.make_replacement(context.target, (own,), same, text)]
+    current = tensorflow.distribution or "tensorflow"
+    same_version = _find_same_version(context, build)
+    if same_version is not None:
+        text = f"Install {same_version.package} {same_version.version}, which has GPU code, in its place."
+        return [advice.make_replacement(context.target, (current,), same_version, text)]
     best = advice.best_release(context.target)
     if best is None:
         return [advice.ask_recommend()]
@@ -142,11 +151,14 @@ def _remedies(context: RuleContext, build: Build, tensorflow: TensorFlowFacts) -
         text = f"Make your own environment with {name}, the best for this machine and Python."
         return [advice.install_release(context.target, best, text)]
     text = f"Install {name} in its place, the best with GPU code for this machine and Python."
-    return [replace(advice.make_replacement(context.target, (own,), best, text), steps=())]
+    return [replace(advice.make_replacement(context.target, (current,), best, text), steps=())]
 
 
 def _find_same_version(context: RuleContext, build: Build) -> Release | None:
-    """Return the release of this version with GPU code that works on this machine and Python."""
+    """Return the release of this version that has GPU code and works on this machine and Python.
+
+    None if there is none.
+    """
     python = context.python
     if build.version is None or python is None:
         return None

@@ -3,17 +3,17 @@
 What it means
 -------------
 cuDNN, NVIDIA's library for neural networks, is not part of the CUDA toolkit: it is installed separately. TensorFlow
-opens it when it lists the GPUs, and without it registers none. cuDNN in turn is in several files, which it opens
-when it is first used: without one of these the GPU is registered and convolutions fail.
+opens it when it lists the GPUs, and without it registers none. cuDNN itself consists of several files, which it
+opens when it is first used: if one of these is missing, the GPU is registered but convolutions fail.
 
 How it is seen
 --------------
-The loader gives TensorFlow its CUDA libraries and not libcudnn, and no file of that name is in the usual
-places. Where cuDNN is from a wheel, the files that the wheel brought are looked for.
+The loader finds TensorFlow's CUDA libraries but not libcudnn, and no file of that name is in the usual
+folders. If cuDNN is from a wheel, the check also tests whether the files of the wheel exist.
 
 What to do
 ----------
-Install cuDNN in the major version that this TensorFlow opens; where parts are gone, install it again.
+Install cuDNN in the major version that this TensorFlow opens; if parts are missing, install it again.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 
 def check(context: RuleContext) -> Result:
     build = context.build
-    lost = context.select_missing(Cause.CUDNN_MISSING)
+    missing = context.select_missing(Cause.CUDNN_MISSING)
     if build is None:
         return ()
-    if not lost:
+    if not missing:
         return _check_lost_parts(context)
     if context.select_missing(Cause.LIBS_NOT_INSTALLED, Cause.LIBS_WRONG_VERSION):
         return NotApplicable(
             "cuDNN is missing with the other CUDA libraries: that finding explains how to install it"
         )
-    name = lost[0].soname
+    name = missing[0].soname
     remedies = advice.bring_libraries(context.target, [name])
     package = context.compat.debian_package_for(name, build.cuda)
     if package is not None and _has_nvidia_repository(context):
@@ -63,21 +63,28 @@ def check(context: RuleContext) -> Result:
             Severity.ERROR,
             f"TensorFlow {build.version} opens {name}. The CUDA toolkit does not contain cuDNN.",
             title=f"cuDNN is not installed: {name} is nowhere",
-            evidence=[Evidence("the loader", lost[0].resolution.error)],
+            evidence=[Evidence("the loader", missing[0].resolution.error)],
             remedies=remedies,
         )
     ]
 
 
 def _check_lost_parts(context: RuleContext) -> list[Finding]:
-    """Report a libcudnn that opens while its wheel has lost parts that it opens when it is used."""
+    """Report a libcudnn that can be opened but whose wheel has lost parts that it opens later."""
     loader, python = context.loader, context.python
     opened = next(
-        (r for r in (loader.resolutions if loader else ()) if r.soname.startswith("libcudnn.")), None
+        (
+            resolution
+            for resolution in (loader.resolutions if loader else ())
+            if resolution.soname.startswith("libcudnn.")
+        ),
+        None,
     )
     if python is None or opened is None or not opened.ok or opened.path is None:
         return []
-    owner = next((d for d in owners(python, opened.path, opened.real) if d.lost), None)
+    owner = next(
+        (distribution for distribution in owners(python, opened.path, opened.real) if distribution.lost), None
+    )
     if owner is None:
         return []
     names = ", ".join(posixpath.basename(path) for path in owner.lost)
@@ -103,11 +110,15 @@ def _check_lost_parts(context: RuleContext) -> list[Finding]:
 
 
 def _has_nvidia_repository(context: RuleContext) -> bool:
-    """Return whether CUDA came as packages of the system: then its repository is configured."""
+    """Return whether NVIDIA's apt repository is configured, because CUDA's libraries are in /usr/local/cuda."""
     if advice.package_manager(context.target) != advice.APT or context.loader is None:
         return False
-    used = [r.path or "" for r in context.loader.resolutions if r.ok and r.soname.startswith("libcublas.")]
-    return any(path.startswith("/usr/local/cuda") for path in used)
+    cublas_paths = [
+        resolution.path or ""
+        for resolution in context.loader.resolutions
+        if resolution.ok and resolution.soname.startswith("libcublas.")
+    ]
+    return any(path.startswith("/usr/local/cuda") for path in cublas_paths)
 
 
 RULE = Rule(

@@ -2,17 +2,18 @@
 
 What it means
 -------------
-torch and jax come with a cuDNN, too, from the same wheel as TensorFlow's, and an environment has room for one.
-torch pins one version (nvidia-cudnn-cu12==9.1.0.70). Where that is older than the cuDNN with which TensorFlow was
-built, or of another major version, whichever package is installed or upgraded last breaks the other one.
+torch and jax also install cuDNN, from the same wheel as TensorFlow, and an environment can have only one version of
+it. torch pins one version (nvidia-cudnn-cu12==9.1.0.70). If that is older than the cuDNN with which TensorFlow was
+built, or of another major version, the package that is installed or upgraded last breaks the other one.
 
 How it is seen
 --------------
-What the installed packages ask for in their metadata is compared with the cuDNN of this TensorFlow's build.
+The check compares the requirements in the metadata of the installed packages with the cuDNN of this TensorFlow's
+build.
 
 What to do
 ----------
-Give each its own environment, or take versions of both that agree.
+Give each its own environment, or choose versions of both that agree.
 """
 
 from __future__ import annotations
@@ -39,90 +40,103 @@ def check(context: RuleContext) -> Result:
     built = build.release.cudnn if build.exact and build.release is not None else build.cudnn
     if built is None:
         return NotApplicable("this TensorFlow does not say with which cuDNN it was built")
-    asked = [(d, wanted) for d in python.distributions for wanted in _list_cudnn_pins(context, d)]
-    if not asked:
+    pins = [
+        (distribution, requirement)
+        for distribution in python.distributions
+        for requirement in _list_cudnn_pins(context, distribution)
+    ]
+    if not pins:
         return NotApplicable("no other package here asks for a cuDNN")
     return [
-        _finding(context, d, wanted, built)
-        for d, wanted in asked
-        if not allows_built_cudnn(wanted.specifier, built)
+        _finding(context, distribution, requirement, built)
+        for distribution, requirement in pins
+        if not allows_built_cudnn(requirement.specifier, built)
     ]
 
 
 def _list_cudnn_pins(context: RuleContext, distribution: Distribution) -> list[Requirement]:
-    """List the requirements on cuDNN.
+    """List a distribution's requirements on cuDNN.
 
     Requirements of an extra count only if that wheel is installed.
     """
     lines = [line for line in distribution.pins if "cudnn" in line.lower()]
     if not lines:
         return []
-    from packaging.requirements import InvalidRequirement, Requirement  # a tenth of a whole check
+    from packaging.requirements import (
+        InvalidRequirement,
+        Requirement,
+    )  # the import takes a tenth of a whole check
 
-    found = []
+    pins = []
     for line in lines:
         try:
-            wanted = Requirement(line)
+            requirement = Requirement(line)
         except InvalidRequirement:
             continue
-        extra = wanted.marker is not None and "extra" in str(wanted.marker)
-        installed = context.python is not None and context.python.distribution(wanted.name.lower())
-        if wanted.name.lower().startswith("nvidia-cudnn-cu") and (installed or not extra):
-            found.append(wanted)
-    return found
+        has_extra = requirement.marker is not None and "extra" in str(requirement.marker)
+        installed = context.python is not None and context.python.distribution(requirement.name.lower())
+        if requirement.name.lower().startswith("nvidia-cudnn-cu") and (installed or not has_extra):
+            pins.append(requirement)
+    return pins
 
 
 def allows_built_cudnn(asked: SpecifierSet, built: str) -> bool:
-    """Return whether `asked` allows a cuDNN of TensorFlow's major, not below its minor version."""
-    major, least = versions.major(built), versions.numbers(built)[:2]
-    named = [one.version.removesuffix(".*") for one in asked]
-    near = [version for version in named if versions.is_version(version)]
-    tried = [built, f"{major}.9999", *near]
+    """Return whether `asked` allows a cuDNN of the same major as `built` and at least its minor."""
+    major, minimum = versions.major(built), versions.numbers(built)[:2]
+    limits = [specifier.version.removesuffix(".*") for specifier in asked]
+    candidates = [version for version in limits if versions.is_version(version)]
+    versions_to_try = [built, f"{major}.9999", *candidates]
     return any(
         asked.contains(version, prereleases=True)
-        for version in tried
-        if versions.major(version) == major and versions.numbers(version)[:2] >= least
+        for version in versions_to_try
+        if versions.major(version) == major and versions.numbers(version)[:2] >= minimum
     )
 
 
-def _finding(context: RuleContext, other: Distribution, wanted: Requirement, built: str) -> Finding:
+def _finding(context: RuleContext, other: Distribution, pin: Requirement, built: str) -> Finding:
+    """Report a package whose requirement excludes every cuDNN that this TensorFlow accepts."""
     build = context.build
     name = f"TensorFlow {build.version if build is not None else ''}".strip()
-    who = f"{other.name} {other.version}"
-    there = cudnn_version(context.facts)
-    now = f" Now cuDNN {there.version} is there." if there is not None else ""
-    majors = {versions.major(one.version) for one in wanted.specifier if versions.is_version(one.version)}
+    label = f"{other.name} {other.version}"
+    installed = cudnn_version(context.facts)
+    note = f" Now cuDNN {installed.version} is there." if installed is not None else ""
+    majors = {
+        versions.major(specifier.version)
+        for specifier in pin.specifier
+        if versions.is_version(specifier.version)
+    }
     same_major = majors == {versions.major(built)}
     return RULE.finding(
         Cause.CUDNN_VERSION_MISMATCH,
         Severity.WARNING,
-        f"{who} asks for {wanted.name}{wanted.specifier}, and {name} was built with cuDNN {built} and needs that minor "
+        f"{label} asks for {pin.name}{pin.specifier}, and {name} was built with cuDNN {built} and needs that minor "
         f"version or a higher one of the same major. The environment has room for one cuDNN: installing or upgrading "
-        f"either package replaces the other's.{now}",
-        title=f"{who} and {name} want different versions of cuDNN",
+        f"either package replaces the other's.{note}",
+        title=f"{label} and {name} want different versions of cuDNN",
         evidence=[
-            Evidence(f"{other.location}: {other.name}'s metadata", str(wanted)),
+            Evidence(f"{other.location}: {other.name}'s metadata", str(pin)),
             Evidence(name, f"built with cuDNN {built}"),
         ],
-        remedies=_remedies(context, other, wanted, built, same_major=same_major),
+        remedies=_remedies(context, other, pin, built, same_major=same_major),
     )
 
 
 def _remedies(
-    context: RuleContext, other: Distribution, wanted: Requirement, built: str, *, same_major: bool
+    context: RuleContext, other: Distribution, requirement: Requirement, built: str, *, same_major: bool
 ) -> list[Remedy]:
+    """Return the remedies; the newer cuDNN is offered only if both need the same major version."""
     build = context.build
     release = build.release if build is not None and build.exact else None
-    fresh = advice.gpu_requirement(context.target, release) if release is not None else ("tensorflow",)
+    requirements = advice.gpu_requirement(context.target, release) if release is not None else ("tensorflow",)
     remedies = [
         Remedy(
             "Give TensorFlow its own environment.",
-            advice.venv_with(context.target, fresh, advice.interpreter(context.target)),
+            advice.venv_with(context.target, requirements, advice.interpreter(context.target)),
         )
     ]
     if same_major:
         major = versions.major(built)
-        pin = f"{wanted.name}>={'.'.join(built.split('.')[:2])},<{major + 1}"
+        pin = f"{requirement.name}>={'.'.join(built.split('.')[:2])},<{major + 1}"
         remedies.append(
             Remedy(
                 f"Keep the newer cuDNN for both. NVIDIA keeps the minor versions of cuDNN {major} compatible upwards; "

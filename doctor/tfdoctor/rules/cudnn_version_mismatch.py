@@ -2,15 +2,15 @@
 
 What it means
 -------------
-TensorFlow opens cuDNN by a name with its major version (libcudnn.so.9): another major is not taken and no
-GPU is registered. Of the same major, a minor below the one that TensorFlow was built with is opened, and
-the first convolution fails: "Loaded runtime CuDNN library: 8.0.5 but source was compiled with: 8.1.0. CuDNN
-library needs to have matching major version and equal or higher minor version."
+TensorFlow opens cuDNN by a name with its major version (libcudnn.so.9): another major version is not opened and no
+GPU is registered. A lower minor version of the same major is opened, but the first convolution fails: "Loaded
+runtime CuDNN library: 8.0.5 but source was compiled with: 8.1.0. CuDNN library needs to have matching major version
+and equal or higher minor version."
 
 How it is seen
 --------------
-The loader's rules are followed for libcudnn. The version is that of the wheel or conda package whose file it is,
-else that of the file's full name (libcudnn.so.8.0.5) or of the header beside it (cudnn_version.h).
+The check follows the loader's rules to find libcudnn. The version is that of the wheel or conda package that owns
+the file, else that in the file's full name (libcudnn.so.8.0.5) or in the header beside it (cudnn_version.h).
 
 What to do
 ----------
@@ -39,52 +39,59 @@ def check(context: RuleContext) -> Result:
     if context.select_missing(Cause.CUDNN_VERSION_MISMATCH):
         if context.select_missing(Cause.LIBS_WRONG_VERSION):
             return NotApplicable("the whole CUDA has another version: that finding covers cuDNN, too")
-        names = [m.soname for m in context.select_missing(Cause.CUDNN_VERSION_MISMATCH)]
+        names = [library.soname for library in context.select_missing(Cause.CUDNN_VERSION_MISMATCH)]
         return [path_shadowing.with_shadowing(context, _build_major_finding(context), names)]
-    used = next((r for r in loader.resolutions if r.soname.startswith("libcudnn.")), None)
-    if used is None or not used.ok or used.path is None:
+    resolution = next(
+        (candidate for candidate in loader.resolutions if candidate.soname.startswith("libcudnn.")), None
+    )
+    if resolution is None or not resolution.ok or resolution.path is None:
         return NotApplicable("TensorFlow opens no cuDNN here")
     built = build.release.cudnn if build.exact and build.release is not None else build.cudnn
     if built is None or "." not in built:
         return CouldNotCheck("with which cuDNN this TensorFlow was built is not known")
-    known = library_version(context.facts, used)
-    if known is None:
-        path = posixpath.normpath(used.path)
+    owner = library_version(context.facts, resolution)
+    if owner is None:
+        path = posixpath.normpath(resolution.path)
         return CouldNotCheck(
             f"the version of {path} is not known: no installed package owns the file, its name has no version, and "
             f"there is no cudnn_version.h in the include folder beside it. TensorFlow wants {built} or a higher minor"
         )
-    version = known.version
-    if versions.major(version) != versions.major(built) or versions.numbers(version)[:2] >= _minor(built):
+    version = owner.version
+    if versions.major(version) != versions.major(built) or versions.numbers(version)[:2] >= _minor_numbers(
+        built
+    ):
         return ()
-    return [_lower_minor(context, used.path, version, built)]
+    return [_build_minor_finding(context, resolution.path, version, built)]
 
 
-def _minor(version: str) -> tuple[int, ...]:
+def _minor_numbers(version: str) -> tuple[int, ...]:
+    """Return the first two numbers of a version."""
     return versions.numbers(version)[:2]
 
 
 def _build_major_finding(context: RuleContext) -> Finding:
-    lost = context.select_missing(Cause.CUDNN_VERSION_MISMATCH)[0]
+    library = context.select_missing(Cause.CUDNN_VERSION_MISMATCH)[0]
     build = context.build
     version = build.version if build is not None else ""
-    there = ", ".join(dict.fromkeys(found.name for found in lost.other_versions)) or "a file of another kind"
+    installed = (
+        ", ".join(dict.fromkeys(other.name for other in library.other_versions)) or "a file of another kind"
+    )
     return RULE.finding(
         Cause.CUDNN_VERSION_MISMATCH,
         Severity.ERROR,
-        f"TensorFlow {version} opens {lost.soname}; {context.here} there is {there}. A link from one name "
+        f"TensorFlow {version} opens {library.soname}; {context.here} there is {installed}. A link from one name "
         "to the "
         "other does not help: the functions inside differ.",
-        title=f"A different cuDNN version is installed: {lost.soname} is needed, {there} is installed",
+        title=f"A different cuDNN version is installed: {library.soname} is needed, {installed} is installed",
         evidence=[
-            Evidence("the loader", lost.resolution.error),
-            *(Evidence(found.path, "is there") for found in lost.other_versions),
+            Evidence("the loader", library.resolution.error),
+            *(Evidence(other.path, "is there") for other in library.other_versions),
         ],
-        remedies=advice.bring_libraries(context.target, [lost.soname]),
+        remedies=advice.bring_libraries(context.target, [library.soname]),
     )
 
 
-def _lower_minor(context: RuleContext, path: str, version: str, built: str) -> Finding:
+def _build_minor_finding(context: RuleContext, path: str, version: str, built: str) -> Finding:
     name = f"libcudnn.so.{versions.major(built)}"
     build = context.build
     return RULE.finding(

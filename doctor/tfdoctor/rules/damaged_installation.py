@@ -2,14 +2,14 @@
 
 What it means
 -------------
-Files that every TensorFlow has are missing: an installation that was interrupted, a full disk, a folder that was
-deleted by hand. Or the distribution is registered and its package is gone; or the other way round.
+Files that every TensorFlow has are missing, because an installation was interrupted, a disk was full, or a folder was
+deleted by hand. Or the distribution is registered but its package is missing, or the other way round.
 
 How it is seen
 --------------
-A few files that no TensorFlow can do without are looked for, the registered distributions are compared with
-the folder, and the files that an import loads with the list that was installed with them (RECORD): there, of that
-size, readable, and still Python.
+The check tests whether a few files exist that every TensorFlow needs, and compares the registered distributions with
+the folder. It also compares the files that an import loads with the list that was installed with them (RECORD): they
+must exist, have the recorded size, be readable, and still be Python.
 
 What to do
 ----------
@@ -47,62 +47,72 @@ def check(context: RuleContext) -> Result:
         registered = list(find_registered_only(context.facts))
         if not registered:
             return NotApplicable("TensorFlow is not installed")
-        return [_files_gone(context, registered)]
+        return [_build_missing_package_finding(context, registered)]
     tensorflow = context.tensorflow
     if tensorflow is None:
         return NotApplicable("TensorFlow is not installed")
     if tensorflow.missing_files:
-        return [_files_missing(context)]
-    differs = find_own_damage(python, tensorflow, context.compat)
-    if differs:
-        return [_files_differ(context, differs)]
+        return [_build_missing_files_finding(context)]
+    differences = find_own_damage(python, tensorflow, context.compat)
+    if differences:
+        return [_build_changed_files_finding(context, differences)]
     if tensorflow.distribution is None and not tensorflow.conda_build:
         return [_build_unregistered_finding(context)]
     return ()
 
 
-def _files_gone(context: RuleContext, registered: list[Distribution]) -> Finding:
-    names = ", ".join(f"{d.name} {d.version}" for d in registered)
+def _build_missing_package_finding(context: RuleContext, registered: list[Distribution]) -> Finding:
+    names = ", ".join(f"{distribution.name} {distribution.version}" for distribution in registered)
     return RULE.finding(
         Cause.DAMAGED_FILE,
         Severity.ERROR,
         f"{names} is registered as installed, and there is no `tensorflow` folder: import tensorflow fails.",
         title=f"{names} is registered and its files are gone",
-        evidence=[Evidence(d.location, f"{d.name} {d.version}") for d in registered],
-        remedies=[_reinstall_remedy(context, [f"{d.name}=={d.version}" for d in registered[:1]])],
+        evidence=[
+            Evidence(distribution.location, f"{distribution.name} {distribution.version}")
+            for distribution in registered
+        ],
+        remedies=[
+            _reinstall_remedy(
+                context, [f"{distribution.name}=={distribution.version}" for distribution in registered[:1]]
+            )
+        ],
     )
 
 
-def _files_missing(context: RuleContext) -> Finding:
+def _build_missing_files_finding(context: RuleContext) -> Finding:
     tensorflow, build = context.tensorflow, context.build
     missing = tensorflow.missing_files if tensorflow is not None else ()
     folder = tensorflow.core_dir if tensorflow is not None else ""
     name = tensorflow.distribution if tensorflow is not None else None
     version = build.version if build is not None else None
-    wanted = f"{name or 'tensorflow'}=={version}" if version else name or "tensorflow"
+    requirement = f"{name or 'tensorflow'}=={version}" if version else name or "tensorflow"
     return RULE.finding(
         Cause.DAMAGED_FILE,
         Severity.ERROR,
         f"{', '.join(missing)} is missing from {folder}: import tensorflow fails.",
         title="TensorFlow's installation is damaged: files are missing",
         evidence=[Evidence(folder, f"{entry} is not there") for entry in missing],
-        remedies=[_reinstall_remedy(context, [wanted])],
+        remedies=[_reinstall_remedy(context, [requirement])],
     )
 
 
-def _files_differ(context: RuleContext, differs: tuple[FileDifference, ...]) -> Finding:
+def _build_changed_files_finding(context: RuleContext, differences: tuple[FileDifference, ...]) -> Finding:
+    """Report files that differ from the installed ones, or that this user may not read."""
     tensorflow, build = context.tensorflow, context.build
     location = tensorflow.package_dir.rpartition("/")[0] if tensorflow is not None else ""
-    evidence = [Evidence(f"{location}/{one.path}", WHAT[one.what]) for one in differs]
-    names = ", ".join(one.path.rpartition("/")[2] for one in differs[:3])
-    more = f" and {len(differs) - 3} more" if len(differs) > 3 else ""
-    if all(one.what == "unreadable" for one in differs):
-        paths = " ".join(advice.quote(f"{location}/{one.path}") for one in differs)
+    evidence = [
+        Evidence(f"{location}/{difference.path}", WHAT[difference.what]) for difference in differences
+    ]
+    names = ", ".join(difference.path.rpartition("/")[2] for difference in differences[:3])
+    count_text = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
+    if all(difference.what == "unreadable" for difference in differences):
+        paths = " ".join(advice.quote(f"{location}/{difference.path}") for difference in differences)
         return RULE.finding(
             Cause.NOT_PERMITTED,
             Severity.ERROR,
-            f"This user may not read {names}{more} of TensorFlow: import tensorflow fails.",
-            title=f"TensorFlow's files may not be read: {names}{more}",
+            f"This user may not read {names}{count_text} of TensorFlow: import tensorflow fails.",
+            title=f"TensorFlow's files may not be read: {names}{count_text}",
             evidence=evidence,
             remedies=[
                 Remedy(
@@ -112,15 +122,15 @@ def _files_differ(context: RuleContext, differs: tuple[FileDifference, ...]) -> 
                 )
             ],
         )
-    wanted = f"{tensorflow.distribution if tensorflow is not None else 'tensorflow'}"
-    wanted += f"=={build.version}" if build is not None and build.version else ""
+    requirement = f"{tensorflow.distribution if tensorflow is not None else 'tensorflow'}"
+    requirement += f"=={build.version}" if build is not None and build.version else ""
     return RULE.finding(
         Cause.DAMAGED_FILE,
         Severity.ERROR,
-        f"{names}{more} of TensorFlow: not as installed, and import tensorflow loads it.",
-        title=f"TensorFlow's installation is damaged: {names}{more} {WHAT[differs[0].what]}",
+        f"{names}{count_text} of TensorFlow: not as installed, and import tensorflow loads it.",
+        title=f"TensorFlow's installation is damaged: {names}{count_text} {WHAT[differences[0].what]}",
         evidence=evidence,
-        remedies=[_reinstall_remedy(context, [wanted])],
+        remedies=[_reinstall_remedy(context, [requirement])],
     )
 
 

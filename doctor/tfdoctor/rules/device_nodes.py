@@ -2,19 +2,19 @@
 
 What it means
 -------------
-The driver is reached through /dev/nvidiactl, /dev/nvidia-uvm and one /dev/nvidiaN for each card. Where the
-kernel module is loaded and one of these is missing or closed to this user, cuInit fails as if the driver
-were broken or no card there.
+Programs reach the driver through /dev/nvidiactl, /dev/nvidia-uvm and one /dev/nvidiaN for each card. If the
+kernel module is loaded but one of these is missing or closed to this user, cuInit fails as if the driver
+were broken or there were no card.
 
 How it is seen
 --------------
-The names in /dev, and whether the child process that asks the driver may open them for reading and writing.
-Where cuInit has failed, it also tries: a node whose mode lets this user in and that the kernel refuses (EPERM) is
-forbidden by a cgroup, as batch systems (Slurm) and container engines do it.
+The check reads the names in /dev, and whether the child process that queries the driver may open them for reading and
+writing. If cuInit has failed, the child process also tries to open them: a node that the kernel refuses (EPERM)
+although its mode allows access is forbidden by a cgroup, as set up by batch systems (Slurm) and container engines.
 
 What to do
 ----------
-Have the nodes made by nvidia-modprobe; join the group that owns them; ask the batch system for a GPU.
+Create the nodes with nvidia-modprobe, join the group that owns them, or request a GPU from the batch system.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, Rule
 from tfdoctor.rules.shared import drivers, prerequisites
 
 SUBJECT = frozenset({Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN})
-"""The causes that missing nodes look like."""
+"""The causes that missing nodes can appear as."""
 
 
 def _require_nodes(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
-    """Require NVIDIA's kernel module and facts about the nodes that it makes."""
+    """Require that NVIDIA's kernel module is loaded and that the facts about device nodes are known."""
     driver = context.facts.driver
     if context.facts.machine.wsl:
         return NotApplicable("under WSL the card is reached through /dev/dxg")
@@ -48,20 +48,20 @@ def check(context: RuleContext) -> Result:
     state = drivers.driver_state(context)
     if state.cause is not None and state.cause not in SUBJECT:
         return NotApplicable("the driver fails for another reason")
-    trouble = drivers.list_node_errors(context) if state.cause is not None else []
-    if not trouble or state.cause is None:
+    errors = drivers.list_node_errors(context) if state.cause is not None else []
+    if not errors or state.cause is None:
         return ()
     closed = state.answer.closed_nodes if state.answer is not None else ()
     refused_nodes = state.answer.refused_nodes if state.answer is not None and not closed else ()
-    names = value_of(driver.nodes)
-    evidence = [Evidence("/dev", line) for line in trouble]
-    evidence.append(Evidence("/dev", f"there: {', '.join(names.names) if names is not None else 'none'}"))
+    nodes = value_of(driver.nodes)
+    evidence = [Evidence("/dev", line) for line in errors]
+    evidence.append(Evidence("/dev", f"there: {', '.join(nodes.names) if nodes is not None else 'none'}"))
     evidence += drivers.module_evidence(context)
     return [
         RULE.finding(
             state.cause,
             Severity.ERROR,
-            f"NVIDIA's kernel module is loaded, and {'; '.join(trouble)}. The driver needs these nodes to "
+            f"NVIDIA's kernel module is loaded, and {'; '.join(errors)}. The driver needs these nodes to "
             "reach the card.",
             title=_title(context, closed, refused_nodes),
             evidence=evidence,
@@ -81,7 +81,7 @@ def _title(context: RuleContext, closed: tuple[str, ...], refused: tuple[str, ..
 
 
 def _cgroup_remedies(context: RuleContext) -> list[Remedy]:
-    """Return the remedies if the mode of the nodes is right and a cgroup forbids them."""
+    """Return the remedies if the nodes' modes allow access but a cgroup forbids it."""
     scheduler = context.facts.environment.scheduler
     if scheduler == "slurm":
         return [
@@ -108,10 +108,10 @@ def _cgroup_remedies(context: RuleContext) -> list[Remedy]:
 
 def _remedies(context: RuleContext, closed: tuple[str, ...]) -> list[Remedy]:
     root = advice.sudo(context.target)
-    look = Remedy("See who owns the nodes.", ("ls -l /dev/nvidia*",))
+    list_owners = Remedy("See who owns the nodes.", ("ls -l /dev/nvidia*",))
     if context.facts.machine.container:
         return [
-            look,
+            list_owners,
             Remedy(
                 "Start the container with GPUs (Docker: `--gpus all`), so that its engine brings the nodes "
                 "in, and let it run as a user who may open them."
@@ -119,7 +119,7 @@ def _remedies(context: RuleContext, closed: tuple[str, ...]) -> list[Remedy]:
         ]
     if closed:
         return [
-            look,
+            list_owners,
             Remedy(
                 "Join the group that owns them (mostly `video`), then log in again.",
                 (f'{root}usermod -aG video "$USER"',),
@@ -132,7 +132,7 @@ def _remedies(context: RuleContext, closed: tuple[str, ...]) -> list[Remedy]:
             (f"{root}nvidia-modprobe -c 0 -u", advice.check_again(context.target)),
             changes_system=True,
         ),
-        look,
+        list_owners,
     ]
 
 

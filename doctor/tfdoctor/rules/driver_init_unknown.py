@@ -7,13 +7,13 @@ CUDA_ERROR_UNKNOWN (999). Or the driver crashes, or does not answer at all. Tens
 
 How it is seen
 --------------
-A child process calls cuInit, with a deadline. The kernel modules, the environment and nvidia-smi tell which
-of the usual reasons it is: nvidia_uvm is not loaded, the machine slept, MPS is in the way, a system with
+A child process calls cuInit, with a time limit. The kernel modules, the environment and nvidia-smi show which
+of the usual reasons it is: nvidia_uvm is not loaded, the machine was suspended, MPS interferes, or a system with
 NVSwitch has no Fabric Manager.
 
 What to do
 ----------
-One remedy for each number; where the number says nothing, the kernel's log does.
+There is a remedy for each number. If the number says nothing, the kernel's log does.
 """
 
 from __future__ import annotations
@@ -34,15 +34,16 @@ if TYPE_CHECKING:
 ProblemText = tuple[str, str, list[Remedy]]
 """Title, explanation, remedies."""
 MPS_CODES = frozenset({800, 805, 806, 807, 808, 809})
+"""Numbers of the CUDA errors about the Multi-Process Service."""
 
 
 def check(context: RuleContext) -> Result:
-    hung = drivers.hang_reason(context)
-    if hung:
-        return [_hung(context, hung)]
-    refused = prerequisites.require_driver(context)
-    if refused is not None:
-        return refused
+    hang_reason = drivers.hang_reason(context)
+    if hang_reason:
+        return [_hang_finding(context, hang_reason)]
+    unmet = prerequisites.require_driver(context)
+    if unmet is not None:
+        return unmet
     state = drivers.driver_state(context)
     if state.answer is None or state.cause is None:
         return ()
@@ -50,9 +51,9 @@ def check(context: RuleContext) -> Result:
         return NotApplicable("the driver's answer names the reason itself")
     if drivers.list_node_errors(context):
         return NotApplicable("device nodes are missing or closed, which TFD113 explains")
-    known = kernels.module_rule_code(context)
-    if known:
-        return NotApplicable(f"NVIDIA's kernel module does not run, for a reason that {known} explains")
+    code = kernels.module_rule_code(context)
+    if code:
+        return NotApplicable(f"NVIDIA's kernel module does not run, for a reason that {code} explains")
     title, explanation, remedies = _explain_crash(context, state.answer) or _explain_failure(
         context, state.answer
     )
@@ -76,14 +77,14 @@ def _finding(title: str, explanation: str, evidence: list[Evidence], remedies: l
     )
 
 
-def _hung(context: RuleContext, why: str) -> Finding:
+def _hang_finding(context: RuleContext, reason: str) -> Finding:
     source = getattr(context.facts.driver.cuda, "source", "") or "libcuda.so.1"
     return _finding(
         "The driver does not answer",
-        f"A child process called cuInit, and {why}. Every CUDA program will hang there too, TensorFlow "
+        f"A child process called cuInit, and {reason}. Every CUDA program will hang there too, TensorFlow "
         "included. Usually the card or its kernel module is stuck; a first call after start can also be slow "
         "where many cards have to be woken up.",
-        [Evidence(source, why), *drivers.module_evidence(context), *drivers.smi_evidence(context)],
+        [Evidence(source, reason), *drivers.module_evidence(context), *drivers.smi_evidence(context)],
         [
             Remedy("Give it more time once, to tell slow from stuck.", ("tfdoctor check --timeout 60",)),
             drivers.kernel_log_remedy(context),
@@ -93,6 +94,7 @@ def _hung(context: RuleContext, why: str) -> Finding:
 
 
 def _explain_crash(context: RuleContext, answer: CudaDriver) -> ProblemText | None:
+    """Explain a crash of the driver's library; None if it did not crash."""
     if not answer.crashed:
         return None
     remedies = [drivers.kernel_log_remedy(context)]
@@ -121,33 +123,36 @@ def _explain_crash(context: RuleContext, answer: CudaDriver) -> ProblemText | No
 
 
 def _explain_failure(context: RuleContext, answer: CudaDriver) -> ProblemText:
+    """Explain the error that cuInit returned."""
     number = answer.init or 0
     if number in MPS_CODES or (
         number == 999 and "CUDA_MPS_PIPE_DIRECTORY" in context.facts.environment.variables
     ):
-        return _mps(context, answer)
+        return _explain_mps(context, answer)
     by_number: dict[int, Callable[[RuleContext], ProblemText]] = {
         2: _explain_memory_failure,
-        46: _unavailable,
-        214: _ecc,
-        304: _system_call,
+        46: _explain_unavailable_device,
+        214: _explain_ecc_error,
+        304: _explain_system_call,
         802: _explain_fabric_manager,
     }
-    known = by_number.get(number)
-    return known(context) if known is not None else _unknown(context, answer)
+    explain = by_number.get(number)
+    return explain(context) if explain is not None else _explain_unknown_error(context, answer)
 
 
-def _unknown(context: RuleContext, answer: CudaDriver) -> ProblemText:
-    """Explain 999, 3, 101 and codes without a name by the state of the machine.
+def _explain_unknown_error(context: RuleContext, answer: CudaDriver) -> ProblemText:
+    """Explain 999, 3, 101 and numbers without a special explanation by the state of the machine.
 
-    The machine shows more than the number does.
+    It says more than the number does.
     """
     driver, root = context.facts.driver, advice.sudo(context.target)
     name = f"{answer.init_name} ({answer.init})"
     modules = value_of(driver.modules)
     machine = context.facts.machine
-    elsewhere = machine.wsl or machine.container or machine.jetson  # where /proc does not tell of the module
-    if isinstance(driver.kernel_module, Absent) and not elsewhere:
+    module_invisible = (
+        machine.wsl or machine.container or machine.jetson
+    )  # /proc does not show the module there
+    if isinstance(driver.kernel_module, Absent) and not module_invisible:
         return (
             "NVIDIA's kernel module is not loaded",
             (
@@ -172,9 +177,9 @@ def _unknown(context: RuleContext, answer: CudaDriver) -> ProblemText:
                 ),
             ],
         )
-    logged = kernels.explain_by_kernel_log(context)
-    if logged is not None:
-        return logged
+    explanation = kernels.explain_by_kernel_log(context)
+    if explanation is not None:
+        return explanation
     if context.facts.machine.container or context.facts.machine.wsl:
         restart = Remedy(
             "In Windows' PowerShell, then open the distribution again:",
@@ -219,7 +224,7 @@ def _explain_memory_failure(context: RuleContext) -> ProblemText:
     )
 
 
-def _unavailable(context: RuleContext) -> ProblemText:
+def _explain_unavailable_device(context: RuleContext) -> ProblemText:
     return (
         "The card is present but not available",
         (
@@ -236,7 +241,7 @@ def _unavailable(context: RuleContext) -> ProblemText:
     )
 
 
-def _ecc(context: RuleContext) -> ProblemText:
+def _explain_ecc_error(context: RuleContext) -> ProblemText:
     return (
         "The card's memory has an error that cannot be corrected",
         "The driver answers CUDA_ERROR_ECC_UNCORRECTABLE (214).",
@@ -247,7 +252,7 @@ def _ecc(context: RuleContext) -> ProblemText:
     )
 
 
-def _system_call(context: RuleContext) -> ProblemText:
+def _explain_system_call(context: RuleContext) -> ProblemText:
     return (
         "The driver is refused something by the operating system",
         (
@@ -267,27 +272,34 @@ def _system_call(context: RuleContext) -> ProblemText:
 
 
 def _explain_fabric_manager(context: RuleContext) -> ProblemText:
+    """Explain error 802: the service that sets up NVSwitch does not run."""
     root, manager = advice.sudo(context.target), advice.package_manager(context.target)
     version = drivers.driver_version(context)
-    exact = f" It must be of the driver's very version, {version[0]}." if version is not None else ""
+    version_hint = f" It must be of the driver's very version, {version[0]}." if version is not None else ""
     branch = version[0].split(".")[0] if version is not None else ""
     machine = context.facts.machine
-    start = (f"{root}systemctl enable --now nvidia-fabricmanager", advice.check_again(context.target))
-    remedies = [Remedy("Start NVIDIA's Fabric Manager.", start, changes_system=True)]
+    start_commands = (
+        f"{root}systemctl enable --now nvidia-fabricmanager",
+        advice.check_again(context.target),
+    )
+    remedies = [Remedy("Start NVIDIA's Fabric Manager.", start_commands, changes_system=True)]
     if machine.container:
         remedies = [
-            Remedy("On the host, start NVIDIA's Fabric Manager.", (f"sudo {start[0].removeprefix(root)}",))
+            Remedy(
+                "On the host, start NVIDIA's Fabric Manager.",
+                (f"sudo {start_commands[0].removeprefix(root)}",),
+            )
         ]
     elif manager == advice.APT and machine.distribution_id == "ubuntu" and branch:
         remedies.append(
             Remedy(
                 f"Where it is not installed, install the one for branch {branch}.",
-                (f"{root}apt-get install nvidia-fabricmanager-{branch}", start[0]),
+                (f"{root}apt-get install nvidia-fabricmanager-{branch}", start_commands[0]),
                 changes_system=True,
             )
         )
-    elif exact:
-        remedies.append(Remedy(f"Where it is not installed, NVIDIA's repository has it.{exact}"))
+    elif version_hint:
+        remedies.append(Remedy(f"Where it is not installed, NVIDIA's repository has it.{version_hint}"))
     remedies.append(
         Remedy(
             "Without NVSwitch: in confidential-computing mode the card has to be set ready.",
@@ -300,15 +312,16 @@ def _explain_fabric_manager(context: RuleContext) -> ProblemText:
         (
             "cuInit answers CUDA_ERROR_SYSTEM_NOT_READY (802). On machines whose cards are joined by "
             "NVSwitch (HGX, DGX) nothing works before the service nvidia-fabricmanager has set up the "
-            f"links.{exact}"
+            f"links.{version_hint}"
         ),
         remedies,
     )
 
 
-def _mps(context: RuleContext, answer: CudaDriver) -> ProblemText:
+def _explain_mps(context: RuleContext, answer: CudaDriver) -> ProblemText:
+    """Explain an error that the Multi-Process Service causes."""
     pipe = context.facts.environment.variables.get("CUDA_MPS_PIPE_DIRECTORY")
-    where = f" CUDA_MPS_PIPE_DIRECTORY is {pipe!r}." if pipe else ""
+    variable_text = f" CUDA_MPS_PIPE_DIRECTORY is {pipe!r}." if pipe else ""
     remedies = []
     if pipe:
         remedies.append(
@@ -323,12 +336,12 @@ def _mps(context: RuleContext, answer: CudaDriver) -> ProblemText:
             ("ps -ef | grep [n]vidia-cuda-mps", "echo quit | nvidia-cuda-mps-control"),
         )
     )
-    refused = "is not permitted" if answer.init == 800 else "fails"
+    failure = "is not permitted" if answer.init == 800 else "fails"
     return (
         "The Multi-Process Service (MPS) is in the way",
         (
-            f"cuInit {refused}: {answer.init_name} ({answer.init}). A program that finds an MPS daemon must "
-            f"go through it, and it serves one user at a time.{where}"
+            f"cuInit {failure}: {answer.init_name} ({answer.init}). A program that finds an MPS daemon must "
+            f"go through it, and it serves one user at a time.{variable_text}"
         ),
         remedies,
     )

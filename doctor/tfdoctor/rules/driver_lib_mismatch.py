@@ -2,15 +2,15 @@
 
 What it means
 -------------
-The two halves of NVIDIA's driver only work together when they are of one version. After an update the new
-libraries are on the disk at once, and the old kernel module stays in memory until it is loaded again: cuInit
-answers CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803), on GeForce cards often 804, and nvidia-smi says
+The kernel module and the libraries of NVIDIA's driver only work together if they have the same version. After an
+update the new libraries are on the disk at once, but the old kernel module stays in memory until it is reloaded:
+cuInit returns CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803), on GeForce cards often 804, and nvidia-smi says
 "Driver/library version mismatch".
 
 How it is seen
 --------------
-cuInit's answer, /proc/driver/nvidia/version (the module in memory) beside the version of the libraries,
-NVML's error 18, and nvidia-smi's message. A libcuda from a cuda-compat package is TFD106.
+cuInit's error, /proc/driver/nvidia/version (the module in memory) compared with the version of the libraries,
+NVML's error 18, and nvidia-smi's message. TFD106 covers a libcuda from a cuda-compat package.
 
 What to do
 ----------
@@ -27,39 +27,40 @@ from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, prerequisites
 
 NVML_MISMATCH = 18
+"""NVML's error number for different versions of driver and library."""
 UNLOAD_ORDER = ("nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia")
-"""Each is used by the later ones' users: rmmod takes them in this order."""
+"""The order in which rmmod can remove the modules: each is used by those before it."""
 
 
 def check(context: RuleContext) -> Result:
     state = drivers.driver_state(context)
     if state.cause is not None and state.cause is not Cause.DRIVER_LIB_MISMATCH:
         return NotApplicable("the driver fails for another reason")
-    said = _mismatch_evidence(context)
-    if state.cause is None and not said:
+    mismatch_evidence = _mismatch_evidence(context)
+    if state.cause is None and not mismatch_evidence:
         return ()
     failed = state.cause is Cause.DRIVER_LIB_MISMATCH
     fatal = failed or context.prediction.cause is Cause.DRIVER_LIB_MISMATCH
     versions = kernel_mismatch(context.facts)
-    between = (
+    description = (
         f"The kernel module in memory is {versions[0]}, the libraries are {versions[1]}"
         if versions is not None
         else "The kernel module in memory and the libraries have different versions"
     )
     answer = state.answer
-    evidence = list(said)
+    evidence = list(mismatch_evidence)
     if failed and answer is not None:
         source = getattr(context.facts.driver.cuda, "source", "libcuda.so.1")
         evidence.insert(0, Evidence(source, f"cuInit: {answer.init_name} ({answer.init})"))
     evidence += drivers.module_evidence(context)
     if answer is not None and answer.path:
         evidence.append(Evidence(answer.path, "is the libcuda that was loaded"))
-    rest = "." if failed else "; libcuda still answers, and NVML, which nvidia-smi uses, does not."
+    ending = "." if failed else "; libcuda still answers, and NVML, which nvidia-smi uses, does not."
     return [
         RULE.finding(
             Cause.DRIVER_LIB_MISMATCH,
             Severity.ERROR if fatal else Severity.WARNING,
-            f"{between}: an update changed the files, and the old module is still loaded{rest}",
+            f"{description}: an update changed the files, and the old module is still loaded{ending}",
             title="The driver was updated, and the old kernel module is still loaded",
             evidence=evidence,
             remedies=_remedies(context),
@@ -71,14 +72,14 @@ def _mismatch_evidence(context: RuleContext) -> list[Evidence]:
     """Return what NVML and nvidia-smi report about the mismatch."""
     driver = context.facts.driver
     nvml, smi = value_of(driver.nvml), value_of(driver.smi)
-    said = []
+    evidence = []
     if nvml is not None and nvml.init == NVML_MISMATCH:
-        said.append(
+        evidence.append(
             Evidence("nvmlInit", f"{nvml.init_error or 'Driver/library version mismatch'} ({nvml.init})")
         )
     if isinstance(smi, SmiFailure) and smi.kind == "nvml_mismatch":
-        said += drivers.smi_evidence(context)
-    return said
+        evidence += drivers.smi_evidence(context)
+    return evidence
 
 
 def _remedies(context: RuleContext) -> list[Remedy]:

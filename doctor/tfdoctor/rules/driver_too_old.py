@@ -2,17 +2,17 @@
 
 What it means
 -------------
-Each CUDA version needs a certain minimum driver. TensorFlow lists the cards anyway, because listing needs no CUDA
-runtime, and fails at the first operation: "CUDA driver version is insufficient for CUDA runtime version". From CUDA
-11 on, every release of a major runs on the first driver of that major; only code that has to be compiled from PTX
-needs a driver that knows the version of that PTX. The wheels' kernels for their newest card are mostly PTX: on an H100
-TensorFlow 2.17 and 2.18 need driver 545, 2.19 to 2.21 driver 555.
+Each CUDA version needs a certain minimum driver. With an older driver TensorFlow still lists the cards, because
+listing needs no CUDA runtime, but fails at the first operation: "CUDA driver version is insufficient for CUDA runtime
+version". From CUDA 11 on, every release of a major version runs on the first driver of that major; only code that has
+to be compiled from PTX needs a driver that supports the version of that PTX. The wheels' kernels for their newest card
+are mostly PTX: on an H100, TensorFlow 2.17 and 2.18 need driver 545, and 2.19 to 2.21 need driver 555.
 
 How it is seen
 --------------
-cuDriverGetVersion tells the newest CUDA that the driver speaks; where libcuda does not answer, the version
-of the kernel module, of NVML or of nvidia-smi is compared with NVIDIA's table. cuInit itself can answer 35
-or 36.
+cuDriverGetVersion returns the newest CUDA that the driver supports. If libcuda does not answer, the version
+of the kernel module, of NVML or of nvidia-smi is compared with NVIDIA's table. cuInit itself can also return error
+35 or 36.
 
 What to do
 ----------
@@ -37,34 +37,35 @@ if TYPE_CHECKING:
 def check(context: RuleContext) -> Result:
     state = drivers.driver_state(context)
     if state.cause is Cause.DRIVER_TOO_OLD:
-        return [_cuinit(context, state.why)]
+        return [_build_cuinit_finding(context, state.why)]
     if state.cause is not None:
         return NotApplicable("the driver shows no device, for another reason")
-    minimum = _minimum(context)
+    minimum = _find_minimum(context)
     if minimum is None or minimum.minimum is None:
         return NotApplicable(
             "there is no TensorFlow with a known CUDA"
             if minimum is None
             else f"no table says which driver CUDA {minimum.cuda} needs here"
         )
-    speaks = state.answer.version if state.answer is not None else None
+    driver_cuda = state.answer.version if state.answer is not None else None
     version = drivers.driver_version(context)
-    if speaks is not None:
-        old = not versions.is_at_least(speaks, _min_driver_cuda(minimum))
+    if driver_cuda is not None:
+        too_old = not versions.is_at_least(driver_cuda, _min_driver_cuda(minimum))
     elif version is not None:
-        old = not versions.is_at_least(version[0], minimum.minimum)
+        too_old = not versions.is_at_least(version[0], minimum.minimum)
     else:
         return CouldNotCheck("the driver's version is not known")
-    if not old:
-        return _check_jit_support(context, minimum, speaks) or _check_support_minimum(
+    if not too_old:
+        return _check_jit_support(context, minimum, driver_cuda) or _check_support_minimum(
             context, minimum, version
         )
     if _lacks_newer_driver(context, minimum):
         return NotApplicable("no driver that is new enough drives this card, which TFD110 explains")
-    return [_build_driver_finding(context, minimum, speaks)]
+    return [_build_driver_finding(context, minimum, driver_cuda)]
 
 
-def _minimum(context: RuleContext) -> DriverMinimum | None:
+def _find_minimum(context: RuleContext) -> DriverMinimum | None:
+    """Return the minimum driver of this build's CUDA; None if its CUDA is not known."""
     build = context.build
     if build is None or build.cuda is None or build.rocm or not versions.is_version(build.cuda):
         return None
@@ -75,7 +76,7 @@ def _minimum(context: RuleContext) -> DriverMinimum | None:
 def _min_driver_cuda(minimum: DriverMinimum) -> str:
     """Return the CUDA version that the driver itself must support.
 
-    x.0 with minor-version compatibility, else exactly this version.
+    It is x.0 with minor-version compatibility, else exactly this version.
     """
     if minimum.minor_version_compatibility:
         return f"{versions.major(minimum.cuda)}.0"
@@ -83,7 +84,11 @@ def _min_driver_cuda(minimum: DriverMinimum) -> str:
 
 
 def _lacks_newer_driver(context: RuleContext, minimum: DriverMinimum) -> bool:
-    """Return whether no card here has a new enough driver branch, nor code in this TensorFlow."""
+    """Return whether a new enough driver would not help any card here.
+
+    That is the case if the last driver branch of every card is too old and this TensorFlow has no code for
+    the cards.
+    """
     devices = drivers.list_known_devices(context)
     if not devices or minimum.minimum is None:
         return False
@@ -96,20 +101,21 @@ def _lacks_newer_driver(context: RuleContext, minimum: DriverMinimum) -> bool:
     return True
 
 
-def _evidence(context: RuleContext, speaks: str | None) -> list[Evidence]:
+def _evidence(context: RuleContext, driver_cuda: str | None) -> list[Evidence]:
+    """Return what is known: the driver's version, the newest CUDA it supports, and the required driver."""
     version = drivers.driver_version(context)
     lines = [Evidence(version[1], f"driver {version[0]}")] if version is not None else []
-    if speaks is not None:
-        lines.append(Evidence("cuDriverGetVersion", f"supports CUDA {speaks} and older"))
-    minimum = _minimum(context)
+    if driver_cuda is not None:
+        lines.append(Evidence("cuDriverGetVersion", f"supports CUDA {driver_cuda} and older"))
+    minimum = _find_minimum(context)
     if minimum is not None and minimum.minimum is not None:
         lines.append(Evidence("NVIDIA's table of toolkits and drivers", minimum.explanation))
     return lines
 
 
-def _cuinit(context: RuleContext, why: str) -> Finding:
-    minimum = _minimum(context)
-    needs = (
+def _build_cuinit_finding(context: RuleContext, reason: str) -> Finding:
+    minimum = _find_minimum(context)
+    requirement = (
         f" TensorFlow's CUDA {minimum.cuda} needs driver {minimum.minimum} or newer."
         if minimum is not None and minimum.minimum is not None
         else ""
@@ -117,26 +123,26 @@ def _cuinit(context: RuleContext, why: str) -> Finding:
     return RULE.finding(
         Cause.DRIVER_TOO_OLD,
         Severity.ERROR,
-        f"{why} The kernel's part of the driver is older than the library that asks it.{needs}",
+        f"{reason} The kernel's part of the driver is older than the library that asks it.{requirement}",
         title="The driver is too old",
         evidence=[*_evidence(context, None), *drivers.module_evidence(context)],
         remedies=_remedies(context, minimum.minimum if minimum is not None else None),
     )
 
 
-def _build_driver_finding(context: RuleContext, minimum: DriverMinimum, speaks: str | None) -> Finding:
+def _build_driver_finding(context: RuleContext, minimum: DriverMinimum, driver_cuda: str | None) -> Finding:
     version = drivers.driver_version(context)
-    have = f"Driver {version[0]}" if version is not None else "The driver"
-    said = f"{have} supports CUDA {speaks}" if speaks is not None else f"{have} is there"
+    driver = f"Driver {version[0]}" if version is not None else "The driver"
+    statement = f"{driver} supports CUDA {driver_cuda}" if driver_cuda is not None else f"{driver} is there"
     return RULE.finding(
         Cause.DRIVER_TOO_OLD,
         Severity.ERROR,
-        f"{said}; this TensorFlow was built with CUDA {minimum.cuda}, and {minimum.explanation}. TensorFlow "
+        f"{statement}; this TensorFlow was built with CUDA {minimum.cuda}, and {minimum.explanation}. TensorFlow "
         "lists the card and then cannot use it: the CUDA runtime refuses the driver.",
         title=f"The driver is too old for CUDA {versions.major_minor(minimum.cuda)}: {minimum.minimum} or "
         "newer is needed",
         row=f"too old for CUDA {versions.major_minor(minimum.cuda)}",
-        evidence=_evidence(context, speaks),
+        evidence=_evidence(context, driver_cuda),
         remedies=_remedies(context, minimum.minimum),
     )
 
@@ -144,10 +150,10 @@ def _build_driver_finding(context: RuleContext, minimum: DriverMinimum, speaks: 
 def _check_support_minimum(
     context: RuleContext, minimum: DriverMinimum, version: tuple[str, str] | None
 ) -> list[Finding]:
-    """Report a driver older than the one from which NVIDIA supports all of this CUDA major.
+    """Report a driver older than the first one for which NVIDIA supports all of this CUDA major version.
 
-    The driver supports this major's first CUDA. Example: 450.51 to 450.66 with CUDA 11.1 to 11.8.
-    `recommend` refuses it; it has not been observed to run or to fail.
+    The driver supports the first CUDA of this major. Example: 450.51 to 450.66 with CUDA 11.1 to 11.8.
+    `recommend` rejects such a driver; whether it works has not been observed.
     """
     if version is None or minimum.minimum is None or versions.is_at_least(version[0], minimum.minimum):
         return []
@@ -165,67 +171,72 @@ def _check_support_minimum(
     ]
 
 
-def _check_jit_support(context: RuleContext, minimum: DriverMinimum, speaks: str | None) -> list[Finding]:
-    """Report a driver that is new enough to run but too old to compile this build's PTX.
+def _check_jit_support(context: RuleContext, minimum: DriverMinimum, newest: str | None) -> list[Finding]:
+    """Report a driver that is new enough to run this build's machine code but too old to compile its PTX.
 
-    This matters only to cards without machine code for all kernels.
+    This matters only to GPUs without machine code for all kernels.
     """
-    if speaks is None:
+    if newest is None:
         return []
     affected: list[tuple[CudaDevice, str, str]] = []
     for device in drivers.list_shown_devices(context):
-        needed = drivers.to_compile(context, device.compute_capability) if device.compute_capability else None
-        if needed is not None and not versions.is_at_least(speaks, versions.major_minor(needed[0])):
-            affected.append((device, *needed))
+        compilation = (
+            drivers.to_compile(context, device.compute_capability) if device.compute_capability else None
+        )
+        if compilation is not None and not versions.is_at_least(newest, versions.major_minor(compilation[0])):
+            affected.append((device, *compilation))
     if not affected:
         return []
     names = ", ".join(drivers.device_label(device) for device, _, _ in affected)
-    device, cuda, share = max(affected, key=lambda one: versions.parse(one[1]))
-    inside = "no machine code" if share == "all" else f"{share} of its kernels as PTX alone"
-    own = context.compat.driver_minimum(cuda, minimum.os).own
+    device, cuda, share = max(affected, key=lambda entry: versions.parse(entry[1]))
+    code = "no machine code" if share == "all" else f"{share} of its kernels as PTX alone"
+    needed = context.compat.driver_minimum(cuda, minimum.os).own
     return [
         RULE.finding(
             Cause.DRIVER_TOO_OLD,
             Severity.ERROR,
-            f"{names}: this TensorFlow has {inside} for compute capability {device.compute_capability}, so the driver "
+            f"{names}: this TensorFlow has {code} for compute capability {device.compute_capability}, so the driver "
             f"would have to compile its PTX, which is of CUDA {versions.major_minor(cuda)}. The driver supports CUDA "
-            f"{speaks} and refuses newer PTX (CUDA_ERROR_UNSUPPORTED_PTX_VERSION).",
-            title=f"The driver is too old to compile this TensorFlow's code: {own or 'a newer one'} is needed",
+            f"{newest} and refuses newer PTX (CUDA_ERROR_UNSUPPORTED_PTX_VERSION).",
+            title=f"The driver is too old to compile this TensorFlow's code: {needed or 'a newer one'} is needed",
             row="too old to compile TensorFlow's code",
-            evidence=_evidence(context, speaks),
-            remedies=_remedies(context, own),
+            evidence=_evidence(context, newest),
+            remedies=_remedies(context, needed),
         )
     ]
 
 
-def _remedies(context: RuleContext, wanted: str | None) -> list[Remedy]:
-    least = f" ({wanted} or newer)" if wanted is not None else ""
+def _remedies(context: RuleContext, minimum: str | None) -> list[Remedy]:
+    """Return the remedies to update the driver or to use an older release. `minimum` is the required driver."""
+    minimum_text = f" ({minimum} or newer)" if minimum is not None else ""
     machine = context.facts.machine
     if machine.wsl:
         update = Remedy(
-            f"Update NVIDIA's driver in Windows{least}, then in PowerShell:",
+            f"Update NVIDIA's driver in Windows{minimum_text}, then in PowerShell:",
             ("wsl --shutdown",),
             changes_system=True,
         )
     elif machine.container:
         update = Remedy(
-            f"Update the host's driver{least}; the container uses it. On the host:",
+            f"Update the host's driver{minimum_text}; the container uses it. On the host:",
             ("nvidia-smi",),
             changes_system=True,
         )
     else:
         install = advice.driver_install(context.target)
-        update = Remedy(f"Update the driver{least}. {install.text}", install.commands, changes_system=True)
+        update = Remedy(
+            f"Update the driver{minimum_text}. {install.text}", install.commands, changes_system=True
+        )
     return [update, *_older_release_remedies(context)]
 
 
 def _older_release_remedies(context: RuleContext) -> list[Remedy]:
-    """Return the remedy with the best release for this Python with the installed driver."""
+    """Return the remedy with the best release for this Python and the installed driver."""
     build, python = context.build, context.python
-    version, answer = drivers.driver_version(context), value_of(context.facts.driver.cuda)
+    version, cuda = drivers.driver_version(context), value_of(context.facts.driver.cuda)
     if build is None or python is None or version is None or context.facts.machine.wsl:
         return []
-    if answer is not None and answer.init in (35, 36):
+    if cuda is not None and cuda.init in (35, 36):
         return []
     return advice.suggest_release(context.target, "Use {release}, which this driver can run.")
 

@@ -2,15 +2,15 @@
 
 What it means
 -------------
-daemon.json is not valid JSON, or names a default runtime that it does not define: the engine will not start.
-A runtime points to a program that is not there: no container starts with it. A rootless engine without
-no-cgroups is refused by the toolkit. A toolkit in the mode cdi refuses `--gpus`. A config.toml that is not
-TOML stops the toolkit.
+If daemon.json is not valid JSON, or names a default runtime that it does not define, the engine does not start.
+If a runtime points to a program that does not exist, no container starts with it. The toolkit refuses a rootless
+engine without no-cgroups. A toolkit in the mode cdi refuses `--gpus`. A config.toml that is not valid TOML stops the
+toolkit.
 
 How it is seen
 --------------
-The daemon.json of the engine in use, /etc/nvidia-container-runtime/config.toml, `docker info`, and whether the
-programs they name are there.
+The check reads the daemon.json of the engine in use, /etc/nvidia-container-runtime/config.toml and `docker info`, and
+tests whether the programs that they name exist.
 
 What to do
 ----------

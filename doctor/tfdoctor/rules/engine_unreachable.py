@@ -2,14 +2,14 @@
 
 What it means
 -------------
-Docker's client speaks with an engine through a socket. The engine is not running, this user may not open its
-socket, or the client is set to something that is not there. It matters only to containers: TensorFlow in a
+Docker's client talks to an engine through a socket. The engine is not running, this user may not open its
+socket, or the client is configured for an engine that does not exist. This matters only to containers: TensorFlow in a
 Python on this machine needs no engine.
 
 How it is seen
 --------------
-`docker info`, asked only where the client would use a local socket and an engine already runs: nothing is
-started, and an engine on another machine is never asked.
+`docker info`, which runs only if the client would use a local socket and an engine already runs: nothing is
+started, and an engine on another machine is never contacted.
 
 What to do
 ----------
@@ -27,10 +27,10 @@ from tfdoctor.rules.shared import engines
 
 def check(context: RuleContext) -> Result:
     containers = engines.get_container_facts(context)
-    silent = engine.silence(containers)
-    if silent is not None and silent.kind == "remote":
+    silence = engine.silence(containers)
+    if silence is not None and silence.kind == "remote":
         return NotApplicable("Docker's client is set to another machine's engine, which is not asked")
-    if silent is None and engine.engine(containers) is None:
+    if silence is None and engine.engine(containers) is None:
         return NotApplicable("there is no Docker")
     return engines.convert_problems(RULE, engine.unreachable(containers, advice.sudo(context.target)))
 

@@ -2,18 +2,18 @@
 
 What it means
 -------------
-VIRTUAL_ENV or CONDA_PREFIX names an environment that was moved, deleted, or whose Python was removed. The shell then
-finds another `python` further on PATH, and says nothing: the packages that you installed are not in that one.
+VIRTUAL_ENV or CONDA_PREFIX names an environment that was moved or deleted, or whose Python was removed. The shell then
+finds another `python` later on PATH without a warning, and that one does not have the packages that you installed.
 
 How it is seen
 --------------
-The folder that the variable names is looked at, and where its bin/python leads. An environment that was moved still has
-its first place in pyvenv.cfg or in its activate script: folders near by are looked through for it.
+The check examines the folder that the variable names, and the target of its bin/python. An environment that was moved
+still has its first path in pyvenv.cfg or in its activate script: nearby folders are searched for it.
 
 What to do
 ----------
-Put a moved environment back, or have its scripts written again for where it is now. Create a deleted one again. Do
-not install anything into the Python that the shell finds instead.
+Move the environment back, or rewrite its scripts for its new path. Recreate a deleted environment. Do not install
+anything into the Python that the shell finds instead.
 """
 
 from __future__ import annotations
@@ -36,11 +36,16 @@ STATES = {
     "base-gone": "whose Python is a link to {target}, which is not there",
     "closed": "which this user may not look into",
 }
+"""Clauses for LostEnvironment.problem."""
 
 
 def check(context: RuleContext) -> Result:
     choice = context.facts.choice
-    lost = next((one for one in choice.lost if one.variable != ASKED), None) if choice is not None else None
+    lost = (
+        next((candidate for candidate in choice.lost if candidate.variable != ASKED), None)
+        if choice is not None
+        else None
+    )
     if choice is None or lost is None:
         return NotApplicable("no environment is named that could not be used")
     state = STATES[lost.problem].format(target=lost.target)
@@ -49,7 +54,7 @@ def check(context: RuleContext) -> Result:
     evidence = [Evidence(f"${lost.variable}", lost.prefix)]
     if lost.target is not None:
         evidence.append(Evidence(f"{lost.prefix}/bin/python", f"leads to {lost.target}, which is not there"))
-    evidence += [Evidence(f"{place}/bin/activate", f"was made as {lost.prefix}") for place in lost.moved_to]
+    evidence += [Evidence(f"{folder}/bin/activate", f"was made as {lost.prefix}") for folder in lost.moved_to]
     return [
         RULE.finding(
             Cause.NOT_PERMITTED if lost.problem == "closed" else Cause.PYTHON_UNUSABLE,
@@ -70,7 +75,7 @@ def check(context: RuleContext) -> Result:
 
 
 def restore_remedies(lost: LostEnvironment) -> list[Remedy]:
-    """List the remedies that restore the lost environment."""
+    """Return the remedies that restore the lost environment."""
     prefix = advice.quote(lost.prefix)
     conda = lost.variable == "CONDA_PREFIX"
     if lost.problem == "closed":
@@ -78,20 +83,20 @@ def restore_remedies(lost: LostEnvironment) -> list[Remedy]:
     if lost.problem == "base-gone":
         return _replace_base_remedies(lost)
     remedies = []
-    for place in lost.moved_to[:2]:
-        there = advice.quote(place)
+    for folder in lost.moved_to[:2]:
+        quoted = advice.quote(folder)
         remedies += [
-            Remedy(f"It is now in {place}. Examine it there.", (f"tfdoctor check --python {there}",)),
+            Remedy(f"It is now in {folder}. Examine it there.", (f"tfdoctor check --python {quoted}",)),
             Remedy(
                 "To use it there, have its scripts written again (its packages stay), and activate it.",
                 (
-                    f"{there}/bin/python -m venv --without-pip {there}",
+                    f"{quoted}/bin/python -m venv --without-pip {quoted}",
                     "deactivate",
-                    f". {there}/bin/activate",
+                    f". {quoted}/bin/activate",
                     "tfdoctor check",
                 ),
             ),
-            Remedy("Or put it back where it was made.", (f"mv {there} {prefix}", "tfdoctor check")),
+            Remedy("Or put it back where it was made.", (f"mv {quoted} {prefix}", "tfdoctor check")),
         ]
     if remedies:
         return remedies
@@ -119,35 +124,35 @@ def restore_remedies(lost: LostEnvironment) -> list[Remedy]:
     ]
 
 
-def _replace_base_remedies(lost: LostEnvironment) -> list[Remedy]:
-    """Replace the base by another Python of the same minor version.
+def _replace_base_remedies(environment: LostEnvironment) -> list[Remedy]:
+    """Return the remedies to replace the base by another Python of the same minor version.
 
-    With another version nothing of the environment can be used.
+    With another version, nothing of the environment can be used.
     """
-    prefix = advice.quote(lost.prefix)
-    minor = ".".join((lost.version or "").split(".")[:2])
-    again = Remedy(
+    prefix = advice.quote(environment.prefix)
+    minor = ".".join((environment.version or "").split(".")[:2])
+    recreate = Remedy(
         "Or create it again; its packages have to be installed again.",
         (f"mv {prefix} {prefix}.aside", f"tfdoctor install --into {prefix}", f". {prefix}/bin/activate"),
     )
-    if lost.successor is None:
+    if environment.successor is None:
         text = (
             f"Install Python {minor} again: then its link leads somewhere."
             if minor
             else "Install that Python again."
         )
-        return [Remedy(text, ()), again]
+        return [Remedy(text, ()), recreate]
     links = " ".join(f"{prefix}/bin/{name}" for name in ("python", "python3", f"python{minor}"))
     return [
         Remedy(
             f"Give it the Python {minor} that is there; its packages stay.",
             (
                 f"rm -f {links}",
-                f"{advice.quote(lost.successor)} -m venv --upgrade --without-pip {prefix}",
+                f"{advice.quote(environment.successor)} -m venv --upgrade --without-pip {prefix}",
                 f"tfdoctor check --python {prefix}",
             ),
         ),
-        again,
+        recreate,
     ]
 
 

@@ -2,13 +2,13 @@
 
 What it means
 -------------
-A wheel is compiled for a system and runs on newer ones, not on older. `import tensorflow` then stops with "version
-`GLIBC_2.27' not found". glibc is a core part of the system and cannot be replaced on its own.
+A wheel is compiled for a system and runs on that and on newer ones, but not on older ones. There, `import tensorflow`
+stops with "version `GLIBC_2.27' not found". glibc is a core part of the system and cannot be replaced on its own.
 
 How it is seen
 --------------
-The symbol versions that TensorFlow's objects ask for are compared with those that the system's libc
-defines, as the loader does it.
+The symbol versions that TensorFlow's objects require are compared with those that the system's libc
+defines, as the loader does.
 
 What to do
 ----------
@@ -24,30 +24,35 @@ from tfdoctor.rules.shared import prerequisites
 from tfdoctor.text import lazy_pattern
 
 WANTED = lazy_pattern(r"version `GLIBC_([\d.]+)'")
+"""The loader's error about a missing glibc version."""
 
 
 def check(context: RuleContext) -> Result:
     if context.loader is None:
-        refused = outcome_if_unknown(context.facts.loader, "the loader")
-        return CouldNotCheck(refused.why if refused is not None else "the loader could not be followed")
-    failed = [(r, m[1]) for r in context.loader.import_needs if (m := WANTED.search(r.error))]
-    if not failed:
+        unmet = outcome_if_unknown(context.facts.loader, "the loader")
+        return CouldNotCheck(unmet.why if unmet is not None else "the loader could not be followed")
+    failures = [
+        (failure, match[1])
+        for failure in context.loader.import_needs
+        if (match := WANTED.search(failure.error))
+    ]
+    if not failures:
         return ()
-    resolution, wanted = failed[0]
+    resolution, required = failures[0]
     python, build = context.python, context.build
-    have = python.glibc if python is not None and python.glibc else "an older one"
+    installed = python.glibc if python is not None and python.glibc else "an older one"
     remedies = advice.suggest_release(
         context.target, "Install {release}, the best that this system and this Python can load."
     )
-    remedies.append(Remedy(f"Run it in a container, or on a system, with glibc {wanted} or newer."))
+    remedies.append(Remedy(f"Run it in a container, or on a system, with glibc {required} or newer."))
     return [
         RULE.finding(
             Cause.GLIBC_TOO_OLD,
             Severity.ERROR,
-            f"TensorFlow {build.version if build is not None else ''} needs glibc {wanted}; this system has "
-            f"{have}. "
+            f"TensorFlow {build.version if build is not None else ''} needs glibc {required}; this system has "
+            f"{installed}. "
             "glibc cannot be replaced on its own.",
-            title=f"TensorFlow needs glibc {wanted}, and this system has {have}",
+            title=f"TensorFlow needs glibc {required}, and this system has {installed}",
             evidence=[Evidence("the loader", resolution.error)],
             remedies=remedies,
         )

@@ -2,19 +2,19 @@
 
 What it means
 -------------
-For a card that is newer than all machine code inside, the driver compiles the PTX inside once, which can
-take half an hour, and keeps the result (in ~/.nv/ComputeCache). Where the PTX is specific to one
-architecture (sm_90a in TensorFlow 2.16 to 2.20), no newer card can compile it: operations fail with
-CUDA_ERROR_INVALID_PTX. Where there is no PTX, nothing runs.
+If a card is newer than all machine code in a wheel, the driver compiles the wheel's PTX once, which can
+take half an hour, and caches the result (in ~/.nv/ComputeCache). If the PTX is specific to one
+architecture (sm_90a in TensorFlow 2.16 to 2.20), it cannot be compiled for a newer card: operations fail with
+CUDA_ERROR_INVALID_PTX. If there is no PTX, nothing runs.
 
 How it is seen
 --------------
-The compute capability comes from the driver, or from the card's PCI id; what the wheel has was read from
-its files.
+The compute capability comes from the driver, or from the card's PCI id. The code that each wheel contains was
+determined from its files.
 
 What to do
 ----------
-Wait once and make the cache larger, or install a TensorFlow that has code for the card.
+Wait once and enlarge the cache, or install a TensorFlow that has code for the card.
 """
 
 from __future__ import annotations
@@ -34,46 +34,54 @@ if TYPE_CHECKING:
     from tfdoctor.predict import Build
 
 CACHE_BYTES = 4294967296
-"""The largest CUDA_CACHE_MAXSIZE: all kernels of TensorFlow need more than the default."""
+"""The largest value of CUDA_CACHE_MAXSIZE. TensorFlow's kernels need more than the default."""
 
 
 def check(context: RuleContext) -> Result:
     build, devices = require_value(context.build), drivers.list_capable_devices(context)
     findings = []
-    for capability in dict.fromkeys(d.compute_capability or "" for d in devices):
-        alike = [d for d in devices if d.compute_capability == capability]
-        found = _judge(context, build, capability, alike)
-        if found is not None:
-            findings.append(found)
+    for capability in dict.fromkeys(device.compute_capability or "" for device in devices):
+        same_capability = [device for device in devices if device.compute_capability == capability]
+        finding = _check_capability(context, build, capability, same_capability)
+        if finding is not None:
+            findings.append(finding)
     return findings
 
 
-def _judge(context: RuleContext, build: Build, capability: str, devices: list[CudaDevice]) -> Finding | None:
+def _check_capability(
+    context: RuleContext, build: Build, capability: str, devices: list[CudaDevice]
+) -> Finding | None:
+    """Return the finding about the GPUs of one compute capability; None if the build has code for them."""
     code = drivers.code_for(context, capability)
     newest = drivers.newest_code(context)
     if code == "arch-specific":
-        return _arch_specific(context, build, capability, devices)
+        return _build_arch_specific_finding(context, build, capability, devices)
     if code == "none" and newest is not None and versions.is_at_least(capability, newest):
         return _build_code_gap_finding(context, build, capability, devices)
     if code == "jit":
         return _build_jit_finding(context, build, capability, devices)
-    return _cudnn(context, build, capability, devices) if code == "native" else None
+    return _check_cudnn(context, build, capability, devices) if code == "native" else None
 
 
-def _problems(context: RuleContext, build: Build, capability: str) -> list[Problem]:
+def _list_known_problems(context: RuleContext, build: Build, capability: str) -> list[Problem]:
+    """Return the known problems of this release with GPUs of this capability."""
     release = build.release if build.exact else None
     if release is None:
         return []
-    found = context.compat.problems_of(release.package, release.version, capability=capability, area="gpu")
-    return [p for p in found if p.cause == Cause.GPU_TOO_NEW.value and set(p.when) <= {"capability"}]
+    problems = context.compat.problems_of(release.package, release.version, capability=capability, area="gpu")
+    return [
+        problem
+        for problem in problems
+        if problem.cause == Cause.GPU_TOO_NEW.value and set(problem.when) <= {"capability"}
+    ]
 
 
 def _evidence(context: RuleContext, devices: list[CudaDevice]) -> list[Evidence]:
-    known = devices[0].ordinal >= 0
-    source = "the driver" if known else getattr(context.facts.driver.pci, "source", "the PCI bus")
+    from_driver = devices[0].ordinal >= 0
+    source = "the driver" if from_driver else getattr(context.facts.driver.pci, "source", "the PCI bus")
     lines = [
-        Evidence(source, f"{drivers.device_label(d)}: compute capability {d.compute_capability}")
-        for d in devices
+        Evidence(source, f"{drivers.device_label(device)}: compute capability {device.compute_capability}")
+        for device in devices
     ]
     newest = drivers.newest_code(context)
     if newest is not None:
@@ -91,7 +99,7 @@ def _finding(
     remedies: list[Remedy],
 ) -> Finding:
     if devices[0].ordinal < 0:
-        severity = min(severity, Severity.WARNING)  # there is no driver to use it with: that leads
+        severity = min(severity, Severity.WARNING)  # the missing driver is the more severe problem
     return RULE.finding(
         Cause.GPU_TOO_NEW,
         severity,
@@ -102,13 +110,15 @@ def _finding(
     )
 
 
-def _newer_than(build: Build, devices: list[CudaDevice]) -> str:
+def _describe_gap(build: Build, devices: list[CudaDevice]) -> str:
     return f"{devices[0].name or 'The card'} is newer than the machine code in TensorFlow {build.version}"
 
 
-def _arch_specific(context: RuleContext, build: Build, capability: str, devices: list[CudaDevice]) -> Finding:
-    problems = _problems(context, build, capability)
-    said = " ".join(p.text for p in problems) or (
+def _build_arch_specific_finding(
+    context: RuleContext, build: Build, capability: str, devices: list[CudaDevice]
+) -> Finding:
+    problems = _list_known_problems(context, build, capability)
+    explanation = " ".join(problem.text for problem in problems) or (
         "A part of its PTX is specific to another architecture, which this card cannot compile."
     )
     return _finding(
@@ -117,9 +127,10 @@ def _arch_specific(context: RuleContext, build: Build, capability: str, devices:
         Severity.ERROR,
         title=f"TensorFlow {build.version} has kernels that cannot run on this card (compute capability "
         f"{capability})",
-        explanation=f"{_newer_than(build, devices)}. {said} TensorFlow registers the card, and operations "
+        explanation=f"{_describe_gap(build, devices)}. {explanation} TensorFlow registers the card, and operations "
         "fail with CUDA_ERROR_INVALID_PTX.",
-        remedies=_newer(context) or [*(Remedy(p.remedy) for p in problems), advice.ask_recommend()],
+        remedies=_newer_release_remedies(context)
+        or [*(Remedy(problem.remedy) for problem in problems), advice.ask_recommend()],
     )
 
 
@@ -131,21 +142,24 @@ def _build_code_gap_finding(
         devices,
         Severity.ERROR,
         title=f"TensorFlow {build.version} has no code for this card (compute capability {capability})",
-        explanation=f"{_newer_than(build, devices)}, and there is no PTX inside that the driver could "
+        explanation=f"{_describe_gap(build, devices)}, and there is no PTX inside that the driver could "
         "compile for it. TensorFlow registers the card, and every operation fails.",
-        remedies=_newer(context),
+        remedies=_newer_release_remedies(context),
     )
 
 
 def _build_jit_finding(
     context: RuleContext, build: Build, capability: str, devices: list[CudaDevice]
 ) -> Finding:
-    problems = _problems(context, build, capability)
+    """Report that the driver has to compile the build's PTX, or that a variable forbids it."""
+    problems = _list_known_problems(context, build, capability)
     variables = context.facts.environment.variables
-    fails = "".join(f" {p.text}" for p in problems) + _describe_library_limit(context, build, capability)
-    known = [Remedy(p.remedy) for p in problems]
+    limit = "".join(f" {problem.text}" for problem in problems) + _describe_library_limit(
+        context, build, capability
+    )
+    known_remedies = [Remedy(problem.remedy) for problem in problems]
     explanation = (
-        f"{_newer_than(build, devices)}.{fails} The driver compiles its kernels when they are first used, which can "
+        f"{_describe_gap(build, devices)}.{limit} The driver compiles its kernels when they are first used, which can "
         "take half an hour, and keeps them for the next time."
     )
     forbidden = variables.get("CUDA_DISABLE_PTX_JIT", "0") not in ("", "0")
@@ -160,12 +174,14 @@ def _build_jit_finding(
                 variable_origins.unset_remedy(
                     context, "CUDA_DISABLE_PTX_JIT", "Unset the variable.", steps=False
                 ),
-                *_newer(context),
+                *_newer_release_remedies(context),
             ],
         )
-    line = f"export CUDA_CACHE_MAXSIZE={CACHE_BYTES}"
-    wait = Remedy("Make the cache larger, so that you wait only once, and let the first run finish.", (line,))
-    remedies = [wait]
+    command = f"export CUDA_CACHE_MAXSIZE={CACHE_BYTES}"
+    larger_cache = Remedy(
+        "Make the cache larger, so that you wait only once, and let the first run finish.", (command,)
+    )
+    remedies = [larger_cache]
     if variables.get("CUDA_CACHE_DISABLE", "0") not in ("", "0"):
         remedies.insert(
             0,
@@ -180,40 +196,43 @@ def _build_jit_finding(
         context,
         devices,
         Severity.WARNING,
-        title=f"The first run will be slow{', and some operations may fail' if fails else ''}: TensorFlow "
+        title=f"The first run will be slow{', and some operations may fail' if limit else ''}: TensorFlow "
         f"{build.version} has no machine code for compute capability {capability}",
         explanation=explanation,
-        remedies=[*remedies, *_native_release_remedies(context, capability), *known],
+        remedies=[*remedies, *_native_release_remedies(context, capability), *known_remedies],
     )
 
 
 def _describe_library_limit(context: RuleContext, build: Build, capability: str) -> str:
-    """Describe what CUDA's own libraries lack: they are not compiled at first use."""
+    """Describe the limit of CUDA's own libraries, which are not compiled at first use; empty if none applies."""
     cuda = build.release.cuda if build.release is not None else None
-    ends = find_newest_supported(context.compat, cuda, capability) if cuda is not None else None
-    if ends is None:
+    last = find_newest_supported(context.compat, cuda, capability) if cuda is not None else None
+    if last is None:
         return ""
     return (
-        f" The libraries of CUDA {cuda}, with which it was built, end at compute capability {ends}: what needs cuBLAS "
+        f" The libraries of CUDA {cuda}, with which it was built, end at compute capability {last}: what needs cuBLAS "
         "or cuDNN may fail, so `recommend` does not offer this release for the card."
     )
 
 
-def _cudnn(context: RuleContext, build: Build, capability: str, devices: list[CudaDevice]) -> Finding | None:
-    used = cudnn_version(context.facts)
-    if used is None:
+def _check_cudnn(
+    context: RuleContext, build: Build, capability: str, devices: list[CudaDevice]
+) -> Finding | None:
+    """Report a cuDNN that does not support these GPUs yet."""
+    cudnn = cudnn_version(context.facts)
+    if cudnn is None:
         return None
-    support = context.compat.cudnn_support(used.version, capability)
+    support = context.compat.cudnn_support(cudnn.version, capability)
     if support.verdict != "too-new":
         return None
     remedies = []
-    if used.project not in ("", "cudnn") and build.cudnn is not None:
-        wanted = f"{used.project}>={build.cudnn},<{versions.major(used.version) + 1}"
+    if cudnn.project not in ("", "cudnn") and build.cudnn is not None:
+        requirement = f"{cudnn.project}>={build.cudnn},<{versions.major(cudnn.version) + 1}"
         remedies.append(
             Remedy(
                 "Install the newest cuDNN of the same major version.",
                 (
-                    advice.pip_install(context.target, (wanted,), options="--upgrade"),
+                    advice.pip_install(context.target, (requirement,), options="--upgrade"),
                     advice.check_again(context.target),
                 ),
             )
@@ -222,19 +241,19 @@ def _cudnn(context: RuleContext, build: Build, capability: str, devices: list[Cu
         context,
         devices,
         Severity.WARNING,
-        title=f"cuDNN {used.version} does not support this card (compute capability {capability})",
+        title=f"cuDNN {cudnn.version} does not support this card (compute capability {capability})",
         explanation=f"{support.explanation}; TensorFlow {build.version} itself has code for the card, and "
         "its convolutions may fail or be slow.",
         remedies=remedies,
     )
 
 
-def _newer(context: RuleContext) -> list[Remedy]:
+def _newer_release_remedies(context: RuleContext) -> list[Remedy]:
     return advice.suggest_release(context.target, "Install {release}, which has code that this card can run.")
 
 
 def _native_release_remedies(context: RuleContext, capability: str) -> list[Remedy]:
-    """Return the remedy with the best release for this Python if it has machine code for the card."""
+    """Return the remedy with the best release for this Python if it has machine code for the GPU."""
     best = advice.best_release(context.target)
     if best is None or context.compat.code_for(best, capability) != "native":
         return []

@@ -2,15 +2,15 @@
 
 What it means
 -------------
-A wheel has machine code for some generations of cards, by compute capability. Below its floor TensorFlow ignores a
-card. Between the floor and the oldest code inside, it registers the card and every operation fails ("no kernel
-image is available for execution on the device"). The same holds for cuDNN: from 9.11 on it has nothing for Maxwell,
-Pascal and Volta, so convolutions fail although TensorFlow itself supports the card.
+A wheel has machine code for some generations of cards, by compute capability. TensorFlow ignores cards below its
+minimum capability. It registers a card between that minimum and the oldest code in the wheel, but every operation
+fails ("no kernel image is available for execution on the device"). The same holds for cuDNN: from 9.11 on it has no
+code for Maxwell, Pascal and Volta, so convolutions fail although TensorFlow itself supports the card.
 
 How it is seen
 --------------
-The compute capability comes from the driver, or, where that does not answer, from the card's PCI id; what
-the wheel and the cuDNN have was read from their files.
+The compute capability comes from the driver or, if that does not answer, from the card's PCI id. The code that each
+wheel and cuDNN contain was determined from their files.
 
 What to do
 ----------
@@ -37,106 +37,115 @@ if TYPE_CHECKING:
 def check(context: RuleContext) -> Result:
     build, devices = require_value(context.build), drivers.list_capable_devices(context)
     findings = _check_capability_floor(context, build, devices)
-    rest = [d for d in devices if versions.is_at_least(d.compute_capability or "0", build.floor)]
-    findings += _check_code_gap(context, build, rest)
-    return findings or _cudnn(context, rest)
+    above_floor = [
+        device for device in devices if versions.is_at_least(device.compute_capability or "0", build.floor)
+    ]
+    findings += _check_code_gap(context, build, above_floor)
+    return findings or _check_cudnn(context, above_floor)
 
 
-def _names(devices: list[CudaDevice]) -> str:
-    return ", ".join(f"{drivers.device_label(d)}: {d.compute_capability}" for d in devices)
+def _join_gpus(devices: list[CudaDevice]) -> str:
+    return ", ".join(f"{drivers.device_label(device)}: {device.compute_capability}" for device in devices)
 
 
 def _evidence(context: RuleContext, devices: list[CudaDevice]) -> list[Evidence]:
-    known = any(device.ordinal >= 0 for device in devices)
-    source = "the driver" if known else getattr(context.facts.driver.pci, "source", "the PCI bus")
+    from_driver = any(device.ordinal >= 0 for device in devices)
+    source = "the driver" if from_driver else getattr(context.facts.driver.pci, "source", "the PCI bus")
     return [
-        Evidence(source, f"{drivers.device_label(d)}: compute capability {d.compute_capability}")
-        for d in devices
+        Evidence(source, f"{drivers.device_label(item)}: compute capability {item.compute_capability}")
+        for item in devices
     ]
 
 
 def _check_capability_floor(context: RuleContext, build: Build, devices: list[CudaDevice]) -> list[Finding]:
-    """Report that nothing is registered because every card is below the floor.
+    """Report that TensorFlow ignores every GPU because all are below its minimum capability.
 
-    If only some cards are below it, TFD114 reports them.
+    If only some GPUs are below it, TFD114 reports them.
     """
-    if any(versions.is_at_least(d.compute_capability or "0", build.floor) for d in devices):
+    if any(versions.is_at_least(device.compute_capability or "0", build.floor) for device in devices):
         return []
     return [
         RULE.finding(
             Cause.GPU_TOO_OLD,
             Severity.ERROR if devices[0].ordinal >= 0 else Severity.WARNING,
             f"TensorFlow {build.version} ignores every card below compute capability {build.floor}: "
-            f"{_names(devices)}.",
+            f"{_join_gpus(devices)}.",
             title=f"The card is too old: TensorFlow {build.version} needs compute capability {build.floor}",
             row=f"too old for TensorFlow {build.version}",
             evidence=_evidence(context, devices),
-            remedies=_older_release(context),
+            remedies=_older_release_remedies(context),
         )
     ]
 
 
 def _check_code_gap(context: RuleContext, build: Build, devices: list[CudaDevice]) -> list[Finding]:
+    """Report GPUs that TensorFlow registers but has no code for."""
     newest = drivers.newest_code(context)
-    bad = [
-        d
-        for d in devices
-        if d.compute_capability
+    gpus = [
+        candidate
+        for candidate in devices
+        if candidate.compute_capability
         and newest is not None
-        and drivers.code_for(context, d.compute_capability) == "none"
-        and not versions.is_at_least(d.compute_capability, newest)
+        and drivers.code_for(context, candidate.compute_capability) == "none"
+        and not versions.is_at_least(candidate.compute_capability, newest)
     ]
-    if not bad:
+    if not gpus:
         return []
     registered = select_registered_devices(devices, build, context.facts.environment.variables)
-    every = all(device in bad for device in registered) and bad[0].ordinal >= 0
+    all_fail = all(device in gpus for device in registered) and gpus[0].ordinal >= 0
     return [
         RULE.finding(
             Cause.GPU_TOO_OLD,
-            Severity.ERROR if every else Severity.WARNING,
-            f"{_names(bad)}. TensorFlow {build.version} registers such a card (its floor is {build.floor}) "
+            Severity.ERROR if all_fail else Severity.WARNING,
+            f"{_join_gpus(gpus)}. TensorFlow {build.version} registers such a card (its floor is {build.floor}) "
             "and has no "
             f'code that runs on it{_format_build_code(context, build)}: the first operation stops with "no kernel '
             "image is "
             'available for execution on the device".',
             title=f"TensorFlow {build.version} has no code for this card (compute capability "
-            f"{bad[0].compute_capability})",
+            f"{gpus[0].compute_capability})",
             row=f"too old for TensorFlow {build.version}",
-            evidence=_evidence(context, bad),
-            remedies=_older_release(context),
+            evidence=_evidence(context, gpus),
+            remedies=_older_release_remedies(context),
         )
     ]
 
 
 def _format_build_code(context: RuleContext, build: Build) -> str:
-    own = drivers.list_build_architectures(context)
-    code = own[0] if own is not None else (build.release.cubin if build.release is not None else ())
+    architectures = drivers.list_build_architectures(context)
+    code = (
+        architectures[0]
+        if architectures is not None
+        else (build.release.cubin if build.release is not None else ())
+    )
     return f" (it has {', '.join(code)})" if code else ""
 
 
-def _older_release(context: RuleContext) -> list[Remedy]:
-    """Return the remedy with the best release for this machine: on this Python, else on another.
+def _older_release_remedies(context: RuleContext) -> list[Remedy]:
+    """Return the remedy with the best release for this machine: for this Python, else for another.
 
-    If the driver prevents it, recommend the release with a newer driver.
+    If the driver rules out all releases, recommend the best one with a newer driver.
     """
     target, python = context.target, context.python
-    for host, first in (
+    for host, prefix in (
         (target.host, ""),
         (replace(target.host, driver=None), "After an update of the driver: "),
     ):
-        own = fit.find_best_fit(target.compat, host, python=python.version) if python is not None else None
-        if own is not None:
-            name = f"TensorFlow {own.release.version}"
-            text = f"{first}Install {name}, the best for this Python that has code for the card."
-            return [advice.install_release(target, own.release, text)]
-        other = fit.find_best_fit(target.compat, host)
-        if other is not None and other.python is not None:
-            pythons = other.release.pythons()
+        same_python = (
+            fit.find_best_fit(target.compat, host, python=python.version) if python is not None else None
+        )
+        if same_python is not None:
+            name = f"TensorFlow {same_python.release.version}"
+            text = f"{prefix}Install {name}, the best for this Python that has code for the card."
+            return [advice.install_release(target, same_python.release, text)]
+        best = fit.find_best_fit(target.compat, host)
+        if best is not None and best.python is not None:
+            pythons = best.release.pythons()
             text = (
-                f"{first}The best TensorFlow that has code for the card is {other.release.version}, which needs Python "
-                f"{other.python} (it has wheels for {pythons[0]} to {pythons[-1]})."
+                f"{prefix}The best TensorFlow that has code for the card is {best.release.version}, which needs Python "
+                f"{best.python} (it has wheels for {pythons[0]} to {pythons[-1]})."
             )
-            return [advice.install_release(target, other.release, text, python=other.python)]
+            return [advice.install_release(target, best.release, text, python=best.python)]
     return [
         Remedy(
             "No published TensorFlow with code for this card is known; TensorFlow can only use the CPU here."
@@ -147,47 +156,48 @@ def _older_release(context: RuleContext) -> list[Remedy]:
 # ---------------------------------------------------------------- cuDNN
 
 
-def _cudnn(context: RuleContext, devices: list[CudaDevice]) -> list[Finding]:
-    used, build = cudnn_version(context.facts), context.build
-    if used is None or build is None:
+def _check_cudnn(context: RuleContext, devices: list[CudaDevice]) -> list[Finding]:
+    """Report GPUs that TensorFlow supports but this cuDNN no longer does."""
+    cudnn, build = cudnn_version(context.facts), context.build
+    if cudnn is None or build is None:
         return []
-    version, project = used.version, used.project
-    bad = [
-        d
-        for d in devices
-        if d.compute_capability
-        and context.compat.cudnn_support(version, d.compute_capability).verdict == "dropped"
+    version, project = cudnn.version, cudnn.project
+    gpus = [
+        device
+        for device in devices
+        if device.compute_capability
+        and context.compat.cudnn_support(version, device.compute_capability).verdict == "dropped"
     ]
-    if not bad:
+    if not gpus:
         return []
-    support = context.compat.cudnn_support(version, bad[0].compute_capability or "")
-    every = len(bad) == len(devices) and bad[0].ordinal >= 0
-    evidence = [*_evidence(context, bad), Evidence(project or "cuDNN", version)]
+    support = context.compat.cudnn_support(version, gpus[0].compute_capability or "")
+    all_fail = len(gpus) == len(devices) and gpus[0].ordinal >= 0
+    evidence = [*_evidence(context, gpus), Evidence(project or "cuDNN", version)]
     return [
         RULE.finding(
             Cause.GPU_TOO_OLD,
-            Severity.ERROR if every else Severity.WARNING,
-            f"{_names(bad)}. {support.explanation}; TensorFlow {build.version} itself supports the card, and "
+            Severity.ERROR if all_fail else Severity.WARNING,
+            f"{_join_gpus(gpus)}. {support.explanation}; TensorFlow {build.version} itself supports the card, and "
             "its convolutions fail in cuDNN.",
             title=f"cuDNN {version} has no code for this card (compute capability "
-            f"{bad[0].compute_capability})",
+            f"{gpus[0].compute_capability})",
             row=f"too old for cuDNN {version}",
             evidence=evidence,
-            remedies=_older_cudnn(context, project),
+            remedies=_older_cudnn_remedies(context, project),
         )
     ]
 
 
-def _older_cudnn(context: RuleContext, project: str) -> list[Remedy]:
+def _older_cudnn_remedies(context: RuleContext, project: str) -> list[Remedy]:
     build = context.build
     if build is None or build.cudnn is None or project in ("", "cudnn"):
         return [Remedy("Install an older cuDNN of the same major version.")]
-    wanted = advice.cudnn_requirement(context.target, project, project, build.cudnn)
+    requirement = advice.cudnn_requirement(context.target, project, project, build.cudnn)
     return [
         Remedy(
             "Install the last cuDNN that has code for it.",
-            (advice.pip_install(context.target, (wanted,)), advice.check_again(context.target)),
-            steps=(Install((wanted,)),),
+            (advice.pip_install(context.target, (requirement,)), advice.check_again(context.target)),
+            steps=(Install((requirement,)),),
         )
     ]
 

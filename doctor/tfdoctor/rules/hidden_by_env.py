@@ -3,15 +3,15 @@
 What it means
 -------------
 The driver shows a program only the cards that CUDA_VISIBLE_DEVICES names, and stops at the first entry that it does
-not know. An empty value, -1, or a name that matches no card hides all of them, and TensorFlow then says that there
+not know. An empty value, -1, or a name that matches no card hides all of them, and TensorFlow then reports that there
 is no device. Schedulers (Slurm, Ray, Kubernetes) set the variable for a job that was given no GPU.
-TF_ENABLED_DEVICE_TYPES without GPU keeps TensorFlow from all of them, and a flag in TF_XLA_FLAGS that it does not
-know ends it. PYTHONOPTIMIZE=2 drops docstrings, without which no release before 2.21 can be imported;
-PYTHONWARNINGS=error stops the old ones.
+If TF_ENABLED_DEVICE_TYPES does not contain GPU, TensorFlow uses none, and an unknown flag in TF_XLA_FLAGS ends the
+process. PYTHONOPTIMIZE=2 removes docstrings, without which no release before 2.21 can be imported;
+PYTHONWARNINGS=error stops the import of old releases.
 
 How it is seen
 --------------
-The driver is asked twice, in two child processes: with the variable as it is, and without it.
+Two child processes query the driver: one with the variable as it is, and one without it.
 
 What to do
 ----------
@@ -47,10 +47,12 @@ REQUESTS = {
     "ray": (),
     "kubernetes": (),
 }
+"""Commands that request a GPU from each scheduler."""
 ASKING = {
     "ray": ": ask for one in the code, `@ray.remote(num_gpus=1)`",
     "kubernetes": ": ask for one in the pod's specification, `limits: {nvidia.com/gpu: 1}`",
 }
+"""Hints for the schedulers that are not asked on the command line."""
 
 
 def check(context: RuleContext) -> Result:
@@ -61,38 +63,38 @@ def check(context: RuleContext) -> Result:
     flags = unknown_flags(context.build, variables, context.compat) if context.build is not None else ""
     if flags and context.prediction.cause is Cause.HIDDEN_BY_ENV:
         return [_check_xla_flags(context, flags)]
-    stopped = (
+    stopping_variable = (
         find_stopping_variable(context.python, context.build, variables, context.compat)
         if context.build is not None
         else None
     )
-    if stopped is not None and context.prediction.cause is Cause.HIDDEN_BY_ENV:
-        return [_build_import_finding(context, *stopped)]
+    if stopping_variable is not None and context.prediction.cause is Cause.HIDDEN_BY_ENV:
+        return [_build_import_finding(context, *stopping_variable)]
     if VARIABLE not in variables:
         return NotApplicable(f"{VARIABLE} is not set")
-    refused = prerequisites.require_driver(context)
-    if refused is not None:
-        return refused
-    answer = value_of(driver.cuda)
-    if answer is None or answer.crashed or not answer.loaded:
+    unmet = prerequisites.require_driver(context)
+    if unmet is not None:
+        return unmet
+    cuda = value_of(driver.cuda)
+    if cuda is None or cuda.crashed or not cuda.loaded:
         return NotApplicable("there is no driver to hide cards of")
-    if answer.count or answer.init not in (0, 100):
+    if cuda.count or cuda.init not in (0, 100):
         return ()
-    without = value_of(driver.cuda_unhidden) if driver.cuda_unhidden is not None else None
-    if without is None:
+    unhidden = value_of(driver.cuda_unhidden) if driver.cuda_unhidden is not None else None
+    if unhidden is None:
         if isinstance(driver.cuda_unhidden, Absent):
             return NotApplicable(driver.cuda_unhidden.why or "there is no driver to hide cards of")
         return CouldNotCheck(f"the driver did not answer without {VARIABLE}")
     if not hidden_by_environment(context.facts):
         return ()
     value = variables[VARIABLE]
-    cards = [drivers.device_label(device) for device in without.devices]
-    count = without.count or len(cards)
+    cards = [drivers.device_label(device) for device in unhidden.devices]
+    count = unhidden.count or len(cards)
     return [
         RULE.finding(
             Cause.HIDDEN_BY_ENV,
             Severity.ERROR,
-            f"{VARIABLE} is {value!r}: {_explain_value(value, without.devices)}. Without it the driver shows "
+            f"{VARIABLE} is {value!r}: {_explain_value(value, unhidden.devices)}. Without it the driver shows "
             f"{count} card{'s' * (count != 1)}.{variable_origins.origin_sentence(context, VARIABLE)}",
             title=_build_title(context, value),
             evidence=[
@@ -105,40 +107,44 @@ def check(context: RuleContext) -> Result:
     ]
 
 
-def _check_device_types(context: RuleContext, why: str) -> Finding:
-    """Report TF_ENABLED_DEVICE_TYPES without what it needs."""
-    then = "TensorFlow then takes no GPU, whatever the driver shows."
-    return _build_variable_finding(context, TYPES, why, then, f"{TYPES} keeps TensorFlow from every GPU")
+def _check_device_types(context: RuleContext, problem: str) -> Finding:
+    """Report a TF_ENABLED_DEVICE_TYPES that excludes GPUs."""
+    consequence = "TensorFlow then takes no GPU, whatever the driver shows."
+    return _build_variable_finding(
+        context, TYPES, problem, consequence, f"{TYPES} keeps TensorFlow from every GPU"
+    )
 
 
-def _check_xla_flags(context: RuleContext, why: str) -> Finding:
-    """Report TF_XLA_FLAGS with a flag that does not exist."""
-    meant = " XLA's own flags (`--xla_…`) belong in XLA_FLAGS." if "'xla_" in why else ""
-    then = f"That happens when it lists its devices, the CPU included.{meant}"
+def _check_xla_flags(context: RuleContext, problem: str) -> Finding:
+    """Report a TF_XLA_FLAGS with a flag that does not exist."""
+    hint = " XLA's own flags (`--xla_…`) belong in XLA_FLAGS." if "'xla_" in problem else ""
+    consequence = f"That happens when it lists its devices, the CPU included.{hint}"
     title = f"{FLAGS} has a flag that TensorFlow does not know: it ends the process"
-    return _build_variable_finding(context, FLAGS, why, then, title)
+    return _build_variable_finding(context, FLAGS, problem, consequence, title)
 
 
-def _build_import_finding(context: RuleContext, name: str, why: str) -> Finding:
-    """Report a variable of Python's that stops this release's import."""
+def _build_import_finding(context: RuleContext, name: str, problem: str) -> Finding:
+    """Report a variable of Python that stops the import of this release."""
     return _build_variable_finding(
         context,
         name,
-        why,
+        problem,
         "Other programs may need it: unset it for TensorFlow only.",
         f"{name} stops import tensorflow",
     )
 
 
-def _build_variable_finding(context: RuleContext, name: str, why: str, then: str, title: str) -> Finding:
+def _build_variable_finding(
+    context: RuleContext, name: str, problem: str, consequence: str, title: str
+) -> Finding:
     """Report a variable that TensorFlow or its Python reads.
 
-    `why` is the problem with it, `then` its consequence.
+    `problem` and `consequence` are sentences.
     """
     return RULE.finding(
         Cause.HIDDEN_BY_ENV,
         Severity.ERROR,
-        f"{why}{variable_origins.origin_sentence(context, name)} {then}",
+        f"{problem}{variable_origins.origin_sentence(context, name)} {consequence}",
         title=title,
         row=f"{name} must be unset",
         evidence=[
@@ -150,7 +156,7 @@ def _build_variable_finding(context: RuleContext, name: str, why: str, then: str
 
 
 def _build_title(context: RuleContext, value: str) -> str:
-    """Return the title with the file that sets the variable, if that is known."""
+    """Return the title, with the file that sets the variable if it is known."""
     origin = context.facts.environment.origin(VARIABLE)
     if origin is None or not origin.path:
         return RULE.title
@@ -159,7 +165,7 @@ def _build_title(context: RuleContext, value: str) -> str:
 
 
 def _explain_value(value: str, devices: tuple[CudaDevice, ...]) -> str:
-    """Explain in half a sentence why this value names no card."""
+    """Explain in half a sentence why this value names no GPU."""
     entries = [entry.strip() for entry in value.split(",")]
     first = entries[0]
     if not value.strip():
@@ -184,10 +190,8 @@ def _remedies(context: RuleContext) -> list[Remedy]:
     text = "Unset the variable, or name cards that are there."
     remedies = [variable_origins.unset_remedy(context, VARIABLE, text, steps=scheduler is None)]
     if scheduler in REQUESTS:
-        asking = ASKING.get(scheduler, ": ask for a GPU")
-        remedies.insert(
-            0, Remedy(f"This runs under {scheduler}, which sets it{asking}.", REQUESTS[scheduler])
-        )
+        hint = ASKING.get(scheduler, ": ask for a GPU")
+        remedies.insert(0, Remedy(f"This runs under {scheduler}, which sets it{hint}.", REQUESTS[scheduler]))
     return remedies
 
 

@@ -8,11 +8,11 @@ Bridge, some Pentium, Celeron and Atom, or a virtual machine that hides it) the 
 
 How it is seen
 --------------
-The flags in /proc/cpuinfo.
+The check reads the processor's flags in /proc/cpuinfo.
 
 What to do
 ----------
-In a virtual machine pass the host's processor through. Otherwise use 1.5, or conda-forge's build.
+In a virtual machine, expose the host's processor to it. Otherwise use TensorFlow 1.5, or conda-forge's build.
 """
 
 from __future__ import annotations

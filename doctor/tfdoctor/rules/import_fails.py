@@ -2,14 +2,14 @@
 
 What it means
 -------------
-TensorFlow's own objects need a library that the loader cannot give, or a Python package without which it
-cannot be imported is missing or has a version that does not fit.
+TensorFlow's own objects need a library that the loader cannot find, or a Python package that the import needs
+is missing or has a version that does not work with it.
 
 How it is seen
 --------------
-What the objects need is read from them and looked for as the loader does it. The installed packages are compared
-with what was tried with real wheels (compat/imports.toml) and with the environments in which this import was seen to
-work (compat/imports); what is unlike those is imported by a child, and so is what depends on it.
+The check reads from the objects which libraries they need, and searches for them as the loader does. It compares the
+installed packages with those that were tried with real wheels (compat/imports.toml) and with the environments in which
+this import worked (compat/imports). A child process imports the packages that differ, and those that depend on them.
 
 What to do
 ----------
@@ -40,8 +40,9 @@ PACKAGES = {
     "libgcc_s.so.1": "libgcc-s1",
     "libz.so.1": "zlib1g",
 }
-"""What TensorFlow's objects need of the system → its package on Debian and Ubuntu."""
+"""Debian and Ubuntu packages of the system libraries that TensorFlow's objects need."""
 TOLD = ("version `GLIBC_", "version `GLIBCXX_", "version `CXXABI_")
+"""Errors that other rules report."""
 
 
 def check(context: RuleContext) -> Result:
@@ -53,45 +54,58 @@ def check(context: RuleContext) -> Result:
     if context.loader is None:
         return result or CouldNotCheck("the loader could not be followed")
     build = context.build
-    known = {*(build.required if build is not None else ()), "libcuda.so.1", "libnvidia-ml.so.1"}
-    for failed in context.loader.import_needs:
-        if any(text in failed.error for text in TOLD) or foreign_libstdcxx(context.facts, failed):
+    covered = {*(build.required if build is not None else ()), "libcuda.so.1", "libnvidia-ml.so.1"}
+    for resolution in context.loader.import_needs:
+        if any(text in resolution.error for text in TOLD) or foreign_libstdcxx(context.facts, resolution):
             continue
-        if list_forbidden_files(failed, elsewhere=True):
+        if list_forbidden_files(resolution, elsewhere=True):
             continue
-        if failed.really_missing and set(failed.really_missing) <= known:
+        if resolution.really_missing and set(resolution.really_missing) <= covered:
             continue
-        result.append(path_shadowing.with_shadowing(context, _library(context, failed)))
+        result.append(path_shadowing.with_shadowing(context, _build_library_finding(context, resolution)))
     return result
 
 
 def _check_packages(context: RuleContext) -> list[Finding]:
-    """Report the packages that the import fails with.
+    """Report the packages with which the import fails.
 
-    Those that were rehearsed, else what the table says.
+    First those that a rehearsed import failed with, then those of the table.
     """
-    told = {Cause.NUMPY_ABI.value, Cause.PROTOBUF_CONFLICT.value}
-    rows = find_broken_companions(context)
-    elsewhere = {row.package for row in rows if row.cause in told and row.effect == "import"}
-    failed = [
-        one for one in context.failures if one.fatal and not one.shadow and one.package not in elsewhere
+    covered_causes = {Cause.NUMPY_ABI.value, Cause.PROTOBUF_CONFLICT.value}
+    companions = find_broken_companions(context)
+    covered_packages = {
+        companion.package
+        for companion in companions
+        if companion.cause in covered_causes and companion.effect == "import"
+    }
+    failures = [
+        failure
+        for failure in context.failures
+        if failure.fatal and not failure.shadow and failure.package not in covered_packages
     ]
-    found = [package_finding(context, RULE, failed)] if failed else []
-    named = {one.package for one in failed}
-    rest = [row for row in rows if row.cause not in told and row.package not in named]
-    if failed:  # what else stops it comes to light only then; what hurts later can wait
-        rest = [row for row in rest if row.effect == "import"]
-    if rest:
-        found.append(companion_finding(context, RULE, min(rest, key=lambda row: row.effect != "import")))
-    return found
+    findings = [package_finding(context, RULE, failures)] if failures else []
+    failed_packages = {failure.package for failure in failures}
+    others = [
+        companion
+        for companion in companions
+        if companion.cause not in covered_causes and companion.package not in failed_packages
+    ]
+    if failures:  # fix the import first; problems that occur later can wait
+        others = [companion for companion in others if companion.effect == "import"]
+    if others:
+        findings.append(
+            companion_finding(context, RULE, min(others, key=lambda companion: companion.effect != "import"))
+        )
+    return findings
 
 
-def _library(context: RuleContext, failed: Resolution) -> Finding:
-    lost = [name for name in failed.really_missing if "/" not in name]
-    packages = [PACKAGES.get(name) for name in lost]
-    if lost and all(packages) and advice.package_manager(context.target) == advice.APT:
+def _build_library_finding(context: RuleContext, resolution: Resolution) -> Finding:
+    """Report a library that TensorFlow's own objects need and the loader cannot load."""
+    missing = [name for name in resolution.really_missing if "/" not in name]
+    packages = [PACKAGES.get(name) for name in missing]
+    if missing and all(packages) and advice.package_manager(context.target) == advice.APT:
         remedy = Remedy(
-            f"Install the package that provides {', '.join(lost)}.",
+            f"Install the package that provides {', '.join(missing)}.",
             (
                 f"{advice.sudo(context.target)}apt-get install {' '.join(str(package) for package in packages)}",
                 advice.check_again(context.target),
@@ -101,24 +115,24 @@ def _library(context: RuleContext, failed: Resolution) -> Finding:
     else:
         name = context.tensorflow.distribution if context.tensorflow is not None else None
         version = context.build.version if context.build is not None else None
-        wanted = f"{name or 'tensorflow'}=={version}" if version else name or "tensorflow"
+        requirement = f"{name or 'tensorflow'}=={version}" if version else name or "tensorflow"
         remedy = Remedy(
             "Install TensorFlow again.",
             (
-                advice.pip_install(context.target, [wanted], options="--force-reinstall --no-deps"),
+                advice.pip_install(context.target, [requirement], options="--force-reinstall --no-deps"),
                 advice.check_again(context.target),
             ),
-            steps=(Install((wanted,), again=True, dependencies=False),),
+            steps=(Install((requirement,), again=True, dependencies=False),),
         )
-    by = f" (needed by {failed.needed_by.rpartition('/')[2]})" if failed.needed_by else ""
+    user_text = f" (needed by {resolution.needed_by.rpartition('/')[2]})" if resolution.needed_by else ""
     return RULE.finding(
-        choose_object_cause(failed),
+        choose_object_cause(resolution),
         Severity.ERROR,
-        f"The loader cannot load TensorFlow's own objects: {failed.error}{by}.",
-        title=f"import tensorflow fails: {', '.join(lost) or failed.error} cannot be loaded",
+        f"The loader cannot load TensorFlow's own objects: {resolution.error}{user_text}.",
+        title=f"import tensorflow fails: {', '.join(missing) or resolution.error} cannot be loaded",
         evidence=[
-            Evidence("the loader", failed.error),
-            *(Evidence(t.path, t.problem) for t in failed.tried if t.problem),
+            Evidence("the loader", resolution.error),
+            *(Evidence(tried.path, tried.problem) for tried in resolution.tried if tried.problem),
         ],
         remedies=[remedy],
     )

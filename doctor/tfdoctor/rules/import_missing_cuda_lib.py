@@ -2,19 +2,19 @@
 
 What it means
 -------------
-The GPU builds of TensorFlow 1.13 and older are linked with CUDA: without one of its libraries Python stops
-at the import with "ImportError: libcublas.so.10.0: cannot open shared object file". Only the first one
-missing is named.
+The GPU builds of TensorFlow 1.13 and older are linked with CUDA: if one of its libraries is missing, the import
+stops with "ImportError: libcublas.so.10.0: cannot open shared object file". The error names only the first missing
+library.
 
 How it is seen
 --------------
-What TensorFlow's own objects need is read from them, and looked for as the loader does; then the usual
-places are searched for the same names and for other versions.
+The check reads from TensorFlow's own objects which libraries they need, and searches for them as the loader does;
+then it searches the usual folders for the same names and for other versions.
 
 What to do
 ----------
-Install the exact CUDA and cuDNN that this release was built with, let the loader look where they are, or use a
-newer TensorFlow.
+Install the exact CUDA and cuDNN that this release was built with, add their folder to the loader's search path, or
+use a newer TensorFlow.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ def check(context: RuleContext) -> Result:
         return NotApplicable(
             "this TensorFlow links no CUDA library: from 1.14 on it opens them when it lists GPUs"
         )
-    lost = tuple(dict.fromkeys(n for failed in loader.import_needs for n in failed.really_missing))
-    cuda = [name for name in lost if name in build.required]
+    missing = tuple(
+        dict.fromkeys(soname for resolution in loader.import_needs for soname in resolution.really_missing)
+    )
+    cuda = [name for name in missing if name in build.required]
     if not cuda:
         return ()
     finding = RULE.finding(
@@ -54,21 +56,29 @@ def check(context: RuleContext) -> Result:
 
 
 def _evidence(context: RuleContext, cuda: list[str]) -> list[Evidence]:
+    """Return the loader's errors and the files that were found for the missing libraries."""
     loader = context.loader
-    lines = [Evidence("the loader", failed.error) for failed in (loader.import_needs if loader else ())]
+    lines = [
+        Evidence("the loader", resolution.error) for resolution in (loader.import_needs if loader else ())
+    ]
     for missing in context.missing:
         if missing.soname in cuda:
-            lines += [Evidence(found.path, "is there") for found in missing.elsewhere]
+            lines += [Evidence(copy.path, "is there") for copy in missing.elsewhere]
             lines += [
-                Evidence(f.path, f"exists, but {missing.soname} is needed")
-                for f in missing.other_versions[:2]
+                Evidence(other.path, f"exists, but {missing.soname} is needed")
+                for other in missing.other_versions[:2]
             ]
-            lines += [Evidence(t.path, t.problem) for t in missing.resolution.tried if t.problem]
+            lines += [
+                Evidence(tried.path, tried.problem) for tried in missing.resolution.tried if tried.problem
+            ]
     return lines
 
 
 def _remedies(context: RuleContext, build: Build, cuda: list[str]) -> list[Remedy]:
-    off_path = [m for m in context.select_missing(Cause.LIBS_NOT_ON_PATH) if m.soname in cuda]
+    """Return the remedies to add a search path, to install CUDA, or to use the CPU package."""
+    off_path = [
+        library for library in context.select_missing(Cause.LIBS_NOT_ON_PATH) if library.soname in cuda
+    ]
     remedies: list[Remedy] = []
     if off_path:
         remedies += search_path_remedies(context, [choose_library(missing.elsewhere) for missing in off_path])

@@ -2,19 +2,19 @@
 
 What it means
 -------------
-From 2.6 on Keras is a package that `import tensorflow` can do without: what needs it is the first use of tf.keras.
-That fails where Keras is not installed, where Keras 2 is installed under TensorFlow 2.16 or newer, and where
-TF_USE_LEGACY_KERAS asks for tf_keras and that is not there.
+From TensorFlow 2.6 on, Keras is a separate package that `import tensorflow` does not need, but the first use of
+tf.keras does. That fails if Keras is not installed, if Keras 2 is installed with TensorFlow 2.16 or newer, or if
+TF_USE_LEGACY_KERAS requires tf_keras and that is not installed.
 
 How it is seen
 --------------
-The installed distributions and the variable are looked at; packages that Keras imports are imported by a child
-where they are not known to work. Where Keras or what it alone imports is damaged or older than all that was tried,
-the child imports Keras itself, with something in place of TensorFlow.
+The check reads the installed distributions and the variable. A child process imports those packages that Keras needs
+and that are not known to work. If Keras, or a package that only Keras imports, is damaged or older than all that were
+tried, the child imports Keras itself, with a substitute for TensorFlow.
 
 What to do
 ----------
-Install the Keras that this TensorFlow asks for, or tf-keras, or unset the variable.
+Install the Keras that this TensorFlow requires, or tf-keras, or unset the variable.
 """
 
 from __future__ import annotations
@@ -40,50 +40,54 @@ def check(context: RuleContext) -> Result:
     python, build = context.python, context.build
     if python is None or build is None or not build.version:
         return CouldNotCheck("the installed distributions, or this TensorFlow's version, are not known")
-    if not build.has("keras-apart") or not any(one.requires for one in python.distributions):
+    if not build.has("keras-apart") or not any(item.requires for item in python.distributions):
         return NotApplicable("Keras is not apart from this TensorFlow")
     if context.prediction.import_ok is False:
         return NotApplicable("import tensorflow itself fails")
     installed = python.versions_installed()
     legacy = legacy_keras(context.facts.environment.variables, build.version, context.compat)
     if legacy and "tf-keras" not in installed:
-        return [_legacy(context)]
+        return [_build_legacy_finding(context)]
     keras = installed.get("keras")
     if not legacy and keras is None:
         return [
-            _wrong(
+            _build_version_finding(
                 context,
                 "tf.keras fails: Keras is not installed",
                 "ModuleNotFoundError: No module named 'keras'",
             )
         ]
-    hidden = next(
+    shadow = next(
         (
-            one
-            for one in python.shadows
-            if one.name == ("tf_keras" if legacy else "keras")
-            and folder_of(one.taken) not in python.site_packages
+            item
+            for item in python.shadows
+            if item.name == ("tf_keras" if legacy else "keras")
+            and folder_of(item.taken) not in python.site_packages
         ),
         None,
     )
-    if hidden is not None and find_leader(context.facts, folder_of(hidden.taken)) is not None:
-        return [_hidden(context, hidden)]
-    second = keras and versions.is_version(keras) and versions.satisfies(keras, "<3.0.0.dev0")
-    if not legacy and second and build.has("keras-3"):
+    if shadow is not None and find_leader(context.facts, folder_of(shadow.taken)) is not None:
+        return [_build_hidden_finding(context, shadow)]
+    is_keras_2 = keras and versions.is_version(keras) and versions.satisfies(keras, "<3.0.0.dev0")
+    if not legacy and is_keras_2 and build.has("keras-3"):
         title = f"tf.keras fails with Keras {keras}: TensorFlow {build.version} needs Keras 3"
-        return [_wrong(context, title, "AttributeError or ModuleNotFoundError at the first use of tf.keras")]
-    if hidden is not None:
-        return [_hidden(context, hidden)]
+        return [
+            _build_version_finding(
+                context, title, "AttributeError or ModuleNotFoundError at the first use of tf.keras"
+            )
+        ]
+    if shadow is not None:
+        return [_build_hidden_finding(context, shadow)]
     backend = keras_backend(python, build, context.facts.environment.variables)
-    needed = context.compat.flags.keras_backends.get(backend, "") if backend else ""
-    if needed and not legacy and needed not in installed:
-        return [_backend(context, backend, needed)]
-    failed = [one for one in context.failures if not one.fatal]
-    return [package_finding(context, RULE, failed)] if failed else ()
+    package = context.compat.flags.keras_backends.get(backend, "") if backend else ""
+    if package and not legacy and package not in installed:
+        return [_build_backend_finding(context, backend, package)]
+    failures = [item for item in context.failures if not item.fatal]
+    return [package_finding(context, RULE, failures)] if failures else ()
 
 
-def _wrong(context: RuleContext, title: str, error: str) -> Finding:
-    wanted = requirement_of(context, "keras")
+def _build_version_finding(context: RuleContext, title: str, error: str) -> Finding:
+    requirement = requirement_of(context, "keras")
     return RULE.finding(
         Cause.PACKAGE_CONFLICT,
         Severity.WARNING,
@@ -93,42 +97,43 @@ def _wrong(context: RuleContext, title: str, error: str) -> Finding:
         remedies=[
             Remedy(
                 "Install the Keras that this TensorFlow asks for.",
-                (advice.pip_install(context.target, [wanted]), advice.check_again(context.target)),
-                steps=(Install((wanted,)),),
+                (advice.pip_install(context.target, [requirement]), advice.check_again(context.target)),
+                steps=(Install((requirement,)),),
             )
         ],
     )
 
 
-def _hidden(context: RuleContext, shadow: Shadow) -> Finding:
-    here = shadow.taken.removesuffix("/__init__.py")
-    led = find_leader(context.facts, folder_of(here))
-    if led is not None:
-        how = (
-            f"{upper_first(variable_origins.path_source_phrase(context, led))} {led.entry} first: "
+def _build_hidden_finding(context: RuleContext, shadow: Shadow) -> Finding:
+    """Report another module that programs import instead of Keras."""
+    path = shadow.taken.removesuffix("/__init__.py")
+    leader = find_leader(context.facts, folder_of(path))
+    if leader is not None:
+        reason = (
+            f"{upper_first(variable_origins.path_source_phrase(context, leader))} {leader.entry} first: "
             f"{shadow.name} is {shadow.taken}"
         )
-        title = f"{led.by} leads to {shadow.taken} in place of {shadow.name}"
+        title = f"{leader.by} leads to {shadow.taken} in place of {shadow.name}"
     else:
-        how = f"Programs that are started here take {shadow.taken} for {shadow.name}"
+        reason = f"Programs that are started here take {shadow.taken} for {shadow.name}"
         title = f"{shadow.taken} hides {shadow.name} from programs started here"
     return RULE.finding(
         Cause.SHADOWED_MODULE,
         Severity.WARNING,
-        f"{how}, not the one in {shadow.hidden}: tf.keras is then that, or fails.",
+        f"{reason}, not the one in {shadow.hidden}: tf.keras is then that, or fails.",
         title=title,
-        evidence=shadowing.evidence_of_shadowing(context, here),
-        remedies=shadowing.remedies_for_shadowing(context, here),
+        evidence=shadowing.evidence_of_shadowing(context, path),
+        remedies=shadowing.remedies_for_shadowing(context, path),
     )
 
 
-def _backend(context: RuleContext, backend: str, needed: str) -> Finding:
+def _build_backend_finding(context: RuleContext, backend: str, package: str) -> Finding:
     return RULE.finding(
         Cause.PACKAGE_CONFLICT,
         Severity.WARNING,
-        f"{BACKEND} makes Keras take {backend}, which needs {needed}, and that is not installed: programs that use "
+        f"{BACKEND} makes Keras take {backend}, which needs {package}, and that is not installed: programs that use "
         f"tf.keras stop with ImportError.{variable_origins.origin_sentence(context, BACKEND)}",
-        title=f"tf.keras fails: {BACKEND}={backend} needs {needed}, which is not installed",
+        title=f"tf.keras fails: {BACKEND}={backend} needs {package}, which is not installed",
         evidence=[Evidence(BACKEND, backend), *variable_origins.origin_evidence(context, BACKEND)],
         remedies=[
             variable_origins.unset_remedy(
@@ -138,10 +143,10 @@ def _backend(context: RuleContext, backend: str, needed: str) -> Finding:
     )
 
 
-def _legacy(context: RuleContext) -> Finding:
+def _build_legacy_finding(context: RuleContext) -> Finding:
     build = context.build
     minor = versions.major_minor(build.version) if build is not None and build.version else ""
-    wanted = f"tf-keras=={minor}.*" if minor else "tf-keras"
+    requirement = f"tf-keras=={minor}.*" if minor else "tf-keras"
     return RULE.finding(
         Cause.PACKAGE_CONFLICT,
         Severity.WARNING,
@@ -152,8 +157,8 @@ def _legacy(context: RuleContext) -> Finding:
         remedies=[
             Remedy(
                 "Install tf-keras.",
-                (advice.pip_install(context.target, [wanted]), advice.check_again(context.target)),
-                steps=(Install((wanted,)),),
+                (advice.pip_install(context.target, [requirement]), advice.check_again(context.target)),
+                steps=(Install((requirement,)),),
             ),
             Remedy("Or use Keras 3.", (f"unset {LEGACY_KERAS}",), steps=(Unset(LEGACY_KERAS),)),
         ],

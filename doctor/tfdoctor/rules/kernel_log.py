@@ -2,18 +2,18 @@
 
 What it means
 -------------
-NVIDIA's kernel module writes what goes wrong into the kernel's log, in lines that begin with NVRM; an Xid
-number names the kind. Some are a program's own doing (13, 31, 43, 45) and say nothing of the card. Others mean
-that the card, its memory or its bus is in trouble (48, 63, 64, 74, 79, 95, 119), even where it works at the moment.
+NVIDIA's kernel module writes errors into the kernel's log, in lines that begin with NVRM; an Xid number names the
+kind of error. Some are caused by a program (13, 31, 43, 45) and say nothing about the card. Others mean that the
+card, its memory or its bus has a problem (48, 63, 64, 74, 79, 95, 119), even if it works at the moment.
 
 How it is seen
 --------------
-dmesg, else the systemd journal, else /var/log/kern.log, since the last start of the machine. Where this user may
-read none of them, the check could not be made. The meanings are those of NVIDIA's documentation of Xid errors.
+The check reads dmesg, else the systemd journal, else /var/log/kern.log, since the last start of the machine. If this
+user may read none of them, the check cannot run. The meanings are from NVIDIA's documentation of Xid errors.
 
 What to do
 ----------
-After an Xid that a program caused: fix the program. Otherwise restart; if it recurs, the card, its power, cooling
+If a program caused the Xid, fix the program. Otherwise restart; if it recurs, the card, its power, cooling
 or slot is at fault.
 """
 
@@ -45,59 +45,66 @@ OTHER_EVENTS = {
     "wrong-kernel": (Cause.NO_DEVICE, "the module does not fit this kernel"),
     "probe-failed": (Cause.NO_DEVICE, "the module took none of the cards"),
 }
-"""kind of an event → the cause that it speaks for, and what it means. "unsigned" names no module: TFD118 uses it."""
+"""The cause and the meaning of each kind of event without an Xid.
+
+"unsigned" is not among them: it names no module, and TFD118 uses it.
+"""
 
 
 def check(context: RuleContext) -> Result:
-    fact = context.facts.kernel.log
-    if isinstance(fact, Unknown):
-        look = "`sudo dmesg | grep -iE 'nvrm|xid'`"
-        return CouldNotCheck(f"{fact.why}; {look} shows what there is of NVIDIA's driver")
-    refused = outcome_if_unknown(fact, "the kernel's log")
-    if refused is not None:
-        return refused
-    found = kernels.list_kernel_events(context)
-    numbered = [event for event in found if event.xid is not None]
-    grave = [e for e in numbered if _kind(e) in (xids.XidKind.FAULT, xids.XidKind.LOST)]
-    light = [e for e in numbered if e not in grave]
-    findings = [_grave(context, grave)] if grave else []
-    others = [e for e in found if e.kind in OTHER_EVENTS and not _is_repeated_by_xid(e, grave)]
-    if others:
-        findings.append(_build_other_finding(context, others))
-    if light:
-        findings.append(_light(context, light))
+    log = context.facts.kernel.log
+    if isinstance(log, Unknown):
+        command = "`sudo dmesg | grep -iE 'nvrm|xid'`"
+        return CouldNotCheck(f"{log.why}; {command} shows what there is of NVIDIA's driver")
+    unmet = outcome_if_unknown(log, "the kernel's log")
+    if unmet is not None:
+        return unmet
+    events = kernels.list_kernel_events(context)
+    xid_events = [event for event in events if event.xid is not None]
+    faults = [item for item in xid_events if _kind_of_xid(item) in (xids.XidKind.FAULT, xids.XidKind.LOST)]
+    program_events = [item for item in xid_events if item not in faults]
+    findings = [_build_fault_finding(context, faults)] if faults else []
+    other_events = [
+        item for item in events if item.kind in OTHER_EVENTS and not _is_repeated_by_xid(item, faults)
+    ]
+    if other_events:
+        findings.append(_build_other_finding(context, other_events))
+    if program_events:
+        findings.append(_build_program_finding(context, program_events))
     return findings
 
 
-def _kind(event: KernelEvent) -> xids.XidKind:
+def _kind_of_xid(event: KernelEvent) -> xids.XidKind:
+    """Return the kind of the event's Xid."""
     return xids.find_xid(event.xid or 0).kind
 
 
-def _is_repeated_by_xid(event: KernelEvent, grave: list[KernelEvent]) -> bool:
-    """Return whether an Xid reports the same as this line."""
-    return event.kind == "bus-lost" and any(e.xid == xids.BUS_LOST for e in grave)
+def _is_repeated_by_xid(event: KernelEvent, faults: list[KernelEvent]) -> bool:
+    """Return whether an Xid event reports the same as this line."""
+    return event.kind == "bus-lost" and any(fault.xid == xids.BUS_LOST for fault in faults)
 
 
 def _format_xid_event(event: KernelEvent) -> str:
+    """Format an event: the Xid, the GPU, the process, how often it occurred, and its meaning."""
     number = event.xid or 0
-    said = xids.find_xid(number).meaning
-    asked = xids.parse_recovery_action(event.text) if number == 154 else ""
-    where = f" on {event.pci_bus_id}" if event.pci_bus_id else ""
-    who = f", from {event.process}" if event.process else ""
-    times = f", {event.count} times" if event.count > 1 else ""
-    return f"Xid {number}{where}{who}{times}: {said}{f' ({asked})' if asked else ''}"
+    meaning = xids.find_xid(number).meaning
+    action = xids.parse_recovery_action(event.text) if number == 154 else ""
+    address = f" on {event.pci_bus_id}" if event.pci_bus_id else ""
+    process_text = f", from {event.process}" if event.process else ""
+    count_text = f", {event.count} times" if event.count > 1 else ""
+    return f"Xid {number}{address}{process_text}{count_text}: {meaning}{f' ({action})' if action else ''}"
 
 
-def _grave(context: RuleContext, found: list[KernelEvent]) -> Finding:
-    lost = any(_kind(event) is xids.XidKind.LOST for event in found)
+def _build_fault_finding(context: RuleContext, events: list[KernelEvent]) -> Finding:
+    is_lost = any(_kind_of_xid(event) is xids.XidKind.LOST for event in events)
     works = drivers.driver_state(context).works
-    now = " At the moment the driver does show a card." if works else ""
+    present_state = " At the moment the driver does show a card." if works else ""
     return RULE.finding(
-        Cause.NO_DEVICE if lost and not works else Cause.INCONCLUSIVE,
+        Cause.NO_DEVICE if is_lost and not works else Cause.INCONCLUSIVE,
         Severity.WARNING,
-        f"Since the last start: {'; '.join(_format_xid_event(event) for event in found)}.{now}",
+        f"Since the last start: {'; '.join(_format_xid_event(event) for event in events)}.{present_state}",
         title="The kernel's log reports a fault of the card",
-        evidence=kernels.evidence_of_kernel_events(context, found),
+        evidence=kernels.evidence_of_kernel_events(context, events),
         remedies=[
             drivers.reboot_remedy(context, "A restart brings the card back into a known state."),
             Remedy(
@@ -108,32 +115,32 @@ def _grave(context: RuleContext, found: list[KernelEvent]) -> Finding:
     )
 
 
-def _build_other_finding(context: RuleContext, found: list[KernelEvent]) -> Finding:
-    cause = OTHER_EVENTS[found[0].kind][0]
-    said = dict.fromkeys(OTHER_EVENTS[event.kind][1] for event in found)
+def _build_other_finding(context: RuleContext, events: list[KernelEvent]) -> Finding:
+    cause = OTHER_EVENTS[events[0].kind][0]
+    meanings = dict.fromkeys(OTHER_EVENTS[event.kind][1] for event in events)
     works = drivers.driver_state(context).works
-    now = (
+    present_state = (
         " The driver still shows a card: the fault may concern another card, or may be over." if works else ""
     )
     return RULE.finding(
         cause,
         Severity.INFO if works else Severity.WARNING,
-        f"The kernel's log says: {'; '.join(said)}.{now}",
+        f"The kernel's log says: {'; '.join(meanings)}.{present_state}",
         title="The kernel's log reports trouble with NVIDIA's driver",
-        evidence=kernels.evidence_of_kernel_events(context, found),
+        evidence=kernels.evidence_of_kernel_events(context, events),
         remedies=[drivers.kernel_log_remedy(context)],
     )
 
 
-def _light(context: RuleContext, found: list[KernelEvent]) -> Finding:
+def _build_program_finding(context: RuleContext, events: list[KernelEvent]) -> Finding:
     return RULE.finding(
         Cause.INCONCLUSIVE,
         Severity.INFO,
-        f"Since the last start: {'; '.join(_format_xid_event(event) for event in found)}. These do "
+        f"Since the last start: {'; '.join(_format_xid_event(event) for event in events)}. These do "
         "not mean that the card is "
         "faulty, unless they come from many programs that work elsewhere.",
         title="The kernel's log notes errors of programs on the card",
-        evidence=kernels.evidence_of_kernel_events(context, found),
+        evidence=kernels.evidence_of_kernel_events(context, events),
     )
 
 

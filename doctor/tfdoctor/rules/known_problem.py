@@ -3,7 +3,7 @@
 What it means
 -------------
 Some releases have faults of their own: a library that they do not find, kernels that a card cannot run, a
-package that cannot be installed. They are collected, each with how it was seen.
+package that cannot be installed. tfdoctor has a list of them, each with how it was observed.
 
 How it is seen
 --------------
@@ -12,7 +12,7 @@ The installed release, the cards' compute capabilities and this Python are compa
 
 What to do
 ----------
-What the table says: mostly another release, or one pinned package.
+Follow the table's remedy, which is mostly another release or one pinned package.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def check(context: RuleContext) -> Result:
     if build.gpu is False:
         return NotApplicable("this TensorFlow has no GPU code")
     problems = context.compat.problems_of(tensorflow.distribution or "tensorflow", build.version)
-    found = [p for p in problems if not p.told_by_rules and applies(context, p)]
+    active = [p for p in problems if not p.told_by_rules and applies(context, p)]
     return [
         RULE.finding(
             Cause(problem.cause),
@@ -48,26 +48,30 @@ def check(context: RuleContext) -> Result:
             evidence=[Evidence("compat/problems.toml", f"{problem.id}: {problem.seen}")],
             remedies=[_remedy(context, problem)],
         )
-        for problem in found
+        for problem in active
     ]
 
 
 def applies(context: RuleContext, problem: Problem) -> bool:
-    """Return whether all conditions are known to hold here."""
-    for condition, wanted in problem.when.items():
+    """Return whether all conditions of the problem hold on this machine. An unknown condition does not."""
+    for condition, required in problem.when.items():
         if condition == "capability":
             cards = [card.capability for card in context.target.host.cards]
-            if not any(matches(card, wanted) for card in cards):
+            if not any(matches(card, required) for card in cards):
                 return False
         elif condition == "python":
-            if context.python is None or not versions.satisfies(context.python.version, wanted):
+            if context.python is None or not versions.satisfies(context.python.version, required):
                 return False
         elif condition == "extra":
-            names = {d.name for d in context.python.distributions} if context.python is not None else set()
+            names = (
+                {distribution.name for distribution in context.python.distributions}
+                if context.python is not None
+                else set()
+            )
             if not any(name.startswith("nvidia-cudnn-") for name in names):
                 return False
         elif condition == "platform":
-            if context.facts.machine.system.lower() != wanted:
+            if context.facts.machine.system.lower() != required:
                 return False
         else:
             return False
@@ -75,9 +79,9 @@ def applies(context: RuleContext, problem: Problem) -> bool:
 
 
 def matches(capability: str, condition: str) -> bool:
-    """Return whether a capability meets a condition such as "<7.5".
+    """Return whether a compute capability meets a condition such as "<7.5".
 
-    False if either cannot be read.
+    False if either cannot be parsed.
     """
     from tfdoctor.compat import capability_matches
 
@@ -90,28 +94,35 @@ def matches(capability: str, condition: str) -> bool:
 def _is_still_present(context: RuleContext, problem: Problem) -> bool:
     """Return whether the problem is still present.
 
-    Two problems are gone if the right package is installed.
+    Two problems are solved if the right version of a library is installed.
     """
     if problem.id == "cudnn-unpinned" and context.python is not None:
-        used = cudnn_version(context.facts)
-        wheels = [d.version for d in context.python.distributions if d.name.startswith("nvidia-cudnn-")]
-        there = [used.version] if used is not None else wheels
-        end = context.compat.cudnn_end("5.0", 9)
+        cudnn = cudnn_version(context.facts)
+        wheels = [
+            distribution.version
+            for distribution in context.python.distributions
+            if distribution.name.startswith("nvidia-cudnn-")
+        ]
+        cudnn_versions = [cudnn.version] if cudnn is not None else wheels
+        last_version = context.compat.cudnn_end("5.0", 9)
         return any(
-            versions.is_version(one) and end is not None and versions.is_at_least(one, end) for one in there
+            versions.is_version(version)
+            and last_version is not None
+            and versions.is_at_least(version, last_version)
+            for version in cudnn_versions
         )
     if problem.id == "libcublas10-update-breaks":
-        found = context.loader.found if context.loader is not None else ()
-        return any(f.name.startswith("libcublas.so.10.2.2") for f in found)
+        libraries = context.loader.found if context.loader is not None else ()
+        return any(library.name.startswith("libcublas.so.10.2.2") for library in libraries)
     return isinstance(context.facts.tensorflow, Known)
 
 
 def _remedy(context: RuleContext, problem: Problem) -> Remedy:
-    only = [pin for pin in problem.pins if pin.startswith("nvidia-")]
-    if only:
-        command = advice.pip_install(context.target, only)
+    pins = [pin for pin in problem.pins if pin.startswith("nvidia-")]
+    if pins:
+        command = advice.pip_install(context.target, pins)
         return Remedy(
-            problem.remedy, (command, advice.check_again(context.target)), steps=(Install(tuple(only)),)
+            problem.remedy, (command, advice.check_again(context.target)), steps=(Install(tuple(pins)),)
         )
     return Remedy(problem.remedy)
 

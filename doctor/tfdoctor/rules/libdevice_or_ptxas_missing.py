@@ -8,12 +8,12 @@ wheel has: libdevice and ptxas. Without them training stops with "libdevice not 
 
 How it is seen
 --------------
-The places that TensorFlow searches: the folder that XLA_FLAGS names, NVIDIA's wheel nvidia-cuda-nvcc (from
-2.14 on), /usr/local/cuda, and the toolkit's folder that it was built with.
+The check searches where TensorFlow does: the folder that XLA_FLAGS names, NVIDIA's wheel nvidia-cuda-nvcc (from
+2.14 on), /usr/local/cuda, and the folder of the toolkit that it was built with.
 
 What to do
 ----------
-Install NVIDIA's wheel, or name a toolkit's folder in XLA_FLAGS.
+Install NVIDIA's wheel, or set XLA_FLAGS to a toolkit's folder.
 """
 
 from __future__ import annotations
@@ -43,11 +43,13 @@ def check(context: RuleContext) -> Result:
         return CouldNotCheck("which wheels are installed is not known")
     if context.tensorflow is not None and context.tensorflow.conda_build:
         return NotApplicable("conda's TensorFlow brings its own libdevice")
-    good = [toolkit for toolkit in context.facts.toolkits if toolkit.libdevice and toolkit.ptxas]
-    if any(is_searched_toolkit(context, build, toolkit) for toolkit in good):
+    toolkits = [item for item in context.facts.toolkits if item.libdevice and item.ptxas]
+    if any(is_searched_toolkit(context, build, item) for item in toolkits):
         return ()
     project = f"nvidia-cuda-nvcc-cu{versions.major(build.cuda)}" if build.cuda else ""
-    if build.has("libdevice-of-wheels") and any(d.name == project for d in python.distributions):
+    if build.has("libdevice-of-wheels") and any(
+        distribution.name == project for distribution in python.distributions
+    ):
         return ()
     return [
         RULE.finding(
@@ -58,20 +60,20 @@ def check(context: RuleContext) -> Result:
             "Keras, needs libdevice and ptxas, which are in none of the places where this TensorFlow looks.",
             title="XLA will not find libdevice and ptxas",
             evidence=_evidence(context, build, project),
-            remedies=_remedies(context, build, project, good),
+            remedies=_remedies(context, build, project, toolkits),
         )
     ]
 
 
 def is_searched_toolkit(context: RuleContext, build: Build, toolkit: CudaToolkit) -> bool:
     """Return whether TensorFlow searches this toolkit by itself or through XLA_FLAGS."""
-    named = context.facts.environment.variables.get("XLA_FLAGS", "")
-    places = {"/usr/local/cuda"}
+    xla_flags = context.facts.environment.variables.get("XLA_FLAGS", "")
+    folders = {"/usr/local/cuda"}
     if build.cuda is not None and build.has("libdevice-of-versioned-toolkit"):
-        places.add(f"/usr/local/cuda-{versions.major_minor(build.cuda)}")
-    return toolkit.path in places or f"{FLAG}{toolkit.path.rstrip('/')}" in named.replace("/ ", " ").rstrip(
-        "/"
-    )
+        folders.add(f"/usr/local/cuda-{versions.major_minor(build.cuda)}")
+    return toolkit.path in folders or f"{FLAG}{toolkit.path.rstrip('/')}" in xla_flags.replace(
+        "/ ", " "
+    ).rstrip("/")
 
 
 def _evidence(context: RuleContext, build: Build, project: str) -> list[Evidence]:
@@ -83,7 +85,8 @@ def _evidence(context: RuleContext, build: Build, project: str) -> list[Evidence
     return lines
 
 
-def _remedies(context: RuleContext, build: Build, project: str, good: list[CudaToolkit]) -> list[Remedy]:
+def _remedies(context: RuleContext, build: Build, project: str, toolkits: list[CudaToolkit]) -> list[Remedy]:
+    """Return the remedies to install NVIDIA's wheel or to set XLA_FLAGS to a toolkit that is installed."""
     remedies: list[Remedy] = []
     pins = build.release.extra_pins if build.exact and build.release is not None else ()
     requirement = next((pin for pin in pins if versions.project_of(pin) == project), project)
@@ -95,19 +98,21 @@ def _remedies(context: RuleContext, build: Build, project: str, good: list[CudaT
                 steps=(Install((requirement,)),),
             )
         )
-    if good:
-        line = f"export XLA_FLAGS={advice.quote(FLAG + good[0].path)}"
-        name = Export("XLA_FLAGS", FLAG + good[0].path)
-        remedies.append(Remedy(f"Name the toolkit that is there ({good[0].path}).", (line,), steps=(name,)))
+    if toolkits:
+        command = f"export XLA_FLAGS={advice.quote(FLAG + toolkits[0].path)}"
+        step = Export("XLA_FLAGS", FLAG + toolkits[0].path)
+        remedies.append(
+            Remedy(f"Name the toolkit that is there ({toolkits[0].path}).", (command,), steps=(step,))
+        )
     elif project in {"nvidia-cuda-nvcc-cu11", "nvidia-cuda-nvcc-cu12"} and not build.has(
         "libdevice-of-wheels"
     ):
         folder = f"{advice.site_packages(context.target)}/nvidia/cuda_nvcc"
-        line = f"export XLA_FLAGS={advice.quote(FLAG + folder)}"
+        command = f"export XLA_FLAGS={advice.quote(FLAG + folder)}"
         remedies.append(
             Remedy(
                 "Install NVIDIA's wheel with the compiler and name its folder.",
-                (advice.pip_install(context.target, [project]), line),
+                (advice.pip_install(context.target, [project]), command),
                 steps=(Install((project,)), Export("XLA_FLAGS", FLAG + folder)),
             )
         )

@@ -2,21 +2,19 @@
 
 What it means
 -------------
-TensorFlow's wheel has no CUDA in it: it opens NVIDIA's libraries (the runtime, cuBLAS, cuFFT, cuSOLVER, cuSPARSE,
-cuDNN) when it lists the GPUs. Without any one of them it prints "Cannot dlopen some GPU libraries. Skipping
+TensorFlow's wheel does not contain CUDA: it opens NVIDIA's libraries (the runtime, cuBLAS, cuFFT, cuSOLVER, cuSPARSE,
+cuDNN) when it lists the GPUs. If any of them is missing, it prints "Cannot dlopen some GPU libraries. Skipping
 registering GPU devices..." and uses the CPU. The driver does not include them.
 
 How it is seen
 --------------
-glibc's rules are followed for each library that TensorFlow opens, and the usual places (NVIDIA's wheels,
-conda, /usr/local/cuda*, the system's folders) are searched for files of that name in any version: there is
-none.
+The check follows glibc's rules for each library that TensorFlow opens, and searches the usual folders (NVIDIA's
+wheels, conda, /usr/local/cuda*, the system's folders) for files of that name in any version. It finds none.
 
 What to do
 ----------
 Install NVIDIA's wheels in the versions that this TensorFlow's own extra pins. TensorFlow 2.14 and newer
-looks into them by itself; 2.5 to 2.13 must be told through LD_LIBRARY_PATH; for older ones conda has the
-libraries.
+finds them by itself; 2.5 to 2.13 needs LD_LIBRARY_PATH; for older releases, conda has the libraries.
 """
 
 from __future__ import annotations
@@ -39,50 +37,60 @@ INSTALLABLE_CAUSES = (
     Cause.CUDNN_MISSING,
     Cause.CUDNN_VERSION_MISMATCH,
 )
-"""What is fixed by installing libraries, all at once."""
+"""Causes that are fixed together by installing libraries."""
 
 
 def libraries_to_install(context: RuleContext) -> tuple[Cause | None, tuple[MissingLibrary, ...]]:
-    """Return (which of TFD201 and TFD202 reports them, the libraries that must be installed).
+    """Return the cause whose rule reports the missing libraries, and the libraries that must be installed.
 
-    Damaged files are reported elsewhere, and so is a cuDNN that is the only missing library.
+    The cause is that of TFD201 or TFD202, or None if neither applies. Damaged files are reported by other
+    rules, and so is a cuDNN that is the only missing library.
     """
-    lost = tuple(
-        m for m in context.missing if m.cause in INSTALLABLE_CAUSES and not (m.damaged and _stops(m))
+    libraries = tuple(
+        library
+        for library in context.missing
+        if library.cause in INSTALLABLE_CAUSES and not (library.damaged and _is_not_installed(library))
     )
-    own = [m.cause for m in lost]
-    wrong, none = own.count(Cause.LIBS_WRONG_VERSION), own.count(Cause.LIBS_NOT_INSTALLED)
-    if not wrong and not none:
-        return None, lost
+    causes = [library.cause for library in libraries]
+    wrong_count, absent_count = causes.count(Cause.LIBS_WRONG_VERSION), causes.count(Cause.LIBS_NOT_INSTALLED)
+    if not wrong_count and not absent_count:
+        return None, libraries
     leading = libraries_cause(context.facts, context.build) if context.build is not None else None
-    if leading in {Cause.LIBS_WRONG_VERSION, Cause.LIBS_NOT_INSTALLED} and leading in own:
-        return leading, lost
-    return (Cause.LIBS_WRONG_VERSION if wrong >= none else Cause.LIBS_NOT_INSTALLED), lost
+    if leading in {Cause.LIBS_WRONG_VERSION, Cause.LIBS_NOT_INSTALLED} and leading in causes:
+        return leading, libraries
+    return (Cause.LIBS_WRONG_VERSION if wrong_count >= absent_count else Cause.LIBS_NOT_INSTALLED), libraries
 
 
-def _stops(missing: MissingLibrary) -> bool:
+def _is_not_installed(missing: MissingLibrary) -> bool:
+    """Return whether the library counts as not installed. A damaged one is then left to TFD209."""
     return missing.cause is Cause.LIBS_NOT_INSTALLED
 
 
 def check(context: RuleContext) -> Result:
-    (leading, lost), build = libraries_to_install(context), context.build
+    (leading, libraries), build = libraries_to_install(context), context.build
     if build is None:
         return NotApplicable("this TensorFlow opens no CUDA library")
     if leading is not Cause.LIBS_NOT_INSTALLED:
         return ()
-    names = [missing.soname for missing in lost]
-    whole = len(lost) == len(build.required)
+    names = [missing.soname for missing in libraries]
+    all_missing = len(libraries) == len(build.required)
     explanation = (
         f"TensorFlow {build.version} is built for CUDA {build.cuda} and opens {', '.join(build.required)}. "
-        + (f"None of them is {context.here}." if whole else f"{', '.join(names)} cannot be found anywhere.")
+        + (
+            f"None of them is {context.here}."
+            if all_missing
+            else f"{', '.join(names)} cannot be found anywhere."
+        )
         + " Neither the driver nor the plain `pip install tensorflow` includes them."
     )
-    title = "The CUDA libraries are not installed" if whole else f"{_names(names)} not installed"
-    evidence = [Evidence("the loader", missing.resolution.error) for missing in lost]
+    title = (
+        "The CUDA libraries are not installed" if all_missing else f"{_format_subject(names)} not installed"
+    )
+    evidence = [Evidence("the loader", missing.resolution.error) for missing in libraries]
     evidence += [
-        Evidence(found.path, f"exists, but {missing.soname} is needed")
-        for missing in lost
-        for found in missing.other_versions[:2]
+        Evidence(other.path, f"exists, but {missing.soname} is needed")
+        for missing in libraries
+        for other in missing.other_versions[:2]
     ]
     return [
         RULE.finding(
@@ -96,7 +104,8 @@ def check(context: RuleContext) -> Result:
     ]
 
 
-def _names(names: list[str]) -> str:
+def _format_subject(names: list[str]) -> str:
+    """Return the subject and verb of the title: "libcublas.so.12 is", "5 CUDA libraries are"."""
     if len(names) > 3:
         return f"{len(names)} CUDA libraries are"
     return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'}"

@@ -2,20 +2,19 @@
 
 What it means
 -------------
-The libraries that this TensorFlow opens are on the machine, but in a folder that is neither on its RUNPATH, nor on
-LD_LIBRARY_PATH, nor known to ldconfig. TensorFlow prints "Cannot dlopen some GPU libraries. Skipping registering
-GPU devices..." and uses the CPU.
+The libraries that this TensorFlow opens are on the machine, but their folder is not on its RUNPATH or on
+LD_LIBRARY_PATH, and ldconfig does not know it. TensorFlow prints "Cannot dlopen some GPU libraries. Skipping
+registering GPU devices..." and uses the CPU.
 
 How it is seen
 --------------
-glibc's rules are followed for each library that TensorFlow opens, from the object that opens it; then the
-usual places (NVIDIA's wheels, conda, /usr/local/cuda*, the system's folders) are searched for files of that
-name.
+The check follows glibc's rules for each library that TensorFlow opens, from the object that opens it; then it searches
+the usual folders (NVIDIA's wheels, conda, /usr/local/cuda*, the system's folders) for files of that name.
 
 What to do
 ----------
-Put the folder on LD_LIBRARY_PATH before Python starts, or link the file into a folder on TensorFlow's own RUNPATH,
-or tell ldconfig about it.
+Add the folder to LD_LIBRARY_PATH before Python starts, link the file into a folder on TensorFlow's own RUNPATH,
+or add the folder to ldconfig's configuration.
 """
 
 from __future__ import annotations
@@ -34,33 +33,33 @@ if TYPE_CHECKING:
     from tfdoctor.predict import MissingLibrary
 
 SYSTEM_CUDA = ("/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda", "/usr/local/lib")
-"""Folders that ldconfig may be told of: nothing in them stands in the way of other programs."""
+"""Folders that can be added to ldconfig, because nothing in them interferes with other programs."""
 
 
 def check(context: RuleContext) -> Result:
-    lost = context.select_missing(Cause.LIBS_NOT_ON_PATH)
-    if not lost or context.loader is None or context.build is None:
+    libraries = context.select_missing(Cause.LIBS_NOT_ON_PATH)
+    if not libraries or context.loader is None or context.build is None:
         return ()
-    names = ", ".join(missing.soname for missing in lost)
-    found = [choose_library(missing.elsewhere) for missing in lost]
-    folders = list_folders(found)
-    evidence = [Evidence(library.path, "is there") for library in found]
-    evidence += [Evidence("the loader", missing.resolution.error) for missing in lost]
-    shown = ":".join(context.loader.library_path)
-    evidence.append(Evidence("LD_LIBRARY_PATH", shown or "is not set"))
+    names = ", ".join(missing.soname for missing in libraries)
+    files = [choose_library(missing.elsewhere) for missing in libraries]
+    folders = list_folders(files)
+    evidence = [Evidence(file.path, "is there") for file in files]
+    evidence += [Evidence("the loader", missing.resolution.error) for missing in libraries]
+    search_path = ":".join(context.loader.library_path)
+    evidence.append(Evidence("LD_LIBRARY_PATH", search_path or "is not set"))
     explanation = (
         f"TensorFlow {context.build.version} opens {names} from "
         f"{(context.loader.caller or '').rpartition('/')[2]}, and the loader does not look in "
         f"{', '.join(folders)}."
     )
-    if has_runpath_defect(context, lost):
+    if has_runpath_defect(context, libraries):
         explanation += (
             f" This is a fault of TensorFlow {context.build.version} itself: the RUNPATH of that object "
             "leaves "
             "the folder out, so that even a complete installation with its own `and-cuda` extra registers "
             "no GPU."
         )
-    count = f"{names} is" if len(lost) == 1 else f"{len(lost)} CUDA libraries are"
+    count = f"{names} is" if len(libraries) == 1 else f"{len(libraries)} CUDA libraries are"
     return [
         RULE.finding(
             Cause.LIBS_NOT_ON_PATH,
@@ -68,7 +67,7 @@ def check(context: RuleContext) -> Result:
             explanation,
             title=f"{count} installed where the loader does not look",
             evidence=evidence,
-            remedies=search_path_remedies(context, found, at_fault=has_runpath_defect(context, lost)),
+            remedies=search_path_remedies(context, files, at_fault=has_runpath_defect(context, libraries)),
         )
     ]
 
@@ -81,7 +80,7 @@ def has_runpath_defect(context: RuleContext, lost: Sequence[MissingLibrary]) -> 
 
 
 def choose_library(choices: Sequence[FoundElsewhere]) -> FoundElsewhere:
-    """Choose the best of several files; what PyTorch carries for itself comes last."""
+    """Choose the best of several files: the first that does not belong to PyTorch, which has its own copies."""
     return next((library for library in choices if library.package != "torch"), choices[0])
 
 
@@ -93,15 +92,15 @@ def list_folders(found: Sequence[FoundElsewhere]) -> tuple[str, ...]:
 def search_path_remedies(
     context: RuleContext, found: Sequence[FoundElsewhere], *, at_fault: bool = False
 ) -> list[Remedy]:
-    """List the remedies that make the loader search the folders of these files."""
+    """Return the remedies that make the loader search the folders of these files."""
     folders = list_folders(found)
     remedies: list[Remedy] = []
-    link = advice.link_into_runpath(context.target, found)
-    fixed = _find_fixed_release(context) if at_fault else None
-    if fixed is not None:
-        remedies.append(fixed)
-    if link is not None:
-        remedies.append(link)
+    link_remedy = advice.link_into_runpath(context.target, found)
+    fixed_release = _find_fixed_release(context) if at_fault else None
+    if fixed_release is not None:
+        remedies.append(fixed_release)
+    if link_remedy is not None:
+        remedies.append(link_remedy)
     if not any(set(folder) & set(":;") for folder in folders):
         text = "Add the folder to the search path before Python starts (os.environ inside the program is too late)."
         remedies.append(advice.name_folders(context.target, folders, text))
@@ -111,14 +110,17 @@ def search_path_remedies(
 
 
 def _find_fixed_release(context: RuleContext) -> Remedy | None:
-    """Return the remedy with a later patch of the same minor that finds its own libraries."""
+    """Return the remedy to install a later patch release of the same minor that finds its own libraries.
+
+    None if there is none.
+    """
     build, python = context.build, context.python
     if build is None or build.release is None or python is None:
         return None
     for release in context.compat.releases_for_python(python.version, "linux", gpu=True):
-        same = release.package == build.release.package and release.minor == build.release.minor
-        later = same and release.parsed > build.release.parsed and not release.runpath_misses
-        if later and fit.can_serve(context.compat, release, context.target.host, python.version):
+        same_minor = release.package == build.release.package and release.minor == build.release.minor
+        is_fixed = same_minor and release.parsed > build.release.parsed and not release.runpath_misses
+        if is_fixed and fit.can_serve(context.compat, release, context.target.host, python.version):
             return Remedy(
                 f"Install {release.version}, where this is fixed.",
                 (

@@ -3,17 +3,17 @@
 What it means
 -------------
 CUDA libraries need each other: cuSPARSE and cuSOLVER of CUDA 12 need nvJitLink, cuBLAS needs cuBLASLt. The
-loader gives a library to TensorFlow only with everything that it needs. TensorFlow then names the library
-that it wanted, not the one that is missing.
+loader opens a library only if it finds everything that the library needs. TensorFlow then names the library
+that it tried to open, not the one that is missing.
 
 How it is seen
 --------------
-What each library needs is read from the file and looked for with that library's own RUNPATH, as the loader
-does; the symbol versions that it asks for are compared with those that the found files have.
+The check reads the dependencies of each library from the file and searches for them with that library's own RUNPATH,
+as the loader does. It compares the required symbol versions with those that the found files have.
 
 What to do
 ----------
-Install the package that brings the missing one, or let the loader look where it is.
+Install the package that provides the missing library, or add its folder to the loader's search path.
 """
 
 from __future__ import annotations
@@ -34,100 +34,124 @@ if TYPE_CHECKING:
 
 
 def check(context: RuleContext) -> Result:
-    lost = context.select_missing(Cause.LIBS_TRANSITIVE)
-    if not lost:
+    libraries = context.select_missing(Cause.LIBS_TRANSITIVE)
+    if not libraries:
         return ()
-    stale = _list_stale_libraries(lost)
+    stale = _list_stale_libraries(libraries)
     absent: tuple[str, ...] = ()
     if not stale:
-        absent = tuple(dict.fromkeys(n for m in lost for n in m.resolution.really_missing if n != m.soname))
-    title, explanation = _describe_missing(lost, absent, stale)
+        absent = tuple(
+            dict.fromkeys(
+                soname
+                for library in libraries
+                for soname in library.resolution.really_missing
+                if soname != library.soname
+            )
+        )
+    title, explanation = _describe_missing(libraries, absent, stale)
     finding = RULE.finding(
         Cause.LIBS_TRANSITIVE,
         Severity.ERROR,
         explanation,
         title=title,
-        evidence=[line for missing in lost for line in _chain(missing)],
-        remedies=_remedies(context, absent, lost, stale),
+        evidence=[line for missing in libraries for line in _evidence(missing)],
+        remedies=_remedies(context, absent, libraries, stale),
     )
-    return [path_shadowing.with_shadowing(context, finding, [missing.soname for missing in lost])]
+    return [path_shadowing.with_shadowing(context, finding, [missing.soname for missing in libraries])]
 
 
 def _describe_missing(
-    lost: tuple[MissingLibrary, ...], absent: tuple[str, ...], stale: tuple[str, ...]
+    libraries: tuple[MissingLibrary, ...], absent: tuple[str, ...], stale: tuple[str, ...]
 ) -> tuple[str, str]:
-    """Return (title, explanation)."""
-    opened = ", ".join(missing.soname for missing in lost)
-    need, find = ("needs", "it is") if len(lost) == 1 else ("need", "they are")
-    symbol = next((found for missing in lost if (found := _parse_undefined_symbol(missing))), "")
+    """Return the title and the explanation."""
+    opened = ", ".join(missing.soname for missing in libraries)
+    verb, found_clause = ("needs", "it is") if len(libraries) == 1 else ("need", "they are")
+    symbol = next((candidate for missing in libraries if (candidate := _parse_undefined_symbol(missing))), "")
     if stale:
         names = ", ".join(path.rpartition("/")[2] for path in stale)
         return (
-            f"{opened} {need} a different {names} than the installed one",
+            f"{opened} {verb} a different {names} than the installed one",
             f"The function {symbol} is not in {', '.join(stale)}: its version does not match its users.",
         )
-    only = f"{opened} {find} found. TensorFlow's log only names the library that it opened."
-    if any("version `" in missing.resolution.error for missing in lost):
-        return f"{opened} {need} a newer version of something than the installed one", only
+    short_explanation = (
+        f"{opened} {found_clause} found. TensorFlow's log only names the library that it opened."
+    )
+    if any("version `" in missing.resolution.error for missing in libraries):
+        return f"{opened} {verb} a newer version of something than the installed one", short_explanation
     if absent:
-        what = ", ".join(absent)
-        title = f"{opened} {need} {what}, which the loader cannot give {'it' if len(lost) == 1 else 'them'}"
+        listed = ", ".join(absent)
+        title = f"{opened} {verb} {listed}, which the loader cannot give {'it' if len(libraries) == 1 else 'them'}"
         return (
             title,
-            f"{opened} {find} found, and not {what}. TensorFlow's log only names the library that it opened.",
+            f"{opened} {found_clause} found, and not {listed}. TensorFlow's log only names the library that it opened.",
         )
     if symbol:
-        told = (
+        symbol_explanation = (
             f"The function {symbol} is in none of the libraries that the loader gives. One of them does "
             f"not match the libraries that use "
             "it. TensorFlow's log only names the library that it opened."
         )
-        return f"{opened} {need} a function that no library here has", told
-    return f"{opened} cannot be used: {lost[0].resolution.error or 'the loader refuses it'}", only
+        return f"{opened} {verb} a function that no library here has", symbol_explanation
+    return (
+        f"{opened} cannot be used: {libraries[0].resolution.error or 'the loader refuses it'}",
+        short_explanation,
+    )
 
 
 def _parse_undefined_symbol(missing: MissingLibrary) -> str:
-    """Return the function that nothing defines; empty if the error is about something else."""
+    """Return the undefined symbol in the loader's error; empty if the error is about something else."""
     return missing.resolution.error.partition(UNDEFINED)[2]
 
 
-def _chain(missing: MissingLibrary) -> list[Evidence]:
+def _evidence(missing: MissingLibrary) -> list[Evidence]:
+    """Return the found file, the loader's error, and the files that the loader rejected."""
     resolution = missing.resolution
     lines = [Evidence(resolution.path or missing.soname, f"is found as {missing.soname}")]
-    needing = (resolution.needed_by or "").rpartition("/")[2]
-    lines.append(Evidence("the loader", f"{resolution.error}{f' (needed by {needing})' if needing else ''}"))
-    lines += [Evidence(t.path, t.problem) for t in resolution.tried if t.problem]
+    user = (resolution.needed_by or "").rpartition("/")[2]
+    lines.append(Evidence("the loader", f"{resolution.error}{f' (needed by {user})' if user else ''}"))
+    lines += [Evidence(tried.path, tried.problem) for tried in resolution.tried if tried.problem]
     return lines
 
 
-def _list_stale_libraries(lost: tuple[MissingLibrary, ...]) -> tuple[str, ...]:
-    """List the libraries that lack a function which others expect in them, by the function's name."""
-    found: dict[str, None] = {}
-    for missing in lost:
+def _list_stale_libraries(libraries: tuple[MissingLibrary, ...]) -> tuple[str, ...]:
+    """List the loaded libraries that lack the undefined symbol although its name begins with theirs.
+
+    They have another version than the libraries that use them.
+    """
+    paths: dict[str, None] = {}
+    for missing in libraries:
         symbol = _parse_undefined_symbol(missing).lstrip("_").lower()
         for tried in missing.resolution.tried:
             name = tried.path.rpartition("/")[2]
             stem = name.split(".so")[0].removeprefix("lib").lower()
             if symbol and not tried.problem and stem and symbol.startswith(stem) and name != missing.soname:
-                found.setdefault(posixpath.normpath(tried.path))
-    return tuple(found)
+                paths.setdefault(posixpath.normpath(tried.path))
+    return tuple(paths)
 
 
 def _remedies(
-    context: RuleContext, absent: tuple[str, ...], lost: tuple[MissingLibrary, ...], stale: tuple[str, ...]
+    context: RuleContext,
+    absent: tuple[str, ...],
+    libraries: tuple[MissingLibrary, ...],
+    stale: tuple[str, ...],
 ) -> list[Remedy]:
-    through = _skip_folders_remedy(context, lost)
-    if through is not None:
-        return [through]
+    """Return the remedies for absent libraries, for stale ones, or for a folder that hides the right file."""
+    removal = _skip_folders_remedy(context, libraries)
+    if removal is not None:
+        return [removal]
     wheels = advice.cuda_requirements(context.target, [path.rpartition("/")[2] for path in stale])
     if wheels and all("/nvidia/" in path for path in stale):
         wheels = advice.strip_versions(context.target, wheels)
         command = advice.pip_install(context.target, wheels)
-        again = advice.check_again(context.target)
+        check_command = advice.check_again(context.target)
         text = "Install it in the version that goes with the other libraries."
-        return [Remedy(text, (command, again), steps=(Install(wheels),))]
+        return [Remedy(text, (command, check_command), steps=(Install(wheels),))]
     loader = context.loader
-    if loader is not None and loader.library_path and all(_parse_undefined_symbol(m) for m in lost):
+    if (
+        loader is not None
+        and loader.library_path
+        and all(_parse_undefined_symbol(library) for library in libraries)
+    ):
         return [
             Remedy(
                 "A library in a folder on LD_LIBRARY_PATH may be found before the right one. Check "
@@ -136,32 +160,37 @@ def _remedies(
                 (f"env -u LD_LIBRARY_PATH {advice.check_again(context.target)}",),
             )
         ]
-    there = _elsewhere(context, absent)
-    if absent and len(there) == len(absent):
-        folders = tuple(dict.fromkeys(found.path.rpartition("/")[0] for found in there))
+    files = _find_copies(context, absent)
+    if absent and len(files) == len(absent):
+        folders = tuple(dict.fromkeys(file.path.rpartition("/")[0] for file in files))
         text = f"It is in {', '.join(folders)}: add the folder to the search path before Python starts."
-        return [*_link_remedies(context, there, lost), advice.name_folders(context.target, folders, text)]
-    if any("version `GLIBC_" in missing.resolution.error for missing in lost):
         return [
-            _reinstall(
+            *_link_remedies(context, files, libraries),
+            advice.name_folders(context.target, folders, text),
+        ]
+    if any("version `GLIBC_" in missing.resolution.error for missing in libraries):
+        return [
+            _reinstall_remedy(
                 context,
-                lost,
+                libraries,
                 "The library is made for a newer system than this one. Install an older one: NVIDIA's wheels in the "
                 "versions that this TensorFlow pins.",
             )
         ]
     build = context.build
     projects = (
-        [advice.wheel_project(context.target, n, build.cuda) for n in absent] if build and build.cuda else []
+        [advice.wheel_project(context.target, soname, build.cuda) for soname in absent]
+        if build and build.cuda
+        else []
     )
     wheels = advice.cuda_requirements(context.target, absent)
     if wheels and projects:
         steps, commands = advice.bring_wheels(context.target, wheels)
         text = f"Install the package that provides {', '.join(absent)}."
         return [Remedy(text, (*commands, advice.check_again(context.target)), steps=steps)]
-    system = {name: SYSTEM.get(name) for name in absent}
-    if absent and all(system.values()) and advice.package_manager(context.target) == advice.APT:
-        packages = " ".join(dict.fromkeys(str(package) for package in system.values()))
+    system_packages = {name: SYSTEM.get(name) for name in absent}
+    if absent and all(system_packages.values()) and advice.package_manager(context.target) == advice.APT:
+        packages = " ".join(dict.fromkeys(str(package) for package in system_packages.values()))
         return [
             Remedy(
                 f"Install the package that provides {', '.join(absent)}.",
@@ -172,76 +201,80 @@ def _remedies(
                 changes_system=True,
             )
         ]
-    return [_reinstall(context, lost, "Reinstall the library with everything that it needs.")]
+    return [_reinstall_remedy(context, libraries, "Reinstall the library with everything that it needs.")]
 
 
 UNDEFINED = "undefined symbol: "
 SYSTEM = {"libz.so.1": "zlib1g", "libgomp.so.1": "libgomp1", "libstdc++.so.6": "libstdc++6"}
-"""What cuDNN and CUDA need of the system itself → its package on Debian and Ubuntu."""
+"""Debian and Ubuntu packages of the system libraries that cuDNN and CUDA need."""
 
 
-def _skip_folders_remedy(context: RuleContext, lost: tuple[MissingLibrary, ...]) -> Remedy | None:
-    """Remove from LD_LIBRARY_PATH the folders that put an unusable file first if another one follows.
+def _skip_folders_remedy(context: RuleContext, libraries: tuple[MissingLibrary, ...]) -> Remedy | None:
+    """Return the remedy to remove folders from LD_LIBRARY_PATH that put an unusable file before another copy.
 
-    If the loader would find the other file by itself, `hiders` has measured it, and its remedy
-    replaces this one.
+    None if it is not certain to help. If the loader would find the other copy by itself, `with_shadowing`
+    replaces this remedy.
     """
     loader = context.loader
     if loader is None or not loader.library_path:
         return None
-    folders, behind = [], []
-    for missing in lost:
+    folders, copies = [], []
+    for missing in libraries:
         resolution = missing.resolution
-        lacking = resolution.error.partition(": version `")
-        path = lacking[0] if lacking[1] and lacking[0].startswith("/") else ""
+        version_error = resolution.error.partition(": version `")
+        path = version_error[0] if version_error[1] and version_error[0].startswith("/") else ""
         path = path or resolution.needed_by or resolution.path or ""
         folder, _, name = path.rpartition("/")
-        # The system's own libraries are behind every folder; of CUDA's it must be known.
-        others = [f for f in loader.found if f.name == name and f.path != path]
-        if folder not in loader.library_path or not (name in SYSTEM or others):
+        # The system's own libraries are searched after every folder. For CUDA's, another copy must have been found.
+        other_copies = [file for file in loader.found if file.name == name and file.path != path]
+        if folder not in loader.library_path or not (name in SYSTEM or other_copies):
             return None
         folders.append(folder)
-        behind += others[:1]
-    now = {r.soname for r in loader.resolutions if r.ok}
-    if any(now - {r.soname for r in one.resolutions if r.ok} for one in loader.without):
-        return None  # what works would not
+        copies += other_copies[:1]
+    resolved = {item.soname for item in loader.resolutions if item.ok}
+    if any(resolved - {item.soname for item in variant.resolutions if item.ok} for variant in loader.without):
+        return None  # a library that is found now would not be found
     return advice.drop_from_path(
-        context.target, tuple(dict.fromkeys(folders)), behind if loader.without else ()
+        context.target, tuple(dict.fromkeys(folders)), copies if loader.without else ()
     )
 
 
-def _elsewhere(context: RuleContext, absent: tuple[str, ...]) -> list[FoundElsewhere]:
-    found = context.loader.found if context.loader is not None else ()
-    places = (next((f for f in found if f.name == name), None) for name in absent)
-    return [place for place in places if place is not None]
+def _find_copies(context: RuleContext, absent: tuple[str, ...]) -> list[FoundElsewhere]:
+    """Return a file on this machine for each of the absent libraries that has one."""
+    files = context.loader.found if context.loader is not None else ()
+    copies = (next((file for file in files if file.name == name), None) for name in absent)
+    return [copy for copy in copies if copy is not None]
 
 
 def _link_remedies(
-    context: RuleContext, there: list[FoundElsewhere], lost: tuple[MissingLibrary, ...]
+    context: RuleContext, files: list[FoundElsewhere], libraries: tuple[MissingLibrary, ...]
 ) -> list[Remedy]:
-    """Link the library next to the one that needs it, if both are in the environment's own wheels."""
+    """Return the remedy to link the library next to the one that needs it.
+
+    Empty unless both are in the environment's own wheels and only one library is affected.
+    """
     site = advice.site_packages(context.target)
-    needing = lost[0].resolution.needed_by or lost[0].resolution.path or ""
-    folder = posixpath.dirname(needing)
+    user = libraries[0].resolution.needed_by or libraries[0].resolution.path or ""
+    folder = posixpath.dirname(user)
     if (
         not site
-        or len(lost) > 1
-        or not all(p.startswith(f"{site}/") for p in (folder, *(f.path for f in there)))
+        or len(libraries) > 1
+        or not all(path.startswith(f"{site}/") for path in (folder, *(item.path for item in files)))
     ):
         return []
-    steps = [link_to(found.path, folder) for found in there]
+    steps = [link_to(file.path, folder) for file in files]
     return [
         Remedy(
-            f"Link it next to {posixpath.basename(needing)}, which needs it.",
+            f"Link it next to {posixpath.basename(user)}, which needs it.",
             (*link_commands(steps), advice.check_again(context.target)),
             steps=tuple(steps),
         )
     ]
 
 
-def _reinstall(context: RuleContext, lost: tuple[MissingLibrary, ...], text: str) -> Remedy:
-    """Return the remedy that reinstalls these libraries' wheels; only its text if they are in none."""
-    wheels = advice.cuda_requirements(context.target, [missing.soname for missing in lost])
+def _reinstall_remedy(context: RuleContext, libraries: tuple[MissingLibrary, ...], text: str) -> Remedy:
+    """Return the remedy to reinstall these libraries' wheels; only its text if no wheel has them."""
+    wheels = advice.cuda_requirements(context.target, [missing.soname for missing in libraries])
     if not wheels:
         return Remedy(text)
     command = advice.pip_install(context.target, wheels, options="--force-reinstall")

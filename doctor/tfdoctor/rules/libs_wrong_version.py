@@ -2,21 +2,21 @@
 
 What it means
 -------------
-A TensorFlow wheel is built for one CUDA and opens its libraries by names that carry the version:
+A TensorFlow wheel is built for one CUDA version and opens its libraries by names that contain the version:
 libcudart.so.12 for CUDA 12, libcudart.so.11.0 for CUDA 11. A CUDA of another major version has other names,
-and TensorFlow does not take them. What `nvidia-smi` prints as "CUDA Version" is the newest that the driver
-can serve, not what is installed.
+which TensorFlow does not open. The "CUDA Version" that `nvidia-smi` prints is the newest that the driver
+supports, not the installed one.
 
 How it is seen
 --------------
-The loader's rules find no file of the wanted name; the folders where it looks, or the usual places, hold the same
-library in a different version, or a file of that name for another kind of processor. Which CUDA these files are of
-is told by their names and folder, not by `nvcc` or /usr/local/cuda.
+The loader's rules find no file with the required name, but its search path or the usual folders have the same library
+in a different version, or a file of that name for another kind of processor. The names and the folder of these files
+show their CUDA version, not `nvcc` or /usr/local/cuda.
 
 What to do
 ----------
-Install the wanted version beside the other one: several CUDA versions can coexist. Or install a TensorFlow that is
-built for the CUDA that is there. A link from one name to the other does not help: the functions inside differ.
+Install the required version beside the other one: several CUDA versions can coexist. Or install a TensorFlow that is
+built for the installed CUDA. A link from one name to the other does not help, because the functions differ.
 """
 
 from __future__ import annotations
@@ -40,35 +40,36 @@ if TYPE_CHECKING:
     from tfdoctor.predict import MissingLibrary
 
 FULL_RUNTIME = lazy_pattern(r"libcudart\.so\.(\d{1,2}\.\d{1,2})\.\d{1,4}\Z")
+"""The full file name of the CUDA runtime, with its version."""
 FOLDER = lazy_pattern(r"(?:/[^/]{1,200}){0,8}?/cuda-?(\d{1,2}\.\d{1,2})?(?:/|\Z)")
-"""A toolkit's folder, with its version where it has one: /usr/local/cuda-11.2/."""
+"""The folder of a toolkit, with its version if the name has one: /usr/local/cuda-11.2/."""
 
 
 def check(context: RuleContext) -> Result:
     build = context.build
     if build is None:
         return NotApplicable("this TensorFlow opens no CUDA library")
-    leading, brought = libraries_to_install(context)
-    lost = context.select_missing(Cause.LIBS_WRONG_VERSION)
-    if not lost:
+    leading, to_install = libraries_to_install(context)
+    libraries = context.select_missing(Cause.LIBS_WRONG_VERSION)
+    if not libraries:
         return ()
     if leading is not Cause.LIBS_WRONG_VERSION:
         return NotApplicable("most libraries are not there in any version: TFD201 reports all of them")
-    names = [missing.soname for missing in brought]
-    foreign = [m for m in lost if m.damaged and not m.other_versions]
-    cudas = find_other_cudas(context, lost)
-    there = ", ".join(cuda.label for cuda in cudas[:3])
-    if len(foreign) == len(lost):
-        title = f"{lost[0].soname} is there for another kind of processor"
+    names = [missing.soname for missing in to_install]
+    foreign = [library for library in libraries if library.damaged and not library.other_versions]
+    cudas = find_other_cudas(context, libraries)
+    cuda_labels = ", ".join(cuda.label for cuda in cudas[:3])
+    if len(foreign) == len(libraries):
+        title = f"{libraries[0].soname} is there for another kind of processor"
         explanation = (
             "The loader passes over "
-            f"{', '.join(t.path for m in lost for t in m.resolution.tried if t.problem)}: "
-            f"{lost[0].damaged}. This Python needs libraries for {context.facts.machine.machine}, 64 bit."
+            f"{', '.join(tried.path for library in libraries for tried in library.resolution.tried if tried.problem)}: "
+            f"{libraries[0].damaged}. This Python needs libraries for {context.facts.machine.machine}, 64 bit."
         )
     else:
         title = (
             f"TensorFlow {build.version} needs CUDA {_format_cuda_series(context)}, but "
-            f"{there or 'another CUDA'} is installed"
+            f"{cuda_labels or 'another CUDA'} is installed"
         )
         explanation = (
             f"TensorFlow {build.version} is built for CUDA {build.cuda} and opens {', '.join(names)}. "
@@ -82,116 +83,128 @@ def check(context: RuleContext) -> Result:
         Severity.ERROR,
         explanation,
         title=title,
-        evidence=_evidence(context, lost),
+        evidence=_evidence(context, libraries),
         remedies=[
             *advice.bring_libraries(context.target, names),
-            *_find_other_tensorflow(context, lost, cudas),
+            *_find_other_tensorflow(context, libraries, cudas),
         ],
     )
     return [path_shadowing.with_shadowing(context, finding, names)]
 
 
 def _format_cuda_series(context: RuleContext) -> str:
-    """Return "12" if any CUDA 12 is enough, "11.0" if only that version has all the sonames."""
+    """Return "12" if any CUDA 12 has the required sonames, "11.0" if only that version does."""
     build = context.build
     if build is None or build.cuda is None:
         return "of a different version"
     major = str(versions.major(build.cuda))
-    of_all = [context.compat.cuda_of_soname(name) for name in build.required]
-    return major if all(major in some for some in of_all if some) else versions.major_minor(build.cuda)
+    cuda_versions = [context.compat.cuda_of_soname(name) for name in build.required]
+    return (
+        major
+        if all(major in candidates for candidates in cuda_versions if candidates)
+        else versions.major_minor(build.cuda)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class OtherCuda:
-    """Libraries of another CUDA in one folder."""
+    """Libraries of another CUDA version in one folder."""
 
     folder: str
     version: str | None
-    """Its major and minor where names or the folder tell them, its major alone where only that is told."""
+    """Major and minor version, or only the major if the minor is not known; None if neither is."""
     via: str
-    """"on LD_LIBRARY_PATH", "where TensorFlow looks"; empty where the loader does not look."""
+    """"on LD_LIBRARY_PATH" or "where TensorFlow looks"; empty if the loader does not search the folder."""
     names: tuple[str, ...]
-    """All its libraries of the families that TensorFlow opens."""
+    """All libraries in the folder that belong to families which TensorFlow opens."""
     wrong: tuple[str, ...]
-    """Those that are there instead of what TensorFlow wants."""
+    """The libraries in another version than TensorFlow requires."""
 
     @property
     def label(self) -> str:
-        """Return the label for people: "CUDA 10.1 (/opt/cuda/lib64, on LD_LIBRARY_PATH)"."""
-        what = f"CUDA {self.version}" if self.version else self.wrong[0]
+        """A label such as "CUDA 10.1 (/opt/cuda/lib64, on LD_LIBRARY_PATH)"."""
+        name = f"CUDA {self.version}" if self.version else self.wrong[0]
         toolkit = FOLDER.match(self.folder)
-        where = toolkit[0].rstrip("/") if toolkit is not None and not self.via else self.folder
-        return f"{what} ({where}{f', {self.via}' if self.via else ''})"
+        folder = toolkit[0].rstrip("/") if toolkit is not None and not self.via else self.folder
+        return f"{name} ({folder}{f', {self.via}' if self.via else ''})"
 
 
 def find_other_cudas(context: RuleContext, lost: tuple[MissingLibrary, ...]) -> list[OtherCuda]:
-    """Find the CUDAs of whose libraries TensorFlow needs other versions.
+    """Return the installed CUDA versions that TensorFlow cannot use.
 
-    Those where the loader searches, if there are any; else all that were found.
+    They are those in the loader's search path, or all that were found if there are none.
     """
     loader = context.loader
     if loader is None:
         return []
-    looked = {posixpath.normpath(folder): "where TensorFlow looks" for folder in loader.runpath_folders}
-    looked |= {posixpath.normpath(folder): "on LD_LIBRARY_PATH" for folder in loader.library_path}
-    wrong: dict[str, list[str]] = {}
+    searched = {posixpath.normpath(folder): "where TensorFlow looks" for folder in loader.runpath_folders}
+    searched |= {posixpath.normpath(folder): "on LD_LIBRARY_PATH" for folder in loader.library_path}
+    wrong_names: dict[str, list[str]] = {}
     for missing in lost:
-        for found in missing.other_versions:
-            wrong.setdefault(posixpath.dirname(posixpath.normpath(found.path)), []).append(found.name)
-    found_in = {
-        folder: tuple(f.name for f in loader.found if posixpath.dirname(posixpath.normpath(f.path)) == folder)
-        for folder in wrong
+        for library in missing.other_versions:
+            wrong_names.setdefault(posixpath.dirname(posixpath.normpath(library.path)), []).append(
+                library.name
+            )
+    names_by_folder = {
+        folder: tuple(
+            file.name for file in loader.found if posixpath.dirname(posixpath.normpath(file.path)) == folder
+        )
+        for folder in wrong_names
     }
     cudas = [
         OtherCuda(
             folder,
-            _determine_cuda_version(context, folder, found_in[folder]),
-            looked.get(folder, ""),
-            found_in[folder],
+            _determine_cuda_version(context, folder, names_by_folder[folder]),
+            searched.get(folder, ""),
+            names_by_folder[folder],
             tuple(sorted(set(names))),
         )
-        for folder, names in wrong.items()
+        for folder, names in wrong_names.items()
     ]
     return [cuda for cuda in cudas if cuda.via] or cudas
 
 
 def _determine_cuda_version(context: RuleContext, folder: str, names: Sequence[str]) -> str | None:
-    """Determine of which CUDA a folder's libraries are.
+    """Return the CUDA version of a folder's libraries; None if it is not clear.
 
-    Sources: the runtime's full name, a toolkit's folder, what all sonames share.
+    It is taken from the full name of the runtime, the toolkit's folder, or what all sonames have in common.
     """
-    full = {match[1] for name in names if (match := FULL_RUNTIME.match(name)) is not None}
-    if len(full) == 1:
-        return full.pop()
+    runtime_versions = {match[1] for name in names if (match := FULL_RUNTIME.match(name)) is not None}
+    if len(runtime_versions) == 1:
+        return runtime_versions.pop()
     for toolkit in context.facts.toolkits:
         if toolkit.version and f"{folder}/".startswith(f"{toolkit.path}/"):
             return versions.major_minor(toolkit.version)
-    named = FOLDER.match(folder)
-    if named is not None and named[1]:
-        return named[1]
-    runtime = [name for name in names if name.startswith("libcudart.")]  # its name says most
-    series = [set(context.compat.cuda_of_soname(name)) for name in runtime or names]
-    shared = set.intersection(*filter(None, series)) if any(series) else set()
+    toolkit_match = FOLDER.match(folder)
+    if toolkit_match is not None and toolkit_match[1]:
+        return toolkit_match[1]
+    runtimes = [name for name in names if name.startswith("libcudart.")]  # the most precise version
+    candidates = [set(context.compat.cuda_of_soname(name)) for name in runtimes or names]
+    shared = set.intersection(*filter(None, candidates)) if any(candidates) else set()
     return shared.pop() if len(shared) == 1 else None
 
 
 def _describe_met_files(cudas: list[OtherCuda]) -> str:
-    """List the files that the loader meets in its search."""
-    met = [cuda for cuda in cudas if cuda.via]
-    if not met:
+    """Describe the files in the loader's search path; empty if there are none."""
+    searched = [cuda for cuda in cudas if cuda.via]
+    if not searched:
         return ""
-    shown = "; ".join(f"{', '.join(cuda.wrong[:6])} in {cuda.folder}" for cuda in met[:3])
-    return f" The loader looks where these are: {shown}."
+    descriptions = "; ".join(f"{', '.join(cuda.wrong[:6])} in {cuda.folder}" for cuda in searched[:3])
+    return f" The loader looks where these are: {descriptions}."
 
 
-def _evidence(context: RuleContext, lost: tuple[MissingLibrary, ...]) -> list[Evidence]:
-    lines = [Evidence("the loader", missing.resolution.error) for missing in lost]
-    for missing in lost:
+def _evidence(context: RuleContext, libraries: tuple[MissingLibrary, ...]) -> list[Evidence]:
+    """Return the loader's errors, the files in other versions, the toolkits, and nvcc's release."""
+    lines = [Evidence("the loader", missing.resolution.error) for missing in libraries]
+    for missing in libraries:
         lines += [
-            Evidence(f.path, f"exists, but {missing.soname} is needed") for f in missing.other_versions[:3]
+            Evidence(other.path, f"exists, but {missing.soname} is needed")
+            for other in missing.other_versions[:3]
         ]
-        lines += [Evidence(t.path, t.problem) for t in missing.resolution.tried if t.problem]
-    lines += [Evidence(t.path, f"CUDA toolkit {t.version}") for t in context.facts.toolkits if t.version]
+        lines += [Evidence(item.path, item.problem) for item in missing.resolution.tried if item.problem]
+    lines += [
+        Evidence(item.path, f"CUDA toolkit {item.version}") for item in context.facts.toolkits if item.version
+    ]
     nvcc = context.facts.nvcc
     if isinstance(nvcc, Known):
         lines.append(
@@ -201,32 +214,37 @@ def _evidence(context: RuleContext, lost: tuple[MissingLibrary, ...]) -> list[Ev
 
 
 def _find_other_tensorflow(
-    context: RuleContext, lost: tuple[MissingLibrary, ...], cudas: list[OtherCuda]
+    context: RuleContext, libraries: tuple[MissingLibrary, ...], cudas: list[OtherCuda]
 ) -> list[Remedy]:
-    """Find the newest TensorFlow for this machine and Python that opens the installed CUDA libraries.
+    """Return the remedy to install the newest TensorFlow that opens the installed libraries.
 
-    It was built with that CUDA or, from 11 on, an older minor of it: a newer one may call functions
-    that the installed CUDA lacks.
+    The release works on this machine and Python. It was built with the installed CUDA version or, from CUDA
+    11 on, with an older minor version of it: a release built with a newer one may call functions that the
+    installed CUDA lacks.
     """
     python = value_of(context.facts.python)
     if python is None:
         return []
-    stems = {m.soname.split(".so")[0] for m in lost}
+    stems = {library.soname.split(".so")[0] for library in libraries}
     for cuda in cudas:
-        fitting = [
+        releases = [
             release
             for release in context.compat.releases_for_python(python.version, "linux", gpu=True)
-            if _opens(release, cuda, stems)
+            if _can_use(release, cuda, stems)
             and fit.can_serve(context.compat, release, context.target.host, python.version)
         ]
-        if fitting and cuda.version is not None and "." not in cuda.version:  # of its minor nothing is known
-            least = min((r.cuda or "" for r in fitting), key=versions.numbers)
-            fitting = [release for release in fitting if release.cuda == least]
-        if not fitting:
+        if (
+            releases and cuda.version is not None and "." not in cuda.version
+        ):  # the minor version is not known
+            lowest = min((item.cuda or "" for item in releases), key=versions.numbers)
+            releases = [release for release in releases if release.cuda == lowest]
+        if not releases:
             continue
-        own = context.tensorflow.distribution if context.tensorflow is not None else None
-        newest = [release for release in fitting if release.version == fitting[0].version]
-        release = next((r for r in newest if r.package == own), newest[0])  # not two packages over each other
+        distribution = context.tensorflow.distribution if context.tensorflow is not None else None
+        newest_releases = [release for release in releases if release.version == releases[0].version]
+        release = next(
+            (item for item in newest_releases if item.package == distribution), newest_releases[0]
+        )  # avoid two packages
         return [
             Remedy(
                 f"Install a TensorFlow for the CUDA that is there: {release.version}, built for CUDA {release.cuda}, "
@@ -246,16 +264,17 @@ def _find_other_tensorflow(
     return []
 
 
-def _opens(release: Release, cuda: OtherCuda, stems: set[str]) -> bool:
-    wanted = [soname for soname in release.required_libraries if soname.split(".so")[0] in stems]
-    if not wanted or not all(soname in cuda.names for soname in wanted) or release.cuda is None:
+def _can_use(release: Release, cuda: OtherCuda, stems: set[str]) -> bool:
+    """Return whether the release opens these libraries of the CUDA and works with its version."""
+    sonames = [soname for soname in release.required_libraries if soname.split(".so")[0] in stems]
+    if not sonames or not all(soname in cuda.names for soname in sonames) or release.cuda is None:
         return False
     if cuda.version is None:
         return True
-    built, there = versions.numbers(release.cuda)[:2], versions.numbers(cuda.version)[:2]
-    if built[0] != there[0]:
+    built, installed = versions.numbers(release.cuda)[:2], versions.numbers(cuda.version)[:2]
+    if built[0] != installed[0]:
         return False
-    return len(there) < 2 or (built <= there if there[0] >= 11 else built == there)
+    return len(installed) < 2 or (built <= installed if installed[0] >= 11 else built == installed)
 
 
 RULE = Rule(

@@ -3,17 +3,17 @@
 What it means
 -------------
 `import tensorflow` stops with "libstdc++.so.6: version `GLIBCXX_3.4.29' not found" or "version
-`CXXABI_1.3.13' not found". Often the system's libstdc++ would do, and an older one comes before it: from a
-folder on LD_LIBRARY_PATH, from conda, from another program's installation.
+`CXXABI_1.3.13' not found". Often the system's libstdc++ is new enough, but the loader finds an older one first: in a
+folder on LD_LIBRARY_PATH, in conda, or in another program's installation.
 
 How it is seen
 --------------
-The symbol versions that TensorFlow's objects ask for are compared with those of the libstdc++ that the
-loader takes.
+The symbol versions that TensorFlow's objects require are compared with those of the libstdc++ that the
+loader finds.
 
 What to do
 ----------
-Take the older library out of the way, or install a newer one.
+Remove the older library from the loader's search path, or install a newer one.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext, outcom
 from tfdoctor.rules.shared import path_shadowing, prerequisites
 
 WANTED = re.compile(r"^(?P<path>[^:]+): version `(?P<version>(?:GLIBCXX|CXXABI)_[\w.]+)'")
+"""The loader's error about a missing symbol version, with the path of the library."""
 
 
 def check(context: RuleContext) -> Result:
     if context.loader is None:
-        refused = outcome_if_unknown(context.facts.loader, "the loader")
-        return CouldNotCheck(refused.why if refused is not None else "the loader could not be followed")
+        unmet = outcome_if_unknown(context.facts.loader, "the loader")
+        return CouldNotCheck(unmet.why if unmet is not None else "the loader could not be followed")
     for resolution in context.loader.import_needs:
         foreign = foreign_libstdcxx(context.facts, resolution)
         match = WANTED.search(resolution.error)
         if match is None and foreign is None:
             continue
         path = match["path"] if match is not None else foreign.path if foreign is not None else ""
-        lacks = match["version"] if match is not None else "symbols"
+        missing = match["version"] if match is not None else "symbols"
         title = (
             f"{path} is too old for this TensorFlow"
             if match is not None
@@ -48,7 +49,7 @@ def check(context: RuleContext) -> Result:
         finding = RULE.finding(
             Cause.LIBSTDCXX_TOO_OLD,
             Severity.ERROR,
-            f"TensorFlow needs {lacks} of the C++ library; {path}, which the loader takes, does not have "
+            f"TensorFlow needs {missing} of the C++ library; {path}, which the loader takes, does not have "
             f"{'it' if match is not None else 'them'}.",
             title=title,
             evidence=[Evidence("the loader", resolution.error)],
@@ -59,10 +60,11 @@ def check(context: RuleContext) -> Result:
 
 
 def _remedies(context: RuleContext, path: str) -> list[Remedy]:
+    """Return the remedy to remove the folder from the search path, or to use a newer library."""
     python = context.python
-    off = advice.drop_from_path(context.target, (path.rpartition("/")[0],))
-    if off is not None:
-        return [off]
+    removal = advice.drop_from_path(context.target, (path.rpartition("/")[0],))
+    if removal is not None:
+        return [removal]
     if python is not None and python.conda_prefix is not None:
         prefix = advice.quote(python.conda_prefix)
         return [

@@ -2,17 +2,17 @@
 
 What it means
 -------------
-On clusters `module load cuda/11.8` puts a CUDA toolkit before everything else, through LD_LIBRARY_PATH. TensorFlow
-opens libraries of exactly one major version of CUDA: a module of another one does not help it, and its cuDNN can
-come before the right one. Where TensorFlow finds none of its libraries, the right module is the way to them.
+On clusters `module load cuda/11.8` puts a CUDA toolkit first on LD_LIBRARY_PATH. TensorFlow opens libraries of
+exactly one major version of CUDA: a module with another one does not help, and its cuDNN can be found before the right
+one. If TensorFlow finds none of its libraries, the right module may provide them.
 
 How it is seen
 --------------
-LOADEDMODULES lists what is loaded; its versions are compared with those that this TensorFlow was built with.
+LOADEDMODULES lists the loaded modules; their versions are compared with those that this TensorFlow was built with.
 
 What to do
 ----------
-Load the module that fits, or none where TensorFlow's CUDA comes as wheels.
+Load the matching module, or none if TensorFlow's CUDA is installed as wheels.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.text import lazy_pattern
 
 VARIABLE = "LOADEDMODULES"
+"""The variable in which module systems list the loaded modules."""
 MODULE = lazy_pattern(
     r"(?:\S*/)?(?P<name>cuda|cudatoolkit|cuda-toolkit|cudnn)(?:[/-]|/\S*?)(?P<version>[0-9]{1,2}(?:\.[0-9]{1,3}){0,3})",
     re.IGNORECASE,
 )
+"""A module of CUDA or cuDNN, with its version."""
 LIBRARIES = frozenset(
     {
         Cause.LIBS_NOT_INSTALLED,
@@ -39,6 +41,7 @@ LIBRARIES = frozenset(
         Cause.LIBS_TRANSITIVE,
     }
 )
+"""Causes that the right module could fix."""
 
 
 def check(context: RuleContext) -> Result:
@@ -49,19 +52,22 @@ def check(context: RuleContext) -> Result:
     build = context.build
     if build is None or not build.gpu or build.cuda is None:
         return NotApplicable("no TensorFlow with CUDA to compare with")
-    found = [(word, match) for word in (loaded or "").split(":") if (match := MODULE.match(word)) is not None]
-    other = [word for word, match in found if _differs(match, build.cuda, build.cudnn)]
+    cuda_modules = [
+        (module, match) for module in (loaded or "").split(":") if (match := MODULE.match(module)) is not None
+    ]
+    differing = [module for module, match in cuda_modules if _has_other_major(match, build.cuda, build.cudnn)]
     missing = bool(context.select_missing(*LIBRARIES))
-    if other:
-        return [_build_version_finding(context, loaded or "", other, build.cuda, missing=missing)]
-    if missing and not found:
+    if differing:
+        return [_build_version_finding(context, loaded or "", differing, build.cuda, missing=missing)]
+    if missing and not cuda_modules:
         return [_build_unloaded_finding(context, build.cuda, build.cudnn)]
     return ()
 
 
-def _differs(match: re.Match[str], cuda: str, cudnn: str | None) -> bool:
-    wanted = cudnn if match["name"].lower() == "cudnn" else cuda
-    return wanted is not None and versions.major(match["version"]) != versions.major(wanted)
+def _has_other_major(match: re.Match[str], cuda: str, cudnn: str | None) -> bool:
+    """Return whether the module has another major version than this TensorFlow was built with."""
+    required = cudnn if match["name"].lower() == "cudnn" else cuda
+    return required is not None and versions.major(match["version"]) != versions.major(required)
 
 
 def _format_required_cuda(cuda: str, cudnn: str | None) -> str:
@@ -69,20 +75,20 @@ def _format_required_cuda(cuda: str, cudnn: str | None) -> str:
 
 
 def _build_version_finding(
-    context: RuleContext, loaded: str, other: list[str], cuda: str, *, missing: bool
+    context: RuleContext, loaded: str, modules: list[str], cuda: str, *, missing: bool
 ) -> Finding:
-    names = " ".join(advice.quote(word) for word in other)
-    wanted = _format_required_cuda(cuda, context.build.cudnn if context.build is not None else None)
+    names = " ".join(advice.quote(module) for module in modules)
+    required = _format_required_cuda(cuda, context.build.cudnn if context.build is not None else None)
     return RULE.finding(
         Cause.LIBS_WRONG_VERSION,
         Severity.WARNING if missing else Severity.INFO,
-        f"The modules {', '.join(other)} are loaded, and this TensorFlow was built with {wanted}. "
+        f"The modules {', '.join(modules)} are loaded, and this TensorFlow was built with {required}. "
         + (
             "They do not have the libraries that are missing here."
             if missing
             else "TensorFlow still finds its own libraries; programs that it starts may find the module's."
         ),
-        title=f"The loaded module {other[0]} has a different version than TensorFlow uses",
+        title=f"The loaded module {modules[0]} has a different version than TensorFlow uses",
         evidence=[Evidence(VARIABLE, loaded)],
         remedies=[
             Remedy(

@@ -2,16 +2,16 @@
 
 What it means
 -------------
-A name that is one or two letters off a variable which CUDA, TensorFlow or the loader reads is set. Nothing reads
-it: what it was meant to do does not happen, without any message.
+A variable is set whose name differs by one or two letters from one that CUDA, TensorFlow or the loader
+reads. No program reads it, so it has no effect, and there is no message about that.
 
 How it is seen
 --------------
-The names of the environment are compared with the known ones.
+The names in the environment are compared with the known names.
 
 What to do
 ----------
-Set the right name and unset the wrong one.
+Set the correct name and unset the misspelt one.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ if TYPE_CHECKING:
 def check(context: RuleContext) -> Result:
     variables = context.facts.environment.variables
     findings = []
-    for wrong, meant in context.facts.environment.misspelt:
-        both = meant in variables
+    for wrong, correct in context.facts.environment.misspelt:
+        both_set = correct in variables
         text = (
-            f"{meant} itself is set too, so {wrong} can go."
-            if both
-            else f"If {meant} is meant, give it the value, and unset the other."
+            f"{correct} itself is set too, so {wrong} can go."
+            if both_set
+            else f"If {correct} is meant, give it the value, and unset the other."
         )
-        commands = () if both else (f'export {meant}="${wrong}"',)
+        commands = () if both_set else (f'export {correct}="${wrong}"',)
         findings.append(
             RULE.finding(
                 Cause.INCONCLUSIVE,
                 Severity.WARNING,
-                f"The variable {wrong} is set. Nothing reads a variable of that name; {meant} is probably "
+                f"The variable {wrong} is set. Nothing reads a variable of that name; {correct} is probably "
                 "meant.",
-                title=f"{wrong} looks like a misspelt {meant}",
+                title=f"{wrong} looks like a misspelt {correct}",
                 evidence=[Evidence("the environment", wrong)],
                 remedies=[
                     Remedy(
                         text,
                         (*commands, f"unset {wrong}"),
-                        steps=_steps(wrong, meant, both=both),
+                        steps=_make_steps(wrong, correct, both_set=both_set),
                     )
                 ],
             )
@@ -57,14 +57,14 @@ def check(context: RuleContext) -> Result:
     return findings
 
 
-def _steps(wrong: str, meant: str, *, both: bool) -> tuple[Step, ...]:
-    """Return the steps of the fix; none for a variable that hides cards.
+def _make_steps(wrong: str, correct: str, *, both_set: bool) -> tuple[Step, ...]:
+    """Return the steps of the fix; empty for a variable that hides GPUs.
 
-    A person must decide whether the cards are to be hidden.
+    The user must decide whether the GPUs are to be hidden.
     """
-    if both:
+    if both_set:
         return (Unset(wrong),)
-    return () if meant == "CUDA_VISIBLE_DEVICES" else (Rename(wrong, meant),)
+    return () if correct == "CUDA_VISIBLE_DEVICES" else (Rename(wrong, correct),)
 
 
 RULE = Rule(

@@ -2,18 +2,18 @@
 
 What it means
 -------------
-TensorFlow ignores a card whose compute capability is below its floor, and one that has far fewer
-multiprocessors than the best card: fewer than 8, or than the best card itself where that is smaller. The
-variable TF_MIN_GPU_MULTIPROCESSOR_COUNT sets another number. The other cards are registered and numbered
-without it.
+TensorFlow ignores a card whose compute capability is below its minimum, and one with far fewer
+multiprocessors than the best card: fewer than 8, or fewer than the best card has if that is less than 8.
+The variable TF_MIN_GPU_MULTIPROCESSOR_COUNT sets another minimum. The other cards are registered and
+numbered without it.
 
 How it is seen
 --------------
-The driver tells each card's compute capability and number of multiprocessors.
+The driver reports each card's compute capability and number of multiprocessors.
 
 What to do
 ----------
-Nothing, if the small card only drives the display; otherwise set the variable.
+Nothing, if the small card only drives the display. Otherwise set the variable.
 """
 
 from __future__ import annotations
@@ -41,19 +41,20 @@ def check(context: RuleContext) -> Result:
     if answer is None or not answer.devices:
         return NotApplicable("the driver shows no card")
     variables = context.facts.environment.variables
-    kept = select_registered_devices(answer.devices, build, variables)
-    dropped = [device for device in answer.devices if device not in kept]
+    registered = select_registered_devices(answer.devices, build, variables)
+    dropped = [device for device in answer.devices if device not in registered]
     if not dropped:
         return ()
-    by_variable = not kept and bool(select_registered_devices(answer.devices, build, {}))
-    if by_variable:
+    excluded_by_variable = not registered and bool(select_registered_devices(answer.devices, build, {}))
+    if excluded_by_variable:
         return [_build_all_dropped_finding(context, build, dropped)]
-    if not kept:
+    if not registered:
         return NotApplicable("no card is registered at all, which TFD110 explains")
-    return [_build_some_dropped_finding(context, build, dropped, len(kept))]
+    return [_build_some_dropped_finding(context, build, dropped, len(registered))]
 
 
 def _explain_drop(device: CudaDevice, build: Build) -> str:
+    """Return why TensorFlow ignores a device."""
     label = drivers.device_label(device).partition(", ")[2] or drivers.device_label(device)
     capability = device.compute_capability
     if capability is not None and not versions.is_at_least(capability, build.floor):
@@ -62,25 +63,27 @@ def _explain_drop(device: CudaDevice, build: Build) -> str:
 
 
 def _build_some_dropped_finding(
-    context: RuleContext, build: Build, dropped: list[CudaDevice], kept: int
+    context: RuleContext, build: Build, dropped: list[CudaDevice], registered: int
 ) -> Finding:
     reasons = [_explain_drop(device, build) for device in dropped]
-    small = [d for d in dropped if versions.is_at_least(d.compute_capability or "99", build.floor)]
-    asked = context.facts.environment.variables.get(VARIABLE)
+    too_small = [
+        item for item in dropped if versions.is_at_least(item.compute_capability or "99", build.floor)
+    ]
+    value = context.facts.environment.variables.get(VARIABLE)
     remedies = []
-    if small:
-        least = min(device.multiprocessors or 0 for device in small)
-        line = f"export {VARIABLE}={least}"
+    if too_small:
+        minimum = min(device.multiprocessors or 0 for device in too_small)
+        line = f"export {VARIABLE}={minimum}"
         remedies.append(
             Remedy("To make TensorFlow use the small card too:", (line, advice.check_again(context.target)))
         )
-    set_to = f" {VARIABLE} is set to {asked!r}." if asked is not None else ""
+    set_to = f" {VARIABLE} is set to {value!r}." if value is not None else ""
     return RULE.finding(
-        Cause.HIDDEN_BY_ENV if small and asked is not None else Cause.GPU_TOO_OLD,
+        Cause.HIDDEN_BY_ENV if too_small and value is not None else Cause.GPU_TOO_OLD,
         Severity.WARNING,
-        f"The driver shows {len(dropped) + kept} cards, but TensorFlow uses {kept}. It ignores "
+        f"The driver shows {len(dropped) + registered} cards, but TensorFlow uses {registered}. It ignores "
         f"{'; '.join(reasons)}.{set_to}",
-        title=f"TensorFlow leaves {len(dropped)} of {len(dropped) + kept} cards out",
+        title=f"TensorFlow leaves {len(dropped)} of {len(dropped) + registered} cards out",
         evidence=[Evidence("the driver", reason) for reason in reasons],
         remedies=remedies,
     )

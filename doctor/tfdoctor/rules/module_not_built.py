@@ -2,18 +2,21 @@
 
 What it means
 -------------
-A driver has two halves. The libraries serve every kernel; the kernel module is built for one. After an update of
-the kernel the module has to be built or installed for the new one, by DKMS, akmods or a package of the
-distribution. Where that failed, or the kernel's headers were missing, the libraries find no module and no card.
+A driver has two parts. Its libraries work with every kernel; its kernel module is built for one. After an
+update of the kernel, the module must be built or installed for the new one by DKMS, akmods or a package of
+the distribution. If that failed, or the kernel's headers were missing, the libraries find no module and no
+card.
 
 How it is seen
 --------------
-No NVIDIA module is loaded, and the list of the running kernel's modules (modules.dep) has none, while libcuda.so.1
-is installed and a card is on the bus. DKMS's folder and the other kernels tell what was built for which.
+No NVIDIA module is loaded, and the running kernel's list of modules (modules.dep) has none, while
+libcuda.so.1 is installed and a card is on the PCI bus. DKMS's folder and the folders of the other kernels
+show what was built for which kernel.
 
 What to do
 ----------
-Install the headers of the kernel that runs, build the module, load it. Or start the kernel that has one.
+Install the headers of the running kernel, build the module and load it. Or start a kernel that has the
+module.
 """
 
 from __future__ import annotations
@@ -49,66 +52,66 @@ def check(context: RuleContext) -> Result:
         return ()
     if kernels.is_switched_off(context):
         return NotApplicable("the card was switched off on purpose, which TFD119 explains")
-    kernel, found = context.facts.machine.kernel, fact.value
-    others = ", ".join(found.other_kernels)
+    kernel, module_files = context.facts.machine.kernel, fact.value
+    others = ", ".join(module_files.other_kernels)
     evidence = [evidence_from(fact, f"no nvidia.ko for the running kernel {kernel}")]
     if others:
         evidence.append(Evidence("/lib/modules", f"has one for: {others}"))
     evidence += [
         Evidence("/var/lib/dkms", f"{m.name} {m.version}, built for: {', '.join(m.kernels) or 'no kernel'}")
-        for m in found.dkms
+        for m in module_files.dkms
     ]
-    if not found.headers:
+    if not module_files.headers:
         evidence.append(Evidence(f"/lib/modules/{kernel}/build", "the kernel's headers are not there"))
     evidence += drivers.module_evidence(context)
     return [
         RULE.finding(
             cause,
             Severity.ERROR,
-            _explanation(kernel, found),
+            _explain_missing_module(kernel, module_files),
             title="NVIDIA's kernel module is built for another kernel, not for the running one"
             if others
             else "NVIDIA's kernel module is not installed",
             evidence=evidence,
-            remedies=_remedies(context, found),
+            remedies=_list_remedies(context, module_files),
         )
     ]
 
 
-def _explanation(kernel: str, found: ModuleFiles) -> str:
-    said = f"The driver's libraries are installed, and the running kernel {kernel} has no NVIDIA module."
-    if found.other_kernels:
-        said += f" It is there for {', '.join(found.other_kernels)}: the kernel was updated."
-    failed = next((m.failed for m in found.dkms if m.failed), "")
+def _explain_missing_module(kernel: str, module_files: ModuleFiles) -> str:
+    text = f"The driver's libraries are installed, and the running kernel {kernel} has no NVIDIA module."
+    if module_files.other_kernels:
+        text += f" It is there for {', '.join(module_files.other_kernels)}: the kernel was updated."
+    failed = next((m.failed for m in module_files.dkms if m.failed), "")
     if failed:
-        return f"{said} DKMS tried to build it and failed; {failed} has the reason."
-    if not found.headers:
-        return f"{said} The kernel's headers, without which it cannot be built, are not installed."
-    return said
+        return f"{text} DKMS tried to build it and failed; {failed} has the reason."
+    if not module_files.headers:
+        return f"{text} The kernel's headers, without which it cannot be built, are not installed."
+    return text
 
 
-def _remedies(context: RuleContext, found: ModuleFiles) -> list[Remedy]:
-    failed = next((m.failed for m in found.dkms if m.failed), "")
+def _list_remedies(context: RuleContext, module_files: ModuleFiles) -> list[Remedy]:
+    failed = next((m.failed for m in module_files.dkms if m.failed), "")
     remedies = []
     if failed:
         remedies.append(Remedy("See why the build failed.", (f"tail -n 40 {advice.quote(failed)}",)))
     akmods = context.facts.machine.distribution_id == "fedora"
-    if found.dkms or akmods:
+    if module_files.dkms or akmods:
         remedies.append(kernels.rebuild_module_remedy(context))
     else:
         install = advice.driver_install(context.target)
-        needed = kernels.install_headers_command(context) if not found.headers else ""
+        headers_command = kernels.install_headers_command(context) if not module_files.headers else ""
         remedies.append(
             Remedy(
                 f"Nothing here builds the module: install it with the driver. {install.text}",
-                (*((needed,) if needed else ()), *install.commands),
+                (*((headers_command,) if headers_command else ()), *install.commands),
                 changes_system=True,
             )
         )
-    if found.other_kernels:
+    if module_files.other_kernels:
         remedies.append(
             Remedy(
-                f"Or restart, and choose kernel {found.other_kernels[-1]} in the start menu.",
+                f"Or restart, and choose kernel {module_files.other_kernels[-1]} in the start menu.",
                 (f"{advice.sudo(context.target)}reboot",),
                 changes_system=True,
             )

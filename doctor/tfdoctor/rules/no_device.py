@@ -2,19 +2,19 @@
 
 What it means
 -------------
-libcuda.so.1 is there, and cuInit answers CUDA_ERROR_NO_DEVICE (100), or counts no device. Nothing hides
-one: without CUDA_VISIBLE_DEVICES the answer is the same. The card is missing, switched off, taken by
-another kernel driver, has fallen off the bus, or this driver does not drive it.
+libcuda.so.1 is there, and cuInit returns CUDA_ERROR_NO_DEVICE (100) or the driver counts no device.
+CUDA_VISIBLE_DEVICES does not hide one: the result is the same without it. The card is missing, switched
+off, bound to another kernel driver, has fallen off the bus, or is not supported by this driver.
 
 How it is seen
 --------------
-A child process asks the driver. The PCI bus, the kernel modules and nvidia-smi show the reason: a card bound to
-vfio-pci or nouveau, a kernel module that is not loaded, an open kernel module before Turing, a driver branch that
-no longer knows the card, a MIG parent without instances.
+A child process calls the driver. The PCI bus, the kernel modules and nvidia-smi show the reason: a card
+bound to vfio-pci or nouveau, a kernel module that is not loaded, an open kernel module with a card older
+than Turing, a driver branch that no longer supports the card, a card in MIG mode without instances.
 
 What to do
 ----------
-Depends on which of these it is; the finding says it. If nothing shows the reason, the kernel's log does.
+This depends on the reason, which the finding names. If no reason is found, the kernel's log may show it.
 """
 
 from __future__ import annotations
@@ -40,28 +40,31 @@ def check(context: RuleContext) -> Result:
         return ()
     if drivers.list_node_errors(context):
         return NotApplicable("device nodes are missing or closed, which TFD113 explains")
-    known = kernels.module_rule_code(context)
-    if known:
-        return NotApplicable(f"NVIDIA's kernel module does not run, for a reason that {known} explains")
+    code = kernels.module_rule_code(context)
+    if code:
+        return NotApplicable(f"NVIDIA's kernel module does not run, for a reason that {code} explains")
     evidence = [
-        Evidence(getattr(context.facts.driver.cuda, "source", ""), _answer(context)),
+        Evidence(getattr(context.facts.driver.cuda, "source", ""), _format_answer(context)),
         *drivers.pci_evidence(context),
         *drivers.module_evidence(context),
         *drivers.smi_evidence(context),
     ]
     title, explanation, remedies = _explain_no_device(context)
     if context.facts.machine.container:
-        remedies = [dataclasses.replace(r, text=f"On the host, not in here: {r.text}") for r in remedies]
-    return [_finding(title, explanation, evidence, remedies)]
+        remedies = [
+            dataclasses.replace(remedy, text=f"On the host, not in here: {remedy.text}")
+            for remedy in remedies
+        ]
+    return [_build_finding(title, explanation, evidence, remedies)]
 
 
-def _finding(title: str, explanation: str, evidence: list[Evidence], remedies: list[Remedy]) -> Finding:
+def _build_finding(title: str, explanation: str, evidence: list[Evidence], remedies: list[Remedy]) -> Finding:
     return RULE.finding(
         Cause.NO_DEVICE, Severity.ERROR, explanation, title=title, evidence=evidence, remedies=remedies
     )
 
 
-def _answer(context: RuleContext) -> str:
+def _format_answer(context: RuleContext) -> str:
     answer = value_of(context.facts.driver.cuda)
     if answer is None or answer.init == 0:
         return "cuDeviceGetCount: 0"
@@ -73,20 +76,20 @@ ProblemText = tuple[str, str, list[Remedy]]
 
 def _explain_no_device(context: RuleContext) -> ProblemText:
     """Return title, explanation and remedies of the first explanation that applies."""
-    for look in (
-        _wsl,
+    for explain in (
+        _explain_wsl,
         _explain_card_absence,
         _explain_card_binding,
-        _mig,
+        _explain_mig,
         _explain_lost_card,
         _explain_silent_cards,
         _explain_missing_module,
         _explain_unsupported_card,
         kernels.explain_by_kernel_log,
     ):
-        said = look(context)
-        if said is not None:
-            return said
+        explanation = explain(context)
+        if explanation is not None:
+            return explanation
     return (
         "The driver shows no GPU",
         "The driver is loaded and knows of no device that CUDA could use. The kernel's log says why.",
@@ -97,7 +100,7 @@ def _explain_no_device(context: RuleContext) -> ProblemText:
     )
 
 
-def _wsl(context: RuleContext) -> ProblemText | None:
+def _explain_wsl(context: RuleContext) -> ProblemText | None:
     if not context.facts.machine.wsl:
         return None
     return (
@@ -117,10 +120,11 @@ def _wsl(context: RuleContext) -> ProblemText | None:
 
 
 def _explain_card_absence(context: RuleContext) -> ProblemText | None:
+    """Report that no NVIDIA card is on the PCI bus."""
     if not isinstance(context.facts.driver.pci, Absent) or context.facts.machine.jetson:
         return None
     modules = value_of(context.facts.driver.modules) or ()
-    look = Remedy("Check whether the machine has an NVIDIA card at all.", ("lspci -d 10de:",))
+    list_cards = Remedy("Check whether the machine has an NVIDIA card at all.", ("lspci -d 10de:",))
     if "bbswitch" in modules:
         return (
             "The NVIDIA card is switched off (bbswitch)",
@@ -142,12 +146,15 @@ def _explain_card_absence(context: RuleContext) -> ProblemText | None:
             "The driver's library answers, but there is no card: a virtual machine or instance type without "
             "a GPU, a card that is switched off in the firmware, not seated, or fallen off the bus."
         ),
-        [look, drivers.reboot_remedy(context, "A card that fell off the bus comes back after a cold start.")],
+        [
+            list_cards,
+            drivers.reboot_remedy(context, "A card that fell off the bus comes back after a cold start."),
+        ],
     )
 
 
 def _explain_card_binding(context: RuleContext) -> ProblemText | None:
-    """Report cards that another kernel driver holds if NVIDIA's driver holds none."""
+    """Report that another kernel driver is bound to the cards, if NVIDIA's driver is bound to none."""
     cards = value_of(context.facts.driver.pci) or ()
     if not cards or any(card.driver == "nvidia" for card in cards):
         return None
@@ -159,7 +166,7 @@ def _explain_card_binding(context: RuleContext) -> ProblemText | None:
                     f"{drivers.card_label(context, card)} is bound to {card.driver}, which hands it to a "
                     "virtual machine; the host's driver cannot use it."
                 ),
-                [_rebind(context, card)],
+                [_make_rebind_remedy(context, card)],
             )
         if card.driver in ("nouveau", "nova_core", "nova"):
             return (
@@ -187,7 +194,7 @@ def _explain_card_binding(context: RuleContext) -> ProblemText | None:
     return None
 
 
-def _rebind(context: RuleContext, card: PciGpu) -> Remedy:
+def _make_rebind_remedy(context: RuleContext, card: PciGpu) -> Remedy:
     root, address = advice.sudo(context.target), advice.quote(card.address)
     return Remedy(
         "If no virtual machine uses it, give it back until the next start. To keep it, take `vfio-pci.ids` out of "
@@ -201,9 +208,12 @@ def _rebind(context: RuleContext, card: PciGpu) -> Remedy:
     )
 
 
-def _mig(context: RuleContext) -> ProblemText | None:
+def _explain_mig(context: RuleContext) -> ProblemText | None:
+    """Report that all cards are in MIG mode and have no instances."""
     smi = value_of(context.facts.driver.smi)
-    parents = [g for g in smi.gpus if g.mig and not g.mig_instances] if isinstance(smi, SmiFacts) else []
+    parents = (
+        [gpu for gpu in smi.gpus if gpu.mig and not gpu.mig_instances] if isinstance(smi, SmiFacts) else []
+    )
     if not isinstance(smi, SmiFacts) or not parents or len(parents) != len(smi.gpus):
         return None
     parent = parents[0]
@@ -232,6 +242,7 @@ def _mig(context: RuleContext) -> ProblemText | None:
 
 
 def _explain_lost_card(context: RuleContext) -> ProblemText | None:
+    """Report that nvidia-smi says that a card was lost."""
     smi = value_of(context.facts.driver.smi)
     if not isinstance(smi, SmiFailure) or smi.kind not in ("gpu_lost", "device_handle_unknown_error"):
         return None
@@ -249,7 +260,7 @@ def _explain_lost_card(context: RuleContext) -> ProblemText | None:
 
 
 def _explain_silent_cards(context: RuleContext) -> ProblemText | None:
-    """Report that every card on the bus returns all ones."""
+    """Report that every card on the bus reads as all ones."""
     cards = value_of(context.facts.driver.pci) or ()
     lost = context.facts.kernel.lost_cards
     if not cards or any(card.address not in lost for card in cards):
@@ -284,7 +295,7 @@ def _explain_missing_module(context: RuleContext) -> ProblemText | None:
     return (
         "NVIDIA's kernel module is not loaded",
         ("The driver's libraries are installed and its kernel module is not running. It was not built for "
-        f"this kernel{_kernel_release(context)} (after a kernel update), Secure Boot refuses it because it is not "
+        f"this kernel{_format_kernel(context)} (after a kernel update), Secure Boot refuses it because it is not "
         "signed, or something keeps it from being loaded."),
         [
             Remedy(
@@ -304,7 +315,7 @@ def _explain_missing_module(context: RuleContext) -> ProblemText | None:
     )  # fmt: skip
 
 
-def _kernel_release(context: RuleContext) -> str:
+def _format_kernel(context: RuleContext) -> str:
     return f" ({context.facts.machine.kernel})" if context.facts.machine.kernel else ""
 
 

@@ -2,20 +2,20 @@
 
 What it means
 -------------
-TensorFlow reaches the GPU through libcuda.so.1, which comes with NVIDIA's driver and with nothing else: not
-with CUDA, not with a wheel. Without it TensorFlow registers no GPU, whatever else is installed (TensorFlow
-1.13 and older cannot even be imported).
+TensorFlow uses the GPU through libcuda.so.1, which is part of NVIDIA's driver and of nothing else: neither
+CUDA nor a wheel contains it. Without it TensorFlow registers no GPU, whatever else is installed.
+TensorFlow 1.13 and older cannot even be imported.
 
 How it is seen
 --------------
-The loader's rules are followed for `libcuda.so.1` as TensorFlow opens it, and a child process opens it for
-real. What else is known tells why: no card on the PCI bus, a card that nouveau drives, a driver whose
-library lies where the loader does not look, is damaged or is another machine's. A container that was given
-no GPU is TFD401, and WSL's own library is TFD108.
+tfdoctor follows the loader's rules for `libcuda.so.1` as TensorFlow opens it, and a child process opens it
+for real. Other facts show the reason: no card on the PCI bus, a card that nouveau drives, a driver library
+in a folder that the loader does not search, a damaged one, or one for another architecture. A container
+that was given no GPU is TFD401, and WSL's own library is TFD108.
 
 What to do
 ----------
-Install the driver for this distribution, or, where the file is there, let the loader find it.
+Install the driver for this distribution. If the file is there, let the loader find it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Resolution
 
 DEFAULT_FOLDERS = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
-"""Folders in which the loader looks without being told; Debian's multiarch ones lie below them."""
+"""Folders that the loader searches by default; Debian's multiarch folders are below them."""
 
 
 def check(context: RuleContext) -> Result:
@@ -46,10 +46,10 @@ def check(context: RuleContext) -> Result:
         return CouldNotCheck(getattr(facts.driver.cuda, "why", "") or "the driver did not answer")
     if state.cause is not Cause.NO_DRIVER:
         return ()
-    known = kernels.module_rule_code(context)
-    if known:
-        return NotApplicable(f"NVIDIA's kernel module does not run, for a reason that {known} explains")
-    evidence = [Evidence("the loader", state.why), *_surroundings(context)]
+    code = kernels.module_rule_code(context)
+    if code:
+        return NotApplicable(f"NVIDIA's kernel module does not run, for a reason that {code} explains")
+    evidence = [Evidence("the loader", state.why), *_list_system_evidence(context)]
     failed = state.resolution if state.resolution is not None and not state.resolution.ok else None
     if failed is None:
         return [_build_load_finding(context, state.why, evidence)]
@@ -65,7 +65,7 @@ def check(context: RuleContext) -> Result:
     return [_build_absent_finding(context, evidence)]
 
 
-def _error(
+def _build_finding(
     title: str, explanation: str, evidence: list[Evidence], remedies: list[Remedy] | None = None
 ) -> Finding:
     return RULE.finding(
@@ -78,107 +78,112 @@ def _error(
     )
 
 
-def _build_load_finding(context: RuleContext, why: str, evidence: list[Evidence]) -> Finding:
-    """Report that libcuda fails to load although the loader's rules allow it, or that cuInit returns 303."""
-    return _error(
+def _build_load_finding(context: RuleContext, reason: str, evidence: list[Evidence]) -> Finding:
+    """Report that libcuda does not load although the loader's rules find it, or that cuInit returns 303."""
+    return _build_finding(
         "The driver's library libcuda.so.1 exists but does not load",
-        f"{why} The file is there; a part of the driver that it needs is damaged or missing.",
+        f"{reason} The file is there; a part of the driver that it needs is damaged or missing.",
         evidence,
-        [_reinstall(context)],
+        [_make_reinstall_remedy(context)],
     )
 
 
 def _build_damaged_finding(context: RuleContext, failed: Resolution, evidence: list[Evidence]) -> Finding:
-    bad = next((attempt for attempt in failed.tried if attempt.problem), None)
-    if bad is None:
-        lost = ", ".join(name for name in failed.really_missing if name != "libcuda.so.1")
-        return _error(
+    """Report that libcuda.so.1 or one of its dependencies is damaged, missing or for another architecture."""
+    failure = next((attempt for attempt in failed.tried if attempt.problem), None)
+    if failure is None:
+        missing = ", ".join(name for name in failed.really_missing if name != "libcuda.so.1")
+        return _build_finding(
             "The driver's library libcuda.so.1 lacks something that it needs",
-            f"{failed.path} is there, and the loader cannot give it {lost or 'a library that it needs'}. The "
+            f"{failed.path} is there, and the loader cannot give it {missing or 'a library that it needs'}. The "
             "driver is installed in part.",
             evidence,
-            [_reinstall(context)],
+            [_make_reinstall_remedy(context)],
         )
-    evidence = [*evidence, Evidence(bad.path, bad.problem)]
-    if "class" in bad.problem or "machine" in bad.problem:
-        return _error(
+    evidence = [*evidence, Evidence(failure.path, failure.problem)]
+    if "class" in failure.problem or "machine" in failure.problem:
+        return _build_finding(
             "The driver's library is for another architecture",
-            f"{bad.path} is not for this Python ({bad.problem}): the 64-bit part of the driver for "
+            f"{failure.path} is not for this Python ({failure.problem}): the 64-bit part of the driver for "
             f"{context.facts.machine.machine or 'this machine'} is missing, or a 32-bit or foreign one was "
             "installed alone.",
             evidence,
-            [_reinstall(context)],
+            [_make_reinstall_remedy(context)],
         )
-    empty = " An empty file is what an image keeps that was made from a running GPU container." * (
-        "too short" in bad.problem and bool(context.facts.machine.container)
+    note = " An empty file is what an image keeps that was made from a running GPU container." * (
+        "too short" in failure.problem and bool(context.facts.machine.container)
     )
-    remedies = [_reinstall(context)]
+    remedies = [_make_reinstall_remedy(context)]
     if context.facts.machine.container:
         remedies = [
             Remedy(
                 "Remove the file from the image, and start the container with GPUs: the driver's libraries "
                 "come from the host.",
-                (f"rm {advice.quote(bad.path)}",),
+                (f"rm {advice.quote(failure.path)}",),
             )
         ]
-    return _error(
+    return _build_finding(
         "The driver's library libcuda.so.1 is damaged",
-        f"The loader stops at {bad.path}: {bad.problem}.{empty}",
+        f"The loader stops at {failure.path}: {failure.problem}.{note}",
         evidence,
         remedies,
     )
 
 
 def _build_search_finding(context: RuleContext, files: tuple[str, ...], evidence: list[Evidence]) -> Finding:
+    """Report that the loader does not search the folder of the driver's library."""
     folder = files[0].rpartition("/")[0]
     root = advice.sudo(context.target)
-    known = folder in DEFAULT_FOLDERS or folder.endswith("-linux-gnu")
-    tell: tuple[str, ...] = (f"{root}ldconfig", advice.check_again(context.target))
-    if not known:
+    is_default = folder in DEFAULT_FOLDERS or folder.endswith("-linux-gnu")
+    commands: tuple[str, ...] = (f"{root}ldconfig", advice.check_again(context.target))
+    if not is_default:
         line = f"echo {advice.quote(folder)} | {root}tee /etc/ld.so.conf.d/nvidia-driver.conf"
-        tell = (line, *tell)
-    return _error(
+        commands = (line, *commands)
+    return _build_finding(
         "The driver's library exists, but the loader does not find it",
         f"A driver's library is on this machine ({files[0]}), and the loader does not look "
-        f"there{' for it under the name libcuda.so.1' if known else ''}.",
+        f"there{' for it under the name libcuda.so.1' if is_default else ''}.",
         [*evidence, Evidence(folder, ", ".join(path.rpartition("/")[2] for path in files))],
         [
-            Remedy("Tell the loader about it.", tell, changes_system=True),
+            Remedy("Tell the loader about it.", commands, changes_system=True),
             Remedy("Name its folder, for this shell only.", (advice.export_path([folder]),)),
         ],
     )
 
 
 def _build_absent_finding(context: RuleContext, evidence: list[Evidence]) -> Finding:
+    """Report that there is no driver library, with the reason that the other facts show."""
     facts, driver = context.facts, context.facts.driver
     cards = value_of(driver.pci) or ()
     modules = value_of(driver.modules) or ()
-    cpu = _cpu_remedies(context)
+    cpu_remedies = _cpu_remedies(context)
     if facts.machine.wsl:
-        return _wsl_without_gpu(context, evidence)
+        return _build_wsl_finding(context, evidence)
     if facts.machine.container:
-        gpus = [
+        gpu_remedies = [
             Remedy("On the host, check whether its driver works.", ("nvidia-smi",)),
             Remedy("Where it does, start the container with GPUs (Docker: `--gpus all`)."),
         ]
-        return _error(
+        return _build_finding(
             "This container has no NVIDIA driver, and no card of its host is visible",
             "A container has no driver of its own: it gets the host's when it is started with GPUs. "
             "Here neither a card nor NVIDIA's kernel module is visible.",
             evidence,
-            [*cpu, *gpus] if isinstance(facts.tensorflow, Absent) else [*gpus, *cpu],
+            [*cpu_remedies, *gpu_remedies]
+            if isinstance(facts.tensorflow, Absent)
+            else [*gpu_remedies, *cpu_remedies],
         )
     if isinstance(driver.pci, Absent):
-        return _error(
+        return _build_finding(
             "No NVIDIA driver, and no NVIDIA card on the PCI bus",
             "No NVIDIA driver is installed, and no NVIDIA card is on this machine's PCI bus: a driver would "
             "find nothing to drive. If there should be a card, it is not attached (a virtual machine or an "
             "instance type without a GPU), switched off in the firmware, or not seated.",
             evidence,
-            [*cpu, Remedy("If there should be a card: attach it or switch it on, then look again.")],
+            [*cpu_remedies, Remedy("If there should be a card: attach it or switch it on, then look again.")],
         )
     if "nouveau" in modules or any(card.driver == "nouveau" for card in cards):
-        return _error(
+        return _build_finding(
             "The card runs on nouveau; NVIDIA's driver is not installed",
             "The card is driven by nouveau, the kernel's open-source driver, which does not support "
             "CUDA. NVIDIA's driver "
@@ -187,14 +192,14 @@ def _build_absent_finding(context: RuleContext, evidence: list[Evidence]) -> Fin
             [*_legacy_driver_remedies(context), advice.driver_install(context.target)],
         )
     if driver.driver_files:
-        return _error(
+        return _build_finding(
             "NVIDIA's driver is not installed; the installed libcuda belongs to the CUDA toolkit",
             f"{driver.driver_files[0]} is not a driver: the toolkit's stub is for linking, and cuda-compat "
             "works only on top of a driver.",
             [*evidence, *(Evidence(path, "is there") for path in driver.driver_files[:4])],
             [*_legacy_driver_remedies(context), advice.driver_install(context.target)],
         )
-    return _error(
+    return _build_finding(
         "NVIDIA's driver is not installed",
         "libcuda.so.1 comes with NVIDIA's driver and with nothing else; it is nowhere on this machine.",
         evidence,
@@ -203,22 +208,22 @@ def _build_absent_finding(context: RuleContext, evidence: list[Evidence]) -> Fin
 
 
 def _cpu_remedies(context: RuleContext) -> list[Remedy]:
-    """List the remedies for a user who needs no GPU."""
+    """Return the remedies for a user who does not need a GPU."""
     facts, choice = context.facts, context.facts.choice
     if isinstance(facts.tensorflow, Known):
         return [Remedy("TensorFlow works here on the CPU; nothing needs to be installed for that.")]
     if choice is not None and choice.others:
         return examine_others(context)
     release = advice.best_release(context.target)
-    nobody_meant_it = choice is not None and choice.lost
-    if nobody_meant_it or release is None or context.prediction.cause is not Cause.TENSORFLOW_MISSING:
+    chosen_by_default = choice is not None and choice.lost
+    if chosen_by_default or release is None or context.prediction.cause is not Cause.TENSORFLOW_MISSING:
         return []
     return [advice.install_for_cpu(context.target, release, "If the CPU is enough, install TensorFlow.")]
 
 
-def _wsl_without_gpu(context: RuleContext, evidence: list[Evidence]) -> Finding:
+def _build_wsl_finding(context: RuleContext, evidence: list[Evidence]) -> Finding:
     if context.facts.machine.wsl == 1:
-        return _error(
+        return _build_finding(
             "WSL 1 gives Linux programs no GPU",
             "Only WSL 2 gives Linux access to Windows' graphics card. This distribution runs under WSL 1.",
             evidence,
@@ -230,7 +235,7 @@ def _wsl_without_gpu(context: RuleContext, evidence: list[Evidence]) -> Finding:
                 )
             ],
         )
-    return _error(
+    return _build_finding(
         "WSL shows this Linux no graphics card",
         "Under WSL 2 the card comes from Windows, as /dev/dxg, and it is not there: Windows has no NVIDIA "
         "driver with WSL support, or WSL itself is too old. No Linux driver belongs in WSL.",
@@ -246,13 +251,13 @@ def _wsl_without_gpu(context: RuleContext, evidence: list[Evidence]) -> Finding:
 
 
 def _legacy_driver_remedies(context: RuleContext) -> list[Remedy]:
-    """List which driver a card needs that the newest driver no longer supports."""
-    said = []
+    """Return the remedies that install an older driver, for cards that the newest driver no longer supports."""
+    remedies = []
     ubuntu, root = context.target.distribution == "ubuntu", advice.sudo(context.target)
     for device in drivers.list_known_devices(context):
         branch = context.compat.cards.find_ended(device.compute_capability or "99")
         if branch is not None:
-            said.append(
+            remedies.append(
                 Remedy(
                     f"Install a driver of branch {branch.last}, the last one for {device.name}, then "
                     f"restart; newer branches do not support this "
@@ -261,10 +266,11 @@ def _legacy_driver_remedies(context: RuleContext) -> list[Remedy]:
                     changes_system=True,
                 )
             )
-    return list(dict.fromkeys(said))
+    return list(dict.fromkeys(remedies))
 
 
-def _surroundings(context: RuleContext) -> list[Evidence]:
+def _list_system_evidence(context: RuleContext) -> list[Evidence]:
+    """Return the evidence from the PCI bus, the kernel modules and nvidia-smi."""
     driver = context.facts.driver
     lines = [*drivers.pci_evidence(context), *drivers.module_evidence(context)]
     if isinstance(driver.smi, Absent):
@@ -272,7 +278,7 @@ def _surroundings(context: RuleContext) -> list[Evidence]:
     return [*lines, *drivers.smi_evidence(context)]
 
 
-def _reinstall(context: RuleContext) -> Remedy:
+def _make_reinstall_remedy(context: RuleContext) -> Remedy:
     if context.facts.machine.container:
         return Remedy("Start the container again; the driver's libraries come from the host.")
     install = advice.driver_install(context.target)

@@ -2,18 +2,18 @@
 
 What it means
 -------------
-TensorFlow comes as wheels for certain Pythons: each release for a few versions of CPython, 64 bit, on
-glibc. Where none fits, pip says "No matching distribution found for tensorflow", or quietly takes a very
-old release. GPU wheels exist for Linux on x86-64 only.
+TensorFlow is published as wheels for certain Pythons: each release for a few versions of CPython, 64 bit,
+with glibc. If none fits, pip says "No matching distribution found for tensorflow", or installs a very old
+release without a warning. GPU wheels exist for Linux on x86-64 only.
 
 How it is seen
 --------------
-The version, kind, size and C library of the examined Python are compared with the wheels on the package
-index.
+The version, implementation, word size and C library of the examined Python are compared with the wheels on
+the package index.
 
 What to do
 ----------
-Make an environment with a Python that has wheels; one is named.
+Create an environment with a Python that has wheels; the finding names one.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ def check(context: RuleContext) -> Result:
         return NotApplicable("a TensorFlow is installed in this Python")
     if context.python is None:
         return CouldNotCheck("this Python did not answer")
-    why = explain_no_wheel(context)
-    if not why:
+    reason = explain_no_wheel(context)
+    if not reason:
         return ()
     python = context.python
     return [
         RULE.finding(
             Cause.NO_MATCHING_WHEEL,
             Severity.ERROR,
-            why,
+            reason,
             title=f"TensorFlow has no wheel with GPU code for this {python.implementation} {python.version}",
             evidence=[
                 Evidence(
@@ -48,13 +48,13 @@ def check(context: RuleContext) -> Result:
                     f"{f'glibc {python.glibc}' if python.glibc else 'no glibc'}",
                 )
             ],
-            remedies=_remedies(context),
+            remedies=_list_remedies(context),
         )
     ]
 
 
 def explain_no_wheel(context: RuleContext) -> str:
-    """Explain why no GPU wheel fits this Python; empty if one does, or if this cannot be determined."""
+    """Return why no GPU wheel fits this Python; empty if one does, or if that is not known."""
     python = context.python
     if python is None:
         return ""
@@ -79,16 +79,20 @@ def explain_no_wheel(context: RuleContext) -> str:
         )
     if python.glibc is None:
         return "TensorFlow's wheels need glibc; this system has another C library (musl, as on Alpine)."
-    return _version_reason(context, python.version, python.glibc)
+    return _explain_version(context, python.version, python.glibc)
 
 
-def _version_reason(context: RuleContext, python: str, glibc: str) -> str:
+def _explain_version(context: RuleContext, python: str, glibc: str) -> str:
+    """Return why no GPU wheel fits this version of Python or glibc; empty if one does."""
     minor = versions.major_minor(python)
     fitting = context.compat.releases_for_python(python, "linux", gpu=True)
     if not fitting:
-        finals = [row for row in context.compat.releases if not row.is_prerelease]
-        known = sorted({p for row in finals for p in row.linux_pythons}, key=versions.numbers)
-        if known and versions.compare(minor, known[-1]) > 0:
+        final_releases = [release for release in context.compat.releases if not release.is_prerelease]
+        pythons = sorted(
+            {python_version for release in final_releases for python_version in release.linux_pythons},
+            key=versions.numbers,
+        )
+        if pythons and versions.compare(minor, pythons[-1]) > 0:
             newest = context.compat.newest
             return (
                 f"Python {minor} is newer than TensorFlow's wheels: those of {newest.version} (the newest "
@@ -96,13 +100,15 @@ def _version_reason(context: RuleContext, python: str, glibc: str) -> str:
                 f"{newest.released}) are for Python {', '.join(newest.linux_pythons)}."
             )
         return f"No TensorFlow release with GPU code has a wheel for Python {minor}."
-    if all(row.glibc is not None and not versions.is_at_least(glibc, row.glibc) for row in fitting):
-        least = min((row.glibc for row in fitting if row.glibc), key=versions.numbers)
-        return f"The wheels for Python {minor} need glibc {least} or newer; this system has {glibc}."
+    if all(
+        release.glibc is not None and not versions.is_at_least(glibc, release.glibc) for release in fitting
+    ):
+        minimum = min((release.glibc for release in fitting if release.glibc), key=versions.numbers)
+        return f"The wheels for Python {minor} need glibc {minimum} or newer; this system has {glibc}."
     return ""
 
 
-def _remedies(context: RuleContext) -> list[Remedy]:
+def _list_remedies(context: RuleContext) -> list[Remedy]:
     machine, python = context.facts.machine, context.python
     if python is None:
         return []
@@ -122,19 +128,21 @@ def _remedies(context: RuleContext) -> list[Remedy]:
     best = fit.find_best_fit(context.compat, context.target.host)
     if best is None or best.python is None:
         return []
-    other, release = best.python, best.release
-    requirements = " ".join(advice.quote(r) for r in advice.gpu_requirement(context.target, release, other))
-    before, uv = advice.uv(context.target)
+    version, release = best.python, best.release
+    requirements = " ".join(
+        advice.quote(requirement) for requirement in advice.gpu_requirement(context.target, release, version)
+    )
+    setup, uv = advice.uv(context.target)
     return [
         Remedy(
-            f"Make an environment with Python {other} (uv fetches it where it is not there) and TensorFlow "
+            f"Make an environment with Python {version} (uv fetches it where it is not there) and TensorFlow "
             f"{release.version}.",
             (
-                *before,
-                f"{uv} venv --python {other} tf-env",
+                *setup,
+                f"{uv} venv --python {version} tf-env",
                 f"{uv} pip install --python tf-env/bin/python {requirements}",
                 *advice.make_link_commands(
-                    context.target, release, f"$PWD/tf-env/lib/python{other}/site-packages"
+                    context.target, release, f"$PWD/tf-env/lib/python{version}/site-packages"
                 ),
                 "tfdoctor check --python tf-env",
             ),

@@ -2,20 +2,20 @@
 
 What it means
 -------------
-A container gets the host's device nodes and driver libraries from NVIDIA's container toolkit: through its hook
-(`docker run --gpus`), its runtime (`--runtime=nvidia`), or a CDI specification (`--device nvidia.com/gpu=all`,
-the only way of Podman 4.1 and newer without OCI hooks). None of these is here for that engine. Docker Desktop
-for Linux cannot have them at all: its engine runs in a virtual machine.
+A container gets the host's device nodes and driver libraries through NVIDIA's container toolkit: its hook
+(`docker run --gpus`), its runtime (`--runtime=nvidia`), or a CDI specification (`--device
+nvidia.com/gpu=all`, which Podman 4.1 and newer needs unless there are OCI hooks). This engine has none of
+them. Docker Desktop for Linux cannot have them, because its engine runs in a virtual machine.
 
 How it is seen
 --------------
-The runtimes and CDI folders in `docker info`, the toolkit's commands on PATH and in the folders of services,
-and the specifications in /etc/cdi and /var/run/cdi.
+From the runtimes and CDI folders in `docker info`, the toolkit's commands on PATH and in the folders of
+services, and the specifications in /etc/cdi and /var/run/cdi.
 
 What to do
 ----------
-Install the package nvidia-container-toolkit and let it configure the engine. TensorFlow outside containers does not
-need it.
+Install the package nvidia-container-toolkit and let it configure the engine. TensorFlow outside containers
+does not need it.
 """
 
 from __future__ import annotations

@@ -2,12 +2,12 @@
 
 What it means
 -------------
-Something on the way could not be looked at: the Python did not answer in time, the driver hung, a file could not be
-read, tfdoctor has no model of this system's loader. tfdoctor then says so instead of guessing.
+A required fact could not be determined: the Python did not answer in time, the driver hung, a file could
+not be read, or tfdoctor has no model of this system's loader. tfdoctor reports this instead of guessing.
 
 How it is seen
 --------------
-The chain of gates that TensorFlow goes through ends at one that could not be judged.
+TensorFlow must pass several stages to register a GPU, and the result of one of them is not known.
 
 What to do
 ----------
@@ -29,41 +29,47 @@ if TYPE_CHECKING:
 
 
 def check(context: RuleContext) -> Result:
-    said = context.prediction
+    prediction = context.prediction
     if isinstance(context.facts.tensorflow, Absent):
         return NotApplicable("TensorFlow is not installed")
-    if said.gpu_registered is not None:
+    if prediction.gpu_registered is not None:
         return ()
     if isinstance(context.facts.python, Unusable):
         return NotApplicable("the Python does not work, which TFD317 explains")
-    why = said.reasons[-1] if said.reasons else "Something on the way could not be looked at."
+    reason = prediction.reasons[-1] if prediction.reasons else "Something on the way could not be looked at."
     if context.observed is not None and context.observed.gpu_registered is not None:
         return NotApplicable("TensorFlow was run, which answers this")
     return [
         RULE.finding(
             Cause.INCONCLUSIVE,
             Severity.WARNING,
-            why,
+            reason,
             title="Could not determine whether TensorFlow will register a GPU",
-            evidence=[Evidence("the prediction", reason) for reason in said.reasons],
-            remedies=[*_slow_start_remedies(context), *_list_remedies(context, said.reasons)],
+            evidence=[Evidence("the prediction", step) for step in prediction.reasons],
+            remedies=[*_slow_start_remedies(context), *_list_remedies(context, prediction.reasons)],
         )
     ]
 
 
 def _list_remedies(context: RuleContext, reasons: Sequence[str]) -> list[Remedy]:
-    """List the remedies; more time comes first if time was lacking."""
-    again = advice.check_again(context.target)
-    run = Remedy("Run TensorFlow itself to find out.", (f"{again} --deep",))
+    """Return the remedies; more time comes first if a time limit was exceeded."""
+    check_command = advice.check_again(context.target)
+    run_remedy = Remedy("Run TensorFlow itself to find out.", (f"{check_command} --deep",))
     if any("in time" in reason for reason in reasons):
-        return [Remedy("The machine was slow or busy: allow more time.", (f"{again} --timeout 60",)), run]
-    return [run, Remedy("Where something took too long, allow more time.", (f"{again} --timeout 60",))]
+        return [
+            Remedy("The machine was slow or busy: allow more time.", (f"{check_command} --timeout 60",)),
+            run_remedy,
+        ]
+    return [
+        run_remedy,
+        Remedy("Where something took too long, allow more time.", (f"{check_command} --timeout 60",)),
+    ]
 
 
 def _slow_start_remedies(context: RuleContext) -> list[Remedy]:
-    """Return the remedy if the Python itself is slow.
+    """Return the remedy for a Python that did not answer.
 
-    Files on a network or a cold disk come faster the second time.
+    Files on a network or a slow disk are read faster the second time.
     """
     fact, choice = context.facts.python, context.facts.choice
     if not isinstance(fact, Unknown) or choice is None:

@@ -2,17 +2,17 @@
 
 What it means
 -------------
-TensorFlow's wheels are compiled against NumPy. Those before 2.18 fail to import with NumPy 2; older ones use names
-that NumPy 1.24 removed, or fail later in their recurrent layers with 1.20. pip allows it, because the old wheels
-name no upper limit.
+TensorFlow's wheels are compiled against NumPy. Those before 2.18 cannot be imported with NumPy 2. Older
+ones use names that NumPy 1.24 removed, or fail later in their recurrent layers with 1.20. pip allows this,
+because the old wheels declare no upper limit.
 
 How it is seen
 --------------
-The installed versions are compared with what was tried with real wheels (compat/imports.toml).
+The installed versions are compared with those that were tested with real wheels (compat/imports.toml).
 
 What to do
 ----------
-Install the NumPy that this TensorFlow works with.
+Install a NumPy that works with this TensorFlow.
 """
 
 from __future__ import annotations

@@ -2,18 +2,19 @@
 
 What it means
 -------------
-From 2.21 on TensorFlow opens libnvidia-ml.so.1 before it registers a GPU. Where that fails it registers
-none and says nothing at all. The library comes with the driver. Containers get it only with the driver
-capability `utility`.
+From 2.21 on TensorFlow opens libnvidia-ml.so.1 before it registers a GPU. If that fails, it registers none
+and prints nothing. The library is part of the driver. Containers get it only with the driver capability
+`utility`.
 
 How it is seen
 --------------
-The loader's rules are followed for libnvidia-ml.so.1 as TensorFlow opens it, and a child process calls
+tfdoctor follows the loader's rules for libnvidia-ml.so.1 as TensorFlow opens it, and a child process calls
 nvmlInit.
 
 What to do
 ----------
-Install the driver's package that has it; start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility.
+Install the driver package that contains it, or start the container with
+NVIDIA_DRIVER_CAPABILITIES=compute,utility.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ NVML_ERRORS = {
     17: "the operating system blocks the access to the card",
     NVML_ERROR_UNKNOWN: "the reason is not known",
 }
-"""nvmlInit's results; 18, another version than the kernel module's, is TFD104."""
+"""The meanings of nvmlInit's results; TFD104 reports 18, which means that the kernel module has another
+version."""
 MISMATCH = 18
 
 
@@ -57,34 +59,34 @@ def check(context: RuleContext) -> Result:
     if container_lost_nvml(context.facts):
         return NotApplicable("the container was cut off from the GPUs, which TFD112 explains")
     if nvml.loaded and nvml.init not in (0, None, MISMATCH):
-        return [_fails(context, nvml.init or 0, nvml.init_error)]
+        return [_build_failure_finding(context, nvml.init or 0, nvml.init_error)]
     return ()
 
 
 def _build_missing_finding(context: RuleContext, error: str) -> Finding:
     version = context.build.version if context.build is not None else ""
     variables = context.facts.environment.variables
-    given = variables.get(CAPABILITIES)
+    value = variables.get(CAPABILITIES)
     evidence = [Evidence("the loader", error)]
-    narrow = given is not None and lacks(given, "utility")
-    if given is not None:
-        evidence.append(Evidence(CAPABILITIES, repr(given)))
-    why = f" {CAPABILITIES} is {given!r}: without `utility` a container is not given NVML." if narrow else ""
+    narrow = value is not None and lacks(value, "utility")
+    if value is not None:
+        evidence.append(Evidence(CAPABILITIES, repr(value)))
+    note = f" {CAPABILITIES} is {value!r}: without `utility` a container is not given NVML." if narrow else ""
     return RULE.finding(
         Cause.NVML_MISSING,
         Severity.ERROR,
         f"TensorFlow {version} opens {SONAME} before it registers a GPU; the loader cannot give it, so no "
-        f"GPU is registered, and TensorFlow does not say why. libcuda.so.1 itself works.{why}",
+        f"GPU is registered, and TensorFlow does not say why. libcuda.so.1 itself works.{note}",
         title=f"{SONAME} is missing; TensorFlow {version} registers no GPU without it",
         evidence=evidence,
-        remedies=_remedies(context, given),
+        remedies=_list_remedies(context, value),
     )
 
 
-def _remedies(context: RuleContext, given: str | None) -> list[Remedy]:
+def _list_remedies(context: RuleContext, value: str | None) -> list[Remedy]:
     machine, manager = context.facts.machine, advice.package_manager(context.target)
     root = advice.sudo(context.target)
-    if machine.container and given is not None and not lacks(given, "utility"):
+    if machine.container and value is not None and not lacks(value, "utility"):
         return [
             Remedy("A container is given the host's: see there whether its driver has it.", ("nvidia-smi",))
         ]
@@ -116,8 +118,8 @@ def _remedies(context: RuleContext, given: str | None) -> list[Remedy]:
     ]
 
 
-def _fails(context: RuleContext, number: int, text: str) -> Finding:
-    why = NVML_ERRORS.get(number, "NVML gives no reason")
+def _build_failure_finding(context: RuleContext, number: int, text: str) -> Finding:
+    reason = NVML_ERRORS.get(number, "NVML gives no reason")
     remedies = [
         Remedy("Check whether nvidia-smi, which uses it, says more.", ("nvidia-smi",)),
         drivers.kernel_log_remedy(context),
@@ -125,11 +127,11 @@ def _fails(context: RuleContext, number: int, text: str) -> Finding:
     return RULE.finding(
         Cause.NVML_MISSING,
         Severity.ERROR,
-        f"{SONAME} opens and nvmlInit fails with {number}{f' ({text})' if text else ''}: {why}. libcuda.so.1 "
+        f"{SONAME} opens and nvmlInit fails with {number}{f' ({text})' if text else ''}: {reason}. libcuda.so.1 "
         "works. TensorFlow 2.21 and newer ask NVML about the cards first, and register none where it does "
         "not answer.",
         title=f"NVML is installed but fails ({number})",
-        evidence=[Evidence("nvmlInit", f"{number}: {text or why}"), *drivers.smi_evidence(context)],
+        evidence=[Evidence("nvmlInit", f"{number}: {text or reason}"), *drivers.smi_evidence(context)],
         remedies=remedies,
     )
 

@@ -3,9 +3,10 @@
 What it means
 -------------
 TF_CPP_MIN_LOG_LEVEL hides TensorFlow's own messages, so it does not say why it registers no GPU.
-TF_FORCE_GPU_ALLOW_GROWTH knows only `true` and `false`. XLA_FLAGS is a list of flags that begin with two hyphens;
-anything else is taken for the name of a file, and TensorFlow stops. LD_LIBRARY_PATH is not expanded by the loader
-(`~`, `$HOME`), and an empty or relative entry in it means the working directory.
+TF_FORCE_GPU_ALLOW_GROWTH accepts only `true` and `false`. XLA_FLAGS is a list of flags that begin with two
+hyphens; any other value is read as the name of a file, and TensorFlow stops if there is none. The loader
+does not expand LD_LIBRARY_PATH (`~`, `$HOME`), and an empty or relative entry in it means the working
+directory.
 
 How it is seen
 --------------
@@ -13,7 +14,7 @@ The variables are read as this process has them.
 
 What to do
 ----------
-Each finding names the right line.
+Each finding shows the correct line.
 """
 
 from __future__ import annotations
@@ -27,51 +28,54 @@ from tfdoctor.rules.base import Result, Rule, RuleContext
 from tfdoctor.rules.shared import variable_origins
 
 TOKEN = re.compile(r"\$(?:ORIGIN|LIB|PLATFORM|\{(?:ORIGIN|LIB|PLATFORM)\})")
-"""What the loader does expand in LD_LIBRARY_PATH."""
+"""The tokens that the loader expands in LD_LIBRARY_PATH."""
 FILE = re.compile(r"\.so(\.\d+)*\Z")
 
 
 def check(context: RuleContext) -> Result:
     variables = context.facts.environment.variables
-    looks = (_log_level, _growth, _xla_flags, _library_path)
+    checkers = (_check_log_level, _check_allow_growth, _check_xla_flags, _check_library_path)
     return [
-        *(finding for look in looks for finding in look(context, variables)),
+        *(finding for checker in checkers for finding in checker(context, variables)),
         *_check_late_variables(context),
     ]
 
 
-def _finding(
+def _build_finding(
     context: RuleContext,
     severity: Severity,
     title: str,
     explanation: str,
     *,
-    seen: tuple[str, str],
+    variable: tuple[str, str],
     remedies: list[Remedy],
 ) -> Finding:
     return RULE.finding(
         Cause.INCONCLUSIVE,
         severity,
-        f"{explanation}{variable_origins.origin_sentence(context, seen[0])}",
+        f"{explanation}{variable_origins.origin_sentence(context, variable[0])}",
         title=title,
-        evidence=[Evidence(seen[0], repr(seen[1])), *variable_origins.origin_evidence(context, seen[0])],
+        evidence=[
+            Evidence(variable[0], repr(variable[1])),
+            *variable_origins.origin_evidence(context, variable[0]),
+        ],
         remedies=remedies,
     )
 
 
 def _check_late_variables(context: RuleContext) -> list[Finding]:
-    """Report LD_LIBRARY_PATH and the like if they are set by what Python runs when it starts."""
+    """Report variables such as LD_LIBRARY_PATH that Python's startup sets too late."""
     findings = []
     for origin in context.facts.environment.late:
         reader = "Python" if origin.name.startswith("PYTHON") else "The loader"
-        place = (
+        source = (
             f"{origin.path}, line {origin.line}" if origin.path else variable_origins.ORIGIN_LABELS["start"]
         )
         findings.append(
             RULE.finding(
                 Cause.INCONCLUSIVE,
                 Severity.WARNING if context.prediction.gpu_registered is False else Severity.INFO,
-                f"{reader} reads {origin.name} when a process starts. {place} sets it afterwards: that has no effect "
+                f"{reader} reads {origin.name} when a process starts. {source} sets it afterwards: that has no effect "
                 "on this Python, only on programs that it starts.",
                 title=f"{origin.name} is set too late, when Python has started",
                 evidence=[Evidence(origin.path, " ".join(origin.text.split()), origin.line)]
@@ -87,44 +91,44 @@ def _check_late_variables(context: RuleContext) -> list[Finding]:
     return findings
 
 
-def _log_level(context: RuleContext, variables: dict[str, str]) -> list[Finding]:
+def _check_log_level(context: RuleContext, variables: dict[str, str]) -> list[Finding]:
     name = "TF_CPP_MIN_LOG_LEVEL"
     value = variables.get(name, "").strip()
     hides_warnings = value == "2" and context.prediction.gpu_registered is not True
     if value != "3" and not hides_warnings:
         return []
-    what = "every message, errors too" if value == "3" else "warnings, those about the GPU too"
+    hidden = "every message, errors too" if value == "3" else "warnings, those about the GPU too"
     return [
-        _finding(
+        _build_finding(
             context,
             Severity.INFO,
             f"{name}={value} keeps TensorFlow from saying what is wrong",
-            f"It hides {what}: where no GPU is registered, TensorFlow does not say why.",
-            seen=(name, value),
+            f"It hides {hidden}: where no GPU is registered, TensorFlow does not say why.",
+            variable=(name, value),
             remedies=[Remedy("While looking for the cause:", (f"unset {name}",))],
         )
     ]
 
 
-def _growth(context: RuleContext, variables: dict[str, str]) -> list[Finding]:
+def _check_allow_growth(context: RuleContext, variables: dict[str, str]) -> list[Finding]:
     name = "TF_FORCE_GPU_ALLOW_GROWTH"
     value = variables.get(name)
     if value is None or value in ("true", "false"):
         return []
     return [
-        _finding(
+        _build_finding(
             context,
             Severity.WARNING,
             f"{name} is {value!r}, which TensorFlow does not understand",
             "It knows only the words true and false, in lower case; anything else is ignored, and TensorFlow "
             "takes nearly all memory of the card.",
-            seen=(name, value),
+            variable=(name, value),
             remedies=[Remedy("Write it so:", (f"export {name}=true",), steps=(Export(name, "true"),))],
         )
     ]
 
 
-def _xla_flags(context: RuleContext, variables: dict[str, str]) -> list[Finding]:
+def _check_xla_flags(context: RuleContext, variables: dict[str, str]) -> list[Finding]:
     name = "XLA_FLAGS"
     value = variables.get(name, "")
     if not value.strip() or value.lstrip().startswith("-"):
@@ -136,42 +140,42 @@ def _xla_flags(context: RuleContext, variables: dict[str, str]) -> list[Finding]
     else:
         remedies.append(Remedy("Where no file of flags is meant:", (f"unset {name}",), steps=(Unset(name),)))
     return [
-        _finding(
+        _build_finding(
             context,
             Severity.WARNING,
             f"{name} does not begin with two hyphens and is taken for a file's name",
             "Flags begin with `--`. A value that begins otherwise is read as the name of a file with flags, "
             "and where there is no such file TensorFlow stops.",
-            seen=(name, value),
+            variable=(name, value),
             remedies=remedies,
         )
     ]
 
 
-def _library_path(context: RuleContext, variables: dict[str, str]) -> list[Finding]:
+def _check_library_path(context: RuleContext, variables: dict[str, str]) -> list[Finding]:
     name = "LD_LIBRARY_PATH"
     value = variables.get(name, "")
     if not value:
         return []
     entries = value.replace(";", ":").split(":")
-    wrong = {entry: why for entry in entries if (why := _describe_entry_error(entry))}
-    home = next((e for e in wrong if e.startswith(("~/", "$HOME/", "${HOME}/"))), None)
+    wrong = {entry: error for entry in entries if (error := _describe_entry_error(entry))}
+    home_entry = next((item for item in wrong if item.startswith(("~/", "$HOME/", "${HOME}/"))), None)
     findings = []
     if wrong:
-        said = "; ".join(f"{entry!r} {why}" for entry, why in wrong.items())
-        kept = ":".join(entry for entry in entries if entry and entry not in wrong)
+        errors = "; ".join(f"{entry!r} {error}" for entry, error in wrong.items())
+        remaining = ":".join(entry for entry in entries if entry and entry not in wrong)
         remedies = []
-        if home is not None:
-            tail = home.split("/", 1)[1]
-            before = advice.quote(kept) + ":" if kept else ""
+        if home_entry is not None:
+            tail = home_entry.split("/", 1)[1]
+            prefix = advice.quote(remaining) + ":" if remaining else ""
             remedies.append(
-                Remedy("Let the shell expand it:", (f'export {name}={before}"$HOME"/{advice.quote(tail)}',))
+                Remedy("Let the shell expand it:", (f'export {name}={prefix}"$HOME"/{advice.quote(tail)}',))
             )
-        elif kept:
+        elif remaining:
             remedies.append(
                 Remedy(
                     "Without these:",
-                    (f"export {name}={advice.quote(kept)}",),
+                    (f"export {name}={advice.quote(remaining)}",),
                     steps=(Drop(name, tuple(wrong)),),
                 )
             )
@@ -180,26 +184,26 @@ def _library_path(context: RuleContext, variables: dict[str, str]) -> list[Findi
                 Remedy("Without these nothing is left:", (f"unset {name}",), steps=(Unset(name),))
             )
         findings.append(
-            _finding(
+            _build_finding(
                 context,
                 Severity.WARNING,
                 f"{name} has entries that do not do what they appear to do",
-                f"{said}.",
-                seen=(name, value),
+                f"{errors}.",
+                variable=(name, value),
                 remedies=remedies,
             )
         )
     if "" in entries and not wrong:
-        kept = ":".join(entry for entry in entries if entry)
-        line = f"export {name}={advice.quote(kept)}" if kept else f"unset {name}"
+        remaining = ":".join(entry for entry in entries if entry)
+        line = f"export {name}={advice.quote(remaining)}" if remaining else f"unset {name}"
         findings.append(
-            _finding(
+            _build_finding(
                 context,
                 Severity.INFO,
                 f"{name} has an empty entry, which means the working directory",
                 "A colon at the beginning, at the end, or two in a row make the loader look for libraries in "
                 "whatever folder the program was started from.",
-                seen=(name, value),
+                variable=(name, value),
                 remedies=[Remedy("Without it:", (line, advice.check_again(context.target)))],
             )
         )
@@ -207,7 +211,7 @@ def _library_path(context: RuleContext, variables: dict[str, str]) -> list[Findi
 
 
 def _describe_entry_error(entry: str) -> str:
-    """Describe the error of an entry in half a sentence; empty if the entry is in order."""
+    """Return a clause about the error of an entry; empty if there is none."""
     if not entry:
         return ""
     bare = TOKEN.sub("", entry)

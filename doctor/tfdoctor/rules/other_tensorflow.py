@@ -2,18 +2,18 @@
 
 What it means
 -------------
-PYTHONPATH, a .pth file or the user's own site-packages put a folder on Python's path before the environment's
-own packages. Where that folder has a TensorFlow, too, it is the one that is imported, and `pip` shows and
-changes the other one: what is installed there has no effect.
+PYTHONPATH, a .pth file or the user's own site-packages put a folder on Python's path before the
+environment's own packages. If that folder contains a TensorFlow too, Python imports that one, while `pip`
+shows and changes the other: what it installs has no effect.
 
 How it is seen
 --------------
-The target Python looks for every folder on its path that has a TensorFlow, and imports nothing; what the one
-behind would do is judged in the same way as the first.
+The examined Python lists all folders on its path that contain a TensorFlow, and imports nothing. tfdoctor
+predicts what the second TensorFlow would do in the same way as for the first.
 
 What to do
 ----------
-Remove the folder from the path. The environment's own TensorFlow is left as it is.
+Remove the folder from the path. The environment's own TensorFlow does not change.
 """
 
 from __future__ import annotations
@@ -39,42 +39,53 @@ def check(context: RuleContext) -> Result:
     if context.prediction.cause is not Cause.SHADOWED_MODULE:
         return ()
     folder, second = folder_of(first.package_dir), first.behind
-    led = find_leader(context.facts, folder)
-    by = f"{folder} is before it on Python's path."
-    if led is not None:
-        by = f"{variable_origins.path_source_phrase(context, led)} {folder} first on its path."
-        by += variable_origins.origin_sentence(context, led.by, led.entry) if led.by != MODULE_PATH else ""
+    leader = find_leader(context.facts, folder)
+    explanation = f"{folder} is before it on Python's path."
+    if leader is not None:
+        explanation = f"{variable_origins.path_source_phrase(context, leader)} {folder} first on its path."
+        explanation += (
+            variable_origins.origin_sentence(context, leader.by, leader.entry)
+            if leader.by != MODULE_PATH
+            else ""
+        )
     return [
         RULE.finding(
             Cause.SHADOWED_MODULE,
             Severity.ERROR,
-            f"Python imports {_name(context, first)} from {folder}, not {_name(context, second)} from "
-            f"{folder_of(second.package_dir)}: {by} What is installed or removed in the environment has no "
+            f"Python imports {_describe(context, first)} from {folder}, not {_describe(context, second)} from "
+            f"{folder_of(second.package_dir)}: {explanation} What is installed or removed in the environment has no "
             "effect on it.",
-            title=f"{_name(context, first)} in {folder} hides {_name(context, second)}",
+            title=f"{_describe(context, first)} in {folder} hides {_describe(context, second)}",
             evidence=[
                 Evidence(first.package_dir, "is what Python imports"),
                 Evidence(second.package_dir, "is behind it on Python's path"),
-                *(variable_origins.origin_evidence(context, led.by, led.entry) if led is not None else ()),
+                *(
+                    variable_origins.origin_evidence(context, leader.by, leader.entry)
+                    if leader is not None
+                    else ()
+                ),
             ],
-            remedies=[_remedy(context, folder, led)],
+            remedies=[_make_remedy(context, folder, leader)],
         )
     ]
 
 
-def _name(context: RuleContext, tensorflow: TensorFlowFacts) -> str:
+def _describe(context: RuleContext, tensorflow: TensorFlowFacts) -> str:
+    """Return the distribution and version of a TensorFlow."""
     owner = tensorflow.distribution or "TensorFlow"
     python = value_of(context.facts.python)
-    here = folder_of(tensorflow.package_dir)
-    near = [d for d in python.distributions if d.location.rstrip("/") == here] if python is not None else []
-    if near and all(d.name != owner for d in near):
+    folder = folder_of(tensorflow.package_dir)
+    distributions = (
+        [d for d in python.distributions if d.location.rstrip("/") == folder] if python is not None else []
+    )
+    if distributions and all(d.name != owner for d in distributions):
         owner = "TensorFlow"
     return f"{owner} {tensorflow.version or ''}".rstrip()
 
 
-def _remedy(context: RuleContext, folder: str, led: Led | None) -> Remedy:
-    if led is not None:
-        return variable_origins.remove_from_python_path(context, led)
+def _make_remedy(context: RuleContext, folder: str, leader: Led | None) -> Remedy:
+    if leader is not None:
+        return variable_origins.remove_from_python_path(context, leader)
     python = value_of(context.facts.python)
     if folder.endswith("site-packages") and "/.local/" in folder and python is not None:
         return Remedy(
@@ -82,14 +93,14 @@ def _remedy(context: RuleContext, folder: str, led: Led | None) -> Remedy:
             ("export PYTHONNOUSERSITE=1", advice.check_again(context.target)),
         )
     sites = " ".join(advice.quote(path) for path in (python.site_packages if python is not None else ()))
-    look = (f"grep -Fn {advice.quote(folder)} {sites}/*.pth",) if sites and " " not in sites else ()
+    search = (f"grep -Fn {advice.quote(folder)} {sites}/*.pth",) if sites and " " not in sites else ()
     return Remedy(
-        f"Remove {folder} from this Python's path: a .pth file or sitecustomize.py puts it there.", look
+        f"Remove {folder} from this Python's path: a .pth file or sitecustomize.py puts it there.", search
     )
 
 
 def should_report_other(context: RuleContext) -> bool:
-    """Return whether to report the TensorFlow behind instead of the first one's own faults."""
+    """Return whether to report the TensorFlow behind the first one instead of the first one's own faults."""
     return context.prediction.cause is Cause.SHADOWED_MODULE and drop_first(context.facts) is not None
 
 

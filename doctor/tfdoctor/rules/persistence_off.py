@@ -2,18 +2,18 @@
 
 What it means
 -------------
-On a server without a screen the driver shuts a card down when the last program has left it, and starts it again for
-the next one. Each start of TensorFlow then takes a second or more longer, by card, and settings such as power limits
-and error counters are lost in between. Nothing fails.
+On a server without a screen, the driver shuts a card down when the last program stops using it, and starts
+it again for the next one. Each start of TensorFlow then takes a second or more longer for each card, and
+settings such as power limits and error counters are lost in between. Nothing fails.
 
 How it is seen
 --------------
-`nvidia-smi -q -x`: persistence mode off, on a card that shows no screen and that no program holds at the moment.
-Only told for cards with ECC memory, which are those of servers.
+`nvidia-smi -q -x` reports persistence mode off for a card that has no screen and no running program. Only
+cards with ECC memory, as in servers, are reported.
 
 What to do
 ----------
-Let NVIDIA's persistence daemon run.
+Run NVIDIA's persistence daemon.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import card_status
 
 
-def _on_the_host(context: RuleContext) -> NotApplicable | None:
+def _require_host(context: RuleContext) -> NotApplicable | None:
     if context.facts.machine.container or context.facts.machine.wsl:
         return NotApplicable("the host decides over its cards' persistence")
     return None
@@ -32,15 +32,15 @@ def _on_the_host(context: RuleContext) -> NotApplicable | None:
 
 def check(context: RuleContext) -> Result:
     cards = card_status.list_card_conditions(context)
-    off = [
+    affected = [
         gpu
         for gpu, health in cards
         if health.persistence is False and health.ecc and health.display is False and not gpu.processes
     ]
-    if not off:
+    if not affected:
         return ()
     root = advice.sudo(context.target)
-    names = ", ".join(card_status.smi_gpu_label(gpu) for gpu in off)
+    names = ", ".join(card_status.smi_gpu_label(gpu) for gpu in affected)
     return [
         RULE.finding(
             Cause.INCONCLUSIVE,
@@ -50,7 +50,7 @@ def check(context: RuleContext) -> Result:
             title="The driver shuts the card down between programs",
             evidence=[
                 Evidence("nvidia-smi -q -x", f"{card_status.smi_gpu_label(gpu)}: persistence_mode Disabled")
-                for gpu in off
+                for gpu in affected
             ],
             remedies=[
                 Remedy(
@@ -71,7 +71,7 @@ RULE = Rule(
     check,
     row="shuts the card down between programs",
     needs=(
-        _on_the_host,
+        _require_host,
         card_status.require_card_status,
     ),
 )

@@ -2,17 +2,17 @@
 
 What it means
 -------------
-TensorFlow loads each shared object in the folders tensorflow-plugins of site-packages when it is imported, asked or
-not. One that an uninstalled package left behind, that is truncated, or that was built for another TensorFlow stops
-the import: NotFoundError.
+On every import TensorFlow loads all shared objects in the folders tensorflow-plugins of site-packages. One
+that an uninstalled package left behind, that is truncated, or that was built for another TensorFlow makes
+the import fail with NotFoundError.
 
 How it is seen
 --------------
-The files are listed, and followed as the loader does it.
+tfdoctor lists the files and follows the loader's rules for each.
 
 What to do
 ----------
-Uninstall the package that it belongs to, or put the file aside.
+Uninstall the package that the file belongs to, or move the file away.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def check(context: RuleContext) -> Result:
         return NotApplicable("there are no plugins of TensorFlow here")
     if context.loader is None:
         return CouldNotCheck("the loader could not be followed")
-    return [_finding(context, one) for one in context.loader.plugins if not one.ok]
+    return [_build_finding(context, resolution) for resolution in context.loader.plugins if not resolution.ok]
 
 
-def _finding(context: RuleContext, failed: Resolution) -> Finding:
+def _build_finding(context: RuleContext, failed: Resolution) -> Finding:
     path = failed.soname
-    aside = f"{path}.aside"
+    new_path = f"{path}.aside"
     return RULE.finding(
         plugin_cause(failed),
         Severity.ERROR,
@@ -51,7 +51,7 @@ def _finding(context: RuleContext, failed: Resolution) -> Finding:
         remedies=[
             Remedy(
                 "Put the plugin aside; or uninstall the package that it belongs to.",
-                (f"mv {advice.quote(path)} {advice.quote(aside)}", advice.check_again(context.target)),
+                (f"mv {advice.quote(path)} {advice.quote(new_path)}", advice.check_again(context.target)),
                 steps=(Remove(path),),
             )
         ],

@@ -2,17 +2,17 @@
 
 What it means
 -------------
-TensorFlow carries code that was generated for one protobuf. Before 2.12 it is refused by protobuf 4 and
-newer ("Descriptors cannot be created directly"); newer releases refuse a protobuf that is older than their
-own generator.
+TensorFlow contains code that was generated for one version of protobuf. Before 2.12, protobuf 4 and newer
+refuse that code ("Descriptors cannot be created directly"). Newer releases refuse a protobuf that is older
+than the one that generated their code.
 
 How it is seen
 --------------
-The installed versions are compared with what was tried with real wheels (compat/imports.toml).
+The installed versions are compared with those that were tested with real wheels (compat/imports.toml).
 
 What to do
 ----------
-Install the protobuf that this TensorFlow works with.
+Install a protobuf that works with this TensorFlow.
 """
 
 from __future__ import annotations

@@ -2,19 +2,19 @@
 
 What it means
 -------------
-It does not start, ends at once, prints something that is no answer, or hangs: then no program can run in it, and
-TensorFlow cannot either. That concerns only this Python and says nothing about the driver.
+The Python does not start, ends at once, prints something unexpected, or hangs. No program can run in it,
+and so TensorFlow cannot either. This concerns only this Python and says nothing about the driver.
 
 How it is seen
 --------------
-It is started with a small script, a second time with more patience, once without its site-packages (`-S`), and once
-with a log of its start (`-v`), which shows the last file that it read; where PYTHONHOME is set also without it. The
-driver is asked by another Python.
+tfdoctor starts it with a small script, a second time with a longer time limit, once without its
+site-packages (`-S`), and once with a log of its startup (`-v`), which shows the last file that it read. If
+PYTHONHOME is set, it is also started without it. Another Python asks the driver.
 
 What to do
 ----------
-Where its own start hangs, look into the sitecustomize.py or .pth file that is named. Where the Python that an
-environment was made from is gone, create the environment again with one that is there.
+If its own startup hangs, read the sitecustomize.py or .pth file that the finding names. If the Python that
+an environment was created from is missing, create the environment again with another one.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ TITLES = {
 def check(context: RuleContext) -> Result:
     fact = context.facts.python
     if not isinstance(fact, Unusable) or fact.trouble is None:
-        refused = outcome_if_unknown(fact, "the Python")
-        return refused if isinstance(refused, CouldNotCheck) else ()
+        outcome = outcome_if_unknown(fact, "the Python")
+        return outcome if isinstance(outcome, CouldNotCheck) else ()
     trouble = fact.trouble
     if trouble.kind == "denied":
         return NotApplicable("this user may not run it, which TFD319 explains")
@@ -62,17 +62,17 @@ def check(context: RuleContext) -> Result:
             Cause.PYTHON_UNUSABLE,
             Severity.ERROR,
             _explain_startup_failure(context, trouble),
-            title=_title(trouble),
+            title=_format_title(trouble),
             evidence=[*evidence, *evidence_of_other_pythons(context)],
             remedies=[
-                *_remedies(context, trouble),
+                *_list_remedies(context, trouble),
                 *(examine_others(context) if _has_other_pythons(context) else ()),
             ],
         )
     ]
 
 
-def _title(trouble: Trouble) -> str:
+def _format_title(trouble: Trouble) -> str:
     if trouble.files:
         return f"{TITLES['site']}: {trouble.files[0]}"
     return f"{TITLES.get(trouble.kind, RULE.title)}: {trouble.path}"
@@ -83,25 +83,26 @@ def _has_other_pythons(context: RuleContext) -> bool:
 
 
 def _explain_startup_failure(context: RuleContext, trouble: Trouble) -> str:
+    """Return the explanation of how the Python failed to start."""
     name = f"{trouble.path} ({describe_python_choice(context)})"
-    said = f' It says: "{trouble.said}".' if trouble.said else ""
+    output = f' It says: "{trouble.said}".' if trouble.said else ""
     detail = f": {trouble.detail}" if trouble.detail else ""
-    lost = next(iter(context.facts.choice.lost), None) if context.facts.choice is not None else None
-    if trouble.kind == "base-gone" and lost is not None:
-        made = f", made with Python {lost.version}," if lost.version else ""
+    env = next(iter(context.facts.choice.lost), None) if context.facts.choice is not None else None
+    if trouble.kind == "base-gone" and env is not None:
+        version = f", made with Python {env.version}," if env.version else ""
         return (
-            f"{lost.prefix} is a virtual environment{made} whose bin/python is a link to {lost.target}, which is not "
+            f"{env.prefix} is a virtual environment{version} whose bin/python is a link to {env.target}, which is not "
             "there: that Python was removed or replaced. No program starts in it; its packages are still there."
         )
     if trouble.kind == "home":
         value = context.facts.environment.variables.get(HOME, "")
         return (
             f"{HOME} is {value!r}: Python then looks for its own library there, and {name} {trouble.how}. Without the "
-            f"variable it starts.{variable_origins.origin_sentence(context, HOME)}{said}"
+            f"variable it starts.{variable_origins.origin_sentence(context, HOME)}{output}"
         )
     if trouble.kind == "site":
-        at = f" It stops in {trouble.files[0]}." if trouble.files else ""
-        return f"With its site-packages {name} {trouble.how}; without them (`python -S`) it starts.{at}{said}"
+        location = f" It stops in {trouble.files[0]}." if trouble.files else ""
+        return f"With its site-packages {name} {trouble.how}; without them (`python -S`) it starts.{location}{output}"
     if trouble.kind == "silent":
         return (
             f"{name} {trouble.how}, also without its site-packages (`python -S`): it hangs, or it starts very slowly "
@@ -109,15 +110,15 @@ def _explain_startup_failure(context: RuleContext, trouble: Trouble) -> str:
             "another Python."
         )
     if trouble.kind == "rubbish":
-        return f"{name} runs and does not answer as a Python does: another program goes by that name.{said}"
-    return f"{name} {trouble.how}{detail}.{said}"
+        return f"{name} runs and does not answer as a Python does: another program goes by that name.{output}"
+    return f"{name} {trouble.how}{detail}.{output}"
 
 
-def _remedies(context: RuleContext, trouble: Trouble) -> list[Remedy]:
+def _list_remedies(context: RuleContext, trouble: Trouble) -> list[Remedy]:
     python = advice.quote(trouble.path)
-    lost = next(iter(context.facts.choice.lost), None) if context.facts.choice is not None else None
-    if trouble.kind == "base-gone" and lost is not None:
-        return restore_remedies(lost)
+    environment = next(iter(context.facts.choice.lost), None) if context.facts.choice is not None else None
+    if trouble.kind == "base-gone" and environment is not None:
+        return restore_remedies(environment)
     if trouble.kind == "home":
         return [
             variable_origins.unset_remedy(
@@ -143,8 +144,8 @@ def _remedies(context: RuleContext, trouble: Trouble) -> list[Remedy]:
             Remedy("Start it once by hand, and see how long it takes.", (f"time {python} -S -c pass",)),
             Remedy("Then allow more time.", ("tfdoctor check --timeout 60",)),
         ]
-    shim = "/shims/" in trouble.path
-    if shim:
+    is_shim = "/shims/" in trouble.path
+    if is_shim:
         return [
             Remedy(
                 "It is a shim of pyenv or the like, which starts the version that is chosen here. See which are there, "

@@ -2,17 +2,19 @@
 
 What it means
 -------------
-Packages state which versions of others they were made for. pip keeps to that when it installs TensorFlow, and breaks
-it when something else is installed later. Often all works; what TensorFlow does with that package later was not tried.
+Packages declare which versions of others they were made for. pip observes this when it installs
+TensorFlow, and breaks it when something else is installed later. Often everything works; what TensorFlow
+does with that package after its import was not tested.
 
 How it is seen
 --------------
-Requires-Dist of TensorFlow and of everything that it requires, with their markers for this Python, compared with
-what is installed; what is unlike what is known to work was imported by a child.
+Requires-Dist of TensorFlow and of its direct and indirect requirements, with their markers for this
+Python, is compared with the installed versions. A child process imported the packages that differ from
+what is known to work.
 
 What to do
 ----------
-Nothing, as long as your program works. Otherwise install the version that is asked for.
+Nothing, as long as your program works. Otherwise install the required version.
 """
 
 from __future__ import annotations
@@ -31,27 +33,34 @@ def check(context: RuleContext) -> Result:
         return NotApplicable("import tensorflow fails, which other checks explain")
     if context.tensorflow is not None and context.tensorflow.conda_build:
         return NotApplicable("conda's packages have conda's own requirements")
-    left = [one for one in unmet(context.python) if one.have is not None and one.package != "keras"]
-    if not left:
+    conflicts = [
+        conflict
+        for conflict in unmet(context.python)
+        if conflict.have is not None and conflict.package != "keras"
+    ]
+    if not conflicts:
         return ()
-    wanted = [one.requirement for one in left]
-    names = ", ".join(f"{one.package} {one.have}" for one in left)
+    requirements = [conflict.requirement for conflict in conflicts]
+    names = ", ".join(f"{conflict.package} {conflict.have}" for conflict in conflicts)
     return [
         RULE.finding(
             Cause.PACKAGE_CONFLICT,
             Severity.INFO,
             f"{names}: another version is asked for. The import of TensorFlow works with it.",
-            title=f"{left[0].by} asks for {left[0].requirement}, and {left[0].have} is installed"
-            + (f" (and {len(left) - 1} more like it)" if len(left) > 1 else ""),
+            title=f"{conflicts[0].by} asks for {conflicts[0].requirement}, and {conflicts[0].have} is installed"
+            + (f" (and {len(conflicts) - 1} more like it)" if len(conflicts) > 1 else ""),
             evidence=[
-                Evidence(one.by, f"asks for {one.requirement}; {one.package} {one.have} is there")
-                for one in left
+                Evidence(
+                    conflict.by,
+                    f"asks for {conflict.requirement}; {conflict.package} {conflict.have} is there",
+                )
+                for conflict in conflicts
             ],
             remedies=[
                 Remedy(
                     "If your program fails with it, install the required version.",
                     (
-                        advice.pip_install(context.target, list(dict.fromkeys(wanted))),
+                        advice.pip_install(context.target, list(dict.fromkeys(requirements))),
                         advice.check_again(context.target),
                     ),
                 )

@@ -1,6 +1,6 @@
-"""Codes that no rule uses any longer. They are permanent: never used again, and whoever asks for one is led on.
+"""The codes of removed rules, which are never reused, and the codes that replace them.
 
-A rule that goes leaves a row here: other people's notes, scripts and bug reports name its code.
+A removed rule keeps an entry here, because notes, scripts and bug reports of users name its code.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ __all__ = ["RETIRED", "RetiredRule", "current_codes"]
 
 @dataclass(frozen=True, slots=True)
 class RetiredRule:
-    """A rule that is gone."""
+    """A rule that was removed."""
 
     code: str
     name: str
     title: str
     since: str
-    """The first version of tfdoctor without it."""
+    """The first version of tfdoctor without the rule."""
     by: tuple[str, ...]
-    """The codes that tell it now, of living or of retired rules; empty where nothing does."""
+    """The codes that report the same now, of current or retired rules; empty if there are none."""
     why: str
-    """A sentence: why it went."""
+    """A sentence that says why it was removed."""
 
 
-_SAME = "A Dockerfile is judged by the checks of a machine."
+_REASON_MACHINE_CHECKS = "A Dockerfile is judged by the checks of a machine."
 RETIRED: tuple[RetiredRule, ...] = (
     RetiredRule(
         "TFD504",
@@ -37,7 +37,7 @@ RETIRED: tuple[RetiredRule, ...] = (
         "The image has a different CUDA than this TensorFlow opens",
         "0.1.0",
         ("TFD202", "TFD207"),
-        _SAME,
+        _REASON_MACHINE_CHECKS,
     ),
     RetiredRule(
         "TFD505",
@@ -45,7 +45,7 @@ RETIRED: tuple[RetiredRule, ...] = (
         "The CUDA libraries that this TensorFlow opens are not in the image",
         "0.1.0",
         ("TFD201", "TFD207"),
-        _SAME,
+        _REASON_MACHINE_CHECKS,
     ),
     RetiredRule(
         "TFD506",
@@ -53,10 +53,15 @@ RETIRED: tuple[RetiredRule, ...] = (
         "The image has no cuDNN that this TensorFlow takes",
         "0.1.0",
         ("TFD205", "TFD206"),
-        _SAME,
+        _REASON_MACHINE_CHECKS,
     ),
     RetiredRule(
-        "TFD509", "no-gpu-code", "The TensorFlow in this image has no GPU code", "0.1.0", ("TFD303",), _SAME
+        "TFD509",
+        "no-gpu-code",
+        "The TensorFlow in this image has no GPU code",
+        "0.1.0",
+        ("TFD303",),
+        _REASON_MACHINE_CHECKS,
     ),
     RetiredRule(
         "TFD512",
@@ -64,7 +69,7 @@ RETIRED: tuple[RetiredRule, ...] = (
         "Two TensorFlow packages are installed over each other",
         "0.1.0",
         ("TFD304",),
-        _SAME,
+        _REASON_MACHINE_CHECKS,
     ),
     RetiredRule(
         "TFD514",
@@ -72,30 +77,33 @@ RETIRED: tuple[RetiredRule, ...] = (
         "NumPy or protobuf is one that this TensorFlow does not stand",
         "0.1.0",
         ("TFD306", "TFD307"),
-        _SAME,
+        _REASON_MACHINE_CHECKS,
     ),
 )
-"""In the order of their codes."""
+"""The retired rules in the order of their codes."""
 
 
 def current_codes(code: str, retired: Sequence[RetiredRule] = RETIRED) -> tuple[str, ...]:
-    """Return the codes that replace this one today.
+    """Return the current codes that replace a code.
 
-    The code itself if it is not retired; empty if nothing replaces it. Raises ValueError if retired
+    This is the code itself if it is not retired; empty if nothing replaces it. Raises ValueError if retired
     rules name each other in a circle.
     """
-    rows = {row.code: row for row in retired}
-    found: dict[str, None] = {}
-    _follow(code, rows, (), found)
-    return tuple(found)
+    rules = {rule.code: rule for rule in retired}
+    current: dict[str, None] = {}
+    _collect_current(code, rules, (), current)
+    return tuple(current)
 
 
-def _follow(code: str, rows: dict[str, RetiredRule], way: tuple[str, ...], found: dict[str, None]) -> None:
-    if code in way:
-        msg = f"retired in a circle: {' → '.join((*way, code))}"
+def _collect_current(
+    code: str, rules: dict[str, RetiredRule], path: tuple[str, ...], current: dict[str, None]
+) -> None:
+    """Add the current codes for a code to `current`; `path` holds the codes that led to it."""
+    if code in path:
+        msg = f"retired in a circle: {' → '.join((*path, code))}"
         raise ValueError(msg)
-    if code not in rows:
-        found[code] = None
+    if code not in rules:
+        current[code] = None
         return
-    for other in rows[code].by:
-        _follow(other, rows, (*way, code), found)
+    for successor in rules[code].by:
+        _collect_current(successor, rules, (*path, code), current)

@@ -2,20 +2,20 @@
 
 What it means
 -------------
-With Secure Boot the kernel loads only modules that are signed with a key which the firmware or the machine's owner
-has enrolled. A module that was built here, by DKMS or NVIDIA's installer, is not signed, or with a key that was
-never enrolled. The driver's libraries are there, and no card is shown.
+With Secure Boot the kernel loads only modules that are signed with a key which the firmware or the
+machine's owner has enrolled. A module that DKMS or NVIDIA's installer built on this machine is not signed,
+or signed with a key that was never enrolled. The driver's libraries are installed, and no card is shown.
 
 How it is seen
 --------------
-The firmware's variable SecureBoot is 1, the module's file for the running kernel is there and not loaded, and
-either it carries no signature (modinfo) or the kernel's log says that it refused a module. A module whose signature
-is there and whose key is unknown shows in the log alone.
+The firmware's variable SecureBoot is 1, the module's file for the running kernel exists and is not loaded,
+and either the file has no signature (modinfo) or the kernel's log says that it refused a module. Only the
+log shows that a module is signed with an unknown key.
 
 What to do
 ----------
-Have the module signed and enrol the key, which is asked for once at the next start; or install the distribution's
-own signed module; or switch Secure Boot off in the firmware.
+Have the module signed and enrol the key, which the next start asks for once. Or install the distribution's
+own signed module, or switch Secure Boot off in the firmware.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from tfdoctor.rules.shared import kernels
 
 def check(context: RuleContext) -> Result:
     cause = require_value(kernels.cause_of_missing_module(context))
-    found = kernels.get_module_files(context)
-    if found is None or not found.running or not kernels.has_usable_card(context):
+    module_files = kernels.get_module_files(context)
+    if module_files is None or not module_files.running or not kernels.has_usable_card(context):
         return NotApplicable("there is no module for the running kernel that could be refused")
     fact = context.facts.kernel.secure_boot
     if isinstance(fact, Unknown):
@@ -48,13 +48,13 @@ def check(context: RuleContext) -> Result:
     if kernels.is_switched_off(context):
         return NotApplicable("the card was switched off on purpose, which TFD119 explains")
     if not kernels.is_blocked_by_secure_boot(context):
-        if found.signed is None and isinstance(context.facts.kernel.log, Unknown):
+        if module_files.signed is None and isinstance(context.facts.kernel.log, Unknown):
             return CouldNotCheck(
                 "Secure Boot is on; neither modinfo nor the kernel's log tells whether it refuses"
             )
         return ()
     refusals = kernels.list_kernel_events(context, "unsigned")
-    unsigned = found.signed is False
+    unsigned = module_files.signed is False
     return [
         RULE.finding(
             cause,
@@ -67,16 +67,17 @@ def check(context: RuleContext) -> Result:
             evidence=[
                 evidence_from(fact, "Secure Boot is on"),
                 Evidence(
-                    found.running[0], "is there and is not loaded" + (", not signed" if unsigned else "")
+                    module_files.running[0],
+                    "is there and is not loaded" + (", not signed" if unsigned else ""),
                 ),
                 *kernels.evidence_of_kernel_events(context, refusals),
             ],
-            remedies=_remedies(context),
+            remedies=_list_remedies(context),
         )
     ]
 
 
-def _remedies(context: RuleContext) -> list[Remedy]:
+def _list_remedies(context: RuleContext) -> list[Remedy]:
     root, manager = advice.sudo(context.target), advice.package_manager(context.target)
     machine = context.facts.machine
     remedies = []

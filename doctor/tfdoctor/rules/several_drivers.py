@@ -2,18 +2,20 @@
 
 What it means
 -------------
-The driver can come from the distribution's packages, from NVIDIA's repository, or from NVIDIA's own installer (the
-.run file). They overwrite each other's files: this works until one of them is updated; then the kernel module and
-libcuda have different versions (TFD104). Under WSL any Linux driver is one too many: the driver is Windows'.
+The driver can come from the distribution's packages, from NVIDIA's repository, or from NVIDIA's own
+installer (the .run file). They overwrite each other's files. This works until one of them is updated; then
+the kernel module and libcuda have different versions (TFD104). Under WSL no Linux driver belongs on the
+system: the driver is Windows'.
 
 How it is seen
 --------------
-Packages that own a libcuda, the installer's uninstaller (/usr/bin/nvidia-uninstall), and the version numbers in the
-names of the libcuda files in the usual folders. The toolkit's stubs and cuda-compat are not counted.
+From packages that own a libcuda, the installer's uninstaller (/usr/bin/nvidia-uninstall), and the version
+numbers in the names of the libcuda files in the usual folders. The toolkit's stubs and cuda-compat are not
+counted.
 
 What to do
 ----------
-Keep one. NVIDIA's installer has its own uninstaller; packages are removed by the package manager.
+Keep one. NVIDIA's installer has its own uninstaller; the package manager removes packages.
 """
 
 from __future__ import annotations
@@ -45,32 +47,32 @@ def check(context: RuleContext) -> Result:
             return CouldNotCheck(f"packages: {kernel.packages.why}")
         return NotApplicable("no NVIDIA driver is installed here")
     both = bool(packages) and runfile is not None
-    if not both and len(files) < 2 and not _branches_mixed(packages):
+    if not both and len(files) < 2 and not _has_mixed_versions(packages):
         return ()
     return [_build_mixed_finding(context, packages, runfile, files, both=both)]
 
 
 def _map_driver_files(context: RuleContext) -> dict[str, list[str]]:
-    """Map each version to the files of libcuda that name it."""
-    found: dict[str, list[str]] = {}
+    """Map each driver version to the libcuda files with that version in their names."""
+    files_of_version: dict[str, list[str]] = {}
     for path in list_driver_files(context.facts):
         match = FILE.search(path)
         if match is not None and "/wsl/" not in path:
-            found.setdefault(match[1], []).append(path)
-    return found
+            files_of_version.setdefault(match[1], []).append(path)
+    return files_of_version
 
 
 def parse_upstream_version(version: str) -> str:
-    """Convert a package version to the driver's: "1:550.54.14-0ubuntu1" → "550.54.14"."""
+    """Return the driver version in a package version: "550.54.14" for "1:550.54.14-0ubuntu1"."""
     match = re.match(r"(?:[0-9]+:)?([0-9]+(?:\.[0-9]+)*)", version)
     return match[1] if match is not None else version
 
 
-def _branches_mixed(packages: tuple[DriverPackage, ...]) -> bool:
+def _has_mixed_versions(packages: tuple[DriverPackage, ...]) -> bool:
     return len({parse_upstream_version(package.version) for package in packages}) > 1
 
 
-def _evidence(
+def _list_evidence(
     packages: tuple[DriverPackage, ...], runfile: str | None, files: dict[str, list[str]]
 ) -> list[Evidence]:
     return [
@@ -92,12 +94,13 @@ def _build_mixed_finding(
     *,
     both: bool,
 ) -> Finding:
+    """Report several drivers, or one driver from two sources."""
     root = advice.sudo(context.target)
     versions = (
         {parse_upstream_version(p.version) for p in packages} | set(files) | ({runfile} if runfile else set())
     )
-    several = len(versions) > 1
-    what = "NVIDIA's own installer and packages" if both else "several versions"
+    is_mixed = len(versions) > 1
+    sources = "NVIDIA's own installer and packages" if both else "several versions"
     remedies = []
     if runfile is not None:
         remedies.append(
@@ -107,27 +110,28 @@ def _build_mixed_finding(
                 changes_system=True,
             )
         )
-    owner = {
+    query = {
         advice.APT: "dpkg -S 'libcuda.so.*'",
         advice.DNF: "rpm -qa '*nvidia*'",
         advice.ZYPPER: "rpm -qa '*nvidia*'",
         advice.PACMAN: "pacman -Qs nvidia",
     }.get(advice.package_manager(context.target) or "")
-    if owner is not None:
-        remedies.append(Remedy("See which package each comes from, and remove all but one.", (owner,)))
+    if query is not None:
+        remedies.append(Remedy("See which package each comes from, and remove all but one.", (query,)))
     return RULE.finding(
-        Cause.DRIVER_LIB_MISMATCH if several else Cause.INCONCLUSIVE,
-        Severity.WARNING if several else Severity.INFO,
-        f"The driver is here from {what}"
-        + (f": {', '.join(sorted(versions))}" if several else "")
+        Cause.DRIVER_LIB_MISMATCH if is_mixed else Cause.INCONCLUSIVE,
+        Severity.WARNING if is_mixed else Severity.INFO,
+        f"The driver is here from {sources}"
+        + (f": {', '.join(sorted(versions))}" if is_mixed else "")
         + ". Which of them is used is decided by the loader, and the next update of one breaks it.",
         title="Several NVIDIA drivers are installed over each other",
-        evidence=_evidence(packages, runfile, files),
+        evidence=_list_evidence(packages, runfile, files),
         remedies=remedies,
     )
 
 
 def _check_container(context: RuleContext, files: dict[str, list[str]]) -> Result:
+    """Report a driver library in the image beside the one from the container engine."""
     module = value_of(context.facts.driver.kernel_module)
     foreign = [v for v in files if module is not None and v != module.version]
     if not files:
@@ -142,7 +146,7 @@ def _check_container(context: RuleContext, files: dict[str, list[str]]) -> Resul
             "engine brings in. Driver libraries do not belong in an image: they have to be the host's.",
             title="The image has a driver of its own",
             row="the image has its own",
-            evidence=_evidence((), None, files),
+            evidence=_list_evidence((), None, files),
             remedies=[Remedy("Build the image without the driver's packages; the engine brings the host's.")],
         )
     ]
@@ -163,7 +167,7 @@ def _build_wsl_finding(context: RuleContext, packages: tuple[DriverPackage, ...]
         "loader finds it first, no GPU is shown.",
         title="A Linux driver is installed inside WSL",
         row="a Linux driver inside WSL",
-        evidence=_evidence(packages, None, {}),
+        evidence=_list_evidence(packages, None, {}),
         remedies=[
             Remedy(
                 "Remove it. NVIDIA's CUDA packages for WSL (`wsl-ubuntu`) come without a driver.",

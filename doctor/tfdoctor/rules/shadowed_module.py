@@ -2,17 +2,18 @@
 
 What it means
 -------------
-Python looks for modules beside the script, or in the working directory, then in the folders of PYTHONPATH, before
-it looks where packages are installed. A tensorflow.py, numpy.py, random.py or a folder keras there is imported in
-place of the one that is meant: "module 'tensorflow' has no attribute ...", "partially initialized module", or an
-error in a file of your own.
+Python searches the folder of the script or the working directory, then the folders of PYTHONPATH, before
+the folders of installed packages. A tensorflow.py, numpy.py, random.py or a folder keras there is imported
+instead of the intended module: "module 'tensorflow' has no attribute ...", "partially initialized module",
+or an error in a file of your own.
 
 How it is seen
 --------------
-The examined Python lists what its path has twice, the working directory first, and imports nothing. A file or folder
-of the working directory is reported by its name alone: nothing there is executed. For a folder of PYTHONPATH, a child
-rehearses the import of the packages that take the name; a package that comes from there is reported here, too, whether
-or not this Python has one of its own: what is installed in the environment has no effect then.
+The examined Python lists the modules that are on its path twice, the working directory first, and imports
+nothing. A file or folder of the working directory is reported by its name alone: nothing there is
+executed. For a folder of PYTHONPATH, a child process imports the packages that use the name. A package
+from there is reported here even if this Python has none of its own, because what is installed in the
+environment has no effect then.
 
 What to do
 ----------
@@ -43,130 +44,147 @@ if TYPE_CHECKING:
 
 def check(context: RuleContext) -> Result:
     tensorflow = context.tensorflow
-    found = []
+    findings = []
     if tensorflow is not None and shadows_tensorflow(tensorflow) and tensorflow.shadowed_by:
-        found.append(_finding(context, "tensorflow", tensorflow.shadowed_by, tensorflow.package_dir, ""))
-    listed: dict[Led, list[_ShadowedPackage]] = {}
-    """A folder that is put first → what is taken from there."""
+        findings.append(
+            _build_module_finding(context, "tensorflow", tensorflow.shadowed_by, tensorflow.package_dir, "")
+        )
+    packages_by_leader: dict[Led, list[_ShadowedPackage]] = {}
+    """The packages that are imported from each folder that comes first on the path."""
     for failed in context.failures:
         if not failed.shadow:
             continue
-        one, folder = failed.rehearsed, folder_of(failed.shadow)
-        led = find_leader(context.facts, folder)
-        error = f"{one.error_type}: {one.error}" if one.error else ""
-        if led is None:
+        item, folder = failed.rehearsed, folder_of(failed.shadow)
+        leader = find_leader(context.facts, folder)
+        error = f"{item.error_type}: {item.error}" if item.error else ""
+        if leader is None:
             name = failed.shadow.rpartition("/")[2].partition(".")[0]
-            found.append(_finding(context, name, failed.shadow, "", error))
+            findings.append(_build_module_finding(context, name, failed.shadow, "", error))
         elif not _is_reported_by_other_rule(context, folder):
-            listed.setdefault(led, []).append(_ShadowedPackage(failed.package, error))
-    for row in find_shadowed_companions(context):
-        there = package_led_away(context.facts, row.package)
-        led = find_leader(context.facts, there.location) if there is not None else None
-        if led is not None:
-            taken = listed.setdefault(led, [])
-            if all(one.package != row.package for one in taken):
-                taken.append(_ShadowedPackage(row.package, row.error))
-    return [*found, *(_build_path_finding(context, led, taken) for led, taken in listed.items())]
+            packages_by_leader.setdefault(leader, []).append(_ShadowedPackage(failed.package, error))
+    for companion in find_shadowed_companions(context):
+        distribution = package_led_away(context.facts, companion.package)
+        leader = find_leader(context.facts, distribution.location) if distribution is not None else None
+        if leader is not None:
+            packages = packages_by_leader.setdefault(leader, [])
+            if all(item.package != companion.package for item in packages):
+                packages.append(_ShadowedPackage(companion.package, companion.error))
+    return [
+        *findings,
+        *(_build_path_finding(context, leader, packages) for leader, packages in packages_by_leader.items()),
+    ]
 
 
 @dataclass(frozen=True)
 class _ShadowedPackage:
-    """A package that is taken from a folder that is put first, and how the import fails with it."""
+    """A package imported from a folder that comes first on the path, and the error of the import."""
 
     package: str
     error: str
 
 
 def _is_reported_by_other_rule(context: RuleContext, folder: str) -> bool:
+    """Return whether TFD703 reports the folder, because it contains the first of two TensorFlows."""
     first = context.tensorflow
     return first is not None and first.behind is not None and folder_of(first.package_dir) == folder
 
 
-def _finding(context: RuleContext, name: str, path: str, hidden: str, error: str) -> Finding:
-    here = path.removesuffix("/__init__.py")
-    what = f"the {shadowing.kind_of(here)} {here}"
+def _build_module_finding(context: RuleContext, name: str, path: str, hidden: str, error: str) -> Finding:
+    """Report a file or folder that hides a module."""
+    location = path.removesuffix("/__init__.py")
+    description = f"the {shadowing.kind_of(location)} {location}"
     python = context.python
-    behind = hidden or next(
-        (one.hidden for one in (python.shadows if python is not None else ()) if one.taken == path),
+    folder = hidden or next(
+        (shadow.hidden for shadow in (python.shadows if python is not None else ()) if shadow.taken == path),
         "Python's own folders",
     )
-    explanation = f"`import {name}` in a program that is started here takes {what}, not the one in {behind}."
+    explanation = (
+        f"`import {name}` in a program that is started here takes {description}, not the one in {folder}."
+    )
     if error:
         explanation += f" The import of TensorFlow stops ({error})."
-    is_here = shadowing.describe_path_source(context, here) == shadowing.WORKING_DIRECTORY_LABEL
+    is_here = shadowing.describe_path_source(context, location) == shadowing.WORKING_DIRECTORY_LABEL
     return RULE.finding(
         Cause.SHADOWED_MODULE,
         Severity.ERROR,
         explanation,
-        title=f"{upper_first(what)} hides {'TensorFlow' if name == 'tensorflow' else name}"
+        title=f"{upper_first(description)} hides {'TensorFlow' if name == 'tensorflow' else name}"
         f"{' from programs started here' if is_here else ''}",
-        evidence=shadowing.evidence_of_shadowing(context, here),
-        remedies=shadowing.remedies_for_shadowing(context, here),
+        evidence=shadowing.evidence_of_shadowing(context, location),
+        remedies=shadowing.remedies_for_shadowing(context, location),
     )
 
 
 # ---------------------------------------------------------------- packages on PYTHONPATH
 
 
-def _build_path_finding(context: RuleContext, led: Led, taken: Sequence[_ShadowedPackage]) -> Finding:
-    folder = led.entry.rstrip("/") or led.entry
-    names = " and ".join(_format_package(context, one.package) for one in taken)
+def _build_path_finding(context: RuleContext, leader: Led, packages: Sequence[_ShadowedPackage]) -> Finding:
+    """Report packages in a folder that comes first on the path, with which the import fails."""
+    folder = leader.entry.rstrip("/") or leader.entry
+    names = " and ".join(_format_package(context, package.package) for package in packages)
     python = context.python
     version = versions.major_minor(python.version) if python is not None else ""
-    other = re.search(r"/python(\d\.\d{1,2})(?:/|$)", folder)
+    python_folder = re.search(r"/python(\d\.\d{1,2})(?:/|$)", folder)
     explanation = (
-        f"{upper_first(variable_origins.path_source_phrase(context, led))} {folder} before the packages of "
+        f"{upper_first(variable_origins.path_source_phrase(context, leader))} {folder} before the packages of "
         "this Python, which then takes "
         f"{names} from there."
     )
-    if other is not None and other[1] != version:
+    if python_folder is not None and python_folder[1] != version:
         explanation += (
-            f" That folder is Python {other[1]}'s: what is compiled in it does not load in {version}."
+            f" That folder is Python {python_folder[1]}'s: what is compiled in it does not load in {version}."
         )
-    if led.by == VARIABLE:
-        explanation += variable_origins.origin_sentence(context, led.by, led.entry)
-    explanation += f" The import of TensorFlow stops ({_shorten_error(taken[0].error)})."
+    if leader.by == VARIABLE:
+        explanation += variable_origins.origin_sentence(context, leader.by, leader.entry)
+    explanation += f" The import of TensorFlow stops ({_shorten_error(packages[0].error)})."
     return RULE.finding(
         Cause.SHADOWED_MODULE,
         Severity.ERROR,
         explanation,
-        title=f"{led.by} leads to {names} in {folder}, with which import tensorflow fails",
+        title=f"{leader.by} leads to {names} in {folder}, with which import tensorflow fails",
         evidence=[
-            *(Evidence(f"{folder}, {one.package}", f"is found first, through {led.by}") for one in taken),
-            *variable_origins.origin_evidence(context, led.by, led.entry),
+            *(
+                Evidence(f"{folder}, {package.package}", f"is found first, through {leader.by}")
+                for package in packages
+            ),
+            *variable_origins.origin_evidence(context, leader.by, leader.entry),
         ],
-        remedies=[_remove_folder_remedy(context, led, taken)],
+        remedies=[_make_removal_remedy(context, leader, packages)],
     )
 
 
 def _shorten_error(error: str) -> str:
-    """Shorten the error; NumPy's has a page of advice."""
+    """Shorten an error to 200 characters; NumPy's is a page long."""
     return error if len(error) <= 200 else f"{error[:200].rpartition(' ')[0]} …"
 
 
 def _format_package(context: RuleContext, package: str) -> str:
-    there = context.python.distribution(package) if context.python is not None else None
-    return f"{package} {there.version}" if there is not None else package
+    """Return a package with its version."""
+    distribution = context.python.distribution(package) if context.python is not None else None
+    return f"{package} {distribution.version}" if distribution is not None else package
 
 
-def _remove_folder_remedy(context: RuleContext, led: Led, taken: Sequence[_ShadowedPackage]) -> Remedy:
-    """Remove the folder from the path and install the packages that this Python has nowhere else."""
-    remedy = variable_origins.remove_from_python_path(context, led)
-    there = context.python.distributions if context.python is not None else ()
-    elsewhere = {one.name for one in there if find_leader(context.facts, one.location) != led}
-    lost = tuple(one.package for one in taken if one.package not in elsewhere)
-    if not lost or not remedy.commands:
+def _make_removal_remedy(context: RuleContext, leader: Led, packages: Sequence[_ShadowedPackage]) -> Remedy:
+    """Return the remedy that removes the folder from the path.
+
+    It also installs the packages that this Python then lacks.
+    """
+    remedy = variable_origins.remove_from_python_path(context, leader)
+    distributions = context.python.distributions if context.python is not None else ()
+    elsewhere = {item.name for item in distributions if find_leader(context.facts, item.location) != leader}
+    missing = tuple(item.package for item in packages if item.package not in elsewhere)
+    if not missing or not remedy.commands:
         return remedy
-    wanted = tuple(requirement_if_absent(context, package) for package in lost)
+    requirements = tuple(requirement_if_absent(context, package) for package in missing)
     return replace(
         remedy,
-        text=f"{remedy.text} This Python has no {' and '.join(lost)} of its own: install it.",
+        text=f"{remedy.text} This Python has no {' and '.join(missing)} of its own: install it.",
         commands=(
             *remedy.commands[:-1],
-            advice.pip_install(context.target, wanted),
+            advice.pip_install(context.target, requirements),
             remedy.commands[-1],
         ),
-        steps=(*remedy.steps, Install(wanted)),
+        steps=(*remedy.steps, Install(requirements)),
     )
 
 

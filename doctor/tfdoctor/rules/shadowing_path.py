@@ -2,15 +2,15 @@
 
 What it means
 -------------
-LD_LIBRARY_PATH comes before the folders that TensorFlow itself names. Where it holds a CUDA of the same
-major version and older than the wheels that this TensorFlow pins, the older files are used: mostly it
-works, and sometimes a function is missing or a mixture of both versions fails ("undefined symbol", "version
-mismatch").
+The loader searches LD_LIBRARY_PATH before the folders that TensorFlow itself names. If it contains a CUDA
+with the same major version that is older than the wheels pinned by this TensorFlow, the older files are
+used. Usually this works, but sometimes a function is missing or a mixture of both versions fails
+("undefined symbol", "version mismatch").
 
 How it is seen
 --------------
-For each library whose wheel is installed: which file the loader gives, and the version in that file's full
-name.
+For each library whose wheel is installed: the file that the loader uses, and the version in that file's
+full name.
 
 What to do
 ----------
@@ -46,29 +46,31 @@ def check(context: RuleContext) -> Result:
     if not older:
         return ()
     folders = tuple(dict.fromkeys((r.path or "").rpartition("/")[0] for r, _, _ in older))
-    shown = ", ".join(f"{r.soname} {has} instead of {wants}" for r, has, wants in older)
+    libraries = ", ".join(f"{r.soname} {used} instead of {packaged}" for r, used, packaged in older)
     value = context.facts.environment.variables.get("LD_LIBRARY_PATH", "")
     entries = entries_of("LD_LIBRARY_PATH", value)
-    wrong = [entry for entry in entries if (entry.rstrip("/") or "/") in folders]
+    entries_to_remove = [entry for entry in entries if (entry.rstrip("/") or "/") in folders]
     remedy = advice.drop_from_path(context.target, folders)
-    if wrong:
-        kept = [entry for entry in entries if entry not in wrong]
-        text = f"Remove {', '.join(wrong)} from LD_LIBRARY_PATH where TensorFlow runs."
-        remedy = variable_origins.remove_entries_remedy(context, "LD_LIBRARY_PATH", wrong, kept, text)
+    if entries_to_remove:
+        remaining = [entry for entry in entries if entry not in entries_to_remove]
+        text = f"Remove {', '.join(entries_to_remove)} from LD_LIBRARY_PATH where TensorFlow runs."
+        remedy = variable_origins.remove_entries_remedy(
+            context, "LD_LIBRARY_PATH", entries_to_remove, remaining, text
+        )
     return [
         RULE.finding(
             Cause.LIBS_WRONG_VERSION,
             Severity.WARNING,
-            f"LD_LIBRARY_PATH comes before the wheels that this TensorFlow pins, and gives it {shown}.",
+            f"LD_LIBRARY_PATH comes before the wheels that this TensorFlow pins, and gives it {libraries}.",
             title="LD_LIBRARY_PATH puts older CUDA libraries before TensorFlow's own wheels",
             evidence=[
                 Evidence("LD_LIBRARY_PATH", ":".join(loader.library_path)),
                 *(
-                    one
-                    for entry in wrong
-                    for one in variable_origins.origin_evidence(context, "LD_LIBRARY_PATH", entry)
+                    evidence
+                    for entry in entries_to_remove
+                    for evidence in variable_origins.origin_evidence(context, "LD_LIBRARY_PATH", entry)
                 ),
-                *(Evidence(r.path or "", f"{has}; the wheel has {wants}") for r, has, wants in older),
+                *(Evidence(r.path or "", f"{used}; the wheel has {packaged}") for r, used, packaged in older),
             ],
             remedies=[remedy] if remedy is not None else [],
         )
@@ -76,7 +78,10 @@ def check(context: RuleContext) -> Result:
 
 
 def _find_older_file(context: RuleContext, resolution: Resolution) -> tuple[str, str] | None:
-    """Return (version used, version of the wheel) if an older file comes before the installed wheel."""
+    """Return (version used, version of the wheel) if an older file is used instead of the wheel.
+
+    Else return None.
+    """
     build, python = context.build, context.python
     if build is None or build.cuda is None or python is None or not resolution.ok or resolution.path is None:
         return None
@@ -90,8 +95,8 @@ def _find_older_file(context: RuleContext, resolution: Resolution) -> tuple[str,
     if installed is None or known is None or not installed.version[:1].isdigit():
         return None
     version = known.version
-    have, want = versions.numbers(version)[:3], versions.numbers(installed.version)[:3]
-    return (version, installed.version) if have < want else None
+    used, packaged = versions.numbers(version)[:3], versions.numbers(installed.version)[:3]
+    return (version, installed.version) if used < packaged else None
 
 
 RULE = Rule(

@@ -2,20 +2,20 @@
 
 What it means
 -------------
-NVIDIA's wheels for CUDA 11, 12 and 13 put some libraries into the same folders under the same names: cuDNN and
-NCCL above all (nvidia-cudnn-cu12 beside nvidia-cudnn-cu13, which a newer torch brings). The one installed last
-overwrites the other's files. It mostly works, until one of the two is removed or upgraded: that takes the files of
-both away, and pip still lists the other one as installed.
+NVIDIA's wheels for CUDA 11, 12 and 13 contain some libraries with the same names in the same folders,
+above all cuDNN and NCCL (nvidia-cudnn-cu12 beside nvidia-cudnn-cu13, which a newer torch installs). The
+one installed last overwrites the other's files. This usually works until one of them is removed or
+upgraded: that deletes the files of both, and pip still lists the other one as installed.
 
 How it is seen
 --------------
-The files that the installed wheels list as theirs (RECORD) are compared. Whose file is there now is told by its
-size, its hash, or by which wheel was installed last.
+The lists of files in the installed wheels (RECORD) are compared. The owner of the present file follows
+from its size, its hash, or from which wheel was installed last.
 
 What to do
 ----------
-Keep the packages for the CUDA that this TensorFlow was built with, and give what needs the other ones its own
-environment.
+Keep the packages for the CUDA that this TensorFlow was built with, and give whatever needs the other ones
+its own environment.
 """
 
 from __future__ import annotations
@@ -41,46 +41,46 @@ MAX_NAMED_FILES = 4
 
 def check(context: RuleContext) -> Result:
     groups: dict[tuple[Owner, ...], list[SharedFile]] = {}
-    for one in context.python.shared if context.python is not None else ():
-        if not all(name in TENSORFLOW_DISTRIBUTIONS for name, _ in one.owners):  # those are TFD304's
-            groups.setdefault(one.owners, []).append(one)
-    return [_finding(context, owners, files) for owners, files in groups.items()]
+    for file in context.python.shared if context.python is not None else ():
+        if not all(name in TENSORFLOW_DISTRIBUTIONS for name, _ in file.owners):  # TFD304 reports these
+            groups.setdefault(file.owners, []).append(file)
+    return [_build_finding(context, owners, files) for owners, files in groups.items()]
 
 
-def _finding(context: RuleContext, owners: tuple[Owner, ...], files: list[SharedFile]) -> Finding:
-    names = [posixpath.basename(one.path) for one in files]
+def _build_finding(context: RuleContext, owners: tuple[Owner, ...], files: list[SharedFile]) -> Finding:
+    names = [posixpath.basename(file.path) for file in files]
     named = ", ".join(names[:MAX_NAMED_FILES]) + (
         f" and {len(names) - MAX_NAMED_FILES} more" if len(names) > MAX_NAMED_FILES else ""
     )
-    there = {one.now for one in files}
-    known = next(iter(there)) if len(there) == 1 else None
-    if known is not None:
-        now = f"What is there now came with {_label(known)}."
-    elif len(there) > 1 and None not in there:
-        now = f"What is there now is a mixture: {'; '.join(_format_owners(files))}."
+    current_owners = {file.now for file in files}
+    owner = next(iter(current_owners)) if len(current_owners) == 1 else None
+    if owner is not None:
+        status = f"What is there now came with {_label(owner)}."
+    elif len(current_owners) > 1 and None not in current_owners:
+        status = f"What is there now is a mixture: {'; '.join(_list_file_owners(files))}."
     else:
-        now = "Whose files are there now could not be told."
-    same = len({name for name, _ in owners}) == 1
+        status = "Whose files are there now could not be told."
+    is_same_project = len({name for name, _ in owners}) == 1
     title = (
         f"{owners[0][0]} is registered in {len(owners)} versions: {', '.join(version for _, version in owners)}"
-        if same
+        if is_same_project
         else f"{len(owners)} packages own the same files: {', '.join(map(_label, owners))}"
     )
     return RULE.finding(
         Cause.PACKAGE_CONFLICT,
         Severity.WARNING,
         f"{' and '.join(map(_label, owners))} both brought {named}. The one installed last won; removing or upgrading "
-        f"either takes the files of both away. {now}{_describe_other_cuda(context, known)}",
+        f"either takes the files of both away. {status}{_describe_other_cuda(context, owner)}",
         title=title,
         evidence=[
             Evidence(
-                f"{one.location}/{one.path}",
-                f"is listed by {', '.join(map(_label, one.owners))}; there now: "
-                f"{_label(one.now) if one.now is not None else 'not known'}",
+                f"{file.location}/{file.path}",
+                f"is listed by {', '.join(map(_label, file.owners))}; there now: "
+                f"{_label(file.now) if file.now is not None else 'not known'}",
             )
-            for one in files[:10]
+            for file in files[:10]
         ],
-        remedies=_remedies(context, owners, same=same),
+        remedies=_list_remedies(context, owners, same=is_same_project),
     )
 
 
@@ -88,24 +88,28 @@ def _label(owner: Owner) -> str:
     return f"{owner[0]} {owner[1]}"
 
 
-def _format_owners(files: list[SharedFile]) -> list[str]:
-    by: dict[Owner, list[str]] = {}
-    for one in files:
-        if one.now is not None:
-            by.setdefault(one.now, []).append(posixpath.basename(one.path))
-    return [f"{', '.join(names[:MAX_NAMED_FILES])} of {_label(owner)}" for owner, names in by.items()]
+def _list_file_owners(files: list[SharedFile]) -> list[str]:
+    """Return for each owner a clause with the files that are now its own."""
+    names_by_owner: dict[Owner, list[str]] = {}
+    for file in files:
+        if file.now is not None:
+            names_by_owner.setdefault(file.now, []).append(posixpath.basename(file.path))
+    return [
+        f"{', '.join(names[:MAX_NAMED_FILES])} of {_label(owner)}" for owner, names in names_by_owner.items()
+    ]
 
 
 def _matches_cuda(context: RuleContext, project: str) -> bool:
-    """Return whether a project's wheels are for the CUDA that this TensorFlow was built with."""
+    """Return whether a wheel is for the CUDA that this TensorFlow was built with."""
     match, build = CUDA_MAJOR.search(project), context.build
     if match is None or build is None or build.cuda is None:
         return False
     return int(match[1]) == versions.major(build.cuda)
 
 
-def _describe_other_cuda(context: RuleContext, now: Owner | None) -> str:
-    match = CUDA_MAJOR.search(now[0]) if now is not None else None
+def _describe_other_cuda(context: RuleContext, owner: Owner | None) -> str:
+    """Return a sentence if the present files are for another CUDA; empty if not."""
+    match = CUDA_MAJOR.search(owner[0]) if owner is not None else None
     build = context.build
     if match is None or build is None or build.cuda is None or int(match[1]) == versions.major(build.cuda):
         return ""
@@ -116,18 +120,18 @@ def _describe_other_cuda(context: RuleContext, now: Owner | None) -> str:
     )
 
 
-def _remedies(context: RuleContext, owners: tuple[Owner, ...], *, same: bool) -> list[Remedy]:
-    own = [owner for owner in owners if _matches_cuda(context, owner[0])]
+def _list_remedies(context: RuleContext, owners: tuple[Owner, ...], *, same: bool) -> list[Remedy]:
+    fitting = [owner for owner in owners if _matches_cuda(context, owner[0])]
     if same:
-        own = [max(owners, key=lambda owner: versions.numbers(owner[1]))]
-    if len(own) != 1:
+        fitting = [max(owners, key=lambda owner: versions.numbers(owner[1]))]
+    if len(fitting) != 1:
         return [Remedy("Keep one of them: remove all, then install the one that is needed.")]
-    foreign = [owner for owner in owners if owner[0] != own[0][0]]
+    foreign = [owner for owner in owners if owner[0] != fitting[0][0]]
     needed_by = _list_dependents(context, {name for name, _ in foreign})
-    pin = f"{own[0][0]}=={own[0][1]}"
-    again = advice.pip_install(context.target, (pin,), options="--force-reinstall --no-deps")
+    pin = f"{fitting[0][0]}=={fitting[0][1]}"
+    reinstall = advice.pip_install(context.target, (pin,), options="--force-reinstall --no-deps")
     removal = (advice.pip_uninstall(context.target, [name for name, _ in foreign]),) if foreign else ()
-    commands = (*removal, again, advice.check_again(context.target))
+    commands = (*removal, reinstall, advice.check_again(context.target))
     if not needed_by:
         steps = (
             *((Uninstall(tuple(name for name, _ in foreign)),) if foreign else ()),
@@ -135,19 +139,19 @@ def _remedies(context: RuleContext, owners: tuple[Owner, ...], *, same: bool) ->
         )
         text = (
             f"Remove {', '.join(name for name, _ in foreign)}, which nothing installed asks for, and bring back the "
-            f"files of {own[0][0]}."
+            f"files of {fitting[0][0]}."
             if foreign
             else f"Install {pin} once more."
         )
         return [Remedy(text, commands, steps=steps)]
-    who = ", ".join(needed_by)
+    names = ", ".join(needed_by)
     return [
         Remedy(
-            f"Leave {who}, which requires it, in place, and give TensorFlow its own environment.",
+            f"Leave {names}, which requires it, in place, and give TensorFlow its own environment.",
             advice.venv_with(context.target, _list_requirements(context), advice.interpreter(context.target)),
         ),
         Remedy(
-            f"Keep TensorFlow's alone, where a build of {who} for the same CUDA takes the place of this one: without "
+            f"Keep TensorFlow's alone, where a build of {names} for the same CUDA takes the place of this one: without "
             "it the command breaks it.",
             commands,
         ),
@@ -155,15 +159,17 @@ def _remedies(context: RuleContext, owners: tuple[Owner, ...], *, same: bool) ->
 
 
 def _list_dependents(context: RuleContext, projects: set[str]) -> list[str]:
+    """Return the distributions that require one of the projects."""
     python = context.python
     return [
-        f"{one.name} {one.version}"
-        for one in (python.distributions if python is not None else ())
-        if any(versions.project_of(pin) in projects and "extra" not in pin for pin in one.pins)
+        f"{distribution.name} {distribution.version}"
+        for distribution in (python.distributions if python is not None else ())
+        if any(versions.project_of(pin) in projects and "extra" not in pin for pin in distribution.pins)
     ]
 
 
 def _list_requirements(context: RuleContext) -> tuple[str, ...]:
+    """Return the requirements of the installed TensorFlow release with its CUDA."""
     build = context.build
     if build is not None and build.release is not None and build.exact:
         return advice.gpu_requirement(context.target, build.release)

@@ -2,17 +2,18 @@
 
 What it means
 -------------
-Training on several cards (MirroredStrategy) exchanges gradients between them all the time. Cards that are joined by
-NVLink or sit behind one PCIe switch do that directly. Between cards at two processors (SYS) or two host bridges
-(NODE) everything goes through the processor's own links. It works, more slowly; nothing fails.
+Training on several cards (MirroredStrategy) exchanges gradients between them all the time. Cards that are
+connected by NVLink or behind one PCIe switch do that directly. Between cards at two processors (SYS) or
+two host bridges (NODE) everything goes through the processors' own links. This works, but more slowly;
+nothing fails.
 
 How it is seen
 --------------
-`nvidia-smi topo -m`, asked only where NVIDIA's driver holds two or more cards.
+From `nvidia-smi topo -m`, which runs only if NVIDIA's driver has two or more cards.
 
 What to do
 ----------
-Where only some of the cards are used, take those that are near each other.
+If you use only some of the cards, choose those that are close to each other.
 """
 
 from __future__ import annotations
@@ -39,23 +40,23 @@ def check(context: RuleContext) -> Result:
     far = {pair: link for pair, link in links.items() if link in FAR}
     if not far:
         return ()
-    near = [pair for pair, link in links.items() if link.startswith(NEAR)]
+    near_pairs = [pair for pair, link in links.items() if link.startswith(NEAR)]
     remedies = []
-    if near:
-        numbers = near[0].replace("GPU", "").replace("-", ",")
+    if near_pairs:
+        numbers = near_pairs[0].replace("GPU", "").replace("-", ",")
         remedies.append(
             Remedy(
-                f"For two cards, take a pair that is near each other ({near[0]}).",
+                f"For two cards, take a pair that is near each other ({near_pairs[0]}).",
                 ("export CUDA_DEVICE_ORDER=PCI_BUS_ID", f"export CUDA_VISIBLE_DEVICES={numbers}"),
             )
         )
-    ways = sorted({f"{link}: {FAR[link]}" for link in far.values()})
+    details = sorted({f"{link}: {FAR[link]}" for link in far.values()})
     shown = ", ".join(list(far)[:6]) + (f" and {len(far) - 6} more" if len(far) > 6 else "")
     return [
         RULE.finding(
             Cause.HEALTHY,
             Severity.INFO,
-            f"{len(far)} of {len(links)} pairs of cards are connected only over a slow path ({'; '.join(ways)}): "
+            f"{len(far)} of {len(links)} pairs of cards are connected only over a slow path ({'; '.join(details)}): "
             f"{shown}. Training on these together is slower than it could be.",
             title="Some cards are connected only over a slow path",
             evidence=[

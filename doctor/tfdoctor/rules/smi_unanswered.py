@@ -2,18 +2,18 @@
 
 What it means
 -------------
-nvidia-smi asks the driver through NVML; TensorFlow asks it through libcuda. Where nvidia-smi alone fails,
-TensorFlow may still work, but part of the driver is damaged, blocked or slow. In a container that has run for a
-while, "Failed to initialize NVML: Unknown Error" means that it was cut off from the devices: systemd on the host
-reloaded its units and took the permission away.
+nvidia-smi uses the driver through NVML; TensorFlow uses it through libcuda. If only nvidia-smi fails,
+TensorFlow may still work, but part of the driver is damaged, blocked or slow. In a container that has run
+for a while, "Failed to initialize NVML: Unknown Error" means that it lost access to the devices: systemd
+on the host reloaded its units and removed the permission.
 
 How it is seen
 --------------
-`nvidia-smi -q -x` is run with a deadline, and its message or exit status is compared with the known ones.
+`nvidia-smi -q -x` runs with a time limit, and its message or exit status is compared with the known ones.
 
 What to do
 ----------
-Where libcuda fails too, fix that first. A container that lost its devices has to be started again.
+If libcuda fails too, fix that first. A container that lost its devices must be started again.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ FAILURE_TEXTS = {
     "device_handle_error": "a card does not answer",
     "libnvidia_ml_missing": "libnvidia-ml.so.1, which it needs, cannot be loaded",
 }
-"""Kinds of parse/smi_failure.py, as half a sentence."""
+"""Clauses for the kinds of failure in parse/smi_failure.py."""
 
 
 def check(context: RuleContext) -> Result:
     state = drivers.driver_state(context)
     if container_lost_nvml(context.facts):
         harmless = state.works and context.prediction.cause is not Cause.CONTAINER_NVML_LOST
-        return [_cut_off(context, harmless=harmless)]
+        return [_build_cut_off_finding(context, harmless=harmless)]
     fact = context.facts.driver.smi
-    refused = outcome_if_unknown(fact, "nvidia-smi")
-    if refused is not None:
-        return refused
+    outcome = outcome_if_unknown(fact, "nvidia-smi")
+    if outcome is not None:
+        return outcome
     failed = value_of(fact)
     if not isinstance(failed, SmiFailure):
         return ()
@@ -75,6 +75,7 @@ def check(context: RuleContext) -> Result:
 
 
 def _describe_smi_failure(failed: SmiFailure) -> str:
+    """Return a clause about the failure."""
     known = FAILURE_TEXTS.get(failed.kind)
     if known is not None:
         return known
@@ -100,7 +101,7 @@ def _build_smi_finding(context: RuleContext, failed: SmiFailure) -> Finding:
     )
 
 
-def _cut_off(context: RuleContext, *, harmless: bool) -> Finding:
+def _build_cut_off_finding(context: RuleContext, *, harmless: bool) -> Finding:
     return RULE.finding(
         Cause.CONTAINER_NVML_LOST,
         Severity.WARNING if harmless else Severity.ERROR,

@@ -2,21 +2,21 @@
 
 What it means
 -------------
-The toolkit has a libcuda.so in a folder called `stubs`, for linking programs on machines without a driver.
-It has every function and does nothing: cuInit answers CUDA_ERROR_STUB_LIBRARY (34). Where the loader finds
-it before the driver's library, no program sees a GPU.
+The CUDA toolkit has a libcuda.so in a folder called `stubs`, for linking programs on machines without a
+driver. It has every function, and none of them works: cuInit returns CUDA_ERROR_STUB_LIBRARY (34). If the
+loader finds it before the driver's library, no program sees a GPU.
 
-tfdoctor's own stand-in, which `--simulate` shows to TensorFlow, says of itself what it is. It belongs in no search
-path: met without `--simulate`, it is named here.
+tfdoctor's own stand-in driver, which `--simulate` uses, identifies itself. It does not belong on a search
+path: if it is found without `--simulate`, it is reported here.
 
 How it is seen
 --------------
-The file that the loader maps for libcuda.so.1, and cuInit's answer.
+From the file that the loader maps for libcuda.so.1, and the result of cuInit.
 
 What to do
 ----------
-Remove the stubs folder from LD_LIBRARY_PATH and from /etc/ld.so.conf.d; where there is no driver beside it, install
-one.
+Remove the stubs folder from LD_LIBRARY_PATH and from /etc/ld.so.conf.d. If there is no driver beside it,
+install one.
 """
 
 from __future__ import annotations
@@ -37,53 +37,58 @@ def check(context: RuleContext) -> Result:
         return ()
     path = answer.path or (state.resolution.path if state.resolution is not None else None) or "libcuda.so.1"
     via = state.resolution.via if state.resolution is not None else ""
-    what, title = "the CUDA toolkit's stand-in for linking", "The toolkit's stub stands in for the driver"
+    label, title = (
+        "the CUDA toolkit's stand-in for linking",
+        "The toolkit's stub stands in for the driver",
+    )
     if answer.stand_in:
-        what = "tfdoctor's stand-in for `--simulate`, which was left on a search path,"
+        label = "tfdoctor's stand-in for `--simulate`, which was left on a search path,"
         title = "tfdoctor's stand-in stands in for the driver"
-    own = list_driver_files(context.facts)
-    hiding = path_shadowing.find_driver_shadowing(context, path)
+    driver_files = list_driver_files(context.facts)
+    shadowing = path_shadowing.find_driver_shadowing(context, path)
     evidence = [Evidence(path, state.why)]
-    if hiding is not None:
-        via = path_shadowing.format_entries(hiding)
+    if shadowing is not None:
+        via = path_shadowing.format_entries(shadowing)
     if via:
         evidence.append(Evidence("the loader", f"finds it through {via}"))
-    if hiding is not None:
-        evidence += path_shadowing.evidence_of_hidden_files(context, hiding)
-    evidence += [Evidence(file, "is the driver's own") for file in own if file != path][:2]
+    if shadowing is not None:
+        evidence += path_shadowing.evidence_of_hidden_files(context, shadowing)
+    evidence += [Evidence(file, "is the driver's own") for file in driver_files if file != path][:2]
     return [
         RULE.finding(
             Cause.STUB_LIBCUDA,
             Severity.ERROR,
-            f"The loader takes {path} for libcuda.so.1{f', through {via}' if via else ''}. It is {what} and drives "
-            f"no card.{_describe_origins(context, hiding)}",
+            f"The loader takes {path} for libcuda.so.1{f', through {via}' if via else ''}. It is {label} and drives "
+            f"no card.{_describe_origins(context, shadowing)}",
             title=title,
             evidence=evidence,
-            remedies=_remedies(context, path, via, hiding, installed=any(file != path for file in own)),
+            remedies=_list_remedies(
+                context, path, via, shadowing, installed=any(file != path for file in driver_files)
+            ),
         )
     ]
 
 
-def _describe_origins(context: RuleContext, hiding: path_shadowing.Shadowing | None) -> str:
-    if hiding is None:
+def _describe_origins(context: RuleContext, shadowing: path_shadowing.Shadowing | None) -> str:
+    if shadowing is None:
         return ""
     return "".join(
-        variable_origins.origin_sentence(context, hiding.without.variable, entry)
-        for entry in hiding.without.entries
+        variable_origins.origin_sentence(context, shadowing.without.variable, entry)
+        for entry in shadowing.without.entries
     )
 
 
-def _remedies(
-    context: RuleContext, path: str, via: str, hiding: path_shadowing.Shadowing | None, *, installed: bool
+def _list_remedies(
+    context: RuleContext, path: str, via: str, shadowing: path_shadowing.Shadowing | None, *, installed: bool
 ) -> list[Remedy]:
     root, remedies = advice.sudo(context.target), []
-    off = advice.drop_folders_named(
+    removal = advice.drop_folders_named(
         context.target, "/stubs/", "Remove the stubs folder from LD_LIBRARY_PATH."
     )
-    if hiding is not None:
-        off = path_shadowing.removal_remedy(context, hiding)
-    if off is not None:
-        remedies.append(off)
+    if shadowing is not None:
+        removal = path_shadowing.removal_remedy(context, shadowing)
+    if removal is not None:
+        remedies.append(removal)
     if "ld.so.cache" in via:
         remedies.append(
             Remedy(
@@ -93,7 +98,7 @@ def _remedies(
                 changes_system=True,
             )
         )
-    if off is None and "ld.so.cache" not in via:
+    if removal is None and "ld.so.cache" not in via:
         remedies.append(
             Remedy(
                 "See what leads there; where it is a link that somebody made, remove the link.",

@@ -2,14 +2,14 @@
 
 What it means
 -------------
-There is no `tensorflow` package where the examined Python looks. It may be installed in another one: a
-virtual environment that is not active, conda, the system's Python.
+There is no `tensorflow` package on the path of the examined Python. It may be installed in another Python:
+a virtual environment that is not active, conda, the system's Python.
 
 How it is seen
 --------------
-The Python that is examined lists its path and its distributions; nothing is imported. Where others that have a
-TensorFlow are at hand (an environment in the working folder, Jupyter's kernels, conda's and pyenv's) they are named;
-none of them is examined unless you name it with `--python`.
+The examined Python lists its path and its distributions; nothing is imported. Other Pythons that have a
+TensorFlow (an environment in the working folder, Jupyter's kernels, conda's and pyenv's) are named; they
+are examined only if you name one with `--python`.
 
 What to do
 ----------
@@ -40,8 +40,8 @@ def check(context: RuleContext) -> Result:
     if find_closed_package(context.facts) is not None:
         return NotApplicable("it may be there: this user may not look, which TFD319 explains")
     no_wheel, choice = explain_no_wheel(context), context.facts.choice
-    lost = choice.lost if choice is not None else ()
-    named = (
+    lost_environments = choice.lost if choice is not None else ()
+    others_note = (
         "Others that have one are named below."
         if choice is not None and choice.others
         else "No other one with a TensorFlow was seen where Pythons usually are."
@@ -49,19 +49,19 @@ def check(context: RuleContext) -> Result:
     return [
         RULE.finding(
             Cause.TENSORFLOW_MISSING,
-            Severity.WARNING if no_wheel or lost else Severity.ERROR,
+            Severity.WARNING if no_wheel or lost_environments else Severity.ERROR,
             f"{python.executable} (Python {python.version}; {describe_python_choice(context)}) has no "
-            f"TensorFlow. {named} If your "
+            f"TensorFlow. {others_note} If your "
             "program runs with another Python, name it with --python.",
             evidence=[Evidence(fact.source, fact.why), *evidence_of_other_pythons(context)],
-            remedies=_remedies(context, no_wheel=bool(no_wheel), meant=not lost),
+            remedies=_list_remedies(context, no_wheel=bool(no_wheel), chosen=not lost_environments),
         )
     ]
 
 
-def _remedies(context: RuleContext, *, no_wheel: bool, meant: bool) -> list[Remedy]:
+def _list_remedies(context: RuleContext, *, no_wheel: bool, chosen: bool) -> list[Remedy]:
     remedies = examine_others(context)
-    if not meant:  # nobody chose this Python: nothing is to be installed into it
+    if not chosen:  # the user did not choose this Python, so nothing is to be installed into it
         return remedies
     if no_wheel or context.facts.machine.system != "Linux":
         return remedies

@@ -2,16 +2,18 @@
 
 What it means
 -------------
-A virtual GPU (NVIDIA vGPU, formerly GRID) needs a licence from a licence server. Without one it starts at full
-speed, is slowed down after a while, and CUDA is refused or its resources are limited, says NVIDIA's licensing guide.
+A virtual GPU (NVIDIA vGPU, formerly GRID) needs a licence from a licence server. According to NVIDIA's
+licensing guide, it starts at full speed without one, is slowed down after a while, and CUDA is refused or
+its resources are limited.
 
 How it is seen
 --------------
-`nvidia-smi -q -x` says "Unlicensed" for the card.
+`nvidia-smi -q -x` reports "Unlicensed" for the card.
 
 What to do
 ----------
-Give the machine its client token and restart the licensing service; check whether it reaches the licence server.
+Give the machine its client token and restart the licensing service; check whether it can reach the licence
+server.
 """
 
 from __future__ import annotations
@@ -27,13 +29,13 @@ def check(context: RuleContext) -> Result:
     virtual = [(gpu, health) for gpu, health in cards if health.licence]
     if not virtual:
         return NotApplicable("no card here is a virtual GPU that reports a licence")
-    without = [
+    unlicensed = [
         (gpu, health) for gpu, health in virtual if (health.licence or "").lower().startswith("unlicensed")
     ]
-    if not without:
+    if not unlicensed:
         return ()
     root = advice.sudo(context.target)
-    names = ", ".join(card_status.smi_gpu_label(gpu) for gpu, _ in without)
+    names = ", ".join(card_status.smi_gpu_label(gpu) for gpu, _ in unlicensed)
     return [
         RULE.finding(
             Cause.INCONCLUSIVE,
@@ -43,7 +45,7 @@ def check(context: RuleContext) -> Result:
             title="The virtual GPU has no licence",
             evidence=[
                 Evidence("nvidia-smi -q -x", f"{card_status.smi_gpu_label(g)}: {h.licence}")
-                for g, h in without
+                for g, h in unlicensed
             ],
             remedies=[
                 Remedy(

@@ -2,18 +2,20 @@
 
 What it means
 -------------
-TensorFlow numbers the cards that the driver shows it, in the driver's order, and leaves out those that it does not
-take. nvidia-smi numbers all cards by their place on the PCI bus. CUDA_VISIBLE_DEVICES chooses and orders; it stops
-at the first entry that names no card, so what follows it is ignored. Without CUDA_DEVICE_ORDER=PCI_BUS_ID the
-driver puts the fastest card first.
+TensorFlow numbers the cards that the driver shows it, in the driver's order, and leaves out those that it
+does not use. nvidia-smi numbers all cards by their PCI address. CUDA_VISIBLE_DEVICES selects and orders
+cards; it stops at the first entry that names no card, and ignores the rest. Without
+CUDA_DEVICE_ORDER=PCI_BUS_ID the driver puts the fastest card first.
 
 How it is seen
 --------------
-The driver is asked with the environment as it is, and, where CUDA_VISIBLE_DEVICES is set, without it.
+The driver is asked with the environment as it is and, if CUDA_VISIBLE_DEVICES is set, without that
+variable.
 
 What to do
 ----------
-Nothing, if this is what you want. Otherwise name the cards by their identifiers, which never change.
+Nothing, if this is what you want. Otherwise name the cards by their identifiers (UUIDs), which never
+change.
 """
 
 from __future__ import annotations
@@ -38,29 +40,30 @@ def check(context: RuleContext) -> Result:
         devices = select_registered_devices(devices, context.build, variables) or devices
     ignored = _list_ignored_entries(context, len(answer.devices))
     if ignored:
-        return [_partly(context, devices, ignored)]
+        return [_build_partial_finding(context, devices, ignored)]
     if VISIBLE not in variables and ORDER not in variables and len(devices) < 2:
         return NotApplicable("there is one card, and nothing renumbers it")
-    return [_map(context, devices)]
+    return [_build_map_finding(context, devices)]
 
 
-def _list_ignored_entries(context: RuleContext, shown: int) -> list[str]:
-    """List the entries of CUDA_VISIBLE_DEVICES from the first one that names no card."""
+def _list_ignored_entries(context: RuleContext, count: int) -> list[str]:
+    """Return the entries of CUDA_VISIBLE_DEVICES from the first one that names no card."""
     value = context.facts.environment.variables.get(VISIBLE)
     if value is None:
         return []
     entries = [entry.strip() for entry in value.split(",")]
-    return entries[shown:] if shown < len(entries) else []
+    return entries[count:] if count < len(entries) else []
 
 
-def _lines(devices: tuple[CudaDevice, ...]) -> list[str]:
+def _format_devices(devices: tuple[CudaDevice, ...]) -> list[str]:
+    """Return a clause for each of TensorFlow's GPUs."""
     return [
         f"GPU:{index} is {device.name or 'unnamed'}{f' ({device.pci_bus_id})' if device.pci_bus_id else ''}"
         for index, device in enumerate(devices)
     ]
 
 
-def _evidence(context: RuleContext, lines: list[str]) -> list[Evidence]:
+def _list_evidence(context: RuleContext, lines: list[str]) -> list[Evidence]:
     variables = context.facts.environment.variables
     return [
         *(Evidence(name, repr(variables[name])) for name in (VISIBLE, ORDER) if name in variables),
@@ -69,11 +72,14 @@ def _evidence(context: RuleContext, lines: list[str]) -> list[Evidence]:
     ]
 
 
-def _partly(context: RuleContext, devices: tuple[CudaDevice, ...], ignored: list[str]) -> Finding:
+def _build_partial_finding(
+    context: RuleContext, devices: tuple[CudaDevice, ...], ignored: list[str]
+) -> Finding:
+    """Report that entries of CUDA_VISIBLE_DEVICES are ignored."""
     value = context.facts.environment.variables.get(VISIBLE, "")
-    lines = _lines(devices)
+    lines = _format_devices(devices)
     entries = value.split(",")
-    good = ",".join(entries[: len(entries) - len(ignored)])
+    valid_entries = ",".join(entries[: len(entries) - len(ignored)])
     rest = f" and, with it, {', '.join(ignored[1:])}" if len(ignored) > 1 else ""
     return RULE.finding(
         Cause.HIDDEN_BY_ENV,
@@ -83,18 +89,19 @@ def _partly(context: RuleContext, devices: tuple[CudaDevice, ...], ignored: list
         f"there and ignores it{rest}. "
         f"{'; '.join(lines)}.",
         title=f"{VISIBLE} is only partly used: {len(devices)} of {len(entries)} entries name a card",
-        evidence=_evidence(context, lines),
+        evidence=_list_evidence(context, lines),
         remedies=[
             Remedy(
                 "Name only cards that are there (`nvidia-smi -L` lists them).",
-                (f"export {VISIBLE}={advice.quote(good)}", advice.check_again(context.target)),
+                (f"export {VISIBLE}={advice.quote(valid_entries)}", advice.check_again(context.target)),
             )
         ],
     )
 
 
-def _map(context: RuleContext, devices: tuple[CudaDevice, ...]) -> Finding:
-    lines = _lines(devices)
+def _build_map_finding(context: RuleContext, devices: tuple[CudaDevice, ...]) -> Finding:
+    """Report which card each of TensorFlow's numbers stands for."""
+    lines = _format_devices(devices)
     variables = context.facts.environment.variables
     addresses = [device.pci_bus_id for device in devices if device.pci_bus_id]
     other_order = VISIBLE not in variables and ORDER not in variables and addresses != sorted(addresses)
@@ -113,7 +120,7 @@ def _map(context: RuleContext, devices: tuple[CudaDevice, ...]) -> Finding:
         Severity.INFO,
         f"{'; '.join(lines)}.{note}",
         title="Which card is which for TensorFlow",
-        evidence=_evidence(context, lines),
+        evidence=_list_evidence(context, lines),
         remedies=remedies,
     )
 

@@ -2,17 +2,17 @@
 
 What it means
 -------------
-2.10.1 is the last release whose Windows wheel has GPU code. What pip installs on Windows since then is for the CPU;
-the log does not mention it.
+2.10.1 is the last release whose Windows wheel has GPU code. What pip installs on Windows since then is for
+the CPU only, and the log does not mention it.
 
 How it is seen
 --------------
-The operating system and the installed version.
+From the operating system and the installed version.
 
 What to do
 ----------
-Run it in WSL 2, where the Linux wheels work with the Windows driver, or use 2.10.1 with CUDA 11.2 and cuDNN
-8.1.
+Run TensorFlow in WSL 2, where the Linux wheels work with the Windows driver, or use 2.10.1 with CUDA 11.2
+and cuDNN 8.1.
 """
 
 from __future__ import annotations
@@ -28,14 +28,18 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat, Release
 
 
-def _on_windows(context: RuleContext) -> NotApplicable | None:
+def _require_windows(context: RuleContext) -> NotApplicable | None:
     return None if context.facts.machine.system == "Windows" else NotApplicable("this is not Windows")
 
 
-def _last_with_gpu(compat: Compat) -> Release | None:
-    """Return the last final release whose Windows wheels have GPU code."""
-    rows = (row for row in reversed(compat.releases) if row.windows_pythons and row.has_gpu("windows"))
-    return next((row for row in rows if not row.is_prerelease and not row.yanked), None)
+def _find_last_gpu_release(compat: Compat) -> Release | None:
+    """Return the newest final release whose Windows wheels have GPU code; None if there is none."""
+    releases = (
+        release
+        for release in reversed(compat.releases)
+        if release.windows_pythons and release.has_gpu("windows")
+    )
+    return next((release for release in releases if not release.is_prerelease and not release.yanked), None)
 
 
 def check(context: RuleContext) -> Result:
@@ -50,8 +54,8 @@ def check(context: RuleContext) -> Result:
             changes_system=True,
         )
     ]
-    newest = _last_with_gpu(context.compat)
-    last = f"; {newest.version} is the last with GPU code there" if newest is not None else ""
+    newest = _find_last_gpu_release(context.compat)
+    note = f"; {newest.version} is the last with GPU code there" if newest is not None else ""
     release = context.compat.release(newest.version, "tensorflow") if newest is not None else None
     if release is not None and python is not None:
         pythons = release.windows_pythons
@@ -77,7 +81,7 @@ def check(context: RuleContext) -> Result:
         RULE.finding(
             Cause.WINDOWS_NATIVE_UNSUPPORTED,
             Severity.ERROR,
-            f"TensorFlow {build.version} for Windows is built for the CPU{last}.",
+            f"TensorFlow {build.version} for Windows is built for the CPU{note}.",
             evidence=[
                 Evidence("the operating system", "Windows"),
                 Evidence("TensorFlow", build.version or ""),
@@ -95,7 +99,7 @@ RULE = Rule(
     check,
     row="no GPU code on Windows",
     needs=(
-        _on_windows,
+        _require_windows,
         prerequisites.require_tensorflow,
     ),
 )

@@ -2,14 +2,14 @@
 
 What it means
 -------------
-Under WSL 2 the driver is the Windows driver. WSL puts its Linux side into /usr/lib/wsl/lib and tells the loader
-about it; only that libcuda.so.1 reaches the card. Where the loader does not look there, or a Linux driver that was
-installed inside WSL comes before it, TensorFlow registers no GPU.
+Under WSL 2 the driver is the Windows driver. WSL puts its Linux part into /usr/lib/wsl/lib and tells the
+loader about it; only that libcuda.so.1 reaches the card. If the loader does not search that folder, or
+finds a Linux driver that was installed inside WSL first, TensorFlow registers no GPU.
 
 How it is seen
 --------------
-/dev/dxg is there, so WSL shows the card; the loader's way to libcuda.so.1 is followed, and the file that is
-really loaded is compared.
+/dev/dxg exists, so WSL shows the card. tfdoctor follows the loader's search for libcuda.so.1 and compares
+the result with the file that is really loaded.
 
 What to do
 ----------
@@ -38,23 +38,23 @@ def check(context: RuleContext) -> Result:
     evidence = [Evidence("the loader", state.why)]
     evidence += [Evidence(path, "is WSL's own") for path in files[:2]]
     if state.answer is not None and state.answer.loaded:
-        return [_foreign(context, state.answer.path or "libcuda.so.1", evidence)]
+        return [_build_foreign_finding(context, state.answer.path or "libcuda.so.1", evidence)]
     return [_build_search_finding(context, evidence) if files else _build_absent_finding(evidence)]
 
 
-def _error(title: str, explanation: str, evidence: list[Evidence], remedies: list[Remedy]) -> Finding:
+def _build_finding(title: str, explanation: str, evidence: list[Evidence], remedies: list[Remedy]) -> Finding:
     return RULE.finding(
         Cause.WSL_LIBCUDA, Severity.ERROR, explanation, title=title, evidence=evidence, remedies=remedies
     )
 
 
-def _line(context: RuleContext) -> Remedy:
+def _make_export_remedy(context: RuleContext) -> Remedy:
     return Remedy("For this shell only:", (advice.export_path([FOLDER]), advice.check_again(context.target)))
 
 
 def _build_search_finding(context: RuleContext, evidence: list[Evidence]) -> Finding:
     root = advice.sudo(context.target)
-    return _error(
+    return _build_finding(
         "WSL's libcuda is installed, but the loader does not look there",
         f"WSL's driver library is in {FOLDER}, and the loader does not know this folder: the file "
         "/etc/ld.so.conf.d/ld.wsl.conf, which WSL writes, is missing, or its cache was not rebuilt.",
@@ -69,13 +69,13 @@ def _build_search_finding(context: RuleContext, evidence: list[Evidence]) -> Fin
                 ),
                 changes_system=True,
             ),
-            _line(context),
+            _make_export_remedy(context),
         ],
     )
 
 
 def _build_absent_finding(evidence: list[Evidence]) -> Finding:
-    return _error(
+    return _build_finding(
         "WSL shows the card and has no driver library",
         f"/dev/dxg is there, and {FOLDER} has no libcuda.so.1: Windows has no NVIDIA driver with WSL "
         "support, or WSL has not taken over the one that was installed while it ran.",
@@ -91,7 +91,7 @@ def _build_absent_finding(evidence: list[Evidence]) -> Finding:
     )
 
 
-def _foreign(context: RuleContext, path: str, evidence: list[Evidence]) -> Finding:
+def _build_foreign_finding(context: RuleContext, path: str, evidence: list[Evidence]) -> Finding:
     root = advice.sudo(context.target)
     remove: tuple[str, ...] = ()
     if advice.package_manager(context.target) == advice.APT:
@@ -100,7 +100,7 @@ def _foreign(context: RuleContext, path: str, evidence: list[Evidence]) -> Findi
             f"{root}apt-get purge 'libnvidia-compute-*' 'nvidia-driver-*' 'libcuda1'",
             f"{root}ldconfig",
         )
-    return _error(
+    return _build_finding(
         "A Linux driver inside WSL comes before WSL's own",
         f"The loader takes {path}, which belongs to a Linux driver; WSL has no kernel module for it. Only "
         f"{FOLDER}/libcuda.so.1 reaches the card.",
@@ -108,7 +108,7 @@ def _foreign(context: RuleContext, path: str, evidence: list[Evidence]) -> Findi
         [
             Remedy("Remove the Linux driver from WSL; the first command shows its package.", remove,
                    changes_system=True),
-            _line(context),
+            _make_export_remedy(context),
         ],
     )  # fmt: skip
 

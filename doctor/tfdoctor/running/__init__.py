@@ -1,1 +1,1 @@
-"""A user's program run as it is, its output passed through and read."""
+"""Running a user's program unchanged, while its output is passed through and read."""

@@ -1,4 +1,4 @@
-"""Archives that somebody takes for a log: what they are, and what to type to get at the log in them."""
+"""Recognition of archives that were given instead of a log, and the command that reads the log in them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tfdoctor.errors import UsageError
 __all__ = ["LONGEST_HEADER", "refuse"]
 
 LONGEST_HEADER = 512
-"""Bytes of the beginning that tell an archive."""
-_OTHERS = (
+"""Number of leading bytes that are enough to recognize an archive."""
+_MAGIC_BYTES = (
     (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "7z e -so {file}"),
     (b"Rar!\x1a\x07", "a RAR archive", "unrar p -inul {file}"),
     (b"\x1f\x9d", "packed with compress", "uncompress -c {file}"),
@@ -20,36 +20,39 @@ _OTHERS = (
     (b"\x89LZO\0\r\n", "packed with lzop", "lzop -dc {file}"),
     (b"LZIP\x01", "packed with lzip", "lzip -dc {file}"),
 )
-_MEMBER = re.compile(r"[\w./@%+=:, -]{1,200}")
+_SAFE_MEMBER_NAME = re.compile(r"[\w./@%+=:, -]{1,200}")
 
 
 def refuse(head: bytes, shown: str, file: str | None) -> None:
-    """Raise UsageError where these first bytes, unpacked, are those of an archive.
+    """Raise UsageError if `head`, the first bytes after unpacking, is the beginning of an archive.
 
-    `shown`: what it is called, safe to print. `file`: its name as it is typed; None where it came through a pipe.
+    `shown` is the name for messages, safe to print. `file` is the name as the user typed it, or None if the data came
+    through a pipe.
     """
     name = shlex.quote(file) if file is not None and file.isprintable() else "FILE"
     if _is_tar(head):
         plain = head[156:157] in b"0\0" and not head[345:346].strip(b"\0")
         member = _quote_name(head[:100].split(b"\0")[0]) if plain else None
         msg = f"{shown} is a tar archive, not a log."
-        raise UsageError(msg, hint=_hint(f"tar -xOf {name} {member or 'MEMBER'}", f"tar -tf {name}"))
+        raise UsageError(msg, hint=_format_hint(f"tar -xOf {name} {member or 'MEMBER'}", f"tar -tf {name}"))
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         member = _quote_name(head[30 : 30 + int.from_bytes(head[26:28], "little")]) if head[2] == 3 else None
         msg = f"{shown} is a zip archive, not a log."
-        raise UsageError(msg, hint=_hint(f"unzip -p {name} {member or 'MEMBER'}", f"unzip -l {name}"))
-    for magic, what, command in _OTHERS:
+        raise UsageError(msg, hint=_format_hint(f"unzip -p {name} {member or 'MEMBER'}", f"unzip -l {name}"))
+    for magic, kind, command in _MAGIC_BYTES:
         if head.startswith(magic):
-            msg = f"{shown} is {what}."
+            msg = f"{shown} is {kind}."
             raise UsageError(msg, hint=f"Unpack it: `{command.format(file=name)} | tfdoctor diagnose -`")
 
 
-def _hint(reads: str, lists: str) -> str:
-    return f"Read the log in it: `{reads} | tfdoctor diagnose -`; `{lists}` lists what is in it."
+def _format_hint(read_command: str, list_command: str) -> str:
+    return (
+        f"Read the log in it: `{read_command} | tfdoctor diagnose -`; `{list_command}` lists what is in it."
+    )
 
 
 def _is_tar(head: bytes) -> bool:
-    """Return whether a block is the header of a tar archive: it holds the sum of its own bytes."""
+    """Return whether a block is a tar header, which contains the sum of its own bytes."""
     field = head[148:156]
     if len(head) < 512 or not head[0]:
         return False
@@ -59,8 +62,8 @@ def _is_tar(head: bytes) -> bool:
 
 
 def _quote_name(name: bytes) -> str | None:
-    """Return the name of a file in an archive as it is typed; None for a folder and for unsafe names."""
+    """Return the member's name quoted for a shell, or None for a folder or an unsafe name."""
     text = name.decode("utf-8", "replace")
-    if not _MEMBER.fullmatch(text) or text.endswith("/") or text.startswith("-"):
+    if not _SAFE_MEMBER_NAME.fullmatch(text) or text.endswith("/") or text.startswith("-"):
         return None
     return shlex.quote(text)

@@ -1,4 +1,4 @@
-"""What a program is started with: streams that it can use, and variables with which TensorFlow says more in its log."""
+"""Environment variables and standard streams for the program that `tfdoctor run` starts."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 __all__ = ["SHOW_LOADER", "make_loader_environment", "make_placement_environment", "open_standard_streams"]
 
 SHOW_LOADER = "dso_loader=3"
-"""From 2.12 on TensorFlow names the libraries it could not open only with this in TF_CPP_VMODULE."""
+"""Entry of TF_CPP_VMODULE without which TensorFlow 2.12 and newer do not log the libraries that they cannot load."""
 
 
 def make_loader_environment(env: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Return the variables with which TensorFlow names the libraries it cannot open, and notes on them.
+    """Return an environment in which TensorFlow logs the libraries it cannot load, and notes about the changes.
 
-    The names are logged at the level INFO, which TF_CPP_MIN_LOG_LEVEL hides from 1 on: it is put down to 0.
+    The names are logged at level INFO, which TF_CPP_MIN_LOG_LEVEL hides if it is 1 or more; it is then set to 0.
     """
     changed, notes = dict(env), []
-    modules = [word for word in env.get("TF_CPP_VMODULE", "").split(",") if word.strip()]
-    if not any(word.split("=")[0].strip() == "dso_loader" for word in modules):
+    modules = [module for module in env.get("TF_CPP_VMODULE", "").split(",") if module.strip()]
+    if not any(module.split("=")[0].strip() == "dso_loader" for module in modules):
         changed["TF_CPP_VMODULE"] = ",".join([*modules, SHOW_LOADER])
         notes.append(
             f"The dso_loader lines in the output come from `tfdoctor run` "
@@ -38,10 +38,10 @@ def make_loader_environment(env: Mapping[str, str]) -> tuple[dict[str, str], lis
 
 
 def make_placement_environment(env: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Return the variables with which TensorFlow logs where operations go, and notes on them.
+    """Return an environment in which TensorFlow logs the device of each operation, and notes about the changes.
 
-    They hold in every Python that the program starts. The program itself is not touched: Python imports
-    payload/placing/sitecustomize.py at its start.
+    It applies to every Python that the program starts. The program itself is unchanged: Python imports
+    payload/placing/sitecustomize.py at startup.
     """
     changed = dict(env)
     before = env.get("PYTHONPATH")
@@ -53,21 +53,21 @@ def make_placement_environment(env: Mapping[str, str]) -> tuple[dict[str, str], 
 PLACING = Path(__file__).resolve().parents[1] / "payload" / "placing"
 
 
-def _show_all_levels(changed: dict[str, str]) -> list[str]:
-    """Put TF_CPP_MIN_LOG_LEVEL down to 0, which hides no level; what to tell of it."""
-    level = changed.get("TF_CPP_MIN_LOG_LEVEL", "").strip()
+def _show_all_levels(environment: dict[str, str]) -> list[str]:
+    """Set TF_CPP_MIN_LOG_LEVEL to 0, which hides no level, and return a note if that changed it."""
+    level = environment.get("TF_CPP_MIN_LOG_LEVEL", "").strip()
     if not level.isdecimal() or not level.strip("0"):
         return []
-    changed["TF_CPP_MIN_LOG_LEVEL"] = "0"
+    environment["TF_CPP_MIN_LOG_LEVEL"] = "0"
     return [f"TF_CPP_MIN_LOG_LEVEL was 0 instead of {clean(level, limit=8)} for this run."]
 
 
 def open_standard_streams() -> None:
-    """Open streams that the program can use instead of those that are closed (`ending.standard_streams`)."""
+    """Replace the standard streams that are closed by usable ones (see `ending.standard_streams`)."""
     import fcntl
 
     for number, unusable in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_RDONLY)):
         if fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == unusable:
-            nothing = os.open(os.devnull, os.O_RDWR)
-            os.dup2(nothing, number, inheritable=True)
-            os.close(nothing)
+            null_device = os.open(os.devnull, os.O_RDWR)
+            os.dup2(null_device, number, inheritable=True)
+            os.close(null_device)

@@ -1,4 +1,4 @@
-"""Another process that reads what a program prints, so that whoever passes it on never waits for it. POSIX."""
+"""A separate process that reads a program's output, so that forwarding the output never has to wait. POSIX only."""
 
 from __future__ import annotations
 
@@ -24,60 +24,63 @@ __all__ = ["Analyst", "LogAnswer"]
 
 CHUNK_BYTES = 1 << 20
 IN_THE_PIPE = 1 << 18
-"""Bytes that are given to the analyst ahead of what it does."""
+"""Size of the pipe to the analyst, in bytes."""
 PLENTY = 16 << 20
-"""Bytes that wait to be read; of more, the oldest are not read."""
+"""Most bytes that wait to be sent to the analyst; beyond that the oldest are dropped."""
 OUR_LINE = re.compile(rb"I [\w/]{0,60}tsl/platform/default/dso_loader\.cc")
-"""What TensorFlow logs since 2.12 because of SHOW_LOADER; before, it logs such lines anyway."""
+"""Line that TensorFlow 2.12 and newer log only because of SHOW_LOADER; older versions always log such lines."""
 FEEDING = 3.0
-"""Seconds after the program's end in which what still waits is read; then only the end of it is."""
+"""Seconds after the program's end in which all waiting output is sent; after them only its last bytes are."""
 THE_END = 1 << 18
-"""Bytes of that end: why a program failed stands in its last lines."""
+"""Bytes at the end of the output that are still sent then: the last lines say why a program failed."""
 ANSWER_TIMEOUT_S = 15.0
 """Seconds that the answer may take after the program has ended."""
 MAX_PARTIAL_BYTES = 1 << 16
-"""Bytes of an unfinished line that are held back until its end."""
+"""Most bytes of an unfinished line that are held back until its end."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogAnswer:
-    """What the analyst found."""
+    """Result of the analysis of a program's output."""
 
     report: LogReport
     known: bool
-    """Whether anything that is known was in the output."""
+    """Whether the output contains anything that TensorFlow writes."""
     loader_seen: bool
-    """Whether lines were that TensorFlow logs at our wish alone."""
+    """Whether the output contains lines that TensorFlow logs only because of SHOW_LOADER."""
     placement: Placement | None = None
-    """Where operations went, where that was asked."""
+    """Devices of the operations; None if they were not requested."""
 
 
 class Analyst:
-    """Another process that reads the program's output: the one that passes it on never waits for it.
+    """Child process that reads the program's output.
 
-    Its pipe never blocks us: what does not fit waits here, and where too much waits the oldest of it is left out.
+    Writing to its pipe never blocks: data that do not fit are queued here, and the oldest are dropped if too much is
+    queued.
     """
 
     def __init__(self, *, placement: bool = False) -> None:
-        """Fork it. There must be no threads yet. `placement`: it reports where operations went, too."""
-        reading, self._feed = os.pipe()
-        self.says, saying = os.pipe()
+        """Fork the process; no other thread may be running. With `placement` it also reports the devices of
+        operations.
+        """
+        read_end, self._feed = os.pipe()
+        self.says, write_end = os.pipe()
         self._lock = threading.Lock()
         self._waiting: deque[bytes] = deque()
         self._size = 0
         self._skipped = 0
-        """Lines that were left out, and of which it is still to be told."""
+        """Number of dropped lines for which no empty line was sent yet."""
         self.lost = 0
-        """Bytes that were not looked at."""
+        """Number of bytes that were dropped."""
         self._partial = {1: b"", 2: b""}
-        self._deaf = False
-        self._done: LogAnswer | None = None
+        self._feed_closed = False
+        self._answer: LogAnswer | None = None
         self._received = b""
         self._pid = os.fork()
         if self._pid == 0:
-            _run_analyst(reading, saying, (self._feed, self.says), placement=placement)
-        os.close(reading)
-        os.close(saying)
+            _run_analyst(read_end, write_end, (self._feed, self.says), placement=placement)
+        os.close(read_end)
+        os.close(write_end)
         os.set_blocking(self._feed, False)
         with contextlib.suppress(OSError):
             import fcntl
@@ -85,7 +88,9 @@ class Analyst:
             fcntl.fcntl(self._feed, getattr(fcntl, "F_SETPIPE_SZ", 1031), IN_THE_PIPE)
 
     def take(self, stream: int, data: bytes) -> None:
-        """Take what stream 1 or 2 wrote: passed on in whole lines, so that the two do not mix in one."""
+        """Take data that stream 1 or 2 wrote, and send them in whole lines so that the streams do not mix within a
+        line.
+        """
         cut = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         with self._lock:
             held = self._partial[stream]
@@ -100,27 +105,29 @@ class Analyst:
             self._flush()
 
     def _queue(self, data: bytes) -> None:
-        if self._deaf:
+        if self._feed_closed:
             return
         self._waiting.append(data)
         self._size += len(data)
-        self._drop(PLENTY)  # the beginning is read by now, the end will be
+        self._drop(PLENTY)  # the beginning has been read by now, the end will be
 
-    def _drop(self, most: int) -> None:
-        """Leave out the oldest of what waits where that is more than `most` bytes."""
-        while self._size > most:
+    def _drop(self, max_bytes: int) -> None:
+        """Drop the oldest waiting data until at most `max_bytes` are left."""
+        while self._size > max_bytes:
             oldest = self._waiting.popleft()
-            cut = oldest.find(b"\n", max(len(oldest) - most, 0)) + 1 if not self._waiting else 0
-            left = oldest[cut:] if cut else b""  # of the last one its end, from the beginning of a line on
-            if left:
-                self._waiting.append(left)
-            gone = len(oldest) - len(left)
-            self._size -= gone
-            self.lost += gone
-            self._skipped += oldest.count(b"\n", 0, gone)
+            cut = oldest.find(b"\n", max(len(oldest) - max_bytes, 0)) + 1 if not self._waiting else 0
+            remainder = (
+                oldest[cut:] if cut else b""
+            )  # the end of the last chunk, from the beginning of a line
+            if remainder:
+                self._waiting.append(remainder)
+            dropped = len(oldest) - len(remainder)
+            self._size -= dropped
+            self.lost += dropped
+            self._skipped += oldest.count(b"\n", 0, dropped)
 
     def flush(self) -> None:
-        """Give the analyst what it takes now."""
+        """Send the analyst as much as it accepts without blocking."""
         if self._waiting and self._lock.acquire(blocking=False):
             try:
                 self._flush()
@@ -128,9 +135,10 @@ class Analyst:
                 self._lock.release()
 
     def _flush(self) -> None:
+        """Send waiting data until the pipe is full; the caller holds the lock."""
         try:
             while self._waiting or self._skipped:
-                if self._skipped:  # the lines keep their numbers
+                if self._skipped:  # empty lines keep the line numbers right
                     self._skipped -= os.write(self._feed, b"\n" * min(self._skipped, CHUNK_BYTES))
                     continue
                 data = self._waiting[0]
@@ -142,81 +150,85 @@ class Analyst:
                     self._waiting.popleft()
         except BlockingIOError:
             pass
-        except OSError:  # it is gone: the program is none the wiser
-            self._deaf = True
+        except OSError:  # the analyst has died: the program must not notice
+            self._feed_closed = True
             self._waiting.clear()
 
     def receive(self) -> str | LogAnswer | None:
-        """Return its next message: a line for the user at once, or the answer; None if it has left."""
+        """Return the next message: a line to show at once, or the answer. None if the process has ended."""
         while len(self._received) < 8 or len(self._received) < 8 + int.from_bytes(self._received[:8], "big"):
             data = os.read(self.says, CHUNK_BYTES)
             if not data:
                 return None
             self._received += data
         end = 8 + int.from_bytes(self._received[:8], "big")
-        message, self._received = pickle.loads(self._received[8:end]), self._received[end:]  # noqa: S301 - our own
+        message, self._received = pickle.loads(self._received[8:end]), self._received[end:]  # noqa: S301 - written by our own child
         if isinstance(message, LogAnswer):
-            self._done = message
+            self._answer = message
         return message  # type: ignore[no-any-return]
 
     def answer(self) -> LogAnswer | None:
-        """Wait for the end of its work. None where it died, or takes longer than anybody wants to wait."""
+        """Send the rest of the output and wait for the answer. None if the process died or took too long."""
         with self._lock:
             for held in self._partial.values():
                 if held:
                     self._queue(held)
         began = time.monotonic()
-        while self._done is None and (left := began + ANSWER_TIMEOUT_S - time.monotonic()) > 0:
+        while self._answer is None and (remaining := began + ANSWER_TIMEOUT_S - time.monotonic()) > 0:
             if time.monotonic() > began + FEEDING:
                 self._drop(THE_END)
-                self._skipped = min(self._skipped, 1)  # millions of line ends take their time, too
-            left = min(left, FEEDING)
-            owed = [self._feed] if self._feed >= 0 else []
-            to_hear, to_feed, _ = select.select([self.says], owed, [], left)
-            if to_feed:
+                self._skipped = min(self._skipped, 1)  # millions of line ends would take too long
+            remaining = min(remaining, FEEDING)
+            to_write = [self._feed] if self._feed >= 0 else []
+            readable, writable, _ = select.select([self.says], to_write, [], remaining)
+            if writable:
                 self._flush()
-                if self._deaf or not (self._waiting or self._skipped):
+                if self._feed_closed or not (self._waiting or self._skipped):
                     os.close(self._feed)
                     self._feed = -1
-            if to_hear and self.receive() is None:
+            if readable and self.receive() is None:
                 return None
-        return self._done
+        return self._answer
 
     def kill(self) -> None:
-        """Kill it, whatever it does, and leave no zombie."""
+        """Kill the process and reap it."""
         with contextlib.suppress(OSError):
             os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)
 
 
-def _run_analyst(reading: int, saying: int, others: Sequence[int], *, placement: bool) -> NoReturn:
-    """Run the analyst.
+def _run_analyst(
+    read_end: int, write_end: int, parent_descriptors: Sequence[int], *, placement: bool
+) -> NoReturn:
+    """Run the analyst in the forked child, and exit.
 
-    Nothing it does reaches the terminal, and no Ctrl-C reaches it: it ends with its input.
+    It writes nothing to the terminal, and Ctrl-C does not reach it; it ends at the end of its input.
     """
     status = 1
     try:
-        os.nice(5)  # the program comes first
-        for descriptor in others:
+        os.nice(5)  # the program has priority
+        for descriptor in parent_descriptors:
             os.close(descriptor)
         parent = os.getppid()
-        nothing = os.open(os.devnull, os.O_RDWR)
+        null_device = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
-            os.dup2(nothing, descriptor)
-        _send(saying, _analyze_output(reading, saying, parent, placement=placement))
+            os.dup2(null_device, descriptor)
+        _send(write_end, _analyze_output(read_end, write_end, parent, placement=placement))
         status = 0
     finally:
         os._exit(status)
 
 
 def _send(descriptor: int, message: Any) -> None:
+    """Write a pickled message, preceded by its length in 8 bytes."""
     data = pickle.dumps(message)
     rest = len(data).to_bytes(8, "big") + data
     while rest:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def _analyze_output(reading: int, saying: int, parent: int, *, placement: bool) -> LogAnswer:
+def _analyze_output(read_end: int, write_end: int, parent: int, *, placement: bool) -> LogAnswer:
+    """Return the analysis of the output, after sending one line as soon as it is known that there is no GPU."""
     from tfdoctor.compat import Compat
     from tfdoctor.logs.report import diagnose_log
     from tfdoctor.running.watch import Watch
@@ -228,35 +240,38 @@ def _analyze_output(reading: int, saying: int, parent: int, *, placement: bool) 
         if report.gpu_registered is False and not told:
             told = True
             _send(
-                saying,
+                write_end,
                 f"tfdoctor: TensorFlow gets no GPU ({report.cause.value}); the whole answer at the end.",
             )
 
     compat = Compat.load()
     watch = Watch(compat, "output", tell)
-    seen = LogMarks()
-    pieces = watch.watch(seen.search(_read_pieces(reading, parent)))
+    marks = LogMarks()
+    pieces = watch.watch(marks.search(_read_pieces(read_end, parent)))
     if placement:
         from tfdoctor.placement import Reader, evaluate_placement, find_era, needs_kernels
 
         reader = Reader()
         report = diagnose_log(reader.read(pieces), compat, "output")
-        found = reader.end()
-        era = find_era(found.said, compat) if needs_kernels(found) else None
-        placed = evaluate_placement(found, "output", kernels=compat.kernels if era else None, era=era)
+        operations = reader.end()
+        era = find_era(operations.said, compat) if needs_kernels(operations) else None
+        placement_report = evaluate_placement(
+            operations, "output", kernels=compat.kernels if era else None, era=era
+        )
     else:
-        report, placed = diagnose_log(pieces, compat, "output"), None
+        report, placement_report = diagnose_log(pieces, compat, "output"), None
     known = report.tensorflow_version is not None or report.era is not None or bool(report.benign)
-    return LogAnswer(report, known or seen.tensorflow, seen.loader, placed)
+    return LogAnswer(report, known or marks.tensorflow, marks.loader, placement_report)
 
 
 class LogMarks:
-    """What is looked for in passing."""
+    """Whether a log passed through `search` contains TensorFlow's source paths and SHOW_LOADER's lines."""
 
     def __init__(self) -> None:
         self.tensorflow = self.loader = False
 
     def search(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield the pieces unchanged, after recording the marks in them."""
         for piece in pieces:
             self.tensorflow = self.tensorflow or b"tensorflow/" in piece
             self.loader = self.loader or OUR_LINE.search(piece) is not None
@@ -264,7 +279,7 @@ class LogMarks:
 
 
 def _read_pieces(descriptor: int, parent: int) -> Iterator[bytes]:
-    """Yield what comes, until its end, or until the parent is gone."""
+    """Yield the bytes of a pipe until its end or the parent's death, and b"" if there are none for a moment."""
     while os.getppid() == parent:
         if not select.select([descriptor], [], [], 0.3)[0]:
             yield b""

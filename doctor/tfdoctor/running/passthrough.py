@@ -1,16 +1,17 @@
-"""Run a program as if nobody were between it and its terminal, pipes and signals, and see what it prints. POSIX.
+"""Run a program as if it had its terminal, pipes and signals to itself, and read what it prints. POSIX only.
 
-Two ways, after what the standard streams are:
+There are two cases:
 
-* Input and output are a terminal: the program gets a terminal of its own (a pty), as from `script` or `sudo`. A
-  keeper process leads that session, so that Ctrl-Z can stop the program (the kernel ignores it in a group whose
-  parents are all in another session), and gives the real terminal back its modes should we be killed.
-* Else the program stays in our process group and keeps standard input as it is: Ctrl-C and Ctrl-Z of a terminal
-  reach it by themselves. Output that is no terminal goes through pipes; where one of the two is a terminal, that
-  one is a pty, for its writing side alone.
+* If input and output are a terminal, the program gets its own terminal (a pty), as with `script` or `sudo`. A
+  keeper process leads its session. It lets Ctrl-Z stop the program, which the kernel ignores in a process group
+  whose parents are all in another session, and it restores the real terminal's modes if we are killed.
 
-A thread copies each stream; a slow reader of one holds up nobody but its writer. Exactly the bytes that were
-written come out, and two streams that lead into the same file stay in one order.
+* Otherwise the program stays in our process group and keeps our standard input, so that Ctrl-C and Ctrl-Z reach it
+  directly. Output that is not a terminal goes through pipes. If only one output stream is a terminal, that one
+  becomes a pty, which is used for writing only.
+
+A thread copies each stream, so a slow reader of one stream delays only that stream. The bytes are not changed, and
+two streams that go to the same file keep their order.
 """
 
 from __future__ import annotations
@@ -36,39 +37,39 @@ if TYPE_CHECKING:
 __all__ = ["Passthrough", "hold_signals"]
 
 COPY_BYTES = 1 << 18
-"""Bytes that are copied at once, and that a pipe to the program holds where the system allows it."""
+"""Bytes that are copied at once; also the requested size of the pipes."""
 LINGER = 0.2
-"""Seconds of silence after which a stream that somebody else still holds is left, once the program has ended."""
+"""Seconds of silence after which a stream that another process keeps open is given up, once the program has ended."""
 AFTERWARDS = 2 << 20
-"""Bytes that are copied at most from such a stream after the end: more than any pipe holds."""
+"""Most bytes that are copied from such a stream after the program's end: more than any pipe holds."""
 
 FORWARDED = frozenset(
     {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2}
 )
-_HEARD = FORWARDED | {signal.SIGWINCH, signal.SIGCHLD, signal.SIGCONT}
+_HANDLED = FORWARDED | {signal.SIGWINCH, signal.SIGCHLD, signal.SIGCONT}
 _SET_PIPE_SIZE = getattr(fcntl, "F_SETPIPE_SZ", 1031)
-_EVENT = struct.Struct("ii")
+_MESSAGE = struct.Struct("ii")
 _STARTED, _STATUS, _FAILED = range(3)
 
 
 @contextlib.contextmanager
 def hold_signals() -> Iterator[set[signal.Signals]]:
-    """Hold signals until they are asked for; yield those that were held before, and hold only them at the end.
+    """Block the handled signals, yield the previous mask, and restore it at the end.
 
-    Those that are ignored stay ignored (`nohup`, a shell's background): the program inherits that.
+    Ignored signals stay ignored (`nohup`, background jobs of a shell), and the program inherits that.
     """
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would lose us the exit status
-    heard = {number for number in _HEARD if signal.getsignal(number) is not signal.SIG_IGN}
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it were ignored, the exit status would be lost
+    handled = {number for number in _HANDLED if signal.getsignal(number) is not signal.SIG_IGN}
     # SIGTTOU: setting a terminal's modes from the background must not stop us.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, heard | {signal.SIGTTOU})
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, handled | {signal.SIGTTOU})
     try:
-        yield {signal.Signals(number) for number in before}
+        yield {signal.Signals(number) for number in previous}
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
 class Passthrough:
-    """One program, from its start to its end. Use it within `hold_signals`, before any thread was started."""
+    """One program from start to end. Use it within `hold_signals`, before any thread is started."""
 
     def __init__(
         self,
@@ -77,79 +78,81 @@ class Passthrough:
         mask: set[signal.Signals],
         tap: Callable[[int, bytes], None],
     ) -> None:
-        """Prepare the start. `tap` gets (1 or 2, bytes) of what was passed on, from several threads; `mask`: the
-        program's.
+        """Prepare the start. `mask` is the program's signal mask. `tap` is called with (1 or 2, bytes) for everything
+        that was passed on, from several threads.
         """
         self._argv = list(argv)
         self._env = dict(env)
         self._mask = mask
         self._tap = tap
-        self._pid = 0
+        self._program_pid = 0
         self._program: subprocess.Popen[bytes] | None = None
         self._keeper = 0
-        self._keeper_says = -1
+        self._keeper_pipe = -1
         self._pty = -1
-        """The pty's side that is ours; -1 where there is none."""
+        """Our side of the pty; -1 if there is none."""
         self._slave = -1
         self._screen = -1
-        """The descriptor of the real terminal whose size the pty has."""
+        """Descriptor of the real terminal from which the pty takes its size."""
         self._modes: list[object] = []
-        """The real terminal's, while it is in raw mode."""
+        """Modes of the real terminal before it was set to raw mode; empty if it is not in raw mode."""
         self._saved: list[object] = []
         self._pumps: list[tuple[int, int]] = []
-        self._last = {1: b"\n", 2: b"\n"}
-        self._writing = {1: threading.Lock(), 2: threading.Lock()}
+        self._last_byte = {1: b"\n", 2: b"\n"}
+        self._write_locks = {1: threading.Lock(), 2: threading.Lock()}
         self._notice = b""
-        self._over = False
-        self._woken, self._wake = os.pipe()
-        self._ended, self._end = os.pipe()
+        self._is_over = False
+        self._wake_read, self._wake_write = os.pipe()
+        self._end_read, self._end_write = os.pipe()
         self.failures: list[str] = []
-        """Why output could not be passed on to its end, other than that its reader has left."""
+        """Errors that stopped a stream's forwarding, except that its reader has closed it."""
 
-    # ------------------------------------------------------------ start
+    # ---------------------------------------------------------- start
 
     def start(self) -> None:
-        """Start the program. Raises OSError where it cannot be."""
+        """Start the program. Raise OSError if it cannot be started."""
         output, errors = os.isatty(1), os.isatty(2)
-        own_terminal = output and os.isatty(0)
+        needs_keeper = output and os.isatty(0)
         streams = {1: -1, 2: -1}
         if output or errors:
             self._screen = 1 if output else 2
             self._pty, self._slave = os.openpty()
             self._resize()
             attributes = termios.tcgetattr(self._screen)
-            if not own_terminal:  # what is written comes out as it is; the real terminal does the rest
+            if not needs_keeper:  # the bytes come out unchanged; the real terminal processes them
                 attributes[1] &= ~termios.OPOST
             termios.tcsetattr(self._slave, termios.TCSANOW, attributes)
             for number in (1, 2):
                 if (output, errors)[number - 1]:
                     streams[number] = self._slave
             self._pumps.append((self._pty, self._screen))
-        ours: list[int] = []
+        write_ends: list[int] = []
         for number in (1, 2):
             if streams[number] >= 0:
                 continue
             if number == 2 and streams[1] != self._slave and _is_same_file(1, 2):
                 streams[2] = streams[1]
                 continue
-            reading, streams[number] = os.pipe()
-            ours.append(streams[number])
+            read_end, streams[number] = os.pipe()
+            write_ends.append(streams[number])
             with contextlib.suppress(OSError):
-                fcntl.fcntl(reading, _SET_PIPE_SIZE, COPY_BYTES)
-            self._pumps.append((reading, number))
+                fcntl.fcntl(read_end, _SET_PIPE_SIZE, COPY_BYTES)
+            self._pumps.append((read_end, number))
         try:
-            if own_terminal:
+            if needs_keeper:
                 self._start_keeper(streams[1], streams[2])
             else:
-                self._program = self._spawn(None, streams[1], streams[2], self._unhold)
-                self._pid = self._program.pid
+                self._program = self._spawn(None, streams[1], streams[2], self._restore_mask)
+                self._program_pid = self._program.pid
         finally:
-            for descriptor in ours:
+            for descriptor in write_ends:
                 os.close(descriptor)
 
     def _spawn(
         self, stdin: int | None, stdout: int, stderr: int, prepare: Callable[[], None]
     ) -> subprocess.Popen[bytes]:
+        """Start the program, with /bin/sh if it is a script without an interpreter line."""
+
         def start(argv: Sequence[str]) -> subprocess.Popen[bytes]:
             return self._popen(argv, stdin, stdout, stderr, prepare)
 
@@ -162,13 +165,11 @@ class Passthrough:
             return start(["/bin/sh", script, *self._argv[1:]])
 
     def _find_script(self) -> str | None:
-        """Return the program if it is a text without a line that names its interpreter: `sh` runs it, as a shell
-        would.
-        """
+        """Return the path of the program if it is a text that the kernel cannot run; `sh` runs it, as in a shell."""
         path = shutil.which(self._argv[0], path=self._env.get("PATH", os.defpath))
         if path is None:
             return None
-        with open(path, "rb") as file:  # noqa: PTH123 - a name that may have no Path's form
+        with open(path, "rb") as file:  # noqa: PTH123 - the name may not be expressible as a Path
             return path if b"\0" not in file.read(256) else None
 
     def _popen(
@@ -185,39 +186,40 @@ class Passthrough:
             stdout=stdout,
             stderr=stderr,
             env=self._env,
-            close_fds=False,  # what the user opened for it (3>file) is its own; ours are not inherited
+            close_fds=False,  # descriptors that the user opened (3>file) are inherited; ours are not
             preexec_fn=prepare,  # noqa: PLW1509 - there are no threads yet
         )
 
-    def _unhold(self) -> None:
+    def _restore_mask(self) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
     def _start_keeper(self, stdout: int, stderr: int) -> None:
-        """Fork the keeper, which starts the program in the pty's session, and wait until it reports."""
+        """Fork the keeper, which starts the program in the pty's session, and wait for its first message."""
         self._saved = termios.tcgetattr(0)
-        self._keeper_says, says = os.pipe()
-        us = os.getpid()
+        self._keeper_pipe, write_end = os.pipe()
+        parent = os.getpid()
         self._keeper = os.fork()
         if self._keeper == 0:
-            self._run_keeper(says, us, stdout, stderr)
-        os.close(says)
-        kind, value = self._hear()
+            self._run_keeper(write_end, parent, stdout, stderr)
+        os.close(write_end)
+        kind, value = self._read_keeper_message()
         if kind == _FAILED:
             os.waitpid(self._keeper, 0)
             raise OSError(value, os.strerror(value), self._argv[0])
-        self._pid = value
+        self._program_pid = value
         os.close(self._slave)
         self._slave = -1
 
-    def _hear(self) -> tuple[int, int]:
-        data = os.read(self._keeper_says, _EVENT.size)
-        if len(data) < _EVENT.size:  # the keeper was killed
+    def _read_keeper_message(self) -> tuple[int, int]:
+        """Return the keeper's next message as (kind, value)."""
+        data = os.read(self._keeper_pipe, _MESSAGE.size)
+        if len(data) < _MESSAGE.size:  # the keeper was killed
             return _STATUS, int(signal.SIGKILL)
-        kind, value = _EVENT.unpack(data)
+        kind, value = _MESSAGE.unpack(data)
         return int(kind), int(value)
 
-    def _run_keeper(self, says: int, us: int, stdout: int, stderr: int) -> NoReturn:
-        """Run the keeper. It never returns into the code of its parent."""
+    def _run_keeper(self, write_end: int, parent: int, stdout: int, stderr: int) -> NoReturn:
+        """Run the keeper in the forked child, and exit."""
         status = 1
         try:
             for descriptor in {self._pty, *(source for source, _ in self._pumps)}:
@@ -229,50 +231,50 @@ class Passthrough:
             def foreground() -> None:
                 os.setpgid(0, 0)
                 os.tcsetpgrp(self._slave, os.getpid())
-                self._unhold()
+                self._restore_mask()
 
             try:
                 program = self._spawn(self._slave, stdout, stderr, foreground)
             except OSError as error:
-                os.write(says, _EVENT.pack(_FAILED, error.errno or errno.EIO))
+                os.write(write_end, _MESSAGE.pack(_FAILED, error.errno or errno.EIO))
                 os._exit(1)
             for descriptor in {stdout, stderr} - {self._slave}:
                 os.close(descriptor)
-            os.write(says, _EVENT.pack(_STARTED, program.pid))
+            os.write(write_end, _MESSAGE.pack(_STARTED, program.pid))
             while True:
                 number = signal.sigwait({signal.SIGHUP, signal.SIGCHLD})
-                if number == signal.SIGHUP and _is_orphan(us):
+                if number == signal.SIGHUP and _is_orphan(parent):
                     self._restore_terminal()
                     break
                 pid, wait_status = os.waitpid(program.pid, os.WNOHANG | os.WUNTRACED)
                 if not pid:
                     continue
                 if not os.WIFSTOPPED(wait_status):
-                    # The end of a session's leader hangs up on its foreground: what the program left running
-                    # in its own group is not ours to kill.
+                    # When a session's leader ends, the kernel hangs up on the foreground group. Processes that the
+                    # program left running in its own group must survive that.
                     os.tcsetpgrp(self._slave, os.getpgrp())
-                    os.write(says, _EVENT.pack(_STATUS, wait_status))
+                    os.write(write_end, _MESSAGE.pack(_STATUS, wait_status))
                     break
-                os.write(says, _EVENT.pack(_STATUS, wait_status))
+                os.write(write_end, _MESSAGE.pack(_STATUS, wait_status))
             status = 0
-        except BrokenPipeError:  # our parent was killed before it heard of the end
+        except BrokenPipeError:  # the parent was killed before it read the status
             self._restore_terminal()
             status = 0
         finally:
             os._exit(status)
 
     def _restore_terminal(self) -> None:
-        """Restore the terminal from the keeper if its parent was killed: nobody else does."""
+        """Restore the terminal's modes from the keeper, after its parent was killed."""
         with contextlib.suppress(termios.error):
             termios.tcsetattr(0, termios.TCSANOW, self._saved)  # type: ignore[arg-type]
 
-    # ------------------------------------------------------------ while it runs
+    # ---------------------------------------------------------- waiting
 
     def wait(self, also: Mapping[int, Callable[[], bool]], idle: Callable[[], None]) -> int:
-        """Pass everything on until the program has ended. Returns its exit status, -N where signal N ended it.
+        """Pass everything on until the program has ended, and return its exit status, -N if signal N ended it.
 
-        `also` are further descriptors to look at, and what to call when one is readable (False: never again);
-        `idle` is called several times a second.
+        `also` maps further descriptors to the callbacks to call when they are readable; a callback that returns False
+        is not called again. `idle` is called several times a second.
         """
         raw = self._keeper != 0
         listener = threading.Thread(target=self._listen, daemon=True)
@@ -283,22 +285,22 @@ class Passthrough:
                 threading.Thread(target=self._copy_keys, daemon=True).start()
             for thread in (listener, *pumps):
                 thread.start()
-            status = self._attend(dict(also), idle)
-        except BaseException:  # a defect of ours: the program must not be left without its streams
+            status = self._run_event_loop(dict(also), idle)
+        except BaseException:  # a bug of ours: the program must not keep running without its streams
             with contextlib.suppress(OSError):
-                os.kill(self._pid, signal.SIGTERM)
+                os.kill(self._program_pid, signal.SIGTERM)
             raise
         finally:
-            self._over = True
+            self._is_over = True
             if listener.ident is not None and listener.is_alive():
                 signal.pthread_kill(listener.ident, signal.SIGCHLD)
                 listener.join()
-            # From here on signals end us: whoever does not read our output cannot hold us for ever.
+            # From here on signals end us, so that a reader that does not read our output cannot block us forever.
             signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
             try:
                 if self._slave >= 0:
                     os.close(self._slave)
-                os.write(self._end, b"x")
+                os.write(self._end_write, b"x")
                 for thread in pumps:
                     if thread.ident is not None:
                         thread.join()
@@ -306,91 +308,96 @@ class Passthrough:
                 self._leave_raw()
         return status
 
-    def _attend(self, also: dict[int, Callable[[], bool]], idle: Callable[[], None]) -> int:
-        watched = [self._woken, *also] + ([self._keeper_says] if self._keeper else [])
+    def _run_event_loop(self, also: dict[int, Callable[[], bool]], idle: Callable[[], None]) -> int:
+        """Handle signals, the keeper's messages and the further descriptors until the program has ended."""
+        watched = [self._wake_read, *also] + ([self._keeper_pipe] if self._keeper else [])
         while True:
             ready = select.select(watched, [], [], 0.2)[0]
             idle()
-            if self._keeper:  # a shell's `fg` of a job that runs already says nothing
+            if self._keeper:  # a shell's `fg` of a job that is already running sends no signal
                 self._enter_raw()
             for descriptor in ready:
                 status: int | None = None
-                if descriptor == self._woken:
-                    status = self._handle_signal(*_EVENT.unpack(os.read(self._woken, _EVENT.size)))
-                elif descriptor == self._keeper_says:
-                    status = self._handle_status(self._hear()[1])
+                if descriptor == self._wake_read:
+                    status = self._handle_signal(*_MESSAGE.unpack(os.read(self._wake_read, _MESSAGE.size)))
+                elif descriptor == self._keeper_pipe:
+                    status = self._handle_status(self._read_keeper_message()[1])
                 elif not also[descriptor]():
                     watched.remove(descriptor)
                 if status is not None:
                     return status
 
     def _handle_status(self, wait_status: int) -> int | None:
-        """Handle what the keeper reports: the program has ended, or was stopped and we with it."""
+        """Handle the keeper's message that the program has ended (return its status) or was stopped (stop, too)."""
         if not os.WIFSTOPPED(wait_status):
             os.waitpid(self._keeper, 0)
             return os.waitstatus_to_exitcode(wait_status)
-        time.sleep(0.02)  # for what it still wrote
+        time.sleep(0.02)  # for the rest of its output
         self._leave_raw()
-        os.kill(0, signal.SIGTSTP)  # the whole job, as Ctrl-Z does; here we go on once somebody says so
-        self._resume()
+        os.kill(0, signal.SIGTSTP)  # stop the whole job, as Ctrl-Z does; this continues at SIGCONT
+        self._continue_program()
         return None
 
-    def _resume(self) -> None:
+    def _continue_program(self) -> None:
+        """Restore raw mode and the size after a stop, and continue the program."""
         if self._keeper:
             self._enter_raw()
         self._resize()
         if self._keeper:
-            self._send(signal.SIGCONT)
+            self._send_signal(signal.SIGCONT)
 
     def _handle_signal(self, number: int, code: int) -> int | None:
+        """Handle or forward a signal. Return the program's exit status if it has ended."""
         if number == signal.SIGCHLD:
             return self._program.poll() if self._program is not None else None
         if number == signal.SIGWINCH:
             self._resize()
-            if not self._keeper and self._pty >= 0:  # its own came before the size was right
-                self._send(number)
+            if not self._keeper and self._pty >= 0:  # the program's own SIGWINCH came before the size was set
+                self._send_signal(number)
         elif number == signal.SIGCONT:
-            self._resume()
+            self._continue_program()
         elif (
             self._keeper or code <= 0
-        ):  # not in its group, or sent by somebody to us alone: not by the terminal
-            self._send(number)
+        ):  # the program is in another group, or a process sent the signal to us alone (the terminal sends it to both)
+            self._send_signal(number)
         return None
 
-    def _send(self, number: int) -> None:
-        """Give it a signal: its group where it is a job of its own, and there those in front when it hangs up."""
+    def _send_signal(self, number: int) -> None:
+        """Send the program a signal: to its group to continue it, and to the foreground group as well at a hangup."""
         with contextlib.suppress(OSError):
             if self._keeper and number == signal.SIGCONT:
-                os.killpg(self._pid, number)
+                os.killpg(self._program_pid, number)
             else:
-                os.kill(self._pid, number)
+                os.kill(self._program_pid, number)
             if self._keeper and number == signal.SIGHUP:
                 os.killpg(os.tcgetpgrp(self._pty), number)
 
     def _listen(self) -> None:
-        """Turn signals into events, in a thread: (number, code); a code above 0 means: from the kernel."""
-        heard = {number for number in _HEARD if signal.getsignal(number) is not signal.SIG_IGN}
+        """Write each signal to the wake pipe as (number, code), in a thread. A code above 0 means that the kernel
+        sent it.
+        """
+        handled = {number for number in _HANDLED if signal.getsignal(number) is not signal.SIG_IGN}
         while True:
             if hasattr(signal, "sigwaitinfo"):
-                info = signal.sigwaitinfo(heard)
+                info = signal.sigwaitinfo(handled)
                 number, code = info.si_signo, info.si_code
-            else:  # macOS: take what a terminal can send as sent by it
-                number = int(signal.sigwait(heard))
+            else:  # macOS has no codes: assume that the terminal sent the signals that it can send
+                number = int(signal.sigwait(handled))
                 code = int(number in (signal.SIGINT, signal.SIGQUIT))
-            if self._over:
+            if self._is_over:
                 return
-            os.write(self._wake, _EVENT.pack(number, code))
+            os.write(self._wake_write, _MESSAGE.pack(number, code))
 
-    # ------------------------------------------------------------ the terminal
+    # ---------------------------------------------------------- the terminal
 
-    def _foreground(self) -> bool:
+    def _is_foreground(self) -> bool:
         try:
             return os.tcgetpgrp(0) == os.getpgrp()
         except OSError:
             return False
 
     def _enter_raw(self) -> None:
-        if self._modes or not self._foreground():
+        if self._modes or not self._is_foreground():
             return
         with contextlib.suppress(termios.error):
             modes = termios.tcgetattr(0)
@@ -405,69 +412,70 @@ class Passthrough:
                 termios.tcsetattr(0, termios.TCSANOW, modes)  # type: ignore[arg-type]
 
     def _resize(self) -> None:
-        """Give the pty the real terminal's size; the kernel tells those in front of it."""
+        """Copy the real terminal's size to the pty; the kernel signals the processes in its foreground."""
         if self._pty >= 0:
             with contextlib.suppress(OSError):
                 size = fcntl.ioctl(self._screen, termios.TIOCGWINSZ, b"\0" * 8)
                 fcntl.ioctl(self._pty, termios.TIOCSWINSZ, size)
 
     def _copy_keys(self) -> None:
-        """Copy what is typed, in a thread. In the background the keys are not ours."""
+        """Copy typed keys to the pty, in a thread. In the background the keys belong to other programs."""
         poll = select.poll()
         poll.register(0, select.POLLIN)
-        poll.register(self._ended, select.POLLIN)
-        while not self._over:
+        poll.register(self._end_read, select.POLLIN)
+        while not self._is_over:
             ready = dict(poll.poll())
-            if self._ended in ready:
+            if self._end_read in ready:
                 return
-            if not self._modes or not self._foreground():
-                select.select([self._ended], [], [], 0.2)
+            if not self._modes or not self._is_foreground():
+                select.select([self._end_read], [], [], 0.2)
                 continue
             try:
                 data = os.read(0, 4096)
                 if not data:
                     return
                 _write_all(self._pty, data)
-            except OSError:  # the terminal is gone: SIGHUP says the rest
+            except OSError:  # the terminal is gone: SIGHUP ends the rest
                 return
 
-    # ------------------------------------------------------------ output
+    # ---------------------------------------------------------- output
 
     def _copy_stream(self, source: int, target: int) -> None:
-        """Copy one stream until its end, or a little beyond the program's, in a thread."""
+        """Copy one stream until its end, in a thread; after the program's end at most AFTERWARDS bytes."""
         poll = select.poll()
         poll.register(source, select.POLLIN)
-        poll.register(self._ended, select.POLLIN)
-        left = -1
+        poll.register(self._end_read, select.POLLIN)
+        remaining = -1
         try:
-            while left:
-                ready = dict(poll.poll(None if left < 0 else LINGER * 1000))
-                if self._ended in ready:
-                    poll.unregister(self._ended)
-                    left = AFTERWARDS
+            while remaining:
+                ready = dict(poll.poll(None if remaining < 0 else LINGER * 1000))
+                if self._end_read in ready:
+                    poll.unregister(self._end_read)
+                    remaining = AFTERWARDS
                     continue
                 if not ready:
                     return
                 try:
                     data = os.read(source, COPY_BYTES)
-                except OSError:  # a pty that nobody has open any more
+                except OSError:  # no process has the pty open any more
                     return
                 if not data:
                     return
-                if left > 0:
-                    left = max(left - len(data), 0)
+                if remaining > 0:
+                    remaining = max(remaining - len(data), 0)
                 if not self._pass_on(target, data):
                     return
         finally:
-            # The program is told as it would be without us: by SIGPIPE, by EIO.
+            # The program sees the same as without us: SIGPIPE or EIO.
             if source != self._pty or not self._keeper:
                 os.close(source)
 
     def _pass_on(self, target: int, data: bytes) -> bool:
-        with self._writing[target]:
+        """Write data to the target and to the tap. Return False if the target cannot be written."""
+        with self._write_locks[target]:
             try:
                 _write_all(target, data)
-                self._last[target] = data[-1:]
+                self._last_byte[target] = data[-1:]
                 if target == 2 and self._notice and data.endswith(b"\n"):
                     notice, self._notice = self._notice, b""
                     _write_all(2, notice)
@@ -480,20 +488,20 @@ class Passthrough:
         return True
 
     def write_line(self, text: str) -> None:
-        """Write one line of ours to standard error, between two lines of the program's."""
+        """Write one of our own lines to standard error, between two lines of the program."""
         line = text.encode(errors="replace")
-        screen = os.isatty(2)
-        # Where both are terminals, they are one.
-        stream = 1 if screen and self._screen == 1 else 2
-        lock = self._writing[stream]
-        if not lock.acquire(timeout=0.5):  # nobody reads: the whole answer at the end must do
+        is_terminal = os.isatty(2)
+        # If both streams are terminals, they are the same one.
+        stream = 1 if is_terminal and self._screen == 1 else 2
+        lock = self._write_locks[stream]
+        if not lock.acquire(timeout=0.5):  # the output is not read: the full answer at the end is enough
             return
         try:
-            if self._last[stream] == b"\n" or screen:
-                start = b"" if self._last[stream] == b"\n" else b"\r\n"
+            if self._last_byte[stream] == b"\n" or is_terminal:
+                start = b"" if self._last_byte[stream] == b"\n" else b"\r\n"
                 with contextlib.suppress(OSError):
                     _write_all(2, start + line + (b"\r\n" if self._modes else b"\n"))
-                    self._last[stream] = b"\n"
+                    self._last_byte[stream] = b"\n"
             else:
                 self._notice = line + b"\n"
         finally:
@@ -501,17 +509,17 @@ class Passthrough:
 
     @property
     def has_open_line(self) -> bool:
-        """Return whether the last text on standard error (or its terminal) is an unfinished line."""
-        return self._last[1 if os.isatty(2) and self._screen == 1 else 2] != b"\n"
+        """Whether the last text on standard error (or its terminal) is an unfinished line."""
+        return self._last_byte[1 if os.isatty(2) and self._screen == 1 else 2] != b"\n"
 
 
 def _is_same_file(first: int, second: int) -> bool:
-    one, other = os.fstat(first), os.fstat(second)
-    return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+    first_status, second_status = os.fstat(first), os.fstat(second)
+    return (first_status.st_dev, first_status.st_ino) == (second_status.st_dev, second_status.st_ino)
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
-    """Write all of it. A descriptor that somebody made non-blocking is waited for."""
+    """Write all data, waiting if the descriptor is non-blocking."""
     rest = memoryview(data)
     while rest:
         try:
@@ -521,7 +529,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 def _is_orphan(parent: int) -> bool:
-    """Return whether the parent is dead. The kernel hangs up first and reparents orphans a moment later."""
+    """Return whether the parent is dead, within half a second: orphans are reparented a moment after the hangup."""
     for _ in range(50):
         if os.getppid() != parent:
             return True

@@ -1,4 +1,4 @@
-"""Where the bytes of a log come from: files, standard input, packed ones, growing ones. Memory stays constant."""
+"""Reading of logs from files, standard input, compressed files and growing files, in constant memory."""
 
 from __future__ import annotations
 
@@ -30,32 +30,32 @@ __all__ = ["STDIN", "Meter", "follow", "read_log"]
 
 STDIN = "-"
 CHUNK_BYTES = 1 << 20
-"""Bytes that are read, or unpacked, at once."""
+"""Bytes that are read or unpacked at once."""
 POLL_S = 0.25
-"""Seconds between two looks at a log that is followed."""
+"""Seconds between two checks of a growing log."""
 ZSTD_TIMEOUT_S = 60.0
-"""Seconds that the `zstd` program may be silent."""
+"""Longest time in seconds that the `zstd` program may send nothing."""
 _DECODE_BYTES = 1 << 16
-"""Bytes that a decoder takes, and gives, at once."""
-_SMALL = 512
-"""Packed bytes given at once to a decoder that cannot limit what comes out: at most some 16 MiB do."""
+"""Bytes that a decoder is given, or returns, at once."""
+_UNLIMITED_CHUNK_BYTES = 512
+"""Packed bytes given at once to a decoder that cannot limit its output: they unpack to at most about 16 MiB."""
 _MAX_LAYERS = 3
-"""How often a log may be packed."""
-_SAMPLE = 8192
-"""Bytes that tell whether it is a text."""
+"""Most layers of compression that are unpacked."""
+_SAMPLE_BYTES = 8192
+"""Bytes that decide whether the data are a text."""
 MUCH = 1 << 30
 TIMES = 100
-"""What unpacks to more than `MUCH` bytes and to more than so many times its size is no longer read."""
+"""Data that unpack to more than `MUCH` bytes and to more than this multiple of their size are not read further."""
 
 Meter: TypeAlias = "Callable[[int, int], None]"
-"""Told (bytes read, size of the file) while a regular file is read, before unpacking."""
+"""Callback that gets (bytes read, file size) while a regular file is read, before unpacking."""
 
 
 class _DamagedError(Exception):
-    """Packed data that end early or cannot be unpacked."""
+    """Error for packed data that end early or cannot be unpacked."""
 
 
-# ---------------------------------------------------------------- a whole log
+# -------------------------------------------------------------- a whole log
 
 
 def read_log(
@@ -64,10 +64,10 @@ def read_log(
     note: Callable[[str], None],
     meter: Meter | None = None,
 ) -> Iterator[bytes]:
-    """Read the bytes of a file or of standard input ("-"), unpacked.
+    """Yield the bytes of a file or of standard input ("-"), unpacked.
 
-    Raises UsageError where nothing of it can be read. What could be read of a damaged archive is given out, and
-    `note` is told so in a sentence.
+    Raise UsageError if nothing can be read. If an archive is damaged, its readable part is yielded and `note` is
+    called with a sentence about it.
     """
     if name == STDIN:
         yield from _unpack(_read_chunks(sys.stdin.fileno(), 0, meter), "standard input", note)
@@ -78,10 +78,11 @@ def read_log(
             size = status.st_size if stat.S_ISREG(status.st_mode) else 0
             yield from _unpack(_read_chunks(file.fileno(), size, meter), name, note)
         except OSError as error:
-            raise _unreadable(name, error) from error
+            raise _make_read_error(name, error) from error
 
 
 def _open_file(name: str) -> Any:
+    """Open a file. Raise UsageError if that is not possible."""
     path = Path(name)
     if path.is_dir():
         msg = f"{clean(name)} is a folder, not a log."
@@ -92,12 +93,12 @@ def _open_file(name: str) -> Any:
         msg = f"there is no file {clean(name)}."
         raise UsageError(msg) from error
     except (OSError, ValueError) as error:
-        raise _unreadable(name, error) from error
+        raise _make_read_error(name, error) from error
 
 
-def _unreadable(name: str, error: Exception) -> UsageError:
-    why = getattr(error, "strerror", None) or error
-    return UsageError(f"{clean(name)} cannot be read: {why}.")
+def _make_read_error(name: str, error: Exception) -> UsageError:
+    reason = getattr(error, "strerror", None) or error
+    return UsageError(f"{clean(name)} cannot be read: {reason}.")
 
 
 def _read_chunks(descriptor: int, size: int, meter: Meter | None) -> Iterator[bytes]:
@@ -110,32 +111,33 @@ def _read_chunks(descriptor: int, size: int, meter: Meter | None) -> Iterator[by
 
 
 def _unpack(pieces: Iterator[bytes], name: str, note: Callable[[str], None]) -> Iterator[bytes]:
+    """Yield the unpacked bytes, checked to be a text."""
     shown = clean(name, limit=300)
-    packed = _Counted(pieces)
-    plain: Iterator[bytes] = packed
+    counted = _CountedPieces(pieces)
+    plain: Iterator[bytes] = counted
     for layer in range(_MAX_LAYERS + 1):
-        first, plain = _peek(plain, archives.LONGEST_HEADER)
-        unpacked = _decode(first, plain, shown)
-        if unpacked is None:
+        head, plain = _peek(plain, archives.LONGEST_HEADER)
+        decoded = _decode(head, plain, shown)
+        if decoded is None:
             break
         if layer == _MAX_LAYERS:
             msg = f"{shown} is packed more than {_MAX_LAYERS} times."
             raise UsageError(msg, hint="Unpack it yourself, and give the log that is in it.")
-        plain = unpacked
-    archives.refuse(first, shown, None if name == "standard input" else name)
-    _, plain = _peek(plain, _SAMPLE)
+        plain = decoded
+    archives.refuse(head, shown, None if name == "standard input" else name)
+    _, plain = _peek(plain, _SAMPLE_BYTES)
     checked = False
     size = 0
     try:
         for piece in plain:
             if not checked and (text := strip_leading_nuls(piece)):
                 checked = True
-                if is_binary((piece if len(piece) - len(text) < _SAMPLE else text)[:_SAMPLE]):
+                if is_binary((piece if len(piece) - len(text) < _SAMPLE_BYTES else text)[:_SAMPLE_BYTES]):
                     msg = f"{shown} is not a text file."
                     raise UsageError(msg, hint="diagnose reads logs.")
             yield piece
             size += len(piece)
-            if layer and size >= MUCH and size > TIMES * packed.size:
+            if layer and size >= MUCH and size > TIMES * counted.size:
                 note(
                     f"{shown} unpacks to more than {TIMES} times its size: only its first {size >> 20} MiB are read."
                 )
@@ -147,8 +149,8 @@ def _unpack(pieces: Iterator[bytes], name: str, note: Callable[[str], None]) -> 
         note(f"{shown} is damaged ({error}): only the part that could be unpacked is read.")
 
 
-class _Counted:
-    """Pieces, and how many bytes they had so far."""
+class _CountedPieces:
+    """Iterator over pieces that counts their bytes in `size`."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
@@ -164,7 +166,7 @@ class _Counted:
 
 
 def _peek(pieces: Iterator[bytes], size: int) -> tuple[bytes, Iterator[bytes]]:
-    """Return the first bytes, at least `size` if there are as many, and all pieces with them."""
+    """Return the first bytes, at least `size` if there are so many, and an iterator over all pieces."""
     first = b""
     try:
         while len(first) < size and (piece := next(pieces, b"")):  # a pipe may bring little at once
@@ -184,7 +186,7 @@ def _raise_after(first: bytes, error: _DamagedError) -> Iterator[bytes]:
 
 
 class _Decoder(Protocol):
-    """What `lzma`, `bz2` and `compression.zstd` have in common."""
+    """Interface that `lzma`, `bz2` and `compression.zstd` share."""
 
     @property
     def eof(self) -> bool: ...
@@ -196,7 +198,7 @@ class _Decoder(Protocol):
 
 
 class _Gzip:
-    """zlib's decoder with the interface of the others."""
+    """Decoder of zlib with the interface of the others."""
 
     def __init__(self) -> None:
         self._zlib = zlib.decompressobj(wbits=31)
@@ -212,17 +214,17 @@ class _Gzip:
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:
         out = self._zlib.decompress(self._zlib.unconsumed_tail + data, max(max_length, 0))
-        # A full buffer may leave output inside zlib even where all input is used up.
+        # If the buffer is full, zlib may hold more output although all input is used up.
         self.needs_input = not self._zlib.unconsumed_tail and len(out) < max_length
         return out
 
 
-class _Unlimited:
-    """The `zstandard` package's decoder: no limit on what comes out, so it is fed little at once."""
+class _UnlimitedDecoder:
+    """Decoder of the `zstandard` package. It cannot limit its output, so it is given little input at once."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
-        self._waiting = b""
+        self._pending = b""
 
     @property
     def eof(self) -> bool:
@@ -230,60 +232,67 @@ class _Unlimited:
 
     @property
     def needs_input(self) -> bool:
-        return not self._waiting
+        return not self._pending
 
     @property
     def unused_data(self) -> bytes:
-        return bytes(self._inner.unused_data) + self._waiting
+        return bytes(self._inner.unused_data) + self._pending
 
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes:  # noqa: ARG002 - the others' interface
-        self._waiting += data
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes:  # noqa: ARG002 - the interface of the other decoders
+        self._pending += data
         out: list[bytes] = []
         size = 0
-        while self._waiting and not self.eof and size < _DECODE_BYTES:
-            piece, self._waiting = self._waiting[:_SMALL], self._waiting[_SMALL:]
+        while self._pending and not self.eof and size < _DECODE_BYTES:
+            piece, self._pending = (
+                self._pending[:_UNLIMITED_CHUNK_BYTES],
+                self._pending[_UNLIMITED_CHUNK_BYTES:],
+            )
             out.append(self._inner.decompress(piece))
             size += len(out[-1])
         return b"".join(out)
 
 
-def _decode(first: bytes, pieces: Iterator[bytes], shown: str) -> Iterator[bytes] | None:
-    """Return what is packed in pieces that begin with `first`; None if nothing is.
+def _decode(head: bytes, pieces: Iterator[bytes], shown: str) -> Iterator[bytes] | None:
+    """Return the unpacked data of pieces that begin with `first`, or None if they are not packed.
 
-    Raises _DamagedError when it is read; UsageError where nothing here can unpack it.
+    Iterating raises _DamagedError for damaged data. Raise UsageError if no zstd decoder is available.
     """
-    if first.startswith(b"\x1f\x8b"):
+    if head.startswith(b"\x1f\x8b"):
         return _inflate(pieces, _Gzip, (zlib.error,))
-    if first.startswith(b"\xfd7zXZ\x00"):
+    if head.startswith(b"\xfd7zXZ\x00"):
         return _inflate(pieces, lzma.LZMADecompressor, (lzma.LZMAError,))
-    if first.startswith(b"BZh") and first[4:8] == b"1AY&":
+    if head.startswith(b"BZh") and head[4:8] == b"1AY&":
         return _inflate(pieces, bz2.BZ2Decompressor, (OSError, ValueError))
-    if first.startswith(b"\x28\xb5\x2f\xfd"):
+    if head.startswith(b"\x28\xb5\x2f\xfd"):
         return _unpack_zstd(pieces, shown)
     return None
 
 
-def _chain(first: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    if first:
-        yield first
+def _chain(head: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    if head:
+        yield head
     yield from pieces
 
 
 def _inflate(
-    pieces: Iterable[bytes], make: Callable[[], _Decoder], errors: tuple[type[Exception], ...]
+    pieces: Iterable[bytes], make_decoder: Callable[[], _Decoder], errors: tuple[type[Exception], ...]
 ) -> Iterator[bytes]:
-    """Unpack member after member. Little at once: what a damaged piece gave before its damage is lost."""
-    decoder: _Decoder | None = make()
-    for given in (
-        piece[at : at + _DECODE_BYTES] for piece in pieces for at in range(0, len(piece), _DECODE_BYTES)
+    """Yield the data of all members. Small pieces limit the loss: output of a damaged piece before the damage is
+    lost.
+    """
+    decoder: _Decoder | None = make_decoder()
+    for chunk in (
+        piece[start : start + _DECODE_BYTES]
+        for piece in pieces
+        for start in range(0, len(piece), _DECODE_BYTES)
     ):
-        data = given
+        data = chunk
         while True:
             if decoder is None:
                 data = data.lstrip(b"\0")  # padding between or after members
                 if not data:
                     break
-                decoder = make()
+                decoder = make_decoder()
             try:
                 out = decoder.decompress(data, _DECODE_BYTES)
             except errors as error:
@@ -300,14 +309,16 @@ def _inflate(
 
 
 def _unpack_zstd(pieces: Iterator[bytes], shown: str) -> Iterator[bytes]:
-    """Unpack by Python's own decoder (3.14), else the `zstandard` package, else the `zstd` program."""
-    own: Any = _module("compression.zstd")
-    if own is not None:
-        return _inflate(pieces, own.ZstdDecompressor, (own.ZstdError,))
-    package: Any = _module("zstandard")
-    if package is not None and hasattr(package.ZstdDecompressor().decompressobj(), "eof"):  # 0.19
+    """Unpack with Python's own decoder (3.14), else the `zstandard` package, else the `zstd` program."""
+    stdlib_zstd: Any = _import_module("compression.zstd")
+    if stdlib_zstd is not None:
+        return _inflate(pieces, stdlib_zstd.ZstdDecompressor, (stdlib_zstd.ZstdError,))
+    package: Any = _import_module("zstandard")
+    if package is not None and hasattr(
+        package.ZstdDecompressor().decompressobj(), "eof"
+    ):  # eof exists since 0.19
         context = package.ZstdDecompressor()
-        return _inflate(pieces, lambda: _Unlimited(context.decompressobj()), (package.ZstdError,))
+        return _inflate(pieces, lambda: _UnlimitedDecoder(context.decompressobj()), (package.ZstdError,))
     program = shutil.which("zstd", path=drop_working_folder(os.environ).get("PATH"))
     if program is not None:
         return _unpack_by_program([program, "-dcq"], pieces)
@@ -315,7 +326,7 @@ def _unpack_zstd(pieces: Iterator[bytes], shown: str) -> Iterator[bytes]:
     raise UsageError(msg, hint="Install zstd or the Python package zstandard, or unpack it yourself.")
 
 
-def _module(name: str) -> object | None:
+def _import_module(name: str) -> object | None:
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -323,7 +334,7 @@ def _module(name: str) -> object | None:
 
 
 def _unpack_by_program(command: list[str], pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Unpack in another program: a thread feeds it. Raises _DamagedError where it complains or hangs."""
+    """Unpack with another program, which a thread feeds. Raise _DamagedError if it fails or hangs."""
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
     ) as process:
@@ -346,7 +357,7 @@ def _unpack_by_program(command: list[str], pieces: Iterator[bytes]) -> Iterator[
                 stream.close()
 
         threading.Thread(target=feed, args=(process.stdin,), daemon=True).start()
-        process.stdin = None  # the thread's
+        process.stdin = None  # owned by the thread from now on
         try:
             while True:
                 if not select.select([process.stdout], [], [], ZSTD_TIMEOUT_S)[0]:
@@ -365,14 +376,14 @@ def _unpack_by_program(command: list[str], pieces: Iterator[bytes]) -> Iterator[
             process.kill()
 
 
-# ---------------------------------------------------------------- a growing log
+# -------------------------------------------------------------- a growing log
 
 
 def follow(name: str, stopped: Callable[[], bool]) -> Iterator[bytes]:
-    """Yield the bytes of a growing log until `stopped()`, b"" whenever there is nothing new for a moment.
+    """Yield the bytes of a growing log until `stopped()`, and b"" if there is nothing new for a moment.
 
-    A file that was made shorter is read again from its beginning, one that was replaced is opened again. A pipe ends
-    where its writers end. Raises UsageError.
+    A truncated file is read again from its beginning, and a replaced file is opened again. A pipe ends when its
+    writers have closed it. Raise UsageError if the log cannot be read or is not a text.
     """
     if name == STDIN:
         yield from _follow_pipe(sys.stdin.fileno(), stopped)
@@ -391,17 +402,17 @@ def follow(name: str, stopped: Callable[[], bool]) -> Iterator[bytes]:
                 position += len(piece)
                 yield piece
                 continue
-            here, there = os.fstat(file.fileno()), _status(name)
-            if here.st_size < position:
+            opened, current = os.fstat(file.fileno()), _stat_path(name)
+            if opened.st_size < position:
                 file.seek(0)
                 position = 0
-            elif there is not None and (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino):
+            elif current is not None and (current.st_dev, current.st_ino) != (opened.st_dev, opened.st_ino):
                 try:
                     successor = Path(name).open("rb", buffering=0)  # noqa: SIM115 - closed below
-                except OSError:  # not yet readable: the next look may find it
+                except OSError:  # not yet readable: the next check may succeed
                     successor = None
                 if successor is not None:
-                    while piece := file.read(CHUNK_BYTES):  # written between the two looks
+                    while piece := file.read(CHUNK_BYTES):  # written between the two checks
                         yield piece
                     file.close()
                     file, position = successor, 0
@@ -409,12 +420,12 @@ def follow(name: str, stopped: Callable[[], bool]) -> Iterator[bytes]:
             yield b""
             time.sleep(POLL_S)
     except OSError as error:
-        raise _unreadable(name, error) from error
+        raise _make_read_error(name, error) from error
     finally:
         file.close()
 
 
-def _status(name: str) -> os.stat_result | None:
+def _stat_path(name: str) -> os.stat_result | None:
     try:
         return Path(name).stat()
     except OSError:  # between two steps of a rotation
@@ -437,6 +448,7 @@ def _follow_pipe(descriptor: int, stopped: Callable[[], bool]) -> Iterator[bytes
 
 
 def _refuse_unreadable(piece: bytes, name: str) -> None:
+    """Raise UsageError if the data are an archive, packed, or not a text."""
     archives.refuse(piece, clean(name, limit=300), None if name == "standard input" else name)
     packed = piece.startswith((b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"))
     if packed or is_binary(piece[:8192]):

@@ -1,4 +1,4 @@
-"""The verdict while a log still grows: judged again when something new that matters was said, and told once."""
+"""Repeated diagnosis of a growing log. A verdict is reported once."""
 
 from __future__ import annotations
 
@@ -18,41 +18,41 @@ if TYPE_CHECKING:
 __all__ = ["Watch"]
 
 KEPT_BYTES = 2 << 20
-"""Bytes kept of the beginning, and again of the end, of what can matter."""
+"""Bytes kept from the beginning, and again from the end, of the relevant parts of the log."""
 SETTLED = 1.0
-"""Seconds after which a log that never pauses is judged anyway; one that pauses is judged at the pause."""
+"""Seconds after which a log that never pauses is diagnosed; a log that pauses is diagnosed at the pause."""
 SHARE = 20
-"""Judging again may take this part of the time: at most a twentieth."""
+"""The diagnosis may take at most one part in this many of the time."""
 
 
 class Watch:
-    """Passes a log's pieces on, and tells the verdict of what there is so far whenever it changes.
+    """Iterator filter that passes a log's pieces on and reports the verdict so far whenever it changes.
 
-    What it tells is `diagnose_log` of the pieces in which anything known can stand, from the beginning and the end
-    of the log; its line numbers are not the log's.
+    The report is `diagnose_log` of the pieces that may contain known messages, from the beginning and the end of the
+    log. Its line numbers are not those of the log.
     """
 
     def __init__(self, compat: Compat, name: str, tell: Callable[[LogReport], None]) -> None:
         self._compat = compat
         self._name = name
-        self._tell = tell
+        self._report = tell
         self._head = bytearray()
         self._tail: deque[bytes] = deque()
         self._tail_size = 0
         self._end = b""
         self._due_since = 0.0
         self._not_before = 0.0
-        self._told: tuple[Cause, bool | None] = (Cause.INCONCLUSIVE, None)
+        self._reported: tuple[Cause, bool | None] = (Cause.INCONCLUSIVE, None)
 
     def watch(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the pieces, but the empty ones: those say that there is nothing new for a moment."""
-        worth = load_signatures().worth
+        """Yield the pieces, except the empty ones, which mean that there is nothing new for a moment."""
+        is_relevant = load_signatures().worth
         for piece in pieces:
             now = time.monotonic()
             if piece:
-                # A message may have begun in the piece before.
-                if worth(self._end + piece):
-                    self._keep(piece)
+                # A message may have begun in the previous piece.
+                if is_relevant(self._end + piece):
+                    self._store_piece(piece)
                     self._due_since = self._due_since or now
                 self._end = piece[-200:]
                 yield piece
@@ -61,25 +61,25 @@ class Watch:
                 and now >= self._not_before
                 and (not piece or now - self._due_since >= SETTLED)
             ):
-                self._judge(now)
+                self._diagnose(now)
 
-    def _keep(self, piece: bytes) -> None:
-        room = KEPT_BYTES - len(self._head)
-        if room > 0:
-            self._head += piece[:room]
-            piece = piece[room:]
+    def _store_piece(self, piece: bytes) -> None:
+        free = KEPT_BYTES - len(self._head)
+        if free > 0:
+            self._head += piece[:free]
+            piece = piece[free:]
         if piece:
             self._tail.append(piece[-KEPT_BYTES:])
             self._tail_size += len(self._tail[-1])
             while self._tail_size > KEPT_BYTES and len(self._tail) > 1:
                 self._tail_size -= len(self._tail.popleft())
 
-    def _judge(self, began: float) -> None:
+    def _diagnose(self, started: float) -> None:
         self._due_since = 0.0
         report = diagnose_log([bytes(self._head), *self._tail], self._compat, self._name)
         now = time.monotonic()
-        self._not_before = now + SHARE * (now - began)
+        self._not_before = now + SHARE * (now - started)
         verdict = (report.cause, report.gpu_registered)
-        if verdict != self._told and report.cause is not Cause.INCONCLUSIVE:
-            self._told = verdict
-            self._tell(report)
+        if verdict != self._reported and report.cause is not Cause.INCONCLUSIVE:
+            self._reported = verdict
+            self._report(report)

@@ -1,4 +1,4 @@
-"""A stand-in for NVIDIA's driver, which real TensorFlow meets where no GPU is.
+"""Simulation of a GPU: a stand-in for NVIDIA's driver that real TensorFlow uses on a machine without one.
 
-It travels as C source and is built where it is used. Nothing in it is NVIDIA's.
+It is distributed as C source and built on the user's machine. Nothing in it is NVIDIA's.
 """

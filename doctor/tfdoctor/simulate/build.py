@@ -1,7 +1,7 @@
-"""The stand-in, built with the compiler that is there and kept in the user's cache folder.
+"""The stand-in, built with an available compiler and cached in the user's cache folder.
 
-A folder of its own for each content: its name is the hash of the sources, the compiler and its options. It is made
-beside its place and moved there whole, so that two of us at once, or one that is killed, leave nothing half.
+Each build has its own folder, named by the hash of the sources, the compiler and its options. It is built in
+a temporary folder and then renamed, so that concurrent or killed processes leave nothing incomplete.
 """
 
 from __future__ import annotations
@@ -38,51 +38,51 @@ OPTIONS = ("-std=c99", "-O1", "-shared", "-fPIC", "-DSIMULATED")
 COMPUTING_OPTIONS = ("-O2", "-DSIMULATED", "-s")
 COMPILERS = (("cc", "c++"), ("gcc", "g++"), ("clang", "clang++"))
 TARGET = "x86_64-linux-gnu.2.17"
-"""As zig names it: glibc 2.17, below that of every image whose TensorFlow has GPU code."""
+"""The target for zig: glibc 2.17, older than that of every image whose TensorFlow has GPU code."""
 GLIBC = (2, 17)
 _VERSION = re.compile(rb"GLIBC_(\d{1,3})\.(\d{1,3})")
 _C_TIMEOUT_S = 120.0
-"""Seconds; zig makes its own C library the first time."""
+"""Seconds for C; zig builds its own C library the first time."""
 _CXX_TIMEOUT_S = 600.0
-"""Seconds a file, on a machine that is busy."""
+"""Seconds for a C++ file, on a busy machine."""
 _VERSION_TIMEOUT_S = 20.0
 
 
 class CompilerError(Error):
-    """The stand-in cannot be built here."""
+    """The stand-in cannot be built on this machine."""
 
     kind = "no-compiler"
 
 
 @dataclass(frozen=True, slots=True)
 class _Product:
-    """What is built, and kept under its key."""
+    """Files to build, and what the key of their cache folder depends on."""
 
     names: tuple[str, ...]
-    """The files that it is."""
+    """The names of the files."""
     sources: tuple[Path, ...]
     told: str
-    """What else it depends on."""
+    """Everything else that the key depends on."""
     make: Callable[[LiveSystem, Compilers, Path], str | None]
-    """Makes them in a folder with these compilers; the reason why they cannot."""
+    """A function that builds the files in a folder with these compilers, and returns the reason if it cannot."""
     glibc: tuple[int, ...]
-    """The newest that its libraries may ask for."""
+    """The newest version of glibc that the libraries may require."""
 
 
 def find_cache_folder(env: Mapping[str, str]) -> Path:
-    """Return the folder in which stand-ins are kept. Raises Error if this user has no home."""
-    given = env.get("XDG_CACHE_HOME", "")
+    """Return the folder in which stand-ins are cached. Raises Error if the user has no home."""
+    cache_home = env.get("XDG_CACHE_HOME", "")
     home = env.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 - may not be a path at all
-    base = Path(given) if given.startswith("/") else Path(home, ".cache")
+    base = Path(cache_home) if cache_home.startswith("/") else Path(home, ".cache")
     if not base.is_absolute():
         raise Error("--simulate: this user has no home to keep the stand-in in.", hint="Set XDG_CACHE_HOME.")
     return base / "tfdoctor" / "simulate"
 
 
 def build_stand_in(env: Mapping[str, str] | None = None) -> Path:
-    """Return the folder with the stand-in's libraries, built if it does not exist. Raises CompilerError, Error.
+    """Return the folder of the stand-in; build it if it does not exist. Raises CompilerError, Error.
 
-    `env`: the variables that a compiler is looked for and started with.
+    `env`: the variables with which a compiler is searched and run.
     """
     sources = tuple(SOURCES / name for name in LIBRARIES.values())
     return _build_cached(env, _Product(tuple(LIBRARIES), sources, " ".join(OPTIONS), _build_driver, GLIBC))
@@ -95,18 +95,17 @@ def build_software_gpu(
     glibc: tuple[int, ...] | None = None,
     progress: Progress | None = None,
 ) -> Path:
-    """Return the folder with the libraries of the software GPU, built if it does not exist: half a minute.
+    """Return the folder of the software GPU; build it if it does not exist, which takes half a minute.
 
-    `glibc`: that of where they are loaded; None: as old as any. `progress` is told where they have to be built.
-    Raises
-    CompilerError, Error.
+    `glibc`: the version on the target machine; None: assume the oldest. `progress`: shows a stage if a build
+    is necessary. Raises CompilerError, Error.
     """
 
     def make(system: LiveSystem, compilers: Compilers, folder: Path) -> str | None:
         def run(command: Sequence[str]) -> str | None:
-            done = system.run(command, timeout=_CXX_TIMEOUT_S)
-            cxx = tuple(command[: len(compilers.cxx)]) == compilers.cxx
-            return None if done.ok else _failure(compilers.cxx if cxx else compilers.c, done)
+            result = system.run(command, timeout=_CXX_TIMEOUT_S)
+            is_cxx = tuple(command[: len(compilers.cxx)]) == compilers.cxx
+            return None if result.ok else _format_failure(compilers.cxx if is_cxx else compilers.c, result)
 
         if progress is not None:
             progress.stage("building the software GPU, once: half a minute")
@@ -116,112 +115,119 @@ def build_software_gpu(
     sources = tuple(
         path for folder in (SOURCES, COMPUTE, PTX) for path in sorted(folder.iterdir()) if path.is_file()
     )
-    told = f"{wanted.cuda} {wanted.cudnn} {' '.join((*names, *COMPUTING_OPTIONS))}"
-    return _build_cached(env, _Product(names, sources, told, make, glibc or GLIBC))
+    key_text = f"{wanted.cuda} {wanted.cudnn} {' '.join((*names, *COMPUTING_OPTIONS))}"
+    return _build_cached(env, _Product(names, sources, key_text, make, glibc or GLIBC))
 
 
 def _build_cached(env: Mapping[str, str] | None, product: _Product) -> Path:
-    """Return the folder of this product in the user's cache. Raises CompilerError, Error."""
+    """Return the folder of a product in the user's cache; build it if necessary. Raises CompilerError, Error."""
     system = LiveSystem(env=env)
     if system.platform["machine"] not in ("x86_64", "AMD64", "amd64"):
         msg = f"--simulate is for x86-64, and this machine is {clean_line(system.platform['machine'])}."
         raise CompilerError(msg, hint="TensorFlow's wheels have GPU code for x86-64 alone.")
     cache = find_cache_folder(system.env)
-    failed: list[str] = []
+    failures: list[str] = []
     with stop_on_signal(system):
         for compilers in _find_compilers(system):
             version = system.run([*compilers.c, "--version"], timeout=_VERSION_TIMEOUT_S)
             if not version.ok:
-                failed.append(_failure(compilers.c, version))
+                failures.append(_format_failure(compilers.c, version))
                 continue
-            place = cache / _make_key(compilers, version.stdout, product)
-            if _is_trusted(place, product.names):
-                why = _find_incompatibility(place, product)
-                if why is None:
-                    return place
-                failed.append(f"{_format_compiler(compilers.c)}: {why}")
+            target = cache / _make_key(compilers, version.stdout, product)
+            if _is_trusted(target, product.names):
+                reason = _find_incompatibility(target, product)
+                if reason is None:
+                    return target
+                failures.append(f"{_format_compiler(compilers.c)}: {reason}")
                 continue
-            why = _build(system, compilers, place, product)
-            if why is None:
-                return place
-            failed.append(why)
-    raise _make_no_compiler_error(failed)
+            reason = _build(system, compilers, target, product)
+            if reason is None:
+                return target
+            failures.append(reason)
+    raise _make_no_compiler_error(failures)
 
 
 def _build_driver(system: LiveSystem, compilers: Compilers, folder: Path) -> str | None:
-    """Build the driver and NVML, which compute nothing."""
+    """Build the driver and NVML, which do not compute. Return the reason if that fails."""
     for soname, name in LIBRARIES.items():
         link = ["-Wl,-soname," + soname, "-o", str(folder / soname)]
-        done = system.run([*compilers.c, *OPTIONS, *link, str(SOURCES / name)], timeout=_C_TIMEOUT_S)
-        if not done.ok:
-            return _failure(compilers.c, done)
+        result = system.run([*compilers.c, *OPTIONS, *link, str(SOURCES / name)], timeout=_C_TIMEOUT_S)
+        if not result.ok:
+            return _format_failure(compilers.c, result)
     return None
 
 
 def _find_compilers(system: LiveSystem) -> list[Compilers]:
-    """Return the commands that compile here, the machine's own first; zig if `ziglang` is installed."""
-    found: dict[str, Compilers] = {}
+    """Return the available compilers: at most two of the machine, then zig if `ziglang` is installed."""
+    by_path: dict[str, Compilers] = {}
     if system.platform["system"] == "Linux":
-        named = tuple(system.env.get(name, "") for name in ("CC", "CXX"))
-        for c, cxx in ((named[0], named[1] or "c++"), *COMPILERS):
-            place = system.which(c) if c and not re.search(r"\s", c) else None
-            if place is not None:
-                beside = system.which(cxx) if not re.search(r"\s", cxx) else None
-                found.setdefault(place, Compilers((place,), (beside or cxx,)))
-    all_found = list(found.values())[:2]
+        variables = tuple(system.env.get(name, "") for name in ("CC", "CXX"))
+        for c, cxx in ((variables[0], variables[1] or "c++"), *COMPILERS):
+            path = system.which(c) if c and not re.search(r"\s", c) else None
+            if path is not None:
+                cxx_path = system.which(cxx) if not re.search(r"\s", cxx) else None
+                by_path.setdefault(path, Compilers((path,), (cxx_path or cxx,)))
+    compilers = list(by_path.values())[:2]
     if importlib.util.find_spec("ziglang") is not None and system.own_python:
         zig = (system.own_python, "-m", "ziglang")
-        all_found.append(Compilers((*zig, "cc", "-target", TARGET), (*zig, "c++", "-target", TARGET)))
-    return all_found
+        compilers.append(Compilers((*zig, "cc", "-target", TARGET), (*zig, "c++", "-target", TARGET)))
+    return compilers
 
 
 def _make_key(compilers: Compilers, version: str, product: _Product) -> str:
-    """Return the folder's name."""
-    told = hashlib.sha256(
+    """Return the name of the cache folder."""
+    digest = hashlib.sha256(
         "\0".join((*compilers.c, *compilers.cxx, version, product.told)).encode("utf-8", "replace")
     )
     for path in product.sources:
-        told.update(path.name.encode() + b"\0" + path.read_bytes())
-    return told.hexdigest()[:24]
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:24]
 
 
-def _is_trusted(place: Path, names: Sequence[str]) -> bool:
-    """Return whether a stand-in exists that nobody but this user (or root) could have put there."""
+def _is_trusted(folder: Path, names: Sequence[str]) -> bool:
+    """Return whether a complete stand-in exists that only this user or root could have written."""
     try:
-        for path in (place, *(place / name for name in names)):
-            seen = path.lstat()
-            if stat.S_ISLNK(seen.st_mode) or seen.st_mode & 0o022 or seen.st_uid not in (os.getuid(), 0):
+        for path in (folder, *(folder / name for name in names)):
+            status = path.lstat()
+            if (
+                stat.S_ISLNK(status.st_mode)
+                or status.st_mode & 0o022
+                or status.st_uid not in (os.getuid(), 0)
+            ):
                 return False
     except OSError:
         return False
     return True
 
 
-def _build(system: LiveSystem, compilers: Compilers, place: Path, product: _Product) -> str | None:
-    """Build it into `place`. The reason where these compilers cannot. Raises Error where nothing can be kept."""
+def _build(system: LiveSystem, compilers: Compilers, target: Path, product: _Product) -> str | None:
+    """Build a product into `target`. Return the reason if these compilers cannot.
+
+    Raises Error if the cache cannot be written.
+    """
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix="building-", dir=place.parent))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix="building-", dir=target.parent))
     except OSError as error:
-        msg = f"--simulate: {clean_line(str(place.parent))} cannot be written to: {error.strerror or error}"
+        msg = f"--simulate: {clean_line(str(target.parent))} cannot be written to: {error.strerror or error}"
         raise Error(msg, hint="Set XDG_CACHE_HOME to a folder of yours.") from error
     try:
-        why = product.make(system, compilers, work)
-        if why is not None:
-            return why
-        why = _find_incompatibility(work, product)
-        if why is not None:
-            return f"{_format_compiler(compilers.c)}: {why}"
+        reason = product.make(system, compilers, work)
+        if reason is not None:
+            return reason
+        reason = _find_incompatibility(work, product)
+        if reason is not None:
+            return f"{_format_compiler(compilers.c)}: {reason}"
         for path in work.iterdir():
             if path.name in product.names:
                 path.chmod(0o755)
             else:
                 path.unlink()
         work.chmod(0o755)
-        _move(work, place, product.names)
+        _move(work, target, product.names)
     except OSError as error:
         msg = (
-            f"--simulate: the stand-in cannot be kept in {clean_line(str(place))}: {error.strerror or error}"
+            f"--simulate: the stand-in cannot be kept in {clean_line(str(target))}: {error.strerror or error}"
         )
         raise Error(msg, hint="Set XDG_CACHE_HOME to a folder of yours.") from error
     finally:
@@ -229,20 +235,20 @@ def _build(system: LiveSystem, compilers: Compilers, place: Path, product: _Prod
     return None
 
 
-def _move(work: Path, place: Path, names: Sequence[str]) -> None:
-    """Put the folder in its place; where another of us was faster, theirs stays. Raises OSError."""
+def _move(work: Path, target: Path, names: Sequence[str]) -> None:
+    """Rename the folder to its final name; keep that of a faster process. Raises OSError."""
     try:
-        work.rename(place)
+        work.rename(target)
     except OSError:
-        if _is_trusted(place, names):
+        if _is_trusted(target, names):
             return
-        with contextlib.suppress(OSError):  # cut off, or somebody else's: not to be loaded
-            shutil.rmtree(place)
-        work.rename(place)
+        with contextlib.suppress(OSError):  # incomplete or not trusted: must not be loaded
+            shutil.rmtree(target)
+        work.rename(target)
 
 
 def _find_incompatibility(folder: Path, product: _Product) -> str | None:
-    """Return why it could not be loaded where it is needed. Raises OSError."""
+    """Return why the libraries cannot be loaded on the target, else None. Raises OSError."""
     needed = max(
         (
             (int(major), int(minor))
@@ -260,9 +266,9 @@ def _format_compiler(compiler: Sequence[str]) -> str:
     return "ziglang" if "ziglang" in compiler else clean_line(compiler[0])
 
 
-def _failure(compiler: Sequence[str], done: CommandResult) -> str:
-    said = clean_line(done.stderr, limit=300)
-    return f"{_format_compiler(compiler)} {done.describe_end()}{f': {said}' if said else ''}"
+def _format_failure(compiler: Sequence[str], result: CommandResult) -> str:
+    message = clean_line(result.stderr, limit=300)
+    return f"{_format_compiler(compiler)} {result.describe_end()}{f': {message}' if message else ''}"
 
 
 def _make_no_compiler_error(failed: Sequence[str]) -> CompilerError:

@@ -1,7 +1,7 @@
-"""The software GPU: which of its sources make which library, and how. What runs the compilers is given.
+"""The libraries of the software GPU: their sources and the commands that build them.
 
-It is a driver that interprets the PTX of TensorFlow's own kernels, and CUDA's libraries beside it, under the names that
-a TensorFlow opens. Nothing in it is NVIDIA's.
+The software GPU consists of a driver that interprets the PTX of TensorFlow's own kernels, and of CUDA's
+libraries under the names that TensorFlow opens. The caller runs the compilers. Nothing in it is NVIDIA's.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ __all__ = ["Compilers", "LibrarySet", "build_computing", "make_defines"]
 
 C, CXX = "-std=gnu11", ("-std=c++17", "-frounding-math", "-ffp-contract=off")
 ALWAYS = ("libnccl.so.2", "libnvidia-ml.so.1")
-"""Libraries that are made for every TensorFlow."""
+"""Libraries that are built for every TensorFlow."""
 DRIVER = ("memory", "streams", "modules", "tables")
 EXPORTED = "{ global: cu*; standin_*; tfdoctor_*; ptx_*; local: *; };\n"
-"""What others find in the driver: nothing of C++, for TensorFlow's may be another one."""
+"""Symbols that the driver exports: none of C++, because TensorFlow may use another C++ runtime."""
 TWO = 2
-"""Compilers at once."""
+"""Compilers that run at once."""
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class Compilers:
-    """The commands that compile."""
+    """The commands of a C and a C++ compiler."""
 
     c: tuple[str, ...]
     cxx: tuple[str, ...]
@@ -40,22 +40,25 @@ class Compilers:
 
 @dataclass(frozen=True, slots=True)
 class LibrarySet:
-    """CUDA's libraries that a TensorFlow opens, and the versions that they say they are."""
+    """The CUDA libraries that a TensorFlow opens, and the versions that they report."""
 
     sonames: tuple[str, ...]
     cuda: str
-    """`"12.5.1"`"""
+    """The version of CUDA: `"12.5.1"`."""
     cudnn: str
-    """`"9.3"`"""
+    """The version of cuDNN: `"9.3"`."""
 
 
 def make_defines(wanted: LibrarySet) -> list[str]:
-    """Return CUDART_VERSION and CUDNN_VERSION: from cuDNN 9 on, its major number counts ten times as much."""
+    """Return the defines of the CUDA and cuDNN version numbers.
+
+    From cuDNN 9 on, the major version counts ten times as much.
+    """
     cuda, cudnn = (
         [*versions.numbers(versions.major_minor(text)), 0][:2] for text in (wanted.cuda, wanted.cudnn)
     )
-    told = cudnn[0] * (10000 if cudnn[0] >= 9 else 1000) + cudnn[1] * 100
-    return [f"-DCUDART={cuda[0] * 1000 + cuda[1] * 10}", f"-DCUDNN={told}"]
+    cudnn_number = cudnn[0] * (10000 if cudnn[0] >= 9 else 1000) + cudnn[1] * 100
+    return [f"-DCUDART={cuda[0] * 1000 + cuda[1] * 10}", f"-DCUDNN={cudnn_number}"]
 
 
 def build_computing(
@@ -68,59 +71,76 @@ def build_computing(
     of_c: Sequence[str] = (),
     of_cxx: Sequence[str] = (),
 ) -> str | None:
-    """Make the libraries in `folder`, which is there. The reason where they cannot be made.
+    """Build the libraries in the existing `folder`. Return the reason if they cannot be built, else None.
 
-    `run`: runs a command; what is wrong with it comes back. `options`: of all compilers. Raises OSError.
+    `run`: runs a command and returns an error or None. `options`: for all compilers. Raises OSError.
     """
     sources = [
         *sorted(path for path in PTX.glob("*.cc") if path.name != "run.cc"),
         *(COMPUTE / f"{name}.c" for name in DRIVER),
         SOURCES / "libcuda.c",
     ]
-    made = [folder / f"{path.parent.name}-{path.stem}.o" for path in sources]
+    objects = [folder / f"{path.parent.name}-{path.stem}.o" for path in sources]
 
-    def compile_source(source: Path, to: Path) -> str | None:
+    def compile_source(source: Path, target: Path) -> str | None:
         if source.suffix == ".cc":
             command = [*compilers.cxx, *CXX, *of_cxx]
         elif source.name == "libcuda.c":
             command = [*compilers.c, "-std=gnu99", "-DCOMPUTES"]
         else:
             command = [*compilers.c, C, *of_c]
-        return run([*command, *options, "-fPIC", "-c", str(source), "-o", str(to)])
+        return run([*command, *options, "-fPIC", "-c", str(source), "-o", str(target)])
 
-    why = _first(lambda n: compile_source(sources[n], made[n]), range(len(sources)))
-    if why is None:
-        why = run(_link_driver(compilers, folder, made, options))
-    for one in made:
-        one.unlink(missing_ok=True)
-    if why is not None:
-        return why
+    reason = _find_failure(lambda index: compile_source(sources[index], objects[index]), range(len(sources)))
+    if reason is None:
+        reason = run(_make_link_command(compilers, folder, objects, options))
+    for built in objects:
+        built.unlink(missing_ok=True)
+    if reason is not None:
+        return reason
     names = dict.fromkeys((*wanted.sonames, *ALWAYS))
-    return _first(lambda soname: run(_make_library(compilers, folder, soname, wanted, options, of_c)), names)
+    return _find_failure(
+        lambda soname: run(_make_library_command(compilers, folder, soname, wanted, options, of_c)), names
+    )
 
 
-def _first(work: Callable[[_T], str | None], each: Iterable[_T]) -> str | None:
-    """Do it for each, a few at once; the first reason why one could not be done."""
+def _find_failure(work: Callable[[_T], str | None], items: Iterable[_T]) -> str | None:
+    """Call `work` for each item, a few at once. Return the first reason for a failure, else None."""
     with ThreadPoolExecutor(TWO) as pool:
-        return next((why for why in pool.map(work, each) if why is not None), None)
+        return next((reason for reason in pool.map(work, items) if reason is not None), None)
 
 
-def _link_driver(
+def _make_link_command(
     compilers: Compilers, folder: Path, objects: Sequence[Path], options: Sequence[str]
 ) -> list[str]:
-    """Return the link command of the driver.
+    """Return the command that links the driver.
 
-    The runtime of C++ is inside, for TensorFlow's may be older; sanitizers want to see it.
+    The C++ runtime is linked statically because TensorFlow's may be older, but not with sanitizers, which
+    need to see it.
     """
     script = folder / "libcuda.versions"
     script.write_text(EXPORTED, encoding="ascii")
-    inside = ["-static-libstdc++", "-static-libgcc", "-Wl,-Bsymbolic", f"-Wl,--version-script={script}"]
-    static = [] if any("sanitize" in option for option in options) else inside
-    named = ["-Wl,-soname,libcuda.so.1", "-o", f"{folder}/libcuda.so.1"]
-    return [*compilers.cxx, "-shared", *options, *static, *named, *map(str, objects), "-ldl", "-lpthread"]
+    static_options = [
+        "-static-libstdc++",
+        "-static-libgcc",
+        "-Wl,-Bsymbolic",
+        f"-Wl,--version-script={script}",
+    ]
+    runtime_options = [] if any("sanitize" in option for option in options) else static_options
+    output_options = ["-Wl,-soname,libcuda.so.1", "-o", f"{folder}/libcuda.so.1"]
+    return [
+        *compilers.cxx,
+        "-shared",
+        *options,
+        *runtime_options,
+        *output_options,
+        *map(str, objects),
+        "-ldl",
+        "-lpthread",
+    ]
 
 
-def _make_library(
+def _make_library_command(
     compilers: Compilers,
     folder: Path,
     soname: str,
@@ -128,18 +148,18 @@ def _make_library(
     options: Sequence[str],
     of_c: Sequence[str],
 ) -> list[str]:
-    """Build one of CUDA's libraries; an empty one if there is no source of it, so that TensorFlow finds it."""
+    """Return the command that builds a CUDA library; an empty one without a source, so that TensorFlow finds it."""
     stem = soname.partition(".so.")[0]
-    nvml = stem == "libnvidia-ml"
-    source = SOURCES / f"{stem}.c" if nvml else COMPUTE / f"{stem}.c"
+    is_nvml = stem == "libnvidia-ml"
+    source = SOURCES / f"{stem}.c" if is_nvml else COMPUTE / f"{stem}.c"
     script = folder / f"{stem}.versions"
-    # NVIDIA's toolkit names the version of each function as the library
-    script.write_text(f"{'' if nvml else soname} {{ global: *; }};\n", encoding="ascii")
-    given = [str(source)] if source.exists() else ["-x", "c", "/dev/null"]
+    # as in NVIDIA's toolkit, the version of each symbol is the name of the library
+    script.write_text(f"{'' if is_nvml else soname} {{ global: *; }};\n", encoding="ascii")
+    input_options = [str(source)] if source.exists() else ["-x", "c", "/dev/null"]
     return [
         *compilers.c,
         C,
-        *(() if nvml else of_c),
+        *(() if is_nvml else of_c),
         "-fPIC",
         "-shared",
         "-DCOMPUTES",
@@ -149,7 +169,7 @@ def _make_library(
         "-o",
         f"{folder}/{soname}",
         *options,
-        *given,
+        *input_options,
         "-x",
         "none",
         *([f"-L{folder}", "-l:libcuda.so.1"] if stem == "libcudart" else []),

@@ -1,4 +1,4 @@
-"""What was seen of a machine, with the simulated card and driver in the place of its own. Pure."""
+"""The facts of a machine with the simulated GPU and driver instead of its own. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 __all__ = ["AsSimulated", "as_simulated", "find_other_libcuda"]
 
-_WHY = "the card and its driver are simulated"
+_REASON = "the card and its driver are simulated"
 
 
 class AsSimulated:
-    """`as_simulated`, which keeps in mind what it was given (`examine`'s `as_if`)."""
+    """A callable `as_simulated` for `examine(as_if=…)` that remembers another libcuda."""
 
     other: str | None = None
-    """The libcuda.so.1 that the loader found before the stand-in."""
+    """The libcuda.so.1 that the loader finds before the stand-in; None if there is none."""
 
     def __call__(self, facts: Facts) -> Facts:
         """Return the facts for the rules."""
@@ -28,8 +28,8 @@ class AsSimulated:
 
 
 def as_simulated(facts: Facts) -> Facts:
-    """Return the facts without what the machine's own GPU, kernel and nvidia-smi say."""
-    unknown = Unknown(_WHY)
+    """Return the facts without those about the machine's own GPU, kernel and nvidia-smi."""
+    unknown = Unknown(_REASON)
     driver = facts.driver
     return dataclasses.replace(
         facts,
@@ -40,8 +40,8 @@ def as_simulated(facts: Facts) -> Facts:
             modules=unknown,
             nodes=unknown,
             smi=unknown,
-            cuda=_as_a_driver(driver.cuda),
-            cuda_unhidden=_as_a_driver(driver.cuda_unhidden) if driver.cuda_unhidden is not None else None,
+            cuda=_as_real_driver(driver.cuda),
+            cuda_unhidden=_as_real_driver(driver.cuda_unhidden) if driver.cuda_unhidden is not None else None,
             dxcore=False,
             driver_files=(),
         ),
@@ -49,8 +49,8 @@ def as_simulated(facts: Facts) -> Facts:
     )
 
 
-def _as_a_driver(fact: Fact[CudaDriver]) -> Fact[CudaDriver]:
-    """Return the stand-in as the driver that it stands for."""
+def _as_real_driver(fact: Fact[CudaDriver]) -> Fact[CudaDriver]:
+    """Return a fact about the stand-in as one about a real driver; other facts unchanged."""
     if isinstance(fact, Known) and fact.value.stand_in:
         return Known(dataclasses.replace(fact.value, stand_in=False), fact.source)
     return fact
@@ -59,7 +59,7 @@ def _as_a_driver(fact: Fact[CudaDriver]) -> Fact[CudaDriver]:
 def find_other_libcuda(facts: Facts) -> str | None:
     """Return the libcuda.so.1 that the loader finds before the stand-in; None if there is none.
 
-    The facts are those before `as_simulated`.
+    `facts` must be those from before `as_simulated`.
     """
     cuda = value_of(facts.driver.cuda)
     if cuda is None or not cuda.loaded or cuda.stand_in:

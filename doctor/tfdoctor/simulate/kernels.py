@@ -1,8 +1,8 @@
-"""Is there code for this card? Read from the fat binaries of the TensorFlow that is there, not from a table.
+"""The GPU code in an installed TensorFlow, read from its fat binaries rather than from a table.
 
-A fat binary has machine code (cubins) and PTX, each for an architecture. The driver takes a cubin of the card's major
-and no higher minor; else it compiles PTX for the card or an older one, but for PTX with a letter (`sm_90a`), which is
-for that very card, or with `f` (`sm_100f`), which is for its major.
+A fat binary has cubins and PTX, each for one architecture. The driver loads a cubin of the same major and the
+same or a lower minor as the GPU. Else it compiles PTX for the architecture of the GPU or an older one. PTX
+with a letter is an exception: `sm_90a` works only on that very architecture, `sm_100f` only on its major.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Binaries", "read_kernels"]
 
 READ_TIMEOUT_S = 120.0
-"""Seconds that reading all shared objects may take: a gigabyte, perhaps from a slow disk."""
+"""Seconds allowed to read all shared objects: up to a gigabyte, possibly from a slow disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +31,26 @@ class Binaries:
     """The fat binaries of a TensorFlow."""
 
     counts: Mapping[str, int]
-    """"60,70,89|90a:8.5" → how many have this machine code and this PTX (see compat.fat_binaries)."""
+    """The number of fat binaries with each combination of code.
+
+    A combination is written as "60,70,89|90a:8.5", cubins before PTX (see compat.fat_binaries).
+    """
     why: str = ""
-    """Why they could not be read; empty where they were."""
+    """The reason why they could not be read; empty if they were."""
 
 
 def read_kernels(system: System, python: PythonFacts, tensorflow: TensorFlowFacts) -> Binaries:
-    """Read the kernels in a child of that Python: of TensorFlow's folder, and of conda's."""
-    apart = []
+    """Read the fat binaries in TensorFlow's folder, and in conda's, in a child process of that Python."""
+    conda_folders = []
     lib = f"{python.prefix}/lib"
     with contextlib.suppress(OSError):
-        apart = [f"{lib}/{name}" for name in system.listdir(lib) if name.startswith("libtensorflow")]
-    folders = dict.fromkeys((tensorflow.package_dir, tensorflow.core_dir, *apart))
+        conda_folders = [f"{lib}/{name}" for name in system.listdir(lib) if name.startswith("libtensorflow")]
+    folders = dict.fromkeys((tensorflow.package_dir, tensorflow.core_dir, *conda_folders))
     answer, result = run_payload(
         system,
         python.executable,
         "fatbins",
-        [one for one in folders if one],
+        [folder for folder in folders if folder],
         timeout=READ_TIMEOUT_S,
         flags=("-S",),
     )
@@ -55,14 +58,14 @@ def read_kernels(system: System, python: PythonFacts, tensorflow: TensorFlowFact
     if counts:
         return Binaries(counts)
     failed = answer.get("failed")
-    said = clean_line(str(failed[0])) if isinstance(failed, list) and failed else ""
-    if said or not result.ok:
-        return Binaries({}, f"its shared objects could not be read: {said or result.describe_end()}")
+    error = clean_line(str(failed[0])) if isinstance(failed, list) and failed else ""
+    if error or not result.ok:
+        return Binaries({}, f"its shared objects could not be read: {error or result.describe_end()}")
     return Binaries({}, "there is no GPU code in its shared objects")
 
 
 def _read_counts(answer: Mapping[str, Any]) -> dict[str, int]:
-    """Return what the child said, as far as it has the right shape."""
+    """Return the counts in the child's answer, without entries of the wrong shape."""
     raw = answer.get("binaries")
     if not isinstance(raw, dict):
         return {}

@@ -1,4 +1,4 @@
-"""The card and the driver that are simulated: what the tables know of them, and what nobody can know. Pure."""
+"""The simulated GPUs and driver: what the tables know about them, and what a simulation cannot show. Pure."""
 
 from __future__ import annotations
 
@@ -20,48 +20,48 @@ if TYPE_CHECKING:
 __all__ = ["LABEL", "Simulated", "add_stand_in", "make_simulated", "make_software_variables"]
 
 LABEL = "(simulated)"
-"""What stands behind each card's name, so that no log of a simulation passes for a real one."""
+"""Suffix of each GPU's name, so that the log of a simulation cannot pass for a real one."""
 MEMORY_MIB = 16384
-"""What a card is given whose memory its name does not say."""
+"""Memory of a GPU whose name does not say it, in MiB."""
 MULTIPROCESSORS = 40
-"""What each card is given: above TensorFlow's least (8), alike, so that none is left out for being the slower one."""
+"""Multiprocessors of each GPU: more than TensorFlow's minimum of 8, and equal, so that none is ignored as slower."""
 _MEMORY = re.compile(r"\b(\d{1,3}) ?GB\b")
 _UNSAFE = re.compile(r"[;,\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """Stand-in cards behind a stand-in driver."""
+    """Stand-in GPUs with a stand-in driver."""
 
     cards: tuple[Card, ...]
-    """One entry a card, in the driver's order."""
+    """The GPUs, in the driver's order."""
     driver: str
-    """The whole version that it tells: `"550.54.15"`."""
+    """The full version that the driver reports: `"550.54.15"`."""
     cuda: str
-    """The CUDA version that it tells: `"12.4"`."""
+    """The CUDA version that the driver reports: `"12.4"`."""
     undriven: tuple[str, ...] = ()
-    """Why this driver does not show some of the cards, a sentence each."""
+    """Why this driver does not support some of the GPUs, one sentence each."""
     shown: tuple[Card, ...] = ()
-    """The cards that it shows."""
+    """The GPUs that the driver shows."""
     typed: tuple[str, ...] = ()
-    """The options, as they are typed."""
+    """The command-line options as the user typed them."""
 
     @property
     def title(self) -> str:
-        """Return "2 x GeForce RTX 4090 (compute capability 8.9), driver 550.54.15 (CUDA 12.4)"."""
-        each: dict[Card, int] = {}
+        """A description: "2 x GeForce RTX 4090 (compute capability 8.9), driver 550.54.15 (CUDA 12.4)"."""
+        counts: dict[Card, int] = {}
         for card in self.cards:
-            each[card] = each.get(card, 0) + 1
+            counts[card] = counts.get(card, 0) + 1
         names = [
             f"{f'{count} x ' if count > 1 else ''}{card.name}"
             + ("" if "capability" in card.name else f" (compute capability {card.capability})")
-            for card, count in each.items()
+            for card, count in counts.items()
         ]
         return f"{join_words(names)}, driver {self.driver} (CUDA {self.cuda})"
 
     @property
     def variables(self) -> dict[str, str]:
-        """Return what the stand-in reads (see standin/libcuda.c)."""
+        """The environment variables that the stand-in reads (see standin/libcuda.c)."""
         major, minor = map(int, versions.major_minor(self.cuda).split("."))
         names = (_UNSAFE.sub(" ", card.name)[:80] for card in self.shown)
         return {
@@ -75,10 +75,10 @@ class Simulated:
         }
 
     def does_not_prove(self, *, computed: bool = False) -> tuple[str, ...]:
-        """List what no simulation can know, a phrase each. `computed`: software has computed."""
+        """Return what the simulation does not show, a phrase each. `computed`: the software GPU computed."""
         unknown = [card.name for card in dict.fromkeys(self.cards) if parse_memory(card) is None]
-        told = f"the tables do not have it, and the stand-in tells {MEMORY_MIB >> 10} GiB"
-        own = "its own faults, whether it is installed rightly, and whether this very version knows this very card"
+        memory_note = f"the tables do not have it, and the stand-in tells {MEMORY_MIB >> 10} GiB"
+        doubts = "its own faults, whether it is installed rightly, and whether this very version knows this very card"
         not_computed = (
             "that anything is computed, rightly or at all: no product, convolution or all-reduce is tried"
         )
@@ -86,14 +86,17 @@ class Simulated:
         return (
             in_software if computed else not_computed,
             "speed, and how long a first start takes",
-            f"the real driver {self.driver}: {own}",
+            f"the real driver {self.driver}: {doubts}",
             "the real card: its health, its links, its number of multiprocessors",
-            *([f"the memory of {join_words(unknown)}: {told}"] if unknown else []),
+            *([f"the memory of {join_words(unknown)}: {memory_note}"] if unknown else []),
             "how a container engine gives GPUs to a container",
         )
 
     def simulation(self, proves: Sequence[str], *, computed: bool = False) -> Simulation:
-        """Return its description, with what was shown: a phrase each. `computed`: software has computed."""
+        """Return the description of the simulation for a report.
+
+        `proves`: what the simulation showed, a phrase each. `computed`: the software GPU computed.
+        """
         return Simulation(
             title=self.title,
             cards=tuple(card.name for card in self.cards),
@@ -106,7 +109,7 @@ class Simulated:
 
 
 def parse_memory(card: Card) -> int | None:
-    """Return MiB, if the GPU's own name says it (`"A100-SXM4-80GB"`)."""
+    """Return the memory in MiB if the name of the GPU has it (`"A100-SXM4-80GB"`); else None."""
     match = _MEMORY.search(card.name)
     return int(match[1]) << 10 if match is not None else None
 
@@ -116,34 +119,36 @@ def make_simulated(
 ) -> Simulated:
     """Return the stand-in for these GPUs.
 
-    `driver`: a whole version or a branch; None: the newest known that drives them all.
-
-    A driver that does not know a card is allowed: it then does not show it, as the real one would not. Raises
-    UsageError where a card or a driver does not exist, or nobody knows which CUDA the driver speaks.
+    `driver`: a full version or a branch; None: the newest known one that supports all GPUs. A driver that
+    does not support a GPU is allowed: like the real one, it does not show that GPU. `typed`: the options as
+    typed. Raises UsageError if a GPU or a driver does not exist, or if the CUDA version of the driver is
+    unknown.
     """
     for card in cards:
         _check_card(compat, card)
-    whole = find_newest_driver(compat, driver) if driver is not None else _find_newest(compat, cards)
-    cuda = compat.newest_cuda_for_driver(whole)
+    version = (
+        find_newest_driver(compat, driver) if driver is not None else _find_driver_for_all(compat, cards)
+    )
+    cuda = compat.newest_cuda_for_driver(version)
     if cuda is None:
-        msg = f"--driver: which CUDA driver {whole} speaks is not known: the tables end before it, or begin after it."
+        msg = f"--driver: which CUDA driver {version} speaks is not known: the tables end before it, or begin after it."
         raise UsageError(msg, hint=f"The newest that is known: {_list_drivers(compat)[0]} ({compat.as_of}).")
-    why = {card: find_driver_refusal(compat, whole, card) for card in cards}
+    refusals = {card: find_driver_refusal(compat, version, card) for card in cards}
     return Simulated(
         cards=tuple(cards),
-        driver=whole,
+        driver=version,
         cuda=cuda,
-        undriven=tuple(reason[1] for reason in why.values() if reason is not None),
-        shown=tuple(card for card in cards if why[card] is None),
+        undriven=tuple(reason[1] for reason in refusals.values() if reason is not None),
+        shown=tuple(card for card in cards if refusals[card] is None),
         typed=tuple(typed),
     )
 
 
 def _check_card(compat: Compat, card: Card) -> None:
-    """Raise UsageError if the name means several GPUs, or nothing has that compute capability."""
+    """Raise UsageError if the name means several GPUs, or no GPU has that compute capability."""
     if card.others:
-        each = join_words([card.capability, *card.others])
-        msg = f"--simulate: `{card.name}` is the name of cards of compute capability {each}."
+        capabilities = join_words([card.capability, *card.others])
+        msg = f"--simulate: `{card.name}` is the name of cards of compute capability {capabilities}."
         raise UsageError(msg, hint=f"Give its compute capability instead: --simulate {card.capability}")
     if any(gpu.capability == card.capability for gpu in compat.gpus):
         return
@@ -153,44 +158,43 @@ def _check_card(compat: Compat, card: Card) -> None:
 
 
 def _list_drivers(compat: Compat) -> list[str]:
-    """Return the drivers of the table, newest first."""
-    known = {row.linux for row in compat.cuda_releases if row.linux is not None}
-    return sorted(known, key=versions.numbers, reverse=True)
+    """Return the drivers in the table, newest first."""
+    drivers = {release.linux for release in compat.cuda_releases if release.linux is not None}
+    return sorted(drivers, key=versions.numbers, reverse=True)
 
 
-def _find_newest(compat: Compat, cards: Sequence[Card]) -> str:
-    """Return the newest driver of the table that drives all the GPUs. Raises UsageError if none does."""
+def _find_driver_for_all(compat: Compat, cards: Sequence[Card]) -> str:
+    """Return the newest driver in the table that supports all these GPUs. Raises UsageError if none does."""
     for driver in _list_drivers(compat):
         if all(find_driver_refusal(compat, driver, card) is None for card in cards):
             return driver
     names = join_words([card.name for card in dict.fromkeys(cards)])
-    one = len(set(cards)) == 1
-    msg = f"--simulate: no driver that is known drives {names}{'' if one else ' together'}."
+    is_single = len(set(cards)) == 1
+    msg = f"--simulate: no driver that is known drives {names}{'' if is_single else ' together'}."
     raise UsageError(msg, hint="Say which driver is meant: --driver 550.")
 
 
 def add_stand_in(env: Mapping[str, str], asked: Simulated, folder: str) -> dict[str, str]:
-    """Return these variables with the stand-in of `folder` behind all that LD_LIBRARY_PATH has.
+    """Return the variables with the stand-in in `folder` at the end of LD_LIBRARY_PATH.
 
-    There a driver is found, too: what stands before a driver has to stand before the stand-in.
+    A real driver is found there, too: what precedes a driver must precede the stand-in.
     """
-    before = env.get("LD_LIBRARY_PATH", "").rstrip(":")
+    path = env.get("LD_LIBRARY_PATH", "").rstrip(":")
     others = {name: text for name, text in env.items() if not name.startswith("STANDIN_")}
-    return {**others, **asked.variables, "LD_LIBRARY_PATH": f"{before}:{folder}" if before else folder}
+    return {**others, **asked.variables, "LD_LIBRARY_PATH": f"{path}:{folder}" if path else folder}
 
 
 def make_software_variables(env: Mapping[str, str], folder: str, text: tuple[int, int]) -> dict[str, str]:
-    """Return what is set besides `add_stand_in`'s variables if the software GPU of `folder` computes.
+    """Return the variables to set in addition to those of `add_stand_in` for the software GPU in `folder`.
 
-    Its libraries stand before all others, for NVIDIA's own run on NVIDIA's driver alone; NCCL, which wheels
-    have inside
-    them, is preloaded. `text`: the capability up to
-    which PTX is taken. cuDNN is not tried out: that writes and reads megabytes around each result.
+    Its libraries come before all others, because NVIDIA's work only with NVIDIA's driver. NCCL, which wheels
+    contain, is preloaded. `text`: the compute capability up to which PTX is accepted. The autotuner of cuDNN
+    is turned off because it writes and reads megabytes around each result.
     """
-    before, preloaded = env.get("LD_LIBRARY_PATH", "").rstrip(":"), env.get("LD_PRELOAD", "")
+    path, preloaded = env.get("LD_LIBRARY_PATH", "").rstrip(":"), env.get("LD_PRELOAD", "")
     nccl = f"{folder}/libnccl.so.2"
     return {
-        "LD_LIBRARY_PATH": f"{folder}:{before}" if before else folder,
+        "LD_LIBRARY_PATH": f"{folder}:{path}" if path else folder,
         "LD_PRELOAD": f"{nccl}:{preloaded}" if preloaded else nccl,
         "STANDIN_TEXTS": "".join(map(str, text)),
         "TF_CUDNN_USE_AUTOTUNE": "0",

@@ -1,4 +1,4 @@
-"""The stand-in's C sources, package data beside this module."""
+"""The C sources of the stand-in, package data beside this module."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ __all__ = ["COMPUTE", "LIBRARIES", "PTX", "SOURCES"]
 SOURCES = Path(__file__).resolve().parent / "standin"
 """The folder of the sources."""
 LIBRARIES = {"libcuda.so.1": "libcuda.c", "libnvidia-ml.so.1": "libnvidia-ml.c"}
-"""The stand-in's libraries: the soname, and the source that it is built from."""
+"""The source of each library of the stand-in, by soname."""
 COMPUTE = SOURCES / "compute"
-"""What computes beside it: the driver's memory, streams and modules, and CUDA's libraries."""
+"""The folder of the sources that compute: the driver's memory, streams and modules, and CUDA's libraries."""
 PTX = SOURCES / "ptx"
-"""The interpreter."""
+"""The folder of the PTX interpreter."""

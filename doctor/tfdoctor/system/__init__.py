@@ -1,7 +1,7 @@
-"""The only door to the world: files, environment, commands.
+"""Access to a machine: its files, environment variables and commands.
 
-`LiveSystem` is this machine, `RecordedSystem` a folder that was written by a `RecordingSystem` (or by hand,
-for a test). Probes take a `System` and cannot tell which one they have.
+`LiveSystem` is this machine; `RecordedSystem` is a recording that a `RecordingSystem` wrote, or that a test
+wrote by hand. Probes take a `System` and work with any of them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 
 
 class System(Protocol):
-    """What probes may ask of a machine. Paths are absolute POSIX paths as that machine names them."""
+    """The operations that probes may use on a machine. Paths are absolute POSIX paths of that machine."""
 
     @property
     def env(self) -> Mapping[str, str]:
@@ -42,31 +42,31 @@ class System(Protocol):
 
     @property
     def cwd(self) -> str:
-        """The working directory: empty entries of LD_LIBRARY_PATH mean it."""
+        """The working directory, which an empty entry of LD_LIBRARY_PATH refers to."""
         ...
 
     @property
     def platform(self) -> Mapping[str, str]:
-        """`system` ("Linux", "Windows", "Darwin"), `machine` ("x86_64"), `release` (the kernel's), `uid`."""
+        """Values for `system` ("Linux", "Windows", "Darwin"), `machine` ("x86_64"), `release` (kernel) and `uid`."""
         ...
 
     @property
     def own_python(self) -> str | None:
-        """A Python of tfdoctor's own on that machine; None where there is none but those that are looked at."""
+        """The interpreter that runs tfdoctor on that machine; None if there is none."""
         ...
 
     def read_text(self, path: str, *, limit: int = 1 << 20) -> str:
-        """At most `limit` bytes of a file, undecodable bytes replaced. Raises OSError."""
+        """Return at most `limit` bytes of a file as text, undecodable bytes replaced. Raises OSError."""
         ...
 
     def read_bytes(self, path: str, *, limit: int = 16 << 20) -> bytes:
-        """At most `limit` bytes of a file. Raises OSError."""
+        """Return at most `limit` bytes of a file. Raises OSError."""
         ...
 
     def read_elf(self, path: str) -> ElfFile:
         """Return the dynamic section of an ELF object.
 
-        Raises OSError, or ElfError with what glibc would object to.
+        Raises OSError if the file cannot be read, ElfError if the loader would reject it.
         """
         ...
 
@@ -75,7 +75,7 @@ class System(Protocol):
         ...
 
     def exists(self, path: str) -> bool:
-        """Return whether the path leads to something (a dangling symbolic link does not)."""
+        """Return whether a path exists; a dangling symbolic link does not."""
         ...
 
     def is_dir(self, path: str) -> bool: ...
@@ -85,11 +85,11 @@ class System(Protocol):
         ...
 
     def realpath(self, path: str) -> str:
-        """Return the path with every symbolic link resolved, as far as it leads."""
+        """Return the path with every symbolic link resolved that can be resolved."""
         ...
 
     def which(self, name: str) -> str | None:
-        """Return where the command is on PATH."""
+        """Return the path of a command that is on PATH; None if it is not."""
         ...
 
     def run(
@@ -101,21 +101,21 @@ class System(Protocol):
         unset: Sequence[str] = (),
         key: str = "",
     ) -> CommandResult:
-        """Run a command without a shell and with no standard input; never raises.
+        """Run a command without a shell and without standard input; never raises.
 
-        `timeout` is in seconds; the whole process group is killed at its end. `env` is added to, and `unset`
-        removed from, the environment. `key` names the command in a recording where its arguments contain
-        paths that differ from machine to machine.
+        `timeout` is in seconds; after it the whole process group is killed. The variables of `env` are added
+        to the environment and those of `unset` removed. `key` identifies the command in a recording if its
+        arguments contain paths that differ between machines.
         """
         ...
 
     def stop(self) -> None:
-        """Kill every command that still runs, and any that is started from now on: the user wants to leave."""
+        """Kill every running command, and any that is started later, because the user wants to quit."""
         ...
 
 
 def __getattr__(name: str) -> object:
-    """Recordings are seldom needed, and bring archives with them."""
+    """Import the recording classes on first use: few commands need them, and they import the archive modules."""
     module = {"RecordedSystem": "recorded", "RecordingSystem": "recording"}.get(name)
     if module is None:
         msg = f"module {__name__!r} has no attribute {name!r}"

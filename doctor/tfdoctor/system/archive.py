@@ -1,7 +1,7 @@
-"""A recording's files: read from a folder or a .tar.gz that anybody may have sent, and written whole or not at all.
+"""Reading the files of a recording from a folder or a .tar.gz of unknown origin, and writing them atomically.
 
-Nothing is unpacked: an archive is read into memory, and refused where it is not what `write_archive` makes (too
-large, too many files, links, devices, names that lead elsewhere, the same name twice).
+Nothing is unpacked to disk: an archive is read into memory, and refused if `archive` could not have made it
+(too large, too many files, links, devices, names that lead out of it, the same name twice).
 """
 
 from __future__ import annotations
@@ -24,10 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MAX_COMPRESSED = 64 << 20
+"""Bytes of a .tar.gz."""
 MAX_BYTES = 128 << 20
+"""Bytes of all files of a recording together."""
 MAX_FILES = 20_000
 ARCHIVES = (".tar.gz", ".tgz")
 OTHERS = (".zip", ".tar", ".gz", ".xz", ".bz2", ".zst", ".7z", ".json", ".txt", ".md")
+"""File name suffixes that a recording cannot have."""
 HOST = "host.json"
 MANIFEST = "manifest.json"
 OUR_FILES = (HOST, MANIFEST)
@@ -36,7 +39,7 @@ HINT = "A recording is what `tfdoctor capture` writes: a folder with a host.json
 
 
 def is_archive(path: Path) -> bool:
-    """Return whether a name asks for a .tar.gz."""
+    """Return whether a path has a .tar.gz suffix."""
     return path.name.lower().endswith(ARCHIVES)
 
 
@@ -44,9 +47,9 @@ def is_archive(path: Path) -> bool:
 
 
 def read(path: Path) -> dict[str, bytes]:
-    """Return every file of a recording, by its name below it.
+    """Return every file of a recording, by its name relative to the recording's root.
 
-    Raises UsageError if it is none, or not to be trusted.
+    Raises UsageError if the path is not a recording or if its content is not trusted.
     """
     try:
         if path.is_dir():
@@ -57,56 +60,60 @@ def read(path: Path) -> dict[str, bytes]:
         with path.open("rb") as stream:
             content = stream.read(MAX_COMPRESSED + 1)
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        message = f"{path}: not a recorded machine: {why or error}"
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        message = f"{path}: not a recorded machine: {reason or error}"
         raise UsageError(message, hint=HINT) from error
     return read_archive(content, str(path))
 
 
 def _read_folder(folder: Path) -> dict[str, bytes]:
-    """host.json and what stands beside and below it. Links that lead out of the folder are refused."""
+    """Return host.json and the files beside and below it. Raises UsageError for links out of the folder."""
     if not (folder / HOST).is_file():
         message = f"{folder}: not a recorded machine: No such file or directory: {HOST}"
         raise UsageError(message, hint=HINT)
-    home = real_path(folder)
+    root = real_path(folder)
     files: dict[str, bytes] = {}
-    left = MAX_BYTES
+    remaining = MAX_BYTES
     for name in _walk(folder):
         path = folder / name
-        if not real_path(path).is_relative_to(home):
+        if not real_path(path).is_relative_to(root):
             message = f"{path}: this link leads out of the recording."
             raise UsageError(message, hint="Nothing of it was read. Look at who made this recording.")
         if not path.is_file():
             message = f"{path}: neither a file nor a folder."
             raise UsageError(message, hint=HINT)
         with path.open("rb") as stream:
-            files[name] = stream.read(left + 1)
-        left -= len(files[name])
-        if left < 0 or len(files) > MAX_FILES:
+            files[name] = stream.read(remaining + 1)
+        remaining -= len(files[name])
+        if remaining < 0 or len(files) > MAX_FILES:
             message = f"{folder}: larger than a recording is"
             raise UsageError(message, hint=HINT)
     return files
 
 
 def _walk(folder: Path) -> Iterator[str]:
-    """Yield the names of a recording's files, sorted; links to folders are followed nowhere."""
+    """Yield the names of a recording's files, sorted. Links to folders are yielded, not followed."""
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         if entry.is_dir(follow_symlinks=False):
             if entry.name in OUR_FOLDERS:
-                for where, folders, names in os.walk(entry.path):
+                for parent, folders, names in os.walk(entry.path):
                     folders.sort()
-                    linked = [name for name in folders if Path(where, name).is_symlink()]
-                    for name in sorted((*names, *linked)):
-                        yield Path(where, name).relative_to(folder).as_posix()
+                    folder_links = [name for name in folders if Path(parent, name).is_symlink()]
+                    for name in sorted((*names, *folder_links)):
+                        yield Path(parent, name).relative_to(folder).as_posix()
         else:
             yield entry.name
 
 
 def read_archive(content: bytes, name: str) -> dict[str, bytes]:
-    """Return the files of a .tar.gz, in memory. Raises UsageError if it is none, or not to be trusted."""
+    """Return the files of a .tar.gz, read in memory.
 
-    def refuse(why: str) -> NoReturn:
-        raise UsageError(f"{name}: {why}", hint=HINT)  # noqa: EM102 - this is what the name is for
+    Raises UsageError if it is not a recording or if its content is not trusted.
+    """
+
+    def refuse(reason: str) -> NoReturn:
+        """Raise UsageError with this reason."""
+        raise UsageError(f"{name}: {reason}", hint=HINT)  # noqa: EM102 - the message begins with the file's name
 
     if len(content) > MAX_COMPRESSED:
         refuse("larger than a recording is")
@@ -118,37 +125,37 @@ def read_archive(content: bytes, name: str) -> dict[str, bytes]:
     if len(plain) > MAX_BYTES:
         refuse("unpacks to more than a recording has")
     files: dict[str, bytes] = {}
-    last = -1
+    last_offset = -1
     try:
         with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as tar:
             while (member := tar.next()) is not None:
-                if member.offset <= last or len(files) > MAX_FILES:
+                if member.offset <= last_offset or len(files) > MAX_FILES:
                     refuse("not a .tar.gz that a recording is in")
-                last = member.offset
+                last_offset = member.offset
                 if member.isdir():
                     continue
-                inside = _normalize_name(member.name)
-                if inside is None or member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
+                path = _normalize_name(member.name)
+                if path is None or member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
                     refuse(f"has something in it that no recording has: {member.name[:100]!r}")
                 if member.issparse() or not 0 <= member.size <= len(plain):
                     refuse(f"has a file of an impossible size in it: {member.name[:100]!r}")
-                if inside in files:
+                if path in files:
                     refuse(f"has the same file in it twice: {member.name[:100]!r}")
-                whole = tar.extractfile(member)
-                files[inside] = whole.read() if whole is not None else b""
+                member_file = tar.extractfile(member)
+                files[path] = member_file.read() if member_file is not None else b""
     except (tarfile.TarError, OSError, EOFError, ValueError, OverflowError) as error:
         refuse(f"not a recorded machine: not a .tar.gz ({error})")
-    tops = {inside.partition("/")[0] for inside in files}
-    if HOST not in files and len(tops) == 1:  # somebody packed the folder with its name
-        top = f"{tops.pop()}/"
-        files = {inside.removeprefix(top): data for inside, data in files.items()}
+    top_folders = {path.partition("/")[0] for path in files}
+    if HOST not in files and len(top_folders) == 1:  # the folder was packed, not its contents
+        prefix = f"{top_folders.pop()}/"
+        files = {path.removeprefix(prefix): data for path, data in files.items()}
     if HOST not in files:
         refuse(f"not a recorded machine: there is no {HOST} in it")
     return files
 
 
 def _normalize_name(name: str) -> str | None:
-    """Return the name without what leads nowhere; None if it leads out."""
+    """Return a member's name without empty and "." parts; None if it is absolute or contains ".."."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or not parts or ".." in parts or "\\" in name or "\0" in name:
         return None
@@ -159,23 +166,23 @@ def _normalize_name(name: str) -> str | None:
 
 
 def archive(files: Mapping[str, bytes]) -> bytes:
-    """Return a .tar.gz of `files` that tells nothing of who made it when: the same files give the same bytes."""
-    plain = io.BytesIO()
-    with tarfile.open(fileobj=plain, mode="w:", format=tarfile.PAX_FORMAT) as tar:
+    """Return a reproducible .tar.gz of `files`: without times and owners, so equal files give equal bytes."""
+    uncompressed = io.BytesIO()
+    with tarfile.open(fileobj=uncompressed, mode="w:", format=tarfile.PAX_FORMAT) as tar:
         for name, content in sorted(files.items()):
             member = tarfile.TarInfo(name)
             member.size, member.mode = len(content), 0o644
             tar.addfile(member, io.BytesIO(content))
-    packed = io.BytesIO()
-    with gzip.GzipFile(filename="", fileobj=packed, mode="wb", compresslevel=9, mtime=0) as stream:
-        stream.write(plain.getvalue())
-    return packed.getvalue()
+    compressed = io.BytesIO()
+    with gzip.GzipFile(filename="", fileobj=compressed, mode="wb", compresslevel=9, mtime=0) as stream:
+        stream.write(uncompressed.getvalue())
+    return compressed.getvalue()
 
 
 def check_target(target: Path, *, force: bool) -> None:
-    """Whether a recording can be written to `target`, before anything is looked at.
+    """Check that a recording can be written to `target`, before any probe runs.
 
-    Raises UsageError where the request is wrong, Error where this user may not write there.
+    Raises UsageError if the target is invalid, Error if this user may not write there.
     """
     name = target.name
     if not name or "\0" in str(target):
@@ -201,7 +208,7 @@ def check_target(target: Path, *, force: bool) -> None:
 
 
 def _is_recording(target: Path) -> bool:
-    """Return whether what is there is a bundle that `capture` wrote, and nothing else."""
+    """Return whether a path is a recording that `capture` wrote, with no other files in it."""
     if target.is_symlink():
         return False
     try:
@@ -214,7 +221,7 @@ def _is_recording(target: Path) -> bool:
 
 
 def write(target: Path, files: Mapping[str, bytes], *, force: bool) -> int:
-    """Write a recording to a folder or .tar.gz, whole or not at all. Returns the bytes on disk. Raises Error."""
+    """Write a recording to a folder or .tar.gz atomically. Returns the bytes written. Raises UsageError or Error."""
     check_target(target, force=force)
     try:
         if is_archive(target):
@@ -240,13 +247,13 @@ def _write_folder(target: Path, files: Mapping[str, bytes]) -> None:
         if not os.path.lexists(target):
             temporary.rename(target)
             return
-        aside = temporary.with_name(f"{temporary.name}.old")
-        target.rename(aside)
+        old_copy = temporary.with_name(f"{temporary.name}.old")
+        target.rename(old_copy)
         try:
             temporary.rename(target)
         except BaseException:
-            aside.rename(target)
+            old_copy.rename(target)
             raise
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(old_copy, ignore_errors=True)
 
     atomically(target, make, place)

@@ -1,9 +1,9 @@
-"""What a recording is made of, what of it is left out, and how it is redacted.
+"""The content of a recording, the parts that are left out of it, and its redaction.
 
-A probe may read a file of which it needs one line. The rest of such a file says much of a machine and nothing of
-its GPU: accounts, other programs' log lines, a registry's password. `shortened` knows these files and outputs, and
-keeps what is of use; everything else is kept whole and redacted. Whether the judgement is still the same is not
-assumed: `capture` judges the finished recording again.
+A probe may read a file of which it needs one line. The rest of such a file can reveal accounts, other
+programs' log lines or a registry's password, and says nothing about the GPU. `shorten` recognises these files
+and outputs and keeps the useful parts; everything else is kept completely and redacted. `capture` checks the
+finished recording again, to verify that the verdict is unchanged.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ if TYPE_CHECKING:
 
 MARKER = "tfdoctor-payload:"
 MAX_INLINE_CHARS = 120
-"""Characters up to which a text stands in host.json itself."""
+"""Longest text that is stored in host.json itself."""
 _PLAIN_NAME = re.compile(r"[\w.+@=,~-]{1,120}\Z")
 _KERNEL_LOG = re.compile(r"(?:dmesg|journalctl|tail)\b")
-_CONCERNS = re.compile(
+_RELEVANT_LINE = re.compile(
     r"(?i)nvrm|nvidia|nouveau|cuda|\bxid\b|lockdown: |loading of |fallen off the bus|out of memory: killed|oom-kill"
     r"|linux version \d"
 )
-_LOG_LINES = 20_000
+_MAX_LOG_LINES = 20_000
+"""The last lines of a kernel log that are considered."""
 _MAX_OUTPUT_BYTES = 1 << 20
-_FOLDERS_KEPT_WHOLE = (
+_UNSHORTENED_FOLDERS = (
     "/sys/",
     "/proc/",
     "/etc/",
@@ -45,7 +46,7 @@ _FOLDERS_KEPT_WHOLE = (
     "/usr/share/",
     "/usr/lib/modules",
 )
-_NAMES_KEPT = re.compile(
+_KEPT_NAMES = re.compile(
     r"(?i)nv|cuda|cudnn|nccl|tensor|torch|dxg|dri\Z|kfd\Z|rocm|python|site-packages|dist-packages|^lib.{0,80}\.so(?:\.|\Z)"
     r"|\.(?:dist-info|egg-info|pth|conf|json|ya?ml|service|socket)\Z"
 )
@@ -53,12 +54,13 @@ _CACHE = b"glibc-ld.so.cache1.1"
 _CACHE_HEADER = struct.Struct("<20sIIB3xI12x")
 _CACHE_ENTRY = struct.Struct("<iIIIQ")
 _PROCESS_FILE = re.compile(r"/proc/\d{1,9}/(cmdline|environ|status)\Z")
-_NO_IDENTITY = (
-    re.compile(r"/contexts/meta/([0-9a-f]{64})/meta\.json\Z"),  # the digest of a context's name
-    re.compile(r"^/sys/firmware/efi/\w{1,20}/\w{1,60}-([0-9a-f-]{36})(?:/|\Z)"),  # whose variable it is
+_HARMLESS_PATHS = (
+    re.compile(r"/contexts/meta/([0-9a-f]{64})/meta\.json\Z"),  # the digest of a Docker context's name
+    # The vendor GUID of an EFI variable.
+    re.compile(r"^/sys/firmware/efi/\w{1,20}/\w{1,60}-([0-9a-f-]{36})(?:/|\Z)"),
 )
-"""Paths with something in them that looks like an identifier, and is the same on all machines."""
-_OF_NO_USE = frozenset(
+"""Paths that contain a value that looks like an identifier but is the same on all machines."""
+_OMITTED_DOCKER_KEYS = frozenset(
     {
         "ID",
         "Labels",
@@ -71,12 +73,12 @@ _OF_NO_USE = frozenset(
         "Plugins",
     }
 )
-"""What `docker info` says of a machine's place in the world."""
+"""Keys of `docker info` that identify the machine or its network."""
 
 
 @dataclass
 class Recording:
-    """Everything that was asked and answered."""
+    """Everything that was requested from a machine, with the answers."""
 
     tables: dict[str, dict[str, Any]]
     files: dict[str, bytes]
@@ -85,81 +87,86 @@ class Recording:
     platform: dict[str, str]
     python: str | None = None
     left_out: Counter[str] = field(default_factory=Counter)
-    """Kind → how much was left out: "lines of the kernel's log", "names in folders"."""
+    """The number of omitted items by kind: "lines of the kernel's log", "names in folders"."""
 
     def manifest_host(self) -> dict[str, Any]:
-        """host.json, without the texts that stand in files of their own."""
+        """Return host.json, before long texts are moved to files of their own."""
         host = {"cwd": self.cwd, "env": self.env, "platform": self.platform, **self.tables}
         if self.python:
             host["python"] = self.python
         return {"schema_version": SCHEMA_VERSION, **{key: value for key, value in host.items() if value}}
 
 
-# ---------------------------------------------------------------- as files
+# ---------------------------------------------------------------- files
 
 
 def members(recording: Recording) -> dict[str, bytes]:
     """Return the files of a recording, by name.
 
-    Long texts are files of their own, so that a person can read them.
+    Long texts become files of their own, so that people can read them.
     """
     host = copy.deepcopy(recording.manifest_host())
-    made: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     inline: dict[str, str] = {}
     stored: dict[str, str] = {}
     for path, content in sorted(recording.files.items()):
-        text = _text_of(content)
+        text = _decode_utf8(content)
         parts = path.strip("/").split("/")
         if text is not None and len(text) <= MAX_INLINE_CHARS:
             inline[path] = text
         elif all(_PLAIN_NAME.match(part) for part in parts):
-            made[f"root{path}"] = content
+            contents[f"root{path}"] = content
         else:
             stored[path] = f"unnamed/{len(stored) + 1}"
-            made[f"root/{stored[path]}"] = content
-    for name in [name for name in made if any(other.startswith(f"{name}/") for other in made)]:
-        stored[name.removeprefix("root")] = f"unnamed/{len(stored) + 1}"  # a file where another has a folder
-        made[f"root/unnamed/{len(stored)}"] = made.pop(name)
+            contents[f"root/{stored[path]}"] = content
+    for name in [name for name in contents if any(other.startswith(f"{name}/") for other in contents)]:
+        stored[name.removeprefix("root")] = (
+            f"unnamed/{len(stored) + 1}"  # its path is also the folder of another file
+        )
+        contents[f"root/unnamed/{len(stored)}"] = contents.pop(name)
     for number, (command, entry) in enumerate(sorted(host.get("commands", {}).items()), 1):
         for stream in ("stdout", "stderr"):
             text = entry.get(stream, "")
             if len(text) > MAX_INLINE_CHARS:
-                word = re.sub(r"[^a-z0-9]+", "-", command.lower())[:40].strip("-")
-                name = f"output/{number:02}-{word}.{stream}.txt"
-                made[name] = text.encode("utf-8", "surrogateescape")
+                slug = re.sub(r"[^a-z0-9]+", "-", command.lower())[:40].strip("-")
+                name = f"output/{number:02}-{slug}.{stream}.txt"
+                contents[name] = text.encode("utf-8", "surrogateescape")
                 entry[f"{stream}_file"] = name
                 del entry[stream]
     for table, value in (("files", inline), ("stored", stored)):
         if value:
             host[table] = value
-    made[archive.HOST] = (json.dumps(host, indent=1, sort_keys=True) + "\n").encode("ascii")
-    return made
+    contents[archive.HOST] = (json.dumps(host, indent=1, sort_keys=True) + "\n").encode("ascii")
+    return contents
 
 
-def _text_of(content: bytes) -> str | None:
+def _decode_utf8(content: bytes) -> str | None:
+    """Return the UTF-8 text of a file; None if it is not UTF-8."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:
         return None
 
 
-# ---------------------------------------------------------------- leaving out
+# ---------------------------------------------------------------- shortening
 
 
 def shorten(recording: Recording) -> Recording:
-    """Return the same without what no judgement needs. What is left out is counted."""
+    """Return the recording without the parts that no rule needs, and count what is left out."""
     tables = copy.deepcopy(recording.tables)
-    left: Counter[str] = Counter(recording.left_out)
-    uids = set()
+    omitted: Counter[str] = Counter(recording.left_out)
+    process_uids = set()
     for path, content in recording.files.items():
         match = _PROCESS_FILE.search(path)
         if match is not None and match[1] == "status":
-            uids.update(re.findall(rb"^Uid:[ \t]*(\d{1,10})", content, re.MULTILINE))
-    files = {path: _short_file(path, content, uids, left) for path, content in recording.files.items()}
+            process_uids.update(re.findall(rb"^Uid:[ \t]*(\d{1,10})", content, re.MULTILINE))
+    files = {
+        path: _shorten_file(path, content, process_uids, omitted) for path, content in recording.files.items()
+    }
     for command, entry in tables.get("commands", {}).items():
         if isinstance(entry.get("stdout"), str):
-            entry["stdout"] = _short_output(command, entry["stdout"], left)
-    used = {
+            entry["stdout"] = _shorten_output(command, entry["stdout"], omitted)
+    used_paths = {
         path
         for table in (
             *(tables.get(name, {}) for name in ("elf", "links", "exists", "folders", "listings")),
@@ -167,84 +174,93 @@ def shorten(recording: Recording) -> Recording:
         )
         for path in table
     }
-    above = {
-        path[:end] for path in used for end in range(1, len(path) + 1) if path[end : end + 1] in ("/", "")
+    used_parents = {
+        path[:end]
+        for path in used_paths
+        for end in range(1, len(path) + 1)
+        if path[end : end + 1] in ("/", "")
     }
     for folder, names in tables.get("listings", {}).items():
         base = f"{folder.rstrip('/')}/"
-        if base.startswith(_FOLDERS_KEPT_WHOLE):
+        if base.startswith(_UNSHORTENED_FOLDERS):
             continue
-        kept = [name for name in names if _NAMES_KEPT.search(name) or f"{base}{name}" in above]
-        left["names in folders"] += len(names) - len(kept)
-        tables["listings"][folder] = kept
+        kept_names = [name for name in names if _KEPT_NAMES.search(name) or f"{base}{name}" in used_parents]
+        omitted["names in folders"] += len(names) - len(kept_names)
+        tables["listings"][folder] = kept_names
     _renumber(tables.get("elf", {}))
-    return Recording(tables, files, recording.env, recording.cwd, recording.platform, recording.python, +left)
+    return Recording(
+        tables, files, recording.env, recording.cwd, recording.platform, recording.python, +omitted
+    )
 
 
-def _short_file(path: str, content: bytes, uids: set[bytes], left: Counter[str]) -> bytes:
+def _shorten_file(path: str, content: bytes, uids: set[bytes], omitted: Counter[str]) -> bytes:
+    """Return the useful part of a file; count what is left out in `omitted`."""
     process = _PROCESS_FILE.search(path)
     if process is not None:
-        return _short_process(process[1], content)
+        return _shorten_process(process[1], content)
     if path == "/etc/passwd":
-        rows = [line.split(b":") for line in content.splitlines()]
-        kept = [
-            b":".join((row[0], b"x", row[2], row[3], b"", b"/", b""))
-            for row in rows
-            if len(row) > 3 and row[2] in uids
+        accounts = [line.split(b":") for line in content.splitlines()]
+        kept_accounts = [
+            b":".join((fields[0], b"x", fields[2], fields[3], b"", b"/", b""))
+            for fields in accounts
+            if len(fields) > 3 and fields[2] in uids
         ]
-        left["accounts"] += len(rows) - len(kept)
-        return b"".join(line + b"\n" for line in kept)
+        omitted["accounts"] += len(accounts) - len(kept_accounts)
+        return b"".join(line + b"\n" for line in kept_accounts)
     if path.endswith("/config.json") and b'"auths"' in content:
-        left["registries' credentials"] += 1
-        value = _json_of(content.decode("utf-8", "replace"))
+        omitted["registries' credentials"] += 1
+        value = _parse_json(content.decode("utf-8", "replace"))
         kept_keys = (
             {k: v for k, v in value.items() if k == "currentContext"} if isinstance(value, dict) else {}
         )
         return json.dumps(kept_keys).encode("ascii")
     if path.endswith("/modules.dep"):
         lines = content.splitlines(keepends=True)
-        needed = [line for line in lines if b"nvidia" in line or b"nouveau" in line]
-        left["lines of modules.dep"] += len(lines) - len(needed)
-        return b"".join(needed)
+        kept_lines = [line for line in lines if b"nvidia" in line or b"nouveau" in line]
+        omitted["lines of modules.dep"] += len(lines) - len(kept_lines)
+        return b"".join(kept_lines)
     return content
 
 
-def _short_process(name: str, content: bytes) -> bytes:
-    """Return what is needed of somebody's process: what kind of program it is, whose, and in which state."""
+def _shorten_process(name: str, content: bytes) -> bytes:
+    """Return the useful part of a /proc/PID file: the command line, or the program's name, user and state."""
     if name == "environ":
         return b""
     if name == "status":
-        kept = [
+        kept_lines = [
             line for line in content.splitlines() if line.startswith((b"Name:", b"State:", b"Uid:", b"PPid:"))
         ]
-        return b"".join(line + b"\n" for line in kept)
+        return b"".join(line + b"\n" for line in kept_lines)
     return content
 
 
-def _short_output(command: str, text: str, left: Counter[str]) -> str:
+def _shorten_output(command: str, text: str, omitted: Counter[str]) -> str:
+    """Return the useful part of a command's output; count what is left out in `omitted`."""
     if _KERNEL_LOG.match(command):
-        lines = text.split("\n")[-_LOG_LINES:]
-        kept: list[str] = []
+        lines = text.split("\n")[-_MAX_LOG_LINES:]
+        kept_lines: list[str] = []
         for line in lines:
-            if _CONCERNS.search(line) or not line:
-                kept.append(line)
+            if _RELEVANT_LINE.search(line) or not line:
+                kept_lines.append(line)
             else:
-                left["lines of the kernel's log"] += 1
-                if not kept or kept[-1] != "…":  # something stood between these two
-                    kept.append("…")
-        return "\n".join(kept)
-    if len(text) > _MAX_OUTPUT_BYTES:  # a program that prints without end
-        left["characters of output"] += len(text) - _MAX_OUTPUT_BYTES
+                omitted["lines of the kernel's log"] += 1
+                if not kept_lines or kept_lines[-1] != "…":  # mark the gap between two kept lines
+                    kept_lines.append("…")
+        return "\n".join(kept_lines)
+    if len(text) > _MAX_OUTPUT_BYTES:  # a program may print without end
+        omitted["characters of output"] += len(text) - _MAX_OUTPUT_BYTES
         text = text[:_MAX_OUTPUT_BYTES]
-    value = _json_of(text)
+    value = _parse_json(text)
     if isinstance(value, dict) and "ServerVersion" in value:
-        left["parts of docker info"] += len(_OF_NO_USE & set(value))
-        return json.dumps({key: inner for key, inner in value.items() if key not in _OF_NO_USE}) + "\n"
+        omitted["parts of docker info"] += len(_OMITTED_DOCKER_KEYS & set(value))
+        return (
+            json.dumps({key: item for key, item in value.items() if key not in _OMITTED_DOCKER_KEYS}) + "\n"
+        )
     return text
 
 
-def _json_of(text: str) -> Any:
-    """Return the JSON value that a text is; None if it is none."""
+def _parse_json(text: str) -> Any:
+    """Return the JSON object or list that a text contains; None if it is not one."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:
@@ -254,7 +270,7 @@ def _json_of(text: str) -> Any:
 
 
 def _renumber(elf: Mapping[str, Any]) -> None:
-    """Device and inode only tell which paths are one file: small numbers do."""
+    """Replace device and inode numbers by small ones: they only show which paths are the same file."""
     numbers: dict[tuple[int, ...], int] = {}
     for _, entry in sorted(elf.items()):
         inode = tuple(entry.get("device_inode", ()))
@@ -266,28 +282,33 @@ def _renumber(elf: Mapping[str, Any]) -> None:
 
 
 def redact(recording: Recording, redactor: Redactor) -> Recording:
-    """Return the same with everything replaced that tells who and where; `redactor` has counted what."""
-    current = recording
+    """Return the recording with everything replaced that identifies a person or a machine.
+
+    The redactor counts the replacements.
+    """
+    initial = recording
     redactor.learn_version(recording.platform.get("release", ""))
     for path in (*recording.files, *recording.tables.get("exists", {}), *recording.tables.get("errors", {})):
-        for pattern in _NO_IDENTITY:
+        for pattern in _HARMLESS_PATHS:
             for match in pattern.finditer(path):
                 redactor.keep(match[1])
-    results: list[Recording] = [current]
+    results: list[Recording] = [initial]
 
     def learn() -> None:
-        _learn(results[-1], redactor)
+        _learn_recording(results[-1], redactor)
 
     def apply() -> bool:
-        before = results[-1]
-        results.append(_apply(before, redactor))
-        return members(before) != members(results[-1])
+        """Redact once more; return whether anything changed."""
+        previous = results[-1]
+        results.append(_redact_once(previous, redactor))
+        return members(previous) != members(results[-1])
 
     redactor.stable(learn, apply)
     return results[-1]
 
 
-def _learn(recording: Recording, redactor: Redactor) -> None:
+def _learn_recording(recording: Recording, redactor: Redactor) -> None:
+    """Let the redactor collect identifying values from every part of a recording."""
     redactor.learn(recording.cwd)
     redactor.learn(recording.python or "")
     for name, value in sorted(recording.env.items()):
@@ -313,33 +334,36 @@ def _learn_content(path: str, content: bytes, redactor: Redactor) -> None:
     elif path in ("/etc/hostname", "/proc/sys/kernel/hostname"):
         redactor.learn(content.decode("utf-8", "replace").strip(), "hostname")
     elif path.endswith("/cmdline") and _PROCESS_FILE.search(path) is not None:
-        for word in content.decode("utf-8", "replace").split("\0")[1:40]:
-            redactor.learn(word)
-            if not word.startswith("-") and "ipykernel" not in word:
-                redactor.learn_process(word.rpartition("/")[2])
+        for argument in content.decode("utf-8", "replace").split("\0")[1:40]:
+            redactor.learn(argument)
+            if not argument.startswith("-") and "ipykernel" not in argument:
+                redactor.learn_process(argument.rpartition("/")[2])
     elif content[:20] == _CACHE or _CACHE in content[: 1 << 20]:
-        redactor.learn("\n".join(name for pair in _cache_names(content) for name in pair))
+        redactor.learn("\n".join(name for pair in _list_cache_names(content) for name in pair))
     else:
         _learn_text(content.decode("utf-8", "surrogateescape"), redactor)
 
 
 def _learn_text(text: str, redactor: Redactor) -> None:
-    for line, value in _payload_lines(text):
+    for line, value in _split_payload_lines(text):
         if value is None:
             redactor.learn(line)
         else:
             redactor.learn_json(value)
 
 
-def _payload_lines(text: str) -> Iterable[tuple[str, Any]]:
-    """Yield (text, None) and (marker, JSON value): the children's answers, and whole documents, are JSON."""
-    value = _json_of(text)
+def _split_payload_lines(text: str) -> Iterable[tuple[str, Any]]:
+    """Yield (text, None) for plain lines and (marker, value) for the JSON lines of a payload.
+
+    A text that is a JSON document as a whole yields ("", value).
+    """
+    value = _parse_json(text)
     if value is not None:
         yield "", value
         return
     plain: list[str] = []
     for line in text.split("\n"):
-        value = _json_of(line.removeprefix(MARKER)) if line.startswith(MARKER) else None
+        value = _parse_json(line.removeprefix(MARKER)) if line.startswith(MARKER) else None
         if value is None:
             plain.append(line)
             continue
@@ -350,22 +374,23 @@ def _payload_lines(text: str) -> Iterable[tuple[str, Any]]:
     yield "\n".join(plain), None
 
 
-def _apply(recording: Recording, redactor: Redactor) -> Recording:
+def _redact_once(recording: Recording, redactor: Redactor) -> Recording:
+    """Return the recording with every part redacted once."""
     tables: dict[str, dict[str, Any]] = {}
     for name, table in recording.tables.items():
         tables[name] = {}
         for key, value in sorted(table.items()):
             if name == "commands":
-                new: Any = dict(value)
+                redacted: Any = dict(value)
                 for stream in ("stdout", "stderr", "detail"):
-                    if stream in new:
-                        new[stream] = _redact_text(str(new[stream]), redactor)
+                    if stream in redacted:
+                        redacted[stream] = _redact_text(str(redacted[stream]), redactor)
             elif name == "listings":
                 base = key.rstrip("/")
-                new = sorted(redactor(f"{base}/{entry}").rpartition("/")[2] for entry in value)
+                redacted = sorted(redactor(f"{base}/{entry}").rpartition("/")[2] for entry in value)
             else:
-                new = redactor.json(value)
-            tables[name][redactor(key)] = new
+                redacted = redactor.json(value)
+            tables[name][redactor(key)] = redacted
     return Recording(
         tables,
         {
@@ -386,7 +411,9 @@ def _redact_content(path: str, content: bytes, redactor: Redactor) -> bytes:
     process = _PROCESS_FILE.search(path)
     text = content.decode("utf-8", "surrogateescape")
     if process is not None and process[1] == "cmdline":
-        text = "\0".join(redactor.argument(n, word) for n, word in enumerate(text.split("\0")[:40]))
+        text = "\0".join(
+            redactor.argument(position, argument) for position, argument in enumerate(text.split("\0")[:40])
+        )
     elif process is not None and process[1] == "status":
         text = re.sub(r"(?m)^(Name:\s*)(\S.{0,200})$", lambda m: f"{m[1]}{redactor.program(m[2])}", text)
     return _redact_text(text, redactor).encode("utf-8", "surrogateescape")
@@ -394,7 +421,7 @@ def _redact_content(path: str, content: bytes, redactor: Redactor) -> bytes:
 
 def _redact_text(text: str, redactor: Redactor) -> str:
     parts: list[str] = []
-    for line, value in _payload_lines(text):
+    for line, value in _split_payload_lines(text):
         if value is None:
             parts.append(redactor(line))
         elif line:
@@ -404,37 +431,38 @@ def _redact_text(text: str, redactor: Redactor) -> str:
     return "".join(parts)
 
 
-def _cache_names(content: bytes) -> list[tuple[str, str]]:
-    """Return (soname, path) of /etc/ld.so.cache."""
-    return [(key, value) for key, value, *_ in _cache_entries(content)]
+def _list_cache_names(content: bytes) -> list[tuple[str, str]]:
+    """Return the (soname, path) pairs of an ld.so.cache."""
+    return [(key, value) for key, value, *_ in _parse_cache_entries(content)]
 
 
-def _cache_entries(content: bytes) -> list[tuple[str, str, int, int, int]]:
+def _parse_cache_entries(content: bytes) -> list[tuple[str, str, int, int, int]]:
+    """Return (soname, path, flags, version, hwcap) for each entry of an ld.so.cache; [] if it is damaged."""
     start = content.find(_CACHE)
     if start < 0 or len(content) < start + _CACHE_HEADER.size:
         return []
 
-    def text(at: int) -> str:
-        end = content.find(b"\0", start + at, start + at + 4096)
-        return content[start + at : max(end, start + at)].decode("utf-8", "surrogateescape")
+    def text(offset: int) -> str:
+        end = content.find(b"\0", start + offset, start + offset + 4096)
+        return content[start + offset : max(end, start + offset)].decode("utf-8", "surrogateescape")
 
     entries = []
     for index in range(min(_CACHE_HEADER.unpack_from(content, start)[1], 1 << 20)):
-        at = start + _CACHE_HEADER.size + index * _CACHE_ENTRY.size
-        if at + _CACHE_ENTRY.size > len(content):
+        offset = start + _CACHE_HEADER.size + index * _CACHE_ENTRY.size
+        if offset + _CACHE_ENTRY.size > len(content):
             break
-        flags, key, value, version, hwcap = _CACHE_ENTRY.unpack_from(content, at)
+        flags, key, value, version, hwcap = _CACHE_ENTRY.unpack_from(content, offset)
         entries.append((text(key), text(value), flags, version, hwcap))
     return entries
 
 
 def _redact_cache(content: bytes, redactor: Redactor) -> bytes:
-    """Return the loader's cache written again: its names have other lengths now.
+    """Return an ld.so.cache that is rebuilt with redacted names, because their lengths can change.
 
-    The names of hardware kinds are kept.
+    The names of the glibc-hwcaps folders are kept.
     """
     start = content.find(_CACHE)
-    entries = _cache_entries(content)
+    entries = _parse_cache_entries(content)
     size = _CACHE_HEADER.size + len(entries) * _CACHE_ENTRY.size
     strings = bytearray()
     offsets: dict[str, int] = {}
@@ -445,24 +473,26 @@ def _redact_cache(content: bytes, redactor: Redactor) -> bytes:
             strings.extend(text.encode("utf-8", "surrogateescape") + b"\0")
         return offsets[text]
 
-    rows = [
+    packed_entries = [
         _CACHE_ENTRY.pack(flags, place(redactor(key)), place(redactor(value)), version, hwcap)
         for key, value, flags, version, hwcap in entries
     ]
-    kinds = [place(name) for name in _cache_hardware(content, start)]
+    hwcap_offsets = [place(name) for name in _list_hwcap_names(content, start)]
     strings.extend(b"\0" * (-(size + len(strings)) % 4))
-    extension = size + len(strings) if kinds else 0
-    _, _, _, byte, _ = _CACHE_HEADER.unpack_from(content, start)
-    head = _CACHE_HEADER.pack(_CACHE, len(rows), len(strings), byte, extension)
-    tail = b""
-    if kinds:
-        tail = struct.pack("<II", 0xEAA42174, 1) + struct.pack("<IIII", 1, 0, extension + 24, 4 * len(kinds))
-        tail += b"".join(struct.pack("<I", at) for at in kinds)
-    return head + b"".join(rows) + bytes(strings) + tail
+    extension = size + len(strings) if hwcap_offsets else 0
+    _, _, _, flags_byte, _ = _CACHE_HEADER.unpack_from(content, start)
+    header = _CACHE_HEADER.pack(_CACHE, len(packed_entries), len(strings), flags_byte, extension)
+    extension_data = b""
+    if hwcap_offsets:
+        extension_data = struct.pack("<II", 0xEAA42174, 1) + struct.pack(
+            "<IIII", 1, 0, extension + 24, 4 * len(hwcap_offsets)
+        )
+        extension_data += b"".join(struct.pack("<I", offset) for offset in hwcap_offsets)
+    return header + b"".join(packed_entries) + bytes(strings) + extension_data
 
 
-def _cache_hardware(content: bytes, start: int) -> list[str]:
-    """Return the folder names below glibc-hwcaps that the cache counts, in its order."""
+def _list_hwcap_names(content: bytes, start: int) -> list[str]:
+    """Return the names of the glibc-hwcaps folders in an ld.so.cache, in its order."""
     names: list[str] = []
     try:
         extension = _CACHE_HEADER.unpack_from(content, start)[4]
@@ -470,16 +500,16 @@ def _cache_hardware(content: bytes, start: int) -> list[str]:
         for index in range(min(count, 16) if extension and magic == 0xEAA42174 else 0):
             tag, _, offset, size = struct.unpack_from("<IIII", content, start + extension + 8 + index * 16)
             for position in range(0, min(size, 4096) - 3 if tag == 1 else 0, 4):
-                at = start + struct.unpack_from("<I", content, start + offset + position)[0]
-                end = content.find(b"\0", at, at + 256)
-                names.append(content[at : max(at, end)].decode("utf-8", "replace"))
+                name_at = start + struct.unpack_from("<I", content, start + offset + position)[0]
+                end = content.find(b"\0", name_at, name_at + 256)
+                names.append(content[name_at : max(name_at, end)].decode("utf-8", "replace"))
     except struct.error:
         return []
     return names
 
 
 def manifest(recording: Recording, redactor: Redactor, tool: Mapping[str, str], day: str) -> dict[str, Any]:
-    """Return what was looked at, what was replaced and what was left out, for whoever looks into the recording."""
+    """Return what was read, replaced and left out, for a person who inspects the recording."""
     tables = recording.tables
 
     def describe_end(entry: Mapping[str, Any]) -> str:

@@ -1,8 +1,8 @@
-"""The programs that tfdoctor starts: what they print, for how long they may run, and that none outlives it.
+"""The programs that tfdoctor starts: their output, their time limit, and killing them when tfdoctor ends.
 
-Each has a session of its own, so that whatever it starts itself is ended with it. What it prints comes through pipes:
-there may be no folder to write to. Of that a few MiB are kept and the rest is read and dropped, so that neither a
-program that never stops printing nor a child of it that keeps the pipe open takes our memory or our time.
+Each program has a session of its own, so that its own children are killed with it. Output comes through
+pipes, because there may be no writable folder. A few MiB of it are kept, the rest is read and discarded: a
+program that prints without end, or a child that keeps the pipe open, costs neither memory nor time.
 """
 
 from __future__ import annotations
@@ -37,62 +37,62 @@ __all__ = [
 ]
 
 MAX_OUTPUT = 4 << 20
-"""Bytes of each of a program's streams that are kept."""
+"""Bytes kept of each of a program's output streams."""
 ENDING = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name)
 )
-"""The signals that ask us to end, and that can be heard."""
+"""The signals that ask tfdoctor to end and that can be handled."""
 _POLL_S = 0.05
-"""Seconds between two looks whether a program has ended whose pipes somebody else keeps open."""
+"""Seconds between two tests whether a program has ended, as another process can keep its pipes open."""
 _READ_BYTES = 1 << 16
-_IN_A_PIPE = 1 << 20
-"""Bytes that a pipe holds at most: what is read from one after the end of its program."""
+_MAX_PIPE_BYTES = 1 << 20
+"""Bytes that a pipe holds at most; at most so many are read after the program has ended."""
 _START_WAIT_S = 2.0
-"""Seconds that `stop` waits for a program that another thread is just starting."""
+"""Seconds that `stop` waits for a program that another thread is starting."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How a program ended."""
+    """The output of a program and how it ended."""
 
     returncode: int | None
-    """The exit status; -N where signal N ended it; None where it was killed at its time limit."""
+    """The exit status; -N if signal N ended it; None if it was killed at its time limit."""
     stdout: bytes
     stderr: bytes
 
 
 @contextlib.contextmanager
 def hold_signals() -> Iterator[list[int]]:
-    """Signals that Python handles wait until the block is over; the list has those that came.
+    """Delay signals that Python handles until the end of the block; yield the list of those received.
 
-    Without it a signal within Popen would leave a child that nobody knows. In other threads there is nothing to do:
-    Python handles signals in the main one.
+    Otherwise a signal during Popen would leave a child process that nobody knows of. In other threads this
+    does nothing, because Python handles signals in the main thread.
     """
-    came: list[int] = []
-    before: dict[int, Callable[[int, FrameType | None], Any]] = {}
+    received: list[int] = []
+    handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
     if threading.current_thread() is threading.main_thread():
         for number in ENDING:
             handler = signal.getsignal(number)
             if callable(handler):
-                before[number] = handler
-                signal.signal(number, lambda number, _: came.append(number))
+                handlers[number] = handler
+                signal.signal(number, lambda number, _: received.append(number))
     try:
-        yield came
+        yield received
     finally:
-        for known, handler in before.items():
-            signal.signal(known, handler)
-        for first in came[:1]:
-            before[first](first, None)
+        for restored, handler in handlers.items():
+            signal.signal(restored, handler)
+        for first_number in received[:1]:
+            handlers[first_number](first_number, None)
 
 
 class Children:
-    """Programs that are ended together. No locks: `stop` is called by handlers of signals, too."""
+    """Programs that are killed together. Uses no locks, because signal handlers call `stop`."""
 
     def __init__(self) -> None:
         self._running: set[subprocess.Popen[bytes]] = set()
         self._starting: set[object] = set()
         self._stopped = False
-        _EVERYBODY.add(self)
+        _ALL_CHILDREN.add(self)
 
     def run(
         self,
@@ -104,15 +104,16 @@ class Children:
         heard: Callable[[bytes], None] | None = None,
         given: IO[bytes] | None = None,
     ) -> Ran:
-        """Run it to its end; its whole group is killed after `timeout` seconds.
+        """Run a program to its end; kill its process group after `timeout` seconds.
 
-        `heard` is told what it writes to standard output, piece by piece as it comes; on Windows it is told nothing.
-        What it raises ends the program. `given`: an open file that is its standard input; else it has none.
+        `heard` is called with each piece of standard output as it arrives (on Windows it is never called); an
+        exception that it raises ends the program. `given` is an open file that becomes the standard input;
+        without it there is none.
 
-        Raises OSError or ValueError where it cannot be started.
+        Raises OSError or ValueError if the program cannot be started.
         """
         deadline = time.monotonic() + timeout
-        with _streams() as (out, err):
+        with _open_output_files() as (out, err):
             process = self._start(argv, out, err, env, cwd, given)
             reader = _Pipes(process, heard) if out is None else _Files(out, err)
             try:
@@ -122,7 +123,7 @@ class Children:
                 if not ended:
                     _kill(process)
                 return Ran(process.returncode if ended else None, *reader.texts())
-            except BaseException:  # Ctrl-C: nothing that we started may outlive us
+            except BaseException:  # also on Ctrl-C: no program may outlive tfdoctor
                 _kill(process)
                 raise
             finally:
@@ -130,17 +131,24 @@ class Children:
                 reader.close()
 
     def _start(
-        self, argv: Sequence[str], out: Any, err: Any, env: Mapping[str, str], cwd: str | None, given: Any
+        self,
+        argv: Sequence[str],
+        out: Any,
+        err: Any,
+        env: Mapping[str, str],
+        cwd: str | None,
+        stdin_file: Any,
     ) -> subprocess.Popen[bytes]:
-        this = object()
+        """Start a program. Raises InterruptedError if `stop` was called."""
+        token = object()
         with hold_signals():
-            self._starting.add(this)
+            self._starting.add(token)
             try:
                 if self._stopped:
                     raise InterruptedError(4, "tfdoctor is ending")
                 process = subprocess.Popen(
                     list(argv),
-                    stdin=subprocess.DEVNULL if given is None else given,
+                    stdin=subprocess.DEVNULL if stdin_file is None else stdin_file,
                     stdout=subprocess.PIPE if out is None else out,
                     stderr=subprocess.PIPE if err is None else err,
                     env=drop_working_folder(env),
@@ -149,21 +157,21 @@ class Children:
                 )
                 self._running.add(process)
             finally:
-                self._starting.discard(this)
+                self._starting.discard(token)
         return process
 
     def stop(self) -> None:
-        """Kill every one of them; none is started from now on."""
+        """Kill all running programs; none can be started afterwards."""
         self._stopped = True
-        until = time.monotonic() + _START_WAIT_S
-        while self._starting and time.monotonic() < until:
+        deadline = time.monotonic() + _START_WAIT_S
+        while self._starting and time.monotonic() < deadline:
             time.sleep(0.002)
         for process in list(self._running):
             _kill(process)
 
 
-_EVERYBODY: weakref.WeakSet[Children] = weakref.WeakSet()
-_OURS = Children()
+_ALL_CHILDREN: weakref.WeakSet[Children] = weakref.WeakSet()
+_DEFAULT_CHILDREN = Children()
 
 
 _RUN_MODULE = (
@@ -173,50 +181,53 @@ _RUN_MODULE = (
 
 
 def isolate(command: Sequence[str]) -> Sequence[str]:
-    """Return `python -m MODULE …` as a command that imports nothing from the working folder, in every Python."""
+    """Return a `python -m MODULE …` command changed so that no Python imports from the working directory."""
     return (command[0], "-c", _RUN_MODULE, *command[2:]) if command[1:2] == ("-m",) else command
 
 
 def drop_working_folder(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables without the entries by which a child would execute files of the working folder.
+    """Return the variables without entries that would let a child execute files of the working directory.
 
-    These are relative entries of PATH, and of LD_LIBRARY_PATH the working folder itself, most often an empty entry by
-    accident. A folder below it that LD_LIBRARY_PATH names stays: an import may need its libraries.
+    These are relative entries of PATH, and the working directory itself in LD_LIBRARY_PATH, usually an
+    accidental empty entry. A folder below it in LD_LIBRARY_PATH is kept, because an import may need its
+    libraries.
     """
     env = dict(env)
     if os.name != "posix":
         return env
     if "PATH" in env:
         entries = env["PATH"].split(":")
-        env["PATH"] = ":".join(one for one in entries if one.startswith("/") and not one.startswith("/proc/"))
+        env["PATH"] = ":".join(
+            entry for entry in entries if entry.startswith("/") and not entry.startswith("/proc/")
+        )
     if libraries := env.get("LD_LIBRARY_PATH"):
-        kept = [one for one in re.split("[:;]", libraries) if not _is_working_folder(one)]
-        env["LD_LIBRARY_PATH"] = ":".join(kept)
-        if not kept:
+        kept_entries = [entry for entry in re.split("[:;]", libraries) if not _is_working_folder(entry)]
+        env["LD_LIBRARY_PATH"] = ":".join(kept_entries)
+        if not kept_entries:
             del env["LD_LIBRARY_PATH"]
     return env
 
 
 def _is_working_folder(entry: str) -> bool:
-    """Return whether an entry of a search path means the working folder without naming it by its full path."""
+    """Return whether an entry of a search path refers to the working directory other than by its full path."""
     if entry.startswith("/") and not entry.startswith("/proc/"):
         return False
     return os.path.realpath(entry or ".") == os.path.realpath(".")
 
 
 def run(argv: Sequence[str], *, timeout: float, env: Mapping[str, str], cwd: str | None = None) -> Ran:
-    """Return `Children.run` for whoever has no children of his own to end."""
-    return _OURS.run(argv, timeout=timeout, env=env, cwd=cwd)
+    """Run a program as `Children.run` does, for callers that have no group of programs of their own."""
+    return _DEFAULT_CHILDREN.run(argv, timeout=timeout, env=env, cwd=cwd)
 
 
 def stop_all() -> None:
-    """Kill every program that still runs: we are about to end."""
-    for children in list(_EVERYBODY):
+    """Kill every running program, because tfdoctor is about to end."""
+    for children in list(_ALL_CHILDREN):
         children.stop()
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill the whole process group; a process stuck in the driver (state D) is left to the kernel."""
+    """Kill the whole process group; a process that is stuck in the driver (state D) is left to the kernel."""
     with contextlib.suppress(OSError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)
@@ -226,12 +237,12 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         process.wait(1)
 
 
-# ---------------------------------------------------------------- what they print
+# ---------------------------------------------------------------- output
 
 
 @contextlib.contextmanager
-def _streams() -> Iterator[tuple[IO[bytes] | None, IO[bytes] | None]]:
-    """Files where pipes cannot be watched (Windows, which always has a folder for them), else nothing: pipes."""
+def _open_output_files() -> Iterator[tuple[IO[bytes] | None, IO[bytes] | None]]:
+    """Yield temporary files for the output if pipes cannot be polled (Windows), else (None, None) for pipes."""
     if hasattr(select, "poll"):
         yield None, None
         return
@@ -242,12 +253,13 @@ def _streams() -> Iterator[tuple[IO[bytes] | None, IO[bytes] | None]]:
 
 
 class _Files:
-    """Output that goes into files."""
+    """Output that is written to temporary files."""
 
     def __init__(self, out: IO[bytes], err: IO[bytes] | None) -> None:
         self._files = [stream for stream in (out, err) if stream is not None]
 
     def wait(self, process: subprocess.Popen[bytes], deadline: float) -> bool:
+        """Wait for the program to end; return False if it has not by the deadline."""
         try:
             process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -255,41 +267,44 @@ class _Files:
         return True
 
     def texts(self) -> list[bytes]:
+        """Return the first MAX_OUTPUT bytes of each stream."""
         for stream in self._files:
             stream.seek(0)
         return [stream.read(MAX_OUTPUT) for stream in self._files]
 
     def close(self) -> None:
-        """Whoever opened them does."""
+        """Do nothing: `_open_output_files` closes the files."""
 
 
 class _Pipes:
-    """Output that comes through pipes."""
+    """Output that is read from pipes."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], heard: Callable[[bytes], None] | None = None
+        self, process: subprocess.Popen[bytes], on_output: Callable[[bytes], None] | None = None
     ) -> None:
-        self._heard = heard
+        self._on_output = on_output
         self._out = process.stdout.fileno() if process.stdout is not None else -1
-        self._streams = [stream for stream in (process.stdout, process.stderr) if stream is not None]
-        self._kept = {stream.fileno(): bytearray() for stream in self._streams}
+        self._open_output_files = [
+            stream for stream in (process.stdout, process.stderr) if stream is not None
+        ]
+        self._buffers = {stream.fileno(): bytearray() for stream in self._open_output_files}
         self._poll = select.poll()
-        self._open = set(self._kept)
-        for number in self._kept:
+        self._open = set(self._buffers)
+        for number in self._buffers:
             os.set_blocking(number, False)
             self._poll.register(number, select.POLLIN)
 
     def wait(self, process: subprocess.Popen[bytes], deadline: float) -> bool:
-        """Read until the program has ended; False where it has not by the deadline."""
+        """Read until the program has ended; return False if it has not by the deadline."""
         while self._open:
-            if process.poll() is not None:  # what it wrote is in the pipes by now
+            if process.poll() is not None:  # all of its output is in the pipes now
                 self._drain()
                 return True
-            left = deadline - time.monotonic()
-            if left <= 0:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
                 self._drain()
                 return False
-            for number, _ in self._poll.poll(min(_POLL_S, left) * 1000):
+            for number, _ in self._poll.poll(min(_POLL_S, remaining) * 1000):
                 self._read(number)
         try:
             process.wait(max(0.0, deadline - time.monotonic()))
@@ -298,7 +313,7 @@ class _Pipes:
         return True
 
     def _read(self, number: int) -> int:
-        """Return bytes that were read; 0 where there are none, now or ever."""
+        """Read from a pipe and return the number of bytes; 0 if no data is available or the pipe is closed."""
         try:
             data = os.read(number, _READ_BYTES)
         except BlockingIOError:
@@ -307,21 +322,23 @@ class _Pipes:
             self._poll.unregister(number)
             self._open.discard(number)
             return 0
-        if self._heard is not None and number == self._out:
-            self._heard(data)
-        kept = self._kept[number]
-        kept += data[: MAX_OUTPUT - len(kept)]
+        if self._on_output is not None and number == self._out:
+            self._on_output(data)
+        buffer = self._buffers[number]
+        buffer += data[: MAX_OUTPUT - len(buffer)]
         return len(data)
 
     def _drain(self) -> None:
+        """Read what is left in the pipes."""
         for number in list(self._open):
-            left = _IN_A_PIPE
-            while left > 0 and (count := self._read(number)):
-                left -= count
+            remaining = _MAX_PIPE_BYTES
+            while remaining > 0 and (count := self._read(number)):
+                remaining -= count
 
     def texts(self) -> list[bytes]:
-        return [bytes(kept) for kept in self._kept.values()]
+        """Return the first MAX_OUTPUT bytes of each stream."""
+        return [bytes(buffer) for buffer in self._buffers.values()]
 
     def close(self) -> None:
-        for stream in self._streams:
+        for stream in self._open_output_files:
             stream.close()

@@ -1,4 +1,4 @@
-"""Where Docker's client connects: DOCKER_HOST, the context that was chosen, or its own socket."""
+"""The address that Docker's client connects to: DOCKER_HOST, the current context, or the default socket."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ DEFAULT_ENDPOINT = "unix:///var/run/docker.sock"
 
 
 def endpoint_of(system: System) -> tuple[str, str | None]:
-    """Return (where Docker's client would connect, the context that says so), in the client's own order.
+    """Return the address that Docker's client would connect to, and the name of the context that defines it.
 
-    The first is empty if that context is not there, or names nothing.
+    The client's own order of precedence is used. The context is None if none is used. The address is "" if
+    the context does not exist or defines none.
     """
     host = system.env.get("DOCKER_HOST", "")
     if host:
@@ -44,12 +45,12 @@ def endpoint_of(system: System) -> tuple[str, str | None]:
 
 
 def settings_folder(system: System) -> str:
-    """Return where Docker's client has its settings."""
+    """Return the folder with the settings of Docker's client."""
     return system.env.get("DOCKER_CONFIG") or f"{system.env.get('HOME', '')}/.docker"
 
 
 def identity_of(context: str) -> str:
-    """Return the name of a context's folders."""
-    import hashlib  # loads OpenSSL, for Docker's contexts alone
+    """Return the digest that names the folders of a context."""
+    import hashlib  # slow import of OpenSSL, needed only for contexts
 
     return hashlib.sha256(context.encode("utf-8", "replace")).hexdigest()

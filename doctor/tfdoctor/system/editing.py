@@ -1,6 +1,7 @@
-"""Changing a user's text file in place: only the bytes of the edits change, and the file stays the same file.
+"""Editing a user's text file in place: only the edited bytes change, and the file remains the same file.
 
-Owner, mode, extended attributes and hard links are kept. A file that is not exactly what was read is refused.
+Owner, mode, extended attributes and hard links are kept. A file that has changed since it was read is
+refused.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ __all__ = ["edit_file"]
 
 
 def edit_file(path: Path, data: bytes, edits: Iterable[Edit]) -> None:
-    """Make the edits in a file whose content was `data`.
+    """Apply edits to a file whose content was `data`.
 
-    The file is replaced by a complete copy if owner, mode and extended attributes can be given to the copy and it has
-    one name only. Otherwise it is written where it is, with a copy beside it until that is done. Raises EditError.
+    The file is replaced by a complete copy if the copy can get the same owner, mode and extended attributes
+    and the file has no other hard links. Otherwise it is overwritten in place, with a backup beside it until
+    that is done. Raises EditError.
     """
     changed = apply_edits(data, edits)
     path = Path(os.path.realpath(path))
@@ -42,7 +44,7 @@ def edit_file(path: Path, data: bytes, edits: Iterable[Edit]) -> None:
             prefix=".tfdoctor-", dir=path.parent, ignore_cleanup_errors=True
         ) as folder:
             copy = Path(folder, path.name)
-            if status.st_nlink == 1 and _copy_as(path, status, copy, changed):
+            if status.st_nlink == 1 and _write_copy(path, status, copy, changed):
                 copy.replace(path)
             else:
                 _write(copy, data)
@@ -51,12 +53,15 @@ def edit_file(path: Path, data: bytes, edits: Iterable[Edit]) -> None:
         raise EditError(error.strerror or str(error)) from error
 
 
-def _copy_as(path: Path, status: os.stat_result, copy: Path, content: bytes) -> bool:
+def _write_copy(path: Path, status: os.stat_result, copy: Path, content: bytes) -> bool:
     """Write a file with the owner, mode and extended attributes of another; return whether all could be set."""
     _write(copy, content)
-    made = copy.stat()
+    copy_status = copy.stat()
     try:
-        if hasattr(os, "chown") and (made.st_uid, made.st_gid) != (status.st_uid, status.st_gid):
+        if hasattr(os, "chown") and (copy_status.st_uid, copy_status.st_gid) != (
+            status.st_uid,
+            status.st_gid,
+        ):
             os.chown(copy, status.st_uid, status.st_gid)
         copy.chmod(stat.S_IMODE(status.st_mode))
         if hasattr(os, "listxattr"):
@@ -76,24 +81,24 @@ def _write(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _write_in_place(path: Path, content: bytes, before: bytes) -> None:
-    """Overwrite a file; put the old content back if that fails, for instance because the disk is full."""
+def _write_in_place(path: Path, content: bytes, old_content: bytes) -> None:
+    """Overwrite a file; restore the old content if that fails, for example on a full disk."""
     with path.open("r+b") as file:
         try:
             _overwrite(file.fileno(), content)
         except BaseException:
             with contextlib.suppress(OSError):
-                _overwrite(file.fileno(), before)
+                _overwrite(file.fileno(), old_content)
             raise
 
 
 def _overwrite(descriptor: int, content: bytes) -> None:
     if hasattr(os, "posix_fallocate") and len(content) > os.fstat(descriptor).st_size:
-        with contextlib.suppress(OSError):  # not every file system can; the write says what is wrong
+        with contextlib.suppress(OSError):  # some file systems do not support it; a write reports real errors
             os.posix_fallocate(descriptor, 0, len(content))
     os.lseek(descriptor, 0, os.SEEK_SET)
-    left = memoryview(content)
-    while left:
-        left = left[os.write(descriptor, left) :]
+    remaining = memoryview(content)
+    while remaining:
+        remaining = remaining[os.write(descriptor, remaining) :]
     os.ftruncate(descriptor, len(content))
     os.fsync(descriptor)

@@ -1,7 +1,7 @@
-"""The dynamic section of an ELF object, and what glibc's loader would object to before it looks there.
+"""The dynamic section of an ELF object, and the problems for which glibc's loader rejects the object before that.
 
 `read_elf` checks a file in the order of glibc's `open_verify` (elf/dl-load.c), because the order decides
-whether the loader gives up ("file too short") or goes on to the next folder (another class or machine).
+whether the loader fails ("file too short") or continues in the next folder (other class or machine).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TOUCHED = {
     0x6FFFFFF0: None,  # DT_VERSYM
     DT_VERNEED: None,
 }
-"""Tables that loading itself reads → the entry with their size in bytes."""
+"""Dynamic entries of the tables that the loader reads, each with the entry of the table's size in bytes or None."""
 VER_FLG_WEAK = 2
 
 MACHINES = {
@@ -52,7 +52,7 @@ MACHINES = {
     "s390x": 22,
     "riscv64": 243,
 }
-"""uname -m → ELF e_machine."""
+"""ELF e_machine by machine name of `uname -m`."""
 MACHINE_NAMES = {
     3: "i386",
     62: "x86-64",
@@ -68,12 +68,12 @@ MAX_DYNAMIC_BYTES = 1 << 20
 MAX_VERSION_ENTRIES = 1 << 14
 MAX_STRING = 1 << 20
 MAX_STRINGS = 1 << 22
-"""Bytes of all names together: entries of a damaged table may all point at one long string."""
+"""Bytes of all names together; many entries of a damaged table may point at one long string."""
 MAX_OFFSET = 1 << 42
 
 
 class ElfProblem(str, enum.Enum):
-    """Why the loader would not take a file. Those in `SKIPPED` make it look in the next folder."""
+    """The reasons for which the loader rejects a file. For those in `SKIPPED` it continues in the next folder."""
 
     TOO_SHORT = "file too short"
     BAD_MAGIC = "invalid ELF header"
@@ -92,7 +92,7 @@ SKIPPED = frozenset({ElfProblem.WRONG_CLASS, ElfProblem.WRONG_MACHINE})
 
 
 class ElfError(Exception):
-    """The loader would not take this file."""
+    """The loader would reject this file."""
 
     def __init__(self, problem: ElfProblem, detail: str = "") -> None:
         super().__init__(f"{problem.value}{f' ({detail})' if detail else ''}")
@@ -102,7 +102,7 @@ class ElfError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ElfFile:
-    """What the loader reads of an object. Strings are as in the file: `$ORIGIN` is not expanded."""
+    """The fields of an object that the loader reads. Strings are as in the file: `$ORIGIN` is not expanded."""
 
     machine: int
     soname: str | None = None
@@ -111,20 +111,20 @@ class ElfFile:
     runpath: str | None = None
     nodeflib: bool = False
     verneed: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """(library, the symbol versions it must define), weak ones left out."""
+    """(library, symbol versions that it must define), without weak versions."""
     verdef: tuple[str, ...] = ()
     size: int = 0
     device_inode: tuple[int, int] = (0, 0)
     truncated: bool = False
-    """Some segment that is not needed to load reaches beyond the end of the file."""
+    """True if a segment that loading does not need reaches beyond the end of the file."""
     program: str = ""
-    """"executable", "position-independent executable": what dlopen refuses, and is run all the same."""
+    """"executable" or "position-independent executable" for a program, which dlopen rejects; else ""."""
 
 
 def read_elf(path: str, machine: str) -> ElfFile:
-    """Return the dynamic section of the object at `path`, for a loader on `machine` (as `uname -m` says it).
+    """Return the dynamic section of the object at `path`, for a loader on `machine` (as in `uname -m`).
 
-    Raises OSError if the file cannot be opened or read, ElfError where the loader would not take it.
+    Raises OSError if the file cannot be opened or read, ElfError if the loader would reject it.
     """
     with Path(path).open("rb") as stream:
         stat = os.fstat(stream.fileno())
@@ -132,11 +132,12 @@ def read_elf(path: str, machine: str) -> ElfFile:
 
 
 def read_elf_stream(stream: BinaryIO, size: int, device_inode: tuple[int, int], machine: str) -> ElfFile:
-    """Return the same of an open file, wherever it is. Raises OSError, ElfError."""
+    """Return the dynamic section of an object that is open as a stream. Raises OSError or ElfError."""
     return _parse_elf(stream, size, device_inode, MACHINES.get(machine.lower(), 62))
 
 
 def _parse_elf(stream: BinaryIO, size: int, device_inode: tuple[int, int], expected_machine: int) -> ElfFile:
+    """Check an object in the loader's order and read its dynamic section."""
     header = stream.read(EHDR64.size)
     if len(header) < EHDR64.size:
         raise ElfError(ElfProblem.TOO_SHORT)
@@ -153,36 +154,40 @@ def _parse_elf(stream: BinaryIO, size: int, device_inode: tuple[int, int], expec
         raise ElfError(ElfProblem.NOT_SHARED)
     if phentsize != PHDR64.size or phnum > MAX_PROGRAM_HEADERS:
         raise ElfError(ElfProblem.MALFORMED, "program headers")
-    table = _bytes(stream, phoff, phnum * PHDR64.size)
+    table = _read_at(stream, phoff, phnum * PHDR64.size)
     if len(table) < phnum * PHDR64.size:
         raise ElfError(ElfProblem.CANNOT_READ)
-    segments = [Segment(s[0], s[2], s[3], s[5]) for s in PHDR64.iter_unpack(table)]
-    loads = [s for s in segments if s.kind == PT_LOAD]
+    segments = [
+        Segment(segment[0], segment[2], segment[3], segment[5]) for segment in PHDR64.iter_unpack(table)
+    ]
+    loads = [segment for segment in segments if segment.kind == PT_LOAD]
     if not loads:
         raise ElfError(ElfProblem.NO_LOADABLE)
-    beyond = [s for s in loads if s.end > size]
-    dynamic = next((s for s in segments if s.kind == PT_DYNAMIC), None)
-    if loads[0] in beyond or (beyond and (dynamic is None or dynamic.offset >= size)):
-        raise ElfError(ElfProblem.TRUNCATED, f"{size} bytes are left of at least {max(s.end for s in loads)}")
-    whole = ElfFile(machine, size=size, device_inode=device_inode, truncated=bool(beyond))
+    truncated = [segment for segment in loads if segment.end > size]
+    dynamic = next((segment for segment in segments if segment.kind == PT_DYNAMIC), None)
+    if loads[0] in truncated or (truncated and (dynamic is None or dynamic.offset >= size)):
+        raise ElfError(
+            ElfProblem.TRUNCATED, f"{size} bytes are left of at least {max(segment.end for segment in loads)}"
+        )
+    elf = ElfFile(machine, size=size, device_inode=device_inode, truncated=bool(truncated))
     if kind == ET_EXEC:
-        whole = replace(whole, program="executable")
+        elf = replace(elf, program="executable")
     if dynamic is None or not dynamic.size:
         if kind == ET_DYN:
             raise ElfError(ElfProblem.NO_DYNAMIC)
-        return whole
+        return elf
     try:
         section = _Dynamic(stream, loads, dynamic)
-        if beyond and section.reaches() > -(-size // PAGE) * PAGE:
-            detail = f"{size} bytes are left of at least {max(s.end for s in loads)}"
+        if truncated and section.reaches() > -(-size // PAGE) * PAGE:
+            detail = f"{size} bytes are left of at least {max(segment.end for segment in loads)}"
             raise ElfError(ElfProblem.TRUNCATED, detail)
-        return section.fill(whole)
+        return section.fill(elf)
     except (struct.error, IndexError) as error:
         raise ElfError(ElfProblem.MALFORMED, str(error)) from error
 
 
-def _bytes(stream: BinaryIO, offset: int, count: int) -> bytes:
-    """At most `count` bytes from `offset`; none where a damaged header points beyond any file."""
+def _read_at(stream: BinaryIO, offset: int, count: int) -> bytes:
+    """Return at most `count` bytes from `offset`; none if a damaged header points beyond any file."""
     if offset > MAX_OFFSET:
         return b""
     stream.seek(offset)
@@ -190,7 +195,7 @@ def _bytes(stream: BinaryIO, offset: int, count: int) -> bytes:
 
 
 class Segment(NamedTuple):
-    """What of a program header matters here."""
+    """The fields of a program header that are used."""
 
     kind: int
     offset: int
@@ -203,27 +208,27 @@ class Segment(NamedTuple):
 
 
 class _Dynamic:
-    """The PT_DYNAMIC segment of an open object. Section headers are not used: they may be stripped.
+    """The PT_DYNAMIC segment of an open object. Section headers are not used, because they may be stripped.
 
-    Read by hand because it is on the hot path of every check: a general ELF library needs 20 times as long for
-    the same fields (tests/system compares the two).
+    Parsed by hand because every check depends on it: a general ELF library takes 20 times as long for the
+    same fields (tests/system compares the two).
     """
 
     def __init__(self, stream: BinaryIO, loads: list[Segment], dynamic: Segment) -> None:
         self._stream = stream
         self._loads = loads
         self._entries: list[tuple[int, int]] = []
-        self._room = MAX_STRINGS
-        self._versions = MAX_VERSION_ENTRIES
-        self._fill_entries(self._offset(dynamic.address), dynamic.size)
-        table = self._value(DT_STRTAB)
-        self._strings = self._offset(table) if table is not None else 0
+        self._string_budget = MAX_STRINGS
+        self._version_budget = MAX_VERSION_ENTRIES
+        self._read_entries(self._get_offset(dynamic.address), dynamic.size)
+        table = self._find_value(DT_STRTAB)
+        self._strings = self._get_offset(table) if table is not None else 0
 
-    def _fill_entries(self, start: int, size: int) -> None:
-        """The entries up to DT_NULL: as the loader does, wherever the segment is said to end."""
+    def _read_entries(self, start: int, size: int) -> None:
+        """Read the entries up to DT_NULL, even beyond the segment's stated size, as the loader does."""
         step = min(max(size // DYN64.size * DYN64.size, DYN64.size), PAGE)
-        for at in range(start, start + MAX_DYNAMIC_BYTES, step):
-            content = _bytes(self._stream, at, step)
+        for offset in range(start, start + MAX_DYNAMIC_BYTES, step):
+            content = _read_at(self._stream, offset, step)
             for tag, value in DYN64.iter_unpack(content[: len(content) // DYN64.size * DYN64.size]):
                 if tag == DT_NULL:
                     return
@@ -232,96 +237,99 @@ class _Dynamic:
                 break
 
     def reaches(self) -> int:
-        """Return how far into the file the loader reads whatever it loads the object for: its tables, all
-        relocations.
-        """
-        last = 0
+        """Return the file offset up to which the loader reads in every case: its tables and all relocations."""
+        end = 0
         for tag, size_tag in TOUCHED.items():
-            address = self._value(tag)
+            address = self._find_value(tag)
             if address:
-                last = max(last, self._offset(address) + (self._value(size_tag) or 1 if size_tag else 1))
-        return last
+                end = max(
+                    end, self._get_offset(address) + (self._find_value(size_tag) or 1 if size_tag else 1)
+                )
+        return end
 
     def fill(self, elf: ElfFile) -> ElfFile:
-        """Return `elf` with everything that this segment says."""
-        soname, rpath, runpath = (self._value(tag) for tag in (DT_SONAME, DT_RPATH, DT_RUNPATH))
-        if (self._value(DT_FLAGS_1) or 0) & DF_1_PIE:
+        """Return `elf` with the fields of this segment set."""
+        soname, rpath, runpath = (self._find_value(tag) for tag in (DT_SONAME, DT_RPATH, DT_RUNPATH))
+        if (self._find_value(DT_FLAGS_1) or 0) & DF_1_PIE:
             elf = replace(elf, program="position-independent executable")
         return replace(
             elf,
-            soname=self._string(soname) if soname is not None else None,
-            needed=tuple(self._string(value) for tag, value in self._entries if tag == DT_NEEDED),
-            rpath=self._string(rpath) if rpath is not None else None,
-            runpath=self._string(runpath) if runpath is not None else None,
-            nodeflib=bool((self._value(DT_FLAGS_1) or 0) & DF_1_NODEFLIB),
+            soname=self._read_string(soname) if soname is not None else None,
+            needed=tuple(self._read_string(value) for tag, value in self._entries if tag == DT_NEEDED),
+            rpath=self._read_string(rpath) if rpath is not None else None,
+            runpath=self._read_string(runpath) if runpath is not None else None,
+            nodeflib=bool((self._find_value(DT_FLAGS_1) or 0) & DF_1_NODEFLIB),
             verneed=self._parse_verneed(),
-            verdef=self._verdef(),
+            verdef=self._parse_verdef(),
         )
 
-    def _value(self, wanted: int) -> int | None:
-        return next((value for tag, value in self._entries if tag == wanted), None)
+    def _find_value(self, wanted_tag: int) -> int | None:
+        """Return the value of the first entry with a tag; None if there is none."""
+        return next((value for tag, value in self._entries if tag == wanted_tag), None)
 
-    def _offset(self, address: int) -> int:
+    def _get_offset(self, address: int) -> int:
+        """Return the file offset of a virtual address. Raises ElfError if it is in no segment."""
         for segment in self._loads:
             if segment.address <= address < segment.address + segment.size:
                 return address - segment.address + segment.offset
         raise ElfError(ElfProblem.MALFORMED, f"address {address:#x} is in no segment")
 
-    def _string(self, index: int) -> str:
-        content = _bytes(self._stream, self._strings + index, 256)
-        if b"\0" not in content:  # a RUNPATH can have 20 KB
-            content = _bytes(self._stream, self._strings + index, MAX_STRING)
+    def _read_string(self, index: int) -> str:
+        """Return a name of the string table. Raises ElfError if all names together are too long."""
+        content = _read_at(self._stream, self._strings + index, 256)
+        if b"\0" not in content:  # a RUNPATH can be 20 KB long
+            content = _read_at(self._stream, self._strings + index, MAX_STRING)
         name = content.split(b"\0", 1)[0]
-        self._room -= len(name)
-        if self._room < 0:
+        self._string_budget -= len(name)
+        if self._string_budget < 0:
             raise ElfError(ElfProblem.MALFORMED, "names too long")
         return name.decode("utf-8", "surrogateescape")
 
     def _count_version(self) -> None:
-        """Tables are chains of offsets, which can be laid so that every link is met thousands of times."""
-        self._versions -= 1
-        if self._versions < 0:
+        """Count one version entry. Raises ElfError after too many, because a damaged chain can be endless."""
+        self._version_budget -= 1
+        if self._version_budget < 0:
             raise ElfError(ElfProblem.MALFORMED, "too many symbol versions")
 
     def _parse_verneed(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Return Elfxx_Verneed and Elfxx_Vernaux."""
-        table = self._value(DT_VERNEED)
+        """Return the required versions (Elfxx_Verneed and Elfxx_Vernaux)."""
+        table = self._find_value(DT_VERNEED)
         if table is None:
             return ()
         result: list[tuple[str, tuple[str, ...]]] = []
-        at = self._offset(table)
-        for _ in range(self._value(DT_VERNEEDNUM) or 0):
+        entry_at = self._get_offset(table)
+        for _ in range(self._find_value(DT_VERNEEDNUM) or 0):
             self._count_version()
-            _, count, file_at, aux, following = VERNEED.unpack(_bytes(self._stream, at, VERNEED.size))
+            _, count, file_at, aux, following = VERNEED.unpack(_read_at(self._stream, entry_at, VERNEED.size))
             versions: list[str] = []
-            aux_at = at + aux
+            aux_at = entry_at + aux
             for _ in range(count):
                 self._count_version()
-                _, flags, _, name_at, next_aux = VERNAUX.unpack(_bytes(self._stream, aux_at, VERNAUX.size))
+                _, flags, _, name_at, next_aux = VERNAUX.unpack(_read_at(self._stream, aux_at, VERNAUX.size))
                 if not flags & VER_FLG_WEAK:
-                    versions.append(self._string(name_at))
+                    versions.append(self._read_string(name_at))
                 if not next_aux:
                     break
                 aux_at += next_aux
-            result.append((self._string(file_at), tuple(versions)))
+            result.append((self._read_string(file_at), tuple(versions)))
             if not following:
                 break
-            at += following
+            entry_at += following
         return tuple(result)
 
-    def _verdef(self) -> tuple[str, ...]:
-        """Return the names of Elfxx_Verdef."""
-        table = self._value(DT_VERDEF)
+    def _parse_verdef(self) -> tuple[str, ...]:
+        """Return the defined versions (Elfxx_Verdef)."""
+        table = self._find_value(DT_VERDEF)
         if table is None:
             return ()
         names: list[str] = []
-        at = self._offset(table)
-        for _ in range(self._value(DT_VERDEFNUM) or 0):
+        entry_at = self._get_offset(table)
+        for _ in range(self._find_value(DT_VERDEFNUM) or 0):
             self._count_version()
-            _, _, _, _, _, aux, following = VERDEF.unpack(_bytes(self._stream, at, VERDEF.size))
-            (name_at,) = struct.unpack("<I", _bytes(self._stream, at + aux, 4))
-            names.append(self._string(name_at))
+            _, _, _, _, _, aux, following = VERDEF.unpack(_read_at(self._stream, entry_at, VERDEF.size))
+            (name_at,) = struct.unpack("<I", _read_at(self._stream, entry_at + aux, 4))
+            names.append(self._read_string(name_at))
             if not following:
                 break
-            at += following
+            entry_at += following
         return tuple(names)

@@ -1,8 +1,8 @@
-"""Connecting to other machines, as TensorFlow's gRPC does, and saying no more than HTTP/2 says before anything else.
+"""Connection tests to other machines, as TensorFlow's gRPC would connect, limited to the start of HTTP/2.
 
-A TCP connection is opened, HTTP/2's preface with an empty SETTINGS frame is sent (RFC 9113, 3.4), and the first frame
-of the answer is looked at: a gRPC server's is SETTINGS. Then it is closed. Any other server of plain HTTP/2 looks the
-same. The grpcio package would see what this sees, and is a heavy dependency.
+A TCP connection is opened, HTTP/2's preface with an empty SETTINGS frame is sent (RFC 9113, 3.4), and the
+first frame of the answer is read: a gRPC server sends SETTINGS. Then the connection is closed. Other servers
+of plain HTTP/2 look the same. The grpcio package could detect no more and is a heavy dependency.
 """
 
 from __future__ import annotations
@@ -21,59 +21,65 @@ if TYPE_CHECKING:
 __all__ = ["reach", "reach_all"]
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
-"""What a client of HTTP/2 says first, and a SETTINGS frame of length 0."""
+"""The HTTP/2 client preface and a SETTINGS frame of length 0."""
 HEAD = 9
-"""Bytes before a frame's content: three of its length, its type, its flags, four of its stream."""
+"""Bytes of a frame header: three of the length, type, flags, four of the stream."""
 SETTINGS = 4
+"""The frame type of SETTINGS."""
 AT_ONCE = 64
+"""Connections that are tested at the same time."""
 MAX_ADDRESSES = 8
 """Addresses of one name that are tried."""
 
 
 def reach(host: str, port: int, seconds: float) -> Reached:
-    """Return whether a gRPC server answers there, within `seconds` after its name is resolved.
+    """Test whether a gRPC server answers at an address, within `seconds` after the name is resolved.
 
     Never raises OSError.
     """
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        address_infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
         busy = error.errno == socket.EAI_AGAIN
         return Reached(False, "no-such-name", "the name server does not answer" if busy else "")
     except (UnicodeError, OSError, ValueError):
         return Reached(False, "no-such-name")
-    until = time.monotonic() + seconds
-    answers = []
-    places = list(dict.fromkeys((family, place) for family, _, _, _, place in found))[:MAX_ADDRESSES]
-    for family, place in places:
-        left = until - time.monotonic()
-        if left <= 0:
+    deadline = time.monotonic() + seconds
+    results = []
+    addresses = list(dict.fromkeys((family, address) for family, _, _, _, address in address_infos))[
+        :MAX_ADDRESSES
+    ]
+    for family, address in addresses:
+        remaining_s = deadline - time.monotonic()
+        if remaining_s <= 0:
             break
-        answers.append(_connect(family, place, left))
-        if answers[-1].ok:
-            return answers[-1]
-    for why in ("not-tensorflow", "refused", "timeout"):
-        for answer in answers:
-            if answer.why == why:
-                return answer
-    return answers[0] if answers else Reached(None, detail="its name has no address")
+        results.append(_connect(family, address, remaining_s))
+        if results[-1].ok:
+            return results[-1]
+    for reason in ("not-tensorflow", "refused", "timeout"):
+        for result in results:
+            if result.why == reason:
+                return result
+    return results[0] if results else Reached(None, detail="its name has no address")
 
 
-def _connect(family: int, place: object, seconds: float) -> Reached:
-    until = time.monotonic() + seconds
+def _connect(family: int, address: object, seconds: float) -> Reached:
+    """Connect to one address and test the server there."""
+    deadline = time.monotonic() + seconds
     try:
-        with socket.socket(family, socket.SOCK_STREAM) as line:
-            line.settimeout(seconds)
+        with socket.socket(family, socket.SOCK_STREAM) as connection:
+            connection.settimeout(seconds)
             try:
-                line.connect(place)  # type: ignore[arg-type] # getaddrinfo's own
+                connection.connect(address)  # type: ignore[arg-type] # from getaddrinfo
             except OSError as error:
                 return _make_failure(error)
-            return _ask(line, until)
+            return _exchange_preface(connection, deadline)
     except OSError as error:
         return Reached(None, detail=error.strerror or "no connection could be made from here")
 
 
 def _make_failure(error: OSError) -> Reached:
+    """Return the result for an error of `connect`."""
     if isinstance(error, TimeoutError):
         return Reached(False, "timeout")
     if error.errno == errno.ECONNREFUSED:
@@ -85,53 +91,57 @@ def _make_failure(error: OSError) -> Reached:
     return Reached(None, detail=error.strerror or "no connection could be made from here")
 
 
-def _ask(line: socket.socket, until: float) -> Reached:
-    """Return the answer to HTTP/2's preface."""
-    heard = b""
+def _exchange_preface(connection: socket.socket, deadline: float) -> Reached:
+    """Send HTTP/2's preface and classify the answer."""
+    received = b""
     try:
-        line.sendall(PREFACE)
-        while len(heard) < HEAD:
-            line.settimeout(max(0.01, until - time.monotonic()))
-            more = line.recv(HEAD - len(heard))
-            if not more:
+        connection.sendall(PREFACE)
+        while len(received) < HEAD:
+            connection.settimeout(max(0.01, deadline - time.monotonic()))
+            data = connection.recv(HEAD - len(received))
+            if not data:
                 break
-            heard += more
+            received += data
     except TimeoutError:
-        if not heard:
+        if not received:
             return Reached(False, "timeout", "it takes the connection and says nothing")
     except OSError:
-        if not heard:
+        if not received:
             return Reached(False, "not-tensorflow", "it resets the connection")
-    if len(heard) == HEAD and heard[3] == SETTINGS and heard[5:] == bytes(4):
+    if len(received) == HEAD and received[3] == SETTINGS and received[5:] == bytes(4):
         return Reached(True)
-    if not heard:
+    if not received:
         return Reached(False, "not-tensorflow", "it closes the connection")
-    known = "it answers as an HTTP/1 server" if heard.startswith(b"HTTP/") else ""
-    known = "it answers as an SSH server" if heard.startswith(b"SSH-") else known
-    return Reached(False, "not-tensorflow", known)
+    detail = "it answers as an HTTP/1 server" if received.startswith(b"HTTP/") else ""
+    detail = "it answers as an SSH server" if received.startswith(b"SSH-") else detail
+    return Reached(False, "not-tensorflow", detail)
 
 
 def reach_all(places: Sequence[tuple[str, int]], *, seconds: float, total: float) -> list[Reached]:
-    """Return `reach` of all of them side by side; what has not ended after `total` seconds is not known."""
-    done: list[Reached | None] = [None] * len(places)
-    left = iter(range(len(places)))
+    """Return the result of `reach` for each address, tested in parallel.
+
+    `seconds` is the limit for one address, `total` that for all; an address that is not finished by then is
+    unknown.
+    """
+    results: list[Reached | None] = [None] * len(places)
+    pending = iter(range(len(places)))
     lock = threading.Lock()
-    over = threading.Event()
-    until = time.monotonic() + total
+    stopped = threading.Event()
+    deadline = time.monotonic() + total
 
     def work() -> None:
-        while not over.is_set():
+        while not stopped.is_set():
             with lock:
-                number = next(left, None)
+                number = next(pending, None)
             if number is None:
                 return
             host, port = places[number]
-            given = min(seconds, until - time.monotonic())
-            if given <= 0:
+            limit_s = min(seconds, deadline - time.monotonic())
+            if limit_s <= 0:
                 return
-            answer = reach(host, port, given)
-            if answer.why != "timeout" or given >= seconds * 0.9:  # else nothing is known of it
-                done[number] = answer
+            result = reach(host, port, limit_s)
+            if result.why != "timeout" or limit_s >= seconds * 0.9:  # a shortened attempt proves nothing
+                results[number] = result
 
     threads = [
         threading.Thread(target=work, name="reaching", daemon=True) for _ in range(min(AT_ONCE, len(places)))
@@ -139,6 +149,9 @@ def reach_all(places: Sequence[tuple[str, int]], *, seconds: float, total: float
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(max(0.0, until + 0.2 - time.monotonic()))
-    over.set()
-    return [one if one is not None else Reached(None, detail="there was no time to ask") for one in done]
+        thread.join(max(0.0, deadline + 0.2 - time.monotonic()))
+    stopped.set()
+    return [
+        outcome if outcome is not None else Reached(None, detail="there was no time to ask")
+        for outcome in results
+    ]

@@ -1,4 +1,4 @@
-"""Who uses this machine and what it is called: what `capture` must not tell. It is asked for nothing else."""
+"""The user's and the machine's names, which `capture` must redact. They are collected for nothing else."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ USERS = (
     "PBS_O_LOGNAME",
     "LSFUSER",
 )
+"""Variables that contain the user's name."""
 HOSTS = (
     "HOSTNAME", "HOST", "COMPUTERNAME", "USERDOMAIN", "USERDNSDOMAIN", "SLURMD_NODENAME", "SLURM_SUBMIT_HOST",
     "SLURM_TOPOLOGY_ADDR", "SLURM_CLUSTER_NAME", "SLURM_JOB_NODELIST", "SLURM_NODELIST", "PBS_O_HOST", "LSB_HOSTS",
     "POD_NAME", "MY_POD_NAME", "POD_NAMESPACE", "MY_POD_NAMESPACE", "MY_NODE_NAME", "NODE_NAME", "K8S_POD_NAME",
 )  # fmt: skip
+"""Variables that contain names of machines."""
 NAMES = (
     "SLURM_JOB_NAME",
     "SLURM_JOB_PARTITION",
@@ -37,15 +39,15 @@ NAMES = (
     "LSB_JOBNAME",
     "WANDB_ENTITY",
 )
+"""Variables that contain other names to redact."""
 _LIST = re.compile(r"[\s,;]+")
 
 
 def redactor_for(env: Mapping[str, str], *, local: bool) -> Redactor:
-    """Return a redactor that knows what the environment says of user, host and secrets.
+    """Return a redactor that knows the users, hosts and secrets in the environment.
 
-    `local`: this machine's, too.
-
-    Variables are looked at here only for what to replace; none of them gets into a recording for it.
+    With `local` it also knows the names of this machine and its user. The variables are only used for
+    redaction and are not added to a recording.
     """
     users = [env[name] for name in USERS if env.get(name)]
     home = env.get("HOME") or env.get("USERPROFILE") or ""
@@ -59,7 +61,7 @@ def redactor_for(env: Mapping[str, str], *, local: bool) -> Redactor:
     ]
     if local:
         hosts.append(platform.node())
-        users += _account()
+        users += _get_account_names()
     redactor = Redactor(users=dict.fromkeys(users), hosts=dict.fromkeys(hosts), secrets=secrets)
     for name in NAMES:
         if env.get(name):
@@ -67,8 +69,8 @@ def redactor_for(env: Mapping[str, str], *, local: bool) -> Redactor:
     return redactor
 
 
-def _account() -> list[str]:
-    """Return the login and the full name of who runs this."""
+def _get_account_names() -> list[str]:
+    """Return the login and the full name of the current user."""
     names: list[str] = []
     with contextlib.suppress(ImportError, KeyError, AttributeError, OSError):
         import pwd

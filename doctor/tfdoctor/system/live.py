@@ -1,4 +1,4 @@
-"""This machine."""
+"""Access to the machine that tfdoctor runs on."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-_NO_MORE = (errno.EMFILE, errno.ENFILE)
+_TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 _RETRY_S = 2.0
-"""Seconds that other threads have to close a file of theirs."""
-_ADDRESS_SPACE = 512 << 20
-"""Bytes. With less some thread of ours cannot start, and threading waits for one for ever that failed as it began."""
+"""Seconds in which other threads may close files, before the lack of descriptors is reported."""
+_MIN_ADDRESS_SPACE = 512 << 20
+"""Bytes. With less a thread may fail to start, and threading would wait forever for one that failed early."""
 
 
-def _patiently(look: Callable[[], T]) -> T:
-    """Return what `look` gives.
+def _retry_when_out_of_files(operation: Callable[[], T]) -> T:
+    """Return the result of `operation`; retry for a while if no more files can be opened.
 
-    That no more files can be opened says nothing of what was looked for: raises Error.
+    That error says nothing about the machine. Raises Error if it persists.
     """
-    until = time.monotonic() + _RETRY_S
+    deadline = time.monotonic() + _RETRY_S
     while True:
         try:
-            return look()
+            return operation()
         except OSError as error:
-            if error.errno not in _NO_MORE:
+            if error.errno not in _TOO_MANY_FILES:
                 raise
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 raise Error(
                     "no more files can be opened here: this machine could not be looked at.",
                     hint="See `ulimit -n`; 64 are enough.",
@@ -52,16 +52,16 @@ def _patiently(look: Callable[[], T]) -> T:
         time.sleep(0.02)
 
 
-def _enough_address_space() -> None:
-    """Raises Error where this process may have too little of it to look at a machine."""
+def _check_address_space() -> None:
+    """Raise Error if the address space limit of this process is too low."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit != resource.RLIM_INFINITY and limit < _ADDRESS_SPACE:
+    if limit != resource.RLIM_INFINITY and limit < _MIN_ADDRESS_SPACE:
         msg = f"this process may use {limit >> 20} MiB of address space: too little to look at this machine."
         raise Error(msg, hint="See `ulimit -v`; 1 GiB is enough for tfdoctor, and TensorFlow needs far more.")
 
 
 def _get_start_variables() -> dict[str, str]:
-    """Return the variables that this process was started with; none if the system does not tell."""
+    """Return the environment that this process was started with; empty if it cannot be read."""
     try:
         raw = Path("/proc/self/environ").read_bytes()
     except OSError:
@@ -71,48 +71,48 @@ def _get_start_variables() -> dict[str, str]:
 
 
 def get_process_variables() -> dict[str, str]:
-    """Return the variables that hold in this very process: as they are now, but what the loader has read at the
-    start.
+    """Return the variables that are in effect in this process.
+
+    These are the current ones, except for those that the loader read at the start.
     """
-    env, before = dict(os.environ), _get_start_variables()
-    for name in ("LD_LIBRARY_PATH", "LD_PRELOAD") if before else ():
+    env, start = dict(os.environ), _get_start_variables()
+    for name in ("LD_LIBRARY_PATH", "LD_PRELOAD") if start else ():
         env.pop(name, None)
-        if name in before:
-            env[name] = before[name]
+        if name in start:
+            env[name] = start[name]
     return env
 
 
 def _find_start_changes() -> dict[str, tuple[str | None, str | None]]:
-    """Return what this Python's own start (sitecustomize, .pth files) made of the variables: name → (before, after).
+    """Return the variables that this Python's startup (sitecustomize, .pth files) changed, as (before, after).
 
-    Empty where the system does not tell what a process was started with.
+    Empty if the initial environment cannot be read.
     """
-    before = _get_start_variables()
-    names = before.keys() | os.environ.keys() if before else set()
+    start = _get_start_variables()
+    names = start.keys() | os.environ.keys() if start else set()
     return {
-        name: (before.get(name), os.environ.get(name))
+        name: (start.get(name), os.environ.get(name))
         for name in names
-        if before.get(name) != os.environ.get(name)
+        if start.get(name) != os.environ.get(name)
     }
 
 
-_OWN_START = _find_start_changes()
+_START_CHANGES = _find_start_changes()
 
 
 def get_original_variables() -> dict[str, str]:
-    """Return the variables that this process was started with, without what its own Python's start has made of them.
+    """Return the variables that this process was started with, without the changes of its Python's startup.
 
-    tfdoctor is often installed in the very environment that is examined: what is set there is set for it, too.
+    tfdoctor is often installed in the very environment that it checks; the startup there makes its changes
+    again in every child process.
     """
     env = dict(os.environ)
-    for line in env.pop(
-        "TFDOCTOR_LOADER", ""
-    ).splitlines():  # `__main__` left these out for tfdoctor's own sake
+    for line in env.pop("TFDOCTOR_LOADER", "").splitlines():  # `__main__` removed these for tfdoctor itself
         name, _, text = line.partition("=")
         env[name] = text
-    for name, (before, after) in _OWN_START.items():
+    for name, (before, after) in _START_CHANGES.items():
         if env.get(name) != after:
-            continue  # changed since, on purpose
+            continue  # changed later, deliberately
         if before is None:
             env.pop(name, None)
         else:
@@ -121,22 +121,22 @@ def get_original_variables() -> dict[str, str]:
 
 
 class Begun:
-    """Something that a thread of its own does, whose result is asked for later, or never."""
+    """A command that runs in a thread of its own and whose result may be requested later."""
 
     def __init__(self, work: Callable[[], CommandResult]) -> None:
         self._work = work
         self._ended: list[CommandResult | BaseException] = []
-        self._thread = threading.Thread(target=self._do, name="begun", daemon=True)
+        self._thread = threading.Thread(target=self._run_work, name="begun", daemon=True)
         self._thread.start()
 
-    def _do(self) -> None:
+    def _run_work(self) -> None:
         try:
             self._ended.append(self._work())
-        except BaseException as error:  # whoever asks gets it
+        except BaseException as error:  # `result` raises it
             self._ended.append(error)
 
     def result(self) -> CommandResult:
-        """Return its result, or its exception, once it has ended."""
+        """Return the result once the command has ended, or raise its exception."""
         self._thread.join()
         ended = self._ended[0]
         if isinstance(ended, BaseException):
@@ -144,21 +144,22 @@ class Begun:
         return ended
 
 
-def _words(argv: Sequence[str], env: Mapping[str, str] | None, unset: Sequence[str]) -> object:
+def _make_command_key(argv: Sequence[str], env: Mapping[str, str] | None, unset: Sequence[str]) -> object:
+    """Return a key that identifies a command by its arguments and variables."""
     return tuple(argv), tuple(sorted((env or {}).items())), tuple(unset)
 
 
 class LiveSystem:
-    """The machine that tfdoctor runs on; with `root`, the one whose file system is mounted there."""
+    """The machine that tfdoctor runs on, or with `root` the one whose file system is mounted there."""
 
     def __init__(self, root: str = "/", env: Mapping[str, str] | None = None, cwd: str | None = None) -> None:
-        """Raises Error where this process has too little address space to look at anything."""
-        _enough_address_space()
+        """Raise Error if this process has too little address space."""
+        _check_address_space()
         self._root = root.rstrip("/")
         self._env = get_original_variables() if env is None else dict(env)
         self._cwd = cwd or _current_directory()
         self._children = Children()
-        self._begun: dict[object, Begun] = {}
+        self._started_commands: dict[object, Begun] = {}
 
     @property
     def env(self) -> Mapping[str, str]:
@@ -184,21 +185,22 @@ class LiveSystem:
         return sys.executable or None
 
     def _locate(self, path: str) -> str:
+        """Return the path on this machine, which is below `root`."""
         return f"{self._root}{path}" if self._root else path
 
     def read_text(self, path: str, *, limit: int = 1 << 20) -> str:
         return self.read_bytes(path, limit=limit).decode("utf-8", "replace")
 
     def read_bytes(self, path: str, *, limit: int = 16 << 20) -> bytes:
-        # O_NONBLOCK: a FIFO in the place of a file must not hang the doctor.
-        descriptor = _patiently(
+        # O_NONBLOCK: reading a FIFO must not hang.
+        descriptor = _retry_when_out_of_files(
             lambda: os.open(self._locate(path), os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         )
         with os.fdopen(descriptor, "rb") as stream:
             return stream.read(limit)
 
     def read_elf(self, path: str) -> ElfFile:
-        mode = os.stat(self._locate(path)).st_mode  # noqa: PTH116 - the error is the loader's, too
+        mode = os.stat(self._locate(path)).st_mode  # noqa: PTH116 - the loader gets the same error
         if stat.S_ISFIFO(mode):
             raise ElfError(ElfProblem.PIPE)
         if stat.S_ISSOCK(mode):
@@ -207,12 +209,12 @@ class LiveSystem:
             raise ElfError(ElfProblem.BAD_MAGIC, "a device")
         if not stat.S_ISREG(mode):
             raise IsADirectoryError(errno.EISDIR, "Is a directory", path)
-        return _patiently(lambda: read_elf(self._locate(path), self.platform["machine"]))
+        return _retry_when_out_of_files(lambda: read_elf(self._locate(path), self.platform["machine"]))
 
     def unresolved_symbols(self, path: str, providers: Sequence[str]) -> tuple[str, ...]:
         try:
-            there = [self._locate(provider) for provider in providers]
-            return _patiently(lambda: find_unresolved(self._locate(path), there))
+            provider_paths = [self._locate(provider) for provider in providers]
+            return _retry_when_out_of_files(lambda: find_unresolved(self._locate(path), provider_paths))
         except OSError:
             return ()
 
@@ -223,7 +225,7 @@ class LiveSystem:
         return os.path.isdir(self._locate(path))  # noqa: PTH112
 
     def listdir(self, path: str) -> list[str]:
-        return sorted(_patiently(lambda: os.listdir(self._locate(path))))  # noqa: PTH208
+        return sorted(_retry_when_out_of_files(lambda: os.listdir(self._locate(path))))  # noqa: PTH208
 
     def realpath(self, path: str) -> str:
         resolved = os.path.realpath(self._locate(path))
@@ -243,9 +245,9 @@ class LiveSystem:
         unset: Sequence[str] = (),
         key: str = "",  # noqa: ARG002 - a recording's
     ) -> None:
-        """Start what `run` will be asked for in the same words; it then waits for that."""
+        """Start a command early; `run` with the same arguments then waits for its result."""
         begun = Begun(lambda: self._run(argv, timeout, env, unset))
-        self._begun[_words(argv, env, unset)] = begun
+        self._started_commands[_make_command_key(argv, env, unset)] = begun
 
     def run(
         self,
@@ -256,7 +258,11 @@ class LiveSystem:
         unset: Sequence[str] = (),
         key: str = "",  # noqa: ARG002 - a recording's
     ) -> CommandResult:
-        begun = self._begun.pop(_words(argv, env, unset), None) if self._begun else None
+        begun = (
+            self._started_commands.pop(_make_command_key(argv, env, unset), None)
+            if self._started_commands
+            else None
+        )
         return begun.result() if begun is not None else self._run(argv, timeout, env, unset)
 
     def follow(
@@ -268,7 +274,7 @@ class LiveSystem:
         env: Mapping[str, str] | None = None,
         unset: Sequence[str] = (),
     ) -> CommandResult:
-        """As `run`; `heard` is told its standard output as it comes, all of it, also where it is cut short."""
+        """Run a command as `run` does; `heard` gets all of its standard output as it arrives, without a limit."""
         return self._run(argv, timeout, env, unset, heard)
 
     def _run(
@@ -277,19 +283,20 @@ class LiveSystem:
         timeout: float,
         env: Mapping[str, str] | None,
         unset: Sequence[str],
-        heard: Callable[[bytes], None] | None = None,
+        on_output: Callable[[bytes], None] | None = None,
     ) -> CommandResult:
+        """Run a command and return its output, or the reason why it could not be run."""
         environment = {name: value for name, value in self._env.items() if name not in unset}
         environment.update(env or {})
         started = time.monotonic()
 
-        def make_result(returncode: int | None, **more: object) -> CommandResult:
-            return CommandResult(tuple(argv), returncode, seconds=time.monotonic() - started, **more)  # type: ignore[arg-type]
+        def make_result(returncode: int | None, **fields: object) -> CommandResult:
+            return CommandResult(tuple(argv), returncode, seconds=time.monotonic() - started, **fields)  # type: ignore[arg-type]
 
         cwd = self._cwd if Path(self._cwd).is_dir() else None
         try:
-            ran = _patiently(
-                lambda: self._children.run(argv, timeout=timeout, env=environment, cwd=cwd, heard=heard)
+            ran = _retry_when_out_of_files(
+                lambda: self._children.run(argv, timeout=timeout, env=environment, cwd=cwd, heard=on_output)
             )
         except FileNotFoundError as error:
             return make_result(None, failure=Failure.NOT_FOUND, detail=error.strerror or "")
@@ -299,20 +306,20 @@ class LiveSystem:
             return make_result(None, failure=Failure.OS_ERROR, detail=str(error))
         failure = Failure.TIMEOUT if ran.returncode is None else None
         return make_result(
-            ran.returncode, failure=failure, stdout=_text(ran.stdout), stderr=_text(ran.stderr)
+            ran.returncode, failure=failure, stdout=_decode(ran.stdout), stderr=_decode(ran.stderr)
         )
 
     def stop(self) -> None:
-        self._begun.clear()
+        self._started_commands.clear()
         self._children.stop()
 
 
 def _current_directory() -> str:
     try:
         return os.getcwd()  # noqa: PTH109 - not resolved
-    except OSError:  # removed under our feet
+    except OSError:  # the working directory was removed
         return "/"
 
 
-def _text(output: bytes) -> str:
+def _decode(output: bytes) -> str:
     return output.decode("utf-8", "replace")

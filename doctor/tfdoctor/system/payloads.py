@@ -1,4 +1,4 @@
-"""Running one of payload/'s scripts in another interpreter, and reading its JSON lines."""
+"""Running a script of payload/ in another interpreter and reading the JSON lines that it prints."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ if TYPE_CHECKING:
 
 MARKER = "tfdoctor-payload:"
 MAX_LINE_BYTES = 1 << 20
-"""Bytes of a line."""
+"""Longer lines are discarded."""
 _FOLDER = Path(tfdoctor.payload.__file__).parent
 QUIET = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8"}
+"""Variables for every payload."""
 
 
 def quiet_variables(system: System) -> dict[str, str]:
-    """Return the variables for a Python that is examined: it writes no files and imports nothing of the working folder.
+    """Return variables with which a Python writes no files and imports nothing from the working directory.
 
-    An empty or relative entry of PYTHONPATH means the working folder, or a folder below it.
+    An empty or relative entry of PYTHONPATH refers to the working directory or a folder below it.
     """
     path = system.env.get("PYTHONPATH", "")
     absolute = ":".join(entry for entry in path.split(":") if entry.startswith("/"))
@@ -42,12 +43,13 @@ def run_payload(
     variant: str = "",
     flags: Sequence[str] = (),
 ) -> tuple[dict[str, Any], CommandResult]:
-    """Run payload/<name>.py and merge what its lines say; {} where it said nothing that can be read.
+    """Run payload/<name>.py; return the merged objects of its lines, {} if there are none, and the result.
 
-    `variant` keeps two runs of one payload apart in a recording; `flags` are the interpreter's.
+    `variant` distinguishes several runs of one payload in a recording; `flags` are options of the
+    interpreter.
     """
     result = system.run(
-        _command(python, name, args, flags),
+        _make_command(python, name, args, flags),
         timeout=timeout,
         env={**quiet_variables(system), **(env or {})},
         unset=unset,
@@ -57,20 +59,20 @@ def run_payload(
 
 
 class Lines:
-    """A payload's lines, decoded as they come: the objects behind the marker; what is not valid is passed over."""
+    """A decoder of a payload's output that calls `told` with each object as it arrives; invalid lines are skipped."""
 
     def __init__(self, told: Callable[[dict[str, Any]], None]) -> None:
-        self._told = told
-        self._rest = b""
+        self._on_object = told
+        self._incomplete_line = b""
 
     def __call__(self, data: bytes) -> None:
-        """The next bytes."""
-        *lines, rest = (self._rest + data).split(b"\n")
-        self._rest = rest if len(rest) <= MAX_LINE_BYTES else b""
+        """Process the next bytes."""
+        *lines, incomplete = (self._incomplete_line + data).split(b"\n")
+        self._incomplete_line = incomplete if len(incomplete) <= MAX_LINE_BYTES else b""
         for line in lines:
             part = parse_answer(line.decode("utf-8", "replace"))
             if part:
-                self._told(part)
+                self._on_object(part)
 
 
 def follow_payload(
@@ -84,8 +86,8 @@ def follow_payload(
     env: Mapping[str, str] | None = None,
     unset: Sequence[str] = (),
 ) -> CommandResult:
-    """Run payload/<name>.py; `told` gets the object of each line as it comes."""
-    command = _command(python, name, args, ())
+    """Run payload/<name>.py; call `told` with the object of each line as it arrives."""
+    command = _make_command(python, name, args, ())
     variables = {**quiet_variables(system), **(env or {})}
     return system.follow(command, Lines(told), timeout=timeout, env=variables, unset=unset)
 
@@ -100,22 +102,22 @@ def begin_payload(
     env: Mapping[str, str] | None = None,
     flags: Sequence[str] = (),
 ) -> None:
-    """Start what `run_payload` will be asked for with the same arguments."""
+    """Start a payload early; `run_payload` with the same arguments then waits for its result."""
     system.begin(
-        _command(python, name, args, flags), timeout=timeout, env={**quiet_variables(system), **(env or {})}
+        _make_command(python, name, args, flags),
+        timeout=timeout,
+        env={**quiet_variables(system), **(env or {})},
     )
 
 
-def _command(python: str, name: str, args: Sequence[str], flags: Sequence[str]) -> list[str]:
+def _make_command(python: str, name: str, args: Sequence[str], flags: Sequence[str]) -> list[str]:
     return [python, *flags, "-B", str(_FOLDER / f"{name}.py"), *args]
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return the script of ours that `path` is, and its parts, which must lie beside it.
+    """Return a payload script and the parts that it imports from its folder (NAME_*.py for NAME.py).
 
-    None if it is no script of ours.
-
-    The parts of NAME.py are NAME_*.py.
+    The list is empty if the path is not a payload script.
     """
     if path.parent != _FOLDER:
         return []
@@ -123,14 +125,14 @@ def files_of(path: Path) -> list[Path]:
 
 
 def parse_answer(text: str) -> dict[str, Any]:
-    """Return the merged JSON objects behind the marker; lines that are not valid are passed over."""
+    """Return the merged JSON objects of the lines that start with the marker; invalid lines are skipped."""
     answer: dict[str, Any] = {}
     for line in text.splitlines():
         if not line.startswith(MARKER):
             continue
         try:
             part = json.loads(line[len(MARKER) :])
-        except (ValueError, RecursionError):  # the latter of "[[[[…"
+        except (ValueError, RecursionError):  # the latter for deep nesting such as "[[[[…"
             continue
         if isinstance(part, dict):
             answer.update(part)

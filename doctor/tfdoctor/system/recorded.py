@@ -1,4 +1,4 @@
-"""A machine as a folder or a .tar.gz, as `tfdoctor capture` writes it, or as somebody writes it for a test.
+"""A recorded machine: a folder or a .tar.gz that `tfdoctor capture` wrote, or that was written by hand for a test.
 
     host.json     {"schema_version": 1, "platform": {...}, "cwd": "/", "env": {...},
                    "commands": {"nvidia-smi -q -x": {"returncode": 0, "stdout": "...", "stderr": ""}},
@@ -6,14 +6,14 @@
                    "links": {"/usr/bin/python3": "/usr/bin/python3.11"}, "directories": {"/dev": ["nvidia0"]},
                    "unresolved": {"/usr/lib/libcudnn.so.9": ["symbol"]},
                    "which": {"nvidia-smi": "/usr/bin/nvidia-smi"}, "files": {"/etc/hostname": "h\n"}}
-    root/…        the files that were read, at their paths; short texts may stand in "files" instead
-    output/…      what commands printed, where "stdout_file" names it
+    root/…        the files that were read, at their paths; short texts may be in "files" instead
+    output/…      the output of commands, if an entry names it in "stdout_file"
 
-Everything is optional: what is not there was looked for and not found. By hand, a file under root/ or one
-entry of host.json is enough to make a machine for a test. A capture also has the exact answers, which are looked
-at first: "exists" and "folders" (path → whether), "listings" (whole folders), "errors" (path → ["read" or
-"list", errno, text]), "stored" (path → the name below root/, where the path itself cannot be one), and "python",
-the interpreter that was asked for.
+Everything is optional; what is absent counts as not found. A test needs no more than a file under root/ or
+one entry of host.json. A capture also contains exact answers, which take precedence: "exists" and "folders"
+(path: true or false), "listings" (the names in a folder), "errors" (path: ["read" or "list", errno, text]),
+"stored" (path: the name below root/, if the path cannot be a file name) and "python" (the interpreter given
+with `--python`).
 """
 
 from __future__ import annotations
@@ -113,11 +113,14 @@ TABLES: dict[str, Callable[[Any], bool]] = {
     "commands": _is_command,
     "errors": _is_error,
 }
-"""Table of host.json → whether one of its values is of its kind."""
+"""The tables of host.json, each with the predicate that accepts a valid value."""
 
 
-def _manifest(raw: bytes, name: str) -> dict[str, Any]:
-    """host.json, checked: whoever made it, looking at it raises nothing but what a machine raises."""
+def _parse_manifest(raw: bytes, name: str) -> dict[str, Any]:
+    """Parse and validate host.json, so that reading the recording later raises no unexpected exception.
+
+    Raises UsageError if it is invalid.
+    """
     try:
         value = json.loads(raw)
     except (ValueError, RecursionError) as error:
@@ -126,15 +129,15 @@ def _manifest(raw: bytes, name: str) -> dict[str, Any]:
     if not isinstance(value, dict) or value.get("schema_version") != SCHEMA_VERSION:
         message = f"{name}: not a recording that this version reads (schema_version {SCHEMA_VERSION})"
         raise UsageError(message)
-    for table, is_right in TABLES.items():
+    for table, is_valid in TABLES.items():
         entries = value.get(table, {})
-        wrong = (
-            [key for key, entry in entries.items() if not is_right(entry)]
+        invalid_keys = (
+            [key for key, entry in entries.items() if not is_valid(entry)]
             if isinstance(entries, dict)
             else [""]
         )
-        if wrong:
-            message = f"{name}: {table}: what stands under {wrong[0][:80]!r} is not of its kind"
+        if invalid_keys:
+            message = f"{name}: {table}: what stands under {invalid_keys[0][:80]!r} is not of its kind"
             raise UsageError(message)
     for key in ("cwd", "python"):
         if not isinstance(value.get(key) or "", str):
@@ -144,13 +147,16 @@ def _manifest(raw: bytes, name: str) -> dict[str, Any]:
 
 
 class RecordedSystem:
-    """A machine that is somewhere else, or that never was."""
+    """A machine that is read from a recording."""
 
     def __init__(self, source: Path | Mapping[str, bytes]) -> None:
-        """`source`: a folder, a .tar.gz, or its files by name. Raises UsageError where it is no recording."""
+        """Read a recording from a folder, a .tar.gz or a mapping of file names to contents.
+
+        Raises UsageError if it is not a recording.
+        """
         files = archive.read(source) if isinstance(source, Path) else source
         name = str(source / archive.HOST) if isinstance(source, Path) else archive.HOST
-        self._host = _manifest(files[archive.HOST], name)
+        self._host = _parse_manifest(files[archive.HOST], name)
         self._stored = files
         self._contents = {
             f"/{name.removeprefix('root/')}": name for name in files if name.startswith("root/")
@@ -158,7 +164,7 @@ class RecordedSystem:
         self._contents.update(
             {path: f"root/{name}" for path, name in self._table("stored").items() if f"root/{name}" in files}
         )
-        self._above = {
+        self._folders = {
             folder
             for table in (
                 self._table("directories"),
@@ -186,7 +192,7 @@ class RecordedSystem:
 
     @property
     def own_python(self) -> str | None:
-        return "python3"  # the one of whoever recorded it
+        return "python3"  # stands for the interpreter of the tfdoctor that made the recording
 
     def _table(self, name: str) -> dict[str, Any]:
         value = self._host.get(name, {})
@@ -194,16 +200,17 @@ class RecordedSystem:
 
     @property
     def python(self) -> str | None:
-        """The interpreter that was asked for when this was captured (`--python`)."""
+        """The interpreter given with `--python` when this was captured; None if there was none."""
         return self._host.get("python") or None
 
-    def _answer(self, table: str, path: str) -> Any:
-        """Return the exact answer, as it was asked or without ".."; None if there is none."""
+    def _get_recorded(self, table: str, path: str) -> Any:
+        """Return the recorded answer for a path as written, else for its normalized form; None if there is none."""
         entries = self._table(table)
         return entries.get(path, entries.get(normal(path)))
 
-    def _fail(self, kind: str, path: str) -> None:
-        error = self._answer("errors", path)
+    def _raise_recorded_error(self, kind: str, path: str) -> None:
+        """Raise the recorded error of this kind ("read" or "list"), if there is one."""
+        error = self._get_recorded("errors", path)
         if error is not None and error[0] == kind:
             raise OSError(error[1], error[2], path)
 
@@ -211,7 +218,7 @@ class RecordedSystem:
         return self.read_bytes(path, limit=limit).decode("utf-8", "replace")
 
     def read_bytes(self, path: str, *, limit: int = 16 << 20) -> bytes:
-        self._fail("read", path)
+        self._raise_recorded_error("read", path)
         for name in (normal(path), self.realpath(path)):
             text = self._table("files").get(name)
             if isinstance(text, str):
@@ -221,7 +228,7 @@ class RecordedSystem:
         raise _make_missing_error(path)
 
     def read_elf(self, path: str) -> ElfFile:
-        entry = self._answer("elf", path)
+        entry = self._get_recorded("elf", path)
         if entry is None:
             entry = self._table("elf").get(self.realpath(path))
         if entry is None:
@@ -237,33 +244,33 @@ class RecordedSystem:
         return tuple(table.get(f"{name}#{len(providers)}", table.get(name, ())))
 
     def exists(self, path: str) -> bool:
-        known = self._answer("exists", path)
-        if known is not None:
-            return bool(known)
+        recorded = self._get_recorded("exists", path)
+        if recorded is not None:
+            return bool(recorded)
         path = self.realpath(path)
-        there = path in self._table("elf") or path in self._table("files") or path in self._contents
-        return there or self._is_listed(path) or self.is_dir(path)
+        is_file = path in self._table("elf") or path in self._table("files") or path in self._contents
+        return is_file or self._is_listed(path) or self.is_dir(path)
 
     def _is_listed(self, path: str) -> bool:
         parent, _, name = path.rpartition("/")
         return name in self._table("directories").get(parent or "/", ())
 
     def is_dir(self, path: str) -> bool:
-        known = self._answer("folders", path)
-        return bool(known) if known is not None else self.realpath(path) in self._above
+        recorded = self._get_recorded("folders", path)
+        return bool(recorded) if recorded is not None else self.realpath(path) in self._folders
 
     def listdir(self, path: str) -> list[str]:
-        self._fail("list", path)
-        known = self._answer("listings", path)
-        if known is not None:
-            return list(known)
-        asked, path = path, self.realpath(path)
-        if path not in self._above:
-            raise _make_missing_error(asked)
+        self._raise_recorded_error("list", path)
+        entry = self._get_recorded("listings", path)
+        if entry is not None:
+            return list(entry)
+        requested, path = path, self.realpath(path)
+        if path not in self._folders:
+            raise _make_missing_error(requested)
         names = set(self._table("directories").get(path, ()))
         prefix = path.rstrip("/") + "/"
         for table in (self._table("elf"), self._table("files"), self._table("links"), self._contents):
-            names.update(known[len(prefix) :].split("/")[0] for known in table if known.startswith(prefix))
+            names.update(entry[len(prefix) :].split("/")[0] for entry in table if entry.startswith(prefix))
         return sorted(names)
 
     def realpath(self, path: str) -> str:
@@ -283,8 +290,8 @@ class RecordedSystem:
         return path
 
     def which(self, name: str) -> str | None:
-        found = self._table("which").get(name)
-        return str(found) if found else None
+        path = self._table("which").get(name)
+        return str(path) if path else None
 
     def run(
         self,
@@ -305,18 +312,18 @@ class RecordedSystem:
         return CommandResult(
             tuple(argv),
             None if failure else entry.get("returncode", 0),
-            stdout=self._output(entry, "stdout"),
-            stderr=self._output(entry, "stderr"),
+            stdout=self._get_output(entry, "stdout"),
+            stderr=self._get_output(entry, "stderr"),
             failure=failure,
             detail=str(entry.get("detail", "")),
             seconds=float(entry.get("seconds") or timeout) if failure is Failure.TIMEOUT else 0.0,
         )
 
     def stop(self) -> None:
-        """Nothing runs."""
+        """Do nothing: a recording runs no programs."""
 
-    def _output(self, entry: Mapping[str, Any], stream: str) -> str:
-        """Return the text itself, JSON to be printed, or the name of a file beside host.json ("stdout_file")."""
+    def _get_output(self, entry: Mapping[str, Any], stream: str) -> str:
+        """Return a recorded stream: the text or serialized JSON of the entry, or the content of its "stdout_file"."""
         if f"{stream}_file" in entry:
             name = str(entry[f"{stream}_file"])
             if name not in self._stored:
@@ -327,14 +334,14 @@ class RecordedSystem:
 
 
 def normal(path: str) -> str:
-    """Return an absolute path without "..", taken as it is written: no link is followed."""
+    """Return an absolute path without "." and ".." parts; no symbolic link is followed."""
     return posixpath.normpath(f"/{path.lstrip('/')}")
 
 
 def _parents(path: str) -> list[str]:
-    """Return every folder above a path."""
-    found = []
+    """Return every folder above a path, nearest first."""
+    parents = []
     while path not in ("/", ""):
         path = posixpath.dirname(path)
-        found.append(path)
-    return found
+        parents.append(path)
+    return parents

@@ -1,7 +1,7 @@
-"""A system that remembers every answer it gave: the first half of `tfdoctor capture`.
+"""A system that records every answer it gives, for `tfdoctor capture`.
 
-What is kept is exactly what was asked, answer by answer, so that the same questions get the same answers from the
-recording, "not there" and "may not be read" among them. A variable is kept only where its value was asked for.
+Exactly what was requested is recorded, including "does not exist" and "permission denied", so that the
+recording gives the same answers to the same requests. A variable is recorded only if its value was requested.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from tfdoctor.system import CommandResult, System
 
 PRESENT = "set"
-"""Stands for the value of a variable that was only asked for its presence."""
+"""Placeholder for the value of a variable that was only tested for presence."""
 
 
-class _Watched(Mapping[str, str]):
-    """An environment that notes which variables were asked for by name. Going through all of them notes none."""
+class _WatchedEnvironment(Mapping[str, str]):
+    """An environment that notes which variables are read or tested by name; iterating over it notes none."""
 
     def __init__(self, inner: Mapping[str, str]) -> None:
         self._inner = inner
@@ -40,10 +40,10 @@ class _Watched(Mapping[str, str]):
         return value
 
     def __contains__(self, name: object) -> bool:
-        found = name in self._inner
-        if found:
+        present = name in self._inner
+        if present:
             self.tested.add(str(name))
-        return found
+        return present
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._inner)
@@ -59,12 +59,12 @@ class _Watched(Mapping[str, str]):
 
 
 class RecordingSystem:
-    """A system that remembers everything it was asked and can write it as a recording."""
+    """A system that records every answer and can write the recording."""
 
     def __init__(self, inner: System) -> None:
         self._inner = inner
         self._lock = threading.Lock()
-        self._env = _Watched(inner.env)
+        self._env = _WatchedEnvironment(inner.env)
         self._files: dict[str, bytes] = {}
         self._unresolved: dict[str, dict[int, list[str]]] = {}
         self._tables: dict[str, dict[str, Any]] = {
@@ -88,16 +88,17 @@ class RecordingSystem:
     def own_python(self) -> str | None:
         return self._inner.own_python
 
-    def _note(self, table: str, path: str, value: Any) -> None:
-        """Keep an answer under the path without "..", or as it was asked where that has another answer."""
+    def _record_answer(self, table: str, path: str, value: Any) -> None:
+        """Record an answer under the normalized path, or under the path as written if that has a different answer."""
         with self._lock:
             entries, name = self._tables[table], normal(path)
             if entries.setdefault(name, value) != value:
                 entries[path] = value
 
-    def _error(self, kind: str, path: str, error: OSError) -> None:
+    def _record_error(self, kind: str, path: str, error: OSError) -> None:
+        """Record an error other than "file not found"."""
         if not isinstance(error, FileNotFoundError):
-            self._note("errors", path, [kind, error.errno or 0, error.strerror or ""])
+            self._record_answer("errors", path, [kind, error.errno or 0, error.strerror or ""])
 
     def read_text(self, path: str, *, limit: int = 1 << 20) -> str:
         return self.read_bytes(path, limit=limit).decode("utf-8", "replace")
@@ -106,7 +107,7 @@ class RecordingSystem:
         try:
             content = self._inner.read_bytes(path, limit=limit)
         except OSError as error:
-            self._error("read", path, error)
+            self._record_error("read", path, error)
             raise
         with self._lock:
             name = normal(path)
@@ -118,52 +119,52 @@ class RecordingSystem:
         try:
             elf = self._inner.read_elf(path)
         except ElfError as error:
-            self._note("elf", path, {"problem": error.problem.value, "detail": error.detail})
+            self._record_answer("elf", path, {"problem": error.problem.value, "detail": error.detail})
             raise
         except FileNotFoundError:
             raise
         except OSError as error:
-            self._note("elf", path, {"errno": error.errno or 0, "strerror": error.strerror or ""})
+            self._record_answer("elf", path, {"errno": error.errno or 0, "strerror": error.strerror or ""})
             raise
-        self._note("elf", path, _compact(elf))
+        self._record_answer("elf", path, _list_set_fields(elf))
         return elf
 
     def unresolved_symbols(self, path: str, providers: Sequence[str]) -> tuple[str, ...]:
-        found = self._inner.unresolved_symbols(path, providers)
+        symbols = self._inner.unresolved_symbols(path, providers)
         with self._lock:
-            self._unresolved.setdefault(normal(path), {})[len(providers)] = list(found)
-        return found
+            self._unresolved.setdefault(normal(path), {})[len(providers)] = list(symbols)
+        return symbols
 
     def exists(self, path: str) -> bool:
-        found = self._inner.exists(path)
-        self._note("exists", path, found)
-        return found
+        exists = self._inner.exists(path)
+        self._record_answer("exists", path, exists)
+        return exists
 
     def is_dir(self, path: str) -> bool:
-        found = self._inner.is_dir(path)
-        self._note("folders", path, found)
-        return found
+        is_folder = self._inner.is_dir(path)
+        self._record_answer("folders", path, is_folder)
+        return is_folder
 
     def listdir(self, path: str) -> list[str]:
         try:
             names = self._inner.listdir(path)
         except OSError as error:
-            self._error("list", path, error)
+            self._record_error("list", path, error)
             raise
-        self._note("listings", path, names)
+        self._record_answer("listings", path, names)
         return names
 
     def realpath(self, path: str) -> str:
         resolved = self._inner.realpath(path)
-        self._note("links", path, resolved)
+        self._record_answer("links", path, resolved)
         return resolved
 
     def which(self, name: str) -> str | None:
-        found = self._inner.which(name)
-        if found:
+        path = self._inner.which(name)
+        if path:
             with self._lock:
-                self._tables["which"][name] = found
-        return found
+                self._tables["which"][name] = path
+        return path
 
     def run(
         self,
@@ -193,9 +194,10 @@ class RecordingSystem:
         self._inner.stop()
 
     def get_recording(self, env_names: Callable[[str], bool] = lambda _: False) -> Recording:
-        """Return everything up to now.
+        """Return everything that was recorded so far.
 
-        Variables: those that were asked for by name, and those that `env_names` accepts.
+        Its variables are those that were read by name and those that `env_names` accepts; a variable that was
+        only tested has the value `PRESENT`.
         """
         with self._lock:
             tables = {name: dict(table) for name, table in self._tables.items()}
@@ -204,29 +206,32 @@ class RecordingSystem:
         tables["links"] = {path: target for path, target in tables["links"].items() if path != target}
         tables["unresolved"] = {}
         for path, answers in unresolved.items():
-            several = len(set(map(tuple, answers.values()))) > 1
-            for providers, found in answers.items():
-                if several:
-                    tables["unresolved"][f"{path}#{providers}"] = found
-                elif found:
-                    tables["unresolved"][path] = found
-        inner = dict(self._env.items())
-        asked = {name for name in inner if name in self._env.read or env_names(name)}
-        env = {name: inner[name] if name in asked else PRESENT for name in sorted(asked | self._env.tested)}
+            differ = len(set(map(tuple, answers.values()))) > 1
+            for providers, symbols in answers.items():
+                if differ:
+                    tables["unresolved"][f"{path}#{providers}"] = symbols
+                elif symbols:
+                    tables["unresolved"][path] = symbols
+        variables = dict(self._env.items())
+        requested = {name for name in variables if name in self._env.read or env_names(name)}
+        env = {
+            name: variables[name] if name in requested else PRESENT
+            for name in sorted(requested | self._env.tested)
+        }
         return Recording(tables, files, env, self.cwd, dict(self.platform))
 
     def write(self, folder: Path, env_names: Callable[[str], bool]) -> None:
-        """Write the recording as it is, nothing redacted. Only variables that `env_names` accepts are kept."""
-        whole = self.get_recording(env_names)
-        kept = {name: value for name, value in whole.env.items() if env_names(name)}
-        archive.write(folder, members(dataclasses.replace(whole, env=kept)), force=False)
+        """Write the recording unredacted, with only the variables that `env_names` accepts."""
+        recording = self.get_recording(env_names)
+        env = {name: value for name, value in recording.env.items() if env_names(name)}
+        archive.write(folder, members(dataclasses.replace(recording, env=env)), force=False)
 
 
-def _compact(elf: ElfFile) -> dict[str, Any]:
-    """Return what of an object differs from one of which nothing is known."""
-    plain = ElfFile(62)
+def _list_set_fields(elf: ElfFile) -> dict[str, Any]:
+    """Return the fields of an object that differ from their defaults."""
+    default = ElfFile(62)
     return {
         field.name: getattr(elf, field.name)
         for field in dataclasses.fields(elf)
-        if getattr(elf, field.name) != getattr(plain, field.name)
+        if getattr(elf, field.name) != getattr(default, field.name)
     }

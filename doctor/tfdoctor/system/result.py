@@ -1,4 +1,4 @@
-"""How a command ended."""
+"""The result of a command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tfdoctor.records import dataclass
 
 
 class Failure(str, enum.Enum):
-    """Why a command gave no exit status of its own."""
+    """The reason why a command has no exit status."""
 
     NOT_FOUND = "not-found"
     PERMISSION = "permission"
@@ -18,16 +18,18 @@ class Failure(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What a command printed (at most a few MiB of it) and how it ended."""
+    """The output of a command (at most a few MiB) and how it ended."""
 
     argv: tuple[str, ...]
     returncode: int | None
-    """The exit status; -N where signal N ended it; None where `failure` says why there is none."""
+    """The exit status; -N if signal N ended it; None if `failure` is set."""
     stdout: str = ""
     stderr: str = ""
     failure: Failure | None = None
     detail: str = ""
+    """The system's error message, or ""."""
     seconds: float = 0.0
+    """The time that the command took."""
 
     @property
     def ok(self) -> bool:
@@ -35,11 +37,11 @@ class CommandResult:
 
     @property
     def command(self) -> str:
-        """The command line as a person would type it (for evidence, not for a shell)."""
+        """The arguments joined by spaces, unquoted: for evidence, not for a shell."""
         return " ".join(self.argv)
 
     def describe_end(self) -> str:
-        """Return the end as half a sentence: "exited with status 9", "did not answer within 5 s"."""
+        """Return the end as part of a sentence: "exited with status 9", "did not answer within 5 s"."""
         if self.failure is Failure.TIMEOUT:
             return f"did not answer within {self.seconds:.0f} s"
         if self.failure is not None:

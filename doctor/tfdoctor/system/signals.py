@@ -1,7 +1,7 @@
-"""How tfdoctor ends before its time by a signal.
+"""Signal handling: how tfdoctor ends early.
 
-A signal that asks us to end is handled like Ctrl-C: every program that we started is killed, what is half done is
-tidied up by the exception, and at the end we die by that very signal, so that whoever started us sees it.
+A termination signal is handled like Ctrl-C: every program that tfdoctor started is killed, the exception
+cleans up, and finally the process ends itself with the same signal, so that its parent sees it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["EndedError", "Stoppable", "as_ever", "die", "handle_ending_signals",
 
 
 class EndedError(KeyboardInterrupt):
-    """A signal other than Ctrl-C's asks us to end. Whoever tidies up after Ctrl-C does after this, too."""
+    """A termination signal other than that of Ctrl-C. Code that cleans up after Ctrl-C handles it too."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -31,54 +31,55 @@ class EndedError(KeyboardInterrupt):
 
 
 class Stoppable(Protocol):
-    """What runs things that can be ended."""
+    """An object that runs programs and can kill them."""
 
     def stop(self) -> None:
-        """End all of them."""
+        """Kill all of them."""
         ...
 
 
-_came: list[int] = []
-"""The signals that asked this command to end."""
+_received: list[int] = []
+"""The numbers of the termination signals that were received."""
 
 
 @contextlib.contextmanager
 def handle_ending_signals() -> Iterator[list[int]]:
-    """A whole command: the signals that ask it to end are heard from here on; the list has those that came."""
-    _came.clear()
+    """Handle termination signals while a command runs; yield the list of those received."""
+    _received.clear()
     report = sys.unraisablehook
 
     def report_others(dropped: sys.UnraisableHookArgs) -> None:
-        if not (_came and isinstance(dropped.exc_value, KeyboardInterrupt)):
+        """Report a dropped exception, unless a received signal raised it."""
+        if not (_received and isinstance(dropped.exc_value, KeyboardInterrupt)):
             report(dropped)
 
-    sys.unraisablehook = (
-        report_others  # CPython prints a traceback of what it drops; `_raise_dropped` raises it again
-    )
+    # CPython prints a traceback of a dropped exception; `_raise_dropped` raises it again.
+    sys.unraisablehook = report_others
     try:
-        with _use_handler(_end):
-            yield _came
+        with _use_handler(_end_command):
+            yield _received
     finally:
         sys.unraisablehook = report
 
 
-def _end(number: int, frame: FrameType | None) -> None:
-    _came.append(number)
+def _end_command(number: int, frame: FrameType | None) -> None:
+    _received.append(number)
     stop_all()
     _raise(number, frame)
 
 
 @contextlib.contextmanager
 def stop_on_signal(system: Stoppable) -> Iterator[None]:
-    """A signal that asks us to end kills everything that `system`, or anybody here, runs, and ends the block.
+    """On a termination signal, kill every program that tfdoctor runs and leave the block.
 
-    CPython drops a KeyboardInterrupt that is raised within one of its own callbacks: without this such a Ctrl-C
-    would be lost, and the probes run on to their deadlines.
+    CPython drops a KeyboardInterrupt that is raised in one of its own callbacks. Such a Ctrl-C would be lost,
+    and the probes would run to their time limits; therefore it is raised again at the start and at the end of
+    the block.
     """
 
     def end(number: int, frame: FrameType | None) -> None:
         system.stop()
-        _end(number, frame)
+        _end_command(number, frame)
 
     with _use_handler(end):
         _raise_dropped()
@@ -87,9 +88,9 @@ def stop_on_signal(system: Stoppable) -> Iterator[None]:
 
 
 def _raise_dropped() -> None:
-    """A signal whose exception was dropped."""
-    if _came:
-        _raise(_came[0], None)
+    """Raise the exception of a signal that was received, in case CPython dropped it."""
+    if _received:
+        _raise(_received[0], None)
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
@@ -100,23 +101,27 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 @contextlib.contextmanager
 def _use_handler(handler: Callable[[int, FrameType | None], None] | int) -> Iterator[None]:
-    """With this handler for all of them but those that are ignored (`nohup`, a shell's background)."""
+    """Install a handler for the termination signals that are not ignored (as with `nohup` or in the background)."""
     before = {}
     if threading.current_thread() is threading.main_thread():
         before = {number: signal.getsignal(number) for number in ENDING}
-    ours = [number for number, known in before.items() if known is not signal.SIG_IGN and known is not None]
+    handled = [
+        number
+        for number, previous in before.items()
+        if previous is not signal.SIG_IGN and previous is not None
+    ]
     try:
-        for number in ours:
+        for number in handled:
             signal.signal(number, handler)
         yield
     finally:
-        for number in ours:
+        for number in handled:
             signal.signal(number, before[number])
 
 
 @contextlib.contextmanager
 def as_ever() -> Iterator[None]:
-    """Signals do what they do to any program, Ctrl-C what it does to Python."""
+    """Give signals their default behaviour: Ctrl-C raises KeyboardInterrupt, the others end the process."""
     with _use_handler(signal.SIG_DFL):
         if threading.current_thread() is threading.main_thread() and (
             signal.getsignal(signal.SIGINT) is signal.SIG_DFL
@@ -126,7 +131,7 @@ def as_ever() -> Iterator[None]:
 
 
 def die(number: int) -> NoReturn:
-    """End by this signal, without a core of our own: whoever waits for us sees what it would have seen."""
+    """End the process with this signal and without a core dump, so that its parent sees the signal."""
     with contextlib.suppress(Exception):
         sys.stderr.flush()
     with contextlib.suppress(ImportError, OSError, ValueError):
@@ -138,4 +143,4 @@ def die(number: int) -> NoReturn:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
         os.kill(os.getpid(), number)
-    os._exit(128 + number)  # as the first process of a container, which most signals do not end
+    os._exit(128 + number)  # PID 1 of a container: most signals do not end it

@@ -1,4 +1,4 @@
-"""Files of code that somebody names: found below folders, and read. Never follows a link to a folder."""
+"""Source files named by the user: find them below folders and read them. Links to folders are not followed."""
 
 from __future__ import annotations
 
@@ -19,33 +19,36 @@ if TYPE_CHECKING:
 __all__ = ["first_line", "load_source", "read_source", "real_path", "walk_files"]
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
-"""Bytes of a file that are taken."""
-_MARKS = {BOM_UTF8: "utf-8", BOM_UTF16_LE: "utf-16-le", BOM_UTF16_BE: "utf-16-be"}
+"""Files with more bytes are rejected."""
+_BYTE_ORDER_MARKS = {BOM_UTF8: "utf-8", BOM_UTF16_LE: "utf-16-le", BOM_UTF16_BE: "utf-16-be"}
 
 
 def walk_files(folder: Path, skipped: Sequence[str], left_out: Callable[[Path], bool]) -> Iterator[Path]:
-    """Yield regular files below a folder, in order; folders whose name fits `skipped` are not entered."""
+    """Yield the files below a folder, in order, except those that `left_out` accepts.
+
+    Folders whose name matches a pattern of `skipped` are not entered.
+    """
     for root, folders, files in os.walk(folder, followlinks=False):
-        place = Path(root)
+        parent = Path(root)
         folders[:] = sorted(
             name
             for name in folders
             if not any(fnmatch.fnmatchcase(name, pattern) for pattern in skipped)
-            and not left_out(place / name)
+            and not left_out(parent / name)
         )
         for name in sorted(files):
-            path = place / name
+            path = parent / name
             if not left_out(path):
                 yield path
 
 
 def real_path(path: Path) -> Path:
-    """Return the absolute path without links. A link to itself stays as it is: Path.resolve raises RuntimeError."""
+    """Return the absolute path without links. A link to itself is returned unchanged, unlike Path.resolve."""
     return Path(os.path.realpath(path))
 
 
 def first_line(path: Path) -> str:
-    """Return the first line of a file that may be a program; "" if it cannot be read."""
+    """Return the first line of a file (at most 200 bytes); "" if it cannot be read."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             return ""
@@ -56,12 +59,12 @@ def first_line(path: Path) -> str:
 
 
 def read_source(path: Path, *, python: bool) -> str:
-    """Return the text of a file, as `load_source`."""
+    """Return the text of a file. Raises ValueError as `load_source` does."""
     return load_source(path, python=python).text
 
 
 def load_source(path: Path, *, python: bool) -> Source:
-    """Read a text file, in the encoding that a Python file names. Raises ValueError with the reason if it cannot."""
+    """Read a text file, in the encoding that a Python file declares. Raises ValueError with the reason if it cannot."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise ValueError("it is not a regular file")
@@ -72,7 +75,7 @@ def load_source(path: Path, *, python: bool) -> Source:
     if len(data) > MAX_FILE_BYTES:
         msg = f"it is larger than {MAX_FILE_BYTES // 1024 // 1024} MiB"
         raise ValueError(msg)
-    for mark, codec in _MARKS.items():
+    for mark, codec in _BYTE_ORDER_MARKS.items():
         if data.startswith(mark):
             return _decode(data, codec, mark)
     if b"\0" in data:
@@ -87,6 +90,7 @@ def load_source(path: Path, *, python: bool) -> Source:
 
 
 def _decode(data: bytes, codec: str, mark: bytes) -> Source:
+    """Decode a file without its byte-order mark; use Latin-1 if the encoding is unknown or does not fit."""
     try:
         return Source(data, data[len(mark) :].decode(codec), codec, mark)
     except (UnicodeDecodeError, LookupError):

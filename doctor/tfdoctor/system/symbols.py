@@ -1,8 +1,9 @@
-"""Dynamic symbols: which of an object's undefined symbols nothing in a process defines.
+"""Dynamic symbols: find the undefined symbols of an object that no other object of the process defines.
 
-`dlopen(…, RTLD_NOW)`, as TensorFlow calls it, fails with "undefined symbol: …" on the first such one. That is how a
-libcusparse meets an older libnvJitLink of the same soname. Tables are found through the dynamic section and looked
-up through DT_GNU_HASH (or DT_HASH) in a memory map, so that libraries of a gigabyte cost no more than small ones.
+`dlopen(…, RTLD_NOW)`, as TensorFlow calls it, fails with "undefined symbol: …" at the first of them, for
+example if a libcusparse is loaded with an older libnvJitLink of the same soname. The tables are located
+through the dynamic section and searched through DT_GNU_HASH (or DT_HASH) in a memory map, so a library of a
+gigabyte costs no more than a small one.
 """
 
 from __future__ import annotations
@@ -25,14 +26,19 @@ SHN_UNDEF = 0
 STB_GLOBAL, STB_WEAK = 1, 2
 MAX_SYMBOLS = 1 << 20
 MAX_NAME = 4096
+"""Bytes of one symbol name."""
 MAX_NAMES = 1 << 25
+"""Bytes of all undefined symbol names of one object together."""
 MAX_STEPS = 1 << 19
-"""Links of hash chains followed in one object, together: real ones have a handful a name."""
+"""Hash chain links followed in one object, together; real objects have a handful per name."""
 
 
 class SymbolTable:
-    """The dynamic symbols of one object. Use as a context manager. Raises OSError, ValueError, OverflowError,
-    struct.error."""
+    """The dynamic symbols of one object; a context manager.
+
+    The constructor and the methods raise OSError, ValueError, OverflowError or struct.error if the file
+    cannot be read.
+    """
 
     def __init__(self, path: str) -> None:
         with Path(path).open("rb") as stream:
@@ -41,7 +47,7 @@ class SymbolTable:
         segments = [
             PHDR64.unpack_from(self._map, header[5] + i * PHDR64.size) for i in range(min(header[10], 512))
         ]
-        self._loads = [s for s in segments if s[0] == PT_LOAD]
+        self._load_segments = [s for s in segments if s[0] == PT_LOAD]
         self._steps = 0
         tags: dict[int, int] = {}
         for segment in segments:
@@ -52,10 +58,10 @@ class SymbolTable:
                     if tag == 0:
                         break
                     tags.setdefault(tag, value)
-        self._symbols = self._offset(tags.get(DT_SYMTAB))
-        self._strings = self._offset(tags.get(DT_STRTAB))
-        self._gnu = self._offset(tags.get(DT_GNU_HASH))
-        self._sysv = self._offset(tags.get(DT_HASH))
+        self._symbols = self._get_offset(tags.get(DT_SYMTAB))
+        self._strings = self._get_offset(tags.get(DT_STRTAB))
+        self._gnu = self._get_offset(tags.get(DT_GNU_HASH))
+        self._sysv = self._get_offset(tags.get(DT_HASH))
 
     def __enter__(self) -> SymbolTable:  # noqa: PYI034 - Self needs Python 3.11
         return self
@@ -63,80 +69,84 @@ class SymbolTable:
     def __exit__(self, *_: object) -> None:
         self._map.close()
 
-    def _offset(self, address: int | None) -> int | None:
-        for segment in self._loads if address is not None else ():
+    def _get_offset(self, address: int | None) -> int | None:
+        """Return the file offset of a virtual address; None if no segment contains it."""
+        for segment in self._load_segments if address is not None else ():
             if segment[3] <= address < segment[3] + segment[5]:
                 return int(address - segment[3] + segment[2])
         return None
 
-    def _name(self, index: int) -> bytes:
+    def _read_name(self, index: int) -> bytes:
+        """Return the name at an index of the string table; "" if it is longer than MAX_NAME."""
         start = (self._strings or 0) + index
         end = self._map.find(b"\0", start, start + MAX_NAME)
         return self._map[start : end if end >= 0 else start]
 
     def iter_undefined(self) -> Iterator[bytes]:
-        """Yield the names of strong undefined symbols."""
+        """Yield the names of the strong undefined symbols. Raises ValueError if they are too long together."""
         if self._symbols is None or self._strings is None:
             return
-        if self._gnu is not None:  # everything that is not hashed comes first, the undefined ones among it
+        if self._gnu is not None:  # unhashed symbols come first, among them all undefined ones
             count = struct.unpack_from("<I", self._map, self._gnu + 4)[0]
         elif self._sysv is not None:
             count = struct.unpack_from("<I", self._map, self._sysv + 4)[0]
         else:
             return
-        room = MAX_NAMES
+        remaining = MAX_NAMES
         for index in range(1, min(count, MAX_SYMBOLS)):
             name, info, _, section, _, _ = SYM64.unpack_from(self._map, self._symbols + index * SYM64.size)
             if section == SHN_UNDEF and info >> 4 == STB_GLOBAL and name:
-                found = self._name(name)
-                room -= len(found)
-                if room < 0:
+                symbol = self._read_name(name)
+                remaining -= len(symbol)
+                if remaining < 0:
                     raise ValueError("names too long")
-                yield found
+                yield symbol
 
     def filter_missing(self, names: Iterable[tuple[bytes, int]]) -> list[tuple[bytes, int]]:
-        """Return those of (name, its `gnu_hash`) of which there is no global or weak definition here."""
+        """Return the (name, `gnu_hash`) pairs for which this object has no global or weak definition."""
         if self._symbols is None or self._strings is None:
             return list(names)
         if self._gnu is None:
-            return [one for one in names if not self._is_in_sysv(one[0])]
-        buckets, first, words, shift = struct.unpack_from("<IIII", self._map, self._gnu)
-        if not buckets or not words:
+            return [symbol for symbol in names if not self._is_in_sysv(symbol[0])]
+        buckets, first_hashed, bloom_words, shift = struct.unpack_from("<IIII", self._map, self._gnu)
+        if not buckets or not bloom_words:
             return list(names)
-        filtered = self._gnu + 16
-        chains = filtered + words * 8
-        where, read = self._map, WORD.unpack_from
-        lacking = []
-        for one in names:
-            value = one[1]
-            (word,) = read(where, filtered + (value // 64 % words) * 8)  # a Bloom filter: most are not here
+        bloom = self._gnu + 16
+        chains = bloom + bloom_words * 8
+        data, read = self._map, WORD.unpack_from
+        missing = []
+        for symbol in names:
+            value = symbol[1]
+            # A Bloom filter rejects most names.
+            (bloom_word,) = read(data, bloom + (value // 64 % bloom_words) * 8)
             if not (
-                word >> (value % 64) & word >> ((value >> shift) % 64) & 1
-                and self._is_in_gnu(*one, chains, buckets, first)
+                bloom_word >> (value % 64) & bloom_word >> ((value >> shift) % 64) & 1
+                and self._is_in_gnu(*symbol, chains, buckets, first_hashed)
             ):
-                lacking.append(one)
-        return lacking
+                missing.append(symbol)
+        return missing
 
-    def _is(self, index: int, name: bytes) -> bool:
+    def _defines(self, index: int, name: bytes) -> bool:
+        """Return whether the symbol at an index has this name and is a global, weak or unique definition."""
         at, info, _, section, _, _ = SYM64.unpack_from(self._map, (self._symbols or 0) + index * SYM64.size)
         start = (self._strings or 0) + at
         same = self._map[start : start + len(name) + 1] == name + b"\0"
         return bool(same and section != SHN_UNDEF and info >> 4 in (STB_GLOBAL, STB_WEAK, 10))
 
-    def _step(self) -> None:
-        """One more link; ValueError where a damaged table would go on for ever."""
+    def _count_step(self) -> None:
+        """Count one hash chain link. Raises ValueError after MAX_STEPS, because a damaged chain can be endless."""
         self._steps += 1
         if self._steps > MAX_STEPS:
             raise ValueError("hash chains too long")
 
-    def _is_in_gnu(self, name: bytes, value: int, table: int, buckets: int, first: int) -> bool:
+    def _is_in_gnu(self, name: bytes, value: int, table: int, buckets: int, first_hashed: int) -> bool:
         (index,) = struct.unpack_from("<I", self._map, table + value % buckets * 4)
         while True:
-            self._step()
-            if index < first:
+            self._count_step()
+            if index < first_hashed:
                 return False
-            (chained,) = struct.unpack_from("<I", self._map, table + buckets * 4 + (index - first) * 4)
-            if chained | 1 == value | 1 and self._is(index, name):
+            (chained,) = struct.unpack_from("<I", self._map, table + buckets * 4 + (index - first_hashed) * 4)
+            if chained | 1 == value | 1 and self._defines(index, name):
                 return True
             if chained & 1:
                 return False
@@ -153,16 +163,16 @@ class SymbolTable:
         buckets, _ = struct.unpack_from("<II", self._map, self._sysv)
         (index,) = struct.unpack_from("<I", self._map, self._sysv + 8 + value % max(1, buckets) * 4)
         while index:
-            self._step()
-            if self._is(index, name):
+            self._count_step()
+            if self._defines(index, name):
                 return True
             (index,) = struct.unpack_from("<I", self._map, self._sysv + 8 + (buckets + index) * 4)
         return False
 
 
-@lru_cache(maxsize=4096)  # libraries ask each other for the same few hundred
+@lru_cache(maxsize=4096)  # libraries share a few hundred symbol names
 def gnu_hash(name: bytes) -> int:
-    """Return DT_GNU_HASH's hash of a symbol name."""
+    """Return the DT_GNU_HASH hash of a symbol name."""
     value = 5381
     for byte in name:
         value = (value * 33 + byte) & 0xFFFFFFFF
@@ -172,16 +182,16 @@ def gnu_hash(name: bytes) -> int:
 def find_unresolved(path: str, providers: Iterable[str]) -> tuple[str, ...]:
     """Return the strong undefined symbols of `path` that none of `providers` (paths) defines.
 
-    Empty, too, where a table cannot be read: nothing is claimed then. Raises OSError if `path` is not there.
+    The result is empty if a table cannot be parsed. Raises OSError if a file cannot be opened.
     """
     try:
-        with SymbolTable(path) as asking:
-            wanted = [(name, gnu_hash(name)) for name in asking.iter_undefined()]
+        with SymbolTable(path) as symbols:
+            missing = [(name, gnu_hash(name)) for name in symbols.iter_undefined()]
         for provider in providers:
-            if not wanted:
+            if not missing:
                 break
             with SymbolTable(provider) as table:
-                wanted = table.filter_missing(wanted)
+                missing = table.filter_missing(missing)
     except (ValueError, OverflowError, struct.error, IndexError):
         return ()
-    return tuple(name.decode("utf-8", "replace") for name, _ in wanted)
+    return tuple(name.decode("utf-8", "replace") for name, _ in missing)

@@ -1,7 +1,7 @@
-"""Files that a user names on the command line, and that we write: whole or not at all, and nothing else replaced.
+"""Writing files that a user names on the command line: completely or not at all, and replacing nothing else.
 
-A regular file is replaced only with --force; a pipe, a terminal or a device takes what is written as it comes;
-everything else is refused, symbolic links among it.
+A regular file is replaced only with --force. Pipes, terminals and devices are written to directly. Everything
+else is refused, symbolic links included.
 """
 
 from __future__ import annotations
@@ -27,32 +27,34 @@ __all__ = ["append_line", "atomically", "check_file", "place_file", "scratch_fol
 
 SCRATCH = "tfdoctor-run-"
 PIPE_TIMEOUT_S = 10
+"""Seconds to wait until a program opens a pipe for reading."""
 
 _DESCRIPTOR = re.compile(r"/dev/fd/([0-9]{1,6})|/proc/(?:self|thread-self)/fd/([0-9]{1,6})")
 _STANDARD = {"/dev/stdout": 1, "/dev/stderr": 2}
-_NO_ROOM_BESIDE = (errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, errno.EXDEV)
+_CANNOT_REPLACE_ERRORS = (errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, errno.EXDEV)
 
 
 def check_file(
     target: Path, *, force: bool, option: str = "-o", reads: Iterable[Path | str | None] = ()
 ) -> None:
-    """Check that a text can be written to `target`. Raises UsageError, or Error if this user may not.
+    """Check that a file can be written to `target`. Raises UsageError, or Error if this user may not write there.
 
-    reads: files and folders that the command reads; not even --force replaces one of them, or a file in one.
+    reads: files and folders that the command reads. None of them, and no file in such a folder, is replaced,
+    even with --force.
     """
-    shown = clean_line(str(target))
+    display_name = clean_line(str(target))
     if not target.name or "\0" in str(target):
         message = f"{option}: {str(target)!r} is no name of a file."
         raise UsageError(message)
-    if _descriptor(target) is not None:
+    if _get_descriptor(target) is not None:
         return
     if target.is_symlink():
-        message = f"{option}: {shown} is a symbolic link."
+        message = f"{option}: {display_name} is a symbolic link."
         raise UsageError(message, hint="It was not followed. Name the file itself, or another one.")
-    kind = _kind(target, option)
+    kind = _get_kind(target, option)
     if kind == "other":
-        what = "a folder" if target.is_dir() else "neither a file nor a pipe"
-        message = f"{option}: {shown} is {what}."
+        description = "a folder" if target.is_dir() else "neither a file nor a pipe"
+        message = f"{option}: {display_name} is {description}."
         raise UsageError(message, hint="It was left unchanged. Name another place.")
     if kind == "stream":
         return
@@ -60,12 +62,16 @@ def check_file(
         message = f"{option}: there is no folder {clean_line(str(target.parent))}."
         raise UsageError(message, hint="Make it first, or name another place.")
     if kind == "file" and not force:
-        message = f"{option}: {shown} exists."
+        message = f"{option}: {display_name} exists."
         raise UsageError(message, hint="Name another place, or give --force to replace it.")
     if kind == "file":
-        real = target.resolve()
-        if any(real.is_relative_to(Path(one).resolve()) or _is_same(target, one) for one in reads if one):
-            message = f"{option}: {shown} is what this command reads."
+        resolved = target.resolve()
+        if any(
+            resolved.is_relative_to(Path(source).resolve()) or _is_same(target, source)
+            for source in reads
+            if source
+        ):
+            message = f"{option}: {display_name} is what this command reads."
             raise UsageError(message, hint="It was left unchanged. Name another place.")
     if kind == "nothing" and not os.access(target.parent, os.W_OK | os.X_OK):
         message = f"{option}: this user may not write to {clean_line(str(target.parent))}."
@@ -80,25 +86,25 @@ def _is_same(target: Path, other: Path | str) -> bool:
 
 
 def write_file(target: Path, content: bytes, *, force: bool, option: str = "-o") -> None:
-    """Write one file, whole or not at all; into a pipe or a device as it goes. Raises UsageError or Error."""
+    """Write one file completely or not at all; write to a pipe or a device directly. Raises UsageError or Error."""
     check_file(target, force=force, option=option)
     try:
-        number = _descriptor(target)
-        if number is not None:  # opened again, a file would be written from its beginning
+        number = _get_descriptor(target)
+        if number is not None:  # opening it by name would write a file from its start
             _write_descriptor(os.dup(number), content)
             return
-        if _kind(target, option) == "stream":
-            # Not O_CREAT, not O_TRUNC: what is there now may not be what was there then.
+        if _get_kind(target, option) == "stream":
+            # Without O_CREAT and O_TRUNC: the path may have changed since it was checked.
             _write_descriptor(_open_stream(target), content)
         else:
-            _replace(target, content, force=force)
+            _replace_file(target, content, force=force)
     except OSError as error:
         message = f"{option}: {clean_line(str(target))} could not be written: {error.strerror or error}"
         raise Error(message, hint=f"Name another place with {option}.") from error
 
 
-def _descriptor(target: Path) -> int | None:
-    """Return the number of a descriptor of ours that `target` is a name of."""
+def _get_descriptor(target: Path) -> int | None:
+    """Return the descriptor that `target` names, such as 1 for /dev/stdout; None if it names none."""
     text = str(target)
     match = _DESCRIPTOR.fullmatch(text)
     if match:
@@ -106,14 +112,14 @@ def _descriptor(target: Path) -> int | None:
     return _STANDARD.get(text)
 
 
-def _kind(place: Path, option: str) -> str:
-    """Return what is there: "nothing", "file", "stream" (takes what is written as it comes) or "other"."""
+def _get_kind(path: Path, option: str) -> str:
+    """Return the kind of a path: "nothing", "file", "stream" (a pipe or a character device) or "other"."""
     try:
-        mode = place.stat().st_mode
+        mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
         return "nothing"
     except OSError as error:
-        message = f"{option}: {clean_line(str(place))} cannot be looked at: {error.strerror or error}."
+        message = f"{option}: {clean_line(str(path))} cannot be looked at: {error.strerror or error}."
         raise UsageError(message) from error
     if stat.S_ISREG(mode):
         return "file"
@@ -121,7 +127,7 @@ def _kind(place: Path, option: str) -> str:
 
 
 def _open_stream(target: Path) -> int:
-    """Open a device, or a pipe as soon as somebody reads it. Raises OSError if nobody does for PIPE_TIMEOUT_S."""
+    """Open a device, or a pipe once a program reads it. Raises OSError if none does within PIPE_TIMEOUT_S."""
     deadline = time.monotonic() + PIPE_TIMEOUT_S
     while True:
         try:
@@ -142,18 +148,24 @@ def _write_descriptor(descriptor: int, content: bytes) -> None:
         stream.write(content)
 
 
-def _replace(place: Path, content: bytes, *, force: bool) -> None:
+def _replace_file(target: Path, content: bytes, *, force: bool) -> None:
+    """Write a file atomically; with `force`, overwrite it in place if it cannot be replaced."""
     try:
-        place_file(place, content, force=force)
+        place_file(target, content, force=force)
     except OSError as error:
-        # A file that is mounted there alone, or in a folder that is not ours: then it is written where it is.
-        if not (force and error.errno in _NO_ROOM_BESIDE and place.is_file() and os.access(place, os.W_OK)):
+        # A file that is itself a mount point, or in a read-only folder, cannot be replaced: overwrite it.
+        if not (
+            force
+            and error.errno in _CANNOT_REPLACE_ERRORS
+            and target.is_file()
+            and os.access(target, os.W_OK)
+        ):
             raise
-        _write_descriptor(os.open(place, os.O_WRONLY | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)), content)
+        _write_descriptor(os.open(target, os.O_WRONLY | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)), content)
 
 
 def place_file(target: Path, content: bytes, *, force: bool) -> None:
-    """Put a file there, whole or not at all; one that is there is replaced with `force` alone. Raises OSError."""
+    """Write a file completely or not at all; an existing file is replaced only with `force`. Raises OSError."""
 
     def make(temporary: Path) -> None:
         with temporary.open("xb") as stream:
@@ -167,7 +179,8 @@ def place_file(target: Path, content: bytes, *, force: bool) -> None:
     def place(temporary: Path) -> None:
         if not force:
             with contextlib.suppress(OSError):  # file systems without hard links
-                os.link(temporary, target)  # fails where somebody was quicker
+                # It raises FileExistsError, suppressed here, if the file appeared meanwhile.
+                os.link(temporary, target)
                 return
             if os.path.lexists(target):
                 raise FileExistsError(17, "File exists", str(target))
@@ -177,7 +190,7 @@ def place_file(target: Path, content: bytes, *, force: bool) -> None:
 
 
 def append_line(target: Path, text: str) -> None:
-    """Add a line to a regular file, which may be new. Raises OSError; a symbolic link is not followed."""
+    """Append a line to a regular file, creating it if necessary; symbolic links are not followed. Raises OSError."""
     flags = (
         os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     )
@@ -189,9 +202,9 @@ def append_line(target: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Make a temporary folder; remove those that earlier processes of this user left when they were killed.
+    """Make a temporary folder; remove the folders of this user's earlier processes that were killed.
 
-    A process holds a lock on its folder for as long as it lives.
+    A process holds a lock on its folder while it runs.
     """
     try:
         import fcntl
@@ -199,13 +212,13 @@ def scratch_folder() -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix=SCRATCH) as name:
             yield Path(name)
         return
-    for old in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
+    for leftover in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
         with contextlib.suppress(OSError):
-            handle = os.open(old, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            handle = os.open(leftover, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 if os.fstat(handle).st_uid == os.geteuid():
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(old, ignore_errors=True)
+                    shutil.rmtree(leftover, ignore_errors=True)
             finally:
                 os.close(handle)
     with tempfile.TemporaryDirectory(prefix=SCRATCH) as name:
@@ -218,10 +231,13 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def atomically(target: Path, make: Callable[[Path], None], place: Callable[[Path], None]) -> None:
-    """Make it beside the target and move it there; Ctrl-C and a full disk leave nothing behind."""
+    """Call `make` with a temporary path beside the target, then `place` to move it there.
+
+    The temporary file or folder is removed in every case, also after Ctrl-C or on a full disk.
+    """
     with tempfile.TemporaryDirectory(
         prefix=".tfdoctor-", dir=target.parent, ignore_cleanup_errors=True
-    ) as beside:
-        temporary = Path(beside, "bundle")
+    ) as folder:
+        temporary = Path(folder, "bundle")
         make(temporary)
         place(temporary)

@@ -1,5 +1,6 @@
-"""Does TensorFlow in there really see and use the GPUs? The stages in order, the first failing one with its root cause.
+"""Verification that TensorFlow in an image or environment can use the GPUs, stage by stage.
 
-The same probes and rules as `check` look into the container or environment; then one payload, in a process of its own,
-imports TensorFlow, lists the GPUs, and computes on each. Nothing is judged inside.
+The result names the first stage that fails and its root cause. The same probes and rules as for `check` examine the
+container or environment. Then a payload in its own process imports TensorFlow, lists the GPUs, and computes on each.
+The payload draws no conclusions.
 """

@@ -1,4 +1,4 @@
-"""Timing the TensorFlow of a Python on this machine: its lines as they come, and the cards watched meanwhile."""
+"""Timing of the TensorFlow of a Python on this machine, while the GPUs are watched."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ __all__ = ["PROBE_TIMEOUT_S", "BenchWish", "Timing", "bench_python", "list_links
 
 PROBE_TIMEOUT_S = 30.0
 SETTING_UP = 300.0
-"""Seconds that importing TensorFlow, building the graphs and the last piece of work may take beside `time`."""
+"""Seconds allowed beyond `time` for importing TensorFlow, building the graphs and the last measurement."""
 WATCH_INTERVAL_S = 3.0
-"""Seconds between two looks at the cards. nvidia-smi takes little of a processor, and it is one of the others."""
+"""Seconds between two samples of the GPUs. nvidia-smi takes little processor time."""
 MAX_KEPT_LINES = 20_000
-"""Lines that are kept."""
+"""Most lines of the payload that are kept."""
 
 
 class _Conditions(TypedDict):
@@ -50,36 +50,36 @@ class _Conditions(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class BenchWish:
-    """What is timed, and for how long."""
+    """What to measure, and for how long in seconds."""
 
     seconds: float = 60.0
     devices: tuple[str, ...] = ()
-    """Empty: the CPU and each GPU."""
+    """Names of the devices; empty for the CPU and each GPU."""
     workloads: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
-    """Empty: float32, and on each GPU those that it has."""
+    """Data types; empty for float32 and, on each GPU, those that it supports."""
     sizes: tuple[int, ...] = ()
     xla: bool = False
 
     @property
     def gpus(self) -> bool:
-        """Return whether GPUs are requested."""
+        """Whether GPUs are requested."""
         return not self.devices or any(name.startswith("GPU") for name in self.devices)
 
     @property
     def conditions(self) -> _Conditions:
-        """Return the deadline and the variables that TensorFlow runs with."""
+        """Timeout and environment changes for the run of TensorFlow."""
         return {
             "timeout": self.seconds + SETTING_UP,
             "env": {} if self.gpus else {"CUDA_VISIBLE_DEVICES": "-1"},
-            # The log tells of compiling; nobody else sees it.
+            # The log would mention compilation, and nobody reads it.
             "unset": ("TF_CPP_MAX_VLOG_LEVEL", "TF_CPP_MIN_LOG_LEVEL"),
         }
 
     def as_json(self, *, shortly: bool = False) -> str:
         """Return the request for the payload.
 
-        `shortly`: each time is sent twice at most, if all of it comes at the end.
+        With `shortly`, each timing is sent at most twice, for the case that all output comes at the end.
         """
         bench = {
             "shortly": shortly,
@@ -95,17 +95,17 @@ class BenchWish:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What was timed, with what is known of the cards."""
+    """Measured times, with what is known about the GPUs."""
 
     target: str
     measured: Measured
     peaks: dict[str, dict[str, float]]
     software: bool = False
-    """The driver is no driver: its GPUs are software, or a stand-in's."""
+    """Whether the GPUs are not real: software GPUs or those of a stand-in driver."""
     look: str = "tfdoctor check"
-    """What says what is wrong with this TensorFlow."""
+    """Command that says what is wrong with this TensorFlow."""
     interrupted: BaseException | None = None
-    """Ctrl-C or the like: what was measured by then is kept."""
+    """The interrupt (Ctrl-C) that ended the run early; what was measured before is kept."""
 
 
 def bench_python(
@@ -116,7 +116,7 @@ def bench_python(
     *,
     told: Told,
 ) -> Timing:
-    """Time what is wished. Raises UsageError where there is no such Python."""
+    """Run the requested benchmark with a Python of this machine. Raise UsageError if the Python is not found."""
     facts = collect_facts(system, compat, python=python, timeout=PROBE_TIMEOUT_S)
     interpreter = value_of(facts.python)
     if interpreter is None:
@@ -127,9 +127,11 @@ def bench_python(
             system, interpreter.executable, "stages", [wish.as_json()], keep, **wish.conditions
         )
 
-    again = check_again(target_of(facts, compat))
-    where = interpreter.executable
-    return run_bench(system, compat, facts, wish, told, target=where, run=run, watched=system, look=again)
+    check_command = check_again(target_of(facts, compat))
+    executable = interpreter.executable
+    return run_bench(
+        system, compat, facts, wish, told, target=executable, run=run, watched=system, look=check_command
+    )
 
 
 def run_bench(
@@ -144,9 +146,9 @@ def run_bench(
     watched: System | None,
     look: str = "tfdoctor check",
 ) -> Timing:
-    """Read what `run` reports line by line, and watch the cards through `watched`, the machine that has them.
+    """Run the benchmark with `run`, and watch the GPUs through `watched`, the machine that has them.
 
-    `look`: the command that says what is wrong with this TensorFlow.
+    `look` is the command that says what is wrong with this TensorFlow.
     """
     peaks = {f"GPU:{index}": speeds for index, speeds in find_expected_speeds(facts, compat.cards).items()}
     cuda = value_of(facts.driver.cuda)
@@ -158,7 +160,7 @@ def run_bench(
             parts.append(part)
         told(part)
 
-    watch = _Watch(watched, facts) if watched is not None else None
+    watch = _GpuSampler(watched, facts) if watched is not None else None
     interrupted: BaseException | None = None
     stopped = ""
     pairs: dict[tuple[str, str], str] = {}
@@ -178,14 +180,14 @@ def run_bench(
         if watch is not None:
             watch.over.set()
     measured = read_lines(parts)
-    seen = watch.list_samples() if watch is not None else ()
+    samples = watch.list_samples() if watch is not None else ()
     return Timing(
         target,
         replace(
             measured,
-            watched=seen,
+            watched=samples,
             stopped=stopped,
-            links=list_links(seen, pairs, peers, facts, compat.cards),
+            links=list_links(samples, pairs, peers, facts, compat.cards),
             interrupted=interrupted is not None,
             asked=bool(wish.devices),
         ),
@@ -197,7 +199,7 @@ def run_bench(
 
 
 KINDS = {"PIX": "switch", "PXB": "switch", "PSB": "switch", "PHB": "bridge", "NODE": "bridges"}
-"""What nvidia-smi prints of a way between two cards → what it goes through."""
+"""Topology codes of nvidia-smi, each with the kind of connection between two GPUs."""
 
 
 def list_links(
@@ -207,64 +209,66 @@ def list_links(
     facts: Facts,
     cards: Cards,
 ) -> tuple[Interconnect, ...]:
-    """List the links between the host and each card, and between two cards, with what they can carry.
+    """List the links between the host and each GPU, and between two GPUs, with their speed in GB/s.
 
-    `pairs`: two devices → what nvidia-smi prints of the link between them; `peers`: → whether one reaches the
+    `pairs` maps two devices to nvidia-smi's code for their link. `peers` maps them to whether one can access the
     other's memory.
     """
     cuda = value_of(facts.driver.cuda)
-    capability = {f"GPU:{one.ordinal}": one.compute_capability for one in (cuda.devices if cuda else ())}
-    hosts = {}
+    capability = {
+        f"GPU:{first.ordinal}": first.compute_capability for first in (cuda.devices if cuda else ())
+    }
+    host_links = {}
     for card in seen:
         if card.lanes and card.generation:
             speed = cards.pcie_gbps(card.generation, card.lanes)
-            how = f"PCI Express {card.generation}.0 x{card.lanes}"
-            hosts[card.device] = Interconnect("CPU:0", card.device, "pcie", how, speed)
-    found = list(hosts.values())
-    for (one, other), said in pairs.items():
+            description = f"PCI Express {card.generation}.0 x{card.lanes}"
+            host_links[card.device] = Interconnect("CPU:0", card.device, "pcie", description, speed)
+    links = list(host_links.values())
+    for (first, second), code in pairs.items():
         speed = None
-        if said.startswith("NV") and said[2:].isdigit():
+        if code.startswith("NV") and code[2:].isdigit():
             kind = "nvlink"
-            speed = cards.nvlink_gbps(capability.get(one) or "", int(said[2:]))
+            speed = cards.nvlink_gbps(capability.get(first) or "", int(code[2:]))
         else:
-            kind = KINDS.get(said, "processors" if said in ("SYS", "SOC") else "other")
-            speeds = [hosts[name].gbps for name in (one, other) if name in hosts]
-            known = [speed for speed in speeds if speed is not None]
-            speed = min(known) if len(known) == 2 and kind != "other" else None
-        found.append(Interconnect(one, other, kind, said, speed, peer=peers.get((one, other))))
-    return tuple(found)
+            kind = KINDS.get(code, "processors" if code in ("SYS", "SOC") else "other")
+            speeds = [host_links[name].gbps for name in (first, second) if name in host_links]
+            known_speeds = [speed for speed in speeds if speed is not None]
+            speed = min(known_speeds) if len(known_speeds) == 2 and kind != "other" else None
+        links.append(Interconnect(first, second, kind, code, speed, peer=peers.get((first, second))))
+    return tuple(links)
 
 
 def _describe_end(result: CommandResult, parts: list[dict[str, Any]]) -> str:
     if any(part.get("end") for part in parts):
         return ""
-    shown = "; what was timed by then is shown" if read_lines(parts).any_timed else ""
+    kept_note = "; what was timed by then is shown" if read_lines(parts).any_timed else ""
     if result.failure is Failure.TIMEOUT:
-        return f"TensorFlow did not end in time and was stopped{shown}."
+        return f"TensorFlow did not end in time and was stopped{kept_note}."
     if result.returncode is not None and result.returncode < 0:
-        return f"Signal {-result.returncode} ended TensorFlow{shown}."
-    last = next((row for row in reversed(result.stderr.splitlines()) if row.strip()), "")
-    said = f" Its last line: {clean_line(last, limit=300)}" if last else ""
-    return f"TensorFlow ended before its time{shown}.{said}"
+        return f"Signal {-result.returncode} ended TensorFlow{kept_note}."
+    last = next((line for line in reversed(result.stderr.splitlines()) if line.strip()), "")
+    last_line = f" Its last line: {clean_line(last, limit=300)}" if last else ""
+    return f"TensorFlow ended before its time{kept_note}.{last_line}"
 
 
-class _Watch(threading.Thread):
-    """Asks nvidia-smi now and then. A thread: TensorFlow computes meanwhile."""
+class _GpuSampler(threading.Thread):
+    """Thread that samples nvidia-smi while TensorFlow computes."""
 
     def __init__(self, system: System, facts: Facts) -> None:
         super().__init__(name="watch", daemon=True)
         self.over = threading.Event()
         self._system = system
         self._devices = tensorflow_names(facts)
-        # Whoever computes there now is no program of ours; TensorFlow's own process comes later.
-        self._before: dict[str, dict[int | None, str]] = {}
+        # Processes that compute now are not ours: TensorFlow's process starts later.
+        self._earlier: dict[str, dict[int | None, str]] = {}
         self._cards: dict[str, Watched] = {}
 
     def start(self) -> None:
-        """Record who computes on the cards now, then start to sample them."""
+        """Record the processes that compute on the GPUs now, then start to sample."""
         for bus, card in read_cards(self._system).items():
-            computing = (one for one in card.processes if one.kind != "G")
-            self._before[bus] = {one.pid: clean_line(one.name or f"process {one.pid}") for one in computing}
+            computing = (p for p in card.processes if p.kind != "G")
+            self._earlier[bus] = {p.pid: clean_line(p.name or f"process {p.pid}") for p in computing}
         super().start()
 
     def run(self) -> None:
@@ -274,29 +278,32 @@ class _Watch(threading.Thread):
                     self._cards[self._devices[bus]] = self._add_sample(bus, card)
 
     def _add_sample(self, bus: str, card: SmiGpu) -> Watched:
+        """Return the GPU's sample, extended by the current values."""
         device = self._devices[bus]
-        old, health = self._cards.get(device, Watched(device)), card.health
-        heat = [t for t in (old.temperature, health.temperature if health else None) if t is not None]
-        there = {one.pid for one in card.processes}
-        still = [name for pid, name in self._before.get(bus, {}).items() if pid in there]
+        sample, health = self._cards.get(device, Watched(device)), card.health
+        temperatures = [
+            t for t in (sample.temperature, health.temperature if health else None) if t is not None
+        ]
+        running = {p.pid for p in card.processes}
+        remaining = [name for pid, name in self._earlier.get(bus, {}).items() if pid in running]
         return Watched(
             device,
-            tuple(dict.fromkeys((*old.slowdowns, *(health.slowdowns if health else ())))),
-            max(heat, default=None),
+            tuple(dict.fromkeys((*sample.slowdowns, *(health.slowdowns if health else ())))),
+            max(temperatures, default=None),
             health.power_limit if health else None,
             health.power_default if health else None,
-            tuple(dict.fromkeys((*old.processes, *still))),
-            _most(old.lanes, health.link_width if health else None),
-            _most(old.lanes_most, health.link_width_most if health else None),
-            _most(old.generation, health.link_generation if health else None),
-            _most(old.generation_most, health.link_generation_most if health else None),
-            old.looks + 1,
+            tuple(dict.fromkeys((*sample.processes, *remaining))),
+            _max_known(sample.lanes, health.link_width if health else None),
+            _max_known(sample.lanes_most, health.link_width_most if health else None),
+            _max_known(sample.generation, health.link_generation if health else None),
+            _max_known(sample.generation_most, health.link_generation_most if health else None),
+            sample.looks + 1,
         )
 
     def list_samples(self) -> tuple[Watched, ...]:
-        """Return the samples of all cards that were sampled."""
+        """Return one merged sample for each GPU that was sampled."""
         return tuple(self._cards[name] for name in sorted(self._cards))
 
 
-def _most(one: int | None, other: int | None) -> int | None:
-    return max((number for number in (one, other) if number is not None), default=None)
+def _max_known(first: int | None, second: int | None) -> int | None:
+    return max((value for value in (first, second) if value is not None), default=None)

@@ -1,6 +1,6 @@
-"""What a verification itself finds, beside the rules: what was cut short, too few GPUs, an image without Python. Pure.
+"""Findings of a verification that no rule makes: a timeout, killed processes, missing GPUs, no Python. Pure.
 
-Nothing of it is a fault of tfdoctor's prediction, and nothing is judged of a TensorFlow that was not let finish.
+They say nothing about tfdoctor's prediction, and a TensorFlow that could not finish is not assessed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 MORE_TIME = 4
-"""How many times as long is worth a try."""
+"""Factor by which the suggested time limit is longer."""
 
 
 def report_late(run: Verifying, stage: str, detail: str) -> Finding:
@@ -46,11 +46,11 @@ def report_late(run: Verifying, stage: str, detail: str) -> Finding:
 
 
 def report_failed(run: Verifying, stage: Stage) -> Finding:
-    """Return the finding for a stage that failed, from its error and the log of the run."""
+    """Return the finding for a failed stage, from its error and the log of the run."""
     cause = run.cause or Cause.INCONCLUSIVE
     known = cause is not Cause.INCONCLUSIVE
-    told = cause.row.remedies if isinstance(cause.row.remedies, tuple) else (cause.row.remedies,)
-    remedies = [one for one in told if isinstance(one, Remedy)] if known else []
+    causes_remedies = cause.row.remedies if isinstance(cause.row.remedies, tuple) else (cause.row.remedies,)
+    remedies = [remedy for remedy in causes_remedies if isinstance(remedy, Remedy)] if known else []
     if known:
         remedies.append(
             Remedy("See what this cause means, and how to fix it.", (f"tfdoctor explain {cause.value}",))
@@ -72,9 +72,9 @@ def report_failed(run: Verifying, stage: Stage) -> Finding:
 
 
 def report_killed(run: Verifying, *, sure: bool) -> Finding:
-    """Return the finding for memory that was used up.
+    """Return the finding for a process that was killed because memory was used up.
 
-    `sure`: the engine says so; else it is the most usual reason of a SIGKILL.
+    `sure` says that the engine reported it; otherwise it is the most common reason for SIGKILL.
     """
     limit = f" of {format_size(run.wish.memory)}" if run.wish.memory else ""
     if run.wish.memory:
@@ -82,27 +82,27 @@ def report_killed(run: Verifying, *, sure: bool) -> Finding:
         if not sure:
             title = f"It was killed (SIGKILL): usually the container's limit of memory{limit} was reached"
         remedy = Remedy("Give it more, or no limit.", (run.build_command(memory=False),))
-        why = "The kernel ended a process of the container: it had reached its memory limit."
+        explanation = "The kernel ended a process of the container: it had reached its memory limit."
     else:
         title = "It was killed (SIGKILL): usually the machine's memory was used up"
         remedy = Remedy("See what is free, and who holds the rest.", ("free -h", "sudo dmesg | tail -n 20"))
-        why = "The kernel ends the process that takes the most where memory runs out."
-    return make_finding(Cause.OOM, title, why, (remedy,))
+        explanation = "The kernel ends the process that takes the most where memory runs out."
+    return make_finding(Cause.OOM, title, explanation, (remedy,))
 
 
 def report_gpu_count(run: Verifying, visible: int, given: int | None) -> Finding:
-    """Return the finding for another number of GPUs than expected.
+    """Return the finding for an unexpected number of GPUs.
 
-    `given`: the number that the driver shows in the container.
+    `given` is the number that the driver shows in the container; None if it is not known.
     """
     expected = run.expected or 0
     fewer = visible < expected
     if given is None:
-        why = ""
+        explanation = ""
     elif given == visible:
-        why = f"The driver shows {given} there, and TensorFlow lists all of them."
+        explanation = f"The driver shows {given} there, and TensorFlow lists all of them."
     else:
-        why = f"The driver shows {given} there, and TensorFlow lists {visible}."
+        explanation = f"The driver shows {given} there, and TensorFlow lists {visible}."
     remedies = [
         Remedy("If that is correct, expect this number.", (f"{run.build_command()} --expect-gpus {visible}",))
     ]
@@ -115,7 +115,7 @@ def report_gpu_count(run: Verifying, visible: int, given: int | None) -> Finding
     return make_finding(
         Cause.INCONCLUSIVE,
         f"{expected} GPU{'s were' if expected != 1 else ' was'} expected, and TensorFlow lists {visible}",
-        why,
+        explanation,
         tuple(remedies),
     )
 
@@ -135,8 +135,8 @@ def report_ended_early(run: Verifying, error: ContainerEndedError) -> Finding:
         ),
     )
     if error.no_python:
-        why = "TensorFlow is a Python package: without Python nothing can be examined."
-        return make_finding(Cause.PYTHON_UNUSABLE, "There is no Python in this image", why, remedies)
+        explanation = "TensorFlow is a Python package: without Python nothing can be examined."
+        return make_finding(Cause.PYTHON_UNUSABLE, "There is no Python in this image", explanation, remedies)
     return make_finding(
         Cause.PYTHON_UNUSABLE,
         "The image's Python does not start",

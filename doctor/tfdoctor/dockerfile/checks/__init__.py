@@ -1,4 +1,4 @@
-"""The checks of a Dockerfile, in the order of their codes. One file each, as with the rules of `check`."""
+"""The checks of a Dockerfile, sorted by code. Each has its own file, as the rules of `check` do."""
 
 from __future__ import annotations
 

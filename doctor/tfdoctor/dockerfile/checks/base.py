@@ -1,4 +1,4 @@
-"""What a check of a Dockerfile is given, and what several of them share."""
+"""The context and the type of a Dockerfile check."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ __all__ = ["CheckContext", "DockerfileRule", "Foresee", "IndexAnswer"]
 
 
 class IndexAnswer(Protocol):
-    """What the index says of requirements; nothing in either: they go together."""
+    """The package index's answer about requirements; both fields are empty if they can be installed together."""
 
     @property
     def conflict(self) -> str:
-        """Why they do not."""
+        """Why the requirements cannot be installed together."""
 
     @property
     def unknown(self) -> str:
-        """Why it could not be asked."""
+        """Why the index could not be asked."""
 
 
 class Foresee(Protocol):
-    """Whether requirement lines, constraint lines and a Python ("3.11") go together."""
+    """A function that asks whether requirements, constraints and a Python (`3.11`) go together."""
 
     def __call__(self, wanted: Sequence[str], limits: Sequence[str], python: str) -> IndexAnswer: ...
 
 
 @dataclass(frozen=True)
 class CheckContext:
-    """What a check may look at. Nothing here does I/O."""
+    """The input of a check. No method reads files or the network, except through `foresee`."""
 
     subject: Subject
     compat: Compat
     file: str
     """The Dockerfile's name, for evidence."""
     start: Start | None = None
-    """How its containers are started, where a compose file or a dev container says so."""
+    """How its containers are started; None unless a compose file or a dev container says so."""
     foresee: Foresee | None = None
-    """Asks the package index; None: nobody does."""
+    """Asks the package index; None if it must not be asked."""
 
     @cached_property
     def tensorflow(self) -> TensorFlow:
@@ -63,33 +63,36 @@ class CheckContext:
         return libraries_of(self.subject, self.tensorflow, self.compat)
 
     def make_evidence(self, line: int, text: str, source: str = "") -> Evidence:
-        """Return evidence in the Dockerfile, or in a file that it copies."""
+        """Return evidence in the Dockerfile, or in a file that it copies (`source`)."""
         return Evidence(source or self.file, text, line)
 
     def cite(self, seen: SourceLine) -> Evidence:
+        """Return a source line as evidence."""
         return self.make_evidence(seen.line, seen.text, seen.source)
 
     @cached_property
     def cite_base(self) -> Evidence:
+        """The FROM line of the base image, as evidence."""
         return self.cite(self.subject.base.seen)
 
     @cached_property
     def cite_tensorflow(self) -> Evidence:
-        one = self.tensorflow
+        """The line that installs TensorFlow, or the FROM line if it comes with the base image."""
+        tensorflow = self.tensorflow
         return (
-            self.make_evidence(one.line, one.text, one.source)
-            if one.installed is not None
+            self.make_evidence(tensorflow.line, tensorflow.text, tensorflow.source)
+            if tensorflow.installed is not None
             else self.cite_base
         )
 
     def build(self, text: str = "Build an image whose parts fit together.") -> Remedy:
-        """Return `tfdoctor build`, for the release that is meant."""
+        """Return the remedy `tfdoctor build` for the release in the Dockerfile."""
         return make_build_remedy(self.tensorflow.release, text)
 
 
 @dataclass(frozen=True, slots=True)
 class DockerfileRule(Check):
-    """One check of a Dockerfile. Its module's docstring is its documentation, as with the rules of `check`."""
+    """A check of a Dockerfile. The docstring of its module is its documentation, as for the rules of `check`."""
 
     code: str
     name: str
@@ -97,4 +100,4 @@ class DockerfileRule(Check):
     causes: tuple[Cause, ...]
     check: Callable[[CheckContext], Sequence[Finding]]
     first: bool = False
-    """It is about the base image: without that nothing else matters."""
+    """Whether it is about the base image: without that, nothing else matters."""

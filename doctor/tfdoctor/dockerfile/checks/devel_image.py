@@ -2,16 +2,15 @@
 
 What it means
 -------------
-A `devel` image has compilers, headers and static libraries, several gigabytes that TensorFlow does not use. It works.
+A `devel` image has compilers, headers and static libraries: several gigabytes that TensorFlow does not use. It works.
 
 How it is seen
 --------------
-The tag of the last stage's base image.
+The tag of the last stage's base image is a `devel` tag.
 
 What to do
 ----------
-Where nothing is compiled against CUDA, take the `runtime` tag; where something is, compile it in a separate stage
-and copy it.
+If nothing is compiled against CUDA, use the `runtime` tag. Otherwise compile in a separate stage and copy the result.
 """
 
 from __future__ import annotations
@@ -30,8 +29,9 @@ if TYPE_CHECKING:
 
 
 def check(context: CheckContext) -> Sequence[Finding]:
+    """Return a finding if the base image is a `devel` image that still exists."""
     base = context.subject.base
-    # Of a release that is gone every tag is: the check `image-deleted` says what to build on.
+    # All tags of a deleted release are gone; the check `image-deleted` says what to build on.
     if (
         base.kind != "cuda"
         or base.flavour != "devel"
@@ -39,7 +39,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
     ):
         return ()
     if explain_deleted_tag(context.compat, base) is not None:
-        return ()  # its runtime tag is gone, too
+        return ()  # its runtime tag is deleted as well
     smaller = base.reference.partition("@")[0].replace("-devel", "-runtime")
     return [
         RULE.finding(

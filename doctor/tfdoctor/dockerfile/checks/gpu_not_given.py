@@ -3,15 +3,16 @@
 What it means
 -------------
 NVIDIA_VISIBLE_DEVICES=none or void gives a container no GPU (`docker run --gpus` overrides it).
-NVIDIA_DRIVER_CAPABILITIES says which parts of the driver a container gets: without `compute` there is no libcuda,
-without `utility` no NVML, and TensorFlow from 2.21 on registers no GPU without NVML. CUDA_VISIBLE_DEVICES, empty or
--1, hides every GPU from CUDA. A service of a compose file and a dev container are given no GPU unless the file asks.
+NVIDIA_DRIVER_CAPABILITIES selects the parts of the driver that a container gets. Without `compute` there is no
+libcuda. Without `utility` there is no NVML, and TensorFlow 2.21 and newer registers no GPU without NVML.
+CUDA_VISIBLE_DEVICES, if empty or -1, hides every GPU from CUDA. A service of a compose file and a dev container get no
+GPU unless the file asks for one.
 
 How it is seen
 --------------
-The ENV instructions of the last stage and of those that it builds on; of a compose file the service's `environment`,
-`deploy.resources.reservations.devices`, `gpus`, `runtime` and `devices`, of devcontainer.json `containerEnv`, `runArgs`
-and `hostRequirements`.
+The ENV instructions of the last stage and of those that it builds on are read. In a compose file these are the
+service's `environment`, `deploy.resources.reservations.devices`, `gpus`, `runtime` and `devices`, in devcontainer.json
+`containerEnv`, `runArgs` and `hostRequirements`.
 
 What to do
 ----------
@@ -36,16 +37,17 @@ if TYPE_CHECKING:
 
 
 def check(context: CheckContext) -> Sequence[Finding]:
+    """Return findings about variables of the image, and about the file that starts the container."""
     environment = context.subject.environment
-    found: list[Finding] = []
+    findings: list[Finding] = []
     visible = environment.get("CUDA_VISIBLE_DEVICES")
     if (
         visible is not None
         and visible.value is not None
         and visible.value.strip() in ("", "-1", "NoDevFiles")
     ):
-        found.append(
-            _finding(
+        findings.append(
+            _make_finding(
                 context,
                 visible,
                 Cause.HIDDEN_BY_ENV,
@@ -56,8 +58,8 @@ def check(context: CheckContext) -> Sequence[Finding]:
         )
     devices = environment.get("NVIDIA_VISIBLE_DEVICES")
     if devices is not None and devices.value is not None and devices.value.strip() in ("none", "void", ""):
-        found.append(
-            _finding(
+        findings.append(
+            _make_finding(
                 context,
                 devices,
                 Cause.CONTAINER_NO_GPU,
@@ -68,30 +70,30 @@ def check(context: CheckContext) -> Sequence[Finding]:
         )
     capabilities = environment.get("NVIDIA_DRIVER_CAPABILITIES")
     if capabilities is not None and capabilities.value:
-        found += _capabilities(context, capabilities)
+        findings += _check_capabilities(context, capabilities)
     if context.start is not None and context.tensorflow.state != "none":
-        found += _check_start(context, context.start)
-    return found
+        findings += _check_start(context, context.start)
+    return findings
 
 
 def _check_start(context: CheckContext, start: Start) -> list[Finding]:
-    """Return what the file that starts the container keeps away."""
-    what = f"The service {start.name}" if start.name else "The dev container"
-    found = []
+    """Return findings about the file that starts the container."""
+    subject = f"The service {start.name}" if start.name else "The dev container"
+    findings = []
     if start.gpu is False:
-        found.append(
+        findings.append(
             RULE.finding(
                 Cause.CONTAINER_NO_GPU,
                 Severity.ERROR,
-                f"{what} is started without a GPU: nothing in {start.file} asks for one.",
-                title=f"{what} is given no GPU",
+                f"{subject} is started without a GPU: nothing in {start.file} asks for one.",
+                title=f"{subject} is given no GPU",
                 evidence=[context.make_evidence(start.line, start.name or "devcontainer.json", start.file)],
                 remedies=[Remedy(start.instead)],
             )
         )
     hidden = start.environment.get("CUDA_VISIBLE_DEVICES")
     if hidden is not None and hidden.strip() in ("", "-1", "NoDevFiles"):
-        found.append(
+        findings.append(
             RULE.finding(
                 Cause.HIDDEN_BY_ENV,
                 Severity.ERROR,
@@ -101,39 +103,40 @@ def _check_start(context: CheckContext, start: Start) -> list[Finding]:
                 remedies=[Remedy("Remove the line.")],
             )
         )
-    return found
+    return findings
 
 
-def _capabilities(context: CheckContext, setting: Setting) -> list[Finding]:
-    given = {word.strip() for word in (setting.value or "").split(",")}
+def _check_capabilities(context: CheckContext, setting: Setting) -> list[Finding]:
+    """Return findings about NVIDIA_DRIVER_CAPABILITIES."""
+    capabilities = {name.strip() for name in (setting.value or "").split(",")}
     release = context.tensorflow.release
-    instead = "ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility"
-    if "all" in given:
+    advice = "ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+    if "all" in capabilities:
         return []
-    if "compute" not in given:
-        why = "Without `compute` the container gets no libcuda.so.1, so no GPU is registered."
-        return [_finding(context, setting, Cause.CONTAINER_NO_GPU, Severity.ERROR, why, instead)]
-    wanted = context.compat.driver_libraries_for(release.version) if release is not None else ()
-    if "utility" not in given and "libnvidia-ml.so.1" in wanted:
+    if "compute" not in capabilities:
+        reason = "Without `compute` the container gets no libcuda.so.1, so no GPU is registered."
+        return [_make_finding(context, setting, Cause.CONTAINER_NO_GPU, Severity.ERROR, reason, advice)]
+    required = context.compat.driver_libraries_for(release.version) if release is not None else ()
+    if "utility" not in capabilities and "libnvidia-ml.so.1" in required:
         since = context.compat.trait("silent-without-nvml").since
-        why = (
+        reason = (
             f"Without `utility` the container gets no libnvidia-ml.so.1 (NVML), and TensorFlow from {since} on "
             "registers no GPU without it, and says nothing."
         )
-        return [_finding(context, setting, Cause.NVML_MISSING, Severity.ERROR, why, instead)]
+        return [_make_finding(context, setting, Cause.NVML_MISSING, Severity.ERROR, reason, advice)]
     return []
 
 
-def _finding(
-    context: CheckContext, setting: Setting, cause: Cause, severity: Severity, why: str, instead: str
+def _make_finding(
+    context: CheckContext, setting: Setting, cause: Cause, severity: Severity, reason: str, advice: str
 ) -> Finding:
     return RULE.finding(
         cause,
         severity,
-        why,
+        reason,
         title=f"{setting.name}={setting.text or '(empty)'} keeps the GPU away",
         evidence=[context.make_evidence(setting.line, f"ENV {setting.name}={setting.text}")],
-        remedies=[Remedy(instead)],
+        remedies=[Remedy(advice)],
     )
 
 

@@ -8,12 +8,12 @@ unknown` or `not found`.
 
 How it is seen
 --------------
-The tag is looked up among the releases of which tfdoctor knows that every tag is gone.
+The tag is looked up in tfdoctor's list of releases whose tags are all deleted.
 
 What to do
 ----------
-Use the tag that took its place, where there is one; for a TensorFlow that needs a CUDA without images, have
-`tfdoctor build` make one.
+Use the tag that replaced it, if there is one. For a TensorFlow that needs a CUDA without images, `tfdoctor build`
+makes one.
 """
 
 from __future__ import annotations
@@ -34,22 +34,23 @@ if TYPE_CHECKING:
 
 
 def check(context: CheckContext) -> Sequence[Finding]:
+    """Return a finding if the base image's tag is deleted."""
     base = context.subject.base
     if base.kind != "cuda" or base.pinned:
         return ()
     if base.tag == "latest":
-        why = "NVIDIA removed the tag `latest` of nvidia/cuda in January 2021; without a tag, `latest` is meant."
+        reason = "NVIDIA removed the tag `latest` of nvidia/cuda in January 2021; without a tag, `latest` is meant."
     elif (note := explain_deleted_tag(context.compat, base)) is not None:
-        why = f"No tag of CUDA {base.cuda} is left: {note}"
+        reason = f"No tag of CUDA {base.cuda} is left: {note}"
     else:
         return ()
     if base.mirror:
-        why += " This registry may have kept it."
+        reason += " This registry may have kept it."
     return [
         RULE.finding(
             Cause.INCONCLUSIVE,
             Severity.WARNING if base.mirror else Severity.ERROR,
-            why,
+            reason,
             title=f"{base.reference} no longer exists",
             evidence=[context.cite_base],
             remedies=_make_replacements(context),
@@ -58,11 +59,12 @@ def check(context: CheckContext) -> Sequence[Finding]:
 
 
 def _make_replacements(context: CheckContext) -> list[Remedy]:
+    """Return remedies: another base image, or `tfdoctor build`."""
     base, tensorflow = context.subject.base, context.tensorflow
     if tensorflow.release is not None:
-        other = on_another_base(context.compat, tensorflow.release, tensorflow.python)
-        if other:
-            return [*other, context.build("Or build the image.")]
+        replacements = on_another_base(context.compat, tensorflow.release, tensorflow.python)
+        if replacements:
+            return [*replacements, context.build("Or build the image.")]
     if tensorflow.release is None and base.cuda is not None:
         minor = versions.major_minor(base.cuda)
         tags = context.compat.images.tags(minor, flavour="runtime")

@@ -3,8 +3,8 @@
 What it means
 -------------
 tfdoctor knows the tags of nvidia/cuda for Ubuntu, the GPU images of tensorflow/tensorflow and some of NVIDIA's own.
-A tag that is not among them may be misspelt, newer than this tfdoctor, or of a kind that the tables leave out. Of
-an image of your own, its content cannot be determined.
+A tag that is not among them may be misspelt, newer than this tfdoctor, or of a kind that the tables do not cover. The
+content of an image of your own cannot be determined.
 
 How it is seen
 --------------
@@ -12,7 +12,7 @@ The tag is looked up in the tables; no registry is asked.
 
 What to do
 ----------
-Compare the tag with the registry's list: for CUDA a tag has all three numbers, as in 12.5.1-cudnn-runtime-ubuntu22.04.
+Compare the tag with the registry's list. A tag of CUDA has all three numbers: 12.5.1-cudnn-runtime-ubuntu22.04.
 """
 
 from __future__ import annotations
@@ -33,61 +33,69 @@ if TYPE_CHECKING:
 
 
 def check(context: CheckContext) -> Sequence[Finding]:
+    """Return a finding if the tag of the base image is unknown."""
     base = context.subject.base
     if base.pinned:
         return ()
     if base.kind == "cuda":
-        return _cuda(context)
-    unknown = base.kind == "ngc" and base.cuda is None
+        return _check_cuda_tag(context)
+    is_unknown = base.kind == "ngc" and base.cuda is None
     if base.kind == "official":
         release = context.compat.release(base.tensorflow) if base.tensorflow else None
-        unknown = base.tensorflow is None or release is None
-    if not unknown:
+        is_unknown = base.tensorflow is None or release is None
+    if not is_unknown:
         return ()
     return [
-        _finding(
+        _make_finding(
             context, Severity.INFO, "What is in it, and whether it exists, is not known to this tfdoctor."
         )
     ]
 
 
-def _cuda(context: CheckContext) -> Sequence[Finding]:
+def _check_cuda_tag(context: CheckContext) -> Sequence[Finding]:
+    """Return a finding if the tag of nvidia/cuda is unknown."""
     base, images = context.subject.base, context.compat.images
     if base.tag == "latest" or explain_deleted_tag(context.compat, base) is not None:
-        return ()  # image-deleted says it
+        return ()  # the check image-deleted reports it
     if base.cuda is None:
-        return [_finding(context, Severity.INFO, "The tag has no CUDA version that could be read.")]
-    known = is_known_tag(context.compat, base)
-    if known:
+        return [_make_finding(context, Severity.INFO, "The tag has no CUDA version that could be read.")]
+    is_known = is_known_tag(context.compat, base)
+    if is_known:
         return ()
-    if known is None and any(row.version == base.cuda for row in images.cuda):
-        why = (
+    if is_known is None and any(image.version == base.cuda for image in images.cuda):
+        reason = (
             "tfdoctor knows the tags for Ubuntu only; what follows is judged by the CUDA that the tag names."
         )
-        return [_finding(context, Severity.INFO, why)]
-    near = images.tags(versions.major_minor(base.cuda), flavour=_flavour(base.flavour))
-    near = tuple(tag for tag in near if base.system in (None, tag.system)) or near
-    if known is False or any(versions.has_prefix(row.version, base.cuda) for row in images.cuda):
-        why = "It is not among the tags of this CUDA that tfdoctor knows, which has all of them for Ubuntu."
-        text = f"Known are {', '.join(tag.name.partition(':')[2] for tag in near[:3])}." if near else ""
+        return [_make_finding(context, Severity.INFO, reason)]
+    nearest = images.tags(versions.major_minor(base.cuda), flavour=_parse_flavour(base.flavour))
+    nearest = tuple(tag for tag in nearest if base.system in (None, tag.system)) or nearest
+    if is_known is False or any(versions.has_prefix(image.version, base.cuda) for image in images.cuda):
+        reason = (
+            "It is not among the tags of this CUDA that tfdoctor knows, which has all of them for Ubuntu."
+        )
+        text = f"Known are {', '.join(tag.name.partition(':')[2] for tag in nearest[:3])}." if nearest else ""
         remedy = [Remedy(f"Compare it with the registry's list. {text}".strip())]
-        return [_finding(context, Severity.WARNING, why, remedy)]
+        return [_make_finding(context, Severity.WARNING, reason, remedy)]
     return [
-        _finding(context, Severity.INFO, f"CUDA {base.cuda} is not in the table of images ({images.as_of}).")
+        _make_finding(
+            context, Severity.INFO, f"CUDA {base.cuda} is not in the table of images ({images.as_of})."
+        )
     ]
 
 
-def _flavour(text: str | None) -> Flavour | None:
+def _parse_flavour(text: str | None) -> Flavour | None:
     return (
         "base" if text == "base" else "runtime" if text == "runtime" else "devel" if text == "devel" else None
     )
 
 
-def _finding(context: CheckContext, severity: Severity, why: str, remedies: Sequence[Remedy] = ()) -> Finding:
+def _make_finding(
+    context: CheckContext, severity: Severity, reason: str, remedies: Sequence[Remedy] = ()
+) -> Finding:
     return RULE.finding(
         Cause.INCONCLUSIVE,
         severity,
-        why,
+        reason,
         title=f"{context.subject.base.reference} is not in tfdoctor's tables",
         evidence=[context.cite_base],
         remedies=remedies,

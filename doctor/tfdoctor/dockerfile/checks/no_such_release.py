@@ -2,12 +2,12 @@
 
 What it means
 -------------
-The version was never published, or it is a tensorflow-gpu from 2.12 on: that name is retired, and its 2.12.0 is a
-source package whose installation stops with a message. From 2.1 on `tensorflow` itself has the GPU code.
+The version was never published, or it is a tensorflow-gpu of 2.12 or newer. That name is retired: its 2.12.0 is a
+source package whose installation stops with a message. Since 2.1 `tensorflow` itself has the GPU code.
 
 How it is seen
 --------------
-The version is looked up in tfdoctor's table of every release.
+The version is looked up in tfdoctor's table of all releases.
 
 What to do
 ----------
@@ -29,14 +29,15 @@ if TYPE_CHECKING:
 
 
 def check(context: CheckContext) -> Sequence[Finding]:
+    """Return a finding if the release does not exist, is retired, or is newer than the tables."""
     tensorflow = context.tensorflow
-    one = tensorflow.installed
-    if one is None:
+    installed = tensorflow.installed
+    if installed is None:
         return ()
     if tensorflow.state == "retired":
-        any_version = "" if one.want.specifier else " Without a version pip takes the newest, 2.12.0."
+        any_version = "" if installed.want.specifier else " Without a version pip takes the newest, 2.12.0."
         return [
-            _finding(
+            _make_finding(
                 context,
                 "tensorflow-gpu is retired",
                 f"tensorflow-gpu 2.12.0 is an empty package whose installation stops with an error.{any_version}",
@@ -55,25 +56,25 @@ def check(context: CheckContext) -> Sequence[Finding]:
         ]
     if tensorflow.state != "no-such":
         return ()
-    near = context.compat.nearest_versions(one.want.specifier.split(",", maxsplit=1)[0])
+    nearest = context.compat.nearest_versions(installed.want.specifier.split(",", maxsplit=1)[0])
     return [
-        _finding(
+        _make_finding(
             context,
             f"There is no {tensorflow.text}",
-            f"No release of {tensorflow.package} fits `{one.want.specifier}`: pip finds none.",
-            f"The nearest are {', '.join(near)}." if near else "Take a release that exists.",
+            f"No release of {tensorflow.package} fits `{installed.want.specifier}`: pip finds none.",
+            f"The nearest are {', '.join(nearest)}." if nearest else "Take a release that exists.",
         )
     ]
 
 
-def _finding(context: CheckContext, title: str, why: str, instead: str) -> Finding:
+def _make_finding(context: CheckContext, title: str, reason: str, advice: str) -> Finding:
     return RULE.finding(
         Cause.NO_MATCHING_WHEEL,
         Severity.ERROR,
-        why,
+        reason,
         title=title,
         evidence=[context.cite_tensorflow],
-        remedies=[Remedy(instead), context.build()],
+        remedies=[Remedy(advice), context.build()],
     )
 
 

@@ -2,8 +2,8 @@
 
 What it means
 -------------
-An image of your own, a requirements file that is not beside the Dockerfile, a version that the build is given with
---build-arg, a lock of another tool, CUDA from a runfile: what they bring is not known, and nothing is guessed.
+Some parts are unknown: an image of your own, a requirements file that is not beside the Dockerfile, a version that
+--build-arg gives, the lock of another tool, or CUDA from a runfile. tfdoctor does not guess what they contain.
 
 How it is seen
 --------------
@@ -11,7 +11,7 @@ The reader notes what it could not read.
 
 What to do
 ----------
-Keep the requirements beside the Dockerfile, give an ARG a default, or examine the image itself: `tfdoctor verify`.
+Keep the requirements beside the Dockerfile, give each ARG a default, or examine the image itself: `tfdoctor verify`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Evidence, Finding
 
 MAX_EVIDENCE = 8
-"""Pieces of evidence that are shown."""
+"""Pieces of evidence that are reported."""
 
 
 def check(context: CheckContext) -> Sequence[Finding]:
+    """Return one finding with everything that is unknown."""
     unseen = unseen_of(context)
     if not unseen:
         return ()
@@ -39,7 +40,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
         RULE.finding(
             Cause.INCONCLUSIVE,
             Severity.INFO,
-            "; ".join(one.text for one in unseen[:MAX_EVIDENCE]) + ".",
+            "; ".join(evidence.text for evidence in unseen[:MAX_EVIDENCE]) + ".",
             evidence=unseen[:MAX_EVIDENCE],
             remedies=[Remedy("Build the image and examine it.", ("tfdoctor verify IMAGE",))],
         )
@@ -47,38 +48,40 @@ def check(context: CheckContext) -> Sequence[Finding]:
 
 
 def unseen_of(context: CheckContext) -> list[Evidence]:
-    """Return what would have to be known to be sure, each as a piece of evidence."""
+    """Return everything unknown on which the result may depend, each as a piece of evidence."""
     subject, tensorflow = context.subject, context.tensorflow
-    found: list[Evidence] = []
+    evidence: list[Evidence] = []
     if subject.base.kind == "unknown":
-        found.append(context.make_evidence(subject.base.line, subject.base.why_unknown))
-    found += [context.make_evidence(one.line, one.text) for one in subject.unseen]
+        evidence.append(context.make_evidence(subject.base.line, subject.base.why_unknown))
+    evidence += [context.make_evidence(item.line, item.text) for item in subject.unseen]
     if tensorflow.state == "unknown" and tensorflow.installed is not None:
-        found.append(
+        evidence.append(
             context.make_evidence(tensorflow.line, f"which release `{tensorflow.text}` is", tensorflow.source)
         )
     elif tensorflow.state == "unknown":
-        found.append(
+        evidence.append(
             context.make_evidence(subject.base.line, f"which TensorFlow is in {subject.base.reference}")
         )
     if tensorflow.state == "none" and subject.base.kind != "unknown":
         names = [name for name in subject.conda if name.startswith("tensorflow")]
         if names:
             line = subject.conda[names[0]][1]
-            found.append(context.make_evidence(line, f"conda's {names[0]} brings what conda chooses"))
+            evidence.append(context.make_evidence(line, f"conda's {names[0]} brings what conda chooses"))
         elif not subject.unseen:
-            found.append(
+            evidence.append(
                 context.make_evidence(
                     subject.base.line, "no TensorFlow is installed in it, as far as can be seen"
                 )
             )
-    unsure = [one.soname for one in context.libraries if one.found is None]
-    if unsure and subject.base.kind != "unknown":
-        for one in subject.cuda_elsewhere[:2]:
-            found.append(context.make_evidence(one.line, f"whether `{one.text[:80]}` brings {unsure[0]}"))
+    unknown_sonames = [item.soname for item in context.libraries if item.found is None]
+    if unknown_sonames and subject.base.kind != "unknown":
+        for item in subject.cuda_elsewhere[:2]:
+            evidence.append(
+                context.make_evidence(item.line, f"whether `{item.text[:80]}` brings {unknown_sonames[0]}")
+            )
     if tensorflow.state == "there" and tensorflow.python is None and tensorflow.installed is not None:
-        found.append(context.make_evidence(tensorflow.line, "which Python pip installs for"))
-    return found
+        evidence.append(context.make_evidence(tensorflow.line, "which Python pip installs for"))
+    return evidence
 
 
 RULE = DockerfileRule(

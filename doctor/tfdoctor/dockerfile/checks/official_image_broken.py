@@ -2,8 +2,8 @@
 
 What it means
 -------------
-Some images of tensorflow/tensorflow were built with the CUDA or cuDNN of an earlier release: in 2.18.0-gpu and newer
-(and so in latest-gpu) there is cuDNN 8, and TensorFlow opens cuDNN 9. In them TensorFlow runs on the CPU.
+Some images of tensorflow/tensorflow were built with the CUDA or cuDNN of an earlier release: 2.18.0-gpu and newer
+(and so latest-gpu) have cuDNN 8, but TensorFlow opens cuDNN 9. In these images TensorFlow runs on the CPU.
 
 How it is seen
 --------------
@@ -11,7 +11,7 @@ The tag is looked up in tfdoctor's table of these images, which was made from th
 
 What to do
 ----------
-Use another tag or another base, or install the missing library in a layer of your own; `tfdoctor build` does it.
+Use another tag or another base, or install the missing library in a layer of your own; `tfdoctor build` does this.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 
 def check(context: CheckContext) -> Sequence[Finding]:
+    """Return a finding if the official image lacks libraries that its TensorFlow opens."""
     base = context.subject.base
     if base.kind != "official" or not base.gpu or base.tensorflow is None or context.subject.both:
         return ()
@@ -36,12 +37,12 @@ def check(context: CheckContext) -> Sequence[Finding]:
     if image is None or image.recipe.works:
         return ()
     if any(name.startswith("nvidia-cudnn-") for name in context.subject.packages):
-        return ()  # what was missing is installed; cuda-library-versions and cudnn judge it
+        return ()  # cuDNN is installed; the rules cuda-library-versions and cudnn check it
     problem = next(
         (
-            p
-            for p in context.compat.problems_of("tensorflow", base.tensorflow, area="images")
-            if p.severity == "error"
+            candidate
+            for candidate in context.compat.problems_of("tensorflow", base.tensorflow, area="images")
+            if candidate.severity == "error"
         ),
         None,
     )

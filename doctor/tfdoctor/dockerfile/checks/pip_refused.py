@@ -2,17 +2,17 @@
 
 What it means
 -------------
-Debian from 12 and Ubuntu from 23.04 on mark their Python as their own (PEP 668). pip then ends with `error:
-externally-managed-environment`, in an image as on a machine, and the build stops there.
+Debian 12 and Ubuntu 23.04, and newer ones, mark their Python as managed by the system (PEP 668). pip then ends with
+`error: externally-managed-environment`, in an image as on any host, and the build stops there.
 
 How it is seen
 --------------
-The pip that a RUN names is the system's, no virtual environment is in use, and nothing says that the system's
-packages may be broken.
+The pip in a RUN instruction is the system's, no virtual environment is in use, and nothing allows pip to change the
+system's packages.
 
 What to do
 ----------
-Make a virtual environment in the image and put it first on PATH, or say that the image is yours alone.
+Make a virtual environment in the image and put it first on PATH, or allow pip to change the system's packages.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 
 def check(context: CheckContext) -> Sequence[Finding]:
+    """Return a finding with every line on which pip refuses to install."""
     refused = context.subject.refused
     if not refused:
         return ()
@@ -39,7 +40,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
             Severity.ERROR,
             f"The Python of {context.subject.base.reference} is its system's own, and pip ends with "
             "`error: externally-managed-environment`.",
-            evidence=[context.cite(one) for one in refused],
+            evidence=[context.cite(line) for line in refused],
             remedies=[
                 Remedy(
                     "Before that line, make a virtual environment and put it first.",

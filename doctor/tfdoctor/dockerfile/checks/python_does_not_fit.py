@@ -2,17 +2,17 @@
 
 What it means
 -------------
-TensorFlow has no source package: each release has wheels for a few Pythons, and pip says `No matching distribution
-found` for all others. The Python is the base image's: python:3.12 has 3.12, Ubuntu 22.04 has 3.10. On Alpine there
-is no wheel for any.
+TensorFlow has no source package. Each release has wheels for a few Pythons, and for all others pip reports `No
+matching distribution found`. The Python is the base image's: python:3.12 has 3.12, Ubuntu 22.04 has 3.10. There are
+no wheels for Alpine.
 
 How it is seen
 --------------
-The Python that `pip` belongs to at that line, as far as the Dockerfile says, against the wheels of the release.
+The Python that `pip` belongs to at that line, as far as the Dockerfile shows, is compared with the release's wheels.
 
 What to do
 ----------
-Take a Python that the release has a wheel for, or a release that has one for this Python.
+Use a Python that the release has a wheel for, or a release that has one for this Python.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 
 def check(context: CheckContext) -> Sequence[Finding]:
+    """Return a finding if the image is Alpine, or if the release has no wheel for its Python."""
     tensorflow, release = context.tensorflow, context.tensorflow.release
     if context.subject.base.musl and tensorflow.installed is not None:
         return [
@@ -49,13 +50,13 @@ def check(context: CheckContext) -> Sequence[Finding]:
         ]
     if tensorflow.state != "no-wheel" or release is None or tensorflow.python is None:
         return ()
-    have = ", ".join(release.linux_pythons)
-    instead = [Remedy(f"Take one of the Pythons that it has wheels for: {have}.")]
+    supported = ", ".join(release.linux_pythons)
+    remedies = [Remedy(f"Take one of the Pythons that it has wheels for: {supported}.")]
     best = recommend(
         context.compat, Request(python=tensorflow.python, method=Method.CONTAINER), Host()
     ).options
     if best:
-        instead.append(
+        remedies.append(
             Remedy(
                 f"The best release for Python {tensorflow.python} is {best[0].tensorflow}.",
                 (f"tfdoctor build --tf {best[0].tensorflow} --python {tensorflow.python}",),
@@ -65,10 +66,11 @@ def check(context: CheckContext) -> Sequence[Finding]:
         RULE.finding(
             Cause.NO_MATCHING_WHEEL,
             Severity.ERROR,
-            f"{tensorflow.name} has wheels for Python {have}; pip installs for {tensorflow.python} and finds none.",
+            f"{tensorflow.name} has wheels for Python {supported}; pip installs for {tensorflow.python} "
+            "and finds none.",
             title=f"{tensorflow.name} has no wheel for Python {tensorflow.python}",
             evidence=[context.cite_tensorflow, context.cite_base],
-            remedies=[*instead, context.build()],
+            remedies=[*remedies, context.build()],
         )
     ]
 

@@ -2,17 +2,17 @@
 
 What it means
 -------------
-pip looks for versions that meet everything it is told at once, and everything that those require. Where there are
-none it ends with `ResolutionImpossible`, after it has fetched what it needed to find that out, and the build stops.
+pip looks for versions that meet all requirements of one command, and everything that those packages require. If there
+are none, it ends with `ResolutionImpossible`, often after long downloads, and the build stops.
 
 How it is seen
 --------------
-What the named release of TensorFlow requires is in tfdoctor's tables. Whatever else is named is asked of the package
-index, from metadata alone, by uv or pip; without the network, or where another index is used, that is said.
+The requirements of the named TensorFlow release are in tfdoctor's tables. For other packages, uv or pip asks the
+package index for metadata. If there is no network, or another index is used, that is reported.
 
 What to do
 ----------
-Loosen the limit that is named, or take the release of TensorFlow that goes with it.
+Loosen the limit that the finding names, or use the release of TensorFlow that goes with it.
 """
 
 from __future__ import annotations
@@ -36,24 +36,26 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Finding
 
 RESOLVES_SINCE = "22.04"
-"""The first Ubuntu of those that images are made of whose pip refuses what does not go together."""
+"""The first Ubuntu release of base images whose pip refuses conflicting requirements."""
 ABOVE = ".0.0.0.1"
-"""What makes a version the next one above it."""
+"""Suffix for a version just above another one."""
 
 
 def check(context: CheckContext) -> Sequence[Finding]:
+    """Return at most one finding for each pip command, unless the image's pip ignores conflicts."""
     if _has_old_pip(context):
         return ()
-    found = []
+    findings = []
     for call in context.subject.calls:
         conflict = next(_find_known_conflicts(context, call), None)
-        found += [conflict] if conflict is not None else _ask_index(context, call)
-    return found
+        findings += [conflict] if conflict is not None else _ask_index(context, call)
+    return findings
 
 
 def _has_old_pip(context: CheckContext) -> bool:
-    """Return whether the image's pip may be older than 20.3, which installs what does not go together: what comes of
-    that is judged by the checks of a machine.
+    """Return whether the image's pip may be older than 20.3, which installs conflicting requirements.
+
+    What such a pip installs is left to the rules of `check`.
     """
     subject = context.subject
     if "pip" in subject.packages:
@@ -65,100 +67,134 @@ def _has_old_pip(context: CheckContext) -> bool:
 
 
 def _find_known_conflicts(context: CheckContext, call: Call) -> Iterator[Finding]:
-    """Yield what excludes each other by the words alone, and by what TensorFlow's own wheel requires."""
-    own = next((one for one in call.wants if _is_ours(context, one)), None)
+    """Yield conflicts between requirements and constraints, and with what TensorFlow's own wheel requires."""
+    tensorflow = next(
+        (requirement for requirement in call.wants if _is_tensorflow(context, requirement)), None
+    )
     release = context.tensorflow.release
-    required = dict(_list_limits(release, call.python)) if own is not None and release is not None else {}
-    for one in call.wants:
-        limits = [text for other in call.limits if other.name == one.name and (text := other.specifier)]
-        for text, who in (
+    required = (
+        dict(_list_limits(release, call.python)) if tensorflow is not None and release is not None else {}
+    )
+    for requirement in call.wants:
+        limits = [
+            text for other in call.limits if other.name == requirement.name and (text := other.specifier)
+        ]
+        for text, author in (
             *((text, "the constraints ask") for text in limits),
-            *_find_release_conflicts(required, one, release),
+            *_find_release_conflicts(required, requirement, release),
         ):
-            if one.known and not _can_both_hold(one.specifier, text):
-                yield _finding(
-                    context, one, f"{one.name}{one.specifier} is asked for, and {who} for {one.name}{text}."
+            if requirement.known and not _can_both_hold(requirement.specifier, text):
+                yield _make_finding(
+                    context,
+                    requirement,
+                    f"{requirement.name}{requirement.specifier} is asked for, and {author} for "
+                    f"{requirement.name}{text}.",
                 )
 
 
-def _is_ours(context: CheckContext, one: WantedDistribution) -> bool:
+def _is_tensorflow(context: CheckContext, requirement: WantedDistribution) -> bool:
+    """Return whether a requirement is the one that installs TensorFlow."""
     installed = context.tensorflow.installed
-    return installed is not None and one.name == installed.want.name and context.tensorflow.state == "there"
+    return (
+        installed is not None
+        and requirement.name == installed.want.name
+        and context.tensorflow.state == "there"
+    )
 
 
 def _find_release_conflicts(
-    required: dict[str, str], one: WantedDistribution, release: Release | None
+    required: dict[str, str], requirement: WantedDistribution, release: Release | None
 ) -> Iterator[tuple[str, str]]:
-    text = required.get(one.name, "")
+    """Yield the release's limit on a required package, with its author for the message."""
+    text = required.get(requirement.name, "")
     if text and release is not None:
         yield text, f"TensorFlow {release.version} asks"
 
 
 def _list_limits(release: Release, python: str | None) -> Iterator[tuple[str, str]]:
-    """Yield project → the limit that the wheel puts on it, without what belongs to an extra."""
-    marks = {
+    """Yield (project, specifier) for each requirement of the wheel, without those of extras."""
+    environment = {
         "python_version": python or "",
         "sys_platform": "linux",
         "platform_machine": "x86_64",
         "extra": "",
     }
-    marks |= {"platform_system": "Linux"}
+    environment |= {"platform_system": "Linux"}
     if python is not None:
-        marks["python_full_version"] = f"{python}.0"
+        environment["python_full_version"] = f"{python}.0"
     for text in release.requires:
-        one = versions.parse_requirement_or_none(text)
-        if one is None or (one.marker is not None and python is None):
+        requirement = versions.parse_requirement_or_none(text)
+        if requirement is None or (requirement.marker is not None and python is None):
             continue
-        if one.marker is None or one.marker.evaluate(marks):
-            yield canonicalize_name(one.name), str(one.specifier)
+        if requirement.marker is None or requirement.marker.evaluate(environment):
+            yield canonicalize_name(requirement.name), str(requirement.specifier)
 
 
 def _can_both_hold(left: str, right: str) -> bool:
-    """Return whether any version can meet both: the least one that does is a limit itself, or right above one."""
+    """Return whether any version meets both specifiers.
+
+    The smallest such version is a limit itself or just above one.
+    """
     try:
         both = SpecifierSet(f"{left},{right}".strip(","))
     except InvalidSpecifier:
         return True
-    edges = [one.version.removesuffix(".*") for one in both]
-    edges = [edge for edge in edges if versions.is_version(edge)]
-    return any(both.contains(edge, prereleases=True) for edge in ["0", *edges, *(e + ABOVE for e in edges)])
+    limits = [specifier.version.removesuffix(".*") for specifier in both]
+    limits = [version for version in limits if versions.is_version(version)]
+    return any(
+        both.contains(version, prereleases=True)
+        for version in ["0", *limits, *(limit + ABOVE for limit in limits)]
+    )
 
 
 def _ask_index(context: CheckContext, call: Call) -> list[Finding]:
-    """Return what the package index says, where somebody asks it."""
-    told = [one for one in call.wants if one.name not in ("pip", "setuptools", "wheel")]
-    if context.foresee is None or len(told) + len(call.limits) < 2:
+    """Return what the package index reports about a call, if it may be asked."""
+    requirements = [
+        requirement for requirement in call.wants if requirement.name not in ("pip", "setuptools", "wheel")
+    ]
+    if context.foresee is None or len(requirements) + len(call.limits) < 2:
         return []
-    if not any(_is_ours(context, one) for one in call.wants) or not call.whole or call.python is None:
+    if (
+        not any(_is_tensorflow(context, requirement) for requirement in call.wants)
+        or not call.whole
+        or call.python is None
+    ):
         return []
-    said = context.foresee([_line(one) for one in told], [_line(one) for one in call.limits], call.python)
-    if said.conflict:
-        return [_finding(context, told[-1], said.conflict)]
-    if said.unknown:
-        why = f"Whether pip can install all of it together could not be asked: {said.unknown}"
+    answer = context.foresee(
+        [_format_requirement(requirement) for requirement in requirements],
+        [_format_requirement(requirement) for requirement in call.limits],
+        call.python,
+    )
+    if answer.conflict:
+        return [_make_finding(context, requirements[-1], answer.conflict)]
+    if answer.unknown:
+        reason = f"Whether pip can install all of it together could not be asked: {answer.unknown}"
         return [
             RULE.finding(
                 Cause.INCONCLUSIVE,
                 Severity.INFO,
-                why,
+                reason,
                 title="Whether the requirements go together could not be asked",
-                evidence=[context.cite(one.seen) for one in told[:4]],
+                evidence=[context.cite(requirement.seen) for requirement in requirements[:4]],
             )
         ]
     return []
 
 
-def _line(one: WantedDistribution) -> str:
-    extras = f"[{','.join(sorted(one.extras))}]" if one.extras else ""
-    return f"{one.name}{extras}{one.specifier}" + (f"; {one.marker}" if one.marker else "")
+def _format_requirement(requirement: WantedDistribution) -> str:
+    """Return a requirement as a line for pip."""
+    extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+    return f"{requirement.name}{extras}{requirement.specifier}" + (
+        f"; {requirement.marker}" if requirement.marker else ""
+    )
 
 
-def _finding(context: CheckContext, one: WantedDistribution, why: str) -> Finding:
+def _make_finding(context: CheckContext, requirement: WantedDistribution, reason: str) -> Finding:
     return RULE.finding(
         Cause.PACKAGE_CONFLICT,
         Severity.ERROR,
-        why,
-        evidence=[context.cite(one.seen), context.cite_tensorflow],
+        reason,
+        evidence=[context.cite(requirement.seen), context.cite_tensorflow],
         remedies=[
             Remedy("Loosen the requirement named here, or use the TensorFlow that matches it."),
             context.build(),

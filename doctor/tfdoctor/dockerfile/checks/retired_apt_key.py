@@ -2,13 +2,13 @@
 
 What it means
 -------------
-On 2022-04-27 NVIDIA replaced the key of its apt repositories. Images made before have the old one (7fa2af80), and
-`apt-get update` ends with `NO_PUBKEY A4B469963BF863CC`, which stops the build.
+On 2022-04-27 NVIDIA replaced the key of its apt repositories. Older images have the old key (7fa2af80), so
+`apt-get update` ends with `NO_PUBKEY A4B469963BF863CC` and stops the build.
 
 How it is seen
 --------------
-The base image's release is one of those before, and nothing in the Dockerfile takes its list away or renews the key
-before the first `apt-get update`.
+The release in the base image is older than the new key, and nothing in the Dockerfile removes the repository's list or
+renews the key before the first `apt-get update`.
 
 What to do
 ----------
@@ -30,13 +30,14 @@ if TYPE_CHECKING:
 
 
 def check(context: CheckContext) -> Sequence[Finding]:
+    """Return a finding if the first `apt-get update` uses the retired key."""
     base = context.subject.base
     if base.kind != "official" or not base.gpu or base.tensorflow is None:
         return ()
     problem = context.compat.problem("image-with-retired-apt-key")
     if problem is None or not problem.applies(base.package, base.tensorflow):
         return ()
-    update = next((seen for seen, fixed in context.subject.apt_updates if not fixed), None)
+    update = next((line for line, is_fixed in context.subject.apt_updates if not is_fixed), None)
     if update is None:
         return ()
     return [

@@ -2,13 +2,13 @@
 
 What it means
 -------------
-`/usr/local/cuda/lib64/stubs` has a libcuda.so for linking programs where there is no driver. It answers every call
-with CUDA_ERROR_STUB_LIBRARY. As libcuda.so it is not what TensorFlow opens; with a link called libcuda.so.1 beside it
-it comes before the driver's own library, and no GPU is seen.
+`/usr/local/cuda/lib64/stubs` has a libcuda.so for linking programs on hosts without a driver. It answers every call
+with CUDA_ERROR_STUB_LIBRARY. TensorFlow does not open libcuda.so. If there is a link libcuda.so.1 beside it, the
+loader finds it before the driver's own library, and TensorFlow finds no GPU.
 
 How it is seen
 --------------
-ENV LD_LIBRARY_PATH, and whether a command makes such a link.
+ENV LD_LIBRARY_PATH names the folder; the finding also says whether a command makes such a link.
 
 What to do
 ----------
@@ -31,12 +31,13 @@ if TYPE_CHECKING:
 
 
 def check(context: CheckContext) -> Sequence[Finding]:
+    """Return a finding if LD_LIBRARY_PATH names a folder of stubs."""
     path = context.subject.environment.get("LD_LIBRARY_PATH")
     if path is None or not re.search(r"/stubs/?(?=:|$|\s)", path.value or path.text):
         return ()
-    links = [one for one in context.subject.stub_links if "libcuda.so.1" in one.text]
-    why = "It is for linking only. "
-    why += (
+    links = [link for link in context.subject.stub_links if "libcuda.so.1" in link.text]
+    reason = "It is for linking only. "
+    reason += (
         "A command makes a libcuda.so.1 of the stub, which is then opened in place of the driver's: no GPU is seen."
         if links
         else "As long as nothing makes a libcuda.so.1 in it, TensorFlow does not open it."
@@ -45,10 +46,10 @@ def check(context: CheckContext) -> Sequence[Finding]:
         RULE.finding(
             Cause.STUB_LIBCUDA,
             Severity.ERROR if links else Severity.WARNING,
-            why,
+            reason,
             evidence=[
                 context.make_evidence(path.line, f"ENV LD_LIBRARY_PATH={path.text}"),
-                *(context.make_evidence(one.line, one.text) for one in links[:1]),
+                *(context.make_evidence(link.line, link.text) for link in links[:1]),
             ],
             remedies=[Remedy("Remove the folder from LD_LIBRARY_PATH; for linking there is LIBRARY_PATH.")],
         )

@@ -2,9 +2,9 @@
 
 What it means
 -------------
-Without a version pip takes the newest release that has a wheel for the image's Python, on the day of the build. The
-next release may need another CUDA: the same Dockerfile then makes an image without a GPU. In a shell, `tensorflow>=2.4`
-without quotes even writes a file called =2.4, and the limit is lost.
+Without a version, pip installs the newest release that has a wheel for the image's Python on the day of the build. The
+next release may need another CUDA, and then the same Dockerfile makes an image without a GPU. In a shell,
+`tensorflow>=2.4` without quotes even writes a file called =2.4, and the limit is lost.
 
 How it is seen
 --------------
@@ -12,7 +12,7 @@ The requirement has no version, or only a lower limit.
 
 What to do
 ----------
-Write the version down: tensorflow==2.20.0, in quotes where there is a `<` or `>`.
+Pin the version: tensorflow==2.20.0. Use quotes if there is a `<` or `>`.
 """
 
 from __future__ import annotations
@@ -30,46 +30,61 @@ if TYPE_CHECKING:
 
 
 def check(context: CheckContext) -> Sequence[Finding]:
-    return [*_report_lost_limits(context), *_tensorflow(context)]
+    """Return findings about lost limits and about a version that is not fixed."""
+    return [*_report_lost_limits(context), *_report_unpinned(context)]
 
 
 def _report_lost_limits(context: CheckContext) -> list[Finding]:
-    """Limits that the shell takes for redirections."""
-    found = []
-    for one in context.subject.packages.values():
-        want = one.want
-        if not want.cut:
+    """Return a finding for each limit that the shell takes for a redirection."""
+    findings = []
+    for installed in context.subject.packages.values():
+        requirement = installed.want
+        if not requirement.cut:
             continue
-        name = want.cut.lstrip("<>&|").strip()
-        reads = want.cut.startswith("<")
-        what = f"reads a file called {name}, which stops the build where there is none"
-        found.append(
+        name = requirement.cut.lstrip("<>&|").strip()
+        is_input = requirement.cut.startswith("<")
+        read_effect = f"reads a file called {name}, which stops the build where there is none"
+        findings.append(
             RULE.finding(
                 Cause.INCONCLUSIVE,
-                Severity.ERROR if reads else Severity.WARNING,
-                f"The shell takes `{want.cut[0]}` for a redirection: pip gets `{want.text}` alone, and the shell "
-                f"{what if reads else f'writes a file called {name}'}.",
-                title=f"The limit of {want.text} is lost in the shell",
-                evidence=[context.make_evidence(want.line, f"{want.text}{want.cut}", want.source)],
-                remedies=[Remedy(f"Put it in quotes: '{want.text}{want.cut}'")],
+                Severity.ERROR if is_input else Severity.WARNING,
+                f"The shell takes `{requirement.cut[0]}` for a redirection: pip gets `{requirement.text}` alone, "
+                f"and the shell {read_effect if is_input else f'writes a file called {name}'}.",
+                title=f"The limit of {requirement.text} is lost in the shell",
+                evidence=[
+                    context.make_evidence(
+                        requirement.line, f"{requirement.text}{requirement.cut}", requirement.source
+                    )
+                ],
+                remedies=[Remedy(f"Put it in quotes: '{requirement.text}{requirement.cut}'")],
             )
         )
-    return found
+    return findings
 
 
-def _tensorflow(context: CheckContext) -> Sequence[Finding]:
+def _report_unpinned(context: CheckContext) -> Sequence[Finding]:
+    """Return a finding if the version of TensorFlow is not fixed."""
     tensorflow, base = context.tensorflow, context.subject.base
-    one = tensorflow.installed
-    if one is None:
+    installed = tensorflow.installed
+    if installed is None:
         if base.kind == "official" and base.tag.startswith("latest") and not base.pinned:
-            why = f"{base.reference} is another image after each release; today TensorFlow {base.tensorflow}."
-            return [_finding(context, why, "The base image's TensorFlow is not fixed")]
+            reason = (
+                f"{base.reference} is another image after each release; today TensorFlow {base.tensorflow}."
+            )
+            return [_make_finding(context, reason, "The base image's TensorFlow is not fixed")]
         return ()
     release = tensorflow.release
-    if tensorflow.pinned or one.want.cut or tensorflow.state not in ("there", "no-wheel") or release is None:
+    if (
+        tensorflow.pinned
+        or installed.want.cut
+        or tensorflow.state not in ("there", "no-wheel")
+        or release is None
+    ):
         return ()
-    if one.want.specifier and (
-        "<" in one.want.specifier or "~=" in one.want.specifier or ".*" in one.want.specifier
+    if installed.want.specifier and (
+        "<" in installed.want.specifier
+        or "~=" in installed.want.specifier
+        or ".*" in installed.want.specifier
     ):
         return ()
     today = (
@@ -77,19 +92,19 @@ def _tensorflow(context: CheckContext) -> Sequence[Finding]:
         if tensorflow.python is not None
         else " With the newest Python that is"
     )
-    why = f"pip takes the newest release that has a wheel.{today} {release.version} today, for CUDA {release.cuda}."
+    reason = f"pip takes the newest release that has a wheel.{today} {release.version} today, for CUDA {release.cuda}."
     extras = f"[{','.join(sorted(tensorflow.extras))}]" if tensorflow.extras else ""
-    return [_finding(context, why, "", f"'{one.want.name}{extras}=={release.version}'")]
+    return [_make_finding(context, reason, "", f"'{installed.want.name}{extras}=={release.version}'")]
 
 
-def _finding(context: CheckContext, why: str, title: str, instead: str = "") -> Finding:
+def _make_finding(context: CheckContext, reason: str, title: str, pinned: str = "") -> Finding:
     return RULE.finding(
         Cause.INCONCLUSIVE,
         Severity.WARNING,
-        why,
+        reason,
         title=title,
         evidence=[context.cite_tensorflow],
-        remedies=[Remedy(f"Write it as {instead}." if instead else "Name the version."), context.build()],
+        remedies=[Remedy(f"Write it as {pinned}." if pinned else "Name the version."), context.build()],
     )
 
 

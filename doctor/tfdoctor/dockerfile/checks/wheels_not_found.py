@@ -8,12 +8,12 @@ releases this path is wrong (2.16.1, 2.21.0), before 2.14 there is none, and som
 
 How it is seen
 --------------
-tfdoctor's tables say which releases; the Dockerfile, whether the wheels' folders are made known to the loader.
+tfdoctor's tables list these releases. The Dockerfile shows whether the loader knows the wheels' folders.
 
 What to do
 ----------
-Take a release without this fault, or name the folders: in LD_LIBRARY_PATH, or in a file in /etc/ld.so.conf.d and then
-`ldconfig`.
+Use a release without this fault, or name the folders: in LD_LIBRARY_PATH, or in a file in /etc/ld.so.conf.d and then
+run `ldconfig`.
 """
 
 from __future__ import annotations
@@ -34,36 +34,45 @@ if TYPE_CHECKING:
 
 
 def check(context: CheckContext) -> Sequence[Finding]:
+    """Return findings about the extra of this release, and about wheels that the loader does not find."""
     tensorflow, release = context.tensorflow, context.tensorflow.release
     if release is None or tensorflow.installed is None:
         return ()
-    extra = "and-cuda" in tensorflow.extras and release.pip_extra == "and-cuda"
-    found: list[Finding] = []
-    if extra and tensorflow.state == "there":
+    has_extra = "and-cuda" in tensorflow.extras and release.pip_extra == "and-cuda"
+    findings: list[Finding] = []
+    if has_extra and tensorflow.state == "there":
         for problem in context.compat.problems_of(release.package, release.version):
-            if problem.when.get("extra") != "and-cuda" or not _python(context, problem.when.get("python")):
+            if problem.when.get("extra") != "and-cuda" or not _matches_python(
+                context, problem.when.get("python")
+            ):
                 continue
-            path = problem.cause == Cause.LIBS_NOT_ON_PATH.value
-            if path and _has_search_path(context):
+            is_path_problem = problem.cause == Cause.LIBS_NOT_ON_PATH.value
+            if is_path_problem and _has_search_path(context):
                 continue
             if "capability" in problem.when and "nvidia-cudnn-cu12" in context.subject.packages:
                 continue
-            # What holds for some cards only is worth knowing, and no fault of the Dockerfile.
+            # A problem of some GPUs only is worth reporting, but is no error in the Dockerfile.
             severity = Severity.INFO if "capability" in problem.when else Severity.ERROR
-            found.append(
-                _finding(context, Cause(problem.cause), severity, problem.title, problem.text, problem.remedy)
+            findings.append(
+                _make_finding(
+                    context, Cause(problem.cause), severity, problem.title, problem.text, problem.remedy
+                )
             )
-    offers = [(one.soname, one.offer) for one in context.libraries if one.found and one.offer is not None]
-    served = [soname for soname, offer in offers if offer.path.startswith(SITE)]
+    offers = [
+        (library.soname, library.offer)
+        for library in context.libraries
+        if library.found and library.offer is not None
+    ]
+    from_wheels = [soname for soname, offer in offers if offer.path.startswith(SITE)]
     if (
-        served
-        and not extra
+        from_wheels
+        and not has_extra
         and not context.compat.has(release.version, "wheels-on-runpath")
         and not _has_search_path(context)
     ):
-        names = ", ".join(served[:3])
-        found.append(
-            _finding(
+        names = ", ".join(from_wheels[:3])
+        findings.append(
+            _make_finding(
                 context,
                 Cause.LIBS_NOT_ON_PATH,
                 Severity.ERROR,
@@ -74,10 +83,11 @@ def check(context: CheckContext) -> Sequence[Finding]:
                 "Name the folders in LD_LIBRARY_PATH, or in /etc/ld.so.conf.d and run ldconfig.",
             )
         )
-    return found
+    return findings
 
 
-def _python(context: CheckContext, condition: str | None) -> bool:
+def _matches_python(context: CheckContext, condition: str | None) -> bool:
+    """Return whether a condition on the Python version holds; False if the version is unknown."""
     if condition is None:
         return True
     python = context.tensorflow.python
@@ -85,19 +95,19 @@ def _python(context: CheckContext, condition: str | None) -> bool:
 
 
 def _has_search_path(context: CheckContext) -> bool:
-    """Return whether the loader is told of the wheels' folders, as far as can be seen."""
+    """Return whether the loader knows the wheels' folders, as far as the Dockerfile shows."""
     path = context.subject.environment.get("LD_LIBRARY_PATH")
     in_path = path is not None and bool(re.search(r"nvidia/|cusolver|site-packages", path.value or path.text))
     return in_path or bool(context.subject.loader)
 
 
-def _finding(
-    context: CheckContext, cause: Cause, severity: Severity, title: str, why: str, remedy: str
+def _make_finding(
+    context: CheckContext, cause: Cause, severity: Severity, title: str, reason: str, remedy: str
 ) -> Finding:
     return RULE.finding(
         cause,
         severity,
-        why,
+        reason,
         title=title,
         evidence=[context.cite_tensorflow],
         remedies=[Remedy(remedy), context.build()],

@@ -1,4 +1,4 @@
-"""What is known of the image that a Dockerfile builds on: from its name alone, and from compat/images.toml. Pure."""
+"""The base image of a Dockerfile, as far as its name and compat/images.toml describe it. Pure."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ _CONDA = ("continuumio/", "condaforge/", "mambaorg/")
 
 @dataclass(frozen=True, slots=True)
 class BaseReference:
-    """The image behind the first FROM of the chain."""
+    """The image in the first FROM of the chain."""
 
     kind: Kind
     reference: str
-    """As FROM names it, variables put in; where they are not known, as written."""
+    """The name in FROM with its variables expanded; as written if they are unknown."""
     line: int
     tag: str = ""
     mirror: bool = False
-    """From another registry than the one that the table is about."""
+    """Whether it is from another registry than the one that the table describes."""
     pinned: bool = False
-    """By digest."""
+    """Whether it is pinned by digest."""
     cuda: str | None = None
     flavour: str | None = None
     cudnn: str | None = None
-    """The version inside, as far as it is known: `"8.1.1.33"`, `"8"`."""
+    """The cuDNN version in the image, as far as it is known: `8.1.1.33` or `8`. None if unknown."""
     has_cudnn: bool = False
     system: str | None = None
-    """An Ubuntu release: `"20.04"`."""
+    """An Ubuntu release: `20.04`. None for other systems."""
     python: str | None = None
-    """Its `python3`; of the image `python` its `python`."""
+    """The version of `python3`, or of `python` in the image `python`. None if unknown."""
     musl: bool = False
-    """Alpine: no glibc."""
+    """Whether the image is Alpine, which has no glibc."""
     managed: bool = False
-    """pip refuses to install into its system's Python (PEP 668)."""
+    """Whether pip refuses to install into the system's Python (PEP 668)."""
     tensorflow: str | None = None
-    """The release that is in it."""
+    """The TensorFlow release in the image; None if unknown or none."""
     package: str = "tensorflow"
     gpu: bool | None = None
-    """Of official images: whether it is one for GPUs."""
+    """Whether an official image is one for GPUs; None for other images, or if unknown."""
     why_unknown: str = ""
 
     @property
@@ -67,21 +67,21 @@ class BaseReference:
 
 
 def base_of(reference: str | None, written: str, line: int, compat: Compat) -> BaseReference:
-    """Return what is known of an image. Never raises."""
+    """Return what is known about an image; `reference` is None if the name is unknown. Never raise."""
     if reference is None:
         return BaseReference(
             "unknown", written, line, why_unknown=f"`{written}` depends on what the build is given"
         )
     name, _, digest = reference.partition("@")
     first, slash, rest = name.partition("/")
-    hosted = bool(slash) and ("." in first or ":" in first or first == "localhost")
-    host, path = (first, rest) if hosted else ("", name)
+    has_host = bool(slash) and ("." in first or ":" in first or first == "localhost")
+    host, path = (first, rest) if has_host else ("", name)
     path, colon, tag = path.rpartition(":")
     if not colon:
         path, tag = tag, "latest"
-    known = {"host": host, "path": path, "tag": tag, "digest": digest}
-    found = _recognize_base(reference, line, compat, **known)
-    return found or BaseReference(
+    parts = {"host": host, "path": path, "tag": tag, "digest": digest}
+    base = _recognize_base(reference, line, compat, **parts)
+    return base or BaseReference(
         "unknown", reference, line, tag, why_unknown=f"what is in {reference} is not known to tfdoctor"
     )
 
@@ -89,20 +89,23 @@ def base_of(reference: str | None, written: str, line: int, compat: Compat) -> B
 def _recognize_base(
     reference: str, line: int, compat: Compat, *, host: str, path: str, tag: str, digest: str
 ) -> BaseReference | None:
-    hub = host in ("", "docker.io", "index.docker.io", "registry-1.docker.io")
+    """Return the description of an image that tfdoctor knows, or None."""
+    is_hub = host in ("", "docker.io", "index.docker.io", "registry-1.docker.io")
     pinned = bool(digest)
     if path == "nvidia/cuda" or path.endswith("/nvidia/cuda"):
-        return _cuda(reference, line, tag, compat, mirror=not (hub and path == "nvidia/cuda"), pinned=pinned)
+        return _describe_cuda_image(
+            reference, line, tag, compat, mirror=not (is_hub and path == "nvidia/cuda"), pinned=pinned
+        )
     if path == "tensorflow/tensorflow" or path.endswith("/tensorflow/tensorflow"):
-        return _official(reference, line, tag, compat, mirror=not hub, pinned=pinned)
+        return _describe_official_image(reference, line, tag, compat, mirror=not is_hub, pinned=pinned)
     if path.endswith("nvidia/tensorflow") and host:
-        return _ngc(reference, line, tag, compat, mirror=host != "nvcr.io", pinned=pinned)
+        return _describe_ngc_image(reference, line, tag, compat, mirror=host != "nvcr.io", pinned=pinned)
     short = path.removeprefix("library/").rpartition("library/")[2]
-    official = hub or "library/" in path
-    if not official:
+    is_library = is_hub or "library/" in path
+    if not is_library:
         return None
     if short == "python":
-        return _python(reference, line, tag, mirror=not hub, pinned=pinned)
+        return _describe_python_image(reference, line, tag, mirror=not is_hub, pinned=pinned)
     plain = partial(BaseReference, "plain", reference, line, tag, pinned=pinned)
     if short == "ubuntu":
         system = compat.pythons.system(tag.partition("-")[0])
@@ -119,25 +122,30 @@ def _recognize_base(
         )
     if short == "alpine":
         return plain(musl=True)
-    if hub and path.startswith(_CONDA):
+    if is_hub and path.startswith(_CONDA):
         return plain()
     return None
 
 
-def _cuda(
+def _describe_cuda_image(
     reference: str, line: int, tag: str, compat: Compat, *, mirror: bool, pinned: bool
 ) -> BaseReference:
+    """Return what the tag of an nvidia/cuda image says."""
     match = _CUDA_TAG.fullmatch(tag)
     if match is None:
         return BaseReference("cuda", reference, line, tag, mirror, pinned)
     system = match["number"] if match["system"] == "ubuntu" else None
-    row = next((row for row in compat.images.cuda if row.version == match["cuda"]), None)
+    image = next((image for image in compat.images.cuda if image.version == match["cuda"]), None)
     cudnn = None
     if match["cudnn"]:
-        inside = row.cudnn.get(system or "") if row is not None else None
+        installed_cudnn = image.cudnn.get(system or "") if image is not None else None
         number = match["cudnn"].removeprefix("cudnn")
-        cudnn = inside if inside and inside.startswith(f"{number}." if number else "") else number or None
-    found = compat.pythons.system(system) if system else None
+        cudnn = (
+            installed_cudnn
+            if installed_cudnn and installed_cudnn.startswith(f"{number}." if number else "")
+            else number or None
+        )
+    ubuntu = compat.pythons.system(system) if system else None
     return BaseReference(
         "cuda",
         reference,
@@ -150,14 +158,15 @@ def _cuda(
         cudnn=cudnn,
         has_cudnn=bool(match["cudnn"]),
         system=system,
-        python=found.default if found is not None else None,
-        managed=found is not None and found.managed,
+        python=ubuntu.default if ubuntu is not None else None,
+        managed=ubuntu is not None and ubuntu.managed,
     )
 
 
-def _official(
+def _describe_official_image(
     reference: str, line: int, tag: str, compat: Compat, *, mirror: bool, pinned: bool
 ) -> BaseReference:
+    """Return what the tag of a tensorflow/tensorflow image says, with its recipe in the table."""
     match = _OFFICIAL_TAG.fullmatch(tag)
     if (
         match is None
@@ -171,11 +180,11 @@ def _official(
         compat.newest.version if version == "latest" else str(versions.parse(version.replace("-rc", "rc")))
     )
     gpu = "gpu" in match["rest"]
-    found = compat.images.find_official(version)
-    recipe = found.recipe if found is not None else None
+    image = compat.images.find_official(version)
+    recipe = image.recipe if image is not None else None
     python = recipe.python if recipe is not None else None
-    old = compat.has(version, "images-of-two-pythons")
-    if old and "py3" not in match["rest"]:
+    is_old = compat.has(version, "images-of-two-pythons")
+    if is_old and "py3" not in match["rest"]:
         python = "2.7"
     return BaseReference(
         "official",
@@ -191,14 +200,17 @@ def _official(
         system=recipe.system if recipe is not None else None,
         python=python,
         tensorflow=version,
-        package="tensorflow-gpu" if gpu and old else "tensorflow",
+        package="tensorflow-gpu" if gpu and is_old else "tensorflow",
         gpu=gpu,
     )
 
 
-def _ngc(reference: str, line: int, tag: str, compat: Compat, *, mirror: bool, pinned: bool) -> BaseReference:
-    row = next((row for row in compat.images.ngc if row.tag == tag), None)
-    if row is None:
+def _describe_ngc_image(
+    reference: str, line: int, tag: str, compat: Compat, *, mirror: bool, pinned: bool
+) -> BaseReference:
+    """Return the entry of one of NVIDIA's TensorFlow images in the table."""
+    image = next((image for image in compat.images.ngc if image.tag == tag), None)
+    if image is None:
         return BaseReference("ngc", reference, line, tag, mirror, pinned, gpu=True)
     return BaseReference(
         "ngc",
@@ -207,18 +219,21 @@ def _ngc(reference: str, line: int, tag: str, compat: Compat, *, mirror: bool, p
         tag,
         mirror,
         pinned,
-        cuda=row.cuda,
+        cuda=image.cuda,
         flavour="devel",
-        cudnn=row.cudnn,
+        cudnn=image.cudnn,
         has_cudnn=True,
-        system=row.system,
-        python=row.python,
-        tensorflow=row.tensorflow,
+        system=image.system,
+        python=image.python,
+        tensorflow=image.tensorflow,
         gpu=True,
     )
 
 
-def _python(reference: str, line: int, tag: str, *, mirror: bool, pinned: bool) -> BaseReference:
+def _describe_python_image(
+    reference: str, line: int, tag: str, *, mirror: bool, pinned: bool
+) -> BaseReference:
+    """Return what the tag of the image `python` says."""
     match = _PYTHON_TAG.fullmatch(tag)
     return BaseReference(
         "python",
@@ -236,32 +251,38 @@ def _python(reference: str, line: int, tag: str, *, mirror: bool, pinned: bool) 
 
 
 def explain_deleted_tag(compat: Compat, base: BaseReference) -> str | None:
-    """Return why no tag of this CUDA is left, or None. `11.0-…` is gone where 11.0.3 is still there."""
+    """Return why every tag of this CUDA version is deleted, or None.
+
+    The tags of `11.0` are deleted, for example, while those of `11.0.3` exist.
+    """
     if base.kind != "cuda" or base.cuda is None:
         return None
-    row = compat.images.find_deleted(base.cuda)
-    if row is None and base.cuda.count(".") == 1:
-        row = next((row for row in compat.images.gone if versions.satisfies(base.cuda, row.versions)), None)
-    return row.note if row is not None else None
+    deleted = compat.images.find_deleted(base.cuda)
+    if deleted is None and base.cuda.count(".") == 1:
+        deleted = next(
+            (deleted for deleted in compat.images.gone if versions.satisfies(base.cuda, deleted.versions)),
+            None,
+        )
+    return deleted.note if deleted is not None else None
 
 
 def is_known_tag(compat: Compat, base: BaseReference) -> bool | None:
     """Return whether a tag of nvidia/cuda is in the table.
 
-    None: the table does not say (a system it is not about).
+    None if the table does not cover it, as for other systems than Ubuntu.
     """
-    row = next((row for row in compat.images.cuda if row.version == base.cuda), None)
+    image = next((image for image in compat.images.cuda if image.version == base.cuda), None)
     match = _CUDA_TAG.fullmatch(base.tag)
-    if row is None or match is None or (match["system"] not in ("ubuntu", None)):
+    if image is None or match is None or (match["system"] not in ("ubuntu", None)):
         return None
-    if row.status == "listed":
+    if image.status == "listed":
         return None
     if base.system is None or base.flavour is None:
         return False
     if not base.has_cudnn:
-        return base.system in row.systems and base.flavour in row.flavours
+        return base.system in image.systems and base.flavour in image.flavours
     return (
-        match["cudnn"] == row.cudnn_tag
-        and base.system in row.cudnn_systems
-        and base.flavour in row.cudnn_flavours
+        match["cudnn"] == image.cudnn_tag
+        and base.system in image.cudnn_systems
+        and base.flavour in image.cudnn_flavours
     )

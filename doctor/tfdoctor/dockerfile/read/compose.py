@@ -1,6 +1,6 @@
-"""compose.yaml and devcontainer.json → what their containers are made of, and whether they are given GPUs. Pure text.
+"""From compose.yaml and devcontainer.json to the images of their containers and their access to GPUs. Pure text.
 
-What is read is read as Compose does, as far as it goes; what is not understood (a variable without a default, another
+The files are read as Compose reads them, with limits. What is not understood (a variable without a default, another
 file) is None, never a guess.
 """
 
@@ -21,20 +21,20 @@ __all__ = ["Start", "StartFileError", "devcontainer", "is_compose", "is_devconta
 
 _COMPOSE = re.compile(r"(?:docker-)?compose(?:[.-][\w.-]{1,60})?\.ya?ml")
 _DEVCONTAINER = re.compile(r"\.?devcontainer\.json")
-_START = re.compile(r"\A\ufeff?(?:[ \t]*(?:#[^\n]*|---[ \t]*|%YAML[^\n]*)?\n)*")
-_KEY = re.compile(
+_PREAMBLE = re.compile(r"\A\ufeff?(?:[ \t]*(?:#[^\n]*|---[ \t]*|%YAML[^\n]*)?\n)*")
+_TOP_KEY = re.compile(
     r"(?:services|name|version|include|networks|volumes|configs|secrets|x-[\w.-]{1,100})[ \t]*:(?:\s|\Z)"
 )
-"""What a compose file has at its top level."""
-_BRACE = re.compile(r"\A\ufeff?(?:\s|//[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/)*\{")
+"""A top-level key of a compose file."""
+_FIRST_BRACE = re.compile(r"\A\ufeff?(?:\s|//[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/)*\{")
 _VARIABLE = re.compile(r"\$(?:\$|\{([A-Za-z_]\w{0,100})(?::?-([^${}]{0,500}))?\}|([A-Za-z_]\w{0,100}))")
-_GPU_WORDS = re.compile(r"--gpus(?:=|$)|--device=nvidia\.com/gpu|nvidia\.com/gpu=|--runtime=nvidia$")
+_GPU_OPTION = re.compile(r"--gpus(?:=|$)|--device=nvidia\.com/gpu|nvidia\.com/gpu=|--runtime=nvidia$")
 MAX_DEPTH = 60
-"""Of merges and collections that are followed."""
+"""Nested merges that are followed, and entries of a merge that are read."""
 
 
 class StartFileError(Exception):
-    """It cannot be read; why, in a sentence's part."""
+    """The file cannot be read; the message is a part of a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,46 +42,51 @@ class Start:
     """How a container is started."""
 
     name: str
-    """The service; empty: a dev container."""
+    """The service; empty for a dev container."""
     file: str
     line: int
     image: str | None = None
-    """None: none is named, or its name is not known."""
+    """None if no image is named, or if its name is unknown."""
     dockerfile: str | None = None
-    """Path from the folder of the file; None: nothing is built."""
+    """Path from the folder of the file; None if nothing is built."""
     inline: str | None = None
-    """A Dockerfile that stands in the file itself."""
+    """A Dockerfile within the file itself."""
     context: str = "."
     target: str | None = None
     arguments: Mapping[str, str] = field(default_factory=dict)
     gpu: bool | None = None
-    """Whether the container is given a GPU; None: another file decides."""
+    """Whether the container gets a GPU; None if another file decides."""
     environment: Mapping[str, str] = field(default_factory=dict)
     instead: str = ""
-    """What gives it one."""
+    """The setting that gives the container a GPU."""
 
 
 def is_compose(name: str, text: str) -> bool:
-    """By the file's name, else by how it begins (another name, standard input): no instruction is `services:`."""
-    return _COMPOSE.fullmatch(name) is not None or _KEY.match(_START.sub("", text, count=1)) is not None
+    """Return whether a file is a compose file, by its name or its first key.
+
+    The key is for files of other names and for standard input: a Dockerfile never begins with `services:`.
+    """
+    return (
+        _COMPOSE.fullmatch(name) is not None or _TOP_KEY.match(_PREAMBLE.sub("", text, count=1)) is not None
+    )
 
 
 def is_devcontainer(name: str, text: str) -> bool:
-    """By the file's name, else by how it begins: no Dockerfile does with a brace."""
-    return _DEVCONTAINER.fullmatch(name) is not None or _BRACE.match(text) is not None
+    """Return whether a file is a devcontainer.json, by its name or because it begins with a brace."""
+    return _DEVCONTAINER.fullmatch(name) is not None or _FIRST_BRACE.match(text) is not None
 
 
 # ---------------------------------------------------------------- compose
 
 
 def services(text: str, file: str) -> list[Start]:
-    """Return the services of a compose file, in order. Raises StartError."""
+    """Return the services of a compose file, in order. Raise StartFileError."""
     import yaml
 
     try:
-        top = yaml.compose(text, Loader=yaml.BaseLoader)
-        listed = list(_pairs(_get(top, "services")))
-        found = [_service(name, node, file) for name, node in listed]
+        document = yaml.compose(text, Loader=yaml.BaseLoader)
+        entries = list(_list_entries(_get_node(document, "services")))
+        starts = [_parse_service(name, node, file) for name, node in entries]
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark is not None else ""
         message = f"it is not YAML: {error.problem or error.context}{line}"
@@ -89,169 +94,181 @@ def services(text: str, file: str) -> list[Start]:
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         message = "it is not YAML, or too deep"
         raise StartFileError(message) from error
-    if not found:
+    if not starts:
         message = "it has no services"
         raise StartFileError(message)
-    return found
+    return starts
 
 
-def _pairs(node: Node | None, depth: int = 0) -> Iterator[tuple[str, Node]]:
+def _list_entries(node: Node | None, depth: int = 0) -> Iterator[tuple[str, Node]]:
     """Yield the entries of a mapping; its own come before those that it merges (`<<`)."""
     import yaml
 
     if not isinstance(node, yaml.MappingNode) or depth > MAX_DEPTH:
         return
-    seen: set[str] = set()
+    names: set[str] = set()
     for key, value in node.value:
-        if isinstance(key, yaml.ScalarNode) and key.value != "<<" and key.value not in seen:
-            seen.add(key.value)
+        if isinstance(key, yaml.ScalarNode) and key.value != "<<" and key.value not in names:
+            names.add(key.value)
             yield key.value, value
     for key, value in node.value:
         if isinstance(key, yaml.ScalarNode) and key.value == "<<":
             merged = value.value if isinstance(value, yaml.SequenceNode) else [value]
-            for one in merged[:MAX_DEPTH]:
-                for name, inner in _pairs(one, depth + 1):
-                    if name not in seen:
-                        seen.add(name)
+            for mapping in merged[:MAX_DEPTH]:
+                for name, inner in _list_entries(mapping, depth + 1):
+                    if name not in names:
+                        names.add(name)
                         yield name, inner
 
 
-def _get(node: Node | None, *names: str) -> Node | None:
+def _get_node(node: Node | None, *names: str) -> Node | None:
+    """Return the node under nested keys, or None."""
     for name in names:
-        node = next((value for key, value in _pairs(node) if key == name), None)
+        node = next((value for key, value in _list_entries(node) if key == name), None)
     return node
 
 
-def _text(node: Node | None) -> str | None:
-    """Return a scalar with its variables put in.
+def _parse_text(node: Node | None) -> str | None:
+    """Return a scalar with its variables expanded.
 
-    None: there is none, or it depends on a variable without a default.
+    None if it is not a scalar, or depends on a variable without a default.
     """
     import yaml
 
     if not isinstance(node, yaml.ScalarNode):
         return None
-    known = all(match[0] == "$$" or match[2] is not None for match in _VARIABLE.finditer(node.value))
-    return _VARIABLE.sub(lambda match: "$" if match[0] == "$$" else match[2], node.value) if known else None
+    is_known = all(match[0] == "$$" or match[2] is not None for match in _VARIABLE.finditer(node.value))
+    return (
+        _VARIABLE.sub(lambda match: "$" if match[0] == "$$" else match[2], node.value) if is_known else None
+    )
 
 
-def _texts(node: Node | None) -> list[str]:
+def _parse_texts(node: Node | None) -> list[str]:
+    """Return the texts of a list or of a single scalar; unknown ones are left out."""
     import yaml
 
     if isinstance(node, yaml.SequenceNode):
-        return [text for one in node.value[:1000] if (text := _text(one)) is not None]
-    text = _text(node)
+        return [text for item in node.value[:1000] if (text := _parse_text(item)) is not None]
+    text = _parse_text(node)
     return [text] if text is not None else []
 
 
 def _parse_environment(node: Node | None) -> dict[str, str]:
-    """`NAME=value` in a list, or a mapping; names whose value comes from elsewhere are left out."""
+    """Return the variables of a mapping or of a list of `NAME=value`; those without a value are left out."""
     import yaml
 
     if isinstance(node, yaml.MappingNode):
-        return {name: text for name, value in _pairs(node) if (text := _text(value)) is not None}
-    pairs = [one.partition("=") for one in _texts(node) if "=" in one]
+        return {name: text for name, value in _list_entries(node) if (text := _parse_text(value)) is not None}
+    pairs = [text_item.partition("=") for text_item in _parse_texts(node) if "=" in text_item]
     return {name: value for name, _, value in pairs}
 
 
-def _service(name: str, node: Node, file: str) -> Start:
-    build = _get(node, "build")
-    context = _text(build) or _text(_get(build, "context")) or "."
+def _parse_service(name: str, node: Node, file: str) -> Start:
+    """Return the container of a service."""
+    build = _get_node(node, "build")
+    context = _parse_text(build) or _parse_text(_get_node(build, "context")) or "."
     dockerfile = None
-    inline = _text(_get(build, "dockerfile_inline"))
+    inline = _parse_text(_get_node(build, "dockerfile_inline"))
     if build is not None and inline is None:
-        dockerfile = f"{context.rstrip('/')}/{_text(_get(build, 'dockerfile')) or 'Dockerfile'}"
+        dockerfile = f"{context.rstrip('/')}/{_parse_text(_get_node(build, 'dockerfile')) or 'Dockerfile'}"
     return Start(
         name=name,
         file=file,
         line=node.start_mark.line + 1,
-        image=_text(_get(node, "image")) if build is None else None,
+        image=_parse_text(_get_node(node, "image")) if build is None else None,
         dockerfile=dockerfile,
         inline=inline,
         context=context,
-        target=_text(_get(build, "target")),
-        arguments=_parse_environment(_get(build, "args")),
-        gpu=_gpu(node),
-        environment=_parse_environment(_get(node, "environment")),
+        target=_parse_text(_get_node(build, "target")),
+        arguments=_parse_environment(_get_node(build, "args")),
+        gpu=_has_gpu(node),
+        environment=_parse_environment(_get_node(node, "environment")),
         instead="deploy: {resources: {reservations: {devices: [{driver: nvidia, count: all, capabilities: [gpu]}]}}}",
     )
 
 
-def _gpu(node: Node) -> bool | None:
+def _has_gpu(node: Node) -> bool | None:
+    """Return whether a service gets a GPU; None if it extends another service and asks for none itself."""
     import yaml
 
-    devices = _get(node, "deploy", "resources", "reservations", "devices")
+    devices = _get_node(node, "deploy", "resources", "reservations", "devices")
     if isinstance(devices, yaml.SequenceNode):
-        for one in devices.value[:1000]:
-            if {"gpu", "nvidia"} & {*_texts(_get(one, "capabilities"))}:
-                return _text(_get(one, "count")) != "0"
-    if _get(node, "gpus") is not None:
+        for entry in devices.value[:1000]:
+            if {"gpu", "nvidia"} & {*_parse_texts(_get_node(entry, "capabilities"))}:
+                return _parse_text(_get_node(entry, "count")) != "0"
+    if _get_node(node, "gpus") is not None:
         return True
-    if _text(_get(node, "runtime")) == "nvidia":
-        return _parse_environment(_get(node, "environment")).get("NVIDIA_VISIBLE_DEVICES") not in (
+    if _parse_text(_get_node(node, "runtime")) == "nvidia":
+        return _parse_environment(_get_node(node, "environment")).get("NVIDIA_VISIBLE_DEVICES") not in (
             "",
             "none",
             "void",
         )
-    if any("nvidia.com/gpu=" in one for one in _texts(_get(node, "devices"))):
+    if any("nvidia.com/gpu=" in entry for entry in _parse_texts(_get_node(node, "devices"))):
         return True
-    return None if _get(node, "extends") is not None else False
+    return None if _get_node(node, "extends") is not None else False
 
 
 # ---------------------------------------------------------------- dev containers
 
 
 def devcontainer(text: str, file: str) -> Start | tuple[list[str], str]:
-    """Return how a dev container is started; or the compose files that say so, and its service.
+    """Return how a dev container is started, or its compose files and the name of its service.
 
-    Raises StartError.
+    Raise StartFileError.
     """
     try:
-        found = json.loads(_strip_comments(text))
+        document = json.loads(_strip_comments(text))
     except (ValueError, RecursionError) as error:
         message = "it is not JSON"
         raise StartFileError(message) from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         message = "it is no JSON object"
         raise StartFileError(message)
-    compose = found.get("dockerComposeFile")
+    compose = document.get("dockerComposeFile")
     if compose:
         files = compose if isinstance(compose, list) else [compose]
-        return [one for one in files if isinstance(one, str)], str(found.get("service", ""))
-    build = found.get("build") if isinstance(found.get("build"), dict) else {}
-    assert isinstance(build, dict)  # noqa: S101 - as it was just asked
-    dockerfile = build.get("dockerfile") or found.get("dockerFile")
+        return [item for item in files if isinstance(item, str)], str(document.get("service", ""))
+    build = document.get("build") if isinstance(document.get("build"), dict) else {}
+    assert isinstance(build, dict)  # noqa: S101 - the line above makes sure of it
+    dockerfile = build.get("dockerfile") or document.get("dockerFile")
     arguments = build.get("args") if isinstance(build.get("args"), dict) else {}
-    image = found.get("image")
+    image = document.get("image")
     if not isinstance(dockerfile, str) and not isinstance(image, str):
         message = "it names no image, no Dockerfile and no compose file"
         raise StartFileError(message)
-    words = [str(one) for one in found.get("runArgs") or () if isinstance(one, str)]
-    joined = [*words, *(f"{a}={b}" for a, b in itertools.pairwise(words))]
-    wanted = (found.get("hostRequirements") or {}) if isinstance(found.get("hostRequirements"), dict) else {}
-    given = bool(wanted.get("gpu")) or any(_GPU_WORDS.match(one) for one in joined)
-    environment = found.get("containerEnv") if isinstance(found.get("containerEnv"), dict) else {}
+    run_options = [str(item) for item in document.get("runArgs") or () if isinstance(item, str)]
+    joined = [
+        *run_options,
+        *(f"{option}={following}" for option, following in itertools.pairwise(run_options)),
+    ]
+    requirements = (
+        (document.get("hostRequirements") or {}) if isinstance(document.get("hostRequirements"), dict) else {}
+    )
+    has_gpu = bool(requirements.get("gpu")) or any(_GPU_OPTION.match(item) for item in joined)
+    environment = document.get("containerEnv") if isinstance(document.get("containerEnv"), dict) else {}
     return Start(
         name="",
         file=file,
         line=1,
         image=None if isinstance(dockerfile, str) else str(image),
         dockerfile=dockerfile if isinstance(dockerfile, str) else None,
-        context=str(build.get("context") or found.get("context") or "."),
+        context=str(build.get("context") or document.get("context") or "."),
         target=build.get("target") if isinstance(build.get("target"), str) else None,
-        arguments={str(name): str(value) for name, value in _items(arguments)},
-        gpu=given,
-        environment={str(name): str(value) for name, value in _items(environment)},
+        arguments={str(name): str(value) for name, value in _list_text_items(arguments)},
+        gpu=has_gpu,
+        environment={str(name): str(value) for name, value in _list_text_items(environment)},
         instead='"runArgs": ["--gpus", "all"]',
     )
 
 
-def _items(found: Any) -> list[tuple[Any, Any]]:
-    return [(name, value) for name, value in found.items() if isinstance(value, str)] if found else []
+def _list_text_items(mapping: Any) -> list[tuple[Any, Any]]:
+    """Return the entries of a mapping whose values are texts."""
+    return [(name, value) for name, value in mapping.items() if isinstance(value, str)] if mapping else []
 
 
 def _strip_comments(text: str) -> str:
-    """Return JSON as editors take it: comments and a comma before a bracket go; a text is kept as it is."""
+    """Return plain JSON: without comments and without commas before a closing bracket, except within strings."""
     parts = re.compile(r'"(?:[^"\\\n]|\\.){0,100000}"|//[^\n]*|/\*.*?\*/|,(?=\s*[}\]])', re.DOTALL)
     bare = parts.sub(lambda match: match[0] if match[0].startswith(('"', ",")) else " ", text)
     return parts.sub(lambda match: "" if match[0] == "," else match[0], bare)

@@ -1,5 +1,6 @@
-"""The image that a Dockerfile makes, as far as it can be known without building it: its base, its Python, its
-packages, its CUDA and its variables. Pure; what could not be known is said in `unseen`.
+"""The image that a Dockerfile makes, without building it: base, Python, packages, CUDA and variables.
+
+Pure. What cannot be determined is listed in `unseen`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["Call", "InstalledDistribution", "Subject", "subject_of"]
 
 MAX_CALLS = 100
-_ELSEWHERE = frozenset(
+"""pip commands that are kept for the check of conflicts."""
+_INDEX_OPTIONS = frozenset(
     {
         "-i",
         "--index-url",
@@ -42,10 +44,11 @@ _ELSEWHERE = frozenset(
         "--no-index",
     }
 )
-_INDEXES = frozenset(
+"""pip options that lead to another index than the usual one."""
+_INDEX_VARIABLES = frozenset(
     {"PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "UV_INDEX", "UV_DEFAULT_INDEX"}
 )
-"""What leads pip to another index than the usual one."""
+"""Variables that lead pip or uv to another index than the usual one."""
 MAX_FILES = 50
 """Requirement files that are read."""
 _ENVIRONMENT_FOLDERS = re.compile(
@@ -57,7 +60,7 @@ _LIBRARY_FOLDERS = re.compile(
     r"^/(?:usr/?|usr/local/?|opt/?)?$|(?:^|/)(?:lib(?:64|s|raries)?|x86_64-linux-gnu)/?$|\.so\b"
 )
 _CUDA_WORD = re.compile(r"cuda|cudnn|nvidia-|libnvinfer", re.IGNORECASE)
-_APT_KNOWN = re.compile(
+_NVIDIA_APT_PACKAGE = re.compile(
     r"(?:cuda|libcu|libnpp|libnccl|libnv|nsight|nvidia-)[a-z0-9-]*|tensorrt[a-z0-9-]*|libnvinfer[a-z0-9-]*"
 )
 _HARMLESS_CUDA = re.compile(r"cuda-keyring|3bf863cc|7fa2af80|sources\.list|apt-key|CUDA_VISIBLE|libcuda\.so")
@@ -65,82 +68,90 @@ _HARMLESS_CUDA = re.compile(r"cuda-keyring|3bf863cc|7fa2af80|sources\.list|apt-k
 
 @dataclass(frozen=True, slots=True)
 class InstalledDistribution:
-    """A distribution that pip is told to install."""
+    """A distribution that a pip command installs."""
 
     want: WantedDistribution
     python: str | None
-    """The Python that it is installed for, where that is known."""
+    """The Python that it is installed for; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What one `pip install` is told: only what it is told at once does it have go together."""
+    """One `pip install`. pip checks only the requirements of one command against each other."""
 
     python: str | None
     wants: tuple[WantedDistribution, ...]
     limits: tuple[WantedDistribution, ...]
-    """Of its constraints."""
+    """Constraints from its constraint files."""
     whole: bool
-    """Whether all of it is known, and comes from the index that pip asks by itself."""
+    """Whether all of its requirements are known and come from pip's usual index."""
 
 
 @dataclass(slots=True)
 class Subject:
-    """What is known of the image."""
+    """The known facts about the image."""
 
     base: BaseReference
     packages: dict[str, InstalledDistribution] = field(default_factory=dict)
-    """By normalised name; what came last counts."""
+    """By normalised name; a later requirement replaces an earlier one."""
     both: list[InstalledDistribution] = field(default_factory=list)
-    """Every TensorFlow that is installed and not taken away again, in order."""
+    """Every TensorFlow that is installed and not uninstalled later, in order."""
     constraints: dict[str, list[WantedDistribution]] = field(default_factory=dict)
     others: int = 0
-    """Projects installed by path or address, whose requirements are not known."""
+    """Number of projects installed by path or URL, whose requirements are unknown."""
     apt: dict[str, tuple[str | None, int]] = field(default_factory=dict)
-    """Package → (version, line)."""
+    """Package to (version, line); the version is None if none is given."""
     conda: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """Package to (version as written, line)."""
     environment: dict[str, Setting] = field(default_factory=dict)
     unseen: list[SourceLine] = field(default_factory=list)
-    """What would have to be known to be sure."""
+    """What could not be determined, although the result may depend on it."""
     cuda_elsewhere: list[SourceLine] = field(default_factory=list)
-    """Signs of a CUDA that comes in a way that is not read here: a runfile, a copy, a downloaded package."""
+    """Signs of a CUDA from a source that is not read: a runfile, a copy, a downloaded package."""
     loader: list[SourceLine] = field(default_factory=list)
-    """Where the loader is told of folders: ld.so.conf.d, LD_LIBRARY_PATH in a command."""
+    """Lines that add folders for the loader: ld.so.conf.d, or LD_LIBRARY_PATH in a command."""
     stub_links: list[SourceLine] = field(default_factory=list)
+    """Commands that link, copy or move CUDA's stub of libcuda.so."""
     apt_updates: list[tuple[SourceLine, bool]] = field(default_factory=list)
-    """`apt-get update`, and whether NVIDIA's list was taken away or its key renewed before."""
+    """`apt-get update`, and whether NVIDIA's list was removed or its key replaced before."""
     no_deps: bool = False
+    """Whether a pip command has `--no-deps`."""
     calls: list[Call] = field(default_factory=list)
     refused: list[SourceLine] = field(default_factory=list)
-    """Installs into a Python that its system manages: pip refuses them (PEP 668)."""
+    """Installs into a Python that the system manages; pip refuses them (PEP 668)."""
 
     def list_limits(self, name: str) -> tuple[str, ...]:
-        """Return every limit on a package: of its own requirement and of the constraints."""
-        own = [self.packages[name].want.specifier] if name in self.packages else []
+        """Return every limit on a package, from its own requirement and from constraints."""
+        specifiers = [self.packages[name].want.specifier] if name in self.packages else []
         return tuple(
-            text for text in (*own, *(one.specifier for one in self.constraints.get(name, ()))) if text
+            text
+            for text in (
+                *specifiers,
+                *(constraint.specifier for constraint in self.constraints.get(name, ())),
+            )
+            if text
         )
 
 
 def subject_of(file: Dockerfile, compat: Compat, read: Reader) -> Subject:
     """Return the image of the last stage.
 
-    `read`: path in the build context → text, None if it cannot be seen.
+    `read` returns the text of a path in the build context, or None if it cannot be read.
     """
     chain = file.chain
-    first = chain[0]
-    subject = Subject(base_of(first.base, first.written, first.line, compat))
-    work = _Work(file, subject, read, PythonTracker(subject.base, compat))
+    first_stage = chain[0]
+    subject = Subject(base_of(first_stage.base, first_stage.written, first_stage.line, compat))
+    reader = _ImageReader(file, subject, read, PythonTracker(subject.base, compat))
     for stage in chain:
         for step in stage.steps:
-            work.take(step, stage)
+            reader.take(step, stage)
     if file.cut:
-        subject.unseen.append(SourceLine("the file is very long: its end was not read", first.line))
+        subject.unseen.append(SourceLine("the file is very long: its end was not read", first_stage.line))
     return subject
 
 
-class _Work:
-    """Goes through the steps in order."""
+class _ImageReader:
+    """Reads the steps of the stages, in order, into a subject."""
 
     def __init__(self, file: Dockerfile, subject: Subject, read: Reader, pythons: PythonTracker) -> None:
         self.file = file
@@ -159,13 +170,14 @@ class _Work:
             self.subject.environment[step.name] = step
             self.pythons.setting(step)
         elif isinstance(step, Copy):
-            self._copy(step, stage)
+            self._read_copy(step, stage)
         else:
-            self._run(step)
+            self._read_command(step)
 
     # --- files ---
 
-    def _copy(self, step: Copy, stage: BuildStage) -> None:
+    def _read_copy(self, step: Copy, stage: BuildStage) -> None:
+        """Read a COPY: remember files of the context; look for CUDA and packages of another stage."""
         if step.origin is None:
             self.copies.append(step)
             return
@@ -174,70 +186,76 @@ class _Work:
             if any(_CUDA_WORD.search(text) for text in (step.origin, *step.sources)):
                 self.subject.cuda_elsewhere.append(SourceLine(f"COPY --from={step.origin}", step.line))
             return
-        named = any(_CUDA_WORD.search(path) for path in (*step.sources, step.target or ""))
-        brings = any(_ENVIRONMENT_FOLDERS.search(path) for path in step.sources) or step.sources == ("/",)
-        libraries = any(_LIBRARY_FOLDERS.search(path) for path in step.sources)
-        if named or (libraries and self._has_cuda(source)) or (brings and self._has_conda_cuda(source)):
+        names_cuda = any(_CUDA_WORD.search(path) for path in (*step.sources, step.target or ""))
+        has_packages = any(_ENVIRONMENT_FOLDERS.search(path) for path in step.sources) or step.sources == (
+            "/",
+        )
+        has_libraries = any(_LIBRARY_FOLDERS.search(path) for path in step.sources)
+        if (
+            names_cuda
+            or (has_libraries and self._has_cuda(source))
+            or (has_packages and self._has_conda_cuda(source))
+        ):
             self.subject.cuda_elsewhere.append(
                 SourceLine(f"COPY --from={step.origin} {' '.join(step.sources)}", step.line)
             )
-        if brings and source.index not in self.taken:
+        if has_packages and source.index not in self.taken:
             self.taken.add(source.index)
-            self._packages_of(source)
+            self._add_packages_of(source)
 
-    def _chain(self, stage: BuildStage) -> list[BuildStage]:
-        """Return a stage and those that it builds on, the first last."""
+    def _list_ancestors(self, stage: BuildStage) -> list[BuildStage]:
+        """Return a stage and those that it builds on, the first stage last."""
         stages = [stage]
         while (parent := stages[-1].parent) is not None:
             stages.append(self.file.stages[parent])
         return stages
 
     def _has_cuda(self, source: BuildStage) -> bool:
-        """Return whether another stage has a CUDA that is not pip's: its image's, apt's, or conda's."""
-        return bool(_CUDA_WORD.search(self._chain(source)[-1].base or "")) or any(
+        """Return whether a stage has a CUDA that is not from pip: from its image, apt, conda or a command."""
+        return bool(_CUDA_WORD.search(self._list_ancestors(source)[-1].base or "")) or any(
             pip_call(command) is None and _CUDA_WORD.search(command.text)
-            for command in self._commands(source)
+            for command in self._list_commands(source)
         )
 
     def _has_conda_cuda(self, source: BuildStage) -> bool:
-        calls = (conda_call(command) for command in self._commands(source))
+        calls = (conda_call(command) for command in self._list_commands(source))
         return any(_CUDA_WORD.search(name) for call in calls if call is not None for name, _ in call.packages)
 
-    def _commands(self, source: BuildStage) -> Iterator[Command]:
-        for stage in self._chain(source):
+    def _list_commands(self, source: BuildStage) -> Iterator[Command]:
+        for stage in self._list_ancestors(source):
             yield from (step.command for step in stage.steps if isinstance(step, ShellCommand))
 
-    def _packages_of(self, source: BuildStage) -> None:
-        """Those that pip installed in another stage and that a copy brings along."""
-        stages = self._chain(source)
-        base = stages[-1]
-        mine, copies = self.pythons, self.copies
-        other = base_of(base.base, base.written, base.line, mine.compat)
-        self.pythons, self.copies = PythonTracker(other, mine.compat), []
+    def _add_packages_of(self, source: BuildStage) -> None:
+        """Add the packages that pip installed in another stage, because a copy brings them along."""
+        stages = self._list_ancestors(source)
+        first = stages[-1]
+        pythons, copies = self.pythons, self.copies
+        base_image = base_of(first.base, first.written, first.line, pythons.compat)
+        self.pythons, self.copies = PythonTracker(base_image, pythons.compat), []
         for stage in reversed(stages):
             for step in stage.steps:
                 if isinstance(step, ShellCommand) and (call := pip_call(step.command)) is not None:
-                    self._pip(call, step)
+                    self._read_pip(call, step)
                 elif isinstance(step, ShellCommand):
                     self.pythons.command(step.command)
                 elif isinstance(step, Copy) and step.origin is None:
                     self.copies.append(step)
                 elif isinstance(step, Setting):
                     self.pythons.setting(step)
-        self.pythons, self.copies = mine, copies
+        self.pythons, self.copies = pythons, copies
 
-    def _file(self, path: str, folder: str | None) -> tuple[str, str] | None:
-        """(name, text) of a file in the image that was copied from the context."""
+    def _find_file(self, path: str, folder: str | None) -> tuple[str, str] | None:
+        """Return (name, text) of a file that was copied from the context into the image, or None."""
         if path.startswith(("http://", "https://")) or "$" in path:
             return None
-        where = path if path.startswith("/") else None if folder is None else posixpath.join(folder, path)
-        if where is None:
+        target = path if path.startswith("/") else None if folder is None else posixpath.join(folder, path)
+        if target is None:
             return None
-        where = posixpath.normpath(where)
+        target = posixpath.normpath(target)
         for copy in reversed(self.copies[-200:]):
-            for candidate in _candidates(copy, where):
+            for candidate in _list_sources(copy, target):
                 if copy.content is not None:
-                    return posixpath.basename(where), copy.content
+                    return posixpath.basename(target), copy.content
                 text = self.read(candidate)
                 if text is not None:
                     return candidate, text
@@ -245,12 +263,13 @@ class _Work:
 
     # --- commands ---
 
-    def _run(self, step: ShellCommand) -> None:
+    def _read_command(self, step: ShellCommand) -> None:
+        """Read one shell command."""
         command = step.command
         text = command.text
         subject = self.subject
         if (pip := pip_call(command)) is not None:
-            self._pip(pip, step)
+            self._read_pip(pip, step)
             return
         if (apt := apt_call(command)) is not None:
             if apt.action == "update":
@@ -269,9 +288,12 @@ class _Work:
             self.pythons.conda(conda)
             return
         self.pythons.command(command)
-        self._add_other(command.name, text, command.line, " ".join(one.target for one in command.redirects))
+        self._add_other(
+            command.name, text, command.line, " ".join(redirect.target for redirect in command.redirects)
+        )
 
     def _add_other(self, name: str, text: str, line: int, targets: str) -> None:
+        """Record what any other command does to the loader, the repositories or CUDA."""
         subject = self.subject
         if "sources.list.d" in text and name in ("rm", "mv", "sed", "find", "unlink"):
             self.list_gone = True
@@ -293,83 +315,96 @@ class _Work:
 
     # --- pip ---
 
-    def _pip(self, call: PipCall, step: ShellCommand) -> None:
+    def _read_pip(self, call: PipCall, step: ShellCommand) -> None:
+        """Read a pip or uv command."""
         subject = self.subject
         python = call.python or self.pythons.find_python(call.program)
         if call.action == "uninstall":
-            for one in call.packages:
-                subject.packages.pop(one.name, None)
-                subject.both = [other for other in subject.both if other.want.name != one.name]
+            for requirement in call.packages:
+                subject.packages.pop(requirement.name, None)
+                subject.both = [other for other in subject.both if other.want.name != requirement.name]
             return
         if self.pythons.refuses(call, step.command) and call.action == "install":
             subject.refused.append(SourceLine(step.command.text[:200], call.line))
         self.wants, self.limits = [], []
-        before = subject.others, len(subject.unseen)
+        unknown_before = subject.others, len(subject.unseen)
         subject.others += call.others
         subject.no_deps = subject.no_deps or not call.dependencies
-        for one in call.packages:
-            self._want(one, python)
+        for requirement in call.packages:
+            self._add_requirement(requirement, python)
         for path in call.files:
-            self._requirements(path, step, python, depth=0)
+            self._read_requirements(path, step, python, depth=0)
         for path in call.constraints:
-            self._requirements(path, step, python, depth=0, constraint=True)
+            self._read_requirements(path, step, python, depth=0, constraint=True)
         if call.action == "install" and call.dependencies and len(subject.calls) < MAX_CALLS:
-            own = {word.text.partition("=")[0] for word in step.command.words}
-            usual = not own & _ELSEWHERE and not subject.environment.keys() & _INDEXES
-            same = before == (subject.others, len(subject.unseen))
+            options = {argument.text.partition("=")[0] for argument in step.command.words}
+            has_usual_index = (
+                not options & _INDEX_OPTIONS and not subject.environment.keys() & _INDEX_VARIABLES
+            )
+            is_all_read = unknown_before == (subject.others, len(subject.unseen))
             whole = (
-                usual
-                and same
-                and all(one.known and not one.cut and "@" not in one.text for one in self.wants)
+                has_usual_index
+                and is_all_read
+                and all(
+                    requirement.known and not requirement.cut and "@" not in requirement.text
+                    for requirement in self.wants
+                )
             )
             subject.calls.append(Call(python, tuple(self.wants), tuple(self.limits), whole))
 
-    def _requirements(
+    def _read_requirements(
         self, path: str, step: ShellCommand, python: str | None, *, depth: int, constraint: bool = False
     ) -> None:
+        """Read a requirements or constraints file, and those that it includes."""
         self.files += 1
-        found = self._file(path, step.folder) if self.files <= MAX_FILES and depth < 5 else None
-        if found is None:
-            what = "constraints" if constraint else "requirements"
-            self.subject.unseen.append(SourceLine(f"{what} {path[:100]} could not be read", step.line))
+        file = self._find_file(path, step.folder) if self.files <= MAX_FILES and depth < 5 else None
+        if file is None:
+            kind = "constraints" if constraint else "requirements"
+            self.subject.unseen.append(SourceLine(f"{kind} {path[:100]} could not be read", step.line))
             return
-        name, text = found
+        name, text = file
         for number, written in requirement_lines(text):
-            row = re.sub(r"\s--hash[= ]\S+", "", written).strip()
-            option, _, value = row.partition("=") if row.startswith("--") else row.partition(" ")
+            line = re.sub(r"\s--hash[= ]\S+", "", written).strip()
+            option, _, value = line.partition("=") if line.startswith("--") else line.partition(" ")
             if option in ("-r", "--requirement", "-c", "--constraint"):
-                value = value.strip() or row.split()[-1]
+                value = value.strip() or line.split()[-1]
                 inner = posixpath.join(posixpath.dirname(path), value)
-                self._requirements(
+                self._read_requirements(
                     inner,
                     step,
                     python,
                     depth=depth + 1,
                     constraint=constraint or option in ("-c", "--constraint"),
                 )
-            elif row.startswith("-r") and not row.startswith("--"):
-                inner = posixpath.join(posixpath.dirname(path), row[2:].strip())
-                self._requirements(inner, step, python, depth=depth + 1, constraint=constraint)
-            elif not row.startswith("-") and (one := parse_wanted(row, number, name)) is not None:
+            elif line.startswith("-r") and not line.startswith("--"):
+                inner = posixpath.join(posixpath.dirname(path), line[2:].strip())
+                self._read_requirements(inner, step, python, depth=depth + 1, constraint=constraint)
+            elif not line.startswith("-") and (requirement := parse_wanted(line, number, name)) is not None:
                 if constraint:
-                    self.limits.append(one)
-                    self.subject.constraints.setdefault(one.name, []).append(one)
+                    self.limits.append(requirement)
+                    self.subject.constraints.setdefault(requirement.name, []).append(requirement)
                 else:
-                    self._want(one, python)
+                    self._add_requirement(requirement, python)
             elif not constraint:
                 self.subject.others += 1
 
-    def _want(self, one: WantedDistribution, python: str | None) -> None:
-        if not _applies(one, python):
+    def _add_requirement(self, requirement: WantedDistribution, python: str | None) -> None:
+        """Add a requirement, unless its marker excludes it."""
+        if not _applies(requirement, python):
             return
-        self.wants.append(one)
-        installed = InstalledDistribution(one, python)
-        known = self.subject.packages.get(one.name)
-        if known is not None and not one.specifier and one.known and not one.extras - known.want.extras:
-            return  # it is there already: pip leaves it
-        self.subject.packages[one.name] = installed
-        if _is_tensorflow(one.name):
-            self.subject.both = [other for other in self.subject.both if other.want.name != one.name]
+        self.wants.append(requirement)
+        installed = InstalledDistribution(requirement, python)
+        previous = self.subject.packages.get(requirement.name)
+        if (
+            previous is not None
+            and not requirement.specifier
+            and requirement.known
+            and not requirement.extras - previous.want.extras
+        ):
+            return  # already installed, so pip changes nothing
+        self.subject.packages[requirement.name] = installed
+        if _is_tensorflow(requirement.name):
+            self.subject.both = [other for other in self.subject.both if other.want.name != requirement.name]
             self.subject.both.append(installed)
 
 
@@ -382,9 +417,9 @@ def _is_tensorflow(name: str) -> bool:
     )
 
 
-def _applies(one: WantedDistribution, python: str | None) -> bool:
-    """Return whether its marker lets it through on Linux; True where that is not known."""
-    if not one.marker:
+def _applies(requirement: WantedDistribution, python: str | None) -> bool:
+    """Return whether the requirement's marker matches Linux and this Python; True if unknown."""
+    if not requirement.marker:
         return True
     environment = {
         "sys_platform": "linux",
@@ -394,35 +429,35 @@ def _applies(one: WantedDistribution, python: str | None) -> bool:
     }
     if python is not None:
         environment |= {"python_version": python, "python_full_version": f"{python}.0"}
-    elif "python" in one.marker:
+    elif "python" in requirement.marker:
         return True
     try:
-        return Marker(one.marker).evaluate(environment)
+        return Marker(requirement.marker).evaluate(environment)
     except (InvalidMarker, UndefinedComparison, UndefinedEnvironmentName, ValueError, RecursionError):
         return True
 
 
-def _candidates(copy: Copy, where: str) -> list[str]:
-    """Return the paths in the context that a file of the image can come from."""
+def _list_sources(copy: Copy, path: str) -> list[str]:
+    """Return the paths in the context that a file of the image may come from."""
     target = copy.target
     if target is None:
         return []
-    bare = target.rstrip("/") or "/"
+    target_path = target.rstrip("/") or "/"
     if copy.content is not None:
-        return [where] if where == bare else []
-    found = []
+        return [path] if path == target_path else []
+    paths = []
     for written in copy.sources[:50]:
         source = written.lstrip("/")
         name = posixpath.basename(source.rstrip("/"))
-        if where == bare and len(copy.sources) == 1 and not target.endswith("/"):
-            found.append(source)
-        prefix = bare if bare.endswith("/") else bare + "/"
-        if not where.startswith(prefix):
+        if path == target_path and len(copy.sources) == 1 and not target.endswith("/"):
+            paths.append(source)
+        prefix = target_path if target_path.endswith("/") else target_path + "/"
+        if not path.startswith(prefix):
             continue
-        rest = where[len(prefix) :]
+        relative = path[len(prefix) :]
         if len(name) < 200 and (
-            rest == name or ("/" not in rest and name and fnmatch.fnmatchcase(rest, name))
+            relative == name or ("/" not in relative and name and fnmatch.fnmatchcase(relative, name))
         ):
-            found.append(posixpath.normpath(posixpath.join(posixpath.dirname(source), rest)))
-        found.append(posixpath.normpath(posixpath.join(source, rest)))
-    return found
+            paths.append(posixpath.normpath(posixpath.join(posixpath.dirname(source), relative)))
+        paths.append(posixpath.normpath(posixpath.join(source, relative)))
+    return paths

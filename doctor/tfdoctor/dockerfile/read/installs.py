@@ -1,4 +1,4 @@
-"""What a command installs: pip, uv, conda and apt-get, read from their words. Pure."""
+"""The installations of a command: the arguments of pip, uv, conda and apt-get. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 MAX_WORDS = 5000
-"""Words of one pip command that are read."""
+"""Arguments of one pip command that are read."""
 _PIP = re.compile(r"pip-?(\d(?:\.\d{1,2})?)?")
 _PYTHON = re.compile(r"(?:python|pypy)(\d(?:\.\d{1,2})?)?")
 _WHEEL = re.compile(
@@ -37,7 +37,7 @@ _WHEEL = re.compile(
 )
 _CONDA_SPEC = re.compile(r"(?:[\w./-]+::)?([A-Za-z0-9_.-]+)\s*((?:[<>=!~]=?|==).*)?")
 _APT_SPEC = re.compile(r"([a-z0-9][a-z0-9+.-]*)(?::[a-z0-9]+)?(?:=(\S+))?(?:/\S+)?")
-_VALUED = frozenset(
+_OPTIONS_WITH_VALUE = frozenset(
     [
         "-i",
         "--index-url",
@@ -93,26 +93,26 @@ _VALUED = frozenset(
         "--exclude-newer",
     ]
 )
-"""Options of pip and uv whose value is the next word."""
+"""Options of pip and uv whose value is the next argument."""
 
 
 @dataclass(frozen=True, slots=True)
 class WantedDistribution:
-    """One requirement."""
+    """A requirement."""
 
     name: str
-    """Normalised: `"tensorflow-gpu"`."""
+    """Normalised: `tensorflow-gpu`."""
     extras: frozenset[str]
     specifier: str
-    """PEP 440: `"==2.4.1"`; empty: any."""
+    """PEP 440: `==2.4.1`; empty for any version."""
     text: str
     line: int
     source: str
-    """Where it stands: empty for the Dockerfile, else the name of a file."""
+    """The file that it is in; empty for the Dockerfile."""
     known: bool = True
-    """False: a part of it could not be known, such as the version."""
+    """False if a part of it, such as the version, is unknown."""
     cut: str = ""
-    """What the shell took for a redirection: `">=2.4"`."""
+    """The part that the shell takes for a redirection: `>=2.4`."""
     marker: str = ""
 
     @property
@@ -122,18 +122,20 @@ class WantedDistribution:
 
 @dataclass(frozen=True, slots=True)
 class PipCall:
-    """`pip install`, `uv pip install`, `pip uninstall`, `pip wheel`."""
+    """`pip install`, `pip uninstall`, `pip wheel` or `pip download`, also through uv; `uv pip sync`."""
 
     action: str
     program: str
-    """The word before: `"pip3"`, `"python3.8"`, `"/opt/venv/bin/pip"`, `"uv"`."""
+    """The program as written: `pip3`, `python3.8`, `/opt/venv/bin/pip` or `uv`."""
     python: str | None
-    """The Python that the program's name says: `"3.8"`."""
+    """The Python version in the program's name or in uv's `--python`: `3.8`. None if there is none."""
     packages: tuple[WantedDistribution, ...]
     files: tuple[str, ...]
+    """Requirements files."""
     constraints: tuple[str, ...]
+    """Constraints files."""
     others: int
-    """Words that are projects of their own: paths, addresses."""
+    """Number of projects given by path or URL."""
     dependencies: bool
     """False with `--no-deps`."""
     line: int
@@ -141,7 +143,7 @@ class PipCall:
 
 @dataclass(frozen=True, slots=True)
 class CondaCall:
-    """`conda install`, `conda create`, `mamba …`."""
+    """`conda install`, `conda create` or `conda update`, also of mamba and micromamba."""
 
     packages: tuple[tuple[str, str], ...]
     """(name, version as written)."""
@@ -152,20 +154,20 @@ class CondaCall:
 
 @dataclass(frozen=True, slots=True)
 class AptCall:
-    """`apt-get update`, `apt-get install`."""
+    """A command of apt-get, apt or aptitude, such as `update` or `install`."""
 
     action: str
     packages: tuple[tuple[str, str | None], ...]
-    """(name, version)."""
+    """(name, version); the version is None if none is given."""
     unknown: bool
-    """Whether a word could not be known."""
+    """Whether the value of an argument is unknown."""
     line: int
 
 
 def parse_wanted(
     text: str, line: int, source: str = "", *, known: bool = True, cut: str = ""
 ) -> WantedDistribution | None:
-    """Return a requirement as pip takes it, or a wheel's file name; None if it is neither."""
+    """Parse a requirement as pip does, or a wheel's file name; return None if it is neither."""
     text = text.strip()
     if len(text) > 1000:
         return None
@@ -176,39 +178,39 @@ def parse_wanted(
             name, frozenset(), f"=={match[2].replace('_', '.')}", text, line, source, known
         )
     try:
-        found = Requirement(text.rstrip("=<>!~") if not known else text)
+        requirement = Requirement(text.rstrip("=<>!~") if not known else text)
     except (InvalidRequirement, RecursionError, ValueError):
         return None
-    specifier, marker = str(found.specifier), str(found.marker or "")
-    if found.url is not None:
-        match = _WHEEL.fullmatch(found.url)
+    specifier, marker = str(requirement.specifier), str(requirement.marker or "")
+    if requirement.url is not None:
+        match = _WHEEL.fullmatch(requirement.url)
         specifier = f"=={match[2]}" if match is not None else ""
         known = known and match is not None
-    name = canonicalize_name(found.name)
-    extras = frozenset(canonicalize_name(one) for one in found.extras)
+    name = canonicalize_name(requirement.name)
+    extras = frozenset(canonicalize_name(extra) for extra in requirement.extras)
     return WantedDistribution(name, extras, specifier, text, line, source, known, cut, marker)
 
 
 def pip_call(command: Command) -> PipCall | None:
-    """Return what a pip or uv command does, or None if it is none."""
-    words = list(command.words)
-    if not words:
+    """Parse a pip or uv command; return None for every other command."""
+    arguments = list(command.words)
+    if not arguments:
         return None
-    program, python, rest = words[0].text, None, words[1:]
+    program, python, rest = arguments[0].text, None, arguments[1:]
     name = command.name
     if (
         name in ("conda", "mamba", "micromamba", "poetry", "pipenv", "pdm")
-        and (inner := _run_inside(rest)) is not None
+        and (inner := _find_conda_run(rest)) is not None
     ):
         program, name, rest = f"{name} run", inner[0].text.rpartition("/")[2], inner[1:]
-        words = inner
+        arguments = inner
     if (match := _PYTHON.fullmatch(name)) is not None:
-        place = _module(rest)
-        if place is None:
+        after_module = _find_pip_module(rest)
+        if after_module is None:
             return None
         python = match[1] if match[1] and "." in match[1] else None
-        rest = rest[place:]
-        program = words[0].text
+        rest = rest[after_module:]
+        program = arguments[0].text
     elif name == "uv":
         if not rest or rest[0].text != "pip":
             return None
@@ -218,47 +220,54 @@ def pip_call(command: Command) -> PipCall | None:
     else:
         return None
     while rest and rest[0].text.startswith("-"):
-        rest = rest[2:] if rest[0].text in _VALUED else rest[1:]
+        rest = rest[2:] if rest[0].text in _OPTIONS_WITH_VALUE else rest[1:]
     if not rest or rest[0].text not in ("install", "uninstall", "wheel", "download", "sync"):
         return None
-    return _pip(command, rest[0].text, program, python, rest[1:], len(command.words) - len(rest) + 1)
+    return _parse_pip(command, rest[0].text, program, python, rest[1:], len(command.words) - len(rest) + 1)
 
 
-def _run_inside(rest: Sequence[Word]) -> list[Word] | None:
-    """Return `conda run -n tf pip install …` → `pip install …`."""
+def _find_conda_run(rest: Sequence[Word]) -> list[Word] | None:
+    """Return the command within `conda run`: `pip install …` for `conda run -n tf pip install …`. None without one."""
     if not rest or rest[0].text != "run":
         return None
-    words = list(rest[1:])
-    while words and words[0].text.startswith("-"):
-        words = words[2:] if words[0].text in ("-n", "--name", "-p", "--prefix") else words[1:]
-    return words or None
+    arguments = list(rest[1:])
+    while arguments and arguments[0].text.startswith("-"):
+        arguments = (
+            arguments[2:] if arguments[0].text in ("-n", "--name", "-p", "--prefix") else arguments[1:]
+        )
+    return arguments or None
 
 
-def _module(rest: Sequence[Word]) -> int | None:
-    """Return the place after `-m pip`."""
-    for place, word in enumerate(rest):
-        if word.text == "-m" and place + 1 < len(rest) and rest[place + 1].text in ("pip", "uv.pip"):
-            return place + 2
-        if not word.text.startswith("-"):
+def _find_pip_module(rest: Sequence[Word]) -> int | None:
+    """Return the index after `-m pip`, or None."""
+    for index, argument in enumerate(rest):
+        if argument.text == "-m" and index + 1 < len(rest) and rest[index + 1].text in ("pip", "uv.pip"):
+            return index + 2
+        if not argument.text.startswith("-"):
             return None
     return None
 
 
-def _pip(
+def _parse_pip(
     command: Command, action: str, program: str, python: str | None, rest: Sequence[Word], offset: int
 ) -> PipCall:
+    """Parse the arguments of a pip command; `offset` is the number of arguments before `rest`."""
     packages: list[WantedDistribution] = []
     files: list[str] = []
     constraints: list[str] = []
     others, dependencies = 0, True
-    cuts = {one.after: f"{one.operator}{one.target}" for one in command.redirects if one.glued}
+    cuts = {
+        redirect.after: f"{redirect.operator}{redirect.target}"
+        for redirect in command.redirects
+        if redirect.glued
+    }
     skip = False
-    for place, word in enumerate(rest[:MAX_WORDS]):
+    for index, argument in enumerate(rest[:MAX_WORDS]):
         if skip:
             skip = False
             continue
-        text = word.text
-        following = rest[place + 1].text if place + 1 < len(rest) else ""
+        text = argument.text
+        following = rest[index + 1].text if index + 1 < len(rest) else ""
         option, equal, value = text.partition("=")
         if option in ("-r", "--requirement", "--requirements"):
             files.append(value if equal else following)
@@ -278,17 +287,17 @@ def _pip(
         elif text == "--no-deps":
             dependencies = False
         elif text.startswith("-"):
-            skip = text in _VALUED
-        elif (cut := cuts.get(offset + place + 1, "")) and (
-            found := parse_wanted(text, word.line, cut=cut)
+            skip = text in _OPTIONS_WITH_VALUE
+        elif (cut := cuts.get(offset + index + 1, "")) and (
+            requirement := parse_wanted(text, argument.line, cut=cut)
         ) is not None:
-            packages.append(found)
+            packages.append(requirement)
         elif action == "sync":
             files.append(text)
-        elif (found := parse_wanted(text, word.line, known=word.known)) is not None and not text.startswith(
-            (".", "/")
-        ):
-            packages.append(found)
+        elif (
+            requirement := parse_wanted(text, argument.line, known=argument.known)
+        ) is not None and not text.startswith((".", "/")):
+            packages.append(requirement)
         else:
             others += 1
     return PipCall(
@@ -305,19 +314,19 @@ def _pip(
 
 
 def conda_call(command: Command) -> CondaCall | None:
-    """Return what conda installs, or None."""
+    """Parse a command that installs packages with conda; return None for every other command."""
     if command.name not in ("conda", "mamba", "micromamba") or len(command.words) < 2:
         return None
-    words = [word.text for word in command.words[1:]]
-    if words[0] == "env" and len(words) > 1:
-        words = words[1:]
-    if words[0] not in ("install", "create", "update", "upgrade"):
+    arguments = [argument.text for argument in command.words[1:]]
+    if arguments[0] == "env" and len(arguments) > 1:
+        arguments = arguments[1:]
+    if arguments[0] not in ("install", "create", "update", "upgrade"):
         return None
     packages: list[tuple[str, str]] = []
     files: list[str] = []
     environment, skip = "", False
-    for place, text in enumerate(words[1:], 1):
-        following = words[place + 1] if place + 1 < len(words) else ""
+    for index, text in enumerate(arguments[1:], 1):
+        following = arguments[index + 1] if index + 1 < len(arguments) else ""
         if skip:
             skip = False
         elif text in ("-n", "--name", "-p", "--prefix"):
@@ -335,36 +344,39 @@ def conda_call(command: Command) -> CondaCall | None:
 
 
 def apt_call(command: Command) -> AptCall | None:
-    """Return what apt-get does, or None."""
+    """Parse an apt-get command; return None for every other command."""
     if command.name not in ("apt-get", "apt", "aptitude"):
         return None
-    words = command.words[1:]
+    arguments = command.words[1:]
     action, packages, unknown, skip = "", [], False, False
-    for word in words:
+    for argument in arguments:
         if skip:
             skip = False
-        elif word.text in ("-o", "-t", "-c", "--option", "--target-release"):
+        elif argument.text in ("-o", "-t", "-c", "--option", "--target-release"):
             skip = True
-        elif word.text.startswith("-"):
+        elif argument.text.startswith("-"):
             continue
         elif not action:
-            action = word.text
-        elif (match := _APT_SPEC.fullmatch(word.text)) is not None and word.known:
+            action = argument.text
+        elif (match := _APT_SPEC.fullmatch(argument.text)) is not None and argument.known:
             packages.append((match[1], match[2]))
-        elif not word.known:
+        elif not argument.known:
             unknown = True
     return AptCall(action, tuple(packages), unknown, command.line) if action else None
 
 
 def requirement_lines(text: str) -> Iterable[tuple[int, str]]:
-    """Yield (number, line) of a requirements file: continued lines joined, comments and empty lines left out."""
-    begun, kept = 0, list[str]()
-    for number, row in enumerate([*text.removeprefix("\ufeff").splitlines(), ""], 1):
-        begun = begun or number
-        if row.endswith("\\"):
-            kept.append(row[:-1])
+    """Yield (number, line) of a requirements file.
+
+    Continued lines are joined; comments and empty lines are left out.
+    """
+    start, pieces = 0, list[str]()
+    for number, text_line in enumerate([*text.removeprefix("\ufeff").splitlines(), ""], 1):
+        start = start or number
+        if text_line.endswith("\\"):
+            pieces.append(text_line[:-1])
             continue
-        line = re.sub(r"(?:^|\s)#.*$", "", " ".join([*kept, row])).strip()
+        line = re.sub(r"(?:^|\s)#.*$", "", " ".join([*pieces, text_line])).strip()
         if line:
-            yield begun, line
-        begun, kept = 0, []
+            yield start, line
+        start, pieces = 0, []

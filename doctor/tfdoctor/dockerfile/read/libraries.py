@@ -1,7 +1,7 @@
-"""Which of the CUDA libraries that a TensorFlow opens are in the image, and which are not. Pure.
+"""The CUDA libraries that a TensorFlow release opens, found or missing in an image. Pure.
 
-They come from the base image, from NVIDIA's apt packages, or from NVIDIA's wheels. A CUDA that comes in another way
-(a runfile, a copy, conda) is not looked into: what is missing then counts as not known.
+They come from the base image, from NVIDIA's apt packages or from NVIDIA's wheels. A CUDA from another source (a
+runfile, a copy, conda) is not inspected: a library that is missing then counts as unknown.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
 __all__ = ["SITE", "Library", "libraries_of", "wheels_of"]
 
 SITE = "site-packages"
-"""Where pip puts things: the folder above it is not known."""
-_SYSTEM = "/usr/lib/x86_64-linux-gnu"
+"""The folder that pip installs into; its parent is unknown."""
+_SYSTEM_FOLDER = "/usr/lib/x86_64-linux-gnu"
 
-_NUMBERED = re.compile(r"(.+?)-(\d{1,2})-(\d{1,2})")
+_VERSIONED_PACKAGE = re.compile(r"(.+?)-(\d{1,2})-(\d{1,2})")
 _CUDNN_PACKAGE = re.compile(r"(?:lib)?cudnn(\d)(?:-dev|-headers)?(?:-cuda-(\d{1,2}))?(?:-dev|-headers)?")
 _NVIDIA_WHEEL = re.compile(r"nvidia-([a-z0-9-]+?)-cu(\d{2})")
-_WHOLE = frozenset(
+_TOOLKIT_PACKAGES = frozenset(
     {"cuda", "cuda-toolkit", "cuda-libraries", "cuda-runtime", "cuda-libraries-dev", "cuda-demo-suite"}
 )
-"""Packages that bring every library of a toolkit."""
+"""Packages that contain every library of a toolkit."""
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryOffer:
-    """A library that is in the image, in whatever version."""
+    """A library in the image, of any version."""
 
     path: str
     by: SourceLine
-    """Where it comes from."""
+    """The line that installs it."""
     version: str | None = None
-    """Its own, where more than its major is known."""
+    """The full version, if more than its major number is known, else None."""
 
     @property
     def name(self) -> str:
@@ -54,36 +54,41 @@ class LibraryOffer:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """One soname that is wanted."""
+    """A library that TensorFlow opens."""
 
     soname: str
     found: bool | None
-    """None: not known."""
+    """None if unknown."""
     offer: LibraryOffer | None = None
-    """It, or what is there instead."""
+    """The library in the image, or one of another version. None if there is none, or it is not known where."""
 
 
 def wheels_of(subject: Subject) -> dict[str, str]:
-    """NVIDIA's wheels that are installed by name → their pinned version, else empty."""
+    """Return NVIDIA's installed wheels: name to pinned version, which is empty if it is not pinned."""
     return {
-        name: _pin(one.want.specifier)
-        for name, one in subject.packages.items()
+        name: _parse_pin(installed.want.specifier)
+        for name, installed in subject.packages.items()
         if _NVIDIA_WHEEL.fullmatch(name)
     }
 
 
-def _pin(specifier: str) -> str:
+def _parse_pin(specifier: str) -> str:
+    """Return the version that a specifier pins, or an empty string."""
     match = re.fullmatch(r"(?:==|~=)\s*([0-9.]+?)(?:\.\*)?", specifier)
     return match[1] if match is not None else ""
 
 
 def libraries_of(subject: Subject, tensorflow: TensorFlow, compat: Compat) -> tuple[Library, ...]:
-    """Return each library that the release opens; none if the release is not known or has no GPU code."""
+    """Return each library that the release opens; none if the release is unknown or has no GPU code."""
     release = tensorflow.release
     if tensorflow.state != "there" or release is None or not release.gpu:
         return ()
     base = subject.base
-    if base.kind in ("official", "ngc") and base.tensorflow == release.version and _works(base, compat):
+    if (
+        base.kind in ("official", "ngc")
+        and base.tensorflow == release.version
+        and _finds_own_libraries(base, compat)
+    ):
         return tuple(Library(name, True) for name in release.required_libraries)
     unknown = (
         base.kind == "unknown"
@@ -100,84 +105,89 @@ def libraries_of(subject: Subject, tensorflow: TensorFlow, compat: Compat) -> tu
         )
     )
     if base.kind == "official" and not subject.both:
-        unknown = True  # official-image-broken says it
-    if any("nvidia" in seen.text or "requirements" in seen.text for seen in subject.unseen):
+        unknown = True  # the check official-image-broken reports it
+    if any("nvidia" in line.text or "requirements" in line.text for line in subject.unseen):
         unknown = True
     return tuple(
-        _library(name, subject, tensorflow, release, compat, unknown=unknown)
+        _find_library(name, subject, tensorflow, release, compat, unknown=unknown)
         for name in release.required_libraries
     )
 
 
-def _works(base: BaseReference, compat: Compat) -> bool:
-    """Return whether the image's own TensorFlow finds what it opens in it: NVIDIA's images do, official ones mostly."""
+def _finds_own_libraries(base: BaseReference, compat: Compat) -> bool:
+    """Return whether the image's own TensorFlow finds its libraries, as in all NGC and most official images."""
     if base.kind == "ngc":
         return True
     image = compat.official_image(base.tensorflow or "")
     return bool(base.gpu) and image is not None and image.recipe.works
 
 
-def _library(
+def _find_library(
     soname: str, subject: Subject, tensorflow: TensorFlow, release: Release, compat: Compat, *, unknown: bool
 ) -> Library:
+    """Return a soname as found, missing, or unknown (`unknown` instead of missing)."""
     if "and-cuda" in tensorflow.extras and release.pip_extra == "and-cuda":
         return Library(soname, True)
     others: list[LibraryOffer] = []
-    for offer in _offers(soname, subject, compat):
+    for offer in _list_offers(soname, subject, compat):
         if offer.name == soname:
             return Library(soname, True, offer)
         others.append(offer)
     if "cudnn" in soname and subject.base.has_cudnn and subject.base.cudnn is None and not others:
-        unknown = True  # which one is in the image is not known
+        unknown = True  # the version of the image's cuDNN is unknown
     return Library(soname, None if unknown else False, others[0] if others else None)
 
 
-def _offers(soname: str, subject: Subject, compat: Compat) -> Iterator[LibraryOffer]:
-    """Yield everything in the image that has this library, in whatever version."""
+def _list_offers(soname: str, subject: Subject, compat: Compat) -> Iterator[LibraryOffer]:
+    """Yield every library of this name in the image, of any version."""
     parts = split_soname(soname)
     if parts is None:
         return
     stem = parts[0]
     if stem == "cudnn":
-        yield from _cudnn(subject, str(compat.newest_cudnn_major))
+        yield from _list_cudnn_offers(subject, str(compat.newest_cudnn_major))
         return
-    for folder, cuda, by in _toolkits(soname, stem, subject, compat):
-        have = compat.soname_for(stem, cuda)
-        if have is not None:
+    for folder, cuda, source_line in _list_toolkits(soname, stem, subject, compat):
+        actual_soname = compat.soname_for(stem, cuda)
+        if actual_soname is not None:
             yield LibraryOffer(
-                f"{folder or f'/usr/local/cuda-{versions.major_minor(cuda)}/lib64'}/{have}", by
+                f"{folder or f'/usr/local/cuda-{versions.major_minor(cuda)}/lib64'}/{actual_soname}",
+                source_line,
             )
 
 
-def _toolkits(
+def _list_toolkits(
     soname: str, stem: str, subject: Subject, compat: Compat
 ) -> Iterator[tuple[str, str, SourceLine]]:
-    """Yield (folder, where it is not the toolkit's own; CUDA version.
+    """Yield (folder, CUDA version, source line) of everything that installs this library.
 
-    Where from) of everything that brings this library.
+    The folder is empty for the toolkit's usual one.
     """
     for project in wheels_of(subject):
         match = _NVIDIA_WHEEL.fullmatch(project)
         wheel = compat.wheel_for(soname, int(match[2])) if match is not None else None
         if match is not None and wheel is not None and wheel.project == project:
-            # Only the major is in the name; the sonames of CUDA 11's wheels are those of 11.7 and newer.
+            # The name has only the major version; CUDA 11's wheels have the sonames of 11.7 and newer.
             cuda = compat.cuda_of_wheels.get(int(match[2]), f"{match[2]}.0")
             yield f"{SITE}/{wheel.folder}", cuda, subject.packages[project].want.seen
     base = subject.base
     if base.cuda is not None and (base.flavour in ("runtime", "devel") or stem == "cudart"):
         yield "", base.cuda, base.seen
     for name, (_, line) in subject.apt.items():
-        match = _NUMBERED.fullmatch(name)
+        match = _VERSIONED_PACKAGE.fullmatch(name)
         if match is None:
             continue
         cuda = f"{match[2]}.{match[3]}"
-        own = compat.debian_package_for(soname, cuda)
-        bare = name.replace("-dev-", "-")
-        if match[1] in _WHOLE or (own is not None and bare in (own, own.replace("lib", "cuda-", 1))):
+        package = compat.debian_package_for(soname, cuda)
+        runtime_name = name.replace("-dev-", "-")
+        if match[1] in _TOOLKIT_PACKAGES or (
+            package is not None and runtime_name in (package, package.replace("lib", "cuda-", 1))
+        ):
             yield "", cuda, SourceLine(name, line)
 
 
-def _cudnn(subject: Subject, newest: str) -> Iterator[LibraryOffer]:
+def _list_cudnn_offers(subject: Subject, newest: str) -> Iterator[LibraryOffer]:
+    """Yield every cuDNN in the image."""
     for project, version in wheels_of(subject).items():
         if project.startswith("nvidia-cudnn-"):
             name = f"libcudnn.so.{versions.major(version or newest)}"
@@ -188,20 +198,23 @@ def _cudnn(subject: Subject, newest: str) -> Iterator[LibraryOffer]:
         match = _CUDNN_PACKAGE.fullmatch(name)
         if match is not None:
             number = re.match(r"\d+\.\d+(?:\.\d+)*", pin or "")
-            told = number[0] if number is not None else None
+            version_text = number[0] if number is not None else None
             yield LibraryOffer(
-                f"{_SYSTEM}/libcudnn.so.{match[1]}", SourceLine(f"{name}={pin}" if pin else name, line), told
+                f"{_SYSTEM_FOLDER}/libcudnn.so.{match[1]}",
+                SourceLine(f"{name}={pin}" if pin else name, line),
+                version_text,
             )
     base = subject.base
     if base.cudnn is not None and re.match(r"\d", base.cudnn):
-        told = base.cudnn if "." in base.cudnn else None
-        yield LibraryOffer(f"{_SYSTEM}/libcudnn.so.{versions.major(base.cudnn)}", base.seen, told)
+        version_text = base.cudnn if "." in base.cudnn else None
+        yield LibraryOffer(
+            f"{_SYSTEM_FOLDER}/libcudnn.so.{versions.major(base.cudnn)}", base.seen, version_text
+        )
     elif (
         base.kind == "cuda"
         and base.has_cudnn
         and base.cuda is not None
         and versions.is_at_least(base.cuda, "12.4")
     ):
-        yield LibraryOffer(
-            f"{_SYSTEM}/libcudnn.so.9", base.seen
-        )  # the tag says `cudnn` alone, as with all of cuDNN 9
+        # A tag with `cudnn` and no number has cuDNN 9.
+        yield LibraryOffer(f"{_SYSTEM_FOLDER}/libcudnn.so.9", base.seen)

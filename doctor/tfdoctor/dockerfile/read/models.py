@@ -1,4 +1,4 @@
-"""What a Dockerfile says, as frozen dataclasses: stages, and in each the steps that matter here, in order."""
+"""The content of a Dockerfile: its stages, and the steps of each that matter to tfdoctor, in order."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["BuildStage", "Copy", "Dockerfile", "Setting", "ShellCommand", "Sourc
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """Something in the Dockerfile and where."""
+    """A text with the line that it comes from."""
 
     text: str
     line: int
     source: str = ""
-    """The file's name where it is not the Dockerfile."""
+    """File name; empty for the Dockerfile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class ShellCommand:
 
     command: Command
     folder: str | None
-    """The working directory; None: not known."""
+    """The working directory; None if unknown."""
     variables: tuple[str, ...] = ()
-    """Names set for this command that matter (`VIRTUAL_ENV`)."""
+    """Names of variables set for this command, such as VIRTUAL_ENV."""
 
     @property
     def line(self) -> int:
@@ -38,16 +38,16 @@ class ShellCommand:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """COPY or ADD, or a bind mount of a RUN."""
+    """A COPY or ADD instruction, or a bind mount of a RUN."""
 
     sources: tuple[str, ...]
     target: str | None
-    """Absolute; None: not known."""
+    """Absolute path; None if unknown."""
     origin: str | None
-    """What `--from` names: a stage's name or number, or an image; None: the build context."""
+    """The value of `--from`: a stage's name or number, or an image. None for the build context."""
     line: int
     content: str | None = None
-    """Of a heredoc."""
+    """The text of a heredoc; None for files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,10 @@ class Setting:
 
     name: str
     value: str | None
-    """None: not known."""
+    """None if unknown."""
     line: int
     text: str
-    """As written."""
+    """The value as written, variables not expanded."""
 
 
 Step = Union[ShellCommand, Copy, Setting]  # noqa: UP007 - Python 3.10 evaluates it
@@ -67,17 +67,17 @@ Step = Union[ShellCommand, Copy, Setting]  # noqa: UP007 - Python 3.10 evaluates
 
 @dataclass(frozen=True, slots=True)
 class BuildStage:
-    """From one FROM to the next."""
+    """A build stage: one FROM, up to the next."""
 
     index: int
     name: str
-    """In lower case; empty: it has none."""
+    """In lower case; empty if the stage has none."""
     base: str | None
-    """The image; None where it is another stage, or not known."""
+    """The base image; None if it is another stage, or unknown."""
     parent: int | None
-    """The stage that it builds on."""
+    """The index of the stage that this one builds on; None if it builds on an image."""
     written: str
-    """What FROM says, variables not put in."""
+    """The image as FROM names it, variables not expanded."""
     line: int
     platform: str | None
     steps: tuple[Step, ...]
@@ -85,24 +85,24 @@ class BuildStage:
 
 @dataclass(frozen=True, slots=True)
 class Dockerfile:
-    """The whole file."""
+    """A parsed Dockerfile."""
 
     stages: tuple[BuildStage, ...]
     cut: bool = False
-    """Whether it is so long that its end was not read."""
+    """Whether the file is too long and its end was not read."""
 
     @property
     def chain(self) -> tuple[BuildStage, ...]:
-        """The last stage and those that it builds on, the first first: they make the image."""
+        """The stages that make the image: the last stage and those that it builds on, in build order."""
         if not self.stages:
             return ()
-        found = [self.stages[-1]]
-        while (parent := found[-1].parent) is not None:
-            found.append(self.stages[parent])
-        return tuple(reversed(found))
+        stages = [self.stages[-1]]
+        while (parent := stages[-1].parent) is not None:
+            stages.append(self.stages[parent])
+        return tuple(reversed(stages))
 
     def stage(self, name: str, before: int) -> BuildStage | None:
-        """Return the stage that `COPY --from=NAME` of stage `before` means, or None: it is an image."""
+        """Return the stage that `COPY --from=NAME` in stage `before` refers to; None if it is an image."""
         for stage in reversed(self.stages[:before]):
             if stage.name and stage.name == name.lower():
                 return stage

@@ -1,4 +1,4 @@
-"""Which Python `python3`, `pip` and the rest of them mean at a point of a Dockerfile; None where it is not known."""
+"""The Python that `python3`, `pip` and similar names mean at a line of a Dockerfile; None if unknown."""
 
 from __future__ import annotations
 
@@ -17,56 +17,58 @@ if TYPE_CHECKING:
 __all__ = ["PythonTracker"]
 
 _VERSIONED = re.compile(r"(?:.*/)?(?:python|pip)(\d\.\d{1,2})")
-_PLAIN = re.compile(r"(?:.*/)?(python3?|pip3?)")
-_SWITCHES = frozenset({"pyenv", "asdf", "rye", "pixi", "add-pkg", "module"})
+_UNVERSIONED = re.compile(r"(?:.*/)?(python3?|pip3?)")
+_VERSION_MANAGERS = frozenset({"pyenv", "asdf", "rye", "pixi", "add-pkg", "module"})
 
 
-_ALLOWED = frozenset(
+_ALLOWING_OPTIONS = frozenset(
     {"--break-system-packages", "--target", "-t", "--prefix", "--root", "--dry-run", "--python", "-p"}
 )
-"""With them pip does not change the system's Python, or was told that it may."""
+"""Options with which pip does not change the system's Python, or is allowed to."""
 
 
 def _has_plain_pip(base: BaseReference) -> bool:
-    """Return whether the system's python3-pip has a `pip` besides `pip3`: Debian's from 11 on."""
+    """Return whether the system's python3-pip has `pip` besides `pip3`, as in Debian 11 and newer."""
     return base.kind == "plain" and base.python is not None and versions.is_at_least(base.python, "3.9")
 
 
 class PythonTracker:
-    """Follows the steps in order."""
+    """The Pythons of an image, updated by each step in order."""
 
     def __init__(self, base: BaseReference, compat: Compat) -> None:
         self.base = base
         self.compat = compat
         self.names: dict[str, str | None] = {"python3": base.python, "pip3": base.python}
-        own = base.python
+        version = base.python
         if base.kind in ("python", "official", "ngc"):
-            self.names |= {"python": own, "pip": own}
-        elif own is not None and (
+            self.names |= {"python": version, "pip": version}
+        elif version is not None and (
             (base.system is not None and base.system >= "20.04") or _has_plain_pip(base)
         ):
-            self.names |= {"pip": own, "python": None}
+            self.names |= {"pip": version, "python": None}
         self.environments: dict[str, str | None] = {}
-        """Folder of a virtual environment → its Python."""
+        """Folder of a virtual environment to its Python."""
         self.managed = base.managed
-        """Whether pip still refuses the system's own Python."""
+        """Whether pip still refuses to install into the system's own Python."""
         self.inside = False
-        """Whether plain names mean an environment's Python by now."""
+        """Whether plain names now mean an environment's Python."""
 
     def refuses(self, call: PipCall, command: Command) -> bool:
-        """Return whether pip refuses for the Python being the system's (PEP 668)."""
-        words = {word.text.partition("=")[0] for word in command.words}
-        if not self.managed or words & _ALLOWED:
+        """Return whether pip refuses a command because the system manages its Python (PEP 668)."""
+        options = {argument.text.partition("=")[0] for argument in command.words}
+        if not self.managed or options & _ALLOWING_OPTIONS:
             return False
         version = call.python or self.find_python(call.program)
         if call.program == "uv":
-            return version == self.base.python and "--system" in words
+            return version == self.base.python and "--system" in options
         folder = call.program.rpartition("/bin/")[0]
-        plain = folder in ("/usr", "") and (not self.inside or _VERSIONED.fullmatch(call.program) is not None)
-        return plain and version == self.base.python
+        is_system_pip = folder in ("/usr", "") and (
+            not self.inside or _VERSIONED.fullmatch(call.program) is not None
+        )
+        return is_system_pip and version == self.base.python
 
     def find_python(self, program: str) -> str | None:
-        """Return the Python of `pip3`, `python3.8`, `/opt/venv/bin/pip`, `uv`."""
+        """Return the Python version of `pip3`, `python3.8`, `/opt/venv/bin/pip` or `uv`; None if unknown."""
         match = _VERSIONED.fullmatch(program)
         if match is not None:
             return match[1]
@@ -75,16 +77,16 @@ class PythonTracker:
             return self.environments[folder]
         if program == "uv":
             return self.names.get("python", self.names.get("python3"))
-        match = _PLAIN.fullmatch(program)
+        match = _UNVERSIONED.fullmatch(program)
         if match is None or (folder and folder not in ("/usr", "/usr/local", "")):
             return None
         return self.names.get(match[1])
 
     def setting(self, setting: Setting) -> None:
-        """`ENV PATH=/opt/venv/bin:$PATH`, `ENV VIRTUAL_ENV=/opt/venv`."""
+        """Apply an ENV instruction: PATH, VIRTUAL_ENV or PIP_BREAK_SYSTEM_PACKAGES."""
         if setting.name == "PATH":
             folders = re.split(r"[:\s]", (setting.value or setting.text)[:4096])
-            self._enter(
+            self._use_environment(
                 next((f.removesuffix("/bin") for f in folders if f.endswith("/bin")), ""), setting.text
             )
         elif setting.name == "PIP_BREAK_SYSTEM_PACKAGES" and setting.value not in ("", "0", "false"):
@@ -92,7 +94,8 @@ class PythonTracker:
         elif setting.name == "VIRTUAL_ENV" and setting.value in self.environments:
             self.names["uv"] = self.environments[setting.value]
 
-    def _enter(self, folder: str, text: str) -> None:
+    def _use_environment(self, folder: str, text: str) -> None:
+        """Let plain names mean the Python of a virtual environment, or an unknown one for conda and pyenv."""
         version = self.environments.get(folder)
         if version is None and "VIRTUAL_ENV" in text and len(self.environments) == 1:
             version = next(iter(self.environments.values()))
@@ -102,12 +105,13 @@ class PythonTracker:
             self._set_all(None)
 
     def _set_all(self, version: str | None) -> None:
+        """Let all plain names mean a version, as in an environment."""
         self.inside = True
         for name in ("python", "python3", "pip", "pip3"):
             self.names[name] = version
 
     def apt(self, call: AptCall) -> None:
-        """`apt-get install python3-pip` gives `pip` on newer systems, `python-pip` one of Python 2."""
+        """Apply `apt-get install`: python-pip has a `pip` of Python 2.7, python-is-python3 a `python`."""
         for name, _ in call.packages:
             if name == "python-pip":
                 self.names |= {"pip": "2.7", "python": "2.7"}
@@ -115,92 +119,103 @@ class PythonTracker:
                 self.names["python"] = self.names.get("python3")
 
     def conda(self, call: CondaCall) -> None:
-        """`conda create python=3.8`; whether the environment is the one that is used is not known."""
+        """Apply `conda create python=3.8`, as if the new environment was the one in use; that is not known."""
         for name, version in call.packages:
             if name == "python":
                 match = re.fullmatch(r"[=~]{0,2}(\d\.\d{1,2})(?:\.\S*)?", version)
                 self._set_all(match[1] if match is not None else None)
 
     def command(self, command: Command) -> None:
-        """Links, alternatives, virtual environments, get-pip."""
-        name, words = command.name, [word.text for word in command.words]
+        """Apply a command that makes links, alternatives or virtual environments, or runs get-pip."""
+        name, arguments = command.name, [argument.text for argument in command.words]
         if "EXTERNALLY-MANAGED" in command.text or "break-system-packages" in command.text:
             self.managed = False
-        if name in ("ln", "cp") and len(words) > 2:
-            self._link(words[-2], words[-1])
-        elif name == "update-alternatives" and len(words) > 3:
-            self._alternative(words)
-        elif name == "uv" and words[1:2] == ["venv"]:
-            self._uv_venv(words[2:])
-        elif name in _SWITCHES or (name == "uv" and words[1:2] == ["python"]):
+        if name in ("ln", "cp") and len(arguments) > 2:
+            self._add_link(arguments[-2], arguments[-1])
+        elif name == "update-alternatives" and len(arguments) > 3:
+            self._add_alternative(arguments)
+        elif name == "uv" and arguments[1:2] == ["venv"]:
+            self._add_uv_environment(arguments[2:])
+        elif name in _VERSION_MANAGERS or (name == "uv" and arguments[1:2] == ["python"]):
             self._set_all(None)
         elif name in ("virtualenv",):
-            self._environment(words[1:], self._option(words, ("-p", "--python")) or self.names.get("python3"))
+            self._add_environment(
+                arguments[1:],
+                self._find_version_option(arguments, ("-p", "--python")) or self.names.get("python3"),
+            )
         elif re.fullmatch(r"python(?:\d(?:\.\d{1,2})?)?", name):
-            version = self.find_python(words[0])
+            version = self.find_python(arguments[0])
             if (
-                "-m" in words
-                and (place := words.index("-m")) + 2 < len(words)
-                and words[place + 1]
+                "-m" in arguments
+                and (index := arguments.index("-m")) + 2 < len(arguments)
+                and arguments[index + 1]
                 in (
                     "venv",
                     "virtualenv",
                 )
             ):
-                self._environment(words[place + 2 :], version)
-            elif any("get-pip" in word for word in words[1:]) or (command.piped and len(words) < 3):
+                self._add_environment(arguments[index + 2 :], version)
+            elif any("get-pip" in argument for argument in arguments[1:]) or (
+                command.piped and len(arguments) < 3
+            ):
                 self.names |= {"pip": version, "pip3": version}
-        elif name in (".", "source") and len(words) > 1 and words[1].endswith("/bin/activate"):
-            self._enter(words[1].removesuffix("/bin/activate"), words[1])
+        elif name in (".", "source") and len(arguments) > 1 and arguments[1].endswith("/bin/activate"):
+            self._use_environment(arguments[1].removesuffix("/bin/activate"), arguments[1])
 
-    def _link(self, source: str, target: str) -> None:
-        made = _PLAIN.fullmatch(target.rstrip("/") if not target.endswith("/bin/") else "")
-        if made is None:
+    def _add_link(self, source: str, target: str) -> None:
+        """Apply a link to a Python under a plain name."""
+        match = _UNVERSIONED.fullmatch(target.rstrip("/") if not target.endswith("/bin/") else "")
+        if match is None:
             return
         version = self.find_python(source)
-        self._set(made[1], version)
+        self._set_name(match[1], version)
 
-    def _set(self, name: str, version: str | None) -> None:
+    def _set_name(self, name: str, version: str | None) -> None:
+        """Let a plain name mean a version; Debian's `pip3` follows `python3`."""
         self.names[name] = version
         if name == "python3":  # Debian's pip3 is a script of /usr/bin/python3
             self.names["pip3"] = version
             if "pip" in self.names and self.names["pip"] != "2.7":
                 self.names["pip"] = version
 
-    def _alternative(self, words: list[str]) -> None:
-        if "--install" in words and (place := words.index("--install")) + 3 < len(words):
-            link, path = words[place + 1], words[place + 3]
-        elif "--set" in words and (place := words.index("--set")) + 2 < len(words):
-            link, path = words[place + 1], words[place + 2]
+    def _add_alternative(self, arguments: list[str]) -> None:
+        """Apply `update-alternatives --install` or `--set`."""
+        if "--install" in arguments and (index := arguments.index("--install")) + 3 < len(arguments):
+            link, path = arguments[index + 1], arguments[index + 3]
+        elif "--set" in arguments and (index := arguments.index("--set")) + 2 < len(arguments):
+            link, path = arguments[index + 1], arguments[index + 2]
         else:
             return
-        made = _PLAIN.fullmatch(link)
-        if made is not None:
-            self._set(made[1], self.find_python(path))
+        match = _UNVERSIONED.fullmatch(link)
+        if match is not None:
+            self._set_name(match[1], self.find_python(path))
 
-    def _uv_venv(self, words: list[str]) -> None:
-        asked = self._option(words, ("-p", "--python"))
-        version = asked if asked is not None else self.names.get("python3")
-        self._environment(words, version)
+    def _add_uv_environment(self, arguments: list[str]) -> None:
+        """Apply `uv venv`."""
+        requested = self._find_version_option(arguments, ("-p", "--python"))
+        version = requested if requested is not None else self.names.get("python3")
+        self._add_environment(arguments, version)
         self._set_all(version)
 
     @staticmethod
-    def _option(words: list[str], names: tuple[str, ...]) -> str | None:
-        for place, word in enumerate(words):
-            option, equal, value = word.partition("=")
+    def _find_version_option(arguments: list[str], names: tuple[str, ...]) -> str | None:
+        """Return the Python version in the value of an option, or None."""
+        for index, argument in enumerate(arguments):
+            option, equal, value = argument.partition("=")
             if option in names:
-                text = value if equal else (words[place + 1] if place + 1 < len(words) else "")
+                text = value if equal else (arguments[index + 1] if index + 1 < len(arguments) else "")
                 match = re.fullmatch(r"(?:.*/)?(?:python)?(\d\.\d{1,2})(?:\.\d{1,2})?", text)
                 return match[1] if match is not None else None
         return None
 
-    def _environment(self, words: list[str], version: str | None) -> None:
+    def _add_environment(self, arguments: list[str], version: str | None) -> None:
+        """Remember a new virtual environment; its folder is the last argument that is no option or version."""
         folder = next(
             (
-                word
-                for word in reversed(words)
-                if not word.startswith("-")
-                and not re.fullmatch(r"(?:.*/)?(?:python)?\d\.\d{1,2}(?:\.\d{1,2})?", word)
+                argument
+                for argument in reversed(arguments)
+                if not argument.startswith("-")
+                and not re.fullmatch(r"(?:.*/)?(?:python)?\d\.\d{1,2}(?:\.\d{1,2})?", argument)
             ),
             None,
         )

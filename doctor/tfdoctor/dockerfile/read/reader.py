@@ -1,7 +1,7 @@
-"""A Dockerfile's text → its stages, with ARG and ENV put in as Docker does. Pure; never raises.
+"""From a Dockerfile's text to its stages, with ARG and ENV expanded as Docker does. Pure; never raises.
 
-ARG before the first FROM holds for FROM alone; a stage takes it over with an ARG of its own. What a build would be
-given on the command line, what base images set, and what commands print is not known, and says so.
+An ARG before the first FROM applies to FROM only; a stage takes it over with an ARG of its own. The build arguments of
+the command line, the variables of base images and the output of commands are unknown, and are marked as unknown.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ __all__ = ["read_dockerfile"]
 
 MAX_INSTRUCTIONS = 10_000
 MAX_STEPS = 20_000
-"""Commands, copies and variables. What comes after is not read, and `Dockerfile.cut` says so."""
+"""Commands, copies and variables. Later ones are not read, and `Dockerfile.cut` is set."""
 _FLAG = re.compile(r"\s*--([a-z-]{1,30})(?:=(\"[^\"]*\"|\S*))?")
 _PAIR = re.compile(
     r"\s*([A-Za-z_][A-Za-z0-9_.-]*)=((?:\"(?:[^\"\\]|\\.)*\"|'[^']*'|\\.|[^\s\"'\\])*)", re.DOTALL
 )
-_ARGUMENT = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)(?=\s|$)")
+_ARGUMENT_NAME = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)(?=\s|$)")
 _HEREDOC_WORD = re.compile(r"\d?<<-?['\"]?[A-Za-z_][A-Za-z0-9_.-]*['\"]?")
 _BUILD_ARGUMENTS = (
     "TARGETPLATFORM",
@@ -61,15 +61,16 @@ class _StageBuilder:
     environment: dict[str, str | None] = field(default_factory=dict)
     folder: str | None = "/"
     posix: bool = True
-    """False where SHELL is no shell that is understood here."""
+    """False if SHELL is a shell that is not understood."""
     steps: list[Step] = field(default_factory=list)
 
     @property
     def variables(self) -> dict[str, str | None]:
-        """What `$NAME` means: ENV comes before ARG."""
+        """The variables of the stage; ENV takes precedence over ARG."""
         return {**self.arguments, **self.environment}
 
     def finish(self) -> BuildStage:
+        """Return the finished stage."""
         return BuildStage(
             self.index,
             self.name,
@@ -84,95 +85,111 @@ class _StageBuilder:
 
 def read_dockerfile(text: str) -> Dockerfile:
     """Return the stages of a Dockerfile; none if it has no FROM."""
-    top: dict[str, str | None] = dict.fromkeys(_BUILD_ARGUMENTS)
-    made: list[_StageBuilder] = []
+    global_arguments: dict[str, str | None] = dict.fromkeys(_BUILD_ARGUMENTS)
+    stages: list[_StageBuilder] = []
     steps, cut = 0, False
-    for number, one in enumerate(instructions(text)):
+    for number, instruction in enumerate(instructions(text)):
         if number >= MAX_INSTRUCTIONS or steps >= MAX_STEPS:
             cut = True
             break
-        if one.word == "FROM":
-            made.append(_from(one, top, made))
-        elif not made:
-            if one.word == "ARG":
-                _argument(one.body.text, top, {}, top)
+        if instruction.word == "FROM":
+            stages.append(_start_stage(instruction, global_arguments, stages))
+        elif not stages:
+            if instruction.word == "ARG":
+                _read_arguments(instruction.body.text, global_arguments, {}, global_arguments)
         else:
-            before = len(made[-1].steps)
-            _step(one, made[-1], top)
-            steps += len(made[-1].steps) - before
-    return Dockerfile(tuple(making.finish() for making in made), cut)
+            previous_count = len(stages[-1].steps)
+            _read_instruction(instruction, stages[-1], global_arguments)
+            steps += len(stages[-1].steps) - previous_count
+    return Dockerfile(tuple(stage.finish() for stage in stages), cut)
 
 
-def _from(one: Instruction, top: dict[str, str | None], made: list[_StageBuilder]) -> _StageBuilder:
-    flags, rest = _flags(one.body.text)
-    words = rest.split()
-    written = words[0] if words else ""
-    name = words[2].lower() if len(words) > 2 and words[1].lower() == "as" else ""
-    found = expand(written, top)
-    image = found.text.strip("\"'") if found.known else None
-    platform = expand(flags.get("platform", ""), top)
+def _start_stage(
+    instruction: Instruction, global_arguments: dict[str, str | None], stages: list[_StageBuilder]
+) -> _StageBuilder:
+    """Return a new stage for a FROM instruction; it inherits variables and folder from the stage that it builds on."""
+    flags, rest = _parse_flags(instruction.body.text)
+    arguments = rest.split()
+    written = arguments[0] if arguments else ""
+    name = arguments[2].lower() if len(arguments) > 2 and arguments[1].lower() == "as" else ""
+    expanded = expand(written, global_arguments)
+    image = expanded.text.strip("\"'") if expanded.known else None
+    platform = expand(flags.get("platform", ""), global_arguments)
     parent = None
     if image:
-        parent = next((m for m in reversed(made) if m.name and m.name == image.lower()), None)
-    making = _StageBuilder(
-        index=len(made),
+        parent = next(
+            (earlier for earlier in reversed(stages) if earlier.name and earlier.name == image.lower()), None
+        )
+    stage = _StageBuilder(
+        index=len(stages),
         name=name,
         base=None if parent is not None or not image else image,
         parent=parent.index if parent is not None else None,
         written=written,
-        line=one.line,
+        line=instruction.line,
         platform=platform.text if platform.known and platform.text else None,
     )
     if parent is not None:
-        making.environment, making.folder = dict(parent.environment), parent.folder
-        making.posix = parent.posix
-    return making
+        stage.environment, stage.folder = dict(parent.environment), parent.folder
+        stage.posix = parent.posix
+    return stage
 
 
-def _flags(text: str) -> tuple[dict[str, str], str]:
-    """`--name=value` at the beginning, and the rest. Of several of one name the last is kept (see `_mounts`)."""
+def _parse_flags(text: str) -> tuple[dict[str, str], str]:
+    """Return the `--name=value` flags at the beginning, and the rest. The last of several with one name is kept."""
     flags: dict[str, str] = {}
-    at = 0
-    while (match := _FLAG.match(text, at)) is not None:
+    position = 0
+    while (match := _FLAG.match(text, position)) is not None:
         flags[match[1]] = (match[2] or "").strip('"')
-        at = match.end()
-    return flags, text[at:]
+        position = match.end()
+    return flags, text[position:]
 
 
-def _step(one: Instruction, stage: _StageBuilder, top: dict[str, str | None]) -> None:
-    if one.word == "ARG":
-        _argument(one.body.text, stage.arguments, stage.variables, top)
-    elif one.word == "ENV":
-        _environment(one, stage)
-    elif one.word == "WORKDIR":
-        found = expand(one.body.text.strip().strip("\"'"), stage.variables)
-        stage.folder = _resolve_path(stage.folder, found.text) if found.known else None
-    elif one.word in ("COPY", "ADD"):
-        stage.steps += _copies(one, stage)
-    elif one.word == "SHELL":
-        stage.posix = bool(re.search(r'"(?:\S*/)?(?:ba|da|z|a)?sh"', one.body.text))
-    elif one.word == "RUN" and stage.posix:
-        _run(one, stage)
-
-
-def _argument(
-    text: str, into: dict[str, str | None], variables: dict[str, str | None], top: dict[str, str | None]
+def _read_instruction(
+    instruction: Instruction, stage: _StageBuilder, global_arguments: dict[str, str | None]
 ) -> None:
-    """`ARG A`, `ARG A=1 B=2`."""
-    at = 0
-    while at < len(text):
-        match = _PAIR.match(text, at)
+    """Add an instruction of a stage to it."""
+    if instruction.word == "ARG":
+        _read_arguments(instruction.body.text, stage.arguments, stage.variables, global_arguments)
+    elif instruction.word == "ENV":
+        _read_environment(instruction, stage)
+    elif instruction.word == "WORKDIR":
+        expanded = expand(instruction.body.text.strip().strip("\"'"), stage.variables)
+        stage.folder = _resolve_path(stage.folder, expanded.text) if expanded.known else None
+    elif instruction.word in ("COPY", "ADD"):
+        stage.steps += _read_copies(instruction, stage)
+    elif instruction.word == "SHELL":
+        stage.posix = bool(re.search(r'"(?:\S*/)?(?:ba|da|z|a)?sh"', instruction.body.text))
+    elif instruction.word == "RUN" and stage.posix:
+        _read_run(instruction, stage)
+
+
+def _read_arguments(
+    text: str,
+    arguments: dict[str, str | None],
+    variables: dict[str, str | None],
+    global_arguments: dict[str, str | None],
+) -> None:
+    """Add the variables of `ARG A` or `ARG A=1 B=2` to `into`."""
+    position = 0
+    while position < len(text):
+        match = _PAIR.match(text, position)
         if match is not None:
-            found = expand(
-                _unquote(match[2]), {**top, **variables, **into} if into is top else {**variables, **into}
+            expanded = expand(
+                _unquote(match[2]),
+                {**global_arguments, **variables, **arguments}
+                if arguments is global_arguments
+                else {**variables, **arguments},
             )
-            into[match[1]] = found.text if found.known else None
+            arguments[match[1]] = expanded.text if expanded.known else None
         else:
-            match = _ARGUMENT.match(text, at)
+            match = _ARGUMENT_NAME.match(text, position)
             if match is None:
                 return
-            into[match[1]] = top.get(match[1]) if into is not top else None
-        at = match.end()
+            arguments[match[1]] = (
+                global_arguments.get(match[1]) if arguments is not global_arguments else None
+            )
+        position = match.end()
 
 
 def _unquote(text: str) -> str:
@@ -181,26 +198,28 @@ def _unquote(text: str) -> str:
     return re.sub(r"\\([\"'\\ ])", r"\1", text)
 
 
-def _environment(one: Instruction, stage: _StageBuilder) -> None:
-    """`ENV A=1 B=2`, and the old `ENV A all the rest`."""
-    text, at = one.body.text, 0
-    known = stage.variables
-    found: list[Setting] = []
-    while (match := _PAIR.match(text, at)) is not None:
-        found.append(_setting(match[1], _unquote(match[2]), one.body.line_at(match.start(1)), known))
-        at = match.end()
-    if not found:
+def _read_environment(instruction: Instruction, stage: _StageBuilder) -> None:
+    """Add the variables of `ENV A=1 B=2`, or of the old form `ENV A all the rest`."""
+    text, position = instruction.body.text, 0
+    variables = stage.variables
+    settings: list[Setting] = []
+    while (match := _PAIR.match(text, position)) is not None:
+        settings.append(
+            _make_setting(match[1], _unquote(match[2]), instruction.body.line_at(match.start(1)), variables)
+        )
+        position = match.end()
+    if not settings:
         name, _, value = text.strip().partition(" ")
         if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            found.append(_setting(name, _unquote(value.strip()), one.line, known))
-    for setting in found:
+            settings.append(_make_setting(name, _unquote(value.strip()), instruction.line, variables))
+    for setting in settings:
         stage.environment[setting.name] = setting.value
         stage.steps.append(setting)
 
 
-def _setting(name: str, value: str, line: int, variables: dict[str, str | None]) -> Setting:
-    found = expand(value, variables)
-    return Setting(name, found.text if found.known else None, line, value)
+def _make_setting(name: str, value: str, line: int, variables: dict[str, str | None]) -> Setting:
+    expanded = expand(value, variables)
+    return Setting(name, expanded.text if expanded.known else None, line, value)
 
 
 def _resolve_path(folder: str | None, path: str) -> str | None:
@@ -209,72 +228,89 @@ def _resolve_path(folder: str | None, path: str) -> str | None:
     return None if folder is None else posixpath.normpath(posixpath.join(folder, path))
 
 
-def _copies(one: Instruction, stage: _StageBuilder) -> Iterator[Copy]:
-    flags, rest = _flags(one.body.text)
-    words: list[str] = []
+def _read_copies(instruction: Instruction, stage: _StageBuilder) -> Iterator[Copy]:
+    """Yield the copies of a COPY or ADD instruction."""
+    flags, rest = _parse_flags(instruction.body.text)
+    arguments: list[str] = []
     if rest.lstrip().startswith("["):
         try:
             value = json.loads(rest)
         except (ValueError, RecursionError):
             value = []
-        words = [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+        arguments = (
+            [instruction for instruction in value if isinstance(instruction, str)]
+            if isinstance(value, list)
+            else []
+        )
     else:
-        words = rest.split()
-    expanded = [expand(word.strip("\"'"), stage.variables) for word in words]
+        arguments = rest.split()
+    expanded = [expand(argument.strip("\"'"), stage.variables) for argument in arguments]
     if len(expanded) < 2:
         return
-    last = expanded[-1]
-    target = _resolve_path(stage.folder, last.text) if last.known else None
-    if target is not None and last.text.endswith(("/", "/.")) and target != "/":
+    destination = expanded[-1]
+    target = _resolve_path(stage.folder, destination.text) if destination.known else None
+    if target is not None and destination.text.endswith(("/", "/.")) and target != "/":
         target += "/"
     origin = expand(flags["from"], stage.variables) if "from" in flags else None
     name = None if origin is None else origin.text if origin.known else "?"
-    if one.heredocs:
-        yield Copy((), target, name, one.line, one.heredocs[0].text)
-    sources = tuple(word.text for word in expanded[:-1] if word.known and not word.text.startswith("<<"))
+    if instruction.heredocs:
+        yield Copy((), target, name, instruction.line, instruction.heredocs[0].text)
+    sources = tuple(
+        argument.text for argument in expanded[:-1] if argument.known and not argument.text.startswith("<<")
+    )
     if sources:
-        yield Copy(sources, target, name, one.line)
+        yield Copy(sources, target, name, instruction.line)
 
 
-def _run(one: Instruction, stage: _StageBuilder) -> None:
-    text = one.body.text
-    at = 0
-    while (match := _FLAG.match(text, at)) is not None:
+def _read_run(instruction: Instruction, stage: _StageBuilder) -> None:
+    """Add the mounts and commands of a RUN instruction."""
+    text = instruction.body.text
+    position = 0
+    while (match := _FLAG.match(text, position)) is not None:
         if match[1] == "mount":
-            stage.steps += _parse_mounts(match[2] or "", stage, one.line)
-        at = match.end()
+            stage.steps += _parse_mounts(match[2] or "", stage, instruction.line)
+        position = match.end()
     variables = stage.variables
     folder = stage.folder
-    rest = text[at:]
-    scripts: list[tuple[str, JoinedText, int]] = [(rest, one.body, at)]
-    plain = _HEREDOC_WORD.sub("", rest).strip() if one.heredocs else ""
-    if one.heredocs and plain in ("", "bash", "sh", "bash -e", "bash -ex", "/bin/bash", "sh -e", "sh -ex"):
-        scripts = [(body.text, body, 0) for body in one.heredocs if not _foreign(body.text)]
+    rest = text[position:]
+    scripts: list[tuple[str, JoinedText, int]] = [(rest, instruction.body, position)]
+    interpreter = _HEREDOC_WORD.sub("", rest).strip() if instruction.heredocs else ""
+    if instruction.heredocs and interpreter in (
+        "",
+        "bash",
+        "sh",
+        "bash -e",
+        "bash -ex",
+        "/bin/bash",
+        "sh -e",
+        "sh -ex",
+    ):
+        scripts = [(body.text, body, 0) for body in instruction.heredocs if not _is_foreign(body.text)]
     for script, source, start in scripts:
-        found = commands(
+        parsed = commands(
             script,
-            functools.partial(_line, source, start),
+            functools.partial(_line_of, source, start),
             variables,
             exec_form=True,
         )
-        for command in itertools.islice(found, MAX_STEPS):
+        for command in itertools.islice(parsed, MAX_STEPS):
             if command.name == "cd" and len(command.words) > 1:
                 folder = _resolve_path(folder, command.words[1].text) if command.words[1].known else None
                 continue
             stage.steps.append(ShellCommand(command, folder))
 
 
-def _line(source: JoinedText, start: int, place: int) -> int:
-    return source.line_at(place + start)
+def _line_of(source: JoinedText, start: int, offset: int) -> int:
+    return source.line_at(offset + start)
 
 
-def _foreign(script: str) -> bool:
-    """Return a heredoc for another interpreter than a shell."""
+def _is_foreign(script: str) -> bool:
+    """Return whether a heredoc is for an interpreter that is not a shell."""
     return script.startswith("#!") and "sh" not in script.partition("\n")[0]
 
 
 def _parse_mounts(text: str, stage: _StageBuilder, line: int) -> Iterator[Copy]:
-    """`type=bind,source=requirements.txt,target=/tmp/requirements.txt`."""
+    """Yield the copy for `type=bind,source=requirements.txt,target=/tmp/requirements.txt`."""
     values = dict(part.partition("=")[::2] for part in text.split(","))
     if values.get("type", "bind") != "bind":
         return

@@ -1,7 +1,7 @@
-"""What a shell would make of a RUN instruction: its simple commands, with variables put in as far as they are known.
+"""The simple commands of a RUN instruction, with variables expanded as far as they are known.
 
-Not a shell: conditions and loops are read as if every command ran, and what a command prints is unknown. A word of
-which a part could not be known says so (`Word.known`). Pure, linear in the text.
+This is not a shell: conditions and loops are read as if every command ran, and the output of commands is unknown. A
+word with an unknown part is marked (`Word.known`). Pure; linear in the text.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 __all__ = ["Command", "Expanded", "Redirect", "Word", "commands", "expand"]
 
 LONGEST_VALUE = 4096
-"""Characters of an expanded value; beyond, it counts as unknown."""
+"""Characters of an expanded value; a longer one counts as unknown."""
 MAX_SHELL_DEPTH = 3
-"""`sh -c` within `sh -c`."""
+"""Levels of `sh -c` within `sh -c` that are read."""
 MAX_COMMANDS = 20_000
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ash"})
-_BEFORE = frozenset(
+_PREFIX_WORDS = frozenset(
     {
         "sudo",
         "env",
@@ -43,21 +43,21 @@ _BEFORE = frozenset(
         "{",
     }
 )
-"""Words before a command that change nothing here."""
+"""Words before a command that do not change its meaning here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """A text with its variables put in."""
+    """A text with its variables expanded."""
 
     text: str
     known: bool
-    """False: something in it could not be known."""
+    """False if a part of it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One word of a command."""
+    """A word of a command."""
 
     text: str
     known: bool
@@ -66,28 +66,28 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """`>FILE` after a word."""
+    """A redirection such as `>FILE`."""
 
     operator: str
     target: str
     after: int
-    """How many words stand before it."""
+    """The number of words before it."""
     glued: bool
     """Whether it follows its word without a space: `tensorflow>=2.4`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One simple command."""
+    """A simple command."""
 
     words: tuple[Word, ...]
     redirects: tuple[Redirect, ...] = ()
     piped: bool = False
-    """Whether it reads what the command before it prints."""
+    """Whether it reads the output of the command before it."""
 
     @property
     def name(self) -> str:
-        """The program, without its folder: `"pip3"`."""
+        """The program without its folder: `pip3`."""
         return self.words[0].text.rpartition("/")[2] if self.words else ""
 
     @property
@@ -102,36 +102,36 @@ class Command:
 def expand(
     text: str, variables: Mapping[str, str | None], *, default: str | None = None, depth: int = 0
 ) -> Expanded:
-    """Return `$A`, `${A}`, `${A:-x}`, `${A:+x}`, `${A/x/y}`, `${A%x}`… put in; no quotes are taken away.
+    """Expand `$A`, `${A}`, `${A:-x}`, `${A:+x}`, `${A/x/y}`, `${A%x}` and so on; quotes are kept.
 
-    `variables`: None is a variable whose value is not known. A name that is not there is unknown, too, unless
-    `default` says what it stands for.
+    A variable that is None has an unknown value. A name that is not in `variables` has the value `default`, and is
+    unknown if that is None.
     """
     parts: list[str] = []
-    known = True
-    at = size = 0
-    while at < len(text):
-        mark = text.find("$", at)
-        if mark < 0 or size > LONGEST_VALUE:
-            parts.append(text[at:])
+    is_known = True
+    position = size = 0
+    while position < len(text):
+        dollar = text.find("$", position)
+        if dollar < 0 or size > LONGEST_VALUE:
+            parts.append(text[position:])
             break
-        parts.append(text[at:mark])
-        value, at = _variable(text, mark, variables, default, depth)
+        parts.append(text[position:dollar])
+        value, position = _read_variable(text, dollar, variables, default, depth)
         if value is None:
-            known = False
+            is_known = False
         else:
             parts.append(value)
             size += len(value)
     result = "".join(parts)
     if len(result) > LONGEST_VALUE and size:
         return Expanded(result[:LONGEST_VALUE], False)
-    return Expanded(result, known)
+    return Expanded(result, is_known)
 
 
-def _variable(
+def _read_variable(
     text: str, mark: int, variables: Mapping[str, str | None], default: str | None, depth: int
 ) -> tuple[str | None, int]:
-    """Return the value of what begins with the `$` at `mark`, and the place after it."""
+    """Return the value of the expression at the `$` at `mark` (None if unknown), and the index after it."""
     if text.startswith("${", mark):
         end = _find_closing(text, mark + 2, "{", "}")
         if end < 0:
@@ -146,58 +146,60 @@ def _variable(
     return variables.get(match[0], default), match.end()
 
 
-def _find_closing(text: str, at: int, opening: str, closing: str) -> int:
+def _find_closing(text: str, start: int, opening: str, closing: str) -> int:
+    """Return the index of the closing bracket, or -1 if there is none within the limit."""
     depth = 1
-    # What is longer than this is no parameter; the bound keeps hostile text linear.
-    for place in range(at, min(len(text), at + LONGEST_VALUE)):
-        if text[place] == opening:
+    # No real expression is longer than this; the limit keeps hostile text linear.
+    for index in range(start, min(len(text), start + LONGEST_VALUE)):
+        if text[index] == opening:
             depth += 1
-        elif text[place] == closing:
+        elif text[index] == closing:
             depth -= 1
             if depth == 0:
-                return place
+                return index
     return -1
 
 
 def _expand_braced(
     inner: str, variables: Mapping[str, str | None], default: str | None, depth: int
 ) -> str | None:
+    """Return the value of `${inner}`, or None if it is unknown."""
     match = _NAME.match(inner)
     if match is None or depth > 4:
         return None
     name, rest = match[0], inner[match.end() :]
-    declared = name in variables
+    is_declared = name in variables
     value = variables.get(name, default)
     if not rest:
         return value
 
     def expand_other(text: str) -> str | None:
-        found = expand(text, variables, default=default, depth=depth + 1)
-        return found.text if found.known else None
+        expanded = expand(text, variables, default=default, depth=depth + 1)
+        return expanded.text if expanded.known else None
 
-    # A variable that nobody declares counts as unset here: that is what the form is for.
+    # An undeclared variable counts as unset here, because these forms are meant for that case.
     if rest.startswith((":-", "-")):
-        if declared and value is None:
+        if is_declared and value is None:
             return None
         return value if value else expand_other(rest.removeprefix(":")[1:])
     if rest.startswith((":+", "+")):
-        if declared and value is None:
+        if is_declared and value is None:
             return None
         return expand_other(rest.removeprefix(":")[1:]) if value else ""
     if value is None:
         return None
     if rest.startswith("/"):
-        every = rest.startswith("//")
-        old, _, new = rest.lstrip("/").partition("/")
-        plain = not set(old) & set("*?[\\")
-        return value.replace(old, new, -1 if every else 1) if old and plain else None
+        replaces_all = rest.startswith("//")
+        pattern, _, new = rest.lstrip("/").partition("/")
+        is_literal = not set(pattern) & set("*?[\\")
+        return value.replace(pattern, new, -1 if replaces_all else 1) if pattern and is_literal else None
     if rest.startswith((":?", "?")):
         return value
     return _trim_pattern(value, rest)
 
 
 def _trim_pattern(value: str, rest: str) -> str | None:
-    """Return `${A%.*}` and `${A#v}`, for the two patterns that versions are cut with."""
+    """Return the value of `${A%.*}` or `${A#v}`, for the patterns that cut versions. None for other patterns."""
     if rest.startswith("%"):
         pattern = rest.lstrip("%")
         if pattern == ".*":
@@ -229,39 +231,39 @@ def commands(
     exec_form: bool = False,
     depth: int = 0,
 ) -> Iterator[Command]:
-    """Yield the simple commands of a RUN, in order.
+    """Yield the simple commands of a RUN instruction, in order.
 
     Assignments (`A=1`, `export A=1`) are written into `variables`.
     """
-    if exec_form and (words := _exec_words(text, line_at)):
+    if exec_form and (words := _parse_exec_form(text, line_at)):
         yield from _unwrap_command(_CommandBuilder(words, []), variables, depth)
         return
-    for number, making in enumerate(_split(text, line_at, variables)):
+    for number, builder in enumerate(_split_commands(text, line_at, variables)):
         if number >= MAX_COMMANDS:
             return
-        yield from _unwrap_command(making, variables, depth)
+        yield from _unwrap_command(builder, variables, depth)
 
 
-def _exec_words(text: str, line_at: Callable[[int], int]) -> list[Word]:
-    """Return `["pip", "install", …]`: JSON, and no shell that puts variables in."""
+def _parse_exec_form(text: str, line_at: Callable[[int], int]) -> list[Word]:
+    """Return the words of the exec form, `["pip", "install", …]`: JSON, in which no shell expands variables."""
     if not text.lstrip().startswith("["):
         return []
     try:
         value = json.loads(text.strip())
     except (ValueError, RecursionError):
         return []
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
         return []
-    return [Word(one, True, line_at(0)) for one in value]
+    return [Word(word, True, line_at(0)) for word in value]
 
 
 def _unwrap_command(
-    making: _CommandBuilder, variables: dict[str, str | None], depth: int
+    builder: _CommandBuilder, variables: dict[str, str | None], depth: int
 ) -> Iterator[Command]:
-    """Yield the command without what comes before it; the script of a `sh -c` in its place."""
-    words, shift = list(making.words), 0
-    exporting = bool(words) and words[0].text in ("export", "declare", "readonly", "local", "ARG", "ENV")
-    if exporting:
+    """Yield the command without the words before it (`sudo`, `A=1`); for `sh -c`, the commands of its script."""
+    words, shift = list(builder.words), 0
+    is_export = bool(words) and words[0].text in ("export", "declare", "readonly", "local", "ARG", "ENV")
+    if is_export:
         words.pop(0)
         shift += 1
     while words:
@@ -272,9 +274,9 @@ def _unwrap_command(
                 match[1],
                 words[0],
                 words[0].text[match.end() :],
-                alone=exporting or len(words) == 1,
+                is_lasting=is_export or len(words) == 1,
             )
-        elif exporting or words[0].text in _BEFORE:
+        elif is_export or words[0].text in _PREFIX_WORDS:
             pass
         elif shift and words[0].text.startswith("-"):
             pass  # sudo -H, env -i
@@ -285,148 +287,155 @@ def _unwrap_command(
     if not words:
         return
     name = words[0].text.rpartition("/")[2]
-    if name in _SHELLS and depth < MAX_SHELL_DEPTH and (script := _script(words)) is not None:
+    if name in _SHELLS and depth < MAX_SHELL_DEPTH and (script := _find_script(words)) is not None:
         yield from commands(script.text, lambda _: script.line, variables, depth=depth + 1)
         return
     redirects = tuple(
-        Redirect(one.operator, one.target, max(one.after - shift, 0), one.glued) for one in making.redirects
+        Redirect(redirect.operator, redirect.target, max(redirect.after - shift, 0), redirect.glued)
+        for redirect in builder.redirects
     )
-    yield Command(tuple(words), redirects, making.piped)
+    yield Command(tuple(words), redirects, builder.piped)
 
 
-def _assign(variables: dict[str, str | None], name: str, word: Word, value: str, *, alone: bool) -> None:
-    """`A=1;` holds for what follows; `A=1 command` for that command alone, and need not be remembered."""
-    if alone:
+def _assign(variables: dict[str, str | None], name: str, word: Word, value: str, *, is_lasting: bool) -> None:
+    """Store the value of `A=1`, which applies to all later commands.
+
+    `A=1 command` applies to that command only and is not stored.
+    """
+    if is_lasting:
         variables[name] = value if word.known else None
 
 
-def _script(words: list[Word]) -> Word | None:
-    """Return the script of `bash -exc '…'`."""
-    for place, word in enumerate(words[1:], 1):
+def _find_script(words: list[Word]) -> Word | None:
+    """Return the script of `bash -exc '…'`, or None."""
+    for index, word in enumerate(words[1:], 1):
         if not word.text.startswith("-"):
             return None
-        if "c" in word.text.lstrip("-") and not word.text.startswith("--") and place + 1 < len(words):
-            return words[place + 1]
+        if "c" in word.text.lstrip("-") and not word.text.startswith("--") and index + 1 < len(words):
+            return words[index + 1]
     return None
 
 
-def _split(
+def _split_commands(
     text: str, line_at: Callable[[int], int], variables: dict[str, str | None]
 ) -> Iterator[_CommandBuilder]:
-    """Yield words and redirections, command by command."""
-    making = _CommandBuilder([], [])
-    at, end = 0, len(text)
-    while at < end:
-        char = text[at]
+    """Yield the words and redirections of each command."""
+    builder = _CommandBuilder([], [])
+    position, end = 0, len(text)
+    while position < end:
+        char = text[position]
         if char in " \t":
-            at += 1
-        elif char == "\\" and at + 1 < end and text[at + 1] == "\n":
-            at += 2
+            position += 1
+        elif char == "\\" and position + 1 < end and text[position + 1] == "\n":
+            position += 2
         elif char == "#":
-            found = text.find("\n", at)
-            at = end if found < 0 else found
+            line_end = text.find("\n", position)
+            position = end if line_end < 0 else line_end
         elif char in "\n;|&()":
-            two = text[at : at + 2]
+            two = text[position : position + 2]
             if two in ("&>",):
-                at += 1
+                position += 1
                 continue
-            if making.words or making.redirects:
-                yield making
-            making = _CommandBuilder([], [], piped=char == "|" and two != "||")
-            at += 2 if two in ("&&", "||", ";;", "|&") else 1
+            if builder.words or builder.redirects:
+                yield builder
+            builder = _CommandBuilder([], [], piped=char == "|" and two != "||")
+            position += 2 if two in ("&&", "||", ";;", "|&") else 1
         elif char in "<>":
-            at = _redirection(text, at, line_at, variables, making)
+            position = _read_redirection(text, position, line_at, variables, builder)
         else:
-            word, following = _word(text, at, line_at, variables)
+            word, following = _read_word(text, position, line_at, variables)
             if word.text.isdigit() and following < end and text[following] in "<>":
-                at = following  # 2>file
+                position = following  # 2>file
                 continue
-            making.words.append(word)
-            at = following
-    if making.words or making.redirects:
-        yield making
+            builder.words.append(word)
+            position = following
+    if builder.words or builder.redirects:
+        yield builder
 
 
-def _redirection(
+def _read_redirection(
     text: str,
-    at: int,
+    position: int,
     line_at: Callable[[int], int],
     variables: dict[str, str | None],
-    making: _CommandBuilder,
+    builder: _CommandBuilder,
 ) -> int:
-    glued = at > 0 and text[at - 1] not in " \t\n0123456789" and bool(making.words)
-    if at > 0 and text[at - 1].isdigit() and making.words:
+    """Read the redirection at `position` into the command; return the index after it."""
+    glued = position > 0 and text[position - 1] not in " \t\n0123456789" and bool(builder.words)
+    if position > 0 and text[position - 1].isdigit() and builder.words:
         # `2>x` names a descriptor; `tensorflow2>x` does not.
-        glued = len(making.words[-1].text) > 1 and making.words[-1].text[-1] == text[at - 1]
-    start = at
-    while at < len(text) and text[at] in "<>&|" and at - start < 3:
-        at += 1
-    operator = text[start:at]
-    while at < len(text) and text[at] in " \t":
-        at += 1
-    if at < len(text) and text[at] not in "\n;|&()<>":
-        word, at = _word(text, at, line_at, variables)
-        making.redirects.append(Redirect(operator, word.text, len(making.words), glued))
-    return at
+        glued = len(builder.words[-1].text) > 1 and builder.words[-1].text[-1] == text[position - 1]
+    start = position
+    while position < len(text) and text[position] in "<>&|" and position - start < 3:
+        position += 1
+    operator = text[start:position]
+    while position < len(text) and text[position] in " \t":
+        position += 1
+    if position < len(text) and text[position] not in "\n;|&()<>":
+        word, position = _read_word(text, position, line_at, variables)
+        builder.redirects.append(Redirect(operator, word.text, len(builder.words), glued))
+    return position
 
 
-def _word(
-    text: str, at: int, line_at: Callable[[int], int], variables: dict[str, str | None]
+def _read_word(
+    text: str, position: int, line_at: Callable[[int], int], variables: dict[str, str | None]
 ) -> tuple[Word, int]:
-    """Return the word that begins at `at`, quotes taken away, and the place after it."""
-    start, end = at, len(text)
+    """Return the word that begins at `position`, without its quotes, and the index after it."""
+    start, end = position, len(text)
     parts: list[str] = []
-    known = True
-    while at < end:
-        char = text[at]
+    is_known = True
+    while position < end:
+        char = text[position]
         if char in " \t\n;|&()<>":
             break
         if char == "'":
-            close = text.find("'", at + 1)
-            close = end if close < 0 else close
-            parts.append(text[at + 1 : close])
-            at = close + 1
+            closing = text.find("'", position + 1)
+            closing = end if closing < 0 else closing
+            parts.append(text[position + 1 : closing])
+            position = closing + 1
         elif char == '"':
-            inner, at = _read_quoted(text, at + 1)
-            found = expand(inner, variables)
-            parts.append(found.text)
-            known = known and found.known and "`" not in inner
+            inner, position = _read_quoted(text, position + 1)
+            expanded = expand(inner, variables)
+            parts.append(expanded.text)
+            is_known = is_known and expanded.known and "`" not in inner
         elif char == "\\":
-            parts.append("" if text[at + 1 : at + 2] == "\n" else text[at + 1 : at + 2])
-            at += 2
+            parts.append(
+                "" if text[position + 1 : position + 2] == "\n" else text[position + 1 : position + 2]
+            )
+            position += 2
         elif char == "$":
-            value, at = _variable(text, at, variables, None, 0)
-            known = known and value is not None
+            value, position = _read_variable(text, position, variables, None, 0)
+            is_known = is_known and value is not None
             parts.append(value or "")
         elif char == "`":
-            close = text.find("`", at + 1)
-            at = end if close < 0 else close + 1
-            known = False
+            closing = text.find("`", position + 1)
+            position = end if closing < 0 else closing + 1
+            is_known = False
         else:
-            match = _PLAIN.match(text, at)
-            stop = match.end() if match is not None else at + 1
-            parts.append(text[at:stop])
-            at = stop
-    return Word("".join(parts), known, line_at(start)), max(at, start + 1)
+            match = _PLAIN_CHARS.match(text, position)
+            after_plain = match.end() if match is not None else position + 1
+            parts.append(text[position:after_plain])
+            position = after_plain
+    return Word("".join(parts), is_known, line_at(start)), max(position, start + 1)
 
 
-_PLAIN = re.compile(r"[^ \t\n;|&()<>'\"\\$`]+")
-_IN_QUOTES = re.compile(r'[^"\\]*')
+_PLAIN_CHARS = re.compile(r"[^ \t\n;|&()<>'\"\\$`]+")
+_QUOTED_CHARS = re.compile(r'[^"\\]*')
 
 
-def _read_quoted(text: str, at: int) -> tuple[str, int]:
-    """Return the inside of double quotes from `at` on, and the place after the closing one."""
+def _read_quoted(text: str, position: int) -> tuple[str, int]:
+    """Return the text in double quotes from `position` on, and the index after the closing quote."""
     parts: list[str] = []
-    while at < len(text):
-        match = _IN_QUOTES.match(text, at)
+    while position < len(text):
+        match = _QUOTED_CHARS.match(text, position)
         if match is not None:
             parts.append(match[0])
-            at = match.end()
-        if at >= len(text):
+            position = match.end()
+        if position >= len(text):
             break
-        if text[at] == '"':
-            return "".join(parts), at + 1
-        follower = text[at + 1 : at + 2]
+        if text[position] == '"':
+            return "".join(parts), position + 1
+        follower = text[position + 1 : position + 2]
         parts.append(follower if follower in '"\\`' else "" if follower == "\n" else "\\" + follower)
-        at += 2
-    return "".join(parts), at
+        position += 2
+    return "".join(parts), position

@@ -1,7 +1,7 @@
-"""The text of a Dockerfile → its instructions, each character with the line that it stood on. Pure, linear in the text.
+"""From a Dockerfile's text to its instructions, with the line of each character. Pure; linear in the text.
 
-As Docker reads it: parser directives at the top, continued lines, comments between them, heredocs, instructions in any
-case. What Docker would refuse is taken as far as it can be: what is wrong with the grammar is Docker's to say.
+Parser directives, continued lines, comments between them, heredocs and instructions in any case are read as Docker
+reads them. Text that Docker refuses is read as far as possible, because Docker itself reports syntax errors.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["MAX_DOCKERFILE_CHARS", "Instruction", "JoinedText", "instructions"]
 
 MAX_DOCKERFILE_CHARS = 1024 * 1024
-"""Characters of a Dockerfile."""
+"""Characters of a Dockerfile that are read."""
 _DIRECTIVE = re.compile(r"#[ \t]*([A-Za-z]{1,20})[ \t]*=[ \t]*(\S{1,200})[ \t]*")
 _HEREDOC = re.compile(
     r"(?:^|(?<=\s)|(?<=\s\d))<<(-?)(['\"]?)([A-Za-z_][A-Za-z0-9_.-]{0,60})\2(?=\s|$|[;|&>)])"
 )
-_WORD = re.compile(r"[ \t]*([A-Za-z]{1,20})(?=\s|$)")
-_KNOWN = frozenset(
+_INSTRUCTION_NAME = re.compile(r"[ \t]*([A-Za-z]{1,20})(?=\s|$)")
+_INSTRUCTIONS = frozenset(
     [
         "ADD",
         "ARG",
@@ -49,33 +49,33 @@ _KNOWN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class JoinedText:
-    """A text joined from lines, which remembers them."""
+    """A text that is joined from several lines and knows the line of each piece."""
 
     text: str
     offsets: tuple[int, ...]
-    """Where each piece begins, ascending; the first is 0."""
+    """The offset of each piece, ascending; the first is 0."""
     lines: tuple[int, ...]
-    """The line of each piece, counted from 1."""
+    """The line number of each piece, from 1."""
 
     def line_at(self, offset: int) -> int:
-        """Return the line on which a character stood."""
+        """Return the line number of a character."""
         return self.lines[max(bisect.bisect_right(self.offsets, offset) - 1, 0)]
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction."""
+    """An instruction of a Dockerfile."""
 
     word: str
-    """In capitals: `"RUN"`."""
+    """The name in capitals: `RUN`."""
     body: JoinedText
-    """What follows the word, continued lines joined and comments left out."""
+    """The text after the name; continued lines are joined, comments left out."""
     line: int
     heredocs: tuple[JoinedText, ...] = ()
 
 
 def instructions(text: str) -> Iterator[Instruction]:
-    """Yield every instruction, in order. Never raises; what is no instruction is left out."""
+    """Yield every instruction in order. Never raise; other lines are skipped."""
     lines = (
         text[:MAX_DOCKERFILE_CHARS]
         .removeprefix("\ufeff")
@@ -83,11 +83,11 @@ def instructions(text: str) -> Iterator[Instruction]:
         .replace("\r", "\n")
         .split("\n")
     )
-    return _parse_lines(lines, _escape_of(lines))
+    return _parse_lines(lines, _find_escape(lines))
 
 
-def _escape_of(lines: list[str]) -> str:
-    """Return the directive `escape`, which must stand before everything else."""
+def _find_escape(lines: list[str]) -> str:
+    """Return the escape character; the directive for it must come before everything but other directives."""
     for line in lines:
         match = _DIRECTIVE.fullmatch(line)
         if match is None:
@@ -98,47 +98,48 @@ def _escape_of(lines: list[str]) -> str:
 
 
 def _parse_lines(lines: list[str], escape: str) -> Iterator[Instruction]:
+    """Yield the instructions in the lines."""
     ends: dict[str, list[int]] = {}
     for index, line in enumerate(lines):
         if len(line) < 200:
             ends.setdefault(line.strip("\t "), []).append(index)
     index = 0
     while index < len(lines):
-        row = lines[index]
-        if not row.strip() or row.lstrip().startswith("#"):
+        line_text = lines[index]
+        if not line_text.strip() or line_text.lstrip().startswith("#"):
             index += 1
             continue
         first = index
         joined, index = _join_logical_line(lines, index, escape)
-        match = _WORD.match(joined.text)
-        word = match[1].upper() if match is not None else ""
-        if match is None or word not in _KNOWN:
+        match = _INSTRUCTION_NAME.match(joined.text)
+        name = match[1].upper() if match is not None else ""
+        if match is None or name not in _INSTRUCTIONS:
             continue
         heredocs: list[JoinedText] = []
-        if word in ("RUN", "COPY", "ADD"):
-            for found in _HEREDOC.finditer(joined.text):
-                body, index = _heredoc(lines, index, ends, found[3])
+        if name in ("RUN", "COPY", "ADD"):
+            for marker in _HEREDOC.finditer(joined.text):
+                body, index = _read_heredoc(lines, index, ends, marker[3])
                 if body is None:
                     break
                 heredocs.append(body)
-        yield Instruction(word, _cut(joined, match.end()), first + 1, tuple(heredocs))
+        yield Instruction(name, _slice_text(joined, match.end()), first + 1, tuple(heredocs))
 
 
 def _join_logical_line(lines: list[str], index: int, escape: str) -> tuple[JoinedText, int]:
-    """Return the logical line that begins here, and the index after it."""
+    """Return the logical line that begins at `index`, and the index after it."""
     pieces: list[str] = []
     offsets: list[int] = []
     numbers: list[int] = []
     size = 0
-    going = True
-    while going and index < len(lines):
-        row = lines[index]
+    continues = True
+    while continues and index < len(lines):
+        line = lines[index]
         index += 1
-        if pieces and (not row.strip() or row.lstrip().startswith("#")):
-            continue  # comments and empty lines within a continued line count for nothing
-        bare = row.rstrip(" \t")
-        going = bare.endswith(escape)
-        piece = bare[:-1] if going else row
+        if pieces and (not line.strip() or line.lstrip().startswith("#")):
+            continue  # comments and empty lines do not end a continued line
+        stripped = line.rstrip(" \t")
+        continues = stripped.endswith(escape)
+        piece = stripped[:-1] if continues else line
         offsets.append(size)
         numbers.append(index)
         pieces.append(piece)
@@ -146,27 +147,32 @@ def _join_logical_line(lines: list[str], index: int, escape: str) -> tuple[Joine
     return JoinedText("".join(pieces), tuple(offsets), tuple(numbers)), index
 
 
-def _cut(text: JoinedText, start: int) -> JoinedText:
+def _slice_text(text: JoinedText, start: int) -> JoinedText:
     """Return the text from `start` on."""
-    kept = [(max(offset - start, 0), line) for offset, line in zip(text.offsets, text.lines, strict=True)]
-    while len(kept) > 1 and kept[1][0] == 0:
-        kept.pop(0)
-    return JoinedText(text.text[start:], tuple(offset for offset, _ in kept), tuple(line for _, line in kept))
+    pieces = [(max(offset - start, 0), line) for offset, line in zip(text.offsets, text.lines, strict=True)]
+    while len(pieces) > 1 and pieces[1][0] == 0:
+        pieces.pop(0)
+    return JoinedText(
+        text.text[start:], tuple(offset for offset, _ in pieces), tuple(line for _, line in pieces)
+    )
 
 
-def _heredoc(
+def _read_heredoc(
     lines: list[str], index: int, ends: dict[str, list[int]], name: str
 ) -> tuple[JoinedText | None, int]:
-    """Return the lines up to `name`; None if it never comes, so that a stray `<<` eats nothing."""
-    places = ends.get(name, [])
-    at = bisect.bisect_left(places, index)
-    if at == len(places):
+    """Return the lines up to `name`, and the index after it.
+
+    None if `name` never comes, so that a stray `<<` skips no lines.
+    """
+    end_indexes = ends.get(name, [])
+    position = bisect.bisect_left(end_indexes, index)
+    if position == len(end_indexes):
         return None, index
-    end = places[at]
+    end = end_indexes[position]
     offsets: list[int] = []
     size = 0
-    for row in lines[index:end]:
+    for line in lines[index:end]:
         offsets.append(size)
-        size += len(row) + 1
+        size += len(line) + 1
     text = "\n".join(lines[index:end])
     return JoinedText(text, tuple(offsets) or (0,), tuple(range(index + 1, end + 1)) or (index + 1,)), end + 1

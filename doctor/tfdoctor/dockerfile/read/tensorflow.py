@@ -1,4 +1,4 @@
-"""Which TensorFlow ends up in the image: what pip makes of what it is told, on that Python. Pure."""
+"""The TensorFlow that is in the image: what pip installs on that Python for the given requirement. Pure."""
 
 from __future__ import annotations
 
@@ -16,23 +16,25 @@ if TYPE_CHECKING:
 __all__ = ["TensorFlow", "tensorflow_from", "tensorflow_of"]
 
 State = Literal["there", "unknown", "newer", "no-such", "no-wheel", "retired", "cpu", "none"]
-"""A release of the table; not known which; newer than the table; no such release; none for that Python; the empty
-tensorflow-gpu 2.12.0; a package without GPU code; none at all."""
+"""there: a release of the table. unknown: it is not known which release. newer: newer than the table. no-such: no
+such release. no-wheel: no wheel for this Python. retired: the empty tensorflow-gpu 2.12.0. cpu: a package without GPU
+code. none: no TensorFlow.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorFlow:
-    """The TensorFlow that counts: the last one that is installed, else the base image's own."""
+    """The TensorFlow of the image: the last one that is installed, else the base image's own."""
 
     state: State
     package: str
     release: Release | None
-    """What is meant; where no wheel fits, what pip is asked for."""
+    """The release; if no wheel fits, the one that the requirement asks for. None if unknown."""
     python: str | None
     installed: InstalledDistribution | None
-    """None: it comes with the base image."""
+    """None if it comes with the base image, or if there is none."""
     pinned: bool
-    """To one version."""
+    """Whether it is limited to one version."""
     text: str
     line: int
     source: str = ""
@@ -43,20 +45,20 @@ class TensorFlow:
 
     @property
     def version(self) -> str:
-        """Empty where it is not known."""
+        """The version; empty if unknown."""
         if self.release is not None:
             return self.release.version
-        own = self.installed.want.specifier.removeprefix("==") if self.installed is not None else ""
-        return own if versions.is_version(own) else ""
+        text = self.installed.want.specifier.removeprefix("==") if self.installed is not None else ""
+        return text if versions.is_version(text) else ""
 
     @property
     def name(self) -> str:
-        """`"TensorFlow 2.4.1"`."""
+        """The name for messages: `TensorFlow 2.4.1`, or the requirement as written."""
         return f"TensorFlow {self.release.version}" if self.release is not None else self.text
 
 
 def tensorflow_of(subject: Subject, compat: Compat) -> TensorFlow:
-    """Return what is installed last, or what the base image brings."""
+    """Return the TensorFlow that is installed last, or the base image's own."""
     if subject.both:
         return tensorflow_from(subject.both[-1], subject, compat)
     base = subject.base
@@ -72,74 +74,99 @@ def tensorflow_of(subject: Subject, compat: Compat) -> TensorFlow:
     return TensorFlow("none", "tensorflow", None, base.python, None, False, "", base.line)
 
 
-def tensorflow_from(one: InstalledDistribution, subject: Subject, compat: Compat) -> TensorFlow:
-    """Return the TensorFlow that a requirement brings."""
-    want = one.want
+def tensorflow_from(installed: InstalledDistribution, subject: Subject, compat: Compat) -> TensorFlow:
+    """Return the TensorFlow that a requirement installs."""
+    requirement = installed.want
     specifier = ",".join(
-        (want.specifier, *(text for text in subject.list_limits(want.name) if text != want.specifier))
+        (
+            requirement.specifier,
+            *(text for text in subject.list_limits(requirement.name) if text != requirement.specifier),
+        )
     )
-    specifier = specifier.strip(",") if not want.cut else ""
-    pinned = want.known and _is_exact(specifier)
+    specifier = specifier.strip(",") if not requirement.cut else ""
+    pinned = requirement.known and _is_exact(specifier)
 
     def make_tensorflow(state: State, release: Release | None = None) -> TensorFlow:
+        """Return this requirement's TensorFlow with a state."""
         return TensorFlow(
-            state, want.name, release, one.python, one, pinned, want.text + want.cut, want.line, want.source
+            state,
+            requirement.name,
+            release,
+            installed.python,
+            installed,
+            pinned,
+            requirement.text + requirement.cut,
+            requirement.line,
+            requirement.source,
         )
 
-    distribution = compat.distribution(want.name)
+    distribution = compat.distribution(requirement.name)
     if distribution is not None and distribution.gpu is False:
         return make_tensorflow("cpu")
-    if want.name not in ("tensorflow", "tensorflow-gpu") or not want.known:
+    if requirement.name not in ("tensorflow", "tensorflow-gpu") or not requirement.known:
         return make_tensorflow("unknown")
-    rows = [row for row in compat.releases if row.package == want.name]
+    releases = [candidate for candidate in compat.releases if candidate.package == requirement.name]
     try:
-        chosen = _list_matching(specifier, rows)
+        matching = _list_matching(specifier, releases)
     except (InvalidSpecifier, versions.VersionSyntaxError, ValueError):
         return make_tensorflow("unknown")
-    if distribution is not None and distribution.retired and _takes(specifier, distribution.retired):
+    if distribution is not None and distribution.retired and _matches(specifier, distribution.retired):
         return make_tensorflow("retired")
-    if not chosen:
-        beyond = not specifier or any(
-            spec.operator in ("==", "===", ">=", ">", "~=") and _newer(spec.version, rows, compat)
+    if not matching:
+        is_newer = not specifier or any(
+            spec.operator in ("==", "===", ">=", ">", "~=") and _is_newer(spec.version, releases, compat)
             for spec in SpecifierSet(specifier)
         )
-        below = any(_older(spec.version, rows) for spec in SpecifierSet(specifier))
-        return make_tensorflow("newer" if beyond else "unknown" if below else "no-such")
-    fitting = [row for row in chosen if one.python is None or one.python in row.linux_pythons]
-    if not fitting:
-        return make_tensorflow("no-wheel", chosen[0])
-    return make_tensorflow("there", fitting[0])
+        is_older = any(_is_older(spec.version, releases) for spec in SpecifierSet(specifier))
+        return make_tensorflow("newer" if is_newer else "unknown" if is_older else "no-such")
+    installable = [
+        candidate
+        for candidate in matching
+        if installed.python is None or installed.python in candidate.linux_pythons
+    ]
+    if not installable:
+        return make_tensorflow("no-wheel", matching[0])
+    return make_tensorflow("there", installable[0])
 
 
 def _is_exact(specifier: str) -> bool:
+    """Return whether a specifier pins one version."""
     try:
-        found = SpecifierSet(specifier)
+        specifiers = SpecifierSet(specifier)
     except InvalidSpecifier:
         return False
-    return any(one.operator in ("==", "===") and not one.version.endswith(".*") for one in found)
+    return any(item.operator in ("==", "===") and not item.version.endswith(".*") for item in specifiers)
 
 
-def _list_matching(specifier: str, rows: list[Release]) -> list[Release]:
-    """Return the releases that a specifier lets through, newest first."""
-    wanted = SpecifierSet(specifier)
-    names = {row.version for row in rows if not row.yanked or _is_exact(specifier)}
-    good = (
-        set(wanted.filter(names))
+def _list_matching(specifier: str, releases: list[Release]) -> list[Release]:
+    """Return the releases that match a specifier, newest first."""
+    specifiers = SpecifierSet(specifier)
+    candidates = {release.version for release in releases if not release.yanked or _is_exact(specifier)}
+    matching = (
+        set(specifiers.filter(candidates))
         if specifier
-        else {name for name in names if not versions.parse(name).is_prerelease}
+        else {version for version in candidates if not versions.parse(version).is_prerelease}
     )
-    return sorted((row for row in rows if row.version in good), key=lambda row: row.parsed, reverse=True)
+    return sorted(
+        (release for release in releases if release.version in matching),
+        key=lambda release: release.parsed,
+        reverse=True,
+    )
 
 
-def _takes(specifier: str, version: str) -> bool:
+def _matches(specifier: str, version: str) -> bool:
     return SpecifierSet(specifier).contains(version)
 
 
-def _newer(text: str, rows: list[Release], compat: Compat) -> bool:
-    newest = compat.newest.parsed if rows and rows[0].package == "tensorflow" else versions.parse("999")
+def _is_newer(text: str, releases: list[Release], compat: Compat) -> bool:
+    """Return whether a version is newer than the table."""
+    newest = (
+        compat.newest.parsed if releases and releases[0].package == "tensorflow" else versions.parse("999")
+    )
     return versions.is_version(text.removesuffix(".*")) and versions.parse(text.removesuffix(".*")) > newest
 
 
-def _older(text: str, rows: list[Release]) -> bool:
+def _is_older(text: str, releases: list[Release]) -> bool:
+    """Return whether a version is older than the table."""
     text = text.removesuffix(".*")
-    return versions.is_version(text) and bool(rows) and versions.parse(text) < rows[0].parsed
+    return versions.is_version(text) and bool(releases) and versions.parse(text) < releases[0].parsed

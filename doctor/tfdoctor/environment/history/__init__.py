@@ -1,1 +1,1 @@
-"""What was changed in an environment, and how it is taken back."""
+"""The journal of changes in an environment, and their undo."""

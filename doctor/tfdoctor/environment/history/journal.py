@@ -1,19 +1,19 @@
-"""The history of an environment: what tfdoctor changed in it, and how all of it is taken back.
+"""The journal of an environment: it records what tfdoctor changes there, and can undo all of it.
 
-It lies in `.tfdoctor` in the environment:
+The folder `.tfdoctor` in the environment holds:
 
-    lock           held by the one process at work; its number is in it
-    history.json   what was there before the first step, and what the last one left (record.py)
-    steps/N/…      the step under way: its snapshot (snapshot.py); of one that is done, the files that are still needed
-                   and an empty file, done
-    undo.json      an undo was begun
-    steps.gone     it is done: all of this is being deleted
-    stage          files on their way
+    lock           the lock file, held by the one running process; contains its process ID
+    history.json   the state before the first step, and the state after the last one (record.py)
+    steps/N/…      the snapshot of the step in progress (snapshot.py); for a finished step the files that are still
+                   needed, and an empty file named done
+    undo.json      exists if an undo has begun
+    steps.gone     exists if the undo is done and the journal is being deleted
+    stage          files that are about to be renamed into place
 
-A step writes its snapshot to the disk before the first change, the manifest last; it is done as soon as history.json
-has it. So a process that is killed at any point leaves one of: no manifest (the folder goes), a step with a manifest
-that history.json does not have (all its changes are taken back), one that it has (it is kept), an undo that was begun
-(it is finished). Whoever opens the journal next does that first.
+A step writes its snapshot to the disk before the first change, and the manifest last. It is done as soon as
+history.json contains it. So a process that is killed at any point leaves one of four states: no manifest (the folder is
+deleted), a manifest of a step that history.json lacks (its changes are undone), a step that history.json contains (it
+is kept), or an undo that has begun (it is finished). The next process that opens the journal does this first.
 """
 
 # Paths are plain strings, as in snapshot.py.
@@ -92,41 +92,45 @@ __all__ = [
 ]
 
 LOCK, GONE, STAGE, DONE = "lock", "steps.gone", "stage", "done"
-_AGAIN = (
+_RESUME_HINT = (
     "Everything that is needed is kept: the next `tfdoctor fix` or `tfdoctor fix --undo` finishes it first."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """What an undo did. `restored` counts paths; `kept` are those left because somebody changed them since."""
+    """The result of an undo.
+
+    `restored` is the number of restored paths. `kept` are the paths with somebody else's changes, and those whose old
+    contents are lost.
+    """
 
     entries: tuple[HistoryEntry, ...]
-    """The steps that were taken back, newest first."""
+    """The steps that were undone, newest first."""
     restored: int
     kept: tuple[str, ...]
 
 
 class Journal:
-    """The history of one environment, held by this process alone. Made by `Journal.open`, left by `with`."""
+    """The locked history of one environment. Get it with `Journal.open` and use it as a context manager."""
 
     def __init__(self, prefix: str) -> None:
-        """For `open`."""
+        """Use `Journal.open` instead."""
         self._prefix = prefix
-        self._own = f"{prefix}/{OWN}"
-        self._steps = f"{self._own}/{STEPS}"
+        self._folder = f"{prefix}/{OWN}"
+        self._steps = f"{self._folder}/{STEPS}"
         self._lock = -1
         self._history = History()
         self._step: Step | None = None
         self.recovered: tuple[str, ...] = ()
-        """What a killed process had left, and what became of it: sentences for the user."""
+        """Sentences for the user about what a killed process left and how it was resolved."""
 
     @classmethod
     def open(cls, prefix: Path, *, on_wait: Callable[[str], None] | None = None) -> Journal:
-        """Make or open the journal of an environment; waits while another process holds it.
+        """Create or open the journal of an environment; wait while another process holds it.
 
-        `on_wait` is called once, with a sentence, before waiting. Raises JournalError where the journal cannot be
-        made, read, or what was left cannot be finished.
+        `on_wait` is called once, with a sentence, before waiting. Raise JournalError if the journal cannot be created
+        or read, or if what an earlier run left cannot be finished.
         """
         journal = cls(os.path.realpath(prefix))
         with _errors(f"{prefix}: the journal of changes cannot be made"):
@@ -141,21 +145,21 @@ class Journal:
 
     @staticmethod
     def read(prefix: Path) -> tuple[HistoryEntry, ...]:
-        """Return the steps that were done, oldest first; takes no lock and writes nothing.
+        """Return the steps that are done, oldest first; take no lock and write nothing.
 
-        Raises JournalError.
+        Raise JournalError.
         """
-        own = f"{os.path.realpath(prefix)}/{OWN}"
+        folder = f"{os.path.realpath(prefix)}/{OWN}"
         with _errors(f"{prefix}: the journal of changes cannot be read"):
-            if not is_folder(own) or read_undo(own) is not None or os.path.lexists(f"{own}/{GONE}"):
+            if not is_folder(folder) or read_undo(folder) is not None or os.path.lexists(f"{folder}/{GONE}"):
                 return ()
-            history = read_history(own)
-            _check_complete(own, history)
+            history = read_history(folder)
+            _check_complete(folder, history)
             return history.entries
 
     @property
     def entries(self) -> tuple[HistoryEntry, ...]:
-        """The steps that were done, oldest first."""
+        """The steps that are done, oldest first."""
         return self._history.entries
 
     def __enter__(self) -> Journal:  # noqa: PYI034 - Self is of Python 3.11
@@ -171,10 +175,10 @@ class Journal:
             self._close()
 
     def fileno(self) -> int:
-        """Return the lock.
+        """Return the descriptor of the lock.
 
-        Give it to children that change the environment (`pass_fds`): where we are killed and they go on, the journal
-        stays held until they end, and nobody takes back what they are still writing.
+        Pass it to child processes that change the environment (`pass_fds`). If this process is killed and they go on,
+        the journal stays locked until they end, so nobody undoes what they are still writing.
         """
         return self._lock
 
@@ -183,12 +187,12 @@ class Journal:
     def step(self, *, title: str, codes: Sequence[str] = (), paths: Sequence[Path] | None = None) -> Step:
         """Begin a step: from now on the environment may be changed.
 
-        `paths` None: anywhere in it. Else only at these (and in folders that have to be made for them). Raises
-        JournalError, with nothing changed, where the way back cannot be secured.
+        `paths` are the only paths that may change, with the folders that have to be created for them; None means any
+        path. Raise JournalError, with nothing changed, if the snapshot cannot be taken.
         """
         self._check_idle()
-        scope = Scope(("",)) if paths is None else self._scope(paths)
-        number = max((*numbers(self._own), *(entry.number for entry in self.entries)), default=0) + 1
+        scope = Scope(("",)) if paths is None else self._make_scope(paths)
+        number = max((*numbers(self._folder), *(entry.number for entry in self.entries)), default=0) + 1
         folder = f"{self._steps}/{number}"
         entry = HistoryEntry(
             number, title, tuple(codes), datetime.now(timezone.utc).isoformat(timespec="seconds")
@@ -199,90 +203,99 @@ class Journal:
                     os.mkdir(self._steps, 0o700)
                 os.mkdir(folder, 0o700)
                 snapshot.take(self._prefix, folder, title, scope)
-                for above in (self._steps, self._own, self._prefix):
-                    fsync(above)
+                for folder_above in (self._steps, self._folder, self._prefix):
+                    fsync(folder_above)
         except BaseException:
             with contextlib.suppress(OSError):
-                self._drop(number)
+                self._delete_step(number)
             raise
-        self._step = Step(lambda: self._commit(entry), lambda: self._take_back(entry))
+        self._step = Step(lambda: self._commit(entry), lambda: self._revert(entry))
         return self._step
 
     def _check_idle(self) -> None:
+        """Raise JournalError if a step is in progress."""
         if self._step is not None:
             raise JournalError("A step is still under way; it has to be committed or rolled back first.")
 
-    def _scope(self, paths: Sequence[Path]) -> Scope:
-        """Return what a step on these paths looks at: them, the folders above, and what Python compiled of them."""
+    def _make_scope(self, paths: Sequence[Path]) -> Scope:
+        """Return the scope of a step: the paths, their parent folders, and the sources' compiled files."""
         roots: set[str] = set()
-        for given in paths:
-            place = os.path.join(self._prefix, given)
-            real = os.path.join(os.path.realpath(os.path.dirname(place)), os.path.basename(place))
-            below = os.path.relpath(real, self._prefix)
+        for path_text in paths:
+            absolute = os.path.join(self._prefix, path_text)
+            real = os.path.join(os.path.realpath(os.path.dirname(absolute)), os.path.basename(absolute))
+            relative = os.path.relpath(real, self._prefix)
             try:
-                roots.add(check_path(below))
+                roots.add(check_path(relative))
             except ValueError as error:
-                message = f"{clean_line(str(given))}: not a path in the environment {self._prefix}"
+                message = f"{clean_line(str(path_text))}: not a path in the environment {self._prefix}"
                 raise JournalError(message) from error
         for path in sorted(roots):
             folder, _, name = path.rpartition("/")
             if name.endswith(".py"):
-                for one in snapshot.scan(self._prefix, Scope((f"{folder}/__pycache__".lstrip("/"),))):
-                    if os.path.basename(one).startswith(f"{name.removesuffix('.py')}."):
-                        roots.add(one)
+                for compiled in snapshot.scan(self._prefix, Scope((f"{folder}/__pycache__".lstrip("/"),))):
+                    if os.path.basename(compiled).startswith(f"{name.removesuffix('.py')}."):
+                        roots.add(compiled)
         folders = {
             "/".join(path.split("/")[:depth]) for path in roots for depth in range(1, path.count("/") + 1)
         }
         return Scope(tuple(sorted(roots)), tuple(sorted(folders - roots)))
 
     def _commit(self, entry: HistoryEntry) -> HistoryEntry:
+        """Record the step; undo its changes if that fails."""
         self._step = None
         try:
             with _errors(f"{self._prefix}: the changes could not be recorded, so they were taken back"):
                 return self._record(entry)
         except BaseException as error:
-            self._history = read_history(self._own)
+            self._history = read_history(self._folder)
             if entry.number not in self._history:
-                self._take_back(entry)
+                self._revert(entry)
                 raise
             if not isinstance(error, JournalError):
-                raise  # interrupted after it was committed
+                raise  # interrupted after the commit
             return self.entries[-1]
 
     def _record(self, entry: HistoryEntry) -> HistoryEntry:
-        """Compare, and write the history with this step in it: the one moment from which it counts."""
+        """Compare with the snapshot and write the history with this step. The step counts from then on."""
         _, scope, rows = snapshot.read_snapshot(f"{self._steps}/{entry.number}")
-        found = changes_of(self._prefix, self._steps, rows, snapshot.scan(self._prefix, scope))
+        changes = changes_of(self._prefix, self._steps, rows, snapshot.scan(self._prefix, scope))
         self._give_to_owner(scope, rows)
-        entry = replace(entry, changes=len(found))
-        history = with_step(self._history, entry, found, rows)
-        self._settle(found)
-        write_history(self._own, history)
+        entry = replace(entry, changes=len(changes))
+        history = with_step(self._history, entry, changes, rows)
+        self._sync_changes(changes)
+        write_history(self._folder, history)
         self._history = history
         with contextlib.suppress(OSError):
-            self._prune(entry.number)
+            self._delete_unneeded(entry.number)
         return entry
 
     def _give_to_owner(self, scope: Scope, rows: Mapping[str, PathRow]) -> None:
-        """Give what root made in somebody else's environment to the owner of its folder."""
+        """Give the paths that root created to the owner of the folder they are in."""
         if os.geteuid() != 0:
             return
         for path in sorted(snapshot.scan(self._prefix, scope)):
             if path not in rows or rows[path].state.type == "file":
-                place = f"{self._prefix}/{path}"
+                absolute = f"{self._prefix}/{path}"
                 before = rows.get(path)
-                if before is None or os.lstat(place).st_ino != before.state.inode:
-                    give_to_owner_of_folder(place)
+                if before is None or os.lstat(absolute).st_ino != before.state.inode:
+                    give_to_owner_of_folder(absolute)
 
-    def _settle(self, changes: list[PathChange]) -> None:
-        """What was changed goes to the disk before the history that says so."""
-        files = [f"{self._prefix}/{one.path}" for one in changes if one.after and one.after.type == "file"]
-        folders = {os.path.dirname(f"{self._prefix}/{one.path}") for one in changes}
-        readable = [path for path in files if os.access(path, os.R_OK)]  # ours, but perhaps not to be read
+    def _sync_changes(self, changes: list[PathChange]) -> None:
+        """Sync the changed paths to the disk before the history that lists them."""
+        files = [
+            f"{self._prefix}/{change.path}"
+            for change in changes
+            if change.after and change.after.type == "file"
+        ]
+        folders = {os.path.dirname(f"{self._prefix}/{change.path}") for change in changes}
+        readable = [path for path in files if os.access(path, os.R_OK)]  # a file of ours may be unreadable
         sync([*readable, *filter(is_folder, folders)])
 
-    def _prune(self, number: int) -> None:
-        """Delete what a step that is done kept for nothing. The manifest goes last: without it, all this is done."""
+    def _delete_unneeded(self, number: int) -> None:
+        """Delete what a finished step no longer needs.
+
+        The manifest goes last: its absence means that this is done.
+        """
         folder = f"{self._steps}/{number}"
         if not os.path.lexists(f"{folder}/{MANIFEST}"):
             return
@@ -290,44 +303,52 @@ class Journal:
         needed = {change.kept.place for change in self._history.changes.values() if change.kept is not None}
         files = f"{number}/{FILES}"
         for shelf in os.listdir(f"{self._steps}/{files}") if is_folder(f"{self._steps}/{files}") else []:
-            place = f"{self._steps}/{files}/{shelf}"
-            if not is_folder(place):
+            shelf_folder = f"{self._steps}/{files}/{shelf}"
+            if not is_folder(shelf_folder):
                 continue
-            for name in os.listdir(place):
+            for name in os.listdir(shelf_folder):
                 if f"{files}/{shelf}/{name}" not in needed:
-                    os.unlink(f"{place}/{name}")
+                    os.unlink(f"{shelf_folder}/{name}")
             with contextlib.suppress(OSError):
-                os.rmdir(place)
+                os.rmdir(shelf_folder)
         os.unlink(f"{folder}/{MANIFEST}")
 
-    def _take_back(self, entry: HistoryEntry) -> None:
+    def _revert(self, entry: HistoryEntry) -> None:
+        """Undo a step that is not committed. Raise JournalError if that is not complete."""
         self._step = None
-        with _errors(f"{self._prefix}: the changes could not be taken back", hint=_AGAIN):
-            _, _, lost = self._roll_back(entry.number)
-        if lost:
-            message = f"“{clean_line(entry.title)}” was undone, but not completely.{_describe_lost(lost)}"
+        with _errors(f"{self._prefix}: the changes could not be taken back", hint=_RESUME_HINT):
+            _, _, lost_paths = self._roll_back(entry.number)
+        if lost_paths:
+            message = (
+                f"“{clean_line(entry.title)}” was undone, but not completely.{_describe_lost(lost_paths)}"
+            )
             raise JournalError(message)
 
     def _roll_back(self, number: int) -> tuple[str, int, list[str]]:
-        """Make everything what it was before a step; drop it. → title, how many paths, those whose bytes are lost."""
+        """Restore the state before a step and delete it.
+
+        Return its title, the number of paths, and the lost paths.
+        """
         title, scope, rows = snapshot.read_snapshot(f"{self._steps}/{number}")
         changes = snapshot.differences(self._prefix, rows, snapshot.scan(self._prefix, scope))
         paths = {change.path for change in changes}
         compiled = {
-            path: (row.state.size, row.state.mtime_ns)
-            for path, row in rows.items()
+            path: (entry.state.size, entry.state.mtime_ns)
+            for path, entry in rows.items()
             if path.endswith(".pyc") and path not in paths
         }
-        kept = Bytes(self._steps)
-        restorer = Restorer(self._prefix, self._stage, kept, changes, valid_pyc=compiled, exact=scope.whole)
+        contents = Bytes(self._steps)
+        restorer = Restorer(
+            self._prefix, self._stage, contents, changes, valid_pyc=compiled, exact=scope.whole
+        )
         restorer.apply()
-        self._drop(number)
-        # A folder that was made for a named path stays where somebody else uses it by now.
-        lost = [path for path in restorer.left if scope.whole or path in rows]
-        return title, sum(not is_derived(path) for path in paths - set(restorer.left)), lost
+        self._delete_step(number)
+        # A folder that was created for a named path stays if somebody else uses it by now.
+        lost_paths = [path for path in restorer.left if scope.whole or path in rows]
+        return title, sum(not is_derived(path) for path in paths - set(restorer.left)), lost_paths
 
-    def _drop(self, number: int) -> None:
-        """Delete a step that is not done: without a manifest it was never begun, for whoever looks."""
+    def _delete_step(self, number: int) -> None:
+        """Delete a step that is not done. The manifest goes first: a step without one counts as never begun."""
         folder = f"{self._steps}/{number}"
         if is_folder(folder):
             remove(f"{folder}/{MANIFEST}")
@@ -337,10 +358,10 @@ class Journal:
     # -------- undo
 
     def undo(self, force: bool = False) -> Undone:
-        """Take back everything that was done.
+        """Undo all steps.
 
-        Raises JournalError, with nothing changed, where somebody changed paths since, or bytes that are needed are
-        lost; with `force` these paths are left as they are and told in `Undone.kept`.
+        Raise JournalError, with nothing changed, if somebody else changed paths or if contents that are needed are
+        lost. With `force` somebody else's changes are kept, and these paths are listed in `Undone.kept`.
         """
         self._check_idle()
         history = self._history
@@ -348,141 +369,141 @@ class Journal:
             return Undone((), 0, ())
         try:
             with _errors(f"{self._prefix}: nothing was taken back"):
-                foreign, lost, left = conflicts(self._prefix, history, Bytes(self._steps))
+                foreign_paths, lost_paths, skipped = conflicts(self._prefix, history, Bytes(self._steps))
                 if not force:
-                    check_conflicts(foreign, lost)
-                restorer = self._restorer(left)
+                    check_conflicts(foreign_paths, lost_paths)
+                restorer = self._make_restorer(skipped)
                 restorer.stage()
-                write_undo(self._own, left)
+                write_undo(self._folder, skipped)
         except BaseException:
             for name in (UNDO, STAGE):
                 with contextlib.suppress(OSError):
-                    remove(f"{self._own}/{name}")
+                    remove(f"{self._folder}/{name}")
             raise
-        with _errors(f"{self._prefix}: undoing the changes was interrupted", hint=_AGAIN):
+        with _errors(f"{self._prefix}: undoing the changes was interrupted", hint=_RESUME_HINT):
             restorer.apply()
-            self._forget()
-        kept = {*foreign, *lost, *restorer.left}
+            self._delete_history()
+        kept_paths = {*foreign_paths, *lost_paths, *restorer.left}
         changed = {path for path in history.changes if not is_derived(path)}
-        return Undone(history.entries[::-1], len(changed - kept), tuple(sorted(kept)))
+        return Undone(history.entries[::-1], len(changed - kept_paths), tuple(sorted(kept_paths)))
 
     @property
     def _stage(self) -> str:
-        return f"{self._own}/{STAGE}"
+        return f"{self._folder}/{STAGE}"
 
-    def _restorer(self, left: set[str]) -> Restorer:
-        """Return what puts everything back but the paths to leave."""
+    def _make_restorer(self, skipped: set[str]) -> Restorer:
+        """Return a restorer of all paths except those to leave."""
         history = self._history
-        changes = [change for path, change in history.changes.items() if path not in left]
-        kept = Bytes(self._steps)
-        return Restorer(self._prefix, self._stage, kept, changes, valid_pyc=history.compiled)
+        changes = [change for path, change in history.changes.items() if path not in skipped]
+        contents = Bytes(self._steps)
+        return Restorer(self._prefix, self._stage, contents, changes, valid_pyc=history.compiled)
 
-    def _forget(self) -> None:
-        """The undo is done, from the rename on; then the history is deleted, piece by piece."""
+    def _delete_history(self) -> None:
+        """Mark the undo as done with one rename, then delete the history."""
         with contextlib.suppress(FileNotFoundError):
-            os.rename(self._steps, f"{self._own}/{GONE}")
-        fsync(self._own)
+            os.rename(self._steps, f"{self._folder}/{GONE}")
+        fsync(self._folder)
         self._history = History()
         for name in (HISTORY, UNDO, GONE):
-            remove(f"{self._own}/{name}")
+            remove(f"{self._folder}/{name}")
 
-    # -------- what others left
+    # -------- recovery
 
     def _recover(self) -> None:
-        """Finish what a killed process began; then read the history."""
-        if os.path.lexists(f"{self._own}/{GONE}"):
-            self._forget()
-        self._history = read_history(self._own)
-        left = read_undo(self._own)
-        for path in (self._stage, *(unwritten(f"{self._own}/{name}") for name in (HISTORY, UNDO))):
+        """Finish what a killed process began, and read the history."""
+        if os.path.lexists(f"{self._folder}/{GONE}"):
+            self._delete_history()
+        self._history = read_history(self._folder)
+        undo_paths = read_undo(self._folder)
+        for path in (self._stage, *(unwritten(f"{self._folder}/{name}") for name in (HISTORY, UNDO))):
             remove(path)
-        told = [] if left is None else [self._finish_undo(left)]
-        _check_complete(self._own, self._history)
-        for number in reversed(numbers(self._own)):
+        messages = [] if undo_paths is None else [self._finish_undo(undo_paths)]
+        _check_complete(self._folder, self._history)
+        for number in reversed(numbers(self._folder)):
             if number in self._history:
                 with contextlib.suppress(OSError):
-                    self._prune(number)
+                    self._delete_unneeded(number)
             elif os.path.lexists(f"{self._steps}/{number}/{MANIFEST}"):
-                title, count, lost = self._roll_back(number)
-                told.append(
+                title, count, lost_paths = self._roll_back(number)
+                messages.append(
                     f"“{clean_line(title)}” had been interrupted: what it had done was taken back "
-                    f"({_count(count)})." + _describe_lost(lost)
+                    f"({_format_count(count)})." + _describe_lost(lost_paths)
                 )
             else:
-                remove(f"{self._steps}/{number}")  # never begun: nothing was changed
-        self.recovered = tuple(told)
+                remove(f"{self._steps}/{number}")  # never begun, so nothing was changed
+        self.recovered = tuple(messages)
 
-    def _finish_undo(self, left: set[str]) -> str:
-        """Go on with an undo. What somebody changed after it was stopped is left."""
+    def _finish_undo(self, skipped: set[str]) -> str:
+        """Finish an undo, except for paths that were changed after it was interrupted. Return a sentence."""
         changes = [change for path, change in self._history.changes.items() if not is_derived(path)]
-        left |= {change.path for change in changes if not self._half_way(change)}
-        restorer = self._restorer(left)
+        skipped |= {change.path for change in changes if not self._may_be_half_undone(change)}
+        restorer = self._make_restorer(skipped)
         restorer.apply()
-        self._forget()
-        left |= {*restorer.left, *(change.path for change in changes if change.foreign)}
-        count = sum(change.path not in left for change in changes)
-        sentence = f"Undoing the changes had been interrupted and was finished ({_count(count)})."
+        self._delete_history()
+        skipped |= {*restorer.left, *(change.path for change in changes if change.foreign)}
+        count = sum(change.path not in skipped for change in changes)
+        sentence = f"Undoing the changes had been interrupted and was finished ({_format_count(count)})."
         return sentence + (
-            f" Left as they are, changed by somebody else: {join_paths(left)}." if left else ""
+            f" Left as they are, changed by somebody else: {join_paths(skipped)}." if skipped else ""
         )
 
-    def _half_way(self, change: PathChange) -> bool:
-        """Return whether a path is as an undo that was stopped may have left it."""
+    def _may_be_half_undone(self, change: PathChange) -> bool:
+        """Return whether an interrupted undo may have left the path in its present state."""
         info = look(self._prefix, change.path)
         if info is None:
             return True
-        sides = (change.before, change.after)
+        states = (change.before, change.after)
         if stat.S_ISDIR(info.st_mode):
-            return any(state is not None and state.type == "dir" for state in sides)
+            return any(state is not None and state.type == "dir" for state in states)
         hashes: dict[str, str] = {}
-        return any(is_now(self._prefix, change.path, state, hashes) for state in sides)
+        return any(is_now(self._prefix, change.path, state, hashes) for state in states)
 
     # -------- the lock
 
     def _acquire(self, on_wait: Callable[[str], None] | None) -> None:
-        """Take the lock. Whoever leaves an empty journal deletes it."""
+        """Create the folder and take the lock."""
         if not is_folder(self._prefix):
             message = f"{self._prefix}: not a folder, so not an environment"
             raise JournalError(message)
 
         def make() -> None:
             with contextlib.suppress(FileExistsError):
-                os.mkdir(self._own, 0o700)
-            if not is_folder(self._own) and os.path.lexists(self._own):
-                raise make_damage_error(self._own, "not a folder")
+                os.mkdir(self._folder, 0o700)
+            if not is_folder(self._folder) and os.path.lexists(self._folder):
+                raise make_damage_error(self._folder, "not a folder")
 
         def report_wait(handle: int) -> None:
             if on_wait is not None:
                 on_wait(_describe_wait(handle))
 
-        self._lock = lock(f"{self._own}/{LOCK}", make, report_wait)
-        with contextlib.suppress(OSError):  # a full disk: the number is a courtesy
+        self._lock = lock(f"{self._folder}/{LOCK}", make, report_wait)
+        with contextlib.suppress(OSError):  # on a full disk the process ID is omitted
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
 
     def _close(self) -> None:
-        """Leave the lock; an empty journal goes, the lock's file while it is still held."""
+        """Release the lock, and delete an empty journal before that."""
         if self._lock < 0:
             return
         try:
             with contextlib.suppress(OSError):
                 with contextlib.suppress(FileNotFoundError):
-                    os.rmdir(self._steps)  # only where no step is left
-                if not any(os.path.lexists(f"{self._own}/{name}") for name in (HISTORY, UNDO, GONE)):
-                    os.unlink(f"{self._own}/{LOCK}")
-                    os.rmdir(self._own)
+                    os.rmdir(self._steps)  # fails if a step is left
+                if not any(os.path.lexists(f"{self._folder}/{name}") for name in (HISTORY, UNDO, GONE)):
+                    os.unlink(f"{self._folder}/{LOCK}")
+                    os.rmdir(self._folder)
         finally:
             os.close(self._lock)
             self._lock = -1
 
 
 class Step:
-    """A step under way. `with step:` takes it back where the block raises; then `commit` or `rollback`."""
+    """A step in progress: call `commit` or `rollback`. `with step:` rolls back if the block raises."""
 
     def __init__(self, commit: Callable[[], HistoryEntry], rollback: Callable[[], None]) -> None:
-        """For `Journal.step`."""
+        """Use `Journal.step` instead."""
         self._commit, self._rollback = commit, rollback
-        self._over = False
+        self._finished = False
 
     def __enter__(self) -> Step:  # noqa: PYI034 - Self is of Python 3.11
         return self
@@ -490,56 +511,58 @@ class Step:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None and not self._over:
+        if error is not None and not self._finished:
             self.rollback()
 
     def commit(self) -> HistoryEntry:
-        """Keep the changes. Where that cannot be recorded they are taken back, and JournalError is raised."""
-        self._end()
+        """Keep the changes. If they cannot be recorded, undo them and raise JournalError."""
+        self._mark_finished()
         return self._commit()
 
     def rollback(self) -> None:
-        """Take the changes back. Raises JournalError where that could not be done, or not wholly."""
-        self._end()
+        """Undo the changes. Raise JournalError if that fails or is not complete."""
+        self._mark_finished()
         self._rollback()
 
-    def _end(self) -> None:
-        if self._over:
+    def _mark_finished(self) -> None:
+        if self._finished:
             raise JournalError("The step is over already.")
-        self._over = True
+        self._finished = True
 
 
 def has_pending(prefix: Path) -> bool:
-    """Return whether a step or an undo is not finished: somebody is at work, or was killed.
+    """Return whether a step or an undo is unfinished: a process is running, or was killed.
 
-    Writes nothing.
+    Write nothing.
     """
-    own = f"{os.path.realpath(prefix)}/{OWN}"
+    folder = f"{os.path.realpath(prefix)}/{OWN}"
     with _errors(f"{prefix}: the journal of changes cannot be read"):
-        if not is_folder(own):
+        if not is_folder(folder):
             return False
-        if os.path.lexists(f"{own}/{GONE}"):
+        if os.path.lexists(f"{folder}/{GONE}"):
             return False
-        if os.path.lexists(f"{own}/{UNDO}"):
+        if os.path.lexists(f"{folder}/{UNDO}"):
             return True
-        history = read_history(own)
-        return any(number not in history for number in numbers(own))
+        history = read_history(folder)
+        return any(number not in history for number in numbers(folder))
 
 
-# ---------------------------------------------------------------- sentences
+# ---------------------------------------------------------------- messages
 
 
-def _count(count: int) -> str:
+def _format_count(count: int) -> str:
     return "1 path" if count == 1 else f"{count} paths"
 
 
 def _describe_lost(paths: list[str]) -> str:
+    """Return a sentence about the paths that could not be restored; empty if there are none."""
     if not paths:
         return ""
     return f" Not as before, for a program wrote into the files themselves or made others there: {join_paths(paths)}."
 
 
 def _describe_wait(handle: int) -> str:
+    """Return the message for waiting, with the ID of the process that holds the lock."""
     with contextlib.suppress(OSError):
         number = os.pread(handle, 20, 0).strip()
         if number.isdigit():
@@ -548,30 +571,30 @@ def _describe_wait(handle: int) -> str:
 
 
 @contextlib.contextmanager
-def _errors(what: str, *, hint: str = "") -> Iterator[None]:
-    """OSError → JournalError: one sentence, and what to do about it."""
+def _errors(problem: str, *, hint: str = "") -> Iterator[None]:
+    """Turn OSError into JournalError with one sentence and a hint."""
     try:
         yield
     except OSError as error:
-        what, why = clean_line(what), error.strerror or str(error)
+        problem, reason = clean_line(problem), error.strerror or str(error)
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             hint = f"Free space on that disk. {hint}".strip()
         elif error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
             hint = f"Run it as the one who owns the environment. {hint}".strip()
-        place = (
+        location = (
             f" ({clean_line(os.fsdecode(error.filename))})"
             if isinstance(error.filename, (str, bytes))
             else ""
         )
-        message = f"{what}: {why}{place}"
+        message = f"{problem}: {reason}{location}"
         raise JournalError(message, hint=hint) from error
 
 
-def _check_complete(own: str, history: History) -> None:
-    """Raise JournalError if the history lacks a step that was done: what that step kept is needed to take it back."""
-    for number in numbers(own):
-        step = f"{own}/{STEPS}/{number}"
-        done = os.path.lexists(f"{step}/{DONE}") and not os.path.lexists(f"{step}/{MANIFEST}")
-        if done and number not in history:
-            place, reason = f"{own}/{HISTORY}", f"step {number} is missing"
-            raise make_damage_error(place, reason)
+def _check_complete(folder: str, history: History) -> None:
+    """Raise JournalError if the history lacks a finished step: what that step kept is needed for an undo."""
+    for number in numbers(folder):
+        step = f"{folder}/{STEPS}/{number}"
+        is_done = os.path.lexists(f"{step}/{DONE}") and not os.path.lexists(f"{step}/{MANIFEST}")
+        if is_done and number not in history:
+            path, reason = f"{folder}/{HISTORY}", f"step {number} is missing"
+            raise make_damage_error(path, reason)

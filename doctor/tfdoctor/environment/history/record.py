@@ -1,7 +1,7 @@
-"""What tfdoctor has changed in an environment: what was there before the first step, and what we left there.
+"""The recorded changes of an environment: its states before the first and after the last step.
 
-`history.json` has it all: the steps that were done, and every path that is not any more what it was before the first of
-them, with both states and where the bytes of the first one are. A step is merged into it (`with_step`).
+`history.json` holds the finished steps and every path that differs from the state before the first of them, with both
+states and the location of the old contents. `with_step` merges a step into it.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 
 HISTORY, UNDO, STEPS = "history.json", "undo.json", "steps"
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
-_LISTED = 10
-"""Paths named in a sentence."""
+_MAX_LISTED_PATHS = 10
+"""The largest number of paths named in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """A step that was done. `when`: UTC, ISO 8601; `changes`: how many paths it changed."""
+    """A finished step. `when` is in UTC, as ISO 8601; `changes` is the number of paths that it changed."""
 
     number: int
     title: str
@@ -56,62 +56,66 @@ class HistoryEntry:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """All that was done since the environment was as its owner had it."""
+    """All finished steps since the environment was in its original state, and their combined changes."""
 
     entries: tuple[HistoryEntry, ...] = ()
     """Oldest first."""
     changes: Mapping[str, PathChange] = field(default_factory=dict)
-    """path → what was there before the first step, and what the last one left."""
+    """The state before the first step and after the last one, by path."""
     compiled: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """path → size and mtime of compiled files that belong to what was there, though their source was changed."""
+    """(size, mtime) by path, of compiled files that match the original state although their sources were changed."""
 
     def __contains__(self, number: int) -> bool:
         return any(entry.number == number for entry in self.entries)
 
 
-# ---------------------------------------------------------------- a step is merged
+# ---------------------------------------------------------------- merging a step
 
 
 def changes_of(
     top: str, steps: str, rows: Mapping[str, PathRow], found: Mapping[str, PathState]
 ) -> list[PathChange]:
-    """Return what a step has changed, with the hashes of both sides. Raises OSError.
+    """Return the changes of a step, with the hashes of both states. Raise OSError.
 
-    rows: its snapshot; found: a scan after it.
+    `rows` is the snapshot before the step, `found` a scan after it.
     """
-    kept, changed = Bytes(steps), snapshot.differences(top, rows, found)
-    unknown = {}  # of what was linked, unless somebody wrote into it
+    contents, changed = Bytes(steps), snapshot.differences(top, rows, found)
+    paths_to_hash = {}  # of files kept by hard link, unless somebody wrote into them
     for change in changed:
-        before, bytes_of = change.before, change.kept
-        if before is not None and bytes_of is not None and before.sha256 is None:
-            unknown[change.path] = kept.place(bytes_of) if kept.are_whole(before, bytes_of) else ""
-    now = [f"{top}/{change.path}" for change in changed if change.after and change.after.type == "file"]
-    hashes = snapshot.digests([*now, *filter(None, unknown.values())])
+        before, kept_file = change.before, change.kept
+        if before is not None and kept_file is not None and before.sha256 is None:
+            paths_to_hash[change.path] = (
+                contents.place(kept_file) if contents.are_whole(before, kept_file) else ""
+            )
+    current_files = [
+        f"{top}/{change.path}" for change in changed if change.after and change.after.type == "file"
+    ]
+    hashes = snapshot.digests([*current_files, *filter(None, paths_to_hash.values())])
     result = []
     for change in changed:
-        path, before, after, bytes_of = change.path, change.before, change.after, change.kept
-        if before is not None and path in unknown:
-            before = before._replace(sha256=hashes.get(unknown[path]))
-            bytes_of = bytes_of if before.sha256 is not None else None
+        path, before, after, kept_file = change.path, change.before, change.after, change.kept
+        if before is not None and path in paths_to_hash:
+            before = before._replace(sha256=hashes.get(paths_to_hash[path]))
+            kept_file = kept_file if before.sha256 is not None else None
         if after is not None and after.type == "file":
             after = after._replace(sha256=hashes.get(f"{top}/{path}"))
-        complete = PathChange(path, before, after, bytes_of)
-        if not _is_unchanged(complete):  # replaced by the same
+        complete = PathChange(path, before, after, kept_file)
+        if not _is_unchanged(complete):  # otherwise the file was replaced by an identical one
             result.append(complete)
     return result
 
 
 def _is_unchanged(change: PathChange) -> bool:
-    """Return whether a path is what it was."""
+    """Return whether both states of a path are the same."""
     before = change.before
-    known = before is None or before.type != "file" or before.sha256 is not None
-    return known and alike(before, change.after, times=True)
+    is_known = before is None or before.type != "file" or before.sha256 is not None
+    return is_known and alike(before, change.after, times=True)
 
 
-def _was(before: PathState | None, state: PathState | None) -> bool:
+def _began_with(before: PathState | None, state: PathState | None) -> bool:
     """Return whether a step began with this state.
 
-    What it wrote into in place has no hash: its size and mtime had to do.
+    A file that was modified in place has no hash: its size and mtime are compared instead.
     """
     if before is not None and state is not None and before.type == "file" and before.sha256 is None:
         before = before._replace(sha256=state.sha256)
@@ -122,83 +126,86 @@ def _was(before: PathState | None, state: PathState | None) -> bool:
 def with_step(
     history: History, entry: HistoryEntry, found: Iterable[PathChange], rows: Mapping[str, PathRow]
 ) -> History:
-    """Return the history after another step: what was there before the first one stays, what is there now is the last
-    one's.
+    """Return the history with one more step: the oldest "before" and the newest "after" of each path.
 
-    What somebody changed between two steps is theirs from then on: that is what an undo gives back. found: what this
-    step changed; rows: its snapshot.
+    If somebody else changed a path between two steps, an undo restores what they made of it. `found` are the
+    changes of this step, `rows` its snapshot.
     """
     changes, compiled = dict(history.changes), dict(history.compiled)
     found = list(found)
     for change in found:
         path, before = change.path, change.before
-        first, known = change, changes.pop(path, None)
-        if known is not None:
-            ours = is_derived(path) or any(_was(before, one) for one in (known.after, known.before))
-            first = known._replace(after=change.after) if ours else change._replace(foreign=True)
+        merged, previous = change, changes.pop(path, None)
+        if previous is not None:
+            ours = is_derived(path) or any(
+                _began_with(before, state) for state in (previous.after, previous.before)
+            )
+            merged = previous._replace(after=change.after) if ours else change._replace(foreign=True)
         elif (
             before is not None
             and path.endswith(".pyc")
-            and _source_of(path) in history.changes
+            and _find_source(path) in history.changes
             and compiled.get(path) != (before.size, before.mtime_ns)
         ):
-            first = change._replace(before=None, kept=None)  # Python had made it of a source of ours
-        changes[path] = first
+            # Python had compiled it from a source that we changed
+            merged = change._replace(before=None, kept=None)
+        changes[path] = merged
     touched = {change.path for change in found}
     sources = {path for path in touched if path.endswith(".py") and path not in history.changes}
-    for path, row in rows.items():
-        if sources and path.endswith(".pyc") and path not in touched and _source_of(path) in sources:
-            compiled.setdefault(path, (row.state.size, row.state.mtime_ns))
+    for path, saved in rows.items():
+        if sources and path.endswith(".pyc") and path not in touched and _find_source(path) in sources:
+            compiled.setdefault(path, (saved.state.size, saved.state.mtime_ns))
     return History((*history.entries, entry), changes, compiled)
 
 
-def _source_of(compiled: str) -> str:
-    """Return the source of a compiled file, by its name."""
+def _find_source(compiled: str) -> str:
+    """Return the source path of a compiled file, derived from its name."""
     folder, _, name = compiled.rpartition("/")
     if folder.rpartition("/")[2] == "__pycache__":
         return f"{folder.rpartition('/')[0]}/{name.split('.', 1)[0]}.py".lstrip("/")
     return compiled.removesuffix("c")
 
 
-# ---------------------------------------------------------------- what speaks against an undo
+# ---------------------------------------------------------------- conflicts with an undo
 
 
 def conflicts(top: str, history: History, kept: Bytes) -> tuple[list[str], list[str], set[str]]:
-    """Return the paths that somebody changed since we did; those whose bytes are lost.
+    """Return the paths changed by somebody else, those whose contents are lost, and those not to undo.
 
-    Those of both that cannot be undone.
+    The third is a set of paths from the first two. A path that somebody changed between two steps is in the first list
+    only, because it can be undone.
     """
     real: set[str] = set()
-    hashes = snapshot.digests(_to_hash(top, history, real))
-    foreign, lost, left = [], [], set()
+    hashes = snapshot.digests(_list_files_to_hash(top, history, real))
+    foreign_paths, lost_paths, skipped = [], [], set()
     for path, change in history.changes.items():
         before, after = change.before, change.after
         if is_derived(path):
             continue
-        ours = any(is_now(top, path, one, hashes, real) for one in (after, before))
-        # An undo puts something else where a folder is: then nobody's files may be in it.
+        ours = any(is_now(top, path, state, hashes, real) for state in (after, before))
+        # An undo replaces the folder by something else, so it must not contain anybody's files.
         gives_way = before is not None and before.type != "dir" and after is not None and after.type == "dir"
         if not ours or (gives_way and paths_in_way(top, path, history.changes)):
-            foreign.append(path)
-            left.add(path)
+            foreign_paths.append(path)
+            skipped.add(path)
         elif before is not None and before.type == "file" and not kept.are_whole(before, change.kept):
-            lost.append(path)
-            left.add(path)
+            lost_paths.append(path)
+            skipped.add(path)
         elif change.foreign:
-            foreign.append(path)
-    return foreign, lost, left
+            foreign_paths.append(path)
+    return foreign_paths, lost_paths, skipped
 
 
-def _to_hash(top: str, history: History, real: set[str]) -> set[str]:
-    """Return files whose size does not tell already whether somebody changed them."""
-    wanted = set()
+def _list_files_to_hash(top: str, history: History, real: set[str]) -> set[str]:
+    """Return the files whose size alone does not show whether somebody changed them."""
+    paths = set()
     for path, change in history.changes.items():
         info = None if is_derived(path) else look(top, path, real)
         if info is not None and stat.S_ISREG(info.st_mode):
             sizes = {state.size for state in (change.before, change.after) if state is not None}
             if info.st_size in sizes:
-                wanted.add(f"{top}/{path}")
-    return wanted
+                paths.add(f"{top}/{path}")
+    return paths
 
 
 def is_now(
@@ -206,27 +213,25 @@ def is_now(
 ) -> bool:
     """Return whether a path is now in this state: type, size, mode and hash.
 
-    A file whose hash is not known never is.
-
-    `hashes` remembers the hashes of files from one call to the next.
+    A file state without a hash never matches. `hashes` caches the hashes of files between calls.
     """
-    now = snapshot.see(top, path, real)
-    if now is None:
+    current = snapshot.see(top, path, real)
+    if current is None:
         return state is None and look(top, path, real) is None
-    if state is None or now.type != state.type:
+    if state is None or current.type != state.type:
         return False
-    if now.type == "file":
-        if state.sha256 is None or now.size != state.size:
+    if current.type == "file":
+        if state.sha256 is None or current.size != state.size:
             return False
-        place = f"{top}/{path}"
-        if place not in hashes:
-            hashes[place] = snapshot.digest(place)
-        now = now._replace(sha256=hashes[place])
-    return alike(now, state)
+        absolute = f"{top}/{path}"
+        if absolute not in hashes:
+            hashes[absolute] = snapshot.digest(absolute)
+        current = current._replace(sha256=hashes[absolute])
+    return alike(current, state)
 
 
 def check_conflicts(foreign: list[str], lost: list[str]) -> None:
-    """Raise JournalError where an undo would overwrite somebody's work, or could not do all."""
+    """Raise JournalError if an undo would overwrite somebody's changes, or if contents are lost."""
     if not foreign and not lost:
         return
     parts = []
@@ -243,28 +248,28 @@ def check_conflicts(foreign: list[str], lost: list[str]) -> None:
 
 
 def join_paths(paths: Iterable[str]) -> str:
-    """Return up to ten paths, for a sentence."""
+    """Return up to ten paths as text, and the number of the others."""
     names = sorted(paths)
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return ", ".join(clean_line(name) for name in names[:_LISTED]) + more
+    suffix = f" and {len(names) - _MAX_LISTED_PATHS} more" if len(names) > _MAX_LISTED_PATHS else ""
+    return ", ".join(clean_line(name) for name in names[:_MAX_LISTED_PATHS]) + suffix
 
 
-# ---------------------------------------------------------------- on the disk
+# ---------------------------------------------------------------- files
 
 
 def numbers(own: str) -> list[int]:
-    """Return the steps that have a folder, oldest first. Raises JournalError, OSError."""
+    """Return the numbers of the steps that have a folder, in ascending order. Raise JournalError, OSError."""
     steps = f"{own}/{STEPS}"
     if not is_folder(steps):
         if os.path.lexists(steps):
             raise make_damage_error(steps, "not a folder")
         return []
-    found = os.listdir(steps)  # noqa: PTH208 - as in snapshot.py
-    return sorted(int(name) for name in found if _NUMBER.fullmatch(name) and is_folder(f"{steps}/{name}"))
+    names = os.listdir(steps)  # noqa: PTH208 - as in snapshot.py
+    return sorted(int(name) for name in names if _NUMBER.fullmatch(name) and is_folder(f"{steps}/{name}"))
 
 
 def write_history(own: str, history: History) -> None:
-    """From now on, this is what was done. Raises OSError."""
+    """Write the history. Raise OSError."""
     value = {
         "entries": [
             {name: getattr(entry, name) for name in HistoryEntry.__slots__} for entry in history.entries
@@ -283,6 +288,7 @@ def write_history(own: str, history: History) -> None:
 
 
 def _state_to_json(state: PathState | None) -> dict[str, Any] | None:
+    """Return the JSON object of a state, without its inode."""
     if state is None:
         return None
     value = state._asdict()
@@ -291,10 +297,10 @@ def _state_to_json(state: PathState | None) -> dict[str, Any] | None:
 
 
 def read_history(own: str) -> History:
-    """Return what was done; empty if nothing was. Raises JournalError if it cannot be relied on, OSError."""
-    place = f"{own}/{HISTORY}"
+    """Return the history; it is empty if no file exists. Raise JournalError if it is damaged, or OSError."""
+    history_path = f"{own}/{HISTORY}"
     try:
-        value = read_json(place, {"entries", "changes", "compiled"})
+        value = read_json(history_path, {"entries", "changes", "compiled"})
     except FileNotFoundError:
         for number in numbers(own):
             if look(own, f"{STEPS}/{number}/record.json") is not None:
@@ -304,52 +310,53 @@ def read_history(own: str) -> History:
         entries = tuple(_read_entry(item) for item in value["entries"])
         changes = {change.path: change for change in map(_read_change, value["changes"])}
         if len(changes) != len(value["changes"]):
-            raise make_damage_error(place, "a path twice")
+            raise make_damage_error(history_path, "a path twice")
         compiled = {check_path(path): (int(size), int(mtime)) for path, size, mtime in value["compiled"]}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise make_damage_error(place, "not what tfdoctor writes") from error
+        raise make_damage_error(history_path, "not what tfdoctor writes") from error
     return History(entries, changes, compiled)
 
 
-def _read_entry(item: dict[str, Any]) -> HistoryEntry:
-    """Raises KeyError, TypeError, ValueError."""
-    texts, counts = (item["title"], item["when"], *item["codes"]), (item["number"], item["changes"])
+def _read_entry(entry: dict[str, Any]) -> HistoryEntry:
+    """Parse and check an entry. Raise KeyError, TypeError, ValueError."""
+    texts, counts = (entry["title"], entry["when"], *entry["codes"]), (entry["number"], entry["changes"])
     if (
-        set(item) != set(HistoryEntry.__slots__)
-        or not isinstance(item["codes"], list)
+        set(entry) != set(HistoryEntry.__slots__)
+        or not isinstance(entry["codes"], list)
         or not all(isinstance(text, str) for text in texts)
         or not all(type(count) is int and count >= 0 for count in counts)
     ):
         raise ValueError("not an entry")
-    return HistoryEntry(**{**item, "codes": tuple(item["codes"])})
+    return HistoryEntry(**{**entry, "codes": tuple(entry["codes"])})
 
 
-def _read_change(item: dict[str, Any]) -> PathChange:
-    """Raises KeyError, TypeError, ValueError."""
-    if set(item) != set(PathChange._fields) or type(item["foreign"]) is not bool:
+def _read_change(change: dict[str, Any]) -> PathChange:
+    """Parse and check a change. Raise KeyError, TypeError, ValueError."""
+    if set(change) != set(PathChange._fields) or type(change["foreign"]) is not bool:
         raise ValueError("not a change")
     before, after = (
-        None if side is None else check_state(PathState(**side)) for side in (item["before"], item["after"])
+        None if state is None else check_state(PathState(**state))
+        for state in (change["before"], change["after"])
     )
-    kept = check_kept(item["kept"])
-    if kept is not None and (before is None or before.type != "file"):
+    kept_file = check_kept(change["kept"])
+    if kept_file is not None and (before is None or before.type != "file"):
         raise ValueError("bytes of what is no file")
-    return PathChange(check_path(item["path"]), before, after, kept, item["foreign"])
+    return PathChange(check_path(change["path"]), before, after, kept_file, change["foreign"])
 
 
 def write_undo(own: str, left: Iterable[str]) -> None:
-    """From now on everything is taken back but these paths, whatever happens. Raises OSError."""
+    """Record that an undo has begun, and the paths that it leaves. Raise OSError."""
     write_json(f"{own}/{UNDO}", {"left": sorted(left)})
 
 
 def read_undo(own: str) -> set[str] | None:
-    """Return the paths that an undo leaves; None if none was begun. Raises JournalError, OSError."""
-    place = f"{own}/{UNDO}"
+    """Return the paths that an undo leaves; None if none has begun. Raise JournalError, OSError."""
+    undo_path = f"{own}/{UNDO}"
     try:
-        value = read_json(place, {"left"})
+        value = read_json(undo_path, {"left"})
     except FileNotFoundError:
         return None
     try:
         return {check_path(path) for path in value["left"]}
     except (TypeError, ValueError) as error:
-        raise make_damage_error(place, "not what tfdoctor writes") from error
+        raise make_damage_error(undo_path, "not what tfdoctor writes") from error

@@ -1,7 +1,7 @@
-"""Putting an environment's files back from what was kept of them: the half of the history that changes them.
+"""The restoration of files from the kept contents: the part of the history that changes files.
 
-The bytes may have been tampered with, and what asks for them may be somebody else's: nothing here leaves the
-environment, follows a link to a folder, or gives a file more rights than it had.
+The kept contents may have been tampered with, and another user may request the undo. So nothing here leaves the
+environment, follows a link to a folder, or gives a file more permissions than it had.
 """
 # Paths are plain strings, as in snapshot.py.
 # ruff: noqa: PTH101, PTH102, PTH105, PTH106, PTH108, PTH115, PTH211
@@ -36,24 +36,24 @@ if TYPE_CHECKING:
 
 
 class Bytes:
-    """The kept bytes, which may have been tampered with."""
+    """The kept contents of files, which may have been tampered with."""
 
     def __init__(self, steps: str) -> None:
-        """`steps`: the folder with a folder for each step."""
+        """`steps` is the path of the folder that contains a folder for each step."""
         self._steps = steps
         self._real: set[str] = set()
 
     def place(self, kept: KeptFile) -> str:
-        """Return the path of the file that holds the bytes."""
+        """Return the path of the file that holds the contents."""
         return f"{self._steps}/{kept.place}"
 
     def info(self, kept: KeptFile) -> os.stat_result | None:
-        """lstat of that file; None where there is none."""
+        """Return lstat of that file; None if it does not exist or is not a regular file."""
         info = look(self._steps, kept.place, self._real)
         return info if info is not None and stat.S_ISREG(info.st_mode) else None
 
     def are_whole(self, before: PathState, kept: KeptFile | None) -> bool:
-        """Return whether they are still what the file was: nobody wrote into the file that a link shares."""
+        """Return whether the contents are still those of `before`: nobody wrote through the hard link."""
         info = self.info(kept) if kept is not None else None
         if kept is None or info is None or info.st_size != before.size:
             return False
@@ -63,11 +63,11 @@ class Bytes:
 
 
 class Restorer:
-    """Puts paths back to what they were: first what was not there goes, then folders, then files and links.
+    """A restorer of paths: it removes new ones first, then restores folders, then files and links.
 
-    Each path changes by one rename, so a run that is killed leaves it as it was or as it has to be, and doing all
-    of it again is harmless. `left` are the paths that could not be put back, because bytes are lost or because
-    somebody's files are in the way.
+    Each path changes by one rename: a killed run leaves every path either untouched or restored, and running it again
+    is harmless. `left` are the paths that could not be restored, because contents are lost or somebody's files are in
+    the way.
     """
 
     def __init__(
@@ -80,10 +80,11 @@ class Restorer:
         valid_pyc: Mapping[str, tuple[int, int]] | None = None,
         exact: bool = False,
     ) -> None:
-        """`stage`: a folder that is made for files on their way, and deleted at the end.
+        """Prepare the restoration of `changes`.
 
-        `valid_pyc`: path → (size, mtime) of compiled files that belong to what is put back. `exact`: the changes are
-        all there is to do (they come from a scan of everything): purge nothing else.
+        `stage` is a folder that is created for files before they are renamed into place, and deleted at the end.
+        `valid_pyc` has (size, mtime) of compiled files that match the restored sources. If `exact`, no other compiled
+        files are removed, because the changes come from a scan of everything.
         """
         self._top = top
         self._stage_folder = stage
@@ -94,45 +95,45 @@ class Restorer:
         self._exact = exact
         self._touched: set[str] = set()
         self._real: set[str] = set()
-        """Folders known to be folders and no links; those we remove leave it."""
+        """Paths known to be folders and not links, except those removed since."""
         self._folders: set[str] = set()
-        """Changed paths that were folders when we began."""
+        """Changed paths that were folders at the start."""
         self._modes: dict[str, int] = {}
         self.left: list[str] = []
 
-    # -------- bytes that are needed are made ready first: a full disk shows before anything changes
+    # -------- staging: a full disk is noticed before anything changes
 
     def stage(self) -> None:
-        """Make every file that has to come back. Changes nothing in the environment; may be done again."""
+        """Prepare every file that has to be restored. Change nothing in the environment; may be called again."""
         remove(self._stage_folder)
         os.mkdir(self._stage_folder, 0o700)
         self._staged.clear()
         for change in self._changes:
             if change.before is not None and change.before.type == "file":
-                self._stage(change)
+                self._stage_file(change)
         fsync(self._stage_folder)
 
-    def _stage(self, change: PathChange) -> str | None:
-        """Return where the file is made ready; None if the bytes are lost."""
-        before, kept = change.before, change.kept
-        if before is None or kept is None or not self._bytes.are_whole(before, kept):
+    def _stage_file(self, change: PathChange) -> str | None:
+        """Return the path of the prepared file; None if the contents are lost."""
+        before, kept_file = change.before, change.kept
+        if before is None or kept_file is None or not self._bytes.are_whole(before, kept_file):
             return None
-        place = f"{self._stage_folder}/{len(self._staged)}"
-        remove(place)
-        if not make_hard_link(self._bytes.place(kept), place):
-            copy(self._bytes.place(kept), place)
-            fsync(place)
-        self._staged[change.path] = place
-        return place
+        staged_path = f"{self._stage_folder}/{len(self._staged)}"
+        remove(staged_path)
+        if not make_hard_link(self._bytes.place(kept_file), staged_path):
+            copy(self._bytes.place(kept_file), staged_path)
+            fsync(staged_path)
+        self._staged[change.path] = staged_path
+        return staged_path
 
-    # -------- the environment
+    # -------- restoring
 
     def apply(self) -> None:
-        """Put everything back, down to the disk. Raises OSError; may be done again."""
+        """Restore everything and sync it to the disk. Raise OSError; may be called again."""
         if not self._staged:
             remove(self._stage_folder)
             os.mkdir(self._stage_folder, 0o700)
-        self._open_folders()
+        self._make_folders_writable()
         for change in self._changes:
             if change.before is None:
                 self._remove(change.path)
@@ -148,34 +149,37 @@ class Restorer:
             if change.before is not None and change.before.type != "dir" and change.path not in self.left:
                 self._restore_path(change, change.before)
         for path in sorted(self._modes, reverse=True):
-            info = self._look(path)
+            info = self._lstat(path)
             if (
                 info is not None
                 and stat.S_ISDIR(info.st_mode)
                 and stat.S_IMODE(info.st_mode) != self._modes[path]
             ):
                 self._chmod(path, self._modes[path])
-        sync([place for place in map(self._resolve, sorted(self._touched)) if is_folder(place)])
+        sync([folder for folder in map(self._resolve, sorted(self._touched)) if is_folder(folder)])
         remove(self._stage_folder)
 
     def _resolve(self, path: str) -> str:
+        """Return the absolute path."""
         return f"{self._top}/{path}" if path else self._top
 
-    def _look(self, path: str) -> os.stat_result | None:
+    def _lstat(self, path: str) -> os.stat_result | None:
         return look(self._top, path, self._real)
 
-    def _has_folder(self, path: str) -> bool:
-        """Return whether the folder a path lies in is there, reached without links."""
+    def _has_parent_folder(self, path: str) -> bool:
+        """Return whether the parent folder of a path exists and is reached without links."""
         folder = path.rpartition("/")[0]
         if not folder or folder in self._real:
             return True
-        info = self._look(folder)
+        info = self._lstat(folder)
         return info is not None and stat.S_ISDIR(info.st_mode)
 
-    def _touch(self, path: str) -> None:
+    def _mark_touched(self, path: str) -> None:
+        """Record that the parent folder of a path was changed and has to be synced."""
         self._touched.add(path.rpartition("/")[0])
 
-    def _leave(self, path: str) -> None:
+    def _record_left(self, path: str) -> None:
+        """Record that a path could not be restored."""
         if not is_derived(path) and path not in self.left:
             self.left.append(path)
 
@@ -183,10 +187,10 @@ class Restorer:
         os.chmod(self._resolve(path), mode)
         self._touched.add(path)
 
-    def _open_folders(self) -> None:
-        """Changed folders that nobody may write into: for as long as we do."""
+    def _make_folders_writable(self) -> None:
+        """Make changed folders writable for the time of the restoration."""
         for path, *_ in self._changes:
-            info = self._look(path)
+            info = self._lstat(path)
             if info is None or not stat.S_ISDIR(info.st_mode):
                 continue
             self._folders.add(path)
@@ -195,18 +199,19 @@ class Restorer:
                 self._chmod(path, stat.S_IMODE(info.st_mode) | 0o700)
 
     def _remove(self, path: str) -> None:
-        info = self._look(path)
+        """Remove a file or link; leave a path of any other type."""
+        info = self._lstat(path)
         if info is None or stat.S_ISDIR(info.st_mode):
             return
         if not (stat.S_ISREG(info.st_mode) or stat.S_ISLNK(info.st_mode)):
-            self._leave(path)
+            self._record_left(path)
             return
         os.unlink(self._resolve(path))
-        self._touch(path)
+        self._mark_touched(path)
 
     def _purge_compiled(self) -> None:
-        """Compiled files of sources that go or come back: Python made them of something else."""
-        ours = {change.path for change in self._changes if change.before is not None}
+        """Remove compiled files of the sources that change, unless they match the restored ones."""
+        restored = {change.path for change in self._changes if change.before is not None}
         names: dict[str, set[str]] = {}
         for path, *_ in self._changes:
             folder, _, name = path.rpartition("/")
@@ -215,22 +220,22 @@ class Restorer:
         for folder, stems in names.items():
             cache = f"{folder}/__pycache__".lstrip("/")
             purged = False
-            for below in (cache, folder):
-                for path, info in self._list(below):
+            for folder_to_list in (cache, folder):
+                for path, info in self._list_folder(folder_to_list):
                     name = path.rpartition("/")[2]
-                    stem = name.split(".", 1)[0] if below == cache else name.removesuffix(".pyc")
+                    stem = name.split(".", 1)[0] if folder_to_list == cache else name.removesuffix(".pyc")
                     valid = self._valid_pyc.get(path) == (info.st_size, info.st_mtime_ns)
-                    if name.endswith(".pyc") and stem in stems and path not in ours and not valid:
+                    if name.endswith(".pyc") and stem in stems and path not in restored and not valid:
                         self._remove(path)
-                        purged = purged or below == cache
-            if purged and cache not in ours:
+                        purged = purged or folder_to_list == cache
+            if purged and cache not in restored:
                 with contextlib.suppress(OSError):
                     os.rmdir(self._resolve(cache))
                     self._real.discard(cache)
 
-    def _list(self, folder: str) -> list[tuple[str, os.stat_result]]:
-        """Return the entries of a folder that is one, with lstat."""
-        if not is_folder(self._resolve(folder)) or (folder and self._look(folder) is None):
+    def _list_folder(self, folder: str) -> list[tuple[str, os.stat_result]]:
+        """Return the entries of a folder with their lstat; nothing if the path is not a folder."""
+        if not is_folder(self._resolve(folder)) or (folder and self._lstat(folder) is None):
             return []
         with os.scandir(self._resolve(folder)) as entries:
             return [
@@ -238,90 +243,97 @@ class Restorer:
             ]
 
     def _remove_folder(self, path: str) -> None:
-        """Remove a folder together with compiled files in it; leave it where anything else is in it."""
-        info = self._look(path)
+        """Remove a folder that contains only compiled files; leave it if it contains anything else."""
+        info = self._lstat(path)
         if info is None or not stat.S_ISDIR(info.st_mode):
             return
-        below = os.walk(self._resolve(path))
-        names = [f"{folder[len(self._top) :]}/{name}" for folder, *both in below for name in chain(*both)]
+        tree = os.walk(self._resolve(path))
+        names = [
+            f"{folder[len(self._top) :]}/{name}"
+            for folder, *names_in_folder in tree
+            for name in chain(*names_in_folder)
+        ]
         if not all(map(is_derived, names)):
-            self._leave(path)
+            self._record_left(path)
             return
         remove(self._resolve(path))
-        self._real = {one for one in self._real if one != path and not one.startswith(f"{path}/")}
+        self._real = {other for other in self._real if other != path and not other.startswith(f"{path}/")}
         self._modes.pop(path, None)
-        self._touch(path)
+        self._mark_touched(path)
 
     def _make_folder(self, path: str, mode: int) -> None:
-        info = self._look(path)
+        """Create a missing folder, and record the mode that it gets in the end."""
+        info = self._lstat(path)
         if info is None or not stat.S_ISDIR(info.st_mode):
-            if not self._has_folder(path):
-                self._leave(path)
+            if not self._has_parent_folder(path):
+                self._record_left(path)
                 return
             self._remove(path)
             os.mkdir(self._resolve(path), 0o700)
             give_to_owner_of_folder(self._resolve(path))
-            self._touch(path)
+            self._mark_touched(path)
         self._modes[path] = mode
 
     def _restore_path(self, change: PathChange, before: PathState) -> None:
+        """Restore a file or link, or record that it could not be restored."""
         path = change.path
-        if not self._has_folder(path):
-            self._leave(path)
+        if not self._has_parent_folder(path):
+            self._record_left(path)
             return
-        now = self._look(path)
+        current = self._lstat(path)
         if before.type == "link":
             if (
-                now is not None
-                and stat.S_ISLNK(now.st_mode)
+                current is not None
+                and stat.S_ISLNK(current.st_mode)
                 and os.readlink(self._resolve(path)) == before.target
             ):
                 return
-            place = f"{self._stage_folder}/link"
-            remove(place)
-            os.symlink(before.target or "", place)
-            self._rename(place, path)
+            link = f"{self._stage_folder}/link"
+            remove(link)
+            os.symlink(before.target or "", link)
+            self._rename(link, path)
             give_to_owner_of_folder(self._resolve(path))
             return
-        kept = change.kept
-        ready = self._staged.get(path)
-        if kept is None or (ready is None and not self._bytes.are_whole(before, kept)):
+        kept_file = change.kept
+        staged = self._staged.get(path)
+        if kept_file is None or (staged is None and not self._bytes.are_whole(before, kept_file)):
             if is_derived(path):
                 self._remove(path)
-            self._leave(path)
+            self._record_left(path)
             return
-        info = self._bytes.info(kept)
-        if now is not None and info is not None and os.path.samestat(now, info):
-            # The very file: renaming a link onto another of the same file does nothing.
-            self._set(self._resolve(path), now, before)
+        info = self._bytes.info(kept_file)
+        if current is not None and info is not None and os.path.samestat(current, info):
+            # It is the same file: renaming a hard link onto another link to that file does nothing.
+            self._set_mode_and_mtime(self._resolve(path), current, before)
             return
-        ready = ready or self._stage(change) or ""
-        self._set(ready, os.lstat(ready), before)
-        self._rename(ready, path)
+        staged = staged or self._stage_file(change) or ""
+        self._set_mode_and_mtime(staged, os.lstat(staged), before)
+        self._rename(staged, path)
 
-    def _set(self, place: str, info: os.stat_result, before: PathState) -> None:
-        """Mode and mtime. Never more rights than the file has: who asks for them may be somebody else."""
+    def _set_mode_and_mtime(self, absolute: str, info: os.stat_result, before: PathState) -> None:
+        """Set mode and mtime, but never add set-user-ID or set-group-ID: another user may request the undo."""
         if info.st_mtime_ns != before.mtime_ns:
-            os.utime(place, ns=(before.mtime_ns, before.mtime_ns), follow_symlinks=False)
+            os.utime(absolute, ns=(before.mtime_ns, before.mtime_ns), follow_symlinks=False)
         mode = before.mode & ~(SET_ID & ~info.st_mode)
         if stat.S_IMODE(info.st_mode) != mode:
-            os.chmod(place, mode)
+            os.chmod(absolute, mode)
 
-    def _rename(self, place: str, path: str) -> None:
+    def _rename(self, staged: str, path: str) -> None:
+        """Move a prepared file to its path."""
         try:
-            os.replace(place, self._resolve(path))
+            os.replace(staged, self._resolve(path))
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
-            # A folder of the environment on another file system: by way of a second copy beside it.
-            part = unwritten(self._resolve(path))
-            remove(part)
-            shutil.copy2(place, part, follow_symlinks=False)
-            os.replace(part, self._resolve(path))
-            os.unlink(place)
-        self._touch(path)
+            # A folder of the environment is on another file system, so a second copy is made beside the file.
+            copied = unwritten(self._resolve(path))
+            remove(copied)
+            shutil.copy2(staged, copied, follow_symlinks=False)
+            os.replace(copied, self._resolve(path))
+            os.unlink(staged)
+        self._mark_touched(path)
 
 
 def paths_in_way(top: str, folder: str, known: Collection[str]) -> list[str]:
-    """Return what is in a folder that nobody of `known` accounts for, compiled files apart."""
+    """Return the paths in a folder that are not in `known`, without compiled files."""
     return [path for path in scan(top, Scope((folder,))) if path not in known and not is_derived(path)]

@@ -1,4 +1,4 @@
-"""What a user wants installed: files and options that come from outside, checked."""
+"""The user's requirements: validated files and options."""
 
 from tfdoctor.environment.requirements.lines import MAX_LINES, parse_packages, parse_requirements
 from tfdoctor.environment.requirements.models import Condition

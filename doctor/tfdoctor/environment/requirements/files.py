@@ -1,4 +1,4 @@
-"""Requirements files as pip reads them, with the files that they include and the constraints that they name."""
+"""A reader of requirements files as pip reads them, with included files and constraints files."""
 
 from __future__ import annotations
 
@@ -17,70 +17,74 @@ if TYPE_CHECKING:
 
 __all__ = ["read_requirements", "take_rows"]
 
-_NAMES_FILE = re.compile(r"(?:(-r|-c)\s*|(--requirements?|--constraints?)(?:\s+|=))(\S.*)")
-_IS_SO_ANYHOW = frozenset({"--require-hashes"})
-"""Options of pip that change nothing here."""
+_FILE_OPTION = re.compile(r"(?:(-r|-c)\s*|(--requirements?|--constraints?)(?:\s+|=))(\S.*)")
+_IGNORED_OPTIONS = frozenset({"--require-hashes"})
+"""Options of pip that have no effect here."""
 
 
 def read_requirements(path: Path, text_of: Callable[[Path], str]) -> RequirementFile:
-    """Return a file and all that it names. Raises UsageError."""
+    """Return the content of a file and of all files that it names. Raise UsageError."""
     part = RequirementFile()
-    _take(path, part, text_of, set(), limit=False, quote=True)
+    _read_file(path, part, text_of, set(), limit=False, quote=True)
     return part
 
 
 def take_rows(
     rows: Iterable[tuple[str, str]], beside: Path, part: RequirementFile, text_of: Callable[[Path], str]
 ) -> None:
-    """(where, line) of requirements that stand in another kind of file, `beside`. Raises UsageError."""
-    _take_rows(rows, beside, part, text_of, {(_place(beside), False)}, limit=False, quote=True)
+    """Add the requirements `(where, line)` of a file in another format, `beside`, to `part`.
+
+    Raise UsageError.
+    """
+    _add_lines(rows, beside, part, text_of, {(_resolve_path(beside), False)}, limit=False, quote=True)
 
 
-def _place(path: Path) -> str:
+def _resolve_path(path: Path) -> str:
     return os.path.realpath(path)
 
 
-def _take(
+def _read_file(
     path: Path,
     part: RequirementFile,
     text_of: Callable[[Path], str],
-    seen: set[tuple[str, bool]],
+    visited: set[tuple[str, bool]],
     *,
     limit: bool,
     quote: bool,
 ) -> None:
-    """`quote`: whether a line that is refused is shown, which none is of a file outside of the first one's folder."""
-    if (_place(path), limit) in seen:  # a ring of files says nothing new
+    """Add the content of a file to `part`; `quote` is false for files outside the first one's folder."""
+    if (_resolve_path(path), limit) in visited:  # files that include each other
         return
-    seen.add((_place(path), limit))
-    shown = clean_line(str(path))
-    if len(seen) > MAX_FILES:
-        msg = f"{shown}: more than {MAX_FILES} files include each other."
+    visited.add((_resolve_path(path), limit))
+    display_path = clean_line(str(path))
+    if len(visited) > MAX_FILES:
+        msg = f"{display_path}: more than {MAX_FILES} files include each other."
         raise UsageError(msg)
-    rows = join_lines(text_of(path))
-    if len(rows) > MAX_LINES:
-        msg = f"{shown} has more than {MAX_LINES} lines."
+    lines = join_lines(text_of(path))
+    if len(lines) > MAX_LINES:
+        msg = f"{display_path} has more than {MAX_LINES} lines."
         raise UsageError(msg)
-    named = ((f"{shown}, line {number}", row) for number, row in rows)
-    _take_rows(named, path, part, text_of, seen, limit=limit, quote=quote)
+    located_lines = ((f"{display_path}, line {number}", line) for number, line in lines)
+    _add_lines(located_lines, path, part, text_of, visited, limit=limit, quote=quote)
 
 
-def _take_rows(
-    rows: Iterable[tuple[str, str]],
-    beside: Path,
+def _add_lines(
+    lines: Iterable[tuple[str, str]],
+    including_file: Path,
     part: RequirementFile,
     text_of: Callable[[Path], str],
-    seen: set[tuple[str, bool]],
+    visited: set[tuple[str, bool]],
     *,
     limit: bool,
     quote: bool,
 ) -> None:
-    for where, row in rows:
-        match = _NAMES_FILE.fullmatch(row)
+    """Add the lines of a file, and the content of the files that they name, to `part`. Raise UsageError."""
+    for where, line in lines:
+        match = _FILE_OPTION.fullmatch(line)
         if match is not None:
-            _include(match, where, beside, part, text_of, seen, limit=limit, quote=quote)
-        elif row not in _IS_SO_ANYHOW:
-            item = parse_line(row, where, quote=quote)
+            _include(match, where, including_file, part, text_of, visited, limit=limit, quote=quote)
+        elif line not in _IGNORED_OPTIONS:
+            item = parse_line(line, where, quote=quote)
             if item is not None:
                 (part.limits if limit else part.items).append(item)
 
@@ -88,27 +92,30 @@ def _take_rows(
 def _include(
     match: re.Match[str],
     where: str,
-    beside: Path,
+    including_file: Path,
     part: RequirementFile,
     text_of: Callable[[Path], str],
-    seen: set[tuple[str, bool]],
+    visited: set[tuple[str, bool]],
     *,
     limit: bool,
     quote: bool,
 ) -> None:
+    """Add the content of an included file. Raise UsageError with the line that names it."""
     option, name = (match[1] or match[2]), match[3].strip().strip("\"'")
     if "://" in name or not name.isprintable() or len(name) > 1000:
         msg = (
             f"{where}: {f'`{clean_line(name)}`' if quote else 'what it names'} is not a file of this machine."
         )
         raise UsageError(msg, hint="Fetch it, and name the file.")
-    inner = beside.parent / name
+    included = including_file.parent / name
     is_limit = limit or option.startswith(("-c", "--constraint"))
     try:
-        inside = quote and _place(inner).startswith(f"{_place(beside.parent)}{os.sep}")
-        _take(inner, part, text_of, seen, limit=is_limit, quote=inside)
+        is_inside = quote and _resolve_path(included).startswith(
+            f"{_resolve_path(including_file.parent)}{os.sep}"
+        )
+        _read_file(included, part, text_of, visited, limit=is_limit, quote=is_inside)
     except UsageError as error:
-        if clean_line(str(inner)) in str(error) and ", line " not in str(error):
+        if clean_line(str(included)) in str(error) and ", line " not in str(error):
             msg = f"{where}: {error}"
             raise UsageError(msg, hint=error.hint) from error
         raise

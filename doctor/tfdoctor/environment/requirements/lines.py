@@ -1,7 +1,7 @@
-"""A user's requirements: files and options that come from outside, made into lines that pip may be given.
+"""The user's requirements, from files and options, converted to validated lines for pip.
 
-What a file can say and an image or environment cannot keep is refused with its line: paths of this machine, other
-files, indexes with passwords, options of pip.
+What an image or environment cannot keep is refused, with its line: paths of this machine, other files, addresses with
+passwords, options of pip.
 """
 
 from __future__ import annotations
@@ -31,74 +31,85 @@ __all__ = [
 
 MAX_LINES = 2000
 _MAX_LINE_CHARS = 2000
-_LONGEST_HASHED = 100_000
-"""Characters of a line, and of one with its hashes: a release may have a hundred wheels."""
+_MAX_HASHED_LINE_CHARS = 100_000
+"""The largest numbers of characters of a line, without and with its hashes: a release may have a hundred wheels."""
 _HASH = re.compile(r"\s--hash=sha256:([0-9a-f]{64})(?=\s|$)")
-_OURS = re.compile(r"tensorflow(?:-gpu|-cpu|-intel|-macos|-rocm)?|tf-nightly(?:-gpu|-cpu)?|nvidia-tensorflow")
+_TENSORFLOW_NAME = re.compile(
+    r"tensorflow(?:-gpu|-cpu|-intel|-macos|-rocm)?|tf-nightly(?:-gpu|-cpu)?|nvidia-tensorflow"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One requirement, with where it stands."""
+    """A requirement and its location."""
 
     requirement: Requirement
     where: str
     """`"requirements.txt, line 3"`."""
     hashes: tuple[str, ...] = ()
-    """SHA-256, hexadecimal."""
+    """SHA-256 digests, hexadecimal."""
 
     @property
     def name(self) -> str:
-        """Normalised."""
+        """The normalized name."""
         return canonicalize_name(self.requirement.name)
 
     @property
     def line(self) -> str:
-        """As an installer is given it."""
-        return " ".join([str(self.requirement), *(f"--hash=sha256:{one}" for one in self.hashes)])
+        """The line for an installer."""
+        return " ".join([str(self.requirement), *(f"--hash=sha256:{digest}" for digest in self.hashes)])
 
 
 def is_tensorflow(name: str) -> bool:
-    """Return whether a distribution, by its normalised name, is a TensorFlow: one excludes the others."""
-    return _OURS.fullmatch(name) is not None
+    """Return whether a normalized name is that of a TensorFlow distribution: these exclude each other."""
+    return _TENSORFLOW_NAME.fullmatch(name) is not None
 
 
 def parse_requirements(text: str, name: str) -> tuple[str, ...]:
-    """Return the requirement lines of a file, normalised, in order.
+    """Return the requirement lines of a file, normalized, in order.
 
-    Raises UsageError with the line that cannot be used.
+    Raise UsageError with the line that cannot be used.
     """
-    rows = join_lines(text)
-    if len(rows) > MAX_LINES:
+    lines = join_lines(text)
+    if len(lines) > MAX_LINES:
         msg = f"{name} has more than {MAX_LINES} lines."
         raise UsageError(msg)
-    found = [line for number, row in rows if (line := _line(row, f"{name}, line {number}")) is not None]
-    return tuple(found)
+    requirements = [
+        checked
+        for number, line in lines
+        if (checked := _check_line(line, f"{name}, line {number}")) is not None
+    ]
+    return tuple(requirements)
 
 
 def parse_packages(packages: Iterable[str]) -> tuple[str, ...]:
-    """Return what `--package` was given. Raises UsageError."""
-    return tuple(line for one in packages if (line := _line(one, f"--package {clean_line(one)}")) is not None)
+    """Return the lines of the `--package` options. Raise UsageError."""
+    return tuple(
+        line
+        for package in packages
+        if (line := _check_line(package, f"--package {clean_line(package)}")) is not None
+    )
 
 
 def join_lines(text: str) -> list[tuple[int, str]]:
-    """Return (number, line) with continued lines joined and comments taken away."""
-    rows: list[tuple[int, str]] = []
-    begun, kept = 0, ""
-    for number, row in enumerate(text.lstrip("\ufeff").splitlines(), 1):
-        begun = begun or number
-        if row.endswith("\\"):
-            kept += row[:-1] + " "
+    """Return (number, line) with continued lines joined and comments removed."""
+    joined: list[tuple[int, str]] = []
+    first_number, partial = 0, ""
+    for number, line in enumerate(text.lstrip("\ufeff").splitlines(), 1):
+        first_number = first_number or number
+        if line.endswith("\\"):
+            partial += line[:-1] + " "
         else:
-            rows.append((begun, kept + row))
-            begun, kept = 0, ""
-    if kept:
-        rows.append((begun, kept))
-    return [(number, re.sub(r"(?:^|\s)#.*$", "", row).strip()) for number, row in rows]
+            joined.append((first_number, partial + line))
+            first_number, partial = 0, ""
+    if partial:
+        joined.append((first_number, partial))
+    return [(number, re.sub(r"(?:^|\s)#.*$", "", line).strip()) for number, line in joined]
 
 
-def _line(row: str, where: str) -> str | None:
-    item = parse_line(row, where)
+def _check_line(text: str, where: str) -> str | None:
+    """Return a validated line; None if it is empty. Raise UsageError, also for TensorFlow itself."""
+    item = parse_line(text, where)
     if item is not None and is_tensorflow(item.name):
         msg = f"{where}: TensorFlow itself is chosen with --tf."
         raise UsageError(msg)
@@ -106,34 +117,38 @@ def _line(row: str, where: str) -> str | None:
 
 
 def parse_line(row: str, where: str, *, quote: bool = True) -> Item | None:
-    """Read one line of a requirements file; None if nothing stands on it. Raises UsageError.
+    """Parse a line of a requirements file; return None if it is empty. Raise UsageError.
 
-    `quote`: whether a line that is refused may be shown, without its passwords.
+    `quote` says whether the error may quote the line, without its passwords.
     """
     row = row.strip()
     if not row:
         return None
-    hashes = _HASH.findall(row[:_LONGEST_HASHED])
-    wanted = _HASH.sub("", row[:_LONGEST_HASHED]).strip()
-    if len(wanted) > _MAX_LINE_CHARS or len(row) > _LONGEST_HASHED or not row.isprintable():
+    hashes = _HASH.findall(row[:_MAX_HASHED_LINE_CHARS])
+    requirement_text = _HASH.sub("", row[:_MAX_HASHED_LINE_CHARS]).strip()
+    if len(requirement_text) > _MAX_LINE_CHARS or len(row) > _MAX_HASHED_LINE_CHARS or not row.isprintable():
         msg = f"{where}: this is not a requirement."
         raise UsageError(msg)
-    shown = f"`{strip_credentials(clean_line(row, limit=120))}`" if quote else "it"
-    if wanted.startswith("-"):
-        msg = f"{where}: {shown} is an option of pip, which these lines cannot have here."
-        raise UsageError(msg, hint=_suggest_option(wanted))
-    if wanted.startswith((".", "/", "~")) or (
-        wanted.endswith((".whl", ".tar.gz", ".zip")) and "@" not in wanted
+    quoted = f"`{strip_credentials(clean_line(row, limit=120))}`" if quote else "it"
+    if requirement_text.startswith("-"):
+        msg = f"{where}: {quoted} is an option of pip, which these lines cannot have here."
+        raise UsageError(msg, hint=_suggest_option(requirement_text))
+    if requirement_text.startswith((".", "/", "~")) or (
+        requirement_text.endswith((".whl", ".tar.gz", ".zip")) and "@" not in requirement_text
     ):
-        msg = f"{where}: {shown} is a file of this machine; only what an index has can be taken."
+        msg = f"{where}: {quoted} is a file of this machine; only what an index has can be taken."
         raise UsageError(
             msg, hint="Publish it to an index (--index), or add it with a Dockerfile of your own on top."
         )
     try:
-        requirement = Requirement(wanted)
-    except (InvalidRequirement, RecursionError) as error:  # RecursionError: hundreds of brackets in a marker
+        requirement = Requirement(requirement_text)
+    # RecursionError: a marker with hundreds of parentheses
+    except (
+        InvalidRequirement,
+        RecursionError,
+    ) as error:
         reason = f": {clean_line(str(error).splitlines()[0])}" if quote else "."
-        msg = f"{where}: {shown} is not a requirement{reason}"
+        msg = f"{where}: {quoted} is not a requirement{reason}"
         raise UsageError(msg, hint="NAME, NAME==1.2 or NAME>=1,<2, one on a line.") from error
     if requirement.url is not None:
         _check_url(requirement.url, where)
@@ -141,6 +156,7 @@ def parse_line(row: str, where: str, *, quote: bool = True) -> Item | None:
 
 
 def _check_url(url: str, where: str) -> None:
+    """Raise UsageError if an address is not https or contains a user name or password."""
     if not url.startswith(("https://", "git+https://")):
         msg = f"{where}: only https addresses can be used."
         raise UsageError(msg)
@@ -150,7 +166,8 @@ def _check_url(url: str, where: str) -> None:
 
 
 def _suggest_option(option: str) -> str:
-    word = option.split("=", 1)[0].split(maxsplit=1)[0]
+    """Return what to do instead of using an option of pip in a line."""
+    name = option.split("=", 1)[0].split(maxsplit=1)[0]
     return {
         "-i": "Use --index URL.",
         "--index-url": "Use --index URL.",
@@ -161,4 +178,4 @@ def _suggest_option(option: str) -> str:
         "--constraint": "Put the pins into the requirements themselves.",
         "-e": "Publish the project, or add it with a Dockerfile of your own on top.",
         "--editable": "Publish the project, or add it with a Dockerfile of your own on top.",
-    }.get(word, "Remove the line.")
+    }.get(name, "Remove the line.")

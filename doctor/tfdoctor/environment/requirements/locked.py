@@ -1,4 +1,4 @@
-"""poetry.lock and uv.lock: the versions that a project is pinned to, as far as this system needs them."""
+"""A reader of poetry.lock and uv.lock: the pinned versions that a project needs on this system."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 __all__ = ["Graph", "read_poetry", "read_uv"]
 
 _MAX_PACKAGES = 20_000
-"""Packages of a lock, and dependencies of one."""
+"""The largest number of packages in a lock, and of dependencies of one package."""
 _HASH = re.compile(r"sha256:([0-9a-f]{64})")
 _EXTRA = re.compile(r"""extra\s*==\s*["']([^"']{1,100})["']""")
 
 
 @dataclass(frozen=True)
 class Edge:
-    """What one package needs of another."""
+    """A dependency of a package."""
 
     name: str
     version: str | None
-    """Where the lock has several of that name; None: any that holds here."""
+    """The version, if the lock has several with that name; None for any whose markers hold."""
     marker: Marker | None
     extras: tuple[str, ...]
 
@@ -49,117 +49,135 @@ class Node:
     name: str
     version: str
     address: str | None
-    """`"git+https://…@commit"`; None: from an index."""
+    """`"git+https://…@commit"`; None for a package from an index."""
     hashes: tuple[str, ...]
     markers: tuple[Marker, ...]
-    """It is wanted where any of them holds, or there is none."""
+    """The package is needed if any of these holds, or if there is none."""
     edges: tuple[Edge, ...]
     of_extras: Mapping[str, tuple[Edge, ...]]
     local: bool = False
-    """The project itself, or another one of this machine."""
+    """Whether it is the project itself, or another one on this machine."""
 
 
 @dataclass(frozen=True)
 class Graph:
-    """A lock."""
+    """The packages of a lock and their dependencies."""
 
     shown: str
     nodes: tuple[Node, ...]
     roots: tuple[Edge, ...] | None
-    """What the project needs; None: the lock does not say, and all that could be needed here is."""
+    """The dependencies of the project.
+
+    None if the lock does not state them: then every package that may be needed here is included.
+    """
 
     @cached_property
-    def _named(self) -> Mapping[str, list[Node]]:
-        found: dict[str, list[Node]] = {}
+    def _nodes_by_name(self) -> Mapping[str, list[Node]]:
+        """The packages by name."""
+        nodes_of_name: dict[str, list[Node]] = {}
         for node in self.nodes:
-            found.setdefault(node.name, []).append(node)
-        return found
+            nodes_of_name.setdefault(node.name, []).append(node)
+        return nodes_of_name
 
-    def items(self, where: Mapping[str, str]) -> Iterator[Item]:
-        """Yield the pins that are wanted there. Raises UsageError."""
-        chosen = self._from_roots(where) if self.roots is not None else self._list_included(where)
-        for node in chosen:
+    def items(self, marker_environment: Mapping[str, str]) -> Iterator[Item]:
+        """Yield the pins that are needed in a marker environment. Raise UsageError."""
+        needed_nodes = (
+            self._list_reachable(marker_environment)
+            if self.roots is not None
+            else self._list_included(marker_environment)
+        )
+        for node in needed_nodes:
             if node.local:
                 continue
-            wanted = f"{node.name} @ {node.address}" if node.address else f"{node.name}=={node.version}"
-            item = parse_line(wanted, f"{self.shown}, {node.name}")
+            requirement = f"{node.name} @ {node.address}" if node.address else f"{node.name}=={node.version}"
+            item = parse_line(requirement, f"{self.shown}, {node.name}")
             if item is not None:
                 yield replace(item, hashes=node.hashes)
 
-    def _met(self, edge: Edge, where: Mapping[str, str]) -> Iterator[Node]:
-        for node in self._named.get(edge.name, ()):
-            if edge.version in (None, node.version) and _is_wanted(node, where):
+    def _find_nodes(self, edge: Edge, marker_environment: Mapping[str, str]) -> Iterator[Node]:
+        """Yield the packages that satisfy a dependency in a marker environment."""
+        for node in self._nodes_by_name.get(edge.name, ()):
+            if edge.version in (None, node.version) and _is_needed(node, marker_environment):
                 yield node
 
-    def _from_roots(self, where: Mapping[str, str]) -> list[Node]:
-        """Return what can be reached: the lock says what each needs."""
-        found: dict[int, Node] = {}
-        done: set[tuple[int, str]] = set()
-        waiting = list(self.roots or ())
-        while waiting:
-            edge = waiting.pop()
-            if not holds(edge.marker, where):
+    def _list_reachable(self, marker_environment: Mapping[str, str]) -> list[Node]:
+        """Return the packages that are reachable from the project's dependencies."""
+        reachable: dict[int, Node] = {}
+        visited: set[tuple[int, str]] = set()
+        pending = list(self.roots or ())
+        while pending:
+            edge = pending.pop()
+            if not holds(edge.marker, marker_environment):
                 continue
-            for node in self._met(edge, where):
-                found[id(node)] = node
+            for node in self._find_nodes(edge, marker_environment):
+                reachable[id(node)] = node
                 for extra in ("", *edge.extras):
-                    if (id(node), extra) not in done:
-                        done.add((id(node), extra))
-                        waiting += node.of_extras.get(extra, ()) if extra else node.edges
-        return sorted(found.values(), key=lambda node: node.name)
+                    if (id(node), extra) not in visited:
+                        visited.add((id(node), extra))
+                        pending += node.of_extras.get(extra, ()) if extra else node.edges
+        return sorted(reachable.values(), key=lambda node: node.name)
 
-    def _list_included(self, where: Mapping[str, str]) -> list[Node]:
-        """Return all but those which only another system or Python needs."""
-        kept = {id(node): node for node in self.nodes if _is_wanted(node, where)}
-        of_others = {edge.name for node in self.nodes for edge in node.edges}
+    def _list_included(self, marker_environment: Mapping[str, str]) -> list[Node]:
+        """Return all packages except those that only other systems or Pythons need."""
+        included = {id(node): node for node in self.nodes if _is_needed(node, marker_environment)}
+        required_names = {edge.name for node in self.nodes for edge in node.edges}
         while True:
             needed: dict[str, bool] = {}
-            for node in kept.values():
+            for node in included.values():
                 for edge in node.edges:
-                    # An extra that is in the lock is there because somebody wants it.
+                    # An extra in the lock is there because some package requires it.
                     extras = _EXTRA.findall(str(edge.marker)) if edge.marker is not None else []
-                    live = any(holds(edge.marker, {**where, "extra": one}) for one in ["", *extras])
-                    needed[edge.name] = needed.get(edge.name, False) or live
-            left = {
-                key: node for key, node in kept.items() if needed.get(node.name, node.name not in of_others)
+                    is_needed = any(
+                        holds(edge.marker, {**marker_environment, "extra": extra_name})
+                        for extra_name in ["", *extras]
+                    )
+                    needed[edge.name] = needed.get(edge.name, False) or is_needed
+            remaining = {
+                key: node
+                for key, node in included.items()
+                if needed.get(node.name, node.name not in required_names)
             }
-            if len(left) == len(kept):
-                return sorted(left.values(), key=lambda node: node.name)
-            kept = left
+            if len(remaining) == len(included):
+                return sorted(remaining.values(), key=lambda node: node.name)
+            included = remaining
 
 
-def _is_wanted(node: Node, where: Mapping[str, str]) -> bool:
-    return not node.markers or any(holds(marker, where) for marker in node.markers)
+def _is_needed(node: Node, marker_environment: Mapping[str, str]) -> bool:
+    """Return whether one of a package's markers holds, or it has none."""
+    return not node.markers or any(holds(marker, marker_environment) for marker in node.markers)
 
 
-# ---------------------------------------------------------------- what both have
+# ---------------------------------------------------------------- common parts
 
 
-def _packages(document: Mapping[str, Any], shown: str) -> list[dict[str, Any]]:
-    rows = document.get("package")
+def _list_packages(document: Mapping[str, Any], display_path: str) -> list[dict[str, Any]]:
+    """Return the package tables of a lock. Raise UsageError."""
+    packages = document.get("package")
     if (
-        not isinstance(rows, list)
-        or len(rows) > _MAX_PACKAGES
-        or not all(isinstance(row, dict) for row in rows)
+        not isinstance(packages, list)
+        or len(packages) > _MAX_PACKAGES
+        or not all(isinstance(package, dict) for package in packages)
     ):
-        msg = f"-r: {shown} does not list packages as such a lock does."
+        msg = f"-r: {display_path} does not list packages as such a lock does."
         raise UsageError(msg)
-    for row in rows:
-        if not isinstance(row.get("name"), str):
-            msg = f"-r: {shown} has a package without a name."
+    for package in packages:
+        if not isinstance(package.get("name"), str):
+            msg = f"-r: {display_path} has a package without a name."
             raise UsageError(msg)
-    return rows
+    return packages
 
 
-def _version(row: Mapping[str, Any], shown: str) -> str:
-    version = row.get("version")
+def _parse_version(package: Mapping[str, Any], path: str) -> str:
+    """Return the version of a package. Raise UsageError if it is not valid."""
+    version = package.get("version")
     if not isinstance(version, str) or not versions.is_version(version):
-        msg = f"{shown}, {clean_line(str(row['name']), limit=80)}: `{clean_line(str(version))}` is not a version."
+        msg = f"{path}, {clean_line(str(package['name']), limit=80)}: `{clean_line(str(version))}` is not a version."
         raise UsageError(msg)
     return version
 
 
-def _marker(text: Any, where: str) -> Marker | None:
+def _parse_marker(text: Any, where: str) -> Marker | None:
+    """Parse a marker; None if there is none. Raise UsageError."""
     if not isinstance(text, str) or not text.strip():
         return None
     try:
@@ -169,24 +187,27 @@ def _marker(text: Any, where: str) -> Marker | None:
         raise UsageError(msg) from error
 
 
-def _hashes(files: Iterable[Any]) -> tuple[str, ...]:
-    found = [
+def _list_hashes(files: Iterable[Any]) -> tuple[str, ...]:
+    """Return the distinct SHA-256 digests of a package's files, sorted."""
+    digests = [
         match[1]
         for file in files
         if isinstance(file, dict) and (match := _HASH.fullmatch(str(file.get("hash")))) is not None
     ]
-    return tuple(sorted({*found}))
+    return tuple(sorted({*digests}))
 
 
 def _as_mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _list(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
+    """Return a list, shortened to the largest supported number; empty if the value is not one."""
     return value[:_MAX_PACKAGES] if isinstance(value, list) else []
 
 
-def _pythons(text: Any, where: str, *, poetry: bool) -> list[Condition]:
+def _parse_python_conditions(text: Any, where: str, *, poetry: bool) -> list[Condition]:
+    """Return the condition on the Python, if it can be expressed as one specifier. Raise UsageError."""
     if not isinstance(text, str) or "|" in text:
         return []
     try:
@@ -200,57 +221,63 @@ def _pythons(text: Any, where: str, *, poetry: bool) -> list[Condition]:
 
 
 def read_uv(text: str, shown: str) -> RequirementFile:
-    """uv.lock. Raises UsageError."""
+    """Read uv.lock. Raise UsageError."""
     document = tables(text, shown)
     nodes: list[Node] = []
     roots: list[Edge] = []
-    for row in _packages(document, shown):
-        where = f"{shown}, {clean_line(row['name'], limit=80)}"
-        source = _as_mapping(row.get("source"))
-        local = any(key in source for key in ("virtual", "editable", "directory", "path"))
-        edges = tuple(_uv_edges(row.get("dependencies"), where))
+    for package in _list_packages(document, shown):
+        where = f"{shown}, {clean_line(package['name'], limit=80)}"
+        source = _as_mapping(package.get("source"))
+        is_local = any(key in source for key in ("virtual", "editable", "directory", "path"))
+        edges = tuple(_list_uv_edges(package.get("dependencies"), where))
         extras = {
-            str(extra): tuple(_uv_edges(rows, where))
-            for extra, rows in _as_mapping(row.get("optional-dependencies")).items()
+            str(extra_name): tuple(_list_uv_edges(dependencies, where))
+            for extra_name, dependencies in _as_mapping(package.get("optional-dependencies")).items()
         }
-        files = [*_list(row.get("wheels")), *([row["sdist"]] if isinstance(row.get("sdist"), dict) else [])]
-        marks = [_marker(one, where) for one in _list(row.get("resolution-markers"))]
+        files = [
+            *_as_list(package.get("wheels")),
+            *([package["sdist"]] if isinstance(package.get("sdist"), dict) else []),
+        ]
+        marks = [_parse_marker(entry, where) for entry in _as_list(package.get("resolution-markers"))]
         nodes.append(
             Node(
-                name=canonicalize_name(row["name"]),
-                version="" if local else _version(row, shown),
-                address=_uv_address(source),
-                hashes=_hashes(files) if not local and "git" not in source else (),
-                markers=tuple(one for one in marks if one is not None),
+                name=canonicalize_name(package["name"]),
+                version="" if is_local else _parse_version(package, shown),
+                address=_format_uv_address(source),
+                hashes=_list_hashes(files) if not is_local and "git" not in source else (),
+                markers=tuple(entry for entry in marks if entry is not None),
                 edges=edges,
                 of_extras=extras,
-                local=local,
+                local=is_local,
             )
         )
         if any(source.get(key) == "." for key in ("virtual", "editable", "directory")):
             roots += edges
     notes = [f"{shown}: as it is pinned there, without its groups for development and its extras."]
-    local_ones = [node for node in nodes if node.local]
-    chosen = tuple(roots) if local_ones and roots else None
-    part = RequirementFile(notes=notes, graphs=[Graph(shown, tuple(nodes), chosen)])
-    part.pythons += _pythons(document.get("requires-python"), f"{shown}, requires-python", poetry=False)
+    local_nodes = [node for node in nodes if node.local]
+    chosen_roots = tuple(roots) if local_nodes and roots else None
+    part = RequirementFile(notes=notes, graphs=[Graph(shown, tuple(nodes), chosen_roots)])
+    part.pythons += _parse_python_conditions(
+        document.get("requires-python"), f"{shown}, requires-python", poetry=False
+    )
     return part
 
 
-def _uv_edges(rows: Any, where: str) -> Iterator[Edge]:
-    for row in _list(rows):
-        if isinstance(row, dict) and isinstance(row.get("name"), str):
-            version = row.get("version")
-            extras = tuple(str(one) for one in _list(row.get("extra")))
+def _list_uv_edges(dependencies: Any, where: str) -> Iterator[Edge]:
+    for dependency in _as_list(dependencies):
+        if isinstance(dependency, dict) and isinstance(dependency.get("name"), str):
+            version = dependency.get("version")
+            extras = tuple(str(name) for name in _as_list(dependency.get("extra")))
             yield Edge(
-                canonicalize_name(row["name"]),
+                canonicalize_name(dependency["name"]),
                 version if isinstance(version, str) else None,
-                _marker(row.get("marker"), where),
+                _parse_marker(dependency.get("marker"), where),
                 extras,
             )
 
 
-def _uv_address(source: Mapping[str, Any]) -> str | None:
+def _format_uv_address(source: Mapping[str, Any]) -> str | None:
+    """Return the address of a package; None if it is from an index."""
     if isinstance(source.get("git"), str):
         address, _, commit = source["git"].partition("#")
         return f"git+{address.partition('?')[0]}" + (f"@{commit}" if commit else "")
@@ -261,52 +288,59 @@ def _uv_address(source: Mapping[str, Any]) -> str | None:
 
 
 def read_poetry(text: str, shown: str) -> RequirementFile:
-    """poetry.lock, of any version of it. Raises UsageError."""
+    """Read poetry.lock of any version. Raise UsageError."""
     document = tables(text, shown)
     metadata = _as_mapping(document.get("metadata"))
     part = RequirementFile(
         notes=[f"{shown}: as it is pinned there, without its groups for development and its extras."]
     )
     nodes = []
-    for row in _packages(document, shown):
-        where = f"{shown}, {clean_line(row['name'], limit=80)}"
-        groups = row.get("groups")
-        if row.get("optional") is True or row.get("category", "main") != "main":
+    for package in _list_packages(document, shown):
+        where = f"{shown}, {clean_line(package['name'], limit=80)}"
+        groups = package.get("groups")
+        if package.get("optional") is True or package.get("category", "main") != "main":
             continue
         if isinstance(groups, list) and "main" not in groups:
             continue
-        source = _as_mapping(row.get("source"))
-        local = source.get("type") in ("directory", "file")
-        if local:
+        source = _as_mapping(package.get("source"))
+        is_local = source.get("type") in ("directory", "file")
+        if is_local:
             part.notes.append(f"{where}: a path of this machine, which is left out.")
-        files = _list(row.get("files")) or _list(_as_mapping(metadata.get("files")).get(row["name"]))
-        said = row.get("markers")
-        marker = _marker(said.get("main") if isinstance(said, dict) else said, where)
+        files = _as_list(package.get("files")) or _as_list(
+            _as_mapping(metadata.get("files")).get(package["name"])
+        )
+        marker_value = package.get("markers")
+        marker = _parse_marker(
+            marker_value.get("main") if isinstance(marker_value, dict) else marker_value, where
+        )
         nodes.append(
             Node(
-                name=canonicalize_name(row["name"]),
-                version=_version(row, shown),
-                address=_poetry_address(source),
-                hashes=_hashes(files) if source.get("type") != "git" else (),
+                name=canonicalize_name(package["name"]),
+                version=_parse_version(package, shown),
+                address=_format_poetry_address(source),
+                hashes=_list_hashes(files) if source.get("type") != "git" else (),
                 markers=(marker,) if marker is not None else (),
-                edges=tuple(_poetry_edges(row.get("dependencies"), where)),
+                edges=tuple(_list_poetry_edges(package.get("dependencies"), where)),
                 of_extras={},
-                local=local,
+                local=is_local,
             )
         )
     part.graphs.append(Graph(shown, tuple(nodes), None))
-    part.pythons += _pythons(metadata.get("python-versions"), f"{shown}, python-versions", poetry=True)
+    part.pythons += _parse_python_conditions(
+        metadata.get("python-versions"), f"{shown}, python-versions", poetry=True
+    )
     return part
 
 
-def _poetry_edges(rows: Any, where: str) -> Iterator[Edge]:
-    for name, said in list(_as_mapping(rows).items())[:_MAX_PACKAGES]:
-        for one in said if isinstance(said, list) else [said]:
-            marker = _marker(_as_mapping(one).get("markers"), where)
+def _list_poetry_edges(dependencies: Any, where: str) -> Iterator[Edge]:
+    for name, value in list(_as_mapping(dependencies).items())[:_MAX_PACKAGES]:
+        for alternative in value if isinstance(value, list) else [value]:
+            marker = _parse_marker(_as_mapping(alternative).get("markers"), where)
             yield Edge(canonicalize_name(name), None, marker, ())
 
 
-def _poetry_address(source: Mapping[str, Any]) -> str | None:
+def _format_poetry_address(source: Mapping[str, Any]) -> str | None:
+    """Return the address of a package; None if it is from an index."""
     if source.get("type") == "git":
         return f"git+{source.get('url')}@{source.get('resolved_reference') or source.get('reference')}"
     return str(source.get("url")) if source.get("type") == "url" else None

@@ -1,4 +1,4 @@
-"""What a file of requirements asks for: the values that all readers give."""
+"""The data that all readers of requirements return."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_FILES = 50
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition on a version, and where it stands."""
+    """A condition on a version, and its location in a file."""
 
     specifier: SpecifierSet
     where: str
@@ -31,20 +31,20 @@ class Condition:
 
 @dataclass(slots=True)
 class RequirementFile:
-    """What one file says."""
+    """The content of one file."""
 
     items: list[Item] = field(default_factory=list)
     limits: list[Item] = field(default_factory=list)
-    """Constraints: they install nothing."""
+    """Constraints, which install nothing by themselves."""
     pythons: list[Condition] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """Sentences: what was left out, or taken for something else."""
+    """Sentences about what was left out or replaced."""
     graphs: list[Graph] = field(default_factory=list)
-    """Locks of projects: what of them is wanted depends on the Python."""
+    """Locks of projects: which of their packages are needed depends on the Python."""
 
 
 def holds(marker: Marker | None, where: Mapping[str, str]) -> bool:
-    """Return whether a marker holds there; one that cannot be asked does."""
+    """Return whether a marker is true; it counts as true if it cannot be evaluated."""
     if marker is None:
         return True
     try:

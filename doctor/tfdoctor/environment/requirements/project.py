@@ -1,4 +1,4 @@
-"""pyproject.toml: the dependencies of a project, as PEP 621 has them or as poetry does."""
+"""A reader of pyproject.toml: the dependencies of a project, in the format of PEP 621 or of poetry."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BARE = re.compile(rf"=?\s*({_VERSION})(\.\*)?")
 
 
 def tables(text: str, shown: str) -> dict[str, Any]:
-    """Return a TOML file. Raises UsageError."""
+    """Return the content of a TOML file. Raise UsageError."""
     try:
         return toml.loads(text)
     except toml.TomlError as error:
@@ -33,19 +33,22 @@ def tables(text: str, shown: str) -> dict[str, Any]:
 
 
 def read_project(text: str, shown: str) -> RequirementFile:
-    """Return the dependencies of a project. Raises UsageError."""
+    """Return the dependencies of a project. Raise UsageError."""
     document = tables(text, shown)
-    project, poetry = _table(document.get("project")), _table(_table(document.get("tool")).get("poetry"))
+    project, poetry = (
+        _as_table(document.get("project")),
+        _as_table(_as_table(document.get("tool")).get("poetry")),
+    )
     part = RequirementFile()
     if isinstance(project.get("requires-python"), str):
-        part.pythons.append(_python(project["requires-python"], f"{shown}, requires-python"))
+        part.pythons.append(_parse_python_condition(project["requires-python"], f"{shown}, requires-python"))
     dependencies = project.get("dependencies")
     if isinstance(dependencies, list):
-        _take(dependencies, f"{shown}, [project] dependencies", part)
-        _tell_left(_table(project.get("optional-dependencies")), shown, part)
+        _add_requirements(dependencies, f"{shown}, [project] dependencies", part)
+        _note_optional(_as_table(project.get("optional-dependencies")), shown, part)
     elif isinstance(poetry.get("dependencies"), dict):
-        _take_poetry(poetry["dependencies"], f"{shown}, [tool.poetry.dependencies]", part)
-        _tell_left(_table(poetry.get("extras")), shown, part)
+        _add_poetry_dependencies(poetry["dependencies"], f"{shown}, [tool.poetry.dependencies]", part)
+        _note_optional(_as_table(poetry.get("extras")), shown, part)
     elif "dependencies" in (project.get("dynamic") or ()):
         msg = f"-r: {shown} leaves its dependencies to its build program (dynamic)."
         raise UsageError(msg, hint="Name the file that they stand in: -r requirements.txt")
@@ -55,30 +58,33 @@ def read_project(text: str, shown: str) -> RequirementFile:
     return part
 
 
-def _table(value: Any) -> dict[str, Any]:
+def _as_table(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _tell_left(extras: dict[str, Any], shown: str, part: RequirementFile) -> None:
+def _note_optional(extras: dict[str, Any], display_path: str, part: RequirementFile) -> None:
+    """Add a note about the optional dependencies that are left out."""
     if extras:
         names = ", ".join(clean_line(str(name), limit=60) for name in list(extras)[:20])
-        part.notes.append(f"{shown}: its optional dependencies ({names}) are left out.")
+        part.notes.append(f"{display_path}: its optional dependencies ({names}) are left out.")
 
 
-def _take(rows: list[Any], where: str, part: RequirementFile) -> None:
-    if len(rows) > MAX_LINES:
+def _add_requirements(entries: list[Any], where: str, part: RequirementFile) -> None:
+    """Add a list of requirement lines to `part`. Raise UsageError."""
+    if len(entries) > MAX_LINES:
         msg = f"{where}: more than {MAX_LINES}."
         raise UsageError(msg)
-    for row in rows:
-        if not isinstance(row, str):
+    for entry in entries:
+        if not isinstance(entry, str):
             msg = f"{where}: an entry is not a text file."
             raise UsageError(msg)
-        item = parse_line(row, where)
+        item = parse_line(entry, where)
         if item is not None:
             part.items.append(item)
 
 
-def _python(text: str, where: str) -> Condition:
+def _parse_python_condition(text: str, where: str) -> Condition:
+    """Return the condition on the Python. Raise UsageError."""
     try:
         return Condition(SpecifierSet(text), where)
     except InvalidSpecifier as error:
@@ -89,87 +95,93 @@ def _python(text: str, where: str) -> Condition:
 # ---------------------------------------------------------------- poetry
 
 
-def _take_poetry(dependencies: dict[str, Any], where: str, part: RequirementFile) -> None:
-    for name, said in list(dependencies.items())[:MAX_LINES]:
-        here = f"{where}, {clean_line(str(name), limit=80)}"
+def _add_poetry_dependencies(dependencies: dict[str, Any], where: str, part: RequirementFile) -> None:
+    """Add the dependencies of poetry's format to `part`. Raise UsageError."""
+    for name, value in list(dependencies.items())[:MAX_LINES]:
+        location = f"{where}, {clean_line(str(name), limit=80)}"
         if name.lower() == "python":
-            if isinstance(said, str):
-                part.pythons.append(_python(poetry_specifier(said, here), here))
+            if isinstance(value, str):
+                part.pythons.append(_parse_python_condition(poetry_specifier(value, location), location))
             continue
-        for one in said if isinstance(said, list) else [said]:
-            table = {"version": one} if isinstance(one, str) else _table(one)
+        for alternative in value if isinstance(value, list) else [value]:
+            table = {"version": alternative} if isinstance(alternative, str) else _as_table(alternative)
             if not table:
-                msg = f"{here}: this is not a version."
+                msg = f"{location}: this is not a version."
                 raise UsageError(msg)
             if table.get("optional") is True:
-                part.notes.append(f"{here}: it is optional and left out.")
+                part.notes.append(f"{location}: it is optional and left out.")
                 continue
-            item = parse_line(_requirement(name, table, here), here)
+            item = parse_line(_format_requirement(name, table, location), location)
             if item is not None:
                 part.items.append(item)
 
 
-def _requirement(name: str, table: dict[str, Any], here: str) -> str:
-    """Return one dependency of poetry's as PEP 508 has it. Raises UsageError."""
+def _format_requirement(name: str, table: dict[str, Any], location: str) -> str:
+    """Return a poetry dependency as a PEP 508 requirement. Raise UsageError."""
     if "path" in table or "file" in table:
-        msg = f"{here}: a path of this machine; only what an index has can be taken."
+        msg = f"{location}: a path of this machine; only what an index has can be taken."
         raise UsageError(msg, hint="Publish it to an index, and name its version.")
     extras = table.get("extras")
-    word = name + (f"[{','.join(map(str, extras))}]" if isinstance(extras, list) and extras else "")
+    requirement = name + (f"[{','.join(map(str, extras))}]" if isinstance(extras, list) and extras else "")
     if "git" in table:
-        at = next((str(table[key]) for key in ("rev", "tag", "branch") if key in table), "")
-        word += f" @ git+{table['git']}" + (f"@{at}" if at else "")
+        revision = next((str(table[key]) for key in ("rev", "tag", "branch") if key in table), "")
+        requirement += f" @ git+{table['git']}" + (f"@{revision}" if revision else "")
     elif "url" in table:
-        word += f" @ {table['url']}"
+        requirement += f" @ {table['url']}"
     elif isinstance(table.get("version"), str):
-        word += poetry_specifier(table["version"], here)
+        requirement += poetry_specifier(table["version"], location)
     else:
-        msg = f"{here}: no version is named."
+        msg = f"{location}: no version is named."
         raise UsageError(msg)
-    markers = list(_markers(table, here))
-    return f"{word} ; {' and '.join(markers)}" if markers else word
+    markers = list(_list_markers(table, location))
+    return f"{requirement} ; {' and '.join(markers)}" if markers else requirement
 
 
-def _markers(table: dict[str, Any], here: str) -> Iterator[str]:
+def _list_markers(table: dict[str, Any], location: str) -> Iterator[str]:
+    """Yield the conditions of a poetry dependency as markers."""
     if isinstance(table.get("markers"), str):
         yield f"({table['markers']})"
     if isinstance(table.get("python"), str):
-        for clause in poetry_specifier(table["python"], here).split(","):
+        for clause in poetry_specifier(table["python"], location).split(","):
             match = re.fullmatch(r"(<=|>=|==|!=|~=|<|>)(.+)", clause)
             if match is not None:
-                full = match[2].removesuffix(".*").count(".") > 1
-                yield f"{'python_full_version' if full else 'python_version'} {match[1]} '{_two(match[2])}'"
+                has_patch = match[2].removesuffix(".*").count(".") > 1
+                yield f"{'python_full_version' if has_patch else 'python_version'} {match[1]} '{_with_minor(match[2])}'"
     if isinstance(table.get("platform"), str):
         yield f"sys_platform == '{table['platform']}'"
 
 
-def _two(version: str) -> str:
-    """`python_version` has two numbers: `4` → `4.0`."""
+def _with_minor(version: str) -> str:
+    """Return a version with at least two numbers, as `python_version` has them: `4.0` for `4`."""
     return version if "." in version else f"{version}.0"
 
 
 def poetry_specifier(text: str, where: str) -> str:
-    """poetry's condition on a version as PEP 440 has it: `^1.2` → `>=1.2,<2.0`; `*` → nothing. Raises UsageError."""
+    """Return a poetry version constraint as a PEP 440 specifier: `>=1.2,<2.0` for `^1.2`, "" for `*`.
+
+    Raise UsageError.
+    """
     text = text.strip()
     if "|" in text:
         msg = f"{where}: `{clean_line(text)}` allows one of several; name one of them."
         raise UsageError(msg)
-    clauses = [one for part in text.split(",") for one in _clauses(part)]
-    found = [specifier for one in clauses if (specifier := _parse_constraint(one))]
+    clauses = [clause for part in text.split(",") for clause in _split_clauses(part)]
+    specifiers = [specifier for clause in clauses if (specifier := _parse_constraint(clause))]
     try:
-        SpecifierSet(",".join(found))
+        SpecifierSet(",".join(specifiers))
     except InvalidSpecifier as error:
         msg = f"{where}: `{clean_line(text)}` is not a set of versions."
         raise UsageError(msg) from error
-    return ",".join(found)
+    return ",".join(specifiers)
 
 
-def _clauses(part: str) -> list[str]:
-    """Return `">=1.0 <2.0"` → both."""
+def _split_clauses(part: str) -> list[str]:
+    """Return the space-separated clauses of a constraint, such as `>=1.0 <2.0`."""
     return re.sub(r"(?<=[0-9*a-z])\s+(?=[<>=!~^])", "\n", part.strip()).split("\n")
 
 
 def _parse_constraint(text: str) -> str:
+    """Return one clause of a poetry constraint as a PEP 440 specifier; "" if it allows every version."""
     text = text.strip()
     if text in ("", "*", "==*", "=*"):
         return ""
@@ -183,11 +195,11 @@ def _parse_constraint(text: str) -> str:
 
 
 def _compute_upper_bound(sign: str, version: str) -> str:
-    """Return the first version that `^` or `~` does not allow."""
-    numbers = [int(one) for one in re.match(r"v?([0-9]+(?:\.[0-9]+)*)", version)[1].split(".")]  # type: ignore[index]
+    """Return the first version that `^` or `~` excludes."""
+    numbers = [int(part) for part in re.match(r"v?([0-9]+(?:\.[0-9]+)*)", version)[1].split(".")]  # type: ignore[index]
     if sign == "~":
-        place = min(1, len(numbers) - 1)
+        index = min(1, len(numbers) - 1)
     else:
-        place = next((place for place, number in enumerate(numbers) if number), len(numbers) - 1)
-    above = [*numbers[:place], numbers[place] + 1]
-    return ".".join(str(one) for one in [*above, *[0] * (max(len(numbers), 2) - len(above))])
+        index = next((index for index, number in enumerate(numbers) if number), len(numbers) - 1)
+    upper = [*numbers[:index], numbers[index] + 1]
+    return ".".join(str(part) for part in [*upper, *[0] * (max(len(numbers), 2) - len(upper))])

@@ -1,6 +1,7 @@
-"""What the files of `-r` ask for, on one Python: requirements, limits, a TensorFlow, a Python.
+"""The user's requirements for one Python: packages, constraints, a TensorFlow, Python versions.
 
-A requirements file with what it includes, pyproject.toml, a conda environment, or the lock of poetry or uv.
+They come from requirements files with what they include, pyproject.toml, a conda environment, or a lock of poetry or
+uv.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ if TYPE_CHECKING:
 
 __all__ = ["RequirementSet", "WantedForPython", "drop_cuda_lines", "environment", "read_wish"]
 
-_SAME = {
+_TENSORFLOW_ALIASES = {
     "tensorflow-gpu": "tensorflow-gpu is taken as tensorflow, which has had the same code since 2.1.",
     "tensorflow-cpu": "tensorflow-cpu is taken as tensorflow: it would not see a GPU.",
 }
-_CUDA = re.compile(r"(nvidia(?:-[a-z0-9]+)+?)(?:-cu[0-9]{2})?")
+_NVIDIA_NAME = re.compile(r"(nvidia(?:-[a-z0-9]+)+?)(?:-cu[0-9]{2})?")
 
 
 @dataclass(frozen=True, slots=True)
 class WantedForPython:
-    """What is asked for on one Python."""
+    """The requirements for one Python."""
 
     lines: tuple[str, ...] = ()
-    """Requirements besides TensorFlow."""
+    """Requirements other than TensorFlow."""
     constraints: tuple[str, ...] = ()
     tensorflow: tuple[Condition, ...] = ()
     notes: tuple[str, ...] = ()
@@ -44,21 +45,21 @@ class WantedForPython:
 
 @dataclass(frozen=True, slots=True)
 class RequirementSet:
-    """What all files ask for."""
+    """The requirements of all files."""
 
     parts: tuple[RequirementFile, ...] = ()
 
     @property
     def pythons(self) -> tuple[Condition, ...]:
-        """Conditions on the Python."""
-        return tuple(one for part in self.parts for one in part.pythons)
+        """The conditions on the Python version."""
+        return tuple(condition for part in self.parts for condition in part.pythons)
 
     @property
     def names_tensorflow(self) -> bool:
-        """Whether TensorFlow stands in a file, be it for some Pythons alone."""
+        """Whether a file requires TensorFlow, even if only for some Pythons."""
         items = [item for part in self.parts for item in part.items]
-        pinned = [node.name for part in self.parts for graph in part.graphs for node in graph.nodes]
-        return any(is_tensorflow(name) for name in [*(item.name for item in items), *pinned])
+        locked_names = [node.name for part in self.parts for graph in part.graphs for node in graph.nodes]
+        return any(is_tensorflow(name) for name in [*(item.name for item in items), *locked_names])
 
     @property
     def varies(self) -> bool:
@@ -68,29 +69,36 @@ class RequirementSet:
         return marked or any(part.graphs for part in self.parts)
 
     def allows(self, python: str) -> bool:
-        """Return whether a Python, `"3.11"` or `"3.11.7"`, fulfils the conditions.
+        """Return whether a Python version, `"3.11"` or `"3.11.7"`, meets the conditions.
 
-        A minor does where one of it may.
+        A minor version does if one of its patch releases does.
         """
-        full = python.count(".") > 1
-        patches = [python] if full else [f"{python}.{patch}" for patch in range(50)]
+        has_patch = python.count(".") > 1
+        patches = [python] if has_patch else [f"{python}.{patch}" for patch in range(50)]
         return not self.pythons or any(
-            all(one.specifier.contains(text, prereleases=True) for one in self.pythons) for text in patches
+            all(condition.specifier.contains(version, prereleases=True) for condition in self.pythons)
+            for version in patches
         )
 
     def on(self, python: str) -> WantedForPython:
-        """Return what is asked for on a Python, `"3.11"`. Raises UsageError."""
+        """Return the requirements for a Python version, such as `"3.11"`. Raise UsageError."""
         lines: list[str] = []
         limits: list[str] = []
         tensorflow: list[Condition] = []
         notes: list[str] = []
-        where = environment(python)
+        marker_environment = environment(python)
         for part in self.parts:
-            found = [*part.items, *(item for graph in part.graphs for item in graph.items(where))]
-            for item, is_limit in (*((one, False) for one in found), *((one, True) for one in part.limits)):
+            items = [
+                *part.items,
+                *(item for graph in part.graphs for item in graph.items(marker_environment)),
+            ]
+            for item, is_limit in (
+                *((requirement, False) for requirement in items),
+                *((requirement, True) for requirement in part.limits),
+            ):
                 if is_tensorflow(item.name):
-                    asked = _tensorflow(item, where, notes)
-                    tensorflow += [asked] if asked is not None else []
+                    condition = _get_tensorflow_condition(item, marker_environment, notes)
+                    tensorflow += [condition] if condition is not None else []
                 elif is_limit:
                     limits.append(str(item.requirement))
                 else:
@@ -104,26 +112,31 @@ class RequirementSet:
         )
 
 
-def _tensorflow(item: Item, where: Mapping[str, str], notes: list[str]) -> Condition | None:
-    """Return the condition on TensorFlow's version; None if the line is for another system.
+def _get_tensorflow_condition(
+    item: Item, marker_environment: Mapping[str, str], notes: list[str]
+) -> Condition | None:
+    """Return the condition on TensorFlow's version; None if the line does not apply to this system.
 
-    Raises UsageError.
+    Raise UsageError.
     """
-    if not holds(item.requirement.marker, where):
+    if not holds(item.requirement.marker, marker_environment):
         return None
     if item.requirement.url is not None:
         msg = f"{item.where}: a TensorFlow from its own address is not locked."
         raise UsageError(msg, hint="Name its version: tensorflow==2.15.*")
-    if item.name != "tensorflow" and item.name not in _SAME:
+    if item.name != "tensorflow" and item.name not in _TENSORFLOW_ALIASES:
         msg = f"{item.where}: {item.name} is not one of the TensorFlow packages that are locked for Linux."
         raise UsageError(msg, hint="Remove the line, and choose TensorFlow itself with --tf.")
-    if item.name in _SAME:
-        notes.append(f"{item.where}: {_SAME[item.name]}")
+    if item.name in _TENSORFLOW_ALIASES:
+        notes.append(f"{item.where}: {_TENSORFLOW_ALIASES[item.name]}")
     return Condition(item.requirement.specifier, item.where)
 
 
 def environment(python: str) -> dict[str, str]:
-    """Return what markers are asked about: CPython on Linux, x86-64. python: `"3.11"` or `"3.11.7"`."""
+    """Return the values for markers: CPython on Linux, x86-64.
+
+    `python` is a version, `"3.11"` or `"3.11.7"`.
+    """
     return {
         "extra": "",
         "implementation_name": "cpython",
@@ -143,31 +156,30 @@ def environment(python: str) -> dict[str, str]:
 def drop_cuda_lines(
     lines: Iterable[str], wheels: Mapping[str, str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return (lines without those that name NVIDIA's wheels which the plan brings, a sentence where it was another
-    one).
+    """Return the lines without those for the plan's NVIDIA wheels, and a note about other versions.
 
-    wheels: name → version, of the plan.
+    `wheels` are the names and versions in the plan.
     """
-    stems = {_stem(name): name for name in wheels}
-    kept, others = [], []
+    names_by_stem = {_strip_cuda_suffix(name): name for name in wheels}
+    remaining, dropped = [], []
     for line in lines:
         match = re.match(r"[A-Za-z0-9._-]+", line)
         name = canonicalize_name(match[0]) if match else ""
-        planned = stems.get(_stem(name)) if name.startswith("nvidia-") else None
-        if planned is None or (name != planned and not re.search(r"-cu[0-9]{2}$", name)):
-            kept.append(line)
-        elif line.partition(" ")[0] not in (name, f"{name}=={wheels[planned]}"):
-            others.append(clean_line(line.partition(" --hash=")[0]))
-    if not others:
-        return tuple(kept), ()
-    return tuple(kept), (
-        f"Left out, because the plan includes the CUDA that this TensorFlow was built for: {', '.join(others)}.",
+        planned_name = names_by_stem.get(_strip_cuda_suffix(name)) if name.startswith("nvidia-") else None
+        if planned_name is None or (name != planned_name and not re.search(r"-cu[0-9]{2}$", name)):
+            remaining.append(line)
+        elif line.partition(" ")[0] not in (name, f"{name}=={wheels[planned_name]}"):
+            dropped.append(clean_line(line.partition(" --hash=")[0]))
+    if not dropped:
+        return tuple(remaining), ()
+    return tuple(remaining), (
+        f"Left out, because the plan includes the CUDA that this TensorFlow was built for: {', '.join(dropped)}.",
     )
 
 
-def _stem(name: str) -> str:
-    """Return `nvidia-cudnn-cu12` → `nvidia-cudnn`."""
-    match = _CUDA.fullmatch(name)
+def _strip_cuda_suffix(name: str) -> str:
+    """Return the name of an NVIDIA wheel without its CUDA version: `nvidia-cudnn` for `nvidia-cudnn-cu12`."""
+    match = _NVIDIA_NAME.fullmatch(name)
     return match[1] if match is not None else name
 
 
@@ -175,11 +187,11 @@ def _stem(name: str) -> str:
 
 
 def read_wish(files: Sequence[Path], text_of: Callable[[Path], str]) -> RequirementSet:
-    """Return what files ask for. `text_of` gives the text of one, or raises UsageError, as this does."""
-    return RequirementSet(tuple(_read_part(path, text_of) for path in files))
+    """Return the requirements of files. `text_of` returns the text of one. Both raise UsageError."""
+    return RequirementSet(tuple(_read_file(path, text_of) for path in files))
 
 
-_UNREAD = {
+_UNSUPPORTED = {
     "pipfile": "Export its packages to a requirements file: pipenv requirements > requirements.txt",
     "pipfile.lock": "Export its packages to a requirements file: pipenv requirements > requirements.txt",
     "setup.py": "Name the packages of install_requires in a requirements file.",
@@ -189,19 +201,20 @@ _UNREAD = {
 }
 
 
-def _read_part(path: Path, text_of: Callable[[Path], str]) -> RequirementFile:
+def _read_file(path: Path, text_of: Callable[[Path], str]) -> RequirementFile:
+    """Read one file of any supported format. Raise UsageError."""
     from tfdoctor.environment.requirements import conda, files, locked, project
 
-    shown, name = clean_line(str(path)), path.name.lower()
-    if name in _UNREAD or (name.startswith("pylock.") and name.endswith(".toml")):
-        msg = f"-r: {shown} is in a format that cannot be read here."
-        raise UsageError(msg, hint=_UNREAD.get(name, "Write it as a requirements file."))
+    display_name, name = clean_line(str(path)), path.name.lower()
+    if name in _UNSUPPORTED or (name.startswith("pylock.") and name.endswith(".toml")):
+        msg = f"-r: {display_name} is in a format that cannot be read here."
+        raise UsageError(msg, hint=_UNSUPPORTED.get(name, "Write it as a requirements file."))
     if name == "poetry.lock":
-        return locked.read_poetry(text_of(path), shown)
+        return locked.read_poetry(text_of(path), display_name)
     if name == "uv.lock":
-        return locked.read_uv(text_of(path), shown)
+        return locked.read_uv(text_of(path), display_name)
     if name.endswith(".toml"):
-        return project.read_project(text_of(path), shown)
+        return project.read_project(text_of(path), display_name)
     if name.endswith((".yml", ".yaml")):
         return conda.read_environment(text_of(path), path, text_of)
     return files.read_requirements(path, text_of)

@@ -1,4 +1,4 @@
-"""Tasks of a distributed job that do not find each other: one gate."""
+"""The detector for tasks of a distributed job that cannot reach each other."""
 
 from __future__ import annotations
 
@@ -16,31 +16,38 @@ if TYPE_CHECKING:
 __all__ = ["cluster"]
 
 OURS = ("server-started", "cluster-target", "cluster-waiting", "cluster-lost", "parameter-server")
-"""What only TensorFlow's own servers say: other programs use gRPC, too."""
+"""Signatures that only servers of TensorFlow log: other programs use gRPC, too."""
 OTHERS = ("framework-pytorch", "framework-jax")
+"""Other frameworks that use gRPC."""
 
 
 def cluster(case: Case) -> Decision | None:
-    """Return what keeps a task from its cluster. After all that keeps TensorFlow from a GPU."""
-    return _specification(case) or _detect_lost(case) or _unreachable(case) or _detect_waiting(case)
+    """Return why a task cannot reach its cluster; None if nothing shows that it cannot."""
+    return (
+        _detect_bad_specification(case)
+        or _detect_lost(case)
+        or _detect_unreachable(case)
+        or _detect_waiting(case)
+    )
 
 
-def _specification(case: Case) -> Decision | None:
+def _detect_bad_specification(case: Case) -> Decision | None:
+    """Return the cause if the cluster, its addresses or this task are wrong."""
     log = case.log
-    wrong = log.first("cluster-address")
-    if wrong is not None:
+    event = log.first("cluster-address")
+    if event is not None:
         return Decision(
             Cause.CLUSTER_FAILURE,
             case.says("cluster-address"),
-            note=f'An address is "{clean_line(wrong.get("address"), limit=100)}". Write HOST:PORT.',
+            note=f'An address is "{clean_line(event.get("address"), limit=100)}". Write HOST:PORT.',
             title="An address of the cluster is not HOST:PORT",
         )
     if log.has("cluster-refused"):
-        what = clean_line(log.list_events("cluster-refused")[0].get("what"), limit=160)
+        message = clean_line(log.list_events("cluster-refused")[0].get("what"), limit=160)
         return Decision(
             Cause.CLUSTER_FAILURE,
             case.says("cluster-refused"),
-            note=f"TensorFlow says: {what}.",
+            note=f"TensorFlow says: {message}.",
             title="TensorFlow refuses this cluster, or this task of it",
         )
     if log.has("cluster-bind"):
@@ -54,9 +61,10 @@ def _specification(case: Case) -> Decision | None:
 
 
 def _detect_lost(case: Case) -> Decision | None:
+    """Return the cause if a task ended or no longer answers."""
     if not case.log.has("cluster-lost"):
         return None
-    lost = _tasks([*case.log.list_events("cluster-lost"), *_list_following(case, "cluster-lost")])
+    lost = _list_tasks([*case.log.list_events("cluster-lost"), *_list_following(case, "cluster-lost")])
     return Decision(
         Cause.CLUSTER_FAILURE,
         case.says("cluster-lost"),
@@ -65,27 +73,28 @@ def _detect_lost(case: Case) -> Decision | None:
     )
 
 
-def _unreachable(case: Case) -> Decision | None:
+def _detect_unreachable(case: Case) -> Decision | None:
+    """Return the cause if a task cannot connect to another one."""
     log = case.log
-    seen = case.says("cluster-connect", "cluster-reset")
-    if not seen or (not log.has(*OURS) and (log.has(*OTHERS) or not log.has("cluster-connect"))):
+    events = case.says("cluster-connect", "cluster-reset")
+    if not events or (not log.has(*OURS) and (log.has(*OTHERS) or not log.has("cluster-connect"))):
         return None
-    if _went_on(case, seen[-1]):
+    if _has_session_after(case, events[-1]):
         return None
-    tasks = _tasks(log.list_events("cluster-target"))
-    places = dict.fromkeys(
+    tasks = _list_tasks(log.list_events("cluster-target"))
+    addresses = dict.fromkeys(
         event.get("address") for event in log.list_events("cluster-connect") if event.get("address")
     )
-    where = (
-        f" It connects to {join_words([clean_line(one, limit=80) for one in list(places)[:4]])}."
-        if places
+    target = (
+        f" It connects to {join_words([clean_line(address, limit=80) for address in list(addresses)[:4]])}."
+        if addresses
         else ""
     )
     return Decision(
         Cause.CLUSTER_FAILURE,
-        (*seen, *case.says("cluster-target"))[:4],
+        (*events, *case.says("cluster-target"))[:4],
         note=(
-            f"{_name_tasks(tasks)}{where} It is not started yet, has ended, has another address, or a "
+            f"{_name_tasks(tasks)}{target} It is not started yet, has ended, has another address, or a "
             "firewall is between."
         ),
         title="A task of the cluster cannot be reached" if log.has("cluster-connect") else "",
@@ -93,14 +102,15 @@ def _unreachable(case: Case) -> Decision | None:
 
 
 def _detect_waiting(case: Case) -> Decision | None:
+    """Return the cause if a task waits for another one."""
     log = case.log
-    waits, left = log.last("cluster-waiting"), log.last("cluster-tasks-left")
+    waiting, tasks_left = log.last("cluster-waiting"), log.last("cluster-tasks-left")
     events: list[Event] = []
-    if waits is not None and not _went_on(case, waits):
+    if waiting is not None and not _has_session_after(case, waiting):
         events = log.list_events("cluster-waiting")
-        tasks = _tasks(events)
-    elif left is not None and int(left.get("left")) > 0:
-        events, tasks = [left], _tasks(_list_following(case, "cluster-tasks-left"))
+        tasks = _list_tasks(events)
+    elif tasks_left is not None and int(tasks_left.get("left")) > 0:
+        events, tasks = [tasks_left], _list_tasks(_list_following(case, "cluster-tasks-left"))
     if not events:
         return None
     return Decision(
@@ -111,33 +121,33 @@ def _detect_waiting(case: Case) -> Decision | None:
     )
 
 
-def _went_on(case: Case, event: Event) -> bool:
-    """Return whether a session began after that."""
+def _has_session_after(case: Case, event: Event) -> bool:
+    """Return whether a session began after this event."""
     started = case.log.last("cluster-session")
     return started is not None and started.order > event.order
 
 
 def _list_following(case: Case, name: str) -> list[Event]:
-    """Return the tasks that are named on the lines just below."""
+    """Return the events that name tasks on the three lines below those of a signature."""
     lines = {event.line for event in case.log.list_events(name)}
     return [
         e for e in case.log.list_events("cluster-task-named") if lines & {e.line - 1, e.line - 2, e.line - 3}
     ]
 
 
-def _tasks(events: Iterable[Event]) -> list[str]:
-    """Return "worker:1", each once."""
-    found: dict[str, None] = {}
+def _list_tasks(events: Iterable[Event]) -> list[str]:
+    """Return the tasks that the events name, as "worker:1", each once."""
+    tasks: dict[str, None] = {}
     for event in events:
         task = event.fields.get("task") or ""
         job, _, index = task.removeprefix("/job:").partition("/task:")
         if index:
-            found[f"{job.partition('/')[0]}:{index}"] = None
-    return list(found)
+            tasks[f"{job.partition('/')[0]}:{index}"] = None
+    return list(tasks)
 
 
 def _name_tasks(tasks: list[str]) -> str:
-    """Return the sentence that names them; "" if none is named."""
+    """Return a sentence that names the tasks."""
     if not tasks:
         return "The log does not name the task."
     return (

@@ -1,4 +1,4 @@
-"""What fails at the GPU: libraries, the card, its memory, its libraries at work. One gate a cause or a family."""
+"""Detectors for failures at the GPU: libraries, the GPU itself, its memory, and CUDA libraries in use."""
 
 from __future__ import annotations
 
@@ -28,18 +28,19 @@ if TYPE_CHECKING:
     from tfdoctor.logs.libraries import UnopenedLibrary
 
 BUSY_MIB = 1024
-"""A device made with less than this, on a card of unknown size, was made beside somebody else."""
+"""Memory below which a device on a GPU of unknown size shares the GPU with another process, in MiB."""
 _TEGRA = re.compile(r"\b(?:Tegra|Orin|Xavier|Thor)\b")
-"""Cards that share the memory of the system: what is not left there, no other process holds on the card."""
+"""Names of GPUs that share the memory of the system: other processes do not take their memory."""
 BUSY_SHARE = 0.35
+"""Share of the memory of a small GPU below which another process must use the rest."""
 
 
 # ---------------------------------------------------------------- libraries
 
 
 def lazy_libraries(case: Case) -> Decision | None:
-    """Parts of cuDNN that are opened when first needed; the program ends there."""
-    lazy = [m for m in case.missing if m.event.id == "lazy-library-failed"]
+    """Return the cause if a library that is opened at first use fails; the program ends there."""
+    lazy = [library for library in case.missing if library.event.id == "lazy-library-failed"]
     if case.log.has("library-version"):
         return Decision(Cause.LIBS_WRONG_VERSION, case.says("library-version"))
     symbol = case.log.first("undefined-symbol")
@@ -53,9 +54,9 @@ def lazy_libraries(case: Case) -> Decision | None:
         return Decision(Cause.CUDNN_MISSING, case.says("cudnn-not-loaded"), LIBRARY_CAUSES)
     if not lazy:
         return None
-    events = tuple(m.event for m in lazy[:2])
-    inner = [m for m in lazy if m.transitive or stem_of(m.soname) == "zlibwapi"]
-    if any(stem_of(m.soname) == "cuda" for m in inner):
+    events = tuple(library.event for library in lazy[:2])
+    inner = [library for library in lazy if library.transitive or stem_of(library.soname) == "zlibwapi"]
+    if any(stem_of(library.soname) == "cuda" for library in inner):
         return Decision(Cause.WSL_LIBCUDA, events, (Cause.LIBS_TRANSITIVE,))
     if inner:
         return Decision(Cause.LIBS_TRANSITIVE, events)
@@ -64,7 +65,7 @@ def lazy_libraries(case: Case) -> Decision | None:
 
 
 def libraries(case: Case) -> Decision | None:
-    """Registration skipped for want of libraries that are named."""
+    """Return the cause if libraries are missing that registration needs and the log names."""
     toolkit = case.toolkit
     if not toolkit:
         return None
@@ -98,30 +99,34 @@ _UNUSABLE = (
     (Cause.DAMAGED_FILE, ("file too short", "invalid ELF header", "wrong ELF class")),
     (Cause.NOT_PERMITTED, ("Permission denied", "Operation not permitted")),
 )
-"""What the loader says of a file that it found."""
+"""Errors of the loader for a file that exists but cannot be used."""
 
 
 def _explain_unusable(missing: Sequence[UnopenedLibrary]) -> Cause | None:
-    """Return why files that are there cannot be opened; None if one of them is not there."""
-    for cause, words in _UNUSABLE:
-        if all(any(word in one.error for word in words) for one in missing):
+    """Return the cause if all of these libraries exist but cannot be used; else None."""
+    for cause, errors in _UNUSABLE:
+        if all(any(error in library.error for error in errors) for library in missing):
             return cause
     return None
 
 
 def detect_unlisted(case: Case) -> Decision | None:
-    """Libraries are missing and the log names none."""
+    """Return the cause if libraries are missing that the log does not name."""
     return _detect_skipped(
         case, "registration-skipped", "cuda-runtime-not-loaded", "cuda-not-found", "cudart-stub-note"
     )
 
 
 def detect_unlisted_surely(case: Case) -> Decision | None:
-    """Return the same, where registration is said to be skipped: memory used by others does not matter then."""
+    """Return the same only if the log says that registration was skipped.
+
+    It is asked before `memory`, because memory used by other processes does not matter then.
+    """
     return _detect_skipped(case, "registration-skipped", "cuda-runtime-not-loaded")
 
 
 def _detect_skipped(case: Case, *ids: str) -> Decision | None:
+    """Return the cause if one of these signatures shows a skipped registration."""
     event = case.log.last(*ids)
     if event is not None and event.id != "registration-skipped" and case.ready >= 0:
         return None
@@ -138,7 +143,8 @@ def _detect_skipped(case: Case, *ids: str) -> Decision | None:
 
 
 def cupti(case: Case) -> Decision | None:
-    missing = [m for m in case.missing if is_cupti(m.soname)]
+    """Return the cause if the profiler cannot use CUPTI."""
+    missing = [library for library in case.missing if is_cupti(library.soname)]
     if not missing and not case.log.has("cupti-failed"):
         return None
     if case.log.has("cupti-not-permitted") and not missing:
@@ -148,68 +154,74 @@ def cupti(case: Case) -> Decision | None:
             note="CUPTI was found. The driver lets only root read these counters, where nobody allows it to others.",
             title="The profiler may not read the GPU's counters; nothing else needs them",
         )
-    events = (*(m.event for m in missing[:2]), *case.says("cupti-failed"))
+    events = (*(library.event for library in missing[:2]), *case.says("cupti-failed"))
     return Decision(Cause.CUPTI_MISSING, events)
 
 
-# ---------------------------------------------------------------- the card
+# ---------------------------------------------------------------- GPU code
 
 
 def detect_ignored(case: Case) -> Decision | None:
-    """Every card was left out, or XLA (1.13 to 2.0) fails at the one that was."""
+    """Return the cause if every GPU was ignored, or XLA (1.13 to 2.0) fails on the ignored one."""
     if case.created is None and case.log.has("xla-breaks") and case.log.has("device-ignored-xla"):
         return Decision(Cause.GPU_TOO_OLD, case.says("device-ignored-xla", "device-ignored", "xla-breaks"))
     if case.created is not None or case.others_left:
         return None
     event = case.log.last("amd-ignored")
     if event is not None:
-        return Decision(_amd(event), case.says("amd-ignored"))
+        return Decision(_choose_amd_cause(event), case.says("amd-ignored"))
     if case.log.has("device-ignored"):
         return Decision(Cause.GPU_TOO_OLD, case.says("device-ignored"))
     return None
 
 
-def _amd(event: Event) -> Cause:
+def _choose_amd_cause(event: Event) -> Cause:
+    """Return whether an ignored AMD GPU is too old or too new."""
+
     def generation(target: str) -> int:
         digits = re.match(r"gfx(\w{1,3}?)\w\w$", target)
         return int(digits[1]) if digits and digits[1].isdecimal() else 0
 
-    have = generation(event.get("gfx"))
-    supported = [generation(word) for word in re.findall(r"gfx\w{3,5}", event.get("supported"))]
-    return Cause.GPU_TOO_OLD if supported and have < min(supported) else Cause.GPU_TOO_NEW
+    actual = generation(event.get("gfx"))
+    supported = [generation(gfx) for gfx in re.findall(r"gfx\w{3,5}", event.get("supported"))]
+    return Cause.GPU_TOO_OLD if supported and actual < min(supported) else Cause.GPU_TOO_NEW
 
 
 def detect_no_code(case: Case) -> Decision | None:
-    """The card is registered, or was about to be, and there is no code for it."""
+    """Return the cause if a GPU is registered, or about to be, that TensorFlow has no code for."""
     log = case.log
     if log.has("arch-mismatch"):
         return Decision(Cause.GPU_TOO_OLD, case.says("arch-mismatch", "device-created"))
     ptxas = log.first("ptxas-too-old")
-    if ptxas is not None and not _from(ptxas.get("arch"), "5.0"):
+    if ptxas is not None and not _is_at_least(ptxas.get("arch"), "5.0"):
         return Decision(Cause.GPU_TOO_OLD, case.says("ptxas-too-old"))
     if ptxas is not None:
         return Decision(Cause.GPU_TOO_NEW, case.says("jit-from-ptx", "no-kernel-image", "ptxas-too-old"))
     if log.has("target-too-new"):
         return Decision(Cause.GPU_TOO_NEW, case.says("target-too-new"))
     capability = case.capability()
-    newer = _newer_than_cuda(case, capability) and memory(case) is None and not log.has("gpu-fault")
+    newer = _is_newer_than_cuda(case, capability) and memory(case) is None and not log.has("gpu-fault")
     event = log.first("no-kernel-image")
     older = _is_before_all_code(case, capability)
     if log.has("jit-from-ptx") and (newer or event is not None) and not older:
         return Decision(Cause.GPU_TOO_NEW, case.says("jit-from-ptx", "no-kernel-image"))
     if event is not None and event.get("what").startswith("hip"):
-        cause = Cause.GPU_TOO_OLD if _old_gfx(case) else Cause.GPU_TOO_NEW
+        cause = Cause.GPU_TOO_OLD if _has_only_old_gfx(case) else Cause.GPU_TOO_NEW
         return Decision(cause, case.says("no-kernel-image", "gfx-name"))
     if event is not None and "INVALID_HANDLE" in event.get("what"):
-        # what cannot be launched was not loaded: seen where a card is newer than the build
-        event = event if capability is None or _from(capability, "10.0") else None
+        # the kernel was not loaded: observed on GPUs newer than the build
+        event = event if capability is None or _is_at_least(capability, "10.0") else None
         newer = True
     if event is not None:
-        too_new = newer or "PTX" in event.get("what") or (capability is not None and _from(capability, "8.9"))
+        too_new = (
+            newer
+            or "PTX" in event.get("what")
+            or (capability is not None and _is_at_least(capability, "8.9"))
+        )
         too_new = too_new and not older
         cause = Cause.GPU_TOO_NEW if too_new else Cause.GPU_TOO_OLD
         evidence = case.says("no-kernel-image", "device-created", "device-properties")
-        if capability is None and not too_new:  # a build for few cards lacks code for older and newer ones
+        if capability is None and not too_new:  # a build for few GPUs lacks code for older and newer ones
             title = "This TensorFlow has no code that the card can run"
             note = (
                 "The log does not name the card: usually it is older than what this TensorFlow was built for."
@@ -227,59 +239,61 @@ def detect_no_code(case: Case) -> Decision | None:
 
 
 def detect_compilation(case: Case) -> Decision | None:
-    """PTX is compiled for the card first: the cause of a long wait, and of no failure that is told beside it."""
+    """Return the cause if PTX is compiled for the GPU first: that is slow, but fails nothing."""
     if not case.log.has("jit-from-ptx"):
         return None
-    older = _is_before_all_code(
-        case, case.capability()
-    )  # TensorFlow says that of any card without machine code
+    older = _is_before_all_code(case, case.capability())  # TensorFlow logs that for any GPU without a cubin
     return Decision(Cause.GPU_TOO_OLD if older else Cause.GPU_TOO_NEW, case.says("jit-from-ptx"))
 
 
 def _is_before_all_code(case: Case, capability: str | None) -> bool:
-    """Return whether a card is older than all code of this release: PTX can only be compiled for newer ones."""
+    """Return whether the GPU is older than all code of this release. PTX can only be compiled for newer GPUs."""
     release = case.origin.release
     code = [*release.cubin, *release.ptx] if release is not None else []
-    return capability is not None and bool(code) and not any(_from(capability, one) for one in code)
+    return (
+        capability is not None and bool(code) and not any(_is_at_least(capability, floor) for floor in code)
+    )
 
 
-def _old_gfx(case: Case) -> bool:
-    """Return whether rocminfo names a card from before gfx900, with which ROCm began to end support."""
+def _has_only_old_gfx(case: Case) -> bool:
+    """Return whether rocminfo names only GPUs older than gfx900: ROCm ended support for these first."""
     names = [event.get("gfx").removeprefix("gfx") for event in case.log.list_events("gfx-name")]
     return bool(names) and all(len(name) == 3 and name < "900" for name in names)
 
 
-def _from(capability: str, floor: str) -> bool:
+def _is_at_least(capability: str, floor: str) -> bool:
+    """Return whether a compute capability is at least `floor`."""
     return versions.parse_capability(capability) >= versions.parse_capability(floor)
 
 
-def _newer_than_cuda(case: Case, capability: str | None) -> bool:
-    """Return whether the card is of a generation that this TensorFlow's CUDA does not know."""
+def _is_newer_than_cuda(case: Case, capability: str | None) -> bool:
+    """Return whether the GPU is of a generation that the release's CUDA does not support."""
     if capability is None or case.origin.cuda is None:
         return False
     cuda = case.origin.cuda
     series = case.compat.cuda_series(versions.major_minor(cuda) if "." in cuda else f"{cuda}.0")
     if series is None or not series.capabilities or "." not in cuda:
         return False
-    known = max(versions.parse_capability(one)[0] for one in series.capabilities)
-    return versions.parse_capability(capability)[0] > known
+    newest = max(versions.parse_capability(supported)[0] for supported in series.capabilities)
+    return versions.parse_capability(capability)[0] > newest
 
 
 # ---------------------------------------------------------------- a registered GPU that fails
 
 
-def _busy(case: Case) -> bool:
-    """Return whether a device was made with so little memory that somebody else must have the rest."""
+def _is_busy(case: Case) -> bool:
+    """Return whether a device has so little memory that another process must use the rest."""
     amounts = [device.memory_mib for device in case.devices if device.memory_mib is not None]
     if not amounts or any(_TEGRA.search(device.name) for device in case.devices):
         return False
-    least, card = min(amounts), card_memory(case.log)
-    if card is not None and card < 2300:
-        return least < card * BUSY_SHARE
+    least, total = min(amounts), card_memory(case.log)
+    if total is not None and total < 2300:
+        return least < total * BUSY_SHARE
     return least < BUSY_MIB
 
 
 def memory(case: Case) -> Decision | None:
+    """Return the cause if memory of the GPU ran out."""
     log = case.log
     context = log.first("context-failed")
     if context is not None and "MEMORY" in context.get("code").upper():
@@ -287,10 +301,10 @@ def memory(case: Case) -> Decision | None:
     if context is not None and "out of memory" in context.get("code"):
         return Decision(Cause.GPU_BUSY_OTHER_PROCESS, case.says("context-failed"), (Cause.OOM,))
     failed = list_failed_allocations(case)
-    if failed and _busy(case):
+    if failed and _is_busy(case):
         events = (*case.says("device-created"), *failed[:3])
         return Decision(Cause.GPU_BUSY_OTHER_PROCESS, events, (Cause.OOM,))
-    if _busy(case) and log.has("cublas-init", "cudnn-init"):
+    if _is_busy(case) and log.has("cublas-init", "cudnn-init"):
         events = case.says("device-created", "cublas-init", "cudnn-init")
         return Decision(Cause.GPU_BUSY_OTHER_PROCESS, events, (Cause.OOM, Cause.CUBLAS_INIT_FAILED))
     if failed:
@@ -299,7 +313,7 @@ def memory(case: Case) -> Decision | None:
 
 
 def list_failed_allocations(case: Case) -> list[Event]:
-    """Failures of memory that are failures: not those of which the caller says that they are none."""
+    """Return the failed allocations, without those that the caller reports as harmless."""
     harmless = {event.record for event in case.log.list_events("oom-not-a-failure")}
     return [
         event for event in case.log.list_events("oom") if harmless.isdisjoint((event.record, event.following))
@@ -307,37 +321,46 @@ def list_failed_allocations(case: Case) -> list[Event]:
 
 
 def cudnn(case: Case) -> Decision | None:
+    """Return the cause if cuDNN does not start, or fails later."""
     log = case.log
     if log.has("cudnn-version"):
-        told = next((one for one in log.list_events("cudnn-version") if one.get("loaded")), None)
+        mismatch = next(
+            (
+                version_event
+                for version_event in log.list_events("cudnn-version")
+                if version_event.get("loaded")
+            ),
+            None,
+        )
         note = ""
-        if told is not None:
-            note = f"cuDNN {told.get('loaded')} was loaded; TensorFlow was built with {told.get('built')}."
+        if mismatch is not None:
+            note = f"cuDNN {mismatch.get('loaded')} was loaded; TensorFlow was built with {mismatch.get('built')}."
         return Decision(Cause.CUDNN_VERSION_MISMATCH, case.says("cudnn-version"), note=note)
     expected = {event.record for event in log.list_events("cudnn-not-asked")}
     if all(event.record in expected for event in log.list_events("cudnn-init")):
         return None
     event = log.first("driver-possibly-insufficient")
-    if event is not None and _barely_enough(case, event.get("driver")):
+    if event is not None and _is_oldest_branch(case, event.get("driver")):
         return Decision(
             Cause.DRIVER_TOO_OLD,
             case.says("driver-possibly-insufficient", "cudnn-init"),
             (Cause.CUDNN_INIT_FAILED,),
         )
-    if all(_AT_WORK.search(event.text) for event in log.list_events("cudnn-init")):
+    if all(_OPERATION_FAILED.search(event.text) for event in log.list_events("cudnn-init")):
         title = "cuDNN started, and failed at work"
         note = "The log does not say why: usually memory, a driver or cuDNN that does not serve this card."
         return Decision(Cause.CUDNN_INIT_FAILED, case.says("cudnn-init"), (Cause.OOM,), note, title)
     return Decision(Cause.CUDNN_INIT_FAILED, case.says("cudnn-init"), (Cause.OOM,))
 
 
-_AT_WORK = re.compile(r"CUDNN_STATUS_(?:EXECUTION_FAILED|MAPPING_ERROR)")
-"""What cuDNN answers to an operation; its handle was made before."""
+_OPERATION_FAILED = re.compile(r"CUDNN_STATUS_(?:EXECUTION_FAILED|MAPPING_ERROR)")
+"""Status codes of cuDNN for a failed operation, after its handle was created."""
 
 
-def _barely_enough(case: Case, driver: str) -> bool:
-    """Return whether a driver is of the oldest branch that this CUDA takes, or older: cuDNN's later releases want
-    more.
+def _is_oldest_branch(case: Case, driver: str) -> bool:
+    """Return whether a driver is of the oldest branch that this CUDA supports, or older.
+
+    Later releases of cuDNN need a newer one.
     """
     release = case.origin.release
     cuda = case.origin.cuda or (release.cuda if release is not None else None)
@@ -348,6 +371,7 @@ def _barely_enough(case: Case, driver: str) -> bool:
 
 
 def cublas(case: Case) -> Decision | None:
+    """Return the cause if cuBLAS does not start."""
     if not case.log.has("cublas-init"):
         return None
     maybe = (Cause.OOM, Cause.GPU_BUSY_OTHER_PROCESS)
@@ -355,6 +379,7 @@ def cublas(case: Case) -> Decision | None:
 
 
 def tools(case: Case) -> Decision | None:
+    """Return the cause if libdevice or ptxas is missing, or NCCL fails."""
     log = case.log
     if log.has("libdevice", "ptxas-missing"):
         return Decision(Cause.LIBDEVICE_OR_PTXAS_MISSING, case.says("libdevice", "ptxas-missing"))
@@ -363,16 +388,19 @@ def tools(case: Case) -> Decision | None:
     return None
 
 
-# ---------------------------------------------------------------- no GPU, and no reason given
+# ---------------------------------------------------------------- no GPU, without a reason
 
 
 def detect_both_packages(case: Case) -> Decision | None:
-    """Two packages of TensorFlow are installed over each other, and what is imported has no GPU or is broken."""
+    """Return the cause if two TensorFlow packages overwrote each other.
+
+    Only if the result is broken or has no GPU support.
+    """
     log = case.log
     if case.created is not None or not case.both_listed:
         return None
     if not (
-        log.has("attribute-missing", "native-runtime-failed") or is_none_listed(case) or _cpu_build(case)
+        log.has("attribute-missing", "native-runtime-failed") or is_none_listed(case) or _is_cpu_build(case)
     ):
         return None
     evidence = case.says("both-installed", "package-listed", "attribute-missing", "gpu-none-listed")
@@ -380,8 +408,9 @@ def detect_both_packages(case: Case) -> Decision | None:
 
 
 def placement(case: Case) -> Decision | None:
+    """Return the cause if the build has no GPU support, or an operation cannot be placed."""
     log = case.log
-    if case.created is None and _cpu_build(case):
+    if case.created is None and _is_cpu_build(case):
         return Decision(
             Cause.CPU_ONLY_BUILD, case.says("not-built-with-cuda", "built-with-cuda-asked", "answer-line")
         )
@@ -390,7 +419,8 @@ def placement(case: Case) -> Decision | None:
     return None
 
 
-def _cpu_build(case: Case) -> bool:
+def _is_cpu_build(case: Case) -> bool:
+    """Return whether the log shows a build without GPU support."""
     log = case.log
     if log.has("not-built-with-cuda"):
         return True
@@ -398,7 +428,7 @@ def _cpu_build(case: Case) -> bool:
 
 
 def fault(case: Case) -> Decision | None:
-    """The GPU was registered and a kernel on it was aborted: no word says which of three is to blame."""
+    """Return a decision without a cause if a kernel was aborted: program, GPU or driver can be at fault."""
     events = case.says("gpu-fault")
     if not events:
         return None
@@ -413,7 +443,7 @@ def fault(case: Case) -> Decision | None:
 
 
 def detect_fork(case: Case) -> Decision | None:
-    """Return a process that has no CUDA: no word of the cause of the one that it was forked from."""
+    """Return a decision without a cause if a forked process cannot use CUDA."""
     events = case.says("forked")
     if not events:
         return None
@@ -425,10 +455,11 @@ def detect_fork(case: Case) -> Decision | None:
 _COMMAND = re.compile(
     r"^(?:[^\n]{0,80}[$#%>±] {1,3}|\W{0,8})(?:env )?CUDA_VISIBLE_DEVICES=\S{0,8} {1,3}(?:\S{0,80}/)?python"
 )
-"""A program that is started with it, at a prompt."""
+"""A command at a prompt that starts Python with CUDA_VISIBLE_DEVICES set."""
 
 
 def detect_nothing_registered(case: Case) -> Decision | None:
+    """Return the cause if no GPU was registered and no message says why."""
     log = case.log
     if case.created is not None:
         return None
@@ -441,14 +472,14 @@ def detect_nothing_registered(case: Case) -> Decision | None:
         return Decision(Cause.HIDDEN_BY_ENV, (hidden, *case.says("gpu-none-listed")))
     if log.has("dso-opened", "device-found", "numa", "xla-on-cuda", "devices-visible"):
         return None
-    return _silence(case) if is_none_listed(case) else None
+    return _explain_silence(case) if is_none_listed(case) else None
 
 
-def _silence(case: Case) -> Decision:
-    """No GPU is listed, and nothing is said about a driver or a library.
+def _explain_silence(case: Case) -> Decision:
+    """Return the cause if no GPU is listed and nothing is logged about a driver or a library.
 
-    A build without GPU code is silent. With it, some releases are where there is no libcuda or no NVML; all others
-    complain.
+    A build without GPU support logs nothing. With it, some releases log nothing if libcuda or NVML is
+    missing; all others do.
     """
     events = case.says("gpu-none-listed", "devices-listed-cpu")
     if case.log.has("tensorrt-missing", "factory"):  # only a build with GPU code prints these
@@ -462,11 +493,12 @@ def _silence(case: Case) -> Decision:
 
 
 def is_none_listed(case: Case) -> bool:
-    """Return whether a program lists its devices, or is asked, and there is no GPU."""
+    """Return whether the program listed its devices, or was asked for a GPU, and there was none."""
     return case.log.has("gpu-none-listed", "devices-listed-cpu") or case.answers("gpu-asked", "False")
 
 
 def healthy(case: Case) -> Decision | None:
+    """Return the decision that a GPU was registered or nothing prevents it; None if the log does not show that."""
     if case.created is not None or case.ready >= 0 or case.others_left:
         return Decision(
             Cause.HEALTHY, case.says("device-created", "gpu-listed", "gpu-listed-old", "devices-visible")[:4]

@@ -1,4 +1,4 @@
-"""What fails before a GPU is looked at: containers, installations, the driver. One gate a cause or a family."""
+"""Detectors for failures before a GPU is found: containers, installations, the driver."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from tfdoctor.logs.libraries import is_cupti, is_driver, is_nvml, stem_of
 from tfdoctor.logs.log_context import LIBRARY_CAUSES, Case, Decision
 
 NO_DEVICE = frozenset({"CUDA_ERROR_NO_DEVICE", "UNKNOWN ERROR (100)"})
+"""cuInit codes: no device."""
 NO_DRIVER = frozenset(
     {
         "UNKNOWN ERROR (303)",
@@ -14,6 +15,7 @@ NO_DRIVER = frozenset(
         "CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND",
     }
 )
+"""cuInit codes: no driver, or an incomplete one."""
 TOO_OLD = frozenset(
     {
         "CUDA_ERROR_INSUFFICIENT_DRIVER",
@@ -22,12 +24,13 @@ TOO_OLD = frozenset(
         "UNKNOWN ERROR (36)",
     }
 )
+"""cuInit codes: the driver is too old."""
 STUB = frozenset({"UNKNOWN ERROR (-1)", "UNKNOWN ERROR (34)", "CUDA_ERROR_STUB_LIBRARY"})
-
-"""The library that a toolkit has for linking answers so: -1 up to CUDA 11, 34 after it."""
+"""Codes of the stub library that a toolkit has for linking: -1 up to CUDA 11, 34 after that."""
 UNKNOWN = frozenset({"CUDA_ERROR_UNKNOWN", "UNKNOWN ERROR (999)"})
+"""cuInit codes: unknown error."""
 NOT_STARTED = frozenset({"CUDA_ERROR_NOT_INITIALIZED"})
-"""CUDA's state of a process that was forked; where nothing else ran, it is the driver's."""
+"""The code in a forked process. Without a fork, the driver itself did not start."""
 FORKED = (
     "CUDA cannot be used in a process that was forked from one that had used it: usually a worker of "
     "multiprocessing, gunicorn or celery. Start the workers with `spawn`, or import and use TensorFlow only in the "
@@ -39,14 +42,15 @@ FORKED = (
 
 
 def containers(case: Case) -> Decision | None:
+    """Return the cause if a container cannot use the GPUs of its host."""
     log = case.log
     if log.has("cuda-requirement"):
         return Decision(
             Cause.CONTAINER_CUDA_REQUIREMENT, case.says("cuda-requirement"), (Cause.DRIVER_TOO_OLD,)
         )
-    answered = log.first("container-nvml")
-    if answered is not None:
-        return Decision(_container_answer(answered.get("what")), case.says("container-nvml"))
+    nvml_event = log.first("container-nvml")
+    if nvml_event is not None:
+        return Decision(_choose_container_cause(nvml_event.get("what")), case.says("container-nvml"))
     if log.has("no-runtime"):
         return Decision(Cause.NO_NVIDIA_RUNTIME, case.says("no-runtime"))
     if log.has("container-driver-error"):
@@ -58,33 +62,36 @@ def containers(case: Case) -> Decision | None:
     return None
 
 
-def _container_answer(what: str) -> Cause:
-    words = what.lower()
-    if "mismatch" in words:
+def _choose_container_cause(message: str) -> Cause:
+    """Return the cause that the container toolkit names."""
+    text = message.lower()
+    if "mismatch" in text:
         return Cause.DRIVER_LIB_MISMATCH
-    if "not loaded" in words:
+    if "not loaded" in text:
         return Cause.NO_DRIVER
-    if "no cuda" in words or "no-" in words or "unknown device" in words or "no adapters" in words:
+    if "no cuda" in text or "no-" in text or "unknown device" in text or "no adapters" in text:
         return Cause.NO_DEVICE
-    return Cause.DRIVER_INIT_UNKNOWN if "cuda error" in words else Cause.CONTAINER_DRIVER_LIBS
+    return Cause.DRIVER_INIT_UNKNOWN if "cuda error" in text else Cause.CONTAINER_DRIVER_LIBS
 
 
 def smi(case: Case) -> Decision | None:
+    """Return the cause that nvidia-smi names, if TensorFlow logged nothing about it."""
     event = case.log.first("smi-failed")
     if event is None or case.created is not None or case.log.has("cuinit", "dso-failed"):
         return None
-    what = event.get("what").lower()
+    message = event.get("what").lower()
     cause = Cause.NO_DRIVER
-    if "mismatch" in what:
+    if "mismatch" in message:
         cause = Cause.DRIVER_LIB_MISMATCH
-    elif "unknown error" in what:
+    elif "unknown error" in message:
         cause = Cause.CONTAINER_NVML_LOST
-    elif "no devices" in what:
+    elif "no devices" in message:
         cause = Cause.NO_DEVICE
     return Decision(cause, case.says("smi-failed"))
 
 
 def windows(case: Case) -> Decision | None:
+    """Return the cause if this release does not support GPUs on native Windows."""
     if case.log.has("windows-native"):
         return Decision(Cause.WINDOWS_NATIVE_UNSUPPORTED, case.says("windows-native"))
     version = case.origin.version
@@ -100,7 +107,7 @@ def windows(case: Case) -> Decision | None:
 
 
 def installation(case: Case) -> Decision | None:
-    """Return imports and installations that fail; none of it matters where a GPU was registered."""
+    """Return the cause if an import or an installation fails. It does not matter if a GPU was registered."""
     if case.created is not None:
         return None
     for name, cause, maybe in (
@@ -111,10 +118,11 @@ def installation(case: Case) -> Decision | None:
     ):
         if case.log.has(name):
             return Decision(cause, case.says(name), maybe)
-    return _detect_missing_at_import(case) or _companions(case)
+    return _detect_missing_at_import(case) or _detect_package_conflict(case)
 
 
-def _companions(case: Case) -> Decision | None:
+def _detect_package_conflict(case: Case) -> Decision | None:
+    """Return the cause if another package prevents the import."""
     if case.log.has("cuinit", "registration-skipped", "dso-failed"):
         return None
     for name, cause in (
@@ -128,14 +136,15 @@ def _companions(case: Case) -> Decision | None:
 
 
 def _detect_missing_at_import(case: Case) -> Decision | None:
+    """Return the cause if a library is missing at the import of TensorFlow."""
     at_import = [
-        m
-        for m in case.missing
-        if m.event.id in ("import-so", "import-dll", "import-dylib")
-        or (m.event.id == "damaged-library" and "ImportError:" in m.event.text)
+        library
+        for library in case.missing
+        if library.event.id in ("import-so", "import-dll", "import-dylib")
+        or (library.event.id == "damaged-library" and "ImportError:" in library.event.text)
     ]
     if at_import:
-        events = tuple(m.event for m in at_import[:2])
+        events = tuple(library.event for library in at_import[:2])
         first = at_import[-1]
         stem = stem_of(first.soname)
         if stem.lower().startswith(("msvcp", "vcruntime", "concrt")):
@@ -148,9 +157,11 @@ def _detect_missing_at_import(case: Case) -> Decision | None:
         if is_cupti(first.soname):
             return Decision(Cause.CUPTI_MISSING, events)
         return Decision(Cause.IMPORT_MISSING_CUDA_LIB, events, LIBRARY_CAUSES)
-    named = [m for m in case.log.list_events("import-dll") if "msvc" in m.get("soname").lower()]
-    if named:
-        return Decision(Cause.MSVC_RUNTIME_MISSING, tuple(named[:1]))
+    msvc_events = [
+        library for library in case.log.list_events("import-dll") if "msvc" in library.get("soname").lower()
+    ]
+    if msvc_events:
+        return Decision(Cause.MSVC_RUNTIME_MISSING, tuple(msvc_events[:1]))
     if case.log.has("dll-module"):
         return Decision(Cause.MSVC_RUNTIME_MISSING, case.says("dll-module"), (Cause.IMPORT_MISSING_CUDA_LIB,))
     return None
@@ -158,23 +169,23 @@ def _detect_missing_at_import(case: Case) -> Decision | None:
 
 def _is_containerized(case: Case) -> bool:
     return case.in_container() or "/redis/modules/" in "".join(
-        e.text for e in case.log.list_events("import-so")
+        event.text for event in case.log.list_events("import-so")
     )
 
 
-# ---------------------------------------------------------------- the driver
+# ---------------------------------------------------------------- driver
 
 
 def driver(case: Case) -> Decision | None:
-    """cuInit's answer, read together with what the diagnostics say beside it."""
+    """Return the cause if the driver fails, from cuInit's result and the diagnostics beside it."""
     log = case.log
     event = log.last("cuinit")
     if event is None:
-        return _driver_library(case) or _driver_words(case)
-    later = case.created is not None and case.created.order > event.order
-    if later or (case.created is not None and log.has("parameter-server")):
+        return _detect_missing_driver(case) or _detect_driver_messages(case)
+    is_registered_later = case.created is not None and case.created.order > event.order
+    if is_registered_later or (case.created is not None and log.has("parameter-server")):
         return None
-    codes = {e.get("code").replace("CUresult(", "UNKNOWN ERROR (") for e in log.list_events("cuinit")}
+    codes = {init.get("code").replace("CUresult(", "UNKNOWN ERROR (") for init in log.list_events("cuinit")}
     if codes == NOT_STARTED and case.created is not None:
         return None
     evidence = case.says(
@@ -182,7 +193,7 @@ def driver(case: Case) -> Decision | None:
     )
     if case.hidden is not None:
         evidence = (*evidence, case.hidden)
-    cause, maybe = _cuinit_cause(case, codes)
+    cause, maybe = _choose_cuinit_cause(case, codes)
     if codes == NOT_STARTED:
         return Decision(cause, evidence, maybe, FORKED)
     if cause is Cause.DRIVER_INIT_UNKNOWN and not codes & UNKNOWN:
@@ -191,7 +202,8 @@ def driver(case: Case) -> Decision | None:
     return Decision(cause, evidence, maybe)
 
 
-def _cuinit_cause(case: Case, codes: set[str]) -> tuple[Cause, tuple[Cause, ...]]:
+def _choose_cuinit_cause(case: Case, codes: set[str]) -> tuple[Cause, tuple[Cause, ...]]:
+    """Return the cause for cuInit's codes, and the other possible ones."""
     log = case.log
     if "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE" in codes or "UNKNOWN ERROR (804)" in codes:
         return Cause.COMPAT_NOT_SUPPORTED, (Cause.DRIVER_LIB_MISMATCH,)
@@ -199,7 +211,10 @@ def _cuinit_cause(case: Case, codes: set[str]) -> tuple[Cause, tuple[Cause, ...]
         return Cause.DRIVER_LIB_MISMATCH, ()
     if codes & TOO_OLD:
         return Cause.DRIVER_TOO_OLD, ()
-    no_kernel, no_node = log.has("kernel-driver-missing") or _smi_alone(case), log.has("device-node-missing")
+    no_kernel, no_node = (
+        log.has("kernel-driver-missing") or _is_smi_failure(case),
+        log.has("device-node-missing"),
+    )
     if log.has("stub-version"):
         return Cause.STUB_LIBCUDA, (Cause.CONTAINER_NO_GPU,)
     if codes & STUB:
@@ -213,7 +228,7 @@ def _cuinit_cause(case: Case, codes: set[str]) -> tuple[Cause, tuple[Cause, ...]
         return Cause.HIDDEN_BY_ENV, (Cause.NO_DEVICE,)
     if no_kernel:
         return Cause.NO_DRIVER, (Cause.CONTAINER_NO_GPU,)
-    if codes & NO_DRIVER or _driver_library_missing(case):
+    if codes & NO_DRIVER or _lacks_driver_library(case):
         if no_node and case.in_container():
             return Cause.CONTAINER_NO_GPU, (Cause.NO_DRIVER,)
         return Cause.NO_DRIVER, (Cause.CONTAINER_NO_GPU,)
@@ -227,46 +242,49 @@ def _cuinit_cause(case: Case, codes: set[str]) -> tuple[Cause, tuple[Cause, ...]
 
 
 def _choose_no_device_cause(case: Case, *, no_node: bool) -> tuple[Cause, tuple[Cause, ...]]:
+    """Return the cause if cuInit finds no device, and the other possible ones."""
     if no_node:
         cause = Cause.CONTAINER_NO_GPU if case.in_container() else Cause.NO_DEVICE
         return cause, (Cause.NO_DEVICE, Cause.CONTAINER_NO_GPU, Cause.HIDDEN_BY_ENV)
     if case.log.has("scheduler-hint") or case.created is not None:
         return Cause.HIDDEN_BY_ENV, (Cause.NO_DEVICE,)
-    if not case.log.has("kernel-driver", "library-driver"):  # from 2.12 on no diagnostics follow
+    if not case.log.has("kernel-driver", "library-driver"):  # TensorFlow 2.12 and later log no diagnostics
         return Cause.NO_DEVICE, (Cause.HIDDEN_BY_ENV, Cause.NO_DRIVER)
     return Cause.NO_DEVICE, (Cause.HIDDEN_BY_ENV,)
 
 
-def _smi_alone(case: Case) -> bool:
-    """Return whether nvidia-smi reaches no kernel driver, and nothing else says that there is one."""
+def _is_smi_failure(case: Case) -> bool:
+    """Return whether only nvidia-smi reports a missing kernel module, and nothing contradicts it."""
     failed = any("communicate" in event.get("what") for event in case.log.list_events("smi-failed"))
     return failed and not case.log.has("kernel-driver", "smi-table")
 
 
-def _driver_library_missing(case: Case) -> bool:
-    return any(is_driver(m.soname) and not m.transitive for m in case.missing)
+def _lacks_driver_library(case: Case) -> bool:
+    return any(is_driver(library.soname) and not library.transitive for library in case.missing)
 
 
-def _driver_library(case: Case) -> Decision | None:
-    """libcuda could not be opened, and cuInit's line is not in the excerpt."""
+def _detect_missing_driver(case: Case) -> Decision | None:
+    """Return the cause if libcuda could not be opened; the line about cuInit is missing in the log."""
     missing = [
-        m
-        for m in case.missing
-        if is_driver(m.soname) and m.event.id in ("dso-failed", "dso-failed-old", "damaged-library")
+        library
+        for library in case.missing
+        if is_driver(library.soname)
+        and library.event.id in ("dso-failed", "dso-failed-old", "damaged-library")
     ]
-    found = any(is_driver(event.get("soname")) for event in case.log.list_events("dso-opened"))
-    if not missing or (found and missing[-1].event.id == "dso-failed-old"):  # it tries two names
+    is_opened = any(is_driver(event.get("soname")) for event in case.log.list_events("dso-opened"))
+    if not missing or (is_opened and missing[-1].event.id == "dso-failed-old"):  # TensorFlow tries two names
         return None
     if case.created is not None and case.created.order > missing[-1].event.order:
         return None
-    events = tuple(m.event for m in missing[:2])
-    node = case.log.has("device-node-missing")
-    if missing[0].event.id == "damaged-library" or (node and case.in_container()):
+    events = tuple(library.event for library in missing[:2])
+    lacks_node = case.log.has("device-node-missing")
+    if missing[0].event.id == "damaged-library" or (lacks_node and case.in_container()):
         return Decision(Cause.CONTAINER_NO_GPU, events, (Cause.NO_DRIVER, Cause.CONTAINER_DRIVER_LIBS))
     return Decision(Cause.NO_DRIVER, events, (Cause.CONTAINER_NO_GPU,))
 
 
-def _driver_words(case: Case) -> Decision | None:
+def _detect_driver_messages(case: Case) -> Decision | None:
+    """Return the cause that other messages about the driver name."""
     log = case.log
     if log.has("device-query-failed"):
         return Decision(Cause.DRIVER_INIT_UNKNOWN, case.says("device-query-failed"))
@@ -274,15 +292,17 @@ def _driver_words(case: Case) -> Decision | None:
         return Decision(Cause.DRIVER_LIB_MISMATCH, case.says("driver-mismatch"))
     hip = log.first("hip-init")
     if hip is not None and case.created is None:
-        none = "Device" in hip.get("code")
+        no_device = "Device" in hip.get("code")
         maybe = (Cause.NO_DRIVER, Cause.HIDDEN_BY_ENV)
-        return Decision(Cause.NO_DEVICE if none else Cause.DRIVER_INIT_UNKNOWN, case.says("hip-init"), maybe)
+        return Decision(
+            Cause.NO_DEVICE if no_device else Cause.DRIVER_INIT_UNKNOWN, case.says("hip-init"), maybe
+        )
     if log.has("driver-insufficient"):
         return Decision(Cause.DRIVER_TOO_OLD, case.says("driver-insufficient"))
     event = log.first("driver-code")
     if event is not None:
-        words = event.get("what")
-        if "initialization error" in words:
+        message = event.get("what")
+        if "initialization error" in message:
             return Decision(
                 Cause.DRIVER_INIT_UNKNOWN,
                 case.says("driver-code"),
@@ -299,10 +319,14 @@ def _driver_words(case: Case) -> Decision | None:
             ("UNAVAILABLE", Cause.GPU_BUSY_OTHER_PROCESS),
             ("no CUDA-capable", Cause.NO_DEVICE),
         )
-        return Decision(next(cause for word, cause in table if word in words), case.says("driver-code"))
+        return Decision(next(cause for text, cause in table if text in message), case.says("driver-code"))
     if case.created is not None:
         return None
-    nvml = tuple(m.event for m in case.missing if is_nvml(m.soname) and m.event.id == "dso-failed")
+    nvml = tuple(
+        library.event
+        for library in case.missing
+        if is_nvml(library.soname) and library.event.id == "dso-failed"
+    )
     if nvml or log.has("nvml-missing"):
         return Decision(Cause.NVML_MISSING, (*nvml[:2], *case.says("nvml-missing")))
     if log.has("kernel-driver-missing"):
@@ -311,7 +335,7 @@ def _driver_words(case: Case) -> Decision | None:
         cause = Cause.CONTAINER_NO_GPU if case.in_container() else Cause.NO_DEVICE
         return Decision(cause, case.says("device-node-missing"), (Cause.NO_DRIVER,))
     if log.has("libcuda-not-loaded") and not any(
-        is_driver(e.get("soname")) for e in log.list_events("dso-opened")
+        is_driver(opened.get("soname")) for opened in log.list_events("dso-opened")
     ):
         title = "The driver's kernel module is there, and its library, libcuda, was not found"
         return Decision(

@@ -1,7 +1,7 @@
-"""What ends `import tensorflow` before TensorFlow says a word: read from tracebacks, never from an error line alone.
+"""Detectors for a failed `import tensorflow`, by its traceback rather than the error line alone.
 
-An ImportError can be anybody's. It is TensorFlow's where the traceback above it goes through a module of TensorFlow's
-that is being imported, or where the error itself names a file of TensorFlow's.
+Any package can raise an ImportError. It belongs to TensorFlow if the traceback above it goes through a module
+of TensorFlow that is being imported, or if the error names a file of TensorFlow.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 _INSTALLED = re.compile(
     r"[\\/](?:site|dist)-packages[\\/]|[\\/]lib(?:64)?[\\/](?:python|pypy)\d|[\\/]Lib[\\/]|\.zip[\\/]|^<|<frozen"
 )
-"""Where installed modules and Python's own lie."""
+"""Paths of installed modules and of Python's own."""
 _TENSORFLOW = re.compile(r"(?:site|dist)-packages[\\/](?:tensorflow|tensorflow_core|tensorflow_intel)[\\/]")
-_OURS = re.compile(
+_GPU_PACKAGES = re.compile(
     r"(?:site|dist)-packages[\\/](?:tensorflow(?:_core|_intel)?|nvidia|tensorrt|tensorflow-plugins)[\\/]"
 )
 _PACKAGES = (
@@ -36,73 +36,77 @@ _PACKAGES = (
     "urllib3 werkzeug wrapt yaml"
 )
 _MODULES = sys.stdlib_module_names | frozenset(_PACKAGES.split())
-"""What TensorFlow, and what it imports, can import: a file of one of these names comes in its place."""
+"""Modules that TensorFlow and its dependencies import: a file with such a name shadows the module."""
 _NAMED = re.compile(r"[\\/]tensorflow(?:\.py|[\\/]__init__\.py)$")
-_FRAME = 4
-"""Lines from one frame of Python's to the next: itself, the source, a mark under it, and what a terminal cut."""
-_CELL = 20
-"""The same in IPython, which shows the lines around it."""
-_SAYS_MORE = ("cuinit", "registration-skipped", "dso-failed", "dso-failed-old", "device-found", "numa")
-"""What TensorFlow says after its import."""
+_FRAME_LINES = 4
+"""Lines from one frame of a traceback to the next: the frame, its source, a marker, and a wrapped line."""
+_CELL_FRAME_LINES = 20
+"""The same in IPython, which shows the lines around the current one."""
+_AFTER_IMPORT = ("cuinit", "registration-skipped", "dso-failed", "dso-failed-old", "device-found", "numa")
+"""Messages of TensorFlow after its import."""
 
 
 def imports(case: Case) -> Decision | None:
-    """Return why `import tensorflow` failed. None if TensorFlow was imported in the end."""
+    """Return why `import tensorflow` failed; None if it did not, or succeeded later."""
     log = case.log
     broken = log.first("python-broken")
-    if broken is not None and case.created is None and not log.has(*_SAYS_MORE):
+    if broken is not None and case.created is None and not log.has(*_AFTER_IMPORT):
         cause = Cause.NOT_PERMITTED if broken.get("why") == "Permission denied" else Cause.PYTHON_UNUSABLE
         return Decision(cause, case.says("python-broken"))
-    if case.created is not None or case.ready >= 0 or log.has(*_SAYS_MORE):
+    if case.created is not None or case.ready >= 0 or log.has(*_AFTER_IMPORT):
         return None
     return (
         _detect_named(case)
         or _detect_shadowed(case)
         or _detect_in_tracebacks(case)
-        or _lacks_names(case)
-        or _absent(case)
+        or _detect_hollow_package(case)
+        or _detect_not_installed(case)
     )
 
 
 def _detect_named(case: Case) -> Decision | None:
-    """Return the error itself names a file of TensorFlow's, or TensorFlow."""
+    """Return the cause if the error itself names TensorFlow or one of its files."""
     for event in case.log.list_events("module-shadowed"):
-        if event.get("name") or _imports_tensorflow(_frames(case, event)):
-            return Decision(Cause.SHADOWED_MODULE, (event,), (), _rename(event.get("path")))
+        if event.get("name") or _imports_tensorflow(_list_frames(case, event)):
+            return Decision(Cause.SHADOWED_MODULE, (event,), (), _suggest_rename(event.get("path")))
     for event in case.log.list_events("file-damaged"):
-        if _OURS.search(event.get("path")) or event.get("name").partition(".")[0] == "tensorflow":
+        if _GPU_PACKAGES.search(event.get("path")) or event.get("name").partition(".")[0] == "tensorflow":
             return Decision(Cause.DAMAGED_FILE, (event,))
     for event in case.log.list_events("file-refused"):
-        if _OURS.search(event.get("path") or event.get("library")):
+        if _GPU_PACKAGES.search(event.get("path") or event.get("library")):
             return Decision(Cause.NOT_PERMITTED, (event,))
     return None
 
 
 def _detect_shadowed(case: Case) -> Decision | None:
-    """Return an installed module imports a file of the user's: that has the name of another one."""
-    before: list[Event] = []
+    """Return the cause if an installed module imported a file of the user with the name of another module."""
+    frames: list[Event] = []
     for event in case.log.list_events("import-frame"):
-        path = _path(event)
-        if not path or (before and event.line - before[-1].line > _reach(event)):
-            before.clear()
+        path = _frame_path(event)
+        if not path or (frames and event.line - frames[-1].line > _max_gap(event)):
+            frames.clear()
         if not path:
             continue
-        mine = _name(path) in _MODULES and _INSTALLED.search(path) is None and not path.startswith(("<", "~"))
-        if mine and _imports_tensorflow(before):
-            return Decision(Cause.SHADOWED_MODULE, (before[-1], event), (), _rename(path))
-        if mine and before and _NAMED.search(path) and not _NAMED.search(_path(before[-1])):
-            return Decision(Cause.SHADOWED_MODULE, (event,), (), _rename(path))
-        before.append(event)
+        is_shadowing = (
+            _module_name(path) in _MODULES
+            and _INSTALLED.search(path) is None
+            and not path.startswith(("<", "~"))
+        )
+        if is_shadowing and _imports_tensorflow(frames):
+            return Decision(Cause.SHADOWED_MODULE, (frames[-1], event), (), _suggest_rename(path))
+        if is_shadowing and frames and _NAMED.search(path) and not _NAMED.search(_frame_path(frames[-1])):
+            return Decision(Cause.SHADOWED_MODULE, (event,), (), _suggest_rename(path))
+        frames.append(event)
     return None
 
 
 def _detect_in_tracebacks(case: Case) -> Decision | None:
-    """Return an error under which TensorFlow was being imported."""
+    """Return the cause of an error that was raised while TensorFlow was being imported."""
     for event in case.log.list_events("file-damaged", "file-refused", "import-error"):
-        frames = _frames(case, event)
+        frames = _list_frames(case, event)
         library = (event.get("path") or event.get("library")).rpartition("/")[2]
         if not _imports_tensorflow(frames) or is_driver(library):
-            continue  # a driver's library is empty where a container was started without GPUs
+            continue  # driver libraries are empty in a container without GPUs
         evidence = (event, frames[-1])
         if event.id == "file-damaged":
             return Decision(Cause.DAMAGED_FILE, evidence)
@@ -112,63 +116,69 @@ def _detect_in_tracebacks(case: Case) -> Decision | None:
         if (
             path
             and path != "unknown location"
-            and _name(path) in _MODULES
+            and _module_name(path) in _MODULES
             and _INSTALLED.search(path) is None
         ):
-            return Decision(Cause.SHADOWED_MODULE, evidence, (), _rename(path))
+            return Decision(Cause.SHADOWED_MODULE, evidence, (), _suggest_rename(path))
         name = (event.get("source") or event.get("of") or event.get("lost")).partition(".")[0]
         if name.startswith("tensorflow") and name != "tensorflow_estimator":
-            continue  # its own parts: two packages over each other, or another module in its place
+            continue  # its own parts: two packages overwrote each other, or another module shadows it
         if case.log.has("protobuf", "numpy-abi"):
-            continue  # said better there
+            continue  # those detectors explain it better
         return Decision(Cause.PACKAGE_CONFLICT, evidence, (Cause.SHADOWED_MODULE,))
     return None
 
 
-def _lacks_names(case: Case) -> Decision | None:
-    """Return what was imported as TensorFlow is not it: every release has most names, and those that came or went
-    with TensorFlow 2 are tried last (`detect_other_api`).
+def _detect_hollow_package(case: Case) -> Decision | None:
+    """Return the cause if the module that was imported as TensorFlow is not TensorFlow.
+
+    Every release has most names; those that differ between TensorFlow 1 and 2 are left to `detect_other_api`.
     """
     event = case.log.first("tensorflow-attribute")
     if event is None or event.get("second") or case.both_listed:
         return None
-    frames = _frames(case, event)
-    own = next((frame for frame in reversed(frames) if _NAMED.search(_path(frame))), None)
-    if own is not None and _INSTALLED.search(_path(own)) is None:
-        return Decision(Cause.SHADOWED_MODULE, (own, event), (), _rename(_path(own)))
+    frames = _list_frames(case, event)
+    tensorflow_frame = next((frame for frame in reversed(frames) if _NAMED.search(_frame_path(frame))), None)
+    if tensorflow_frame is not None and _INSTALLED.search(_frame_path(tensorflow_frame)) is None:
+        return Decision(
+            Cause.SHADOWED_MODULE,
+            (tensorflow_frame, event),
+            (),
+            _suggest_rename(_frame_path(tensorflow_frame)),
+        )
     if event.get("partial"):
         return Decision(Cause.SHADOWED_MODULE, (event,), (Cause.DAMAGED_FILE,), PARTIAL)
-    if _imports_tensorflow(frames) or _spoke(case) or _is_other_api(case, event):
+    if _imports_tensorflow(frames) or _has_messages(case) or _is_other_api(case, event):
         return None
     maybe = (Cause.SHADOWED_MODULE, Cause.INCONCLUSIVE) if event.get("newer") else (Cause.SHADOWED_MODULE,)
-    who = "Every TensorFlow from 2.0 on" if event.get("newer") else "Every TensorFlow"
+    subject = "Every TensorFlow from 2.0 on" if event.get("newer") else "Every TensorFlow"
     title = "What is imported under the name tensorflow is not TensorFlow"
-    return Decision(Cause.DAMAGED_FILE, (event,), maybe, f"{who} {HOLLOW}", title)
+    return Decision(Cause.DAMAGED_FILE, (event,), maybe, f"{subject} {HOLLOW}", title)
 
 
-def _spoke(case: Case) -> bool:
-    """Return whether anything in the log is said by a TensorFlow: then it was imported."""
-    said = any(case.log.list_events(name)[0].signature.benign is not None for name in case.log.events)
-    return said or case.log.has("format-classic", "format-absl")
+def _has_messages(case: Case) -> bool:
+    """Return whether TensorFlow wrote any message in the log, so it was imported."""
+    has_benign = any(case.log.list_events(name)[0].signature.benign is not None for name in case.log.events)
+    return has_benign or case.log.has("format-classic", "format-absl")
 
 
 def _is_other_api(case: Case, event: Event) -> bool:
-    """Return whether the name is missing because the program is written for another TensorFlow than this."""
+    """Return whether the name is missing because the program is written for another TensorFlow."""
     if event.get("second") or (event.get("removed") and not case.surely("first-api")):
         return True
     return bool(event.get("newer")) and case.surely("first-api")
 
 
 def detect_other_api(case: Case) -> Decision | None:
-    """Return the program fails for a name, and nothing else in the log is wrong: that is no matter of the GPU."""
+    """Return a decision without a cause if the program fails because of a name of another TensorFlow."""
     event = case.log.first("tensorflow-attribute")
     if event is None or not _is_other_api(case, event):
         return None
     if event.get("newer"):
         title = "The program asks for a name that this TensorFlow does not have yet"
         return Decision(Cause.INCONCLUSIVE, (event,), (), NEWER, title)
-    sure = event.get("second") or _spoke(case)
-    maybe = () if sure else (Cause.DAMAGED_FILE, Cause.SHADOWED_MODULE)
+    is_certain = event.get("second") or _has_messages(case)
+    maybe = () if is_certain else (Cause.DAMAGED_FILE, Cause.SHADOWED_MODULE)
     title = "The program asks for a name that TensorFlow 2 does not have"
     return Decision(Cause.INCONCLUSIVE, (event,), maybe, REMOVED, title)
 
@@ -195,8 +205,8 @@ NEWER = (
 )
 
 
-def _absent(case: Case) -> Decision | None:
-    """TensorFlow is not there, and nothing in the log is said by a TensorFlow."""
+def _detect_not_installed(case: Case) -> Decision | None:
+    """Return the cause if TensorFlow is not installed and wrote nothing in the log."""
     log = case.log
     if log.has(
         "format-classic", "format-absl", "tf-version", "native-runtime-failed", "import-so", "import-dll"
@@ -209,37 +219,39 @@ def _absent(case: Case) -> Decision | None:
     )
 
 
-def _frames(case: Case, error: Event) -> list[Event]:
-    """Return the frames of modules being imported that stand directly above an error, the outermost first."""
+def _list_frames(case: Case, error: Event) -> list[Event]:
+    """Return the frames of modules being imported directly above an error, the outermost first."""
     frames: list[Event] = []
     line = error.line
     for event in reversed(case.log.list_events("import-frame")):
         if event.line > line:
             continue
-        if not _path(event) or line - event.line > _reach(event):
+        if not _frame_path(event) or line - event.line > _max_gap(event):
             break
         frames.append(event)
         line = event.line
     return frames[::-1]
 
 
-def _reach(frame: Event) -> int:
-    return _CELL if frame.get("shown") else 4 * _FRAME
+def _max_gap(frame: Event) -> int:
+    """Return the number of lines within which the next frame must follow."""
+    return _CELL_FRAME_LINES if frame.get("shown") else 4 * _FRAME_LINES
 
 
-def _path(frame: Event) -> str:
+def _frame_path(frame: Event) -> str:
     return frame.get("path") or frame.get("shown")
 
 
-def _name(path: str) -> str:
-    """Return the module that a file is."""
+def _module_name(path: str) -> str:
+    """Return the name of the module in a file."""
     return re.sub(r"([\\/]__init__)?\.py$", "", path).replace("\\", "/").rpartition("/")[2]
 
 
 def _imports_tensorflow(frames: Sequence[Event]) -> bool:
-    return any(_TENSORFLOW.search(_path(frame)) for frame in frames)
+    return any(_TENSORFLOW.search(_frame_path(frame)) for frame in frames)
 
 
-def _rename(path: str) -> str:
-    shown = path.replace("`", "'")
-    return f"Rename {shown}, and delete the __pycache__ next to it." if path else ""
+def _suggest_rename(path: str) -> str:
+    """Return the sentence that tells the user to rename a file; empty without a path."""
+    safe_path = path.replace("`", "'")
+    return f"Rename {safe_path}, and delete the __pycache__ next to it." if path else ""

@@ -1,8 +1,9 @@
-"""Has TensorFlow log where operations go, in a program that does not ask for it: `tfdoctor run --placement`.
+"""Makes TensorFlow log the placement of operations in any program, for `tfdoctor run --placement`.
 
-Python imports a module of this name at its start; this one is found because `run` puts its folder first on PYTHONPATH.
-It waits for TensorFlow's sessions and contexts, which get log_device_placement, and lets the environment's own
-sitecustomize do its work. For every Python that a TensorFlow runs on, 2.7 to 3.14: plain code, no annotations.
+Python imports a module of this name at startup; it finds this one because `run` puts its folder first on
+PYTHONPATH. When TensorFlow's sessions and contexts are imported, log_device_placement is enabled in them. The
+environment's own sitecustomize is imported as usual. Runs on every Python that a TensorFlow supports, 2.7 to
+3.14.
 """
 
 import os
@@ -11,44 +12,44 @@ import sys
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def _sessions(module):
-    """TensorFlow 1: each session's ConfigProto."""
-    made = module.BaseSession.__init__
+def _log_in_sessions(module):
+    """Enable logging in the ConfigProto of each session (TensorFlow 1)."""
+    original = module.BaseSession.__init__
 
     def __init__(self, target="", graph=None, config=None):
-        logged = module.config_pb2.ConfigProto()
+        logging_config = module.config_pb2.ConfigProto()
         if config is not None:
-            logged.CopyFrom(config)
-        logged.log_device_placement = True
-        made(self, target, graph, logged)
+            logging_config.CopyFrom(config)
+        logging_config.log_device_placement = True
+        original(self, target, graph, logging_config)
 
     module.BaseSession.__init__ = __init__
 
 
-def _contexts(module):
-    """TensorFlow 2, and eager execution in 1: the context."""
-    made = module.Context.__init__
+def _log_in_contexts(module):
+    """Enable logging in each context (TensorFlow 2, and eager execution in 1)."""
+    original = module.Context.__init__
 
-    def __init__(self, *args, **named):
-        made(self, *args, **named)
+    def __init__(self, *args, **options):
+        original(self, *args, **options)
         if hasattr(self, "_log_device_placement"):
             self._log_device_placement = True
 
     module.Context.__init__ = __init__
 
 
-_CHANGED = {"tensorflow.python.client.session": _sessions, "tensorflow.python.eager.context": _contexts}
+_CHANGES = {"tensorflow.python.client.session": _log_in_sessions, "tensorflow.python.eager.context": _log_in_contexts}
 
 
 class _Finder(object):
-    """Is asked for every module first, and answers for these alone: with what the others find, changed once it ran."""
+    """A finder that comes first and wraps the loaders of the modules in `_CHANGES`; it ignores all others."""
 
     def __init__(self):
         self.asked = set()
 
     def find_spec(self, name, path=None, target=None):
-        """Python 3."""
-        if name not in _CHANGED or name in self.asked:
+        """Return the spec of a module to change (Python 3)."""
+        if name not in _CHANGES or name in self.asked:
             return None
         self.asked.add(name)
         from importlib.util import find_spec
@@ -61,43 +62,44 @@ class _Finder(object):
 
         def exec_module(module):
             execute(module)
-            _change(name, module)
+            _change_module(name, module)
 
         loader.exec_module = exec_module
         return spec
 
     def find_module(self, name, path=None):
-        """Python 2."""
-        if sys.version_info[0] > 2 or name not in _CHANGED or name in self.asked:
+        """Return itself as the loader of a module to change (Python 2)."""
+        if sys.version_info[0] > 2 or name not in _CHANGES or name in self.asked:
             return None
         self.asked.add(name)
         return self
 
     def load_module(self, name):
         __import__(name)
-        _change(name, sys.modules[name])
+        _change_module(name, sys.modules[name])
         return sys.modules[name]
 
 
-def _change(name, module):
+def _change_module(name, module):
+    """Enable logging in a module that was just loaded."""
     try:
-        _CHANGED[name](module)
-    except Exception:  # the program comes first: then nothing is logged, and that is said at the end
+        _CHANGES[name](module)
+    except Exception:  # the program must run; without logging, `run` reports that
         pass
 
 
-def _import_others():
-    """Import the sitecustomize that would have been found without this one."""
-    ours = sys.modules.pop("sitecustomize", None)
+def _import_next():
+    """Import the sitecustomize that Python would have found without this one."""
+    this_module = sys.modules.pop("sitecustomize", None)
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != _HERE]
     try:
         import sitecustomize  # noqa: F401
     except ImportError as error:
-        if ours is not None:
-            sys.modules["sitecustomize"] = ours
+        if this_module is not None:
+            sys.modules["sitecustomize"] = this_module
         if getattr(error, "name", "sitecustomize") != "sitecustomize":
             raise
 
 
 sys.meta_path.insert(0, _Finder())
-_import_others()
+_import_next()

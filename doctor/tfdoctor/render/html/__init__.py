@@ -1,2 +1,5 @@
-"""Answers as pages: one file each, which fetches nothing, works from a disk and as an attachment of a mail, and in
-which text from outside stays text."""
+"""Results as self-contained HTML pages.
+
+Each page is one file that loads nothing, works offline and as an e-mail attachment, and escapes all external
+text.
+"""

@@ -1,4 +1,4 @@
-"""What `bench` measured, as a page: the answer, its picture, and every time."""
+"""The HTML page of `bench`: the summary, the chart and every timing."""
 
 from __future__ import annotations
 
@@ -21,44 +21,45 @@ __all__ = ["benchmark_html"]
 
 
 def benchmark_html(done: Bench, redactor: Redactor) -> bytes:
-    """Return the page, without anything that tells who and where somebody is."""
-    worst = max((one.severity for one in done.findings), default=None)
-    status = SEVERITY_STATUS[worst] if worst is not None else Status.GOOD
+    """Return the page, redacted."""
+    worst_severity = max((item.severity for item in done.findings), default=None)
+    status = SEVERITY_STATUS[worst_severity] if worst_severity is not None else Status.GOOD
     values: dict[str, Any] = {
         "target": done.target,
         "title": done.summary,
         "status": {"status": status.value, "sign": MARKS[status]},
         "tensorflow": done.tensorflow or "unknown",
         "devices": [
-            {"device": one.device, "name": one.name or "", "software": one.software} for one in done.devices
+            {"device": item.device, "name": item.name or "", "software": item.software}
+            for item in done.devices
         ],
         "notes": [
-            one
-            for one in (
+            item
+            for item in (
                 done.stopped,
                 done.disturbed and f"Disturbed: {done.disturbed}.",
                 *(f"{format_link(link)}." for link in done.links),
                 describe_first_calls(done.runs),
             )
-            if one
+            if item
         ],
-        "scaling": [why for one in done.scaling for why in one.why],
-        "findings": [finding_values(one) for one in done.findings],
+        "scaling": [reason for item in done.scaling for reason in item.why],
+        "findings": [finding_values(item) for item in done.findings],
         "times": [
             {
-                "what": title_of(one),
-                "size": number_of(one.size),
-                "median": duration(one.seconds.median),
-                "low": duration(one.seconds.low),
-                "high": duration(one.seconds.high),
-                "repeats": f"{one.repeats:,}",
-                "gflops": f"{one.gflops:,.3g}" if one.gflops else "",
+                "what": title_of(item),
+                "size": number_of(item.size),
+                "median": duration(item.seconds.median),
+                "low": duration(item.seconds.low),
+                "high": duration(item.seconds.high),
+                "repeats": f"{item.repeats:,}",
+                "gflops": f"{item.gflops:,.3g}" if item.gflops else "",
             }
-            for one in done.runs
-            if one.seconds is not None
+            for item in done.runs
+            if item.seconds is not None
         ],
     }
-    picture = ""
+    chart = ""
     if values["times"]:
-        picture = base64.b64encode(bench_svg(done).encode("utf-8")).decode("ascii")
-    return document("bench", pictures=bool(picture), picture=picture, **redact_values(values, redactor))
+        chart = base64.b64encode(bench_svg(done).encode("utf-8")).decode("ascii")
+    return document("bench", pictures=bool(chart), picture=chart, **redact_values(values, redactor))

@@ -1,5 +1,8 @@
-"""What `check` says, as a page: the verdict, what to type, the chain from the card to TensorFlow with its broken joint,
-the loader's search, all findings and all facts. It is given what was redacted already."""
+"""The HTML page of `check`.
+
+It shows the verdict, the remedy, the chain from the card to TensorFlow, the library search, all findings and
+all facts. The report must be redacted already.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,11 @@ if TYPE_CHECKING:
 __all__ = ["finding_values", "report_html"]
 
 MAX_FACTS = 1500
-"""Rows of facts: a mail has to take the page."""
+"""The largest number of rows of facts, so that the page fits into an e-mail."""
 LONGEST_FACT = 500
-"""Characters of one."""
+"""The largest length of a fact, in characters."""
 WORDS = {Status.GOOD: "fine", Status.WARNING: "warning", Status.BAD: "broken", Status.UNKNOWN: "not known"}
-"""A status in a word, for who does not see its colour."""
+"""A status as a word, for readers who cannot tell the colours apart."""
 FATES = {
     Fate.OPENED: Status.GOOD,
     Fate.UNUSABLE: Status.BAD,
@@ -40,22 +43,25 @@ FATES = {
 def report_html(
     report: Report, *, typed: str, fix: str | None = None, differences: Sequence[str] = ()
 ) -> bytes:
-    """Return the page. report: of the redacted machine; typed: the command that gave it.
+    """Return the page.
 
-    Fix: what fixes the main finding, as it is typed; differences: where the redacted machine is judged otherwise.
+    report: of the redacted machine; typed: the command that made it; fix: the command that fixes the main
+    finding; differences: results that redaction changed.
     """
     usable = report.verdict.gpu_usable
     status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[usable]
     python, choice = value_of(report.facts.python), report.facts.choice
-    where = f"{python.executable} (Python {python.version})" if python is not None else "no Python answered"
+    python_text = (
+        f"{python.executable} (Python {python.version})" if python is not None else "no Python answered"
+    )
     if python is None and choice is not None:
-        where = f"{choice.path} (no answer)"
-    rows = list(_rows(plain(report.facts)))
+        python_text = f"{choice.path} (no answer)"
+    fact_rows = list(_list_facts(plain(report.facts)))
     main = report.main
     return document(
         "check",
         title=clean_line(report.verdict.headline or report.verdict.summary),
-        where=where,
+        where=python_text,
         typed=typed,
         status=_status(status),
         verdict=report.verdict,
@@ -64,30 +70,30 @@ def report_html(
         fix=None if fix is None else fix,
         chain=[
             {
-                "name": joint.name,
-                **_status(joint.status),
-                "text": joint.text,
-                "broken": joint.broken,
-                "findings": [finding_values(one) for one in joint.findings],
+                "name": link.name,
+                **_status(link.status),
+                "text": link.text,
+                "broken": link.broken,
+                "findings": [finding_values(item) for item in link.findings],
             }
-            for joint in make_chain(report)
+            for link in make_chain(report)
         ],
-        findings=[finding_values(one) for one in report.findings],
-        searches=[_search(one) for one in list_searches(report.facts)],
+        findings=[finding_values(item) for item in report.findings],
+        searches=[_search_values(item) for item in list_searches(report.facts)],
         places=list_search_folders(report.facts),
         reasons=report.prediction.reasons,
         observed=report.observed,
         counts={kind.value: report.counts()[kind.value] for kind in OutcomeKind},
         unmade=[
             (
-                one.code,
-                ("crashed (a defect of tfdoctor): " if one.kind is OutcomeKind.CRASHED else "") + one.why,
+                item.code,
+                ("crashed (a defect of tfdoctor): " if item.kind is OutcomeKind.CRASHED else "") + item.why,
             )
-            for one in report.outcomes
-            if one.kind in (OutcomeKind.COULD_NOT_CHECK, OutcomeKind.CRASHED)
+            for item in report.outcomes
+            if item.kind in (OutcomeKind.COULD_NOT_CHECK, OutcomeKind.CRASHED)
         ],
-        facts=rows[:MAX_FACTS],
-        more_facts=max(0, len(rows) - MAX_FACTS),
+        facts=fact_rows[:MAX_FACTS],
+        more_facts=max(0, len(fact_rows) - MAX_FACTS),
         differences=tuple(differences),
     )
 
@@ -97,71 +103,71 @@ def _status(status: Status) -> dict[str, str]:
 
 
 def finding_values(finding: Finding) -> dict[str, Any]:
-    """Return a finding as the templates take it."""
-    word = {Severity.ERROR: "problem", Severity.WARNING: "warning", Severity.INFO: "note"}
+    """Return a finding as the templates need it."""
+    severity_words = {Severity.ERROR: "problem", Severity.WARNING: "warning", Severity.INFO: "note"}
     return {
         "code": finding.code,
         **_status(SEVERITY_STATUS[finding.severity]),
-        "word": word[finding.severity],
+        "word": severity_words[finding.severity],
         "title": finding.title,
         "why": finding.explanation,
         "remedies": [
             {
-                "text": capitalize_remedy(one.full_text),
-                "commands": list(one.commands),
-                "root": one.changes_system,
+                "text": capitalize_remedy(item.full_text),
+                "commands": list(item.commands),
+                "root": item.changes_system,
             }
-            for one in finding.remedies
+            for item in finding.remedies
         ],
         "evidence": [
             {
-                "where": f"{one.source}:{one.line}" if one.line else one.source,
-                "line": one.line,
-                "text": one.text,
+                "where": f"{item.source}:{item.line}" if item.line else item.source,
+                "line": item.line,
+                "text": item.text,
             }
-            for one in finding.evidence
+            for item in finding.evidence
         ],
     }
 
 
-def _search(search: Search) -> dict[str, Any]:
+def _search_values(search: Search) -> dict[str, Any]:
     return {
         "soname": search.soname,
         **_status(Status.GOOD if search.found else Status.BAD),
         "text": search.text,
-        "open": not search.found or any(one.fate is not Fate.OPENED for one in search.files),
+        "open": not search.found or any(file.fate is not Fate.OPENED for file in search.files),
         "files": [
-            {"path": one.path, **_status(FATES[one.fate]), "fate": one.fate.value, "note": one.note}
-            for one in search.files
+            {"path": file.path, **_status(FATES[file.fate]), "fate": file.fate.value, "note": file.note}
+            for file in search.files
         ],
     }
 
 
-def _rows(value: Any, path: str = "", source: str = "") -> Iterator[tuple[str, str, str]]:
-    """Yield facts as (name, value, where it was seen): one row a value; what is empty is left out."""
+def _list_facts(value: Any, path: str = "", source: str = "") -> Iterator[tuple[str, str, str]]:
+    """Yield the facts as (name, value, source), one for each value; empty values are left out."""
     if isinstance(value, dict):
         if "source" in value and set(value) & {"known", "absent", "unknown"}:
             source = str(value["source"] or "")
             if "known" in value:
-                yield from _rows(value["known"], path, source)
+                yield from _list_facts(value["known"], path, source)
             elif "absent" in value:
                 yield path, f"not there {value['absent'] or ''}".strip(), source
             else:
                 yield path, f"not known: {value['unknown']}", source
             return
-        for name, inner in value.items():
-            yield from _rows(inner, f"{path}.{name}" if path else str(name), source)
+        for name, child in value.items():
+            yield from _list_facts(child, f"{path}.{name}" if path else str(name), source)
     elif isinstance(value, list):
-        if all(isinstance(one, (str, int, float)) for one in value):
+        if all(isinstance(item, (str, int, float)) for item in value):
             if value:
-                yield path, _cut(", ".join(map(str, value))), source
+                yield path, _shorten(", ".join(map(str, value))), source
             return
-        for number, inner in enumerate(value):
-            yield from _rows(inner, f"{path}[{number}]", source)
+        for number, child in enumerate(value):
+            yield from _list_facts(child, f"{path}[{number}]", source)
     elif value is not None and value != "":
-        said = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
-        yield path, _cut(said), source
+        text = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+        yield path, _shorten(text), source
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     return clean_line(text, limit=LONGEST_FACT)

@@ -1,5 +1,7 @@
-"""One self-contained page: its template, its style and its script, which alone may run (a policy in the page names
-their hashes), and data as JSON."""
+"""A self-contained page from a template, with its style, its scripts and its data as JSON.
+
+A content security policy in the page allows only these scripts, by their hashes.
+"""
 
 from __future__ import annotations
 
@@ -23,21 +25,22 @@ if TYPE_CHECKING:
 __all__ = ["ASSETS", "document", "embed_json", "redact_values"]
 
 ASSETS = Path(__file__).resolve().parent / "assets"
-"""Templates, styles and scripts: package data beside this module."""
+"""The templates, styles and scripts, next to this module."""
 _MAX_TEXT_CHARS = 100_000
-"""Characters of one text."""
+"""The largest length of a text, in characters."""
 
 
 def document(name: str, *, data: object = None, pictures: bool = False, **values: object) -> bytes:
-    """Return the page of the template `name` (`"check"`), in UTF-8. data: what its script reads.
+    """Return the page of a template (`name` is for example `"check"`) in UTF-8.
 
-    Values: the template's; pictures: whether it holds some, as data: addresses.
+    data: the data for its script; pictures: whether it has images, as data: addresses; values: the template's
+    variables.
 
-    Every value is escaped by the template, and control characters in it are replaced.
+    The template escapes every value and replaces control characters in it.
     """
-    style, script = _asset("page.css"), _asset("page.js")
-    own = ASSETS / f"{name}.js"
-    scripts = [script, _asset(own.name)] if own.is_file() else [script]
+    style, script = _read_asset("page.css"), _read_asset("page.js")
+    own_script = ASSETS / f"{name}.js"
+    scripts = [script, _read_asset(own_script.name)] if own_script.is_file() else [script]
     text = (
         _environment()
         .get_template(f"{name}.html.j2")
@@ -45,47 +48,45 @@ def document(name: str, *, data: object = None, pictures: bool = False, **values
             **values,
             version=__version__,
             style=_mark_safe(style),
-            scripts=[_mark_safe(one) for one in scripts],
+            scripts=[_mark_safe(code) for code in scripts],
             data=None if data is None else _mark_safe(embed_json(data)),
-            policy=_policy(style, scripts) + ("; img-src data:" if pictures else ""),
+            policy=_make_policy(style, scripts) + ("; img-src data:" if pictures else ""),
         )
     )
     return text.encode("utf-8")
 
 
 def embed_json(data: object) -> str:
-    """JSON that cannot end the element it stands in, whatever its texts are."""
+    """Return JSON that cannot end the HTML element around it."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def redact_values(values: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
-    """Return the values with each text as it may be published; their names are the template's, and stay."""
-    changed: dict[str, Any] = _change_texts(values, redactor.texts(_texts(values)))
+    """Return the values with every text redacted; the keys stay, because the templates use them."""
+    changed: dict[str, Any] = _change_texts(values, redactor.texts(_list_texts(values)))
     return changed
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _list_texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, (dict, list)):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from _texts(inner)
+        for child in value.values() if isinstance(value, dict) else value:
+            yield from _list_texts(child)
 
 
-def _change_texts(value: Any, made: dict[str, str]) -> Any:
+def _change_texts(value: Any, redacted: dict[str, str]) -> Any:
     if isinstance(value, dict):
-        return {name: _change_texts(inner, made) for name, inner in value.items()}
+        return {name: _change_texts(child, redacted) for name, child in value.items()}
     if isinstance(value, list):
-        return [_change_texts(inner, made) for inner in value]
-    return made[value] if isinstance(value, str) else value
+        return [_change_texts(child, redacted) for child in value]
+    return redacted[value] if isinstance(value, str) else value
 
 
-def _policy(style: str, scripts: list[str]) -> str:
-    run = " ".join(map(_hash, scripts))
-    return (
-        f"default-src 'none'; style-src {_hash(style)}; script-src {run}; base-uri 'none'; form-action 'none'"
-    )
+def _make_policy(style: str, scripts: list[str]) -> str:
+    allowed = " ".join(map(_hash, scripts))
+    return f"default-src 'none'; style-src {_hash(style)}; script-src {allowed}; base-uri 'none'; form-action 'none'"
 
 
 def _hash(text: str) -> str:
@@ -94,14 +95,14 @@ def _hash(text: str) -> str:
 
 
 @lru_cache(maxsize=16)
-def _asset(name: str) -> str:
+def _read_asset(name: str) -> str:
     return (ASSETS / name).read_text(encoding="utf-8")
 
 
 def _mark_safe(text: str) -> Any:
     from markupsafe import Markup
 
-    return Markup(text)  # noqa: S704 - our own files, and JSON that `embedded` made safe
+    return Markup(text)  # noqa: S704 - our own files, and JSON that `embed_json` made safe
 
 
 @lru_cache(maxsize=1)
@@ -119,7 +120,7 @@ def _environment() -> Environment:
 
 
 def _clean_value(value: Any) -> Any:
-    """Return what a template prints: a text from outside without control characters."""
+    """Return a template's value; text loses its control characters unless it is marked as safe."""
     if isinstance(value, str) and not hasattr(value, "__html__"):
         return clean(value, limit=_MAX_TEXT_CHARS)
     return value

@@ -1,5 +1,8 @@
-"""The matrix as a page to look things up in: system, card, driver, Python and TensorFlow are chosen, and what
-`recommend` says of them is shown. Its script decides nothing: it looks up in the table that is given here."""
+"""The matrix as an interactive page.
+
+The user chooses system, card, driver, Python and TensorFlow, and sees the answer of `recommend`. The script
+computes nothing; it reads the table in the page.
+"""
 
 from __future__ import annotations
 
@@ -22,83 +25,83 @@ __all__ = ["explorer_html", "pack_table"]
 def explorer_html(
     verdicts: Verdicts, sheets: Sequence[Sheet], overview: Sequence[Overview], *, as_of: str
 ) -> bytes:
-    """Return the page. sheets: of each release, newest first.
+    """Return the page.
 
-    Overview: what a reader sees who runs no scripts.
+    sheets: of each release, newest first; overview: what readers without scripts see.
     """
     return document("explorer", data=pack_table(verdicts, sheets), as_of=as_of, overview=overview)
 
 
 def pack_table(verdicts: Verdicts, sheets: Sequence[Sheet]) -> dict[str, Any]:
-    """Return the table as the page's script reads it.
+    """Return the table in the format that the page's script reads.
 
-    cells[system][minor]: one of the blocks; block[Python]: a row for each card, or one row for all; 0 is "any" of
-    each. rows: answers over the places of drivers (`plan.answer_table_builder.Drivers`), see `_compact`.
+    cells[system][minor] is the index of a block. A block has one entry per Python: a row for each card, or
+    one row for all cards. In each dimension index 0 means "any". rows: answers by driver
+    (`plan.answer_table.Drivers`), in the format of `_encode_row`.
     """
     texts = list(verdicts.texts)
-    known = {text: number for number, text in enumerate(texts)}
+    text_numbers = {text: number for number, text in enumerate(texts)}
     rows: dict[tuple[int, ...], int] = {}
 
     def row(answers: tuple[int, ...]) -> int:
         return rows.setdefault(answers, len(rows))
 
-    def text(one: str) -> int:
-        if one not in known:
-            known[one] = len(texts)
-            texts.append(one)
-        return known[one]
+    def text(item: str) -> int:
+        if item not in text_numbers:
+            text_numbers[item] = len(texts)
+            texts.append(item)
+        return text_numbers[item]
 
     blocks: dict[str, int] = {}
-    kept: list[list[Any]] = []
+    unique_blocks: list[list[Any]] = []
 
     def block(system: str, minor: str) -> int:
-        """Return the rows of a system and a minor; what systems have in common is kept once."""
-        made: list[Any] = []
+        """Return the index of the block for a system and a minor; equal blocks are stored once."""
+        python_rows: list[Any] = []
         for python in ("", *verdicts.pythons):
-            alone = verdicts.cells.get((system, minor, python, ANY_CARD))
-            if alone is not None:
-                made.append(row(alone))
+            any_card_row = verdicts.cells.get((system, minor, python, ANY_CARD))
+            if any_card_row is not None:
+                python_rows.append(row(any_card_row))
             else:
-                every = ("", *verdicts.cards)
-                made.append([row(verdicts.cells[system, minor, python, one]) for one in every])
-        key = repr(made)
+                capabilities = ("", *verdicts.cards)
+                python_rows.append(
+                    [row(verdicts.cells[system, minor, python, item]) for item in capabilities]
+                )
+        key = repr(python_rows)
         if key not in blocks:
-            blocks[key] = len(kept)
-            kept.append(made)
+            blocks[key] = len(unique_blocks)
+            unique_blocks.append(python_rows)
         return blocks[key]
 
-    recipes = sorted({str(one[0]) for one in verdicts.options})
+    recipes = sorted({str(item[0]) for item in verdicts.options})
     platforms = list(verdicts.drivers)
-    cells = [[block(one.word, minor) for minor in ("", *verdicts.minors)] for one in verdicts.systems]
-    releases = [_release(sheet, text) for sheet in sheets]
+    cells = [[block(item.word, minor) for minor in ("", *verdicts.minors)] for item in verdicts.systems]
+    releases = [_pack_release(sheet, text) for sheet in sheets]
     return {
         "places": list(PLACES),
         "systems": [
-            [one.word, one.title, platforms.index(one.platform), one.host.glibc or ""]
-            for one in verdicts.systems
+            [item.word, item.title, platforms.index(item.platform), item.host.glibc or ""]
+            for item in verdicts.systems
         ],
         "cards": [[capability, list(names)] for capability, names in verdicts.cards.items()],
-        "drivers": [[list(one.steps), list(one.branches)] for one in verdicts.drivers.values()],
+        "drivers": [[list(item.steps), list(item.branches)] for item in verdicts.drivers.values()],
         "pythons": list(verdicts.pythons),
         "minors": list(verdicts.minors),
         "recipes": recipes,
-        "options": [[recipes.index(str(one[0])), *one[1:]] for one in verdicts.options],
-        "answers": [list(one) for one in verdicts.answers],
-        "rows": [_compact(one) for one in rows],
-        "blocks": kept,
+        "options": [[recipes.index(str(item[0])), *item[1:]] for item in verdicts.options],
+        "answers": [list(item) for item in verdicts.answers],
+        "rows": [_encode_row(item) for item in rows],
+        "blocks": unique_blocks,
         "cells": cells,
         "releases": releases,
         "texts": texts,
     }
 
 
-def _compact(runs: Sequence[int]) -> str:
-    """Return runs of an answer as `answer.times`, to the base 36, with a blank between.
-
-    `answer` alone for one time.
-    """
+def _encode_row(runs: Sequence[int]) -> str:
+    """Return the runs as text: `answer.count` in base 36, or `answer` for a single one, separated by spaces."""
     pairs = zip(runs[::2], runs[1::2], strict=True)
-    return " ".join(_base36(answer) + (f".{_base36(times)}" if times > 1 else "") for answer, times in pairs)
+    return " ".join(_base36(answer) + (f".{_base36(count)}" if count > 1 else "") for answer, count in pairs)
 
 
 def _base36(number: int) -> str:
@@ -109,15 +112,15 @@ def _base36(number: int) -> str:
     return digits
 
 
-def _release(sheet: Sheet, text: Any) -> list[Any]:
+def _pack_release(sheet: Sheet, text: Any) -> list[Any]:
     release = sheet.row.release
     return [
         release.version,
         release.minor,
         release.released or "",
-        [[text(what), text(how)] for what, how in sheet.needs],
+        [[text(name), text(requirement)] for name, requirement in sheet.needs],
         [
-            [code_of(one), text(one.title), text(conditions(one)), text(one.remedy)]
-            for one in sheet.row.problems
+            [code_of(problem), text(problem.title), text(conditions(problem)), text(problem.remedy)]
+            for problem in sheet.row.problems
         ],
     ]

@@ -1,6 +1,6 @@
-"""What `fleet` says, as a page: the answer, the grid, and every host that is not as most are.
+"""The HTML page of `fleet`: the summary, the grid and every host that differs from the largest group.
 
-It names hosts, as no other page does: which one is sick is the answer.
+Unlike other pages it names hosts, because the result is which host has a problem.
 """
 
 from __future__ import annotations
@@ -23,69 +23,71 @@ if TYPE_CHECKING:
 __all__ = ["fleet_html"]
 
 MOST_GROUPS, MOST_HOSTS = 300, 3000
-"""Rows of a table; a page stays readable."""
+"""Rows of a table, so that the page stays readable."""
 STATUS = {"ok": Status.GOOD, "found": SEVERITY_STATUS[Severity.ERROR]}
 
 
 def fleet_html(answer: Fleet) -> bytes:
     """Return the page."""
-    worst = max((one.severity for one in answer.findings), default=None)
-    status = SEVERITY_STATUS[worst] if worst is not None else Status.GOOD
-    odd = [one for one in answer.hosts if one.group != 1]
+    worst_severity = max((item.severity for item in answer.findings), default=None)
+    status = SEVERITY_STATUS[worst_severity] if worst_severity is not None else Status.GOOD
+    other_hosts = [item for item in answer.hosts if item.group != 1]
     groups = answer.groups[:MOST_GROUPS]
     return document(
         "fleet",
         title=answer.summary,
-        status=_sign(status),
+        status=_status_values(status),
         about=f"{len(answer.hosts):,} hosts, {answer.engine}",
         common=[{"word": word, "value": clean_line(value, limit=200)} for word, value in answer.common],
         findings=[
             {
-                "status": _sign(SEVERITY_STATUS[one.severity]),
-                "code": FLEET[one.name],
-                "hosts": join_hosts(one.hosts),
-                "all": list(one.hosts[:MOST_HOSTS]),
-                "message": one.message,
-                "fix": one.fix,
+                "status": _status_values(SEVERITY_STATUS[item.severity]),
+                "code": FLEET[item.name],
+                "hosts": join_hosts(item.hosts),
+                "all": list(item.hosts[:MOST_HOSTS]),
+                "message": item.message,
+                "fix": item.fix,
             }
-            for one in answer.findings
+            for item in answer.findings
         ],
         heads=list(COLUMNS),
-        groups=[_row(one) for one in groups],
+        groups=[_group_values(item) for item in groups],
         more_groups=len(answer.groups) - len(groups),
         hosts=[
             {
-                "name": one.name,
-                "state": state_word(one),
-                "group": "" if one.group is None else str(one.group),
-                "why": one.why or one.cause or "",
+                "name": item.name,
+                "state": state_word(item),
+                "group": "" if item.group is None else str(item.group),
+                "why": item.why or item.cause or "",
             }
-            for one in odd[:MOST_HOSTS]
+            for item in other_hosts[:MOST_HOSTS]
         ],
-        more_hosts=max(0, len(odd) - MOST_HOSTS),
+        more_hosts=max(0, len(other_hosts) - MOST_HOSTS),
     )
 
 
-def _sign(status: Status) -> dict[str, str]:
+def _status_values(status: Status) -> dict[str, str]:
     return {"status": status.value, "sign": MARKS[status]}
 
 
-def _row(one: Group) -> dict[str, Any]:
+def _group_values(group: Group) -> dict[str, Any]:
     return {
-        "number": str(one.number),
-        "hosts": f"{len(one.hosts):,}",
-        "like": one.hosts[0],
-        "status": _sign(SEVERITY_STATUS[Severity.WARNING] if one.unknown else STATUS[one.state]),
-        "state": state_word(one),
-        "cause": one.cause if one.state != "ok" and one.cause else "",
-        "cards": one.cards,
-        "cells": [{"sign": cell(one, head), "values": _values(one, COLUMNS[head])} for head in COLUMNS],
+        "number": str(group.number),
+        "hosts": f"{len(group.hosts):,}",
+        "like": group.hosts[0],
+        "status": _status_values(SEVERITY_STATUS[Severity.WARNING] if group.unknown else STATUS[group.state]),
+        "state": state_word(group),
+        "cause": group.cause if group.state != "ok" and group.cause else "",
+        "cards": group.cards,
+        "cells": [
+            {"sign": cell(group, head), "values": _list_differences(group, COLUMNS[head])} for head in COLUMNS
+        ],
     }
 
 
-def _values(one: Group, areas: Sequence[str]) -> list[str]:
-    found = [(name, pair) for (area, name), pair in one.differs.items() if area in areas]
+def _list_differences(group: Group, areas: Sequence[str]) -> list[str]:
+    differences = [(name, pair) for (area, name), pair in group.differs.items() if area in areas]
     return [
-        f"{name}: {clean_line(here, limit=120)} (group 1: {clean_line(there, limit=120)})"
-        for name, (here, there) in found[:12]
+        f"{name}: {clean_line(value, limit=120)} (group 1: {clean_line(first_value, limit=120)})"
+        for name, (value, first_value) in differences[:12]
     ]

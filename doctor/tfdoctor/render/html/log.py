@@ -1,4 +1,4 @@
-"""What `diagnose` says, as a page: the log with the lines that decided, and beside it the cause and what to type."""
+"""The HTML page of `diagnose`: the log with the decisive lines marked, the cause and the remedy."""
 
 from __future__ import annotations
 
@@ -22,49 +22,59 @@ if TYPE_CHECKING:
 __all__ = ["logs_html"]
 
 FOLDED = 8
-"""Lines of noise from which on they are folded."""
+"""The number of consecutive noise lines from which they are folded."""
 
 
 def logs_html(logs: Sequence[tuple[LogReport, Excerpt]], redactor: Redactor) -> bytes:
-    """Return the page of one log or of several, redacted: of each its report and what is shown of it."""
-    shown = [
-        _log(*_redact_both(report, excerpt, redactor), place) for place, (report, excerpt) in enumerate(logs)
+    """Return the redacted page of one or several logs.
+
+    logs: for each log its report and the excerpt that the page shows.
+    """
+    log_values = [
+        _log_values(*_redact_both(report, excerpt, redactor), index)
+        for index, (report, excerpt) in enumerate(logs)
     ]
-    return document("log", logs=shown, title=shown[0]["title"] if len(shown) == 1 else f"{len(shown)} logs")
+    return document(
+        "log",
+        logs=log_values,
+        title=log_values[0]["title"] if len(log_values) == 1 else f"{len(log_values)} logs",
+    )
 
 
 def _redact_both(report: LogReport, excerpt: Excerpt, redactor: Redactor) -> tuple[LogReport, Excerpt]:
-    """Return both without anything that tells who and where somebody is."""
-    made = redactor.texts(
+    """Return the report and the excerpt, redacted."""
+    redacted = redactor.texts(
         [report.headline, report.name, *(text for part in excerpt.parts for _, text in part.lines)]
     )
     parts = tuple(
-        replace(part, lines=tuple((number, made[text]) for number, text in part.lines))
+        replace(part, lines=tuple((number, redacted[text]) for number, text in part.lines))
         for part in excerpt.parts
     )
-    place = next((at for at, one in enumerate(report.findings) if one is report.root), None)
-    published = redact_report(report, redactor)
-    root = None if place is None else published.findings[place]
-    named = replace(published, root=root, headline=made[report.headline], name=made[report.name])
-    return named, Excerpt(parts, excerpt.after)
+    root_index = next((index for index, item in enumerate(report.findings) if item is report.root), None)
+    redacted_report = redact_report(report, redactor)
+    root = None if root_index is None else redacted_report.findings[root_index]
+    named_report = replace(
+        redacted_report, root=root, headline=redacted[report.headline], name=redacted[report.name]
+    )
+    return named_report, Excerpt(parts, excerpt.after)
 
 
-def _log(report: LogReport, excerpt: Excerpt, place: int) -> dict[str, Any]:
+def _log_values(report: LogReport, excerpt: Excerpt, index: int) -> dict[str, Any]:
     root = report.root
     status = Status.BAD
     if report.cause is Cause.HEALTHY:
         status = Status.GOOD
     elif root is None or root.severity < Severity.ERROR:
         status = Status.WARNING
-    hits = list_deciding_lines(report)
+    deciding_lines = list_deciding_lines(report)
     return {
         "name": report.name,
-        "anchor": "" if place == 0 else f"{place + 1}-",
+        "anchor": "" if index == 0 else f"{index + 1}-",
         "title": report.headline or report.summary,
         "status": {"status": status.value, "sign": MARKS[status]},
         "root": None if root is None else finding_values(root),
-        "notes": [finding_values(one) for one in report.findings if one is not root],
-        "devices": [device_text(one) for one in report.devices],
+        "notes": [finding_values(item) for item in report.findings if item is not root],
+        "devices": [device_text(item) for item in report.devices],
         "processes": [(sign, text) for sign, _, text in map(process_row, report.processes)],
         "more_processes": report.more_processes,
         "read": describe_log(report),
@@ -72,7 +82,7 @@ def _log(report: LogReport, excerpt: Excerpt, place: int) -> dict[str, Any]:
             {
                 "missing": part.missing,
                 "fold": part.noise and len(part.lines) >= FOLDED,
-                "lines": [(number, text, number in hits) for number, text in part.lines],
+                "lines": [(number, text, number in deciding_lines) for number, text in part.lines],
             }
             for part in excerpt.parts
         ],

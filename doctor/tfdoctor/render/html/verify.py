@@ -1,4 +1,4 @@
-"""What `verify` found, as a page: the answer, what to type, and the stages with the one that failed."""
+"""The HTML page of `verify`: the result, the remedy and the stages, with the failed one marked."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ WORDS = {"passed": "passed", "failed": "failed here", "skipped": "not tried"}
 
 
 def verification_html(done: Verification, redactor: Redactor) -> bytes:
-    """Return the page, without anything that tells who and where somebody is."""
+    """Return the page, redacted."""
     status = {True: Status.GOOD, False: Status.BAD, None: Status.UNKNOWN}[done.ok]
     values: dict[str, Any] = {
         "target": done.target,
         "title": done.summary,
         "cause": done.cause.value if done.cause is not None and done.ok is False else "",
-        "status": _status(status),
-        "stages": [_stage(one) for one in done.stages],
-        "findings": [finding_values(one) for one in done.findings],
+        "status": _status_values(status),
+        "stages": [_stage_values(item) for item in done.stages],
+        "findings": [finding_values(item) for item in done.findings],
         "simulated": None
         if done.simulated is None
         else {
@@ -41,14 +41,14 @@ def verification_html(done: Verification, redactor: Redactor) -> bytes:
     return document("verify", **redact_values(values, redactor))
 
 
-def _status(status: Status) -> dict[str, str]:
+def _status_values(status: Status) -> dict[str, str]:
     return {"status": status.value, "sign": MARKS[status]}
 
 
-def _stage(stage: Stage) -> dict[str, Any]:
+def _stage_values(stage: Stage) -> dict[str, Any]:
     return {
         "name": stage.name,
-        **_status(OF_STAGE[stage.status]),
+        **_status_values(OF_STAGE[stage.status]),
         "word": WORDS[stage.status],
         "failed": stage.status == "failed",
         "detail": stage.detail,

@@ -1,7 +1,6 @@
-"""What differs between two looks at a machine, ordered by what matters for TensorFlow on a GPU (`check --against`).
+"""The differences between two reports, ordered by their effect on TensorFlow (`check --against`). Pure.
 
-Pure: both sides are given as reports. `snapshot` turns facts into named values, `compare` says which differ and which
-of these explain a finding.
+`snapshot` turns facts into named values; `compare` finds those that differ, and those that explain a finding.
 """
 
 from __future__ import annotations

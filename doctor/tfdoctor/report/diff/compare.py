@@ -1,4 +1,4 @@
-"""Two snapshots beside each other: what differs, and what of it explains a finding. Pure."""
+"""The comparison of two snapshots: the differences, and which of them explain a finding. Pure."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Finding, Report
 
 NOTHING = {"variables": "not set", "packages": "not installed"}
-"""Area → how it is said there that something is not there; "none" elsewhere."""
+"""Area to the text for a missing value; "none" in other areas."""
 
 
 class Matters(str, enum.Enum):
-    """How much a difference weighs."""
+    """How important a difference is."""
 
     EXPLAINS = "explains"
-    """It can be the reason of a finding that was not there then."""
+    """It can be the reason of a new finding."""
     MATTERS = "matters"
     """TensorFlow on a GPU depends on it."""
     LITTLE = "little"
@@ -33,7 +33,7 @@ class Matters(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that is another one now."""
+    """A value that has changed."""
 
     area: str
     name: str
@@ -44,70 +44,77 @@ class Difference:
     """Codes of the findings that it explains."""
     lost: tuple[str, ...] = ()
     new: tuple[str, ...] = ()
-    """Of a list that is there on both sides: what is not in it any more, and what was not in it then."""
+    """For a list that both sides have: the items in `lost` were removed, those in `new` were added."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """This machine beside a recorded one."""
+    """The differences between a recorded machine and this one."""
 
     differences: tuple[Difference, ...]
-    """What explains a finding first, then by weight and area."""
+    """Those that explain a finding first, then by importance and area."""
     then: str
-    """The verdict's sentence then."""
+    """The summary of the recorded verdict."""
     elsewhere: tuple[str, ...] = ()
-    """What speaks for another machine, in sentences; empty where it seems the same."""
+    """Reasons to believe that the recording is of another machine; empty if it seems to be the same."""
     environment: tuple[str, str] | None = None
-    """(then, now) where another Python environment is examined."""
+    """(then, now), if another Python environment was examined."""
     fresh: tuple[str, ...] = ()
-    """Codes of the findings that were not there then."""
+    """Codes of the findings that are new."""
     gone: tuple[str, ...] = ()
-    """Codes of the findings of then that are not there now."""
+    """Codes of the recorded findings that are not there any more."""
 
 
 def compare(was: Report, now: Report) -> Comparison:
-    """Compare two reports. Both must be redacted alike, or neither."""
+    """Return the comparison of two reports. Either both or neither must be redacted."""
     before, after = snapshot(was.facts), snapshot(now.facts)
     fresh = _find_new_findings(was, now)
-    found: list[Difference] = []
+    differences: list[Difference] = []
     for key, pair in find_differences(before, after):
         entry = after.get(key) or before[key]
         lost, new = _compare_lists(before.get(key), after.get(key))
         codes = tuple(dict.fromkeys(f.code for f in fresh if _explains(entry, pair, (lost, new), f)))
         matters = Matters.EXPLAINS if codes else Matters.LITTLE if entry.little else Matters.MATTERS
-        lists = key in before and key in after and max(len(before[key].parts), len(after[key].parts)) > 1
-        found.append(Difference(*key, *pair, matters, codes, *((lost, new) if lists else ((), ()))))
+        has_lists = key in before and key in after and max(len(before[key].parts), len(after[key].parts)) > 1
+        differences.append(Difference(*key, *pair, matters, codes, *((lost, new) if has_lists else ((), ()))))
     weights = list(Matters)
-    found.sort(
-        key=lambda one: (weights.index(one.matters), not _is_about_root(one, now), AREAS.index(one.area))
+    differences.sort(
+        key=lambda difference: (
+            weights.index(difference.matters),
+            not _is_about_root(difference, now),
+            AREAS.index(difference.area),
+        )
     )
-    prefixes = tuple(_prefix(report.facts) for report in (was, now))
-    then, here = ({finding.code for finding in report.findings} for report in (was, now))
+    prefixes = tuple(_get_prefix(report.facts) for report in (was, now))
+    recorded_codes, current_codes = ({finding.code for finding in report.findings} for report in (was, now))
     return Comparison(
-        tuple(found),
+        tuple(differences),
         was.verdict.summary,
         _find_other_machine(was.facts, now.facts),
         (prefixes[0], prefixes[1]) if all(prefixes) and prefixes[0] != prefixes[1] else None,
-        tuple(sorted(here - then)),
-        tuple(sorted(then - here)),
+        tuple(sorted(current_codes - recorded_codes)),
+        tuple(sorted(recorded_codes - current_codes)),
     )
 
 
 def find_differences(before: Snapshot, after: Snapshot) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
-    """Yield ((area, name), (was, is)) of what differs, without what follows from another difference."""
+    """Yield ((area, name), (was, is)) of each difference, without those that follow from another one."""
     for key in dict.fromkeys((*before, *after)):
         pair = _find_change(before.get(key), after.get(key))
-        if pair is not None and not _follows(key, before, after):
+        if pair is not None and not _is_consequence(key, before, after):
             yield key, pair
 
 
-def _prefix(facts: Facts) -> str:
+def _get_prefix(facts: Facts) -> str:
     python = value_of(facts.python)
     return python.prefix if python is not None else ""
 
 
 def _find_change(was: Entry | None, now: Entry | None) -> tuple[str, str] | None:
-    """Return (was, is) if they differ. What was unknown then cannot be compared."""
+    """Return (was, is) if they differ, else None.
+
+    A value that was unknown in the recording cannot be compared.
+    """
     if was is not None and was.unknown:
         return None
     old = was.value if was is not None else None
@@ -125,33 +132,35 @@ _NO_ENTRY = Entry("", "", None)
 
 
 def _compare_lists(was: Entry | None, now: Entry | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what a list has lost, and what is new in it; nothing if only the order differs."""
+    """Return the items that a list lost, and those that are new; nothing if only the order differs."""
     old, new = (entry.parts if entry is not None else () for entry in (was, now))
     return tuple(p for p in old if p not in new), tuple(p for p in new if p not in old)
 
 
-def _follows(key: tuple[str, str], before: Snapshot, after: Snapshot) -> bool:
+def _is_consequence(key: tuple[str, str], before: Snapshot, after: Snapshot) -> bool:
     """Return whether a difference follows from another one.
 
-    Another TensorFlow opens other names; a TensorFlow or driver that is gone has no properties.
+    Another TensorFlow opens other libraries; a TensorFlow or driver that is missing has no properties.
     """
     area, name = key
     one_only = (key in before) != (key in after)
-    other_tensorflow = _differs(("TensorFlow", "TensorFlow"), before, after)
+    other_tensorflow = _is_different(("TensorFlow", "TensorFlow"), before, after)
     if area == "CUDA libraries" and name in ("libcuda.so.1", "libnvidia-ml.so.1"):
-        return _differs(("driver", {"libcuda.so.1": name}.get(name, "NVML")), before, after)
+        return _is_different(("driver", {"libcuda.so.1": name}.get(name, "NVML")), before, after)
     if area == "CUDA libraries":
         return one_only and other_tensorflow
     if (area, name) == ("paths", "where TensorFlow looks for CUDA"):
         return other_tensorflow
     if (area, name) in (("driver", "cuInit"), ("driver", "CUDA of the driver")):
         libcuda = [side.get(("driver", "libcuda.so.1")) for side in (before, after)]
-        return any((one.value or "").startswith("cannot be opened") for one in libcuda if one is not None)
+        return any(
+            (entry.value or "").startswith("cannot be opened") for entry in libcuda if entry is not None
+        )
     if area == "cards" and name.startswith("GPU "):
         counts = [side.get(("cards", "cards that the driver shows")) for side in (before, after)]
-        return any(one is not None and one.value == "0" for one in counts)
+        return any(entry is not None and entry.value == "0" for entry in counts)
     if area == "cards" and name.endswith((": compute mode", ": MIG")):
-        return one_only and _differs(("driver", "nvidia-smi"), before, after)
+        return one_only and _is_different(("driver", "nvidia-smi"), before, after)
     if area == "TensorFlow" and name != "TensorFlow":
         sides = (before.get(("TensorFlow", "TensorFlow")), after.get(("TensorFlow", "TensorFlow")))
         return any(side is None or side.value is None for side in sides)
@@ -163,26 +172,26 @@ def _follows(key: tuple[str, str], before: Snapshot, after: Snapshot) -> bool:
     return False
 
 
-def _differs(key: tuple[str, str], before: Snapshot, after: Snapshot) -> bool:
+def _is_different(key: tuple[str, str], before: Snapshot, after: Snapshot) -> bool:
     return _find_change(before.get(key), after.get(key)) is not None
 
 
 def _is_same_change(
-    one: tuple[str, str],
+    key: tuple[str, str],
     other: tuple[str, str],
     before: Snapshot,
     after: Snapshot,
 ) -> bool:
-    return _find_change(before.get(one), after.get(one)) == _find_change(before.get(other), after.get(other))
+    return _find_change(before.get(key), after.get(key)) == _find_change(before.get(other), after.get(other))
 
 
-# ---------------------------------------------------------------- what explains what
+# ---------------------------------------------------------------- explanations
 
 
 def _find_new_findings(was: Report, now: Report) -> list[Finding]:
-    """Return the findings of now that did not exist then, by code and title, without those that only inform."""
-    known = {(finding.code, finding.title) for finding in was.findings}
-    return [f for f in now.findings if (f.code, f.title) not in known and f.severity is not Severity.INFO]
+    """Return the findings that are new by code and title, without those that only inform."""
+    recorded = {(finding.code, finding.title) for finding in was.findings}
+    return [f for f in now.findings if (f.code, f.title) not in recorded and f.severity is not Severity.INFO]
 
 
 def _is_about_root(difference: Difference, now: Report) -> bool:
@@ -192,29 +201,29 @@ def _is_about_root(difference: Difference, now: Report) -> bool:
 def _explains(
     entry: Entry, pair: tuple[str, str], parts: tuple[tuple[str, ...], tuple[str, ...]], finding: Finding
 ) -> bool:
-    """Return whether the finding is about this entry, or about a cause that this entry decides."""
+    """Return whether the finding is about this entry, or has a cause that this entry can have."""
     caused = finding.cause in entry.causes
     if entry.area == "variables" and entry.name.endswith("PATH"):
-        told = any(one.source == entry.name for one in finding.evidence)
-        return told or (caused and _explains_folders(*parts, finding))
+        in_evidence = any(item.source == entry.name for item in finding.evidence)
+        return in_evidence or (caused and _explains_folders(*parts, finding))
     if entry.area == "variables":
-        return caused or any(_mentions(_text(finding), word) for word in (entry.name, *entry.said))
+        return caused or any(_mentions(_join_texts(finding), word) for word in (entry.name, *entry.said))
     if not caused:
         return False
     text = (
-        _text(finding)
+        _join_texts(finding)
         + "\n"
-        + "\n".join(" ".join((one.full_text, *one.commands)) for one in finding.remedies)
+        + "\n".join(" ".join((item.full_text, *item.commands)) for item in finding.remedies)
     )
-    named = any(_mentions(text, word) for word in (entry.name, *entry.said))
+    is_named = any(_mentions(text, word) for word in (entry.name, *entry.said))
     if entry.area == "packages":
-        return named or (pair[1] == NOTHING["packages"] and entry.name.startswith("nvidia-"))
+        return is_named or (pair[1] == NOTHING["packages"] and entry.name.startswith("nvidia-"))
     if entry.area == "container engine":
         return True
-    return named or not (entry.area in ("CUDA libraries", "paths") or entry.little or entry.by_name)
+    return is_named or not (entry.area in ("CUDA libraries", "paths") or entry.little or entry.by_name)
 
 
-_GONE = frozenset(
+_LOST_FOLDER_CAUSES = frozenset(
     {
         Cause.LIBS_NOT_INSTALLED,
         Cause.LIBS_NOT_ON_PATH,
@@ -225,19 +234,22 @@ _GONE = frozenset(
         Cause.TENSORFLOW_MISSING,
     }
 )
-"""What can come of a folder that is no longer on a path."""
+"""Causes that the removal of a folder from a path can have."""
 
 
 def _explains_folders(lost: tuple[str, ...], new: tuple[str, ...], finding: Finding) -> bool:
-    """Return whether a path explains the finding: by a folder that it lost, else by a new one that is named."""
-    if finding.cause in _GONE and lost:
+    """Return whether a change of a path explains the finding.
+
+    It does if the path lost a folder, or if the finding names a new one.
+    """
+    if finding.cause in _LOST_FOLDER_CAUSES and lost:
         return True
-    return any(folder in _text(finding) for folder in new if len(folder) > 1)
+    return any(folder in _join_texts(finding) for folder in new if len(folder) > 1)
 
 
-def _text(finding: Finding) -> str:
+def _join_texts(finding: Finding) -> str:
     parts = [finding.title, finding.explanation]
-    parts += [f"{one.source} {one.text}" for one in finding.evidence]
+    parts += [f"{evidence.source} {evidence.text}" for evidence in finding.evidence]
     return "\n".join(parts)
 
 
@@ -245,11 +257,14 @@ def _mentions(text: str, word: str) -> bool:
     return re.search(rf"(?<![\w.-]){re.escape(word)}(?![\w-])", text) is not None
 
 
-# ---------------------------------------------------------------- is it the same machine?
+# ---------------------------------------------------------------- same machine
 
 
 def _find_other_machine(was: Facts, now: Facts) -> tuple[str, ...]:
-    """Return what speaks for another machine: two of these, as one alone can have changed."""
+    """Return the reasons to believe that it is another machine.
+
+    One reason is not enough, because a machine can change, unless it is the processor or WSL.
+    """
     reasons = []
     old, new = was.machine, now.machine
     if old.machine != new.machine:
@@ -269,5 +284,5 @@ def _find_other_machine(was: Facts, now: Facts) -> tuple[str, ...]:
         reasons.append("one is a container, the other one is not")
     if old.wsl != new.wsl:
         reasons.append("one is WSL, the other one is not")
-    certain = old.machine != new.machine or old.wsl != new.wsl
-    return tuple(reasons) if certain or len(reasons) > 1 else ()
+    is_certain = old.machine != new.machine or old.wsl != new.wsl
+    return tuple(reasons) if is_certain or len(reasons) > 1 else ()

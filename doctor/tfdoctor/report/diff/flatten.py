@@ -1,4 +1,4 @@
-"""Facts as named values that can be compared: what changes from one second to the next is left out. Pure."""
+"""Facts as named values for comparison, without values that change from second to second. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AREAS = (
     "system",
     "container engine",
 )
-"""In the order of what matters for TensorFlow on a GPU."""
+"""The areas, in the order of their importance for TensorFlow on a GPU."""
 
 _DRIVER = frozenset(
     {
@@ -87,7 +87,7 @@ _TENSORFLOW = _LIBRARIES | {
     Cause.SHADOWED_MODULE,
 }
 _ANY_PACKAGE = _TENSORFLOW | {Cause.PACKAGE_CONFLICT, Cause.NO_MATCHING_WHEEL, Cause.INCONCLUSIVE}
-"""What a package's change can cause; it explains only findings that name it."""
+"""The causes that a change of any package can have; it explains only findings that name it."""
 _ENGINE = frozenset(
     {
         Cause.NO_NVIDIA_RUNTIME,
@@ -107,7 +107,7 @@ _PYTHON = frozenset(
         Cause.SHADOWED_MODULE,
     }
 )
-_OF_VARIABLE = {
+_CAUSES_OF_VARIABLE = {
     "CUDA_VISIBLE_DEVICES": frozenset({Cause.HIDDEN_BY_ENV}),
     "NVIDIA_VISIBLE_DEVICES": frozenset({Cause.HIDDEN_BY_ENV, Cause.CONTAINER_NO_GPU}),
     "TF_MIN_GPU_MULTIPROCESSOR_COUNT": frozenset({Cause.HIDDEN_BY_ENV}),
@@ -121,83 +121,83 @@ _OF_VARIABLE = {
 _MINOR_PACKAGES = re.compile(
     r"(setuptools|tensorboard|pandas|scipy|tensorflow-(?!cpu\Z|gpu\Z|intel\Z|macos\Z|rocm\Z))"
 )
-_OF_NO_USE = frozenset({"LMOD_CMD", "MODULESHOME", "CONDA_DEFAULT_ENV"})
+_IGNORED_VARIABLES = frozenset({"LMOD_CMD", "MODULESHOME", "CONDA_DEFAULT_ENV"})
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing that can be compared."""
+    """A value to compare."""
 
     area: str
     name: str
     value: str | None
-    """None: it is not there."""
+    """None if it is missing."""
     causes: frozenset[Cause] = frozenset()
-    """The causes of findings that a change of this can be the reason of."""
+    """The causes of findings that a change of it can explain."""
     little: bool = False
-    """A change of it is seldom of any weight."""
+    """Whether a change of it seldom matters."""
     unknown: str = ""
-    """Why it could not be looked at."""
+    """Why it could not be read; empty if it was."""
     said: tuple[str, ...] = ()
-    """Words that stand for it in a finding's text, beside its name."""
+    """Words that stand for it in a finding's text, besides its name."""
     by_name: bool = False
-    """It explains only findings that name it."""
+    """Whether it explains only findings that name it."""
     otherwise: str = ""
-    """What is the case where there is no such entry."""
+    """The value that a missing entry stands for."""
     parts: tuple[str, ...] = ()
-    """Of what a list consists."""
+    """The items of a list."""
 
 
 Snapshot = dict[tuple[str, str], Entry]
 
 
 def snapshot(facts: Facts) -> Snapshot:
-    """Make (area, name) → what is to be compared, in the order of areas."""
-    paths = _Paths(facts)
+    """Return (area, name) to entry, in the order of the areas."""
+    paths = _PathNormalizer(facts)
     entries = [
-        *_driver(facts, paths),
-        *_kernel(facts),
-        *_cards(facts),
-        *_tensorflow(facts, paths),
-        *_python(facts, paths),
-        *_libraries(facts, paths),
-        *_packages(facts),
-        *_variables(facts, paths),
-        *_folders(facts, paths),
-        *_system(facts),
+        *_list_driver(facts, paths),
+        *_list_kernel(facts),
+        *_list_cards(facts),
+        *_list_tensorflow(facts, paths),
+        *_list_python(facts, paths),
+        *_list_libraries(facts, paths),
+        *_list_packages(facts),
+        *_list_variables(facts, paths),
+        *_list_folders(facts, paths),
+        *_list_system(facts),
         *_list_engine(facts),
     ]
     entries.sort(key=lambda entry: AREAS.index(entry.area))
     return {(entry.area, entry.name): entry for entry in entries}
 
 
-class _Paths:
-    """Paths said without what only names another prefix."""
+class _PathNormalizer:
+    """A function that normalizes paths, so that environments with different prefixes can be compared."""
 
     def __init__(self, facts: Facts) -> None:
         python = value_of(facts.python)
-        named: list[tuple[str, str]] = []
+        prefixes: list[tuple[str, str]] = []
         if python is not None:
-            named.append((posixpath.normpath(python.prefix), "<environment>"))
+            prefixes.append((posixpath.normpath(python.prefix), "<environment>"))
             if python.base_prefix not in ("/usr", "/", python.prefix):
-                named.append((posixpath.normpath(python.base_prefix), "<base Python>"))
-        self._named = sorted(named, key=lambda pair: -len(pair[0]))
+                prefixes.append((posixpath.normpath(python.base_prefix), "<base Python>"))
+        self._prefixes = sorted(prefixes, key=lambda pair: -len(pair[0]))
 
     def __call__(self, path: str) -> str:
         path = posixpath.normpath(path) if path.startswith("/") else path
-        for prefix, name in self._named:
+        for prefix, name in self._prefixes:
             if prefix not in ("/", "/usr") and (path == prefix or path.startswith(f"{prefix}/")):
                 path = name + path[len(prefix) :]
                 break
         return re.sub(r"/python3\.\d{1,2}/", "/python3/", path)
 
     def words(self, text: str) -> str:
-        """Replace the folders of a variable's value, between colons."""
+        """Return the value of a path variable with each of its folders normalized."""
         return ":".join(self(part) for part in text.split(":"))
 
 
 def _make_entry(fact: Any, area: str, name: str, text: Any, causes: frozenset[Cause], **more: Any) -> Entry:
-    """Make an entry of a fact; `text` makes the value of what is known."""
+    """Return the entry of a fact; `text` formats its value if it is known."""
     if isinstance(fact, Unknown):
         return Entry(area, name, None, causes, unknown=fact.why or "it could not be looked at", **more)
     value = text(fact.value) if isinstance(fact, Known) else None
@@ -211,7 +211,7 @@ def _join_names(names: Iterable[str]) -> str | None:
 # ---------------------------------------------------------------- the machine
 
 
-def _driver(facts: Facts, paths: _Paths) -> Iterator[Entry]:
+def _list_driver(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry]:
     driver, area = facts.driver, "driver"
     nvml, module, smi = value_of(driver.nvml), value_of(driver.kernel_module), value_of(driver.smi)
     version = (
@@ -246,7 +246,7 @@ def _driver(facts: Facts, paths: _Paths) -> Iterator[Entry]:
         _DRIVER,
     )
     yield _make_entry(driver.cuda, area, "CUDA of the driver", lambda c: c.version, _DRIVER)
-    yield _make_entry(driver.nvml, area, "NVML", _nvml, _DRIVER)
+    yield _make_entry(driver.nvml, area, "NVML", _describe_nvml, _DRIVER)
     yield Entry(
         area,
         "driver's libraries",
@@ -271,7 +271,7 @@ def _driver(facts: Facts, paths: _Paths) -> Iterator[Entry]:
         facts.kernel.packages,
         area,
         "driver packages",
-        lambda p: _join_names(sorted(f"{one.name} {one.version}" for one in p)),
+        lambda p: _join_names(sorted(f"{package.name} {package.version}" for package in p)),
         _DRIVER,
         little=True,
     )
@@ -279,17 +279,17 @@ def _driver(facts: Facts, paths: _Paths) -> Iterator[Entry]:
 
 
 def _strip_driver_version(path: str) -> str:
-    """Return the file that was mapped without the version, which the driver's entry has."""
+    """Return the path without the driver's version, which has its own entry."""
     return re.sub(r"\.\d{3}\.[\d.]+\Z", "", path)
 
 
-def _nvml(nvml: Any) -> str:
+def _describe_nvml(nvml: Any) -> str:
     if not nvml.loaded:
         return f"cannot be opened: {nvml.load_error}"
     return "answers" if nvml.init == 0 else f"fails: {nvml.init_error or nvml.init}"
 
 
-def _kernel(facts: Facts) -> Iterator[Entry]:
+def _list_kernel(facts: Facts) -> Iterator[Entry]:
     kernel, area = facts.kernel, "kernel"
     yield Entry(area, "kernel", facts.machine.kernel or None, _KERNEL)
     yield _make_entry(kernel.secure_boot, area, "Secure Boot", lambda on: "on" if on else "off", _KERNEL)
@@ -300,21 +300,21 @@ def _kernel(facts: Facts) -> Iterator[Entry]:
         area,
         "faults in the kernel's log",
         lambda events: _join_names(
-            sorted({f"Xid {one.xid}" if one.xid is not None else one.kind for one in events})
+            sorted({f"Xid {event.xid}" if event.xid is not None else event.kind for event in events})
         ),
         _KERNEL | {Cause.INCONCLUSIVE},
         said=("Xid",),
     )
 
 
-def _cards(facts: Facts) -> Iterator[Entry]:
+def _list_cards(facts: Facts) -> Iterator[Entry]:
     area, driver = "cards", facts.driver
     yield _make_entry(
         driver.cuda, area, "cards that the driver shows", lambda c: str(c.count or 0), _CARDS | _DRIVER
     )
     for card in value_of(driver.pci) or ():
-        bound = f", bound to {card.driver}" if card.driver else ", bound to no driver"
-        yield Entry(area, f"card at {card.address}", f"10de:{card.device_id}{bound}", _CARDS | _KERNEL)
+        binding = f", bound to {card.driver}" if card.driver else ", bound to no driver"
+        yield Entry(area, f"card at {card.address}", f"10de:{card.device_id}{binding}", _CARDS | _KERNEL)
     cuda, smi = value_of(driver.cuda), value_of(driver.smi)
     for device in cuda.devices if cuda is not None else ():
         text = f"{device.name or 'a card'}, compute capability {device.compute_capability or 'not known'}"
@@ -325,8 +325,8 @@ def _cards(facts: Facts) -> Iterator[Entry]:
         if gpu.compute_mode:
             yield Entry(area, f"{label}: compute mode", gpu.compute_mode, causes, said=("compute mode",))
         if gpu.mig is not None:
-            shown = f"on, {gpu.mig_instances} instances" if gpu.mig else "off"
-            yield Entry(area, f"{label}: MIG", shown, causes, said=("MIG",))
+            mig_text = f"on, {gpu.mig_instances} instances" if gpu.mig else "off"
+            yield Entry(area, f"{label}: MIG", mig_text, causes, said=("MIG",))
         if gpu.memory_total_mib:
             yield Entry(area, f"{label}: memory", f"{round(gpu.memory_total_mib / 1024)} GiB", _CARDS)
         health = gpu.health
@@ -347,12 +347,12 @@ def _cards(facts: Facts) -> Iterator[Entry]:
             ),
             (health.licence, "licence", (health.licence or "").partition(" (")[0]),
         )
-        for there, name, text in states:
-            if there:
+        for is_present, name, text in states:
+            if is_present:
                 yield Entry(area, f"{label}: {name}", text, causes | {Cause.INCONCLUSIVE}, said=(name,))
 
 
-def _system(facts: Facts) -> Iterator[Entry]:
+def _list_system(facts: Facts) -> Iterator[Entry]:
     machine, area = facts.machine, "system"
     yield Entry(area, "distribution", machine.distribution, frozenset({Cause.GLIBC_TOO_OLD}))
     yield Entry(area, "processor", machine.machine)
@@ -374,7 +374,7 @@ def _system(facts: Facts) -> Iterator[Entry]:
 # ---------------------------------------------------------------- the Python and its TensorFlow
 
 
-def _tensorflow(facts: Facts, paths: _Paths) -> Iterator[Entry]:
+def _list_tensorflow(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry]:
     area, fact = "TensorFlow", facts.tensorflow
     yield _make_entry(fact, area, "TensorFlow", lambda t: t.version or "of unknown version", _TENSORFLOW)
     yield _make_entry(fact, area, "its package", lambda t: t.distribution, _TENSORFLOW)
@@ -401,10 +401,10 @@ def _tensorflow(facts: Facts, paths: _Paths) -> Iterator[Entry]:
         )
 
 
-def _python(facts: Facts, paths: _Paths) -> Iterator[Entry]:
+def _list_python(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry]:
     area, fact = "Python", facts.python
     yield _make_entry(fact, area, "Python", lambda p: p.version, _PYTHON | {Cause.PACKAGE_CONFLICT})
-    yield _make_entry(fact, area, "its kind", _kind, _PYTHON, little=True)
+    yield _make_entry(fact, area, "its kind", _describe_kind, _PYTHON, little=True)
     yield _make_entry(
         fact, area, "C library", lambda p: p.glibc and f"glibc {p.glibc}", frozenset({Cause.GLIBC_TOO_OLD})
     )
@@ -418,39 +418,43 @@ def _python(facts: Facts, paths: _Paths) -> Iterator[Entry]:
     )
 
 
-def _kind(python: PythonFacts) -> str:
-    where = (
+def _describe_kind(python: PythonFacts) -> str:
+    environment = (
         "a conda environment"
         if python.conda_prefix
         else "a virtual environment"
         if python.virtual
         else "no environment"
     )
-    return f"{python.implementation}, {where}"
+    return f"{python.implementation}, {environment}"
 
 
 def _list_engine(facts: Facts) -> Iterator[Entry]:
-    """Yield what is known of container engines, leaf by leaf: only their own rules rest on it."""
-    known = value_of(facts.containers)
-    for name, text in _leaves(known, "") if known is not None else ():
+    """Yield an entry for each known value of container engines.
+
+    Only the rules about engines depend on them.
+    """
+    containers = value_of(facts.containers)
+    for name, text in _flatten(containers, "") if containers is not None else ():
         yield Entry("container engine", name, text, _ENGINE, little=True)
 
 
-def _leaves(value: Any, name: str) -> Iterator[tuple[str, str]]:
+def _flatten(value: Any, name: str) -> Iterator[tuple[str, str]]:
+    """Yield (name, text) of each non-empty value in a nested structure."""
     if isinstance(value, (Known, Absent, Unknown)):
-        inner = value_of(value)
-        if inner is not None:
-            yield from _leaves(inner, name)
+        child = value_of(value)
+        if child is not None:
+            yield from _flatten(child, name)
     elif is_dataclass(value):
-        for one in fields(value):
-            yield from _leaves(getattr(value, one.name), f"{name} {one.name.replace('_', ' ')}".strip())
+        for item in fields(value):
+            yield from _flatten(getattr(value, item.name), f"{name} {item.name.replace('_', ' ')}".strip())
     elif isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _leaves(inner, f"{name} {key}")
-    elif isinstance(value, (tuple, list, frozenset)) and any(is_dataclass(inner) for inner in value):
-        for number, inner in enumerate(value):
-            label = getattr(inner, "name", None) or getattr(inner, "path", None) or number + 1
-            yield from _leaves(inner, f"{name} {label}")
+        for key, child in value.items():
+            yield from _flatten(child, f"{name} {key}")
+    elif isinstance(value, (tuple, list, frozenset)) and any(is_dataclass(child) for child in value):
+        for number, child in enumerate(value):
+            label = getattr(child, "name", None) or getattr(child, "path", None) or number + 1
+            yield from _flatten(child, f"{name} {label}")
     elif isinstance(value, (tuple, list, frozenset)):
         text = _join_names(sorted(map(str, value)))
         if text:
@@ -459,7 +463,7 @@ def _leaves(value: Any, name: str) -> Iterator[tuple[str, str]]:
         yield name, "yes" if value is True else str(value)
 
 
-def _libraries(facts: Facts, paths: _Paths) -> Iterator[Entry]:
+def _list_libraries(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry]:
     loader = value_of(facts.loader)
     for resolution in _list_resolutions(loader):
         yield Entry(
@@ -473,25 +477,25 @@ def _list_resolutions(loader: LoaderFacts | None) -> tuple[Resolution, ...]:
     return loader.resolutions if loader is not None else ()
 
 
-def _describe_resolution(facts: Facts, resolution: Resolution, paths: _Paths) -> str:
+def _describe_resolution(facts: Facts, resolution: Resolution, paths: _PathNormalizer) -> str:
     if not resolution.ok or resolution.path is None:
         return f"cannot be opened: {paths(resolution.error)}"
-    if resolution.soname.startswith(("libcuda.", "libnvidia-ml.")):  # of the driver's version
+    if resolution.soname.startswith(("libcuda.", "libnvidia-ml.")):  # its version is that of the driver
         return posixpath.dirname(paths(resolution.path))
-    known = library_version(facts, resolution)
-    place = posixpath.dirname(paths(resolution.path))
-    return f"{known.version} in {place}" if known is not None else place
+    version_info = library_version(facts, resolution)
+    folder = posixpath.dirname(paths(resolution.path))
+    return f"{version_info.version} in {folder}" if version_info is not None else folder
 
 
-def _packages(facts: Facts) -> Iterator[Entry]:
+def _list_packages(facts: Facts) -> Iterator[Entry]:
     python = value_of(facts.python)
     if python is None:
         return
     area = "packages"
-    found: dict[str, list[str]] = {}
-    for one in python.distributions:
-        found.setdefault(one.name, []).append(one.version)
-    for name, versions in found.items():
+    versions_by_name: dict[str, list[str]] = {}
+    for distribution in python.distributions:
+        versions_by_name.setdefault(distribution.name, []).append(distribution.version)
+    for name, versions in versions_by_name.items():
         little = _MINOR_PACKAGES.match(name) is not None
         yield Entry(area, name, ", ".join(dict.fromkeys(versions)), _ANY_PACKAGE, little=little)
     for package in python.conda_packages:
@@ -510,14 +514,14 @@ def _packages(facts: Facts) -> Iterator[Entry]:
         yield Entry(
             area, name, owners, _LIBRARIES, said=(posixpath.basename(shared.path),), otherwise="one package"
         )
-    for one in python.distributions:
-        states = [(path, "is gone") for path in one.lost]
-        states += [(c.path, "is truncated" if c.cut else "is another file") for c in one.changed]
+    for distribution in python.distributions:
+        states = [(path, "is gone") for path in distribution.lost]
+        states += [(c.path, "is truncated" if c.cut else "is another file") for c in distribution.changed]
         for path, state in states:
             base = posixpath.basename(path)
             yield Entry(
                 area,
-                f"{one.name}: {base}",
+                f"{distribution.name}: {base}",
                 state,
                 _LIBRARIES,
                 said=(base,),
@@ -525,23 +529,23 @@ def _packages(facts: Facts) -> Iterator[Entry]:
             )
 
 
-def _variables(facts: Facts, paths: _Paths) -> Iterator[Entry]:
+def _list_variables(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry]:
     for name, value in sorted(facts.environment.variables.items()):
-        if name in _OF_NO_USE:
+        if name in _IGNORED_VARIABLES:
             continue
         little = name.startswith(("TF_CPP_", "CONDA_", "VIRTUAL_ENV")) or name in (
             "LOADEDMODULES",
             "NVIDIA_DISABLE_REQUIRE",
         )
-        causes = _OF_VARIABLE.get(name, frozenset())
-        shown = paths.words(value)
-        parts = tuple(filter(None, shown.split(":"))) if name.endswith("PATH") else ()
-        yield Entry("variables", name, shown or "(empty)", causes, little=little, parts=parts)
+        causes = _CAUSES_OF_VARIABLE.get(name, frozenset())
+        normalized = paths.words(value)
+        parts = tuple(filter(None, normalized.split(":"))) if name.endswith("PATH") else ()
+        yield Entry("variables", name, normalized or "(empty)", causes, little=little, parts=parts)
     for wrong, right in facts.environment.misspelt:
         yield Entry("variables", wrong, f"set, and {right} is meant", frozenset(), said=(right,))
 
 
-def _folders(facts: Facts, paths: _Paths) -> Iterator[Entry]:
+def _list_folders(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry]:
     area, loader, python = "paths", value_of(facts.loader), value_of(facts.python)
     if loader is not None:
         folders = [paths(folder) for folder in loader.runpath_folders]
@@ -557,9 +561,11 @@ def _folders(facts: Facts, paths: _Paths) -> Iterator[Entry]:
             area, "preloaded", _join_names(map(paths, loader.preload)), _LIBRARIES, said=("LD_PRELOAD",)
         )
     if python is not None:
-        seen = [paths(folder) for folder in python.sys_path if folder]
+        folders_on_path = [paths(folder) for folder in python.sys_path if folder]
         causes = _PYTHON | {Cause.CPU_ONLY_BUILD}
-        yield Entry(area, "sys.path", _join_names(seen), causes, little=True, parts=tuple(seen))
+        yield Entry(
+            area, "sys.path", _join_names(folders_on_path), causes, little=True, parts=tuple(folders_on_path)
+        )
     for toolkit in facts.toolkits:
         yield Entry(
             area, f"CUDA toolkit {paths(toolkit.path)}", toolkit.version or "of unknown version", little=True

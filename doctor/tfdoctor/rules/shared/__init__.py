@@ -1,1 +1,1 @@
-"""What several rules share: pure questions to the facts. No module in here is a rule."""
+"""Functions that several rules share. They only read the facts; no module in this package is a rule."""

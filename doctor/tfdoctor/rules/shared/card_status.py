@@ -1,4 +1,4 @@
-"""What rules about the cards' condition share."""
+"""Helpers for the rules about the condition of the GPUs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def require_card_status(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
-    """Require an nvidia-smi that reports the cards' status."""
-    fact = context.facts.driver.smi
-    if isinstance(fact, Unknown):
-        return CouldNotCheck(f"nvidia-smi: {fact.why}")
-    if isinstance(fact, Absent):
-        return NotApplicable(fact.why or "there is no nvidia-smi to ask")
-    if not isinstance(fact.value, SmiFacts):
+    """Require an nvidia-smi that reports the condition of the GPUs."""
+    smi = context.facts.driver.smi
+    if isinstance(smi, Unknown):
+        return CouldNotCheck(f"nvidia-smi: {smi.why}")
+    if isinstance(smi, Absent):
+        return NotApplicable(smi.why or "there is no nvidia-smi to ask")
+    if not isinstance(smi.value, SmiFacts):
         return NotApplicable("nvidia-smi does not answer, which TFD112 explains")
     if not list_card_conditions(context):
         return NotApplicable("this nvidia-smi does not tell the cards' condition")
@@ -27,14 +27,14 @@ def require_card_status(context: RuleContext) -> NotApplicable | CouldNotCheck |
 
 
 def list_card_conditions(context: RuleContext) -> list[tuple[SmiGpu, CardHealth]]:
-    """List each card with its condition; empty if nothing reports it."""
-    answer = value_of(context.facts.driver.smi)
-    if not isinstance(answer, SmiFacts):
+    """List each GPU with its condition; empty if nvidia-smi does not report it."""
+    smi = value_of(context.facts.driver.smi)
+    if not isinstance(smi, SmiFacts):
         return []
-    return [(gpu, gpu.health) for gpu in answer.gpus if gpu.health is not None]
+    return [(gpu, gpu.health) for gpu in smi.gpus if gpu.health is not None]
 
 
 def smi_gpu_label(gpu: SmiGpu) -> str:
-    """Return the label of a GPU: "NVIDIA A100 (0000:01:00.0)"."""
+    """Return the label of a GPU, such as "NVIDIA A100 (0000:01:00.0)"."""
     name = gpu.name or f"GPU {gpu.index}"
     return f"{name} ({gpu.pci_bus_id})" if gpu.pci_bus_id else name

@@ -1,4 +1,4 @@
-"""What the rules about TensorFlow's companions (NumPy, protobuf, …) share."""
+"""Helpers for the rules about the packages that TensorFlow depends on (NumPy, protobuf, …)."""
 
 from __future__ import annotations
 
@@ -26,20 +26,30 @@ if TYPE_CHECKING:
 
 
 def find_broken_companions(context: RuleContext) -> tuple[Companion, ...]:
-    """Return the rows of the table that apply to what is installed in this Python."""
-    return tuple(row for row in _find_all_broken_companions(context) if not _is_shadowed(context, row))
+    """Return the entries of the table that describe a broken or missing package of this Python."""
+    return tuple(
+        companion
+        for companion in _find_all_broken_companions(context)
+        if not _is_shadowed(context, companion)
+    )
 
 
 def find_shadowed_companions(context: RuleContext) -> tuple[Companion, ...]:
-    """Return the rows of the table that apply to packages that precede this Python's on its path.
+    """Return the broken companions that are found on the path before this Python's own packages.
 
     Installing a package does not change them.
     """
-    return tuple(row for row in _find_all_broken_companions(context) if _is_shadowed(context, row))
+    return tuple(
+        companion for companion in _find_all_broken_companions(context) if _is_shadowed(context, companion)
+    )
 
 
-def _is_shadowed(context: RuleContext, row: Companion) -> bool:
-    return row.effect == "import" and predict.package_led_away(context.facts, row.package) is not None
+def _is_shadowed(context: RuleContext, companion: Companion) -> bool:
+    """Return whether the import finds another copy of the package before this Python's own."""
+    return (
+        companion.effect == "import"
+        and predict.package_led_away(context.facts, companion.package) is not None
+    )
 
 
 def _find_all_broken_companions(context: RuleContext) -> tuple[Companion, ...]:
@@ -49,21 +59,25 @@ def _find_all_broken_companions(context: RuleContext) -> tuple[Companion, ...]:
 
 
 def companion_findings(context: RuleContext, rule: Rule, *packages: str) -> Result:
-    """Return the outcome of a rule about these packages, the errors first.
+    """Return the outcome of a rule about these packages: at most one finding.
 
-    The rule needs TensorFlow and the distributions.
+    A package that breaks the import comes first. The rule must require TensorFlow and the distributions.
     """
     if context.build is None or context.build.version is None:
         return CouldNotCheck("the version of this TensorFlow is not known")
     if context.tensorflow is not None and context.tensorflow.conda_build:
         return NotApplicable("conda's TensorFlow is built with conda's own versions of its companions")
-    rows = [row for row in find_broken_companions(context) if row.package in packages and row.breaks]
-    rows.sort(key=lambda row: row.effect != "import")
-    return [companion_finding(context, rule, row) for row in rows[:1]]
+    companions = [
+        companion
+        for companion in find_broken_companions(context)
+        if companion.package in packages and companion.breaks
+    ]
+    companions.sort(key=lambda companion: companion.effect != "import")
+    return [companion_finding(context, rule, companion) for companion in companions[:1]]
 
 
 def companion_finding(context: RuleContext, rule: Rule, row: Companion) -> Finding:
-    """Convert one row of the table to a finding."""
+    """Convert one entry of the table to a finding."""
     installed = context.python.distribution(row.package) if context.python is not None else None
     version = installed.version if installed is not None else "nothing"
     build = context.build
@@ -92,50 +106,61 @@ def companion_finding(context: RuleContext, rule: Rule, row: Companion) -> Findi
             Remedy(
                 "Install a version that this TensorFlow works with.",
                 (
-                    advice.pip_install(context.target, [_requirement(context, row)]),
+                    advice.pip_install(context.target, [_working_requirement(context, row)]),
                     advice.check_again(context.target),
                 ),
-                steps=(Install((_requirement(context, row),)),),
+                steps=(Install((_working_requirement(context, row),)),),
             )
         ],
     )
 
 
-def _requirement(context: RuleContext, row: Companion) -> str:
-    """Return a requirement that no row of the table excludes.
+def _working_requirement(context: RuleContext, companion: Companion) -> str:
+    """Return a requirement for a version that works with this TensorFlow.
 
-    So the installed version is replaced only once.
+    It should satisfy all entries of the table, so that the package is replaced only once.
     """
     if context.build is None or context.build.version is None:
-        return row.requirement
+        return companion.requirement
     version = context.build.version
-    if row.breaks.startswith(">="):
-        return context.compat.companion_limits(version).get(row.package, row.requirement)
-    if row.breaks:
-        return row.requirement
-    others = [
-        o for o in context.compat.companions if o.package == row.package and o.breaks and o.effect == "import"
+    if companion.breaks.startswith(">="):
+        return context.compat.companion_limits(version).get(companion.package, companion.requirement)
+    if companion.breaks:
+        return companion.requirement
+    import_companions = [
+        other
+        for other in context.compat.companions
+        if other.package == companion.package and other.breaks and other.effect == "import"
     ]
-    there = context.python.distributions if context.python is not None else ()
-    own = [d for d in there if d.name in TENSORFLOW_DISTRIBUTIONS]
-    lines = (
-        parse_requirement_or_none(line) for d in own for line in d.requires if project_of(line) == row.package
+    distributions = context.python.distributions if context.python is not None else ()
+    tensorflow_distributions = [
+        distribution for distribution in distributions if distribution.name in TENSORFLOW_DISTRIBUTIONS
+    ]
+    requirements = (
+        parse_requirement_or_none(line)
+        for distribution in tensorflow_distributions
+        for line in distribution.requires
+        if project_of(line) == companion.package
     )
-    asked = next((one for one in lines if one is not None), None)
-    wanted = f"{row.package}{asked.specifier}" if asked is not None else row.requirement
-    return next((o.requirement for o in others if satisfies(version, o.tensorflow)), wanted)
+    requirement = next((parsed for parsed in requirements if parsed is not None), None)
+    default = (
+        f"{companion.package}{requirement.specifier}" if requirement is not None else companion.requirement
+    )
+    return next(
+        (other.requirement for other in import_companions if satisfies(version, other.tensorflow)), default
+    )
 
 
-# ---------------------------------------------------------------- what was rehearsed
+# ---------------------------------------------------------------- rehearsed imports
 
 
 def package_finding(context: RuleContext, rule: Rule, failed: Sequence[ImportFailure]) -> Finding:
-    """Report the packages that a rehearsed import fails with as one finding.
+    """Build one finding about all packages with which a rehearsed import fails.
 
-    They are fixed together.
+    One remedy fixes them together.
     """
     first = failed[0]
-    one = first.rehearsed
+    rehearsed = first.rehearsed
     names = join_words([_format_package(context, failure) for failure in failed])
     if first.library:
         title = f"import tensorflow fails: {first.library} comes before the system's own library"
@@ -150,12 +175,14 @@ def package_finding(context: RuleContext, rule: Rule, failed: Sequence[ImportFai
     if not first.fatal:
         title = title.replace("import tensorflow fails", "tf.keras fails")
     stops = "import tensorflow stops" if first.fatal else "tf.keras stops"
-    explanation = f"{stops} with {one.error_type}: {one.error.rstrip('.')}."
-    compiled = next((failure for failure in failed if _is_numpy_mismatch(failure.rehearsed.error)), None)
-    if compiled is not None:
+    explanation = f"{stops} with {rehearsed.error_type}: {rehearsed.error.rstrip('.')}."
+    numpy_mismatch = next(
+        (failure for failure in failed if _is_numpy_mismatch(failure.rehearsed.error)), None
+    )
+    if numpy_mismatch is not None:
         numpy = context.python.distribution("numpy") if context.python is not None else None
         explanation += (
-            f" {_format_package(context, compiled)} is compiled for a different NumPy than"
+            f" {_format_package(context, numpy_mismatch)} is compiled for a different NumPy than"
             f" {numpy.version if numpy is not None else 'this one'}."
         )
     return rule.finding(
@@ -177,8 +204,8 @@ WHAT = {
     "syntax": "is no longer Python source",
     "unreadable": "may not be read by this user",
 }
-"""FileDifference.what, for people."""
-_OTHER_NUMPY = (
+"""Texts for FileDifference.what."""
+_NUMPY_MISMATCH_TEXTS = (
     "numpy.dtype size changed",
     "numpy.ufunc size changed",
     "_ARRAY_API",
@@ -188,88 +215,102 @@ _OTHER_NUMPY = (
 
 
 def _is_numpy_mismatch(error: str) -> bool:
-    """Return whether an extension module reports the NumPy that it was compiled for."""
-    return any(words in error for words in _OTHER_NUMPY)
+    """Return whether an extension module was compiled for another NumPy, according to the error."""
+    return any(text in error for text in _NUMPY_MISMATCH_TEXTS)
 
 
 def _format_package(context: RuleContext, failure: ImportFailure) -> str:
-    there = context.python.distribution(failure.package) if context.python is not None else None
+    """Return a package's name, with its version if it is installed."""
+    distribution = context.python.distribution(failure.package) if context.python is not None else None
     return (
-        f"{failure.package} {there.version}" if there is not None and not failure.missing else failure.package
+        f"{failure.package} {distribution.version}"
+        if distribution is not None and not failure.missing
+        else failure.package
     )
 
 
 def _evidence(context: RuleContext, failed: Sequence[ImportFailure]) -> list[Evidence]:
-    found = []
+    """Return the errors, the damaged files, and the oddities of the packages."""
+    evidence = []
     for failure in failed:
-        one = failure.rehearsed
-        place = one.frames[-1] if one.frames else (one.file or f"import {one.name}")
-        found.append(Evidence(place, f"{one.error_type}: {one.error}"))
-        found += [Evidence(difference.path, WHAT[difference.what]) for difference in failure.damage[:3]]
+        rehearsed = failure.rehearsed
+        source = rehearsed.frames[-1] if rehearsed.frames else (rehearsed.file or f"import {rehearsed.name}")
+        evidence.append(Evidence(source, f"{rehearsed.error_type}: {rehearsed.error}"))
+        evidence += [Evidence(difference.path, WHAT[difference.what]) for difference in failure.damage[:3]]
     rehearsal = value_of(context.facts.rehearsal)
     packages = {failure.package for failure in failed}
     oddities = rehearsal.oddities if rehearsal is not None else ()
-    found += [Evidence("installed distributions", odd.why) for odd in oddities if odd.module in packages]
-    return found
+    evidence += [
+        Evidence("installed distributions", oddity.why) for oddity in oddities if oddity.module in packages
+    ]
+    return evidence
 
 
 def _remedy(context: RuleContext, failed: Sequence[ImportFailure]) -> Remedy:
+    """Return one remedy for all these failures."""
     library = failed[0].library
     if library:
         return _library_removal_remedy(context, library)
-    variable = _variable_of(context, failed)
+    variable = _find_variable(context, failed)
     if variable:
         return variable_origins.unset_remedy(context, variable, "Unset the variable.")
-    if all(difference.what == "unreadable" for failure in failed for difference in failure.damage or _NONE):
+    if all(
+        difference.what == "unreadable" for failure in failed for difference in failure.damage or _NO_DAMAGE
+    ):
         python = context.python
-        folders = (
+        distributions = (
             {failure.package: python.distribution(failure.package) for failure in failed} if python else {}
         )
         paths = [
-            f"{there.location}/{difference.path}"
+            f"{distribution.location}/{difference.path}"
             for failure in failed
-            if (there := folders.get(failure.package)) is not None
+            if (distribution := distributions.get(failure.package)) is not None
             for difference in failure.damage
         ]
         command = f"chmod a+r {' '.join(advice.quote(path) for path in paths)}"
         return Remedy("Have the files' owner let everybody read them.", (command,), changes_system=True)
-    lost = [bool(failure.damage) or _lacks_module(context, failure) for failure in failed]
-    again = any(lost)
-    wanted = tuple(
+    damage_flags = [bool(failure.damage) or _lacks_module(context, failure) for failure in failed]
+    reinstall = any(damage_flags)
+    requirements = tuple(
         dict.fromkeys(
-            requirement_of(context, failure.package, again=one)
-            for failure, one in zip(failed, lost, strict=True)
+            requirement_of(context, failure.package, again=damaged)
+            for failure, damaged in zip(failed, damage_flags, strict=True)
         )
     )
-    options = "--force-reinstall --no-deps" if again else ""
+    options = "--force-reinstall --no-deps" if reinstall else ""
     return Remedy(
-        "Install it again." if again else "Install versions that this TensorFlow works with.",
-        (advice.pip_install(context.target, wanted, options=options), advice.check_again(context.target)),
-        steps=(Install(wanted, again=again, dependencies=not again),),
+        "Install it again." if reinstall else "Install versions that this TensorFlow works with.",
+        (
+            advice.pip_install(context.target, requirements, options=options),
+            advice.check_again(context.target),
+        ),
+        steps=(Install(requirements, again=reinstall, dependencies=not reinstall),),
     )
 
 
-def _variable_of(context: RuleContext, failed: Sequence[ImportFailure]) -> str:
-    """Return the variable that made an otherwise working package odd; empty if there is none."""
+def _find_variable(context: RuleContext, failed: Sequence[ImportFailure]) -> str:
+    """Return the variable that makes an otherwise working package fail; empty if there is none."""
     rehearsal = value_of(context.facts.rehearsal)
-    modules = {one.package for one in failed}
-    odd = [one for one in (rehearsal.oddities if rehearsal is not None else ()) if one.module in modules]
+    modules = {entry.package for entry in failed}
+    oddities = [
+        entry for entry in (rehearsal.oddities if rehearsal is not None else ()) if entry.module in modules
+    ]
     variables = context.facts.environment.variables
-    named = [name for name, module in READ.items() if module in modules and variables.get(name)]
-    return named[0] if named and len(odd) == len(named) else ""
+    names = [name for name, module in READ.items() if module in modules and variables.get(name)]
+    return names[0] if names and len(oddities) == len(names) else ""
 
 
 def _lacks_module(context: RuleContext, failure: ImportFailure) -> bool:
     """Return whether a package lacks a module and no other version is known to have it."""
     if failure.missing or not failure.rehearsed.not_found:
         return False
-    there = context.python.distribution(failure.package) if context.python is not None else None
-    known = _find_good_version(context, failure.package)
-    return there is None or known is None or known == there.version
+    distribution = context.python.distribution(failure.package) if context.python is not None else None
+    working_version = _find_good_version(context, failure.package)
+    return distribution is None or working_version is None or working_version == distribution.version
 
 
 def _library_removal_remedy(context: RuleContext, library: str) -> Remedy:
-    """Return the remedy for a library that a variable puts before the system's library."""
+    """Return the remedy for a library that a variable puts before the system's own."""
     folder = posixpath.dirname(library)
     variables = context.facts.environment.variables
     name = (
@@ -278,44 +319,50 @@ def _library_removal_remedy(context: RuleContext, library: str) -> Remedy:
         else "LD_LIBRARY_PATH"
     )
     entries = entries_of(name, variables.get(name, ""))
-    gone = [one for one in entries if one.rstrip("/") in (folder, library)]
-    kept = [one for one in entries if one not in gone]
-    text = f"Take {', '.join(gone) or library} off {name} where TensorFlow runs."
-    return variable_origins.remove_entries_remedy(context, name, tuple(gone), kept, text)
+    removed = [entry for entry in entries if entry.rstrip("/") in (folder, library)]
+    remaining = [entry for entry in entries if entry not in removed]
+    text = f"Take {', '.join(removed) or library} off {name} where TensorFlow runs."
+    return variable_origins.remove_entries_remedy(context, name, tuple(removed), remaining, text)
 
 
-_NONE = (FileDifference("", "missing"),)
+_NO_DAMAGE = (FileDifference("", "missing"),)
+"""Used for a failure without damaged files, so that it does not count as unreadable."""
 
 
 def requirement_of(context: RuleContext, package: str, *, again: bool = False) -> str:
-    """Return the requirement for pip with which TensorFlow's import gets a working package.
+    """Return the pip requirement that gives TensorFlow a working version of a package.
 
-    With `again`, the installed version. Else the version of the most similar environment in which the
-    import worked, what an installed package requires, or the newest version.
+    With `again`, it is the installed version. Otherwise it is the version of the most similar environment in
+    which the import worked, else what an installed package requires, else any version but the installed one.
     """
     python = context.python
-    there = python.distribution(package) if python is not None else None
-    if again and there is not None:
-        return f"{package}=={there.version}"
-    known = _find_good_version(context, package)
-    if known is not None and (there is None or known != there.version):
-        return f"{package}=={known}"
-    asked = [one.requirement for one in unmet(python) if one.package == package] if python is not None else []
-    if asked:
-        return asked[0]
-    return f"{package}!={there.version}" if there is not None else package
+    distribution = python.distribution(package) if python is not None else None
+    if again and distribution is not None:
+        return f"{package}=={distribution.version}"
+    working_version = _find_good_version(context, package)
+    if working_version is not None and (distribution is None or working_version != distribution.version):
+        return f"{package}=={working_version}"
+    requirements = (
+        [requirement.requirement for requirement in unmet(python) if requirement.package == package]
+        if python is not None
+        else []
+    )
+    if requirements:
+        return requirements[0]
+    return f"{package}!={distribution.version}" if distribution is not None else package
 
 
 def requirement_if_absent(context: RuleContext, package: str) -> str:
-    """Return the requirement for a package that is nowhere in this environment.
+    """Return the requirement for a package that this environment lacks.
 
-    What PYTHONPATH adds does not count.
+    A copy that PYTHONPATH adds does not count.
     """
-    known = _find_good_version(context, package)
-    return f"{package}=={known}" if known is not None else package
+    working_version = _find_good_version(context, package)
+    return f"{package}=={working_version}" if working_version is not None else package
 
 
 def _find_good_version(context: RuleContext, package: str) -> str | None:
+    """Return the version that worked in the most similar environment; None if there is none."""
     python, tensorflow = context.python, context.tensorflow
     if python is None or tensorflow is None:
         return None

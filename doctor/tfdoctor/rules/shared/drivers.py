@@ -1,4 +1,4 @@
-"""What rules about cards and their driver share: pure questions to the facts."""
+"""Helpers for the rules about GPUs and their driver. They only read the facts."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from tfdoctor.rules.base import RuleContext
 
 NO_ANSWER = "did not answer within"
-"""How probes/driver.py says that the child which asks the driver hung."""
+"""Words with which probes/driver.py reports that the child process which queries the driver hung."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriverState:
-    """What stands between TensorFlow and a card."""
+    """The state of the driver as TensorFlow meets it."""
 
     cause: Cause | None
-    """None: the driver shows a device, or it could not be known."""
+    """None if the driver shows a device or nothing is known."""
     why: str
     resolution: Resolution | None
-    """libcuda.so.1 as the loader answers; None where there is no TensorFlow to follow it for."""
+    """How the loader resolves libcuda.so.1; None if no TensorFlow is installed."""
     answer: CudaDriver | None
 
     @property
@@ -51,69 +51,69 @@ class DriverState:
 def driver_state(context: RuleContext) -> DriverState:
     """Return the driver's state as TensorFlow meets it.
 
-    The stages are those of the prediction, also if TensorFlow is missing.
+    The stages are those of the prediction, even if TensorFlow is not installed.
     """
     facts = context.facts
     answer = value_of(facts.driver.cuda)
     resolution = context.loader.resolution("libcuda.so.1") if context.loader is not None else None
-    failed = resolution if resolution is not None and not resolution.ok else None
+    unresolved = resolution if resolution is not None and not resolution.ok else None
     if resolution is None and answer is not None and not answer.loaded and not answer.crashed:
-        failed = Resolution("libcuda.so.1", None, "", answer.load_error or "cannot be opened")
-    if failed is not None:
-        return DriverState(driver_missing_cause(facts, failed), failed.error, failed, answer)
+        unresolved = Resolution("libcuda.so.1", None, "", answer.load_error or "cannot be opened")
+    if unresolved is not None:
+        return DriverState(driver_missing_cause(facts, unresolved), unresolved.error, unresolved, answer)
     if answer is None:
         return DriverState(None, "", resolution, None)
-    gate = driver_gate(facts, answer)
-    if isinstance(gate, tuple):
-        return DriverState(gate[0], gate[1], resolution, answer)
+    result = driver_gate(facts, answer)
+    if isinstance(result, tuple):
+        return DriverState(result[0], result[1], resolution, answer)
     return DriverState(None, "", resolution, answer)
 
 
 def hang_reason(context: RuleContext) -> str:
-    """Return why the driver is known to hang; empty if it does not."""
+    """Return why the driver is considered to hang; empty if it does not."""
     fact = context.facts.driver.cuda
     return fact.why if isinstance(fact, Unknown) and NO_ANSWER in fact.why else ""
 
 
-# ---------------------------------------------------------------- cards
+# ---------------------------------------------------------------- GPUs
 
 
 def find_gpu(context: RuleContext, card: PciGpu) -> Gpu | None:
-    """Return what the table has for a card's PCI id."""
+    """Return the entry of the GPU table for a card's PCI id; None if there is none."""
     return context.compat.gpu_by_pci_id(card.device_id) if card.device_id else None
 
 
 def card_label(context: RuleContext, card: PciGpu) -> str:
-    """Return the label of a card: "GeForce RTX 3090 (0000:01:00.0)"."""
+    """Return the label of a card on the PCI bus, such as "GeForce RTX 3090 (0000:01:00.0)"."""
     gpu = find_gpu(context, card)
     return f"{gpu.name if gpu is not None else f'NVIDIA card 10de:{card.device_id}'} ({card.address})"
 
 
 def device_label(device: CudaDevice) -> str:
-    """Return the label of a device: "GPU 0, NVIDIA GeForce RTX 3090 (0000:01:00.0)"."""
-    where = f" ({device.pci_bus_id})" if device.pci_bus_id else ""
+    """Return the label of a CUDA device, such as "GPU 0, NVIDIA GeForce RTX 3090 (0000:01:00.0)"."""
+    bus_id = f" ({device.pci_bus_id})" if device.pci_bus_id else ""
     name = device.name or "unnamed"
-    return f"GPU {device.ordinal}, {name}{where}" if device.ordinal >= 0 else f"{name}{where}"
+    return f"GPU {device.ordinal}, {name}{bus_id}" if device.ordinal >= 0 else f"{name}{bus_id}"
 
 
 def list_shown_devices(context: RuleContext) -> tuple[CudaDevice, ...]:
-    """List the devices that the driver shows; if all are hidden, list the hidden devices."""
+    """Return the devices that the driver shows; if variables hide all, return the hidden devices."""
     driver = context.facts.driver
     for fact in (driver.cuda, driver.cuda_unhidden):
-        answer = value_of(fact) if fact is not None else None
-        if answer is not None and answer.devices:
-            return answer.devices
+        cuda = value_of(fact) if fact is not None else None
+        if cuda is not None and cuda.devices:
+            return cuda.devices
     return ()
 
 
 def list_known_devices(context: RuleContext) -> tuple[CudaDevice, ...]:
-    """List the shown devices, else the cards on the PCI bus with their data from the table.
+    """Return the shown devices, else the cards on the PCI bus that are in the GPU table.
 
     The latter have `ordinal` -1.
     """
-    shown = list_shown_devices(context)
-    if shown:
-        return shown
+    devices = list_shown_devices(context)
+    if devices:
+        return devices
     return tuple(
         CudaDevice(-1, gpu.name, None, card.address, gpu.capability, None, None)
         for card in value_of(context.facts.driver.pci) or ()
@@ -122,7 +122,7 @@ def list_known_devices(context: RuleContext) -> tuple[CudaDevice, ...]:
 
 
 def pci_evidence(context: RuleContext) -> list[Evidence]:
-    """List the PCI bus's cards, or that there are none."""
+    """Return the cards on the PCI bus as evidence, or that there are none."""
     fact = context.facts.driver.pci
     if isinstance(fact, Known):
         return [
@@ -133,16 +133,16 @@ def pci_evidence(context: RuleContext) -> list[Evidence]:
 
 
 def smi_evidence(context: RuleContext) -> list[Evidence]:
-    """Return what nvidia-smi printed instead of an answer."""
+    """Return what nvidia-smi printed instead of a result; empty if it works."""
     fact = context.facts.driver.smi
-    failed = value_of(fact)
-    if isinstance(failed, SmiFailure):
-        return [Evidence(getattr(fact, "source", "nvidia-smi"), failed.text)]
+    failure = value_of(fact)
+    if isinstance(failure, SmiFailure):
+        return [Evidence(getattr(fact, "source", "nvidia-smi"), failure.text)]
     return []
 
 
 def module_evidence(context: RuleContext) -> list[Evidence]:
-    """Return the kernel module's version, or that it is not loaded."""
+    """Return the kernel module's version as evidence, or that it is not loaded."""
     fact = context.facts.driver.kernel_module
     if isinstance(fact, Known):
         return [
@@ -157,9 +157,9 @@ def module_evidence(context: RuleContext) -> list[Evidence]:
 
 
 def driver_version(context: RuleContext) -> tuple[str, str] | None:
-    """Return (the driver's version, its source).
+    """Return the driver's version and its source.
 
-    The kernel module's version, NVML's, else nvidia-smi's.
+    It is the kernel module's version, else NVML's, else nvidia-smi's.
     """
     return fit.find_driver_version(context.facts)
 
@@ -167,29 +167,35 @@ def driver_version(context: RuleContext) -> tuple[str, str] | None:
 def code_for(context: RuleContext, capability: str) -> str:
     """Return what this build has for a compute capability, in the terms of `Compat.code_for`.
 
-    "unknown" if this was not determined. A build whose build_info.py names other architectures than
-    the published wheel has is another build: then its own list counts.
+    "unknown" if that was not determined. If build_info.py lists other architectures than the published wheel
+    has, this is another build, and its own list counts.
     """
     build = context.build
     if build is None:
         return "unknown"
-    own = list_build_architectures(context)
+    architectures = list_build_architectures(context)
     published = _find_published_release(context)
     if published is not None:
         return context.compat.code_for(published, capability)
-    if own is None:
+    if architectures is None:
         return "unknown"
-    wanted = versions.parse_capability(capability)
-    if any(versions.runs_machine_code(wanted, versions.parse_capability(text)) for text in own[0]):
+    gpu_capability = versions.parse_capability(capability)
+    if any(
+        versions.runs_machine_code(gpu_capability, versions.parse_capability(text))
+        for text in architectures[0]
+    ):
         return "native"
-    return "jit" if any(versions.parse_capability(text) <= wanted for text in own[1]) else "none"
+    return (
+        "jit"
+        if any(versions.parse_capability(text) <= gpu_capability for text in architectures[1])
+        else "none"
+    )
 
 
 def to_compile(context: RuleContext, capability: str) -> tuple[str, str] | None:
-    """Return what the driver has to compile for a card: (required CUDA, how many kernels).
+    """Return what the driver has to compile for a card: the required CUDA and which kernels; None if nothing.
 
-    See Compat.to_compile. A build that is not the published wheel is assumed to have PTX of its own
-    CUDA.
+    See Compat.to_compile. A build other than the published wheel is assumed to have PTX of its own CUDA.
     """
     build = context.build
     if build is None:
@@ -203,30 +209,34 @@ def to_compile(context: RuleContext, capability: str) -> tuple[str, str] | None:
 
 
 def _find_published_release(context: RuleContext) -> Release | None:
-    """Return the release whose wheel this build is, as far as its list of architectures shows."""
-    build, own = context.build, list_build_architectures(context)
+    """Return the release whose wheel this build is, as far as its list of architectures shows; else None."""
+    build, architectures = context.build, list_build_architectures(context)
     release = build.release if build is not None and build.exact else None
-    return release if release is not None and (own is None or set(own[0]) == set(release.cubin)) else None
+    return (
+        release
+        if release is not None and (architectures is None or set(architectures[0]) == set(release.cubin))
+        else None
+    )
 
 
 def list_build_architectures(context: RuleContext) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    """Return (machine code, PTX) as build_info.py lists them.
+    """Return the capabilities with machine code and those with PTX, as build_info.py lists them.
 
-    "sm_60" is machine code alone, "compute_90" is both.
+    None if it has no list. "sm_60" stands for machine code alone, "compute_90" for both.
     """
     text = context.tensorflow.build_info.get("cuda_compute_capabilities", "") if context.tensorflow else ""
-    found = re.findall(r"(sm|compute)_(\d{1,2})(\d)\b", text)
-    if not found:
+    matches = re.findall(r"(sm|compute)_(\d{1,2})(\d)\b", text)
+    if not matches:
         return None
-    code = [f"{major}.{minor}" for _, major, minor in found]
-    return tuple(code), tuple(f"{major}.{minor}" for kind, major, minor in found if kind == "compute")
+    code = [f"{major}.{minor}" for _, major, minor in matches]
+    return tuple(code), tuple(f"{major}.{minor}" for kind, major, minor in matches if kind == "compute")
 
 
 def newest_code(context: RuleContext) -> str | None:
-    """Return the highest compute capability that this build has machine code for."""
-    own = list_build_architectures(context)
+    """Return the highest compute capability for which this build has machine code; None if unknown."""
+    architectures = list_build_architectures(context)
     build = context.build
-    code = own[0] if own is not None else ()
+    code = architectures[0] if architectures is not None else ()
     if not code and build is not None and build.exact and build.release is not None:
         code = build.release.cubin
     return max(code, key=versions.parse_capability) if code else None
@@ -236,9 +246,9 @@ def newest_code(context: RuleContext) -> str | None:
 
 
 def list_node_errors(context: RuleContext) -> list[str]:
-    """List what is wrong with /dev/nvidia*, a sentence each.
+    """Return the problems with /dev/nvidia*, one sentence each.
 
-    Only if the module is loaded and no device is shown.
+    Empty unless the kernel module is loaded and the driver shows no device.
     """
     facts = context.facts
     module, answer = facts.driver.kernel_module, value_of(facts.driver.cuda)
@@ -246,30 +256,30 @@ def list_node_errors(context: RuleContext) -> list[str]:
         return []
     if answer.init in (0, 34, 35, 36, 802, 803, 804):
         return []
-    trouble = [f"{node} may not be opened by this user" for node in answer.closed_nodes]
-    trouble += [
+    errors = [f"{node} may not be opened by this user" for node in answer.closed_nodes]
+    errors += [
         f"{node} is refused by the kernel, although its mode lets this user in"
         for node in answer.refused_nodes
     ]
     nodes = facts.driver.nodes
     if isinstance(nodes, Unknown):
-        return trouble
+        return errors
     names = nodes.value.names if isinstance(nodes, Known) else ()
     modules = value_of(facts.driver.modules) or ()
-    wanted = ["/dev/nvidiactl"]
+    required_nodes = ["/dev/nvidiactl"]
     if "nvidia_uvm" in modules:
-        wanted.append("/dev/nvidia-uvm")
-    trouble += [f"{node} is not there" for node in wanted if node not in names]
+        required_nodes.append("/dev/nvidia-uvm")
+    errors += [f"{node} is not there" for node in required_nodes if node not in names]
     if not any(name.startswith("/dev/nvidia") and name[-1].isdigit() for name in names):
-        trouble.append("there is no /dev/nvidia0 or any other card's node")
-    return trouble
+        errors.append("there is no /dev/nvidia0 or any other card's node")
+    return errors
 
 
 # ---------------------------------------------------------------- remedies
 
 
 def kernel_log_remedy(context: RuleContext) -> Remedy:
-    """Return the remedy that reads the kernel log, in which the driver reports its errors."""
+    """Return the remedy to read the kernel log, in which the driver reports its errors."""
     return Remedy(
         "Read what the kernel module says: its lines begin with NVRM, and an Xid number names the fault.",
         (f"{advice.sudo(context.target)}dmesg | grep -i -E 'nvrm|nvidia|xid' | tail -n 40",),
@@ -277,7 +287,7 @@ def kernel_log_remedy(context: RuleContext) -> Remedy:
 
 
 def load_module_remedy(context: RuleContext, module: str = "nvidia") -> Remedy:
-    """Return the remedy that loads a kernel module with modprobe."""
+    """Return the remedy to load a kernel module with modprobe."""
     root = advice.sudo(context.target)
     return Remedy(
         f"Load the kernel module {module.replace('-', '_')}.",
@@ -287,17 +297,17 @@ def load_module_remedy(context: RuleContext, module: str = "nvidia") -> Remedy:
 
 
 def reboot_remedy(context: RuleContext, text: str = "Restart the machine.") -> Remedy:
-    """Return the remedy that restarts the machine."""
+    """Return the remedy to restart the machine."""
     return Remedy(text, (f"{advice.sudo(context.target)}reboot",), changes_system=True)
 
 
 def list_capable_devices(context: RuleContext) -> list[CudaDevice]:
-    """List the cards whose compute capability is known."""
+    """Return the GPUs whose compute capability is known."""
     return [device for device in list_known_devices(context) if device.compute_capability]
 
 
 def require_known_capability(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
-    """Require a card whose compute capability is known."""
+    """Require a GPU whose compute capability is known."""
     if list_capable_devices(context):
         return None
     if isinstance(context.facts.driver.cuda, Unknown):

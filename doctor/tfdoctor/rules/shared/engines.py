@@ -1,7 +1,7 @@
-"""What rules about container engines share: whether there is something to judge, and how it is told.
+"""Helpers for the rules about container engines.
 
-What stands between an engine and the GPUs is judged in `advice.engine` and `advice.engine_state`: commands that build
-and run images ask there, too.
+`advice.engine` and `advice.engine_state` find what keeps an engine from giving GPUs to containers, because
+the commands that build and run images need them as well.
 """
 
 from __future__ import annotations
@@ -23,31 +23,36 @@ if TYPE_CHECKING:
 
 
 def require_engine(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
-    """Require an engine whose containers could have this machine's GPUs."""
+    """Require a container engine that could give this machine's GPUs to containers."""
     facts = context.facts
     if facts.machine.container:
         return NotApplicable("this is a container: the engine stands outside it")
-    refused = outcome_if_unknown(facts.containers, "container engines")
-    if refused is not None:
-        return refused
+    unmet = outcome_if_unknown(facts.containers, "container engines")
+    if unmet is not None:
+        return unmet
     if not drivers.list_shown_devices(context):
         return NotApplicable("the driver shows no GPU that a container could be given")
-    known = value_of(facts.containers)
-    if known is None or (not known.tools and silence(known) is None):
+    containers = value_of(facts.containers)
+    if containers is None or (not containers.tools and silence(containers) is None):
         return NotApplicable("there is no container engine")
     return None
 
 
 def get_container_facts(context: RuleContext) -> ContainerFacts:
-    """Return the container facts, for a rule that needs `require_engine`."""
+    """Return the container facts, for a rule that has `require_engine` among its needs."""
     return require_value(value_of(context.facts.containers))
 
 
 def convert_problems(rule: Rule, troubles: Sequence[EngineTrouble]) -> list[Finding]:
-    """Convert the troubles to findings of a rule."""
+    """Convert an engine's problems to findings of a rule."""
     return [
         rule.finding(
-            t.cause, t.severity, t.explanation, title=t.title, evidence=t.evidence, remedies=t.remedies
+            trouble.cause,
+            trouble.severity,
+            trouble.explanation,
+            title=trouble.title,
+            evidence=trouble.evidence,
+            remedies=trouble.remedies,
         )
-        for t in troubles
+        for trouble in troubles
     ]

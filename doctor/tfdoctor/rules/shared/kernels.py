@@ -1,8 +1,8 @@
-"""What rules about the kernel around the driver share: why a driver that is installed does not run.
+"""Helpers for the rules about an installed driver that does not run because of the kernel around it.
 
-A driver's libraries without its kernel module give the same few answers (CUDA_ERROR_NO_DEVICE, UNKNOWN, 303),
-whatever the reason. Where the reason is known, its own rule (TFD117, TFD118, TFD119) tells it, and the general
-ones (TFD101, TFD102, TFD105) leave it to that.
+If the kernel module is missing, the driver's libraries return one of a few errors (CUDA_ERROR_NO_DEVICE,
+UNKNOWN, 303), whatever the reason. If the reason is known, a rule of its own reports it (TFD117, TFD118,
+TFD119), and the general rules (TFD101, TFD102, TFD105) do not.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ if TYPE_CHECKING:
     from tfdoctor.rules.base import RuleContext
 
 CAUSES_OF_MISSING_MODULE = frozenset({Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN, Cause.NO_DRIVER})
-"""What a driver without its kernel module answers."""
+"""The causes that a missing kernel module can appear as."""
 RESERVED = frozenset({"vfio-pci", "pci-stub"})
+"""Kernel drivers that reserve a card for a virtual machine."""
 
 ProblemText = tuple[str, str, list[Remedy]]
-"""Title, explanation, remedies."""
+"""Title, explanation and remedies."""
 
 
 def cause_of_missing_module(context: RuleContext) -> Cause | None:
-    """Return the cause if libcuda opens but fails and no NVIDIA kernel module runs on this host.
+    """Return the apparent cause if libcuda opens but fails because no NVIDIA kernel module runs on this host.
 
-    Else None.
+    None in all other cases.
     """
     facts = context.facts
     machine = facts.machine
@@ -45,57 +46,57 @@ def cause_of_missing_module(context: RuleContext) -> Cause | None:
 
 
 def require_waiting_driver(context: RuleContext) -> NotApplicable | None:
-    """Require an installed driver that does not run because its kernel module is missing."""
+    """Require an installed driver that does not run because its kernel module is not loaded."""
     if cause_of_missing_module(context) is None:
         return NotApplicable("no driver is installed here that waits for its kernel module")
     return None
 
 
 def has_usable_card(context: RuleContext) -> bool:
-    """Return whether a card exists for the module to drive.
+    """Return whether there is a card that the module could drive.
 
-    A card that is reserved for a virtual machine does not count.
+    Cards that are reserved for virtual machines do not count.
     """
     cards = value_of(context.facts.driver.pci) or ()
     return any(card.driver not in RESERVED for card in cards)
 
 
 def get_module_files(context: RuleContext) -> ModuleFiles | None:
-    """Return the module's files on the disk, if they were searched for."""
+    """Return the files of the kernel module on the disk; None if they were not searched for."""
     return value_of(context.facts.kernel.modules)
 
 
 def is_module_unbuilt(context: RuleContext) -> bool:
-    """Return whether the module does not exist for the running kernel (TFD117)."""
-    found = get_module_files(context)
-    if cause_of_missing_module(context) is None or found is None or not has_usable_card(context):
+    """Return whether no module was built for the running kernel (TFD117)."""
+    files = get_module_files(context)
+    if cause_of_missing_module(context) is None or files is None or not has_usable_card(context):
         return False
-    return not found.running
+    return not files.running
 
 
 def is_blocked_by_secure_boot(context: RuleContext) -> bool:
-    """Return whether the module exists and Secure Boot blocks it (TFD118)."""
-    found = get_module_files(context)
+    """Return whether the module exists but Secure Boot blocks it (TFD118)."""
+    files = get_module_files(context)
     if (
         cause_of_missing_module(context) is None
-        or found is None
-        or not found.running
+        or files is None
+        or not files.running
         or not has_usable_card(context)
     ):
         return False
     if value_of(context.facts.kernel.secure_boot) is not True:
         return False
-    return found.signed is False or bool(list_kernel_events(context, "unsigned"))
+    return files.signed is False or bool(list_kernel_events(context, "unsigned"))
 
 
 def is_switched_off(context: RuleContext) -> bool:
     """Return whether the card or its module was switched off on purpose (TFD119)."""
     if cause_of_missing_module(context) is None:
         return False
-    found = get_module_files(context)
+    files = get_module_files(context)
     if value_of(context.facts.kernel.prime) == "off":
         return True
-    return found is not None and bool(found.blocked) and has_usable_card(context)
+    return files is not None and bool(files.blocked) and has_usable_card(context)
 
 
 def module_rule_code(context: RuleContext) -> str:
@@ -116,16 +117,16 @@ def rebuild_initramfs_command(context: RuleContext) -> str:
     return f"{root}mkinitcpio -P" if manager == advice.PACMAN else f"{root}dracut --force"
 
 
-# ---------------------------------------------------------------- the kernel's log
+# ---------------------------------------------------------------- kernel log
 
 
 def list_kernel_events(context: RuleContext, *kinds: str) -> list[KernelEvent]:
-    """List the kernel log's events of these kinds; of all kinds if none is named."""
-    return [e for e in value_of(context.facts.kernel.log) or () if not kinds or e.kind in kinds]
+    """Return the events of these kinds in the kernel log; all events if no kind is named."""
+    return [event for event in value_of(context.facts.kernel.log) or () if not kinds or event.kind in kinds]
 
 
 def evidence_of_kernel_events(context: RuleContext, found: list[KernelEvent]) -> list[Evidence]:
-    """Convert the log lines to evidence."""
+    """Convert at most eight events of the kernel log to evidence."""
     fact = context.facts.kernel.log
     source = fact.source if isinstance(fact, Known) else "dmesg"
     return [
@@ -135,33 +136,36 @@ def evidence_of_kernel_events(context: RuleContext, found: list[KernelEvent]) ->
 
 
 def explain_by_kernel_log(context: RuleContext) -> ProblemText | None:
-    """Explain why the driver shows no card, if the kernel log has a reason that nothing else shows."""
-    for kind, say in (
+    """Explain why the driver shows no card, if the kernel log has a reason that only it shows.
+
+    None if it has none.
+    """
+    for kind, explain in (
         ("xid", _explain_lost_card),
         ("bus-lost", _explain_lost_card),
-        ("bad-bar", _bad_bar),
-        ("firmware-missing", _firmware),
-        ("legacy", _legacy),
+        ("bad-bar", _explain_bad_bar),
+        ("firmware-missing", _explain_missing_firmware),
+        ("legacy", _explain_legacy_card),
         ("not-supported", _explain_unsupported_card),
-        ("needs-open", _needs_open),
-        ("wrong-kernel", _wrong_kernel),
-        ("init-failed", _init_failed),
+        ("needs-open", _explain_open_module),
+        ("wrong-kernel", _explain_wrong_kernel),
+        ("init-failed", _explain_failed_start),
     ):
-        found = list_kernel_events(context, kind)
+        events = list_kernel_events(context, kind)
         if kind == "xid":
-            found = [e for e in found if xids.find_xid(e.xid or 0).kind is xids.XidKind.LOST]
-        if found:
-            return say(context, found[-1])
+            events = [event for event in events if xids.find_xid(event.xid or 0).kind is xids.XidKind.LOST]
+        if events:
+            return explain(context, events[-1])
     return None
 
 
 def _explain_lost_card(context: RuleContext, event: KernelEvent) -> ProblemText:
     number = event.xid if event.xid is not None else xids.BUS_LOST
     if number != xids.BUS_LOST:
-        said = xids.find_xid(number).meaning
+        meaning = xids.find_xid(number).meaning
         return (
             f"The card is unusable until it is reset (Xid {number})",
-            f"The kernel's log says Xid {number}: {said}.",
+            f"The kernel's log says Xid {number}: {meaning}.",
             [drivers.reboot_remedy(context, "Restart the machine; if it recurs, the card is faulty.")],
         )
     return (
@@ -175,14 +179,16 @@ def _explain_lost_card(context: RuleContext, event: KernelEvent) -> ProblemText:
     )
 
 
-def _bad_bar(context: RuleContext, event: KernelEvent) -> ProblemText:
+def _explain_bad_bar(context: RuleContext, event: KernelEvent) -> ProblemText:
     del event
-    virtual = "In a virtual machine the same is a setting of the hypervisor (a larger 64-bit MMIO space)."
+    hypervisor_hint = (
+        "In a virtual machine the same is a setting of the hypervisor (a larger 64-bit MMIO space)."
+    )
     return (
         "The firmware gives the card no address space",
         (
             "The kernel's log says that the card's memory region is invalid: the firmware has not given it "
-            f"room among the addresses of the bus. {virtual}"
+            f"room among the addresses of the bus. {hypervisor_hint}"
         ),
         [
             Remedy('In the firmware\'s settings, switch "Above 4G Decoding" on.'),
@@ -193,7 +199,7 @@ def _bad_bar(context: RuleContext, event: KernelEvent) -> ProblemText:
     )
 
 
-def _firmware(context: RuleContext, event: KernelEvent) -> ProblemText:
+def _explain_missing_firmware(context: RuleContext, event: KernelEvent) -> ProblemText:
     del event
     install = advice.driver_install(context.target)
     return (
@@ -206,7 +212,7 @@ def _firmware(context: RuleContext, event: KernelEvent) -> ProblemText:
     )
 
 
-def _legacy(context: RuleContext, event: KernelEvent) -> ProblemText:
+def _explain_legacy_card(context: RuleContext, event: KernelEvent) -> ProblemText:
     del context
     branch = event.text.partition("through the NVIDIA ")[2].partition(".")[0].partition(" ")[0]
     return (
@@ -231,7 +237,7 @@ def _explain_unsupported_card(context: RuleContext, event: KernelEvent) -> Probl
     )
 
 
-def _needs_open(context: RuleContext, event: KernelEvent) -> ProblemText:
+def _explain_open_module(context: RuleContext, event: KernelEvent) -> ProblemText:
     del context, event
     return (
         "The card needs the open kernel module",
@@ -243,7 +249,7 @@ def _needs_open(context: RuleContext, event: KernelEvent) -> ProblemText:
     )
 
 
-def _wrong_kernel(context: RuleContext, event: KernelEvent) -> ProblemText:
+def _explain_wrong_kernel(context: RuleContext, event: KernelEvent) -> ProblemText:
     del event
     return (
         "NVIDIA's kernel module was built for another kernel",
@@ -252,13 +258,13 @@ def _wrong_kernel(context: RuleContext, event: KernelEvent) -> ProblemText:
     )
 
 
-def _init_failed(context: RuleContext, event: KernelEvent) -> ProblemText:
+def _explain_failed_start(context: RuleContext, event: KernelEvent) -> ProblemText:
     code = event.text.partition("RmInitAdapter failed!")[2].strip().partition(")")[0]
-    named = f" {code})" if code.startswith("(") else ""
+    error_code = f" {code})" if code.startswith("(") else ""
     return (
         "The kernel module cannot start the card",
         (
-            f"The kernel's log says RmInitAdapter failed!{named}: the module is loaded, knows the card, and fails "
+            f"The kernel's log says RmInitAdapter failed!{error_code}: the module is loaded, knows the card, and fails "
             "to bring it up. After a warm start or in a virtual machine the card is often in a bad state; otherwise "
             "module and libraries have different versions, or the card is faulty."
         ),
@@ -294,15 +300,20 @@ def install_headers_command(context: RuleContext) -> str:
 
 
 def rebuild_module_remedy(context: RuleContext) -> Remedy:
-    """Return the remedy with which this distribution builds the module for the running kernel."""
+    """Return the remedy to build the module for the running kernel with the distribution's own tool."""
     root = advice.sudo(context.target)
-    found = get_module_files(context)
-    needed = install_headers_command(context) if found is None or not found.headers else ""
-    build = f"{root}dkms autoinstall"
-    if context.facts.machine.distribution_id == "fedora" and not (found is not None and found.dkms):
-        build = f"{root}akmods --force"
+    files = get_module_files(context)
+    headers_command = install_headers_command(context) if files is None or not files.headers else ""
+    build_command = f"{root}dkms autoinstall"
+    if context.facts.machine.distribution_id == "fedora" and not (files is not None and files.dkms):
+        build_command = f"{root}akmods --force"
     return Remedy(
         "Build the module for the kernel that runs, and load it.",
-        (*((needed,) if needed else ()), build, f"{root}modprobe nvidia", advice.check_again(context.target)),
+        (
+            *((headers_command,) if headers_command else ()),
+            build_command,
+            f"{root}modprobe nvidia",
+            advice.check_again(context.target),
+        ),
         changes_system=True,
     )

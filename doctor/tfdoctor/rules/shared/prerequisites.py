@@ -1,6 +1,7 @@
-"""What rules cannot do without: each a question whose answer is None, or the outcome of a rule that has to ask it.
+"""Requirements that several rules share.
 
-A rule names them in `needs`; a need of one rule alone stands in that rule.
+Each is a function that returns None if the requirement is met, else the outcome of the rule. A rule lists
+them in `needs`. A requirement of a single rule is defined in the module of that rule.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def require_tensorflow(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
-    """Require a TensorFlow in this Python."""
+    """Require an installed TensorFlow."""
     return outcome_if_unknown(context.facts.tensorflow, "TensorFlow")
 
 
 def require_python(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
-    """Require a Python that answered."""
+    """Require that the examined Python answered."""
     return outcome_if_unknown(context.facts.python, "this Python")
 
 
@@ -32,7 +33,7 @@ def require_distributions(context: RuleContext) -> CouldNotCheck | None:
 
 
 def require_driver(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
-    """Require the driver's answer."""
+    """Require that the driver was queried."""
     facts = context.facts
     if facts.machine.system == "Darwin":
         return NotApplicable("there is no CUDA on macOS")
@@ -46,33 +47,33 @@ def require_driver(context: RuleContext) -> NotApplicable | CouldNotCheck | None
 
 def require_cuda_code(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
     """Require a TensorFlow with CUDA code."""
-    refused = require_tensorflow(context)
-    if refused is not None:
-        return refused
+    unmet = require_tensorflow(context)
+    if unmet is not None:
+        return unmet
     if context.build is None or context.build.gpu is False or context.build.rocm:
         return NotApplicable("this TensorFlow has no CUDA code")
     return None
 
 
 def require_cuda_libraries(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
-    """Require a TensorFlow with known CUDA libraries, and a loader whose results are known."""
-    refused = require_tensorflow(context)
-    if refused is not None:
-        return refused
+    """Require a TensorFlow whose CUDA libraries are known, and a loader whose results are known."""
+    unmet = require_tensorflow(context)
+    if unmet is not None:
+        return unmet
     if context.build is None or context.build.gpu is False or context.build.rocm:
         return NotApplicable("this TensorFlow opens no CUDA library")
-    refused = outcome_if_unknown(context.facts.loader, "the loader")
-    if refused is not None:
-        return CouldNotCheck(refused.why)
+    unmet = outcome_if_unknown(context.facts.loader, "the loader")
+    if unmet is not None:
+        return CouldNotCheck(unmet.why)
     if not context.build.required:
         return CouldNotCheck("which CUDA libraries this build needs could not be determined from its files")
     return None
 
 
 def require_late_opening(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
-    """Require a TensorFlow that opens CUDA when it lists GPUs.
+    """Require a TensorFlow that opens the CUDA libraries only when it lists GPUs.
 
-    If CUDA is linked, the import fails before that.
+    If it is linked against them, the import itself fails if one is missing.
     """
     if context.build is not None and context.build.linkage == "needed":
         return NotApplicable(

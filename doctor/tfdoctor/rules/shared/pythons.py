@@ -1,4 +1,4 @@
-"""What rules about the choice of the Python share: pure questions to the facts."""
+"""Helpers for the rules about the choice of the examined Python. They only read the facts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def describe_python_choice(context: RuleContext) -> str:
-    """Return how the examined Python was found: "the active virtual environment", "python3 on PATH"."""
+    """Return how the examined Python was chosen: "the active virtual environment", "python3 on PATH"."""
     choice = context.facts.choice
     if choice is not None and choice.why:
         return choice.why
@@ -20,7 +20,7 @@ def describe_python_choice(context: RuleContext) -> str:
 
 
 def evidence_of_other_pythons(context: RuleContext) -> list[Evidence]:
-    """List the other available Pythons that have a TensorFlow."""
+    """Return the other Pythons that have a TensorFlow, as evidence."""
     choice = context.facts.choice
     return [
         Evidence(
@@ -31,15 +31,15 @@ def evidence_of_other_pythons(context: RuleContext) -> list[Evidence]:
 
 
 def examine_others(context: RuleContext) -> list[Remedy]:
-    """Return the remedy that examines another Python: the known ones, else in general."""
+    """Return the remedy to examine another Python: the known ones, else a general hint."""
     choice = context.facts.choice
-    known = choice.others if choice is not None else ()
-    if not known:
+    others = choice.others if choice is not None else ()
+    if not others:
         return [Remedy("Examine the Python that your program runs with.", ("tfdoctor check --python PATH",))]
     return [
         Remedy(
             "Examine the Python that your program runs with"
-            + (": this one has a TensorFlow." if len(known) == 1 else ": each of these has a TensorFlow."),
-            tuple(f"tfdoctor check --python {advice.quote(other.path)}" for other in known[:5]),
+            + (": this one has a TensorFlow." if len(others) == 1 else ": each of these has a TensorFlow."),
+            tuple(f"tfdoctor check --python {advice.quote(other.path)}" for other in others[:5]),
         )
     ]

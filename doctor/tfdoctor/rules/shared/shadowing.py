@@ -1,4 +1,4 @@
-"""A module that is found before the one that is meant: how Python comes to it, and how that ends."""
+"""Helpers for modules that Python finds before the intended one: why it finds them and how to prevent it."""
 
 from __future__ import annotations
 
@@ -16,37 +16,39 @@ WORKING_DIRECTORY_LABEL = "the working directory"
 
 
 def kind_of(path: str) -> str:
-    """Return "file" or "folder"; `path` is without a package's __init__.py."""
+    """Return "file" or "folder" for a module's path, in which a package has no __init__.py."""
     return "file" if path.endswith(".py") or ".so" in path.rpartition("/")[2] else "folder"
 
 
 def describe_path_source(context: RuleContext, path: str) -> str:
-    """Return why Python searches there before the folder of installed packages."""
+    """Return why Python searches the folder of `path` before that of the installed packages."""
     folder = folder_of(path)
-    led = find_leader(context.facts, folder)
-    if led is not None:
-        return led.by
+    leader = find_leader(context.facts, folder)
+    if leader is not None:
+        return leader.by
     if context.python is not None and folder in context.python.sys_path:
         return "a folder of the examined Python's own path"
     return WORKING_DIRECTORY_LABEL
 
 
 def evidence_of_shadowing(context: RuleContext, path: str) -> list[Evidence]:
-    """Return evidence that the path is found first, and the line that adds it if one is known."""
-    led = find_leader(context.facts, folder_of(path))
-    line = variable_origins.origin_evidence(context, led.by, led.entry) if led is not None else []
-    return [Evidence(path, f"is found first, through {describe_path_source(context, path)}"), *line]
+    """Return evidence that the path is found first, and the line that adds its folder, if known."""
+    leader = find_leader(context.facts, folder_of(path))
+    origin = variable_origins.origin_evidence(context, leader.by, leader.entry) if leader is not None else []
+    return [Evidence(path, f"is found first, through {describe_path_source(context, path)}"), *origin]
 
 
 def remedies_for_shadowing(context: RuleContext, path: str) -> list[Remedy]:
-    """List the remedies that remove the path or avoid it."""
-    led = find_leader(context.facts, folder_of(path))
-    if led is not None:
-        return [variable_origins.remove_from_python_path(context, led)]
+    """Return the remedies that remove the path or avoid it."""
+    leader = find_leader(context.facts, folder_of(path))
+    if leader is not None:
+        return [variable_origins.remove_from_python_path(context, leader)]
     folder, _, name = path.rpartition("/")
-    again = advice.check_again(context.target)
-    new = advice.quote(f"{folder}/my_{name}")
+    check_command = advice.check_again(context.target)
+    new_path = advice.quote(f"{folder}/my_{name}")
     return [
-        Remedy(f"Give the {kind_of(path)} another name.", (f"mv {advice.quote(path)} {new}", again)),
-        Remedy("Or start Python from another folder.", ("cd ~", again)),
+        Remedy(
+            f"Give the {kind_of(path)} another name.", (f"mv {advice.quote(path)} {new_path}", check_command)
+        ),
+        Remedy("Or start Python from another folder.", ("cd ~", check_command)),
     ]

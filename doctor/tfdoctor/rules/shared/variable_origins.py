@@ -1,4 +1,4 @@
-"""Who set an environment variable, and how it goes again where it was set."""
+"""The origin of an environment variable, and how to undo the setting there."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ ORIGIN_LABELS = {
     "wrapper": "the script that starts this Python",
     "shell": "the shell that tfdoctor was started from, or something that this has read",
 }
+"""Descriptions of the origins that have no file, by Origin.by."""
 CONTAINER = "the container (its image, or how it was started) or a shell in it"
 
 
 def origin_label(context: RuleContext, name: str, entry: str | None = None) -> str:
-    """Return who set the variable or added the entry, for a sentence; empty if it is not known."""
+    """Return what set the variable or added the entry, for use in a sentence; empty if it is not known."""
     origin = context.facts.environment.origin(name, entry)
     if origin is None:
         return ""
@@ -44,10 +45,10 @@ def origin_label(context: RuleContext, name: str, entry: str | None = None) -> s
 
 def origin_sentence(context: RuleContext, name: str, entry: str | None = None) -> str:
     """Return the origin as a sentence that follows another one; empty if it is not known."""
-    known = origin_label(context, name, entry)
-    if not known:
+    label = origin_label(context, name, entry)
+    if not label:
         return ""
-    return f" {entry} is put there by {known}." if entry is not None else f" It is set by {known}."
+    return f" {entry} is put there by {label}." if entry is not None else f" It is set by {label}."
 
 
 def origin_evidence(context: RuleContext, name: str, entry: str | None = None) -> list[Evidence]:
@@ -59,16 +60,16 @@ def origin_evidence(context: RuleContext, name: str, entry: str | None = None) -
 
 
 def unset_remedy(context: RuleContext, name: str, text: str, *, steps: bool = True) -> Remedy:
-    """Return the remedy that unsets the variable.
+    """Return the remedy to unset the variable.
 
-    Where it is set if that is this environment's own, else in the shell. If `steps` is false, only a
-    person may decide it.
+    If a file that runs when Python starts sets it, the remedy concerns that file, else the shell. With
+    `steps` false, `tfdoctor fix` does not do it, because a person has to decide.
     """
     origin = context.facts.environment.origin(name)
-    again = advice.check_again(context.target)
+    check_command = advice.check_again(context.target)
     if origin is not None and origin.by in ("start", "wrapper"):
         return _startup_variable_remedy(context, origin, text, steps=steps)
-    commands = (f"unset {name}", *permanent_commands(context, name), again)
+    commands = (f"unset {name}", *permanent_commands(context, name), check_command)
     return Remedy(
         f"{text}{_permanent_change_sentence(context, origin)}",
         commands,
@@ -85,53 +86,55 @@ def remove_entries_remedy(
     *,
     separator: str = ":",
 ) -> Remedy:
-    """Return the remedy that removes entries from a list, of which `kept` stay."""
-    line = f"export {name}={advice.quote(separator.join(kept))}" if kept else f"unset {name}"
+    """Return the remedy to remove `entries` from a list variable; `kept` are the entries that stay."""
+    shell_command = f"export {name}={advice.quote(separator.join(kept))}" if kept else f"unset {name}"
     origins = [context.facts.environment.origin(name, entry) for entry in entries]
     if any(origin is not None and origin.by == "wrapper" for origin in origins):
-        places = dict.fromkeys(origin_label(context, name, entry) for entry in entries)
-        return Remedy(f"{text} It is {' and '.join(places)} that puts it there: change it there.")
-    last = [command for entry in entries for command in permanent_commands(context, name, entry)]
-    where = "".join(dict.fromkeys(_permanent_change_sentence(context, origin) for origin in origins))
+        labels = dict.fromkeys(origin_label(context, name, entry) for entry in entries)
+        return Remedy(f"{text} It is {' and '.join(labels)} that puts it there: change it there.")
+    permanent = [command for entry in entries for command in permanent_commands(context, name, entry)]
+    notes = "".join(dict.fromkeys(_permanent_change_sentence(context, origin) for origin in origins))
     return Remedy(
-        f"{text}{where}",
-        (line, *dict.fromkeys(last), advice.check_again(context.target)),
+        f"{text}{notes}",
+        (shell_command, *dict.fromkeys(permanent), advice.check_again(context.target)),
         steps=(Drop(name, tuple(dict.fromkeys(entries))),),
     )
 
 
 def path_source_phrase(context: RuleContext, led: Led) -> str:
-    """Return half a sentence that names what puts the folder first on the path."""
+    """Return the subject and verb of a sentence about what puts the folder first on the path."""
     return f"{led.by if led.by != MODULE_PATH else origin_label(context, led.by, led.entry)} puts"
 
 
 def remove_from_python_path(context: RuleContext, led: Led) -> Remedy:
-    """Return the remedy that removes a folder from what puts it first on Python's path."""
+    """Return the remedy to remove a folder from what puts it first on Python's path."""
     entry = led.entry
     if led.by == MODULE_PATH:
         return _startup_path_remedy(context, entry)
     entries = entries_of("PYTHONPATH", context.facts.environment.variables.get("PYTHONPATH", ""))
-    gone = [one for one in entries if posixpath.normpath(one) == posixpath.normpath(entry)]
-    kept = [one for one in entries if one not in gone]
+    removed = [item for item in entries if posixpath.normpath(item) == posixpath.normpath(entry)]
+    remaining = [item for item in entries if item not in removed]
     return remove_entries_remedy(
-        context, "PYTHONPATH", gone, kept, f"Remove {entry.rstrip('/')} from PYTHONPATH."
+        context, "PYTHONPATH", removed, remaining, f"Remove {entry.rstrip('/')} from PYTHONPATH."
     )
 
 
 def _permanent_change_sentence(context: RuleContext, origin: Origin | None) -> str:
-    """Return where to change the variable permanently."""
-    if origin is None or not origin.path or origin.by == "kernel":  # `advice.kernel` says how that is changed
+    """Return a sentence about where to change the variable permanently; empty if no file is known."""
+    if (
+        origin is None or not origin.path or origin.by == "kernel"
+    ):  # `advice.kernel` covers kernel specifications
         return ""
-    place = origin_label(context, origin.name, origin.entry)
+    label = origin_label(context, origin.name, origin.entry)
     if _is_own_file(context, origin.path):
-        return f" {place} does it, whenever the environment is activated."
-    return f" To make this permanent, remove it from {place}, which is not this environment's own."
+        return f" {label} does it, whenever the environment is activated."
+    return f" To make this permanent, remove it from {label}, which is not this environment's own."
 
 
 def permanent_commands(context: RuleContext, name: str, entry: str | None = None) -> list[str]:
-    """Return the command that removes the line from the environment's own script.
+    """Return the command that removes the setting from the environment's own script.
 
-    Empty if the line does more.
+    Empty if the origin is another file or the line does more than this.
     """
     origin = context.facts.environment.origin(name, entry)
     if (
@@ -144,119 +147,127 @@ def permanent_commands(context: RuleContext, name: str, entry: str | None = None
     if origin.path.endswith("/conda-meta/state"):
         prefix = context.python.prefix if context.python is not None else ""
         return [f"conda env config vars unset --prefix {advice.quote(prefix)} {name}"]
-    rest = re.sub(rf"^\s*(?:export\s+)?{re.escape(name)}=", "", origin.text, count=1)
-    if rest == origin.text:
+    value = re.sub(rf"^\s*(?:export\s+)?{re.escape(name)}=", "", origin.text, count=1)
+    if value == origin.text:
         return []
     if entry is not None:
-        rest = rest.replace(entry, "", 1)
-        rest = re.sub(rf"\$\{{?{re.escape(name)}\b(?::?[+-][^}}]*\}})?\}}?|[\"':/\s]", "", rest)
-        if rest:
+        value = value.replace(entry, "", 1)
+        value = re.sub(rf"\$\{{?{re.escape(name)}\b(?::?[+-][^}}]*\}})?\}}?|[\"':/\s]", "", value)
+        if value:
             return []
-    elif not re.fullmatch(r"""(?:"[^"$`\\]*"|'[^']*'|[^\s;&|"'$`\\()]*)\s*(?:#.*)?""", rest):
+    elif not re.fullmatch(r"""(?:"[^"$`\\]*"|'[^']*'|[^\s;&|"'$`\\()]*)\s*(?:#.*)?""", value):
         return []
-    return [_edit(origin, ": # ")]
+    return [_comment_out_command(origin, ": # ")]
 
 
-def _edit(origin: Origin, mark: str) -> str:
-    """Return the command that comments out one line if it is still the line that was seen."""
-    begin = r"^\([[:space:]]*\)" if mark.startswith("pass") else "^"
-    new = rf"\1{mark}" if mark.startswith("pass") else mark
-    seen = origin.name if origin.name in origin.text else _plain_word(origin.text)
-    return f"sed -i '{origin.line}{{/{seen}/s/{begin}/{new}/}}' {advice.quote(origin.path)}"
+def _comment_out_command(origin: Origin, mark: str) -> str:
+    """Return a sed command that comments out the line, provided that it still contains the expected text."""
+    start = r"^\([[:space:]]*\)" if mark.startswith("pass") else "^"
+    replacement = rf"\1{mark}" if mark.startswith("pass") else mark
+    expected = origin.name if origin.name in origin.text else _last_plain_word(origin.text)
+    return f"sed -i '{origin.line}{{/{expected}/s/{start}/{replacement}/}}' {advice.quote(origin.path)}"
 
 
-def _plain_word(line: str) -> str:
-    """Return the last word of a line that has no special meaning in a sed pattern.
+def _last_plain_word(line: str) -> str:
+    """Return the last word of a line without characters that are special in a sed pattern.
 
-    Empty, which matches every line, if the line has no word.
+    Empty if there is none; an empty pattern matches every line.
     """
     words: list[str] = re.findall(r"[A-Za-z0-9_]+", line)
     return words[-1] if words else ""
 
 
-# ---------------------------------------------------------------- what Python's own start sets
+# ---------------------------------------------------------------- settings made when Python starts
 
 
 def _startup_variable_remedy(context: RuleContext, origin: Origin, text: str, *, steps: bool) -> Remedy:
-    again = advice.check_again(context.target)
+    """Return the remedy for a variable that is set when this Python starts."""
+    check_command = advice.check_again(context.target)
     if not origin.path:
-        sites = " ".join(advice.quote(folder) for folder in _sites(context))
-        look = f"grep -rn --include='*.pth' --include='*customize.py' {origin.name} {sites}"
+        folders = " ".join(advice.quote(folder) for folder in _site_folders(context))
+        grep_command = f"grep -rn --include='*.pth' --include='*customize.py' {origin.name} {folders}"
         return Remedy(
             f"{text} `unset` is of no use: {ORIGIN_LABELS[origin.by]} sets it, whatever the shell has. Look where.",
-            (look,) if sites and origin.by == "start" else (),
+            (grep_command,) if folders and origin.by == "start" else (),
         )
-    place = origin_label(context, origin.name)
+    label = origin_label(context, origin.name)
     if not _is_own_file(context, origin.path):
         return Remedy(
-            f"{text} `unset` is of no use: {place} sets it whenever this Python starts. That file is not this "
+            f"{text} `unset` is of no use: {label} sets it whenever this Python starts. That file is not this "
             "environment's own: remove the line there, or ask whoever looks after it."
         )
     if origin.by == "wrapper":
-        return Remedy(f"{text} `unset` is of no use: {place} sets it before Python starts. Change it there.")
-    step = _step(origin)
+        return Remedy(f"{text} `unset` is of no use: {label} sets it before Python starts. Change it there.")
+    step = _comment_out_step(origin)
     if step is None:
         return Remedy(
-            f"{text} `unset` is of no use: {place} sets it whenever this Python starts, among other things. Change it "
+            f"{text} `unset` is of no use: {label} sets it whenever this Python starts, among other things. Change it "
             "there."
         )
     mark = "# " if origin.path.endswith(".pth") else "pass  # "
     return Remedy(
         f"Remove line {origin.line} from {origin.path}: it sets {origin.name} whenever this Python starts, whatever "
         "the shell has.",
-        (_edit(origin, mark), again),
+        (_comment_out_command(origin, mark), check_command),
         steps=(step,) if steps else (),
     )
 
 
 def _startup_path_remedy(context: RuleContext, folder: str) -> Remedy:
-    """Remove the line that puts a folder on Python's path."""
+    """Return the remedy to remove the line that puts a folder on Python's path."""
     origin = context.facts.environment.origin(MODULE_PATH, folder)
-    first = f"it puts {folder} before this Python's own packages whenever it starts."
+    effect = f"it puts {folder} before this Python's own packages whenever it starts."
     if origin is None or not origin.path:
-        sites = " ".join(advice.quote(one) for one in _sites(context) if one != folder)
-        look = f"grep -rn --include='*.pth' --include='*customize.py' sys.path {sites}"
+        folders = " ".join(advice.quote(site) for site in _site_folders(context) if site != folder)
+        grep_command = f"grep -rn --include='*.pth' --include='*customize.py' sys.path {folders}"
         return Remedy(
             f"Something that this Python runs when it starts (a .pth file, sitecustomize.py) has a line for {folder}, "
             "which is then before its own packages. Remove that line.",
-            (look,) if sites else (),
+            (grep_command,) if folders else (),
         )
-    step = _step(origin)
+    step = _comment_out_step(origin)
     if not _is_own_file(context, origin.path) or step is None:
-        return Remedy(f"Remove {folder} from {origin_label(context, MODULE_PATH, folder)}: {first}")
+        return Remedy(f"Remove {folder} from {origin_label(context, MODULE_PATH, folder)}: {effect}")
     mark = "# " if origin.path.endswith(".pth") else "pass  # "
     return Remedy(
-        f"Remove line {origin.line} from {origin.path}: {first}",
-        (_edit(origin, mark), advice.check_again(context.target)),
+        f"Remove line {origin.line} from {origin.path}: {effect}",
+        (_comment_out_command(origin, mark), advice.check_again(context.target)),
         steps=(step,),
     )
 
 
-def _step(origin: Origin) -> TakeOut | None:
-    """Return the step that removes the line.
+def _comment_out_step(origin: Origin) -> TakeOut | None:
+    """Return the step that comments out the line.
 
     None if the line does more than set this variable or put this folder on the path.
     """
-    alone = _adds_alone if origin.name == MODULE_PATH else _sets_alone
-    if origin.line is None or not alone(origin) or not origin.path.isprintable():
+    does_only_this = _adds_alone if origin.name == MODULE_PATH else _sets_alone
+    if origin.line is None or not does_only_this(origin) or not origin.path.isprintable():
         return None
     return TakeOut(origin.path, origin.line, origin.text.rstrip())
 
 
 def _sets_alone(origin: Origin) -> bool:
-    """Return whether a Python line only imports os and sets (or removes) this variable there."""
-    body = _body(origin.text)
-    return bool(body) and all(_imports(one) or _is_harmless(one, origin.name) for one in body)
+    """Return whether a Python line only imports os and sets or removes this variable."""
+    statements = _parse_statements(origin.text)
+    return bool(statements) and all(
+        _is_harmless_import(statement) or _changes_variable(statement, origin.name)
+        for statement in statements
+    )
 
 
 def _adds_alone(origin: Origin) -> bool:
     """Return whether a line only puts this one folder on Python's path."""
     if origin.path.endswith(".pth") and not origin.text.startswith(("import ", "import\t")):
         return True
-    doing = [one for one in _body(origin.text) if not _imports(one)]
-    if len(doing) != 1 or not isinstance(doing[0], ast.Expr) or not isinstance(doing[0].value, ast.Call):
+    statements = [node for node in _parse_statements(origin.text) if not _is_harmless_import(node)]
+    if (
+        len(statements) != 1
+        or not isinstance(statements[0], ast.Expr)
+        or not isinstance(statements[0].value, ast.Call)
+    ):
         return False
-    call = doing[0].value
+    call = statements[0].value
     names = (
         "sys.path.insert",
         "sys.path.append",
@@ -268,50 +279,58 @@ def _adds_alone(origin: Origin) -> bool:
     return (
         ast.unparse(call.func) in names
         and not call.keywords
-        and all(isinstance(one, ast.Constant) for one in call.args)
+        and all(isinstance(node, ast.Constant) for node in call.args)
         and str(getattr(call.args[-1], "value", "")).rstrip("/") == (origin.entry or "").rstrip("/")
     )
 
 
-def _body(line: str) -> list[ast.stmt]:
-    """Parse the statements of a Python line; empty if the line is not complete."""
+def _parse_statements(line: str) -> list[ast.stmt]:
+    """Parse the statements of a Python line; empty if it is not a complete statement."""
     try:
         return ast.parse(line.strip()).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
 
 
-def _imports(statement: ast.stmt) -> bool:
-    """Return whether the statement only imports modules without an effect of their own."""
+def _is_harmless_import(statement: ast.stmt) -> bool:
+    """Return whether the statement only imports modules that have no side effects."""
     if isinstance(statement, ast.Import):
         return all(alias.name in ("os", "sys", "site") for alias in statement.names)
     return isinstance(statement, ast.ImportFrom) and statement.module in ("os", "sys", "site")
 
 
-def _is_harmless(statement: ast.stmt, name: str) -> bool:
+def _changes_variable(statement: ast.stmt, name: str) -> bool:
+    """Return whether the statement only sets or deletes this variable in os.environ."""
     if isinstance(statement, ast.Assign):
-        return all(_is_entry(target, name) for target in statement.targets) and _is_plain(statement.value)
+        return all(_is_variable_item(target, name) for target in statement.targets) and _has_no_side_effect(
+            statement.value
+        )
     if isinstance(statement, ast.Delete):
-        return all(_is_entry(target, name) for target in statement.targets)
+        return all(_is_variable_item(target, name) for target in statement.targets)
     if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
         return False
     call = statement.value
     function = ast.unparse(call.func)
     if not re.fullmatch(r"(os\.)?(environ\.(setdefault|pop|update|__setitem__)|putenv|unsetenv)", function):
         return False
-    named = [word.arg for word in call.keywords]
+    keywords = [keyword.arg for keyword in call.keywords]
     first = call.args[0] if call.args else None
     if function.endswith("update"):
-        return not call.args and named == [name] and all(_is_plain(word.value) for word in call.keywords)
+        return (
+            not call.args
+            and keywords == [name]
+            and all(_has_no_side_effect(keyword.value) for keyword in call.keywords)
+        )
     return (
-        not named
+        not keywords
         and isinstance(first, ast.Constant)
         and first.value == name
-        and all(map(_is_plain, call.args))
+        and all(map(_has_no_side_effect, call.args))
     )
 
 
-def _is_entry(target: ast.expr, name: str) -> bool:
+def _is_variable_item(target: ast.expr, name: str) -> bool:
+    """Return whether the expression is `os.environ[name]`."""
     return (
         isinstance(target, ast.Subscript)
         and ast.unparse(target.value) in ("os.environ", "environ")
@@ -320,14 +339,15 @@ def _is_entry(target: ast.expr, name: str) -> bool:
     )
 
 
-def _is_plain(value: ast.expr) -> bool:
+def _has_no_side_effect(value: ast.expr) -> bool:
     """Return whether evaluating the expression has no side effect."""
     return not any(
         isinstance(node, (ast.Call, ast.NamedExpr, ast.Await, ast.Yield)) for node in ast.walk(value)
     )
 
 
-def _sites(context: RuleContext) -> tuple[str, ...]:
+def _site_folders(context: RuleContext) -> tuple[str, ...]:
+    """Return the site-packages and dist-packages folders on this Python's path."""
     python = context.python
     if python is None:
         return ()
@@ -335,9 +355,9 @@ def _sites(context: RuleContext) -> tuple[str, ...]:
 
 
 def _is_own_file(context: RuleContext, path: str) -> bool:
-    """Return whether a file lies in the examined environment.
+    """Return whether a file belongs to the examined environment.
 
-    The system's Python is nobody's environment. In an image every file counts as its own.
+    The system's Python is not an environment. In an image every file counts as its own.
     """
     python = context.python
     if context.target.image is not None:

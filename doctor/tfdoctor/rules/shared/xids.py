@@ -1,9 +1,9 @@
-"""What NVIDIA's Xid numbers mean, and how much each matters.
+"""NVIDIA's Xid numbers: their meanings and how serious each is.
 
-From NVIDIA's "Xid Errors" (docs.nvidia.com/deploy/xid-errors: the listing with its columns for hardware, driver
-and application, and the catalog with its resolution buckets), the names in nverror.h of NVIDIA's open kernel
-modules, and "Dynamic Page Retirement" and "GPU Memory Error Management" for 48, 63, 64, 94 and 95. A number that
-is not here is told as it stands, without a judgement.
+From NVIDIA's "Xid Errors" (docs.nvidia.com/deploy/xid-errors: the listing with its columns for hardware,
+driver and application, and the catalog with its resolution buckets), the names in nverror.h of NVIDIA's open
+kernel modules, and "Dynamic Page Retirement" and "GPU Memory Error Management" for 48, 63, 64, 94 and 95. A
+number that is not in the table is reported without a meaning.
 """
 
 from __future__ import annotations
@@ -14,23 +14,25 @@ from tfdoctor.records import dataclass
 
 
 class XidKind(enum.Enum):
-    """What an Xid speaks of."""
+    """The kind of problem that an Xid reports."""
 
     PROGRAM = "program"
-    """A program did something wrong, or was ended: the card is well, as long as it is one program's doing."""
+    """A program did something wrong or was ended. If only one program is affected, the card works."""
     NOTE = "note"
-    """Told for the record; the driver has dealt with it."""
+    """For information only; the driver has handled it."""
     FAULT = "fault"
-    """The card, its memory, its bus or its firmware is in trouble."""
+    """A problem of the card, its memory, its bus or its firmware."""
     LOST = "lost"
     """The card is gone or unusable until it is reset or the machine restarts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Xid:
+    """The kind and the meaning of one Xid number."""
+
     kind: XidKind
     meaning: str
-    """As half a sentence."""
+    """A phrase that continues a sentence."""
 
 
 XIDS: dict[int, Xid] = {
@@ -70,14 +72,14 @@ BUS_LOST = 79
 
 
 def find_xid(number: int) -> Xid:
-    """Return the row of the table; for an unknown number, the row that says so."""
+    """Return the table's entry for an Xid number, or `UNKNOWN`."""
     return XIDS.get(number, UNKNOWN)
 
 
 def parse_recovery_action(text: str) -> str:
-    """Return the action that an Xid 154 requests.
+    """Return the action that an Xid 154 requests; empty if the text names none.
 
-    Example: "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)" requests
-    "Node Reboot Required".
+    "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)" requests "Node Reboot
+    Required".
     """
     return text.rpartition(" to ")[2].rpartition("(")[2].rstrip(") .") if " to 0x" in text else ""
