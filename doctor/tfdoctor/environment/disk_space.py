@@ -223,7 +223,7 @@ def _is_cached(writing: Writing, files: Iterable[Path]) -> bool:
     options = ("--dry-run", "--offline", "--no-deps", "--require-hashes", "--no-build-isolation")
     file_options = [argument for path in files for argument in ("-r", str(path))]
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as name:
-        # a version if it is not installed yet
+        # A version if it is not installed yet.
         option = "--python" if "/" in writing.base else "--python-version"
         target = (option, writing.base, "--target", name)
         output = capture_output(

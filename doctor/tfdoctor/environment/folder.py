@@ -198,7 +198,7 @@ def lock(path: str, make_folder: Callable[[], None], on_wait: Callable[[int], No
                 has_waited = True
                 fcntl.flock(handle, fcntl.LOCK_EX)
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                # otherwise the locked file was deleted
+                # Otherwise the locked file was deleted.
                 if os.path.samestat(os.fstat(handle), os.lstat(path)):
                     locked, handle = handle, -1
                     return locked

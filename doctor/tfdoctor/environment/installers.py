@@ -193,7 +193,7 @@ def child_environment(env: Mapping[str, str]) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "COLUMNS": "10000",  # uv would wrap its messages at the width of the user's terminal
     }
-    # without retries pip reports a package as missing if the network fails
+    # Without retries pip reports a package as missing if the network fails.
     if child.get("PIP_RETRIES") == "0":
         child["PIP_RETRIES"] = "1"
     for name, text in _make_uv_variables(child).items():

@@ -109,7 +109,7 @@ def _list_paths(system: System) -> Iterator[str]:
     yield from filter(None, map(system.which, ("python3", "python")))
     pyenv = env.get("PYENV_ROOT") or f"{home}/.pyenv"
     for folder in env.get("PATH", "").split(":"):
-        # pyenv's shims stand for the versions below, or for nothing
+        # pyenv's shims stand for the versions below, or for nothing.
         if folder.startswith("/") and folder != f"{pyenv}/shims":
             for minor in range(_NEWEST, _OLDEST - 1, -1):
                 yield f"{folder}/python3.{minor}"

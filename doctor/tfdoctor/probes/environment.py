@@ -58,7 +58,7 @@ def probe(
     variables_at_start = _clean_texts(answer.get("started"))
     variables_at_start = variables_before if variables_at_start is None else variables_at_start
     answered_before = _clean_texts(answer.get("given"))
-    # a recording need not have all of our variables
+    # A recording need not have all of our variables.
     variables_before = variables_before if answered_before is None else answered_before
     variables = {name: value for name, value in variables_after.items() if not name.startswith(AT_START)}
     variables |= {name: value for name, value in variables_at_start.items() if name.startswith(AT_START)}

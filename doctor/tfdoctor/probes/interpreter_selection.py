@@ -83,7 +83,7 @@ def state_of(lost: LostEnvironment) -> str:
 
 
 def _sort_by_path(system: System) -> list[str]:
-    """Return the set variables that name an environment, the one first whose Python is on PATH."""
+    """Return the set variables that name an environment, first that of the Python on PATH."""
     variables = [name for name in ACTIVE if system.env.get(name)]
     if len(variables) > 1:
         python = system.which("python") or system.which("python3") or ""

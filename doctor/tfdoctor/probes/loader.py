@@ -423,7 +423,7 @@ class Process:
                 raise
             if error.problem is ElfProblem.WRONG_CLASS:
                 raise _LoadError(path, f"wrong ELF class: {error.detail}") from error
-            # noticed only when it is mapped, so dlerror has the name
+            # Noticed only when it is mapped, so dlerror has the name.
             is_mapped_first = error.problem is ElfProblem.NO_DYNAMIC
             raise _LoadError(
                 name if is_mapped_first else path,

@@ -48,7 +48,7 @@ def probe(
     )
     source = answer.get("source")
     is_complete = answer.get("done") is True
-    # it has just answered, so this is a recording without a rehearsal
+    # It has just answered, so this is a recording without a rehearsal.
     if result.failure is Failure.NOT_FOUND:
         return Absent(label, "the imports were not rehearsed when this was recorded")
     if "at" not in answer:
