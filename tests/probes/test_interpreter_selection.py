@@ -45,6 +45,12 @@ def here(tmp_path: Path, shell: Path, **variables: str) -> LiveSystem:
     return LiveSystem(env={"PATH": str(shell), **variables}, cwd=str(work))
 
 
+@pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])
+def test_a_relative_environment_is_no_active_one(tmp_path: Path, shell: Path, variable: str) -> None:
+    environment(tmp_path / "work/env", shell / "python3")
+    assert choose(here(tmp_path, shell, **{variable: "env"}), None).path == f"{shell}/python3"
+
+
 def test_the_active_environment(tmp_path: Path, shell: Path) -> None:
     env = environment(tmp_path / "env", shell / "python3")
     found = choose(here(tmp_path, shell, VIRTUAL_ENV=str(env)), None)

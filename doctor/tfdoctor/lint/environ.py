@@ -96,7 +96,7 @@ class Environ(Telling):
         ):
             self.tell(
                 "variable-set-wrongly",
-                value_node if isinstance(value_node, ast.Constant) else node,
+                value_node if isinstance(value_node, (ast.Constant, ast.UnaryOp)) else node,
                 f"{name} is set to {content!r}, which is not a string: Python raises TypeError.",
                 fix=self.as_string(value_node, content),
             )
@@ -142,7 +142,7 @@ class Environ(Telling):
 
     def as_string(self, node: Any, content: Any) -> Fix | None:
         """Return the fix that puts an integer into quotes; None for any other value."""
-        if not isinstance(node, ast.Constant) or isinstance(content, (bool, float)):
+        if not isinstance(node, (ast.Constant, ast.UnaryOp)) or isinstance(content, (bool, float)):
             return None
         return self.make_fix(node.lineno, node.col_offset, node.end_col_offset, str(content), f'"{content}"')
 

@@ -38,6 +38,17 @@ class Expressions(Environ):
             texts = [left + right for left in texts for right in part]
         return Const(texts[0]) if len(texts) == 1 else Many(texts)
 
+    def e_unaryop(self, node: ast.UnaryOp) -> Any:
+        value = self.value(node.operand)
+        number = value.value if isinstance(value, Const) else None
+        if (
+            not isinstance(number, (int, float))
+            or isinstance(number, bool)
+            or not isinstance(node.op, ast.USub)
+        ):
+            return None
+        return Const(-number)
+
     def e_binop(self, node: ast.BinOp) -> Any:
         """Return the value of a binary operation."""
         left, right = self.value(node.left), self.value(node.right)

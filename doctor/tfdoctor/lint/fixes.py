@@ -68,12 +68,14 @@ def drop_ambiguous_fixes(
 
     A fix is dropped if the misspelt name also occurs elsewhere in the file (code that reads it would find
     nothing), if the correct name is set beside it (one of the two values would win, or the file would be
-    invalid), or if the code expects the TypeError. `parts`: the text of each cell, or the whole text under
+    invalid), if the code expects the TypeError, or if new quotes would stand in an f-string. `parts`: the text of each cell, or the whole text under
     None. `names_read`: variables that Python code both sets and reads.
     """
     problems = [
         replace(item, fix=None)
-        if item.fix and item.name == "variable-set-wrongly" and _expects_error(parts[item.cell], item.line)
+        if item.fix
+        and item.name == "variable-set-wrongly"
+        and (_expects_error(parts[item.cell], item.line) or _is_in_f_string(parts[item.cell], item.line))
         else item
         for item in problems
     ]
@@ -162,6 +164,15 @@ def _expects_error(text: str, line: int) -> bool:
     )
 
 
+def _is_in_f_string(text: str, line: int) -> bool:
+    """Return whether an f-string begins, ends or continues on a line: before Python 3.12 it cannot hold its quotes."""
+    tree = _parse(text)
+    return tree is not None and any(
+        isinstance(node, ast.JoinedStr) and node.lineno <= line <= (node.end_lineno or node.lineno)
+        for node in ast.walk(tree)
+    )
+
+
 def _catches_type_error(caught: ast.expr | None) -> bool:
     return (
         caught is None
@@ -183,7 +194,15 @@ def list_names_left(text: str, kind: str, problems: Sequence[LintProblem]) -> se
     names.subtract(
         problem.fix.old for problem in problems if problem.fix and problem.name == "misspelt-variable"
     )
-    return {name for name, count in names.items() if count > 0 and guess_variable(name)}
+    left = {name for name, count in names.items() if count > 0 and guess_variable(name)}
+    # A name that Python puts together occurs nowhere as a word.
+    return left.union(
+        *(
+            _CAPITALS.findall(item.message)[:1]
+            for item in problems
+            if item.name == "misspelt-variable" and item.fix is None
+        )
+    )
 
 
 def drop_names_elsewhere(

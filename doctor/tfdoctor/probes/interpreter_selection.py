@@ -84,7 +84,10 @@ def state_of(lost: LostEnvironment) -> str:
 
 def _sort_by_path(system: System) -> list[str]:
     """Return the set variables that name an environment, first that of the Python on PATH."""
-    variables = [name for name in ACTIVE if system.env.get(name)]
+    # An activation sets a full path; a relative one would execute a file of the working folder.
+    variables = [
+        name for name in ACTIVE if posixpath.isabs(value := system.env.get(name, "")) or ":" in value[:3]
+    ]
     if len(variables) > 1:
         python = system.which("python") or system.which("python3") or ""
         variables.sort(key=lambda name: not python.startswith(f"{system.env[name].rstrip('/')}/"))
