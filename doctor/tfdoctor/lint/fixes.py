@@ -68,8 +68,8 @@ def drop_ambiguous_fixes(
 
     A fix is dropped if the misspelt name also occurs elsewhere in the file (code that reads it would find
     nothing), if the correct name is set beside it (one of the two values would win, or the file would be
-    invalid), if the code expects the TypeError, or if new quotes would stand in an f-string. `parts`: the text of each cell, or the whole text under
-    None. `names_read`: variables that Python code both sets and reads.
+    invalid), if the code expects the TypeError, or if new quotes would stand in an f-string. `parts`: the text of
+    each cell, or the whole text under None. `names_read`: variables that Python code both sets and reads.
     """
     problems = [
         replace(item, fix=None)
