@@ -1,4 +1,4 @@
-"""Which ways an engine has to give a container GPUs."""
+"""The options by which a container engine can use GPUs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         (engines(docker=NOTHING), ()),
     ],
 )
-def test_the_ways_to_ask_docker_for_gpus(facts: ContainerFacts, ways: tuple[str, ...]) -> None:
+def test_options_that_give_docker_gpus(facts: ContainerFacts, ways: tuple[str, ...]) -> None:
     assert engine.docker_ways(facts) == ways
 
 
@@ -51,5 +51,5 @@ def test_the_ways_to_ask_docker_for_gpus(facts: ContainerFacts, ways: tuple[str,
         ({"tools": ()}, None),
     ],
 )
-def test_podman_needs_a_specification_or_a_hook(changes: dict[str, Any], way: bool | None) -> None:
+def test_podman_needs_a_cdi_specification_or_a_hook(changes: dict[str, Any], way: bool | None) -> None:
     assert engine.podman_way(engines(**{"tools": (PODMAN,), "docker": NOTHING, **changes})) is way

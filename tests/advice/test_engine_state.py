@@ -1,4 +1,4 @@
-"""What keeps GPUs from containers on this machine: its engines, their toolkit, and CDI's specifications."""
+"""Reasons why containers cannot use GPUs: engines, their toolkit, and CDI specifications."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfdoctor.facts.containers import CdiSpec, ContainerFacts, DaemonConfig, Eng
 from tfdoctor.findings import Severity
 
 
-def kinds(facts: ContainerFacts, driver: str | None = "570.1") -> list[str]:
+def list_kinds(facts: ContainerFacts, driver: str | None = "570.1") -> list[str]:
     return [trouble.kind for trouble in engine_state.troubles(facts, driver=driver)]
 
 
@@ -21,7 +21,7 @@ def kinds(facts: ContainerFacts, driver: str | None = "570.1") -> list[str]:
     ("facts", "expected"),
     [
         (engines(toolkit=HOOK), []),
-        (engines(tools=(DOCKER, PODMAN)), ["no-toolkit"]),  # one finding for both
+        (engines(tools=(DOCKER, PODMAN)), ["no-toolkit"]),  # one finding for both engines
         (engines(tools=(DOCKER, PODMAN), toolkit=BASE), ["not-registered", "podman-no-cdi"]),
         (engines(docker=docker(desktop=True)), ["docker-desktop"]),
         (engines(docker=docker(rootless=True), toolkit=HOOK), ["rootless-cgroups"]),
@@ -73,14 +73,14 @@ def kinds(facts: ContainerFacts, driver: str | None = "570.1") -> list[str]:
         (engines(docker=Known(EngineSilence("timeout", "3 s"), "x")), ["engine-timeout"]),
     ],
 )
-def test_troubles(facts: ContainerFacts, expected: list[str]) -> None:
-    assert kinds(facts) == expected
+def test_engine_problems(facts: ContainerFacts, expected: list[str]) -> None:
+    assert list_kinds(facts) == expected
 
 
 STALE = replace(FRESH, missing=("/usr/lib/libcuda.so.535.1",), driver_version="535.1")
 
 
-LATER = replace(FRESH, path="/var/run/cdi/nvidia.yaml")
+LATER_FOLDER = replace(FRESH, path="/var/run/cdi/nvidia.yaml")
 
 
 @pytest.mark.parametrize(
@@ -92,13 +92,13 @@ LATER = replace(FRESH, path="/var/run/cdi/nvidia.yaml")
         ((replace(FRESH, driver_version=None),), "575.2", []),
         ((STALE,), None, [Severity.WARNING]),
         ((replace(FRESH, problem="Permission denied"),), "570.1", [Severity.WARNING]),
-        ((STALE, LATER), "570.1", [Severity.INFO]),  # CDI takes the devices of the later folder
-        ((FRESH, replace(STALE, path=LATER.path)), "570.1", [Severity.WARNING]),
-        ((STALE, replace(LATER, devices=("0",))), "570.1", [Severity.WARNING]),
+        ((STALE, LATER_FOLDER), "570.1", [Severity.INFO]),  # CDI uses the devices of the later folder
+        ((FRESH, replace(STALE, path=LATER_FOLDER.path)), "570.1", [Severity.WARNING]),
+        ((STALE, replace(LATER_FOLDER, devices=("0",))), "570.1", [Severity.WARNING]),
         ((replace(STALE, kind="nvidia.com/pgpu"),), "570.1", []),
     ],
 )
-def test_stale_specifications(
+def test_stale_cdi_specifications(
     specs: tuple[CdiSpec, ...], driver: str | None, severities: list[Severity]
 ) -> None:
     facts = engines(tools=(PODMAN,), docker=NOTHING, toolkit=HOOK, cdi=specs)

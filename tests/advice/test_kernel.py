@@ -1,4 +1,4 @@
-"""What a shell would be told is told to the kernel.json that starts the Python."""
+"""Remedies for a Jupyter kernel: changes of variables go into its kernel.json instead of a shell."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from tfdoctor.report.diagnose import diagnose
 if TYPE_CHECKING:
     from tfdoctor.advice.target import Target
 
-KERNEL = "/k/kernel.json"
-AGAIN = f"tfdoctor check --python {KERNEL}"
+KERNEL_JSON = "/k/kernel.json"
+CHECK_AGAIN = f"tfdoctor check --python {KERNEL_JSON}"
 
 
-def target(*names: str, **variables: str) -> Target:
-    choice = Choice("/env/bin/python", KERNEL, kernel=KERNEL, kernel_sets=names)
+def make_target(*names: str, **variables: str) -> Target:
+    choice = Choice("/env/bin/python", KERNEL_JSON, kernel=KERNEL_JSON, kernel_sets=names)
     return replace(context(with_environment(healthy(), **variables)).target, choice=choice)
 
 
@@ -46,38 +46,38 @@ def target(*names: str, **variables: str) -> Target:
         ('export RIGHT="$WRNG"; unset WRNG', ("WRNG",), '"RIGHT" in place of "WRNG"'),
     ],
 )
-def test_a_line_of_a_shell_becomes_one_of_the_kernels(
-    command: str, names: tuple[str, ...], said: str
-) -> None:
+def test_shell_command_becomes_a_kernel_json_change(command: str, names: tuple[str, ...], said: str) -> None:
     remedy = adapt_to_kernel(
-        target(*names, P="/old"), Remedy("Do it.", (command, AGAIN), steps=(Unset("A"),))
+        make_target(*names, P="/old"), Remedy("Do it.", (command, CHECK_AGAIN), steps=(Unset("A"),))
     )
-    assert remedy.text == f'Do it. In {KERNEL}, below "env": {said}. Then start the kernel again.'
-    assert remedy.commands == (AGAIN,)
+    assert remedy.text == f'Do it. In {KERNEL_JSON}, below "env": {said}. Then start the kernel again.'
+    assert remedy.commands == (CHECK_AGAIN,)
     assert remedy.steps == ()
 
 
-def test_what_the_kernel_does_not_set_comes_from_where_jupyter_was_started() -> None:
-    remedy = Remedy("Do it.", ("unset A", AGAIN), steps=(Unset("A"),))
-    assert adapt_to_kernel(target("B"), remedy) is remedy
+def test_variable_not_set_by_the_kernel_stays_a_command() -> None:
+    remedy = Remedy("Do it.", ("unset A", CHECK_AGAIN), steps=(Unset("A"),))
+    assert adapt_to_kernel(make_target("B"), remedy) is remedy
 
 
-def test_what_is_installed_is_installed_as_ever() -> None:
+def test_install_commands_stay() -> None:
     steps = (Drop("P", ("/old",)), Install(("x",)))
-    remedy = adapt_to_kernel(target("P"), Remedy("Do it.", ("unset P", "pip install x", AGAIN), steps=steps))
-    assert remedy.commands == ("pip install x", AGAIN)
-    plain = Remedy("Do it.", ("pip install x", AGAIN), steps=(Install(("x",)),))
-    assert adapt_to_kernel(target("P"), plain) is plain
+    remedy = adapt_to_kernel(
+        make_target("P"), Remedy("Do it.", ("unset P", "pip install x", CHECK_AGAIN), steps=steps)
+    )
+    assert remedy.commands == ("pip install x", CHECK_AGAIN)
+    plain = Remedy("Do it.", ("pip install x", CHECK_AGAIN), steps=(Install(("x",)),))
+    assert adapt_to_kernel(make_target("P"), plain) is plain
 
 
-def test_no_remedy_of_a_kernels_python_speaks_to_a_shell() -> None:
+def test_kernel_remedies_have_no_shell_variables() -> None:
     facts = with_loader(
         healthy("2.21.0"),
         make_lost("libcusolver.so.11"),
         also_found=(is_in_wheel_folder("libcusolver.so.11"),),
     )
-    facts = replace(facts, choice=target().choice)
-    assert advice.check_again(context(facts).target) == AGAIN
+    facts = replace(facts, choice=make_target().choice)
+    assert advice.check_again(context(facts).target) == CHECK_AGAIN
     for finding in diagnose(facts, COMPAT).findings:
         for remedy in finding.remedies:
             assert not [c for c in remedy.commands if c.startswith(("export ", "unset ", "echo "))], remedy

@@ -1,4 +1,4 @@
-"""What a remedy changes, and how that is taken back by whoever typed it."""
+"""Hints on what a remedy changes, how to undo it, and which rights that needs."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from tfdoctor.causes.steps import Remedy
         (("a-program-of-tomorrow --now",), ""),
     ],
 )
-def test_how_commands_are_taken_back(commands: tuple[str, ...], expected: str) -> None:
-    told = describe_undo(Remedy("Do it.", commands))
-    assert expected in told
-    assert bool(told) == bool(expected)
+def test_undo_hint_of_commands(commands: tuple[str, ...], expected: str) -> None:
+    hint = describe_undo(Remedy("Do it.", commands))
+    assert expected in hint
+    assert bool(hint) == bool(expected)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_how_commands_are_taken_back(commands: tuple[str, ...], expected: str) -
         ("a-program-of-tomorrow --now", ""),
     ],
 )
-def test_what_somebody_without_root_is_told(command: str, begins: str) -> None:
+def test_rights_needed_for_commands(command: str, begins: str) -> None:
     remedy = Remedy("Do it.", (command,))
     assert describe_undo_rights(remedy).startswith(begins)
     assert bool(describe_undo_rights(remedy)) == bool(begins)

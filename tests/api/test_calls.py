@@ -1,4 +1,4 @@
-"""`tfdoctor.check`, `.diagnose` and `.recommend`: what the command line prints as JSON, and nothing else."""
+"""`tfdoctor.check`, `.diagnose` and `.recommend` return what the command line prints as JSON."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ from tfdoctor.api import calls, notebook, shapes
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTS = ROOT / "tests" / "hosts"
-LOG = "gpu_device.cc:1956] Cannot dlopen some GPU libraries. Skipping registering GPU devices...\nünïcödé\n"
+LOG_TEXT = (
+    "gpu_device.cc:1956] Cannot dlopen some GPU libraries. Skipping registering GPU devices...\nünïcödé\n"
+)
 
 
 def run_json(*words: str, text: str = "") -> dict[str, Any]:
+    """Run the command with --json and return its parsed output."""
     command = [sys.executable, "-m", "tfdoctor", *words, "--json"]
-    done = subprocess.run(command, input=text.encode(), capture_output=True, check=False)
-    return dict(json.loads(done.stdout))
+    result = subprocess.run(command, input=text.encode(), capture_output=True, check=False)
+    return dict(json.loads(result.stdout))
 
 
 def drop_times(answer: Any) -> dict[str, Any]:
@@ -39,38 +42,40 @@ def drop_times(answer: Any) -> dict[str, Any]:
 @pytest.mark.few(2)
 @pytest.mark.parametrize("host", ["healthy-two-gpus", "nouveau", "environment-deleted", "wsl2-healthy"])
 def test_check_returns_what_is_printed(host: str) -> None:
-    mine = tfdoctor.check(facts=HOSTS / host)
-    assert drop_times(mine) == drop_times(run_json("check", "--facts", str(HOSTS / host)))
+    answer = tfdoctor.check(facts=HOSTS / host)
+    assert drop_times(answer) == drop_times(run_json("check", "--facts", str(HOSTS / host)))
 
 
-def test_check_of_this_machine(tmp_path: Path) -> None:
+def test_check_of_an_environment_equals_the_command(tmp_path: Path) -> None:
     (tmp_path / "env" / "bin").mkdir(parents=True)
     (tmp_path / "env" / "bin" / "python").symlink_to(sys.executable)
-    mine = tfdoctor.check(str(tmp_path / "env"))
-    theirs = run_json("check", "--python", str(tmp_path / "env"))
+    answer = tfdoctor.check(str(tmp_path / "env"))
+    printed = run_json("check", "--python", str(tmp_path / "env"))
     for name in ("executable", "version", "distributions"):
-        assert mine["facts"]["python"]["known"][name] == theirs["facts"]["python"]["known"][name]
-    assert mine["verdict"] == theirs["verdict"]
-    assert [one["code"] for one in mine["findings"]] == [one["code"] for one in theirs["findings"]]
+        assert answer["facts"]["python"]["known"][name] == printed["facts"]["python"]["known"][name]
+    assert answer["verdict"] == printed["verdict"]
+    assert [finding["code"] for finding in answer["findings"]] == [
+        finding["code"] for finding in printed["findings"]
+    ]
 
 
-def test_check_sees_the_variables_of_today(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a program has set until it asks: a program that it starts then has it, too."""
+def test_check_reports_current_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Report variables that the program has set before the call, as a program that it starts inherits them."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
     assert tfdoctor.check(sys.executable)["facts"]["environment"]["variables"]["CUDA_VISIBLE_DEVICES"] == "7"
     code = (
         "import os, sys; os.environ['CUDA_VISIBLE_DEVICES'] = '7'\n"
         "import tfdoctor; print(tfdoctor.check(sys.executable)['facts']['environment']['variables'])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ast.literal_eval(done.stdout)["CUDA_VISIBLE_DEVICES"] == "7"
-    assert done.stderr == ""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ast.literal_eval(result.stdout)["CUDA_VISIBLE_DEVICES"] == "7"
+    assert result.stderr == ""
 
 
 def test_diagnose_returns_what_is_printed() -> None:
-    theirs = run_json("diagnose", "-", text=LOG)
-    assert tfdoctor.diagnose(LOG) == tfdoctor.diagnose(LOG.encode()) == theirs
-    assert theirs["verdict"]["cause"] == "libs-unlisted"
+    printed = run_json("diagnose", "-", text=LOG_TEXT)
+    assert tfdoctor.diagnose(LOG_TEXT) == tfdoctor.diagnose(LOG_TEXT.encode()) == printed
+    assert printed["verdict"]["cause"] == "libs-unlisted"
     tfdoctor.diagnose("\udcff\ud800 no text\0")
 
 
@@ -106,7 +111,7 @@ def test_recommend_returns_what_is_printed(asked: dict[str, Any], words: tuple[s
         lambda: tfdoctor.recommend(gpu="8.6", facts="x"),
     ],
 )
-def test_a_wrong_request_is_an_error_with_a_message(wrong: Any) -> None:
+def test_invalid_request_is_an_error_with_a_message(wrong: Any) -> None:
     with pytest.raises(tfdoctor.Error) as caught:
         wrong()
     assert caught.value.exit_code == 2
@@ -115,86 +120,90 @@ def test_a_wrong_request_is_an_error_with_a_message(wrong: Any) -> None:
 
 def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
     tfdoctor.check(sys.executable)
-    tfdoctor.diagnose(LOG)
+    tfdoctor.diagnose(LOG_TEXT)
     tfdoctor.recommend(gpu="8.6")
     assert capfd.readouterr() == ("", "")
 
 
-def test_it_works_beside_the_main_thread() -> None:
-    found: list[Any] = []
-    thread = threading.Thread(target=lambda: found.append(tfdoctor.check(sys.executable)))
+def test_check_works_in_another_thread() -> None:
+    answers: list[Any] = []
+    thread = threading.Thread(target=lambda: answers.append(tfdoctor.check(sys.executable)))
     thread.start()
     thread.join()
-    assert found[0]["schema_version"] == 1
+    assert answers[0]["schema_version"] == 1
 
 
-# ---------------------------------------------------------------- cheap, and typed
+# ---------------------------------------------------------------- imports and types
 
 
-def test_importing_it_loads_nothing() -> None:
+def test_import_loads_no_submodule() -> None:
     code = "import sys; before = {*sys.modules}; import tfdoctor; print(*({*sys.modules} - before))"
-    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["tfdoctor"]
+    result = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["tfdoctor"]
     assert set(tfdoctor.__all__) <= set(dir(tfdoctor))
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = tfdoctor.nonsense
 
 
-def test_asking_loads_neither_typer_nor_rich() -> None:
+def test_calls_load_no_command_line_packages() -> None:
     code = (
         "import sys, tfdoctor; tfdoctor.diagnose('x'); tfdoctor.recommend(gpu='8.6')\n"
         f"tfdoctor.check(facts={str(HOSTS / 'nouveau')!r}); print(*sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
-    assert not {"typer", "docker", "requests", "tensorflow"} & {*done.stdout.split()}
+    result = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+    assert not {"typer", "docker", "requests", "tensorflow"} & {*result.stdout.split()}
 
 
-def test_the_stub_says_what_the_functions_take() -> None:
+def test_stub_has_the_signatures_of_the_functions() -> None:
     stub = ast.parse((ROOT / "doctor" / "tfdoctor" / "__init__.pyi").read_text(encoding="utf-8"))
     code = ast.parse(inspect.getsource(calls) + inspect.getsource(notebook))
-    typed, real = (
+    declared, defined = (
         {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)} for tree in (stub, code)
     )
-    assert {*typed, "Error"} == {*tfdoctor.__all__}
-    for name, function in typed.items():
+    assert {*declared, "Error"} == {*tfdoctor.__all__}
+    for name, function in declared.items():
         for part in ("args", "returns"):
-            assert ast.dump(getattr(function, part)) == ast.dump(getattr(real[name], part)), name
+            assert ast.dump(getattr(function, part)) == ast.dump(getattr(defined[name], part)), name
 
 
-def resolve_schema(schema: dict[str, Any], whole: dict[str, Any]) -> list[dict[str, Any]]:
-    """What a place in a schema can be, without null."""
+def resolve_schema(schema: dict[str, Any], root: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the alternatives that a part of a schema allows, without null."""
     if "$ref" in schema:
-        return resolve_schema(whole["$defs"][schema["$ref"].rpartition("/")[2]], whole)
+        return resolve_schema(root["$defs"][schema["$ref"].rpartition("/")[2]], root)
     if "anyOf" in schema or "oneOf" in schema:
         return [
-            one for part in schema.get("anyOf", schema.get("oneOf")) for one in resolve_schema(part, whole)
+            alternative
+            for part in schema.get("anyOf", schema.get("oneOf"))
+            for alternative in resolve_schema(part, root)
         ]
     return [schema] if schema.get("type") != "null" else []
 
 
-def compare(hint: Any, schema: dict[str, Any], whole: dict[str, Any], place: str) -> int:
-    """How many fields are alike; fails where one is not."""
+def compare(hint: Any, schema: dict[str, Any], root: dict[str, Any], path: str) -> int:
+    """Return the number of fields that are equal in the type hint and the schema; fail at the first difference."""
     if get_origin(hint) in (Union, types.UnionType):
-        kinds = [one for one in get_args(hint) if one is not type(None)]
-        return compare(kinds[0], schema, whole, place)
-    said = resolve_schema(schema, whole)
+        kinds = [alternative for alternative in get_args(hint) if alternative is not type(None)]
+        return compare(kinds[0], schema, root, path)
+    alternatives = resolve_schema(schema, root)
     if get_origin(hint) is list:
         return sum(
-            compare(get_args(hint)[0], one["items"], whole, f"{place}[]") for one in said if "items" in one
+            compare(get_args(hint)[0], alternative["items"], root, f"{path}[]")
+            for alternative in alternatives
+            if "items" in alternative
         )
     if get_origin(hint) is Literal:
-        assert set(get_args(hint)) == {word for one in said for word in one["enum"] if word is not None}, (
-            place
-        )
+        assert set(get_args(hint)) == {
+            value for alternative in alternatives for value in alternative["enum"] if value is not None
+        }, path
         return 1
     if not is_typeddict(hint):
         return 1
     fields = get_type_hints(hint)
     names: dict[str, dict[str, Any]] = {}
-    for one in said:
-        names.update(one.get("properties", {}))
-    assert fields.keys() == names.keys() - {"against", "differences", "simulated"}, place
-    return sum(compare(kind, names[name], whole, f"{place}.{name}") for name, kind in fields.items())
+    for alternative in alternatives:
+        names.update(alternative.get("properties", {}))
+    assert fields.keys() == names.keys() - {"against", "differences", "simulated"}, path
+    return sum(compare(kind, names[name], root, f"{path}.{name}") for name, kind in fields.items())
 
 
 @pytest.mark.parametrize(
@@ -206,18 +215,18 @@ def compare(hint: Any, schema: dict[str, Any], whole: dict[str, Any], place: str
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_the_types_are_those_of_the_schemas(shape: Any, name: str, least: int) -> None:
-    whole = json.loads((ROOT / "docs" / "schemas" / f"{name}.schema.json").read_text(encoding="utf-8"))
-    start = whole["$defs"]["report"] if name == "diagnose" else whole
+def test_types_equal_the_schemas(shape: Any, name: str, least: int) -> None:
+    root = json.loads((ROOT / "docs" / "schemas" / f"{name}.schema.json").read_text(encoding="utf-8"))
+    start = root["$defs"]["report"] if name == "diagnose" else root
     if name == "recommend":
-        start = {key: value for key, value in whole.items() if key not in ("oneOf", "anyOf")}
-    assert compare(shape, start, whole, name) >= least
+        start = {key: value for key, value in root.items() if key not in ("oneOf", "anyOf")}
+    assert compare(shape, start, root, name) >= least
 
 
 # ---------------------------------------------------------------- signals
 
 
-ASKING = """
+SIGNAL_PROGRAM = """
 import os, signal, sys, threading, time
 import tfdoctor
 def soon():
@@ -247,22 +256,22 @@ print(tfdoctor.check(sys.executable)["schema_version"], signal.getsignal(signal.
     ],
     ids=["Ctrl-C", "asked to end", "with a handler of one's own"],
 )
-def test_signals_are_the_callers_again(
+def test_signal_handlers_are_restored_after_a_call(
     number: str, before: str, status: int, said: list[str], tmp_path: Path
 ) -> None:
-    """What was started is stopped; and the next question is answered."""
+    """Stop the started processes and answer the next call."""
     started, slow = tmp_path / "started", tmp_path / "python"
     slow.write_text(
         f"#!/bin/sh\necho $$ > {started}.new; mv {started}.new {started}\nexec sleep 60\n", encoding="ascii"
     )
     slow.chmod(0o755)
-    code = ASKING.format(started=str(started), number=number, before=before, python=str(slow))
-    done = subprocess.run(
+    code = SIGNAL_PROGRAM.format(started=str(started), number=number, before=before, python=str(slow))
+    result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
     )
-    assert (done.returncode, done.stdout.splitlines()) == (status, said), done.stderr
-    until = time.monotonic() + 5
-    while time.monotonic() < until and Path(f"/proc/{started.read_text().strip()}/stat").exists():
+    assert (result.returncode, result.stdout.splitlines()) == (status, said), result.stderr
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline and Path(f"/proc/{started.read_text().strip()}/stat").exists():
         state = Path(f"/proc/{started.read_text().strip()}/stat").read_text(encoding="ascii").split()[2]
         if state == "Z":
             break

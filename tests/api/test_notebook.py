@@ -1,4 +1,4 @@
-"""`%load_ext tfdoctor` and `%tfdoctor`: with IPython where it is installed, else with what its protocol asks for."""
+"""`%load_ext tfdoctor` and `%tfdoctor`, with a minimal shell and, if it is installed, with IPython."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 HOSTS = Path(__file__).resolve().parents[1] / "hosts"
-KERNELS_OWN = f"{sys.executable} (Python {sys.version.split()[0]})"
+KERNEL_PYTHON = f"{sys.executable} (Python {sys.version.split()[0]})"
 
 
 class Shell:
-    """As much of IPython's as an extension uses: https://ipython.readthedocs.io, "Writing extensions"."""
+    """The part of IPython's shell that an extension uses: https://ipython.readthedocs.io, "Writing extensions"."""
 
     def __init__(self) -> None:
         self.magics: dict[str, Callable[[str], Any]] = {}
@@ -51,19 +51,19 @@ def magic() -> Callable[[str], Any]:
 
 
 @pytest.mark.parametrize("line", ["", "check", "check --timeout 20"])
-def test_it_checks_the_kernels_own_python(line: str, magic: Callable[[str], Any]) -> None:
+def test_magic_checks_the_kernels_python(line: str, magic: Callable[[str], Any]) -> None:
     shown = magic(line)
     assert isinstance(shown, Shown)
-    assert KERNELS_OWN in repr(shown)
-    assert KERNELS_OWN in shown._repr_html_()
+    assert KERNEL_PYTHON in repr(shown)
+    assert KERNEL_PYTHON in shown._repr_html_()
     answer = tfdoctor.check(sys.executable)
     assert shown.answer["verdict"] == answer["verdict"]
-    here = [one["facts"]["python"]["known"] for one in (shown.answer, answer)]
-    assert here[0]["executable"] == here[1]["executable"] == sys.executable
+    pythons = [result["facts"]["python"]["known"] for result in (shown.answer, answer)]
+    assert pythons[0]["executable"] == pythons[1]["executable"] == sys.executable
     assert "More: " in repr(shown) or "See it compute" in repr(shown)
 
 
-def test_another_python_can_be_named(magic: Callable[[str], Any], tmp_path: Path) -> None:
+def test_python_option_selects_another_python(magic: Callable[[str], Any], tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python").symlink_to(sys.executable)
     shown = magic(f"check --python {tmp_path}")
@@ -82,7 +82,7 @@ def test_another_python_can_be_named(magic: Callable[[str], Any], tmp_path: Path
         ("check -h", "tfdoctor check [OPTIONS]"),
     ],
 )
-def test_all_else_is_the_command_lines(
+def test_other_commands_run_as_on_the_command_line(
     line: str, said: str, magic: Callable[[str], Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert magic(line) is None
@@ -102,20 +102,18 @@ def test_all_else_is_the_command_lines(
         ("install", False),
     ],
 )
-def test_the_python_that_is_meant_is_the_kernels(
-    line: str, adds: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ran: list[list[str]] = []
-    monkeypatch.setattr(notebook, "_run", lambda words: ran.append(list(words)))
+def test_kernels_python_is_the_default(line: str, adds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[list[str]] = []
+    monkeypatch.setattr(notebook, "_run", lambda words: calls.append(list(words)))
     tfdoctor_magic(line)
-    assert ran == [line.split() + ["--python", sys.executable] * adds]
+    assert calls == [line.split() + ["--python", sys.executable] * adds]
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [("check --python /nowhere", "/nowhere does not exist"), ('check "', "No closing quotation")],
 )
-def test_what_is_wrong_is_said_in_a_sentence(
+def test_invalid_request_prints_a_message(
     line: str, said: str, magic: Callable[[str], Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert magic(line) is None
@@ -124,7 +122,7 @@ def test_what_is_wrong_is_said_in_a_sentence(
     assert "Traceback" not in err + out
 
 
-LATE = """
+LATE_CHANGE_PROGRAM = """
 import os, sys
 os.environ["LD_LIBRARY_PATH"] = "/set/too/late"
 os.environ["CUDA_VISIBLE_DEVICES"] = "5"
@@ -137,20 +135,22 @@ print(shown._repr_html_())
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc tells what was at the start")
-def test_what_the_loader_does_not_see_any_more_is_said() -> None:
+def test_late_change_of_the_library_path_is_reported() -> None:
     env = {**os.environ, "LD_LIBRARY_PATH": "/from/the/start"}
-    done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, check=True, env=env)
-    first, rest = done.stdout.split("\n", 1)
-    assert "'LD_LIBRARY_PATH': '/from/the/start'" in first
-    assert "'CUDA_VISIBLE_DEVICES': '5'" in first
-    assert " ".join(rest.split()).count("LD_LIBRARY_PATH was changed since this Python started.") == 2
+    result = subprocess.run(
+        [sys.executable, "-c", LATE_CHANGE_PROGRAM], capture_output=True, text=True, check=True, env=env
+    )
+    variables, text = result.stdout.split("\n", 1)
+    assert "'LD_LIBRARY_PATH': '/from/the/start'" in variables
+    assert "'CUDA_VISIBLE_DEVICES': '5'" in variables
+    assert " ".join(text.split()).count("LD_LIBRARY_PATH was changed since this Python started.") == 2
 
 
 # ---------------------------------------------------------------- HTML
 
 
 class Tags(html.parser.HTMLParser):
-    """What an HTML is made of; fails where tags are not closed in order."""
+    """The tags, attributes and text of an HTML document; fails if tags are not closed in order."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -176,69 +176,69 @@ class Tags(html.parser.HTMLParser):
 
 @pytest.mark.few(4)
 @pytest.mark.parametrize("host", sorted(path.parent.name for path in HOSTS.glob("*/host.json")))
-def test_the_page_says_what_the_screen_says(host: str) -> None:
-    one = report(HOSTS / host)
-    page = Tags(report_html(one))
+def test_html_has_the_content_of_the_text_report(host: str) -> None:
+    host_report = report(HOSTS / host)
+    page = Tags(report_html(host_report))
     assert page.tags <= {"div", "p", "b", "pre", "table", "tr", "td"}
     assert page.attributes <= {"style"}
-    words = " ".join(page.text.split())
-    assert " ".join(one.verdict.headline.split()) in words
-    for area in one.areas:
-        assert area.name in words
-    if one.main is not None and one.main.remedies:
-        for command in one.main.remedies[0].commands:
-            assert " ".join(command.split()) in words
+    text = " ".join(page.text.split())
+    assert " ".join(host_report.verdict.headline.split()) in text
+    for area in host_report.areas:
+        assert area.name in text
+    if host_report.main is not None and host_report.main.remedies:
+        for command in host_report.main.remedies[0].commands:
+            assert " ".join(command.split()) in text
 
 
 def test_everything_is_escaped() -> None:
-    evil = "<script>alert('x')</script>&amp; \"quoted\"\x1b[31m"
-    one = report(HOSTS / "nouveau")
-    assert one.main is not None
-    remedy = replace(one.main.remedies[0], text=evil, commands=(evil,))
-    finding = replace(one.main, title=evil, explanation=evil, remedies=(remedy,))
+    hostile = "<script>alert('x')</script>&amp; \"quoted\"\x1b[31m"
+    host_report = report(HOSTS / "nouveau")
+    assert host_report.main is not None
+    remedy = replace(host_report.main.remedies[0], text=hostile, commands=(hostile,))
+    finding = replace(host_report.main, title=hostile, explanation=hostile, remedies=(remedy,))
     evil_report = replace(
-        one,
+        host_report,
         root=finding,
         findings=(finding,),
-        verdict=replace(one.verdict, headline=evil),
-        areas=tuple(replace(area, text=evil, name=evil) for area in one.areas),
+        verdict=replace(host_report.verdict, headline=hostile),
+        areas=tuple(replace(area, text=hostile, name=hostile) for area in host_report.areas),
     )
-    for fix in (None, Offer(evil, (finding,))):
-        shown = report_html(evil_report, fix=fix, notes=[evil])
-        assert "<script" not in shown
-        assert "\x1b" not in shown
-        page = Tags(shown)
+    for fix in (None, Offer(hostile, (finding,))):
+        markup = report_html(evil_report, fix=fix, notes=[hostile])
+        assert "<script" not in markup
+        assert "\x1b" not in markup
+        page = Tags(markup)
         assert page.text.count("<script>alert('x')</script>&amp;") >= 5
 
 
-def test_what_fix_can_do_comes_first() -> None:
-    one = report(HOSTS / "nouveau")
-    assert one.main is not None
-    words = Tags(report_html(one, fix=Offer("tfdoctor fix --python /srv/x", (one.main,)))).text
-    assert "tfdoctor fix --python /srv/x" in words
-    assert one.main.remedies[0].commands[0] not in words
+def test_fix_command_comes_first() -> None:
+    host_report = report(HOSTS / "nouveau")
+    assert host_report.main is not None
+    text = Tags(report_html(host_report, fix=Offer("tfdoctor fix --python /srv/x", (host_report.main,)))).text
+    assert "tfdoctor fix --python /srv/x" in text
+    assert host_report.main.remedies[0].commands[0] not in text
 
 
 def luminance(colour: str) -> float:
-    """Of `#rrggbb`, by WCAG."""
-    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    """Return the relative luminance of a colour `#rrggbb` as WCAG defines it."""
+    channels = [int(colour[index : index + 2], 16) / 255 for index in (1, 3, 5)]
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 @pytest.mark.parametrize("background", ["#ffffff", "#111111", "#1e1e1e"])
-def test_the_marks_are_seen_on_light_and_dark(background: str) -> None:
-    """3:1, which WCAG asks for signs."""
+def test_marks_are_visible_on_light_and_dark(background: str) -> None:
+    """Require a contrast of 3:1, as WCAG does for graphical objects."""
     for colour in COLOURS.values():
         if colour != "inherit":
             low, high = sorted((luminance(colour), luminance(background)))
             assert (high + 0.05) / (low + 0.05) >= 3
 
 
-# ---------------------------------------------------------------- the real one
+# ---------------------------------------------------------------- IPython
 
 
-def test_in_ipython() -> None:
+def test_magic_in_ipython() -> None:
     pytest.importorskip("IPython")
     script = "%load_ext tfdoctor\n%tfdoctor\n%tfdoctor version\n"
     command = [
@@ -250,9 +250,9 @@ def test_in_ipython() -> None:
         "--simple-prompt",
         "--quick",
     ]
-    done = subprocess.run(
+    result = subprocess.run(
         command, input=script, capture_output=True, text=True, check=True, env={**os.environ, "TERM": "dumb"}
     )
-    assert KERNELS_OWN in " ".join(done.stdout.split())
-    assert f"tfdoctor {tfdoctor.__version__}" in done.stdout
-    assert "Traceback" not in done.stdout + done.stderr
+    assert KERNEL_PYTHON in " ".join(result.stdout.split())
+    assert f"tfdoctor {tfdoctor.__version__}" in result.stdout
+    assert "Traceback" not in result.stdout + result.stderr

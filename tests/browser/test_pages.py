@@ -1,5 +1,6 @@
-"""Pages in a real browser: nothing on the console, nothing that runs or is fetched, what is clicked, found and copied,
-how fast, and what a reader of the screen gets. Needs Chromium (Debian's) and the dependency group `browser`.
+"""The HTML pages in a real browser: no console messages, no scripts of the data, no requests, and working controls.
+
+Measures speed and accessibility, too. Needs Debian's Chromium and the dependency group `browser`.
 """
 
 from __future__ import annotations
@@ -37,20 +38,20 @@ axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser"), pytest.mark.timeout(900)]
 
-DRAWN = int(os.environ.get("TFDOCTOR_DRAWN", "500"))
-"""Choices that are compared with `recommend`."""
+RANDOM_CHOICES = int(os.environ.get("TFDOCTOR_DRAWN", "500"))
+"""Number of random choices that are compared with `recommend`."""
 CORPUS = Path(os.environ.get("TFDOCTOR_CORPUS", Path(__file__).parents[3] / "shared" / "corpus" / "logs"))
-"""Logs of users: material of the project, not in the repository. Others are those of tests/logs/data."""
+"""Folder of users' logs, which are not in the repository; without it, the logs of tests/logs/data are used."""
 LOGS = sorted(path for path in CORPUS.glob("*/log*") if path.is_file()) or sorted(
     (Path(__file__).parents[1] / "logs" / "data").rglob("*.log")
 )
-LARGEST_EXPLORER = 1_500_000
-FIRST_PICTURE, FILTER = 1000.0, 50.0
-"""Milliseconds."""
+MAX_EXPLORER_BYTES = 1_500_000
+MAX_FIRST_PAINT_MS, MAX_FILTER_MS = 1000.0, 50.0
+"""Milliseconds until the first paint, and of one filter operation."""
 
 
 class Opened:
-    """A page of a browser, and what it said and asked for."""
+    """A browser page with its console messages, errors, dialogs and requests."""
 
     def __init__(self, page: Any, folder: Path) -> None:
         self.page, self.folder = page, folder
@@ -58,9 +59,9 @@ class Opened:
         page.on("console", lambda message: self.said.append(message.text))
         page.on("pageerror", lambda error: self.said.append(str(error)))
         page.on("dialog", lambda dialog: (self.said.append(dialog.message), dialog.dismiss()))
-        page.on("request", lambda request: self._asked(request.url))
+        page.on("request", lambda request: self._record_request(request.url))
 
-    def _asked(self, url: str) -> None:
+    def _record_request(self, url: str) -> None:
         if not url.startswith("file:"):
             self.said.append(f"asked for {url}")
 
@@ -78,13 +79,13 @@ def browser() -> Iterator[Any]:
     if program is None:
         pytest.skip("there is no chromium")
     with playwright.sync_playwright() as running:
-        found = running.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield found
-        found.close()
+        launched = running.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield launched
+        launched.close()
 
 
 @pytest.fixture(params=["light", "dark"])
-def both(request: pytest.FixtureRequest, browser: Any, tmp_path: Path) -> Iterator[Opened]:
+def page_log(request: pytest.FixtureRequest, browser: Any, tmp_path: Path) -> Iterator[Opened]:
     context = browser.new_context(color_scheme=request.param)
     yield Opened(context.new_page(), tmp_path)
     context.close()
@@ -93,9 +94,9 @@ def both(request: pytest.FixtureRequest, browser: Any, tmp_path: Path) -> Iterat
 @pytest.fixture
 def opened(browser: Any, tmp_path: Path) -> Iterator[Opened]:
     context = browser.new_context()
-    found = Opened(context.new_page(), tmp_path)
-    yield found
-    assert found.said == []
+    page_log = Opened(context.new_page(), tmp_path)
+    yield page_log
+    assert page_log.said == []
     context.close()
 
 
@@ -107,10 +108,10 @@ def explorer(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def broken_rules(page: Any) -> list[str]:
-    """What axe-core finds."""
+    """Return the accessibility violations that axe-core reports."""
     return [
-        f"{one['id']}: {[node['html'][:120] for node in one['nodes'][:3]]}"
-        for one in axe.Axe().run(page).response["violations"]
+        f"{violation['id']}: {[node['html'][:120] for node in violation['nodes'][:3]]}"
+        for violation in axe.Axe().run(page).response["violations"]
     ]
 
 
@@ -123,8 +124,8 @@ def test_every_machine_and_every_log_renders(opened: Opened) -> None:
     assert LOGS
     for path in LOGS:
         content = [path.read_bytes()]
-        found = diagnose_log(content, compat, path.name)
-        page = opened.show(logs_html([(found, excerpt(content, found))], Redactor()))
+        log_report = diagnose_log(content, compat, path.name)
+        page = opened.show(logs_html([(log_report, excerpt(content, log_report))], Redactor()))
         assert page.locator(".verdict").count() == 1
         assert not opened.said, path
 
@@ -143,10 +144,8 @@ def test_hostile_text_does_nothing(opened: Opened, explorer: bytes) -> None:
 
 
 @pytest.mark.parametrize("width", [360, 768, 1280])
-def test_nothing_is_wider_than_the_screen_and_axe_finds_nothing(
-    both: Opened, explorer: bytes, width: int
-) -> None:
-    both.page.set_viewport_size({"width": width, "height": 800})
+def test_pages_fit_the_screen_and_are_accessible(page_log: Opened, explorer: bytes, width: int) -> None:
+    page_log.page.set_viewport_size({"width": width, "height": 800})
     pages = {
         "broken": page_of(HOSTS / "two-other-cudas"),
         "healthy": page_of(HOSTS / "healthy-one-gpu"),
@@ -156,19 +155,19 @@ def test_nothing_is_wider_than_the_screen_and_axe_finds_nothing(
         "explorer": explorer,
     }
     for name, content in pages.items():
-        page = both.show(content)
+        page = page_log.show(content)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, name
         assert broken_rules(page) == [], name
-    assert both.said == []
+    assert page_log.said == []
 
 
-def test_facts_are_searched_and_commands_copied(opened: Opened) -> None:
+def test_facts_are_filtered_and_commands_copied(opened: Opened) -> None:
     page = opened.show(page_of(HOSTS / "plain-pip-install"))
-    every = page.locator("#facts tbody tr:visible").count()
+    total = page.locator("#facts tbody tr:visible").count()
     page.fill("#filter", "driver.cuda compute")
-    some = page.locator("#facts tbody tr:visible").count()
-    assert 0 < some < every
-    assert f"{some} of {every}" in page.inner_text("#count")
+    matches = page.locator("#facts tbody tr:visible").count()
+    assert 0 < matches < total
+    assert f"{matches} of {total}" in page.inner_text("#count")
     page.fill("#filter", "")
     page.evaluate(
         "navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }"
@@ -181,7 +180,7 @@ def test_facts_are_searched_and_commands_copied(opened: Opened) -> None:
     assert page.url.endswith("#TFD201")
 
 
-def test_a_line_of_a_log_is_linked_and_unfolded(opened: Opened) -> None:
+def test_linked_log_line_is_unfolded(opened: Opened) -> None:
     noise = "".join(f"step {number}\n" for number in range(40))
     page = opened.show(log_page(f"{noise}{LOG}{noise}"))
     page.locator(".evidence a").first.click()
@@ -191,16 +190,16 @@ def test_a_line_of_a_log_is_linked_and_unfolded(opened: Opened) -> None:
     assert page.locator("#L3").is_visible()
 
 
-def test_the_explorer_is_small_and_quick(opened: Opened, explorer: bytes) -> None:
-    assert len(explorer) < LARGEST_EXPLORER
+def test_explorer_is_small_and_fast(opened: Opened, explorer: bytes) -> None:
+    assert len(explorer) < MAX_EXPLORER_BYTES
     paints = []
-    for _ in range(3):  # the best counts: other programs share the machine
+    for _ in range(3):  # the fastest run counts: other programs share the machine
         page = opened.show(explorer)
         page.wait_for_timeout(200)
         paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0")
-        paints.append(paint or FIRST_PICTURE)
-    assert min(paints) < FIRST_PICTURE
-    took = page.evaluate(
+        paints.append(paint or MAX_FIRST_PAINT_MS)
+    assert min(paints) < MAX_FIRST_PAINT_MS
+    durations = page.evaluate(
         """() => ["470", "525", "550", "580", "390", "535", "545"].map((driver) => {
           history.replaceState(null, "", `#gpu=NVIDIA+GeForce+RTX+3060&driver=${driver}`);
           const begun = performance.now();
@@ -209,12 +208,10 @@ def test_the_explorer_is_small_and_quick(opened: Opened, explorer: bytes) -> Non
           return performance.now() - begun;
         }).sort((a, b) => a - b)"""
     )
-    assert took[1] < FILTER
+    assert durations[1] < MAX_FILTER_MS
 
 
-def test_choices_stand_in_the_address_and_the_back_button_takes_them_back(
-    opened: Opened, explorer: bytes
-) -> None:
+def test_choices_are_in_the_address_and_the_history(opened: Opened, explorer: bytes) -> None:
     page = opened.show(explorer)
     page.fill("#gpu", "rtx 3060")
     page.keyboard.press("Tab")
@@ -238,7 +235,7 @@ def test_choices_stand_in_the_address_and_the_back_button_takes_them_back(
     assert page.input_value("#os") == "linux"
 
 
-def test_the_explorer_by_the_keyboard_alone(opened: Opened, explorer: bytes) -> None:
+def test_explorer_works_with_the_keyboard_alone(opened: Opened, explorer: bytes) -> None:
     page = opened.show(explorer)
     page.focus("#os")
     page.keyboard.type("Windows, in")
@@ -258,7 +255,7 @@ def test_the_explorer_by_the_keyboard_alone(opened: Opened, explorer: bytes) -> 
     assert "2.14" in page.inner_text("#answer h2")  # 12.x needs 527.41 on Windows
 
 
-SHOWN = """async (choices) => {
+READ_ANSWERS_SCRIPT = """async (choices) => {
   const found = [];
   for (const choice of choices) {
     const hash = `#${new URLSearchParams(choice)}`;
@@ -281,44 +278,46 @@ SHOWN = """async (choices) => {
 }"""
 
 
-def exact_driver(drawn: random.Random) -> str:
-    """A version of a driver as nvidia-smi shows one, on Linux or on Windows."""
-    branch = drawn.randrange(360, 610)
-    if drawn.random() < 0.4:
-        return f"{branch}.{drawn.randrange(100):02}"
-    return f"{branch}.{drawn.randrange(300)}.{drawn.randrange(30):02}"
+def exact_driver(generator: random.Random) -> str:
+    """Return a random driver version as nvidia-smi prints it on Linux or on Windows."""
+    branch = generator.randrange(360, 610)
+    if generator.random() < 0.4:
+        return f"{branch}.{generator.randrange(100):02}"
+    return f"{branch}.{generator.randrange(300)}.{generator.randrange(30):02}"
 
 
-def test_the_explorer_says_what_recommend_says(opened: Opened, explorer: bytes) -> None:
+def test_explorer_gives_the_answers_of_recommend(opened: Opened, explorer: bytes) -> None:
     page = opened.show(explorer)
     compat = Compat.load()
 
     def values(name: str) -> list[str]:
         return [
-            str(one)
-            for one in page.evaluate(f"[...document.querySelectorAll('{name} option')].map(o => o.value)")
+            str(item)
+            for item in page.evaluate(f"[...document.querySelectorAll('{name} option')].map(o => o.value)")
         ]
 
-    drawn = random.Random(20_26)
+    generator = random.Random(20_26)
     cards, pythons, minors = map(values, ("#gpus", "#python", "#tf"))
-    systems = {one.word: one for one in systems_of(compat)}
-    assert values("#os") == list(systems)
+    systems_by_name = {item.word: item for item in systems_of(compat)}
+    assert values("#os") == list(systems_by_name)
     branches = values("#drivers")
     choices = []
-    for _ in range(DRAWN):
-        named = {
-            "os": drawn.choice(["", "", "wsl", "windows", "macos", *list(systems)[1:]]),
-            "gpu": drawn.choice(["", *drawn.sample(cards, 12)]),
-            "driver": drawn.choice(["", drawn.choice(branches), exact_driver(drawn), exact_driver(drawn)]),
-            "python": drawn.choice(["", "", "", *pythons]),
-            "tf": drawn.choice(["", "", "", *minors]),
+    for _ in range(RANDOM_CHOICES):
+        choice_values = {
+            "os": generator.choice(["", "", "wsl", "windows", "macos", *list(systems_by_name)[1:]]),
+            "gpu": generator.choice(["", *generator.sample(cards, 12)]),
+            "driver": generator.choice(
+                ["", generator.choice(branches), exact_driver(generator), exact_driver(generator)]
+            ),
+            "python": generator.choice(["", "", "", *pythons]),
+            "tf": generator.choice(["", "", "", *minors]),
         }
-        choices.append({name: value for name, value in named.items() if value})
+        choices.append({name: value for name, value in choice_values.items() if value})
     options = conflicts = 0
     for start in range(0, len(choices), 100):
-        some = choices[start : start + 100]
-        for choice, shown in zip(some, page.evaluate(SHOWN, some), strict=True):
-            system = systems[choice.get("os", "linux")]
+        batch = choices[start : start + 100]
+        for choice, displayed in zip(batch, page.evaluate(READ_ANSWERS_SCRIPT, batch), strict=True):
+            system = systems_by_name[choice.get("os", "linux")]
             host = dataclasses.replace(
                 system.host,
                 cards=(find_named_card(compat, choice["gpu"]),) if "gpu" in choice else (),
@@ -330,24 +329,28 @@ def test_the_explorer_says_what_recommend_says(opened: Opened, explorer: bytes) 
                 answer = address_commands(
                     answer, [choice["gpu"]] if "gpu" in choice else [], choice.get("driver")
                 )
-            said = recommendation_json(answer)
-            assert [one["recipe"] for one in shown["options"]] == [
-                one["recipe"] for one in said["options"]
+            expected_answer = recommendation_json(answer)
+            assert [item["recipe"] for item in displayed["options"]] == [
+                item["recipe"] for item in expected_answer["options"]
             ], choice
-            for one, other in zip(shown["options"], said["options"], strict=True):
-                assert f"TensorFlow {other['tensorflow']} on Python {other['python']} " in one["title"], (
+            for item, expected in zip(displayed["options"], expected_answer["options"], strict=True):
+                assert (
+                    f"TensorFlow {expected['tensorflow']} on Python {expected['python']} " in item["title"]
+                ), choice
+                assert item["commands"] == "\n".join(expected["commands"]), choice
+                assert sorted(item["texts"]) == sorted(caveat["text"] for caveat in expected["caveats"]), (
                     choice
                 )
-                assert one["commands"] == "\n".join(other["commands"]), choice
-                assert sorted(one["texts"]) == sorted(caveat["text"] for caveat in other["caveats"]), choice
-            if said["conflict"] is None:
+            if expected_answer["conflict"] is None:
                 options += 1
                 continue
             conflicts += 1
-            told = {
-                reason["text"] for one in [said["conflict"], *said["rejected"]] for reason in one["reasons"]
+            expected_reasons = {
+                reason["text"]
+                for item in [expected_answer["conflict"], *expected_answer["rejected"]]
+                for reason in item["reasons"]
             }
-            assert shown["reasons"], choice
-            assert set(shown["reasons"]) <= told, choice
-    assert options > DRAWN // 10
-    assert conflicts > DRAWN // 10
+            assert displayed["reasons"], choice
+            assert set(displayed["reasons"]) <= expected_reasons, choice
+    assert options > RANDOM_CHOICES // 10
+    assert conflicts > RANDOM_CHOICES // 10

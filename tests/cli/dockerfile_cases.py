@@ -1,4 +1,4 @@
-"""Dockerfiles as people write them, and what is wrong with each. Made for the tests, after ones seen in public."""
+"""Dockerfiles as people write them, with their findings. Written for the tests after public examples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Case:
-    """One Dockerfile."""
+    """A Dockerfile and the expected result of its check."""
 
     name: str
     text: str
@@ -22,7 +22,7 @@ class Case:
     cause: str
     files: Mapping[str, str] = field(default_factory=dict)
     lines: Mapping[str, int] = field(default_factory=dict)
-    """Code → a line that its evidence names."""
+    """The line number that the evidence of a finding names, by finding code."""
 
 
 def case(
@@ -34,6 +34,7 @@ def case(
     files: Mapping[str, str] | None = None,
     lines: Mapping[str, int] | None = None,
 ) -> Case:
+    """Return a case; `codes` are separated by spaces, and the common indentation of `text` is removed."""
     return Case(
         name, dedent(text).lstrip("\n"), frozenset(codes.split()), usable, cause, files or {}, lines or {}
     )

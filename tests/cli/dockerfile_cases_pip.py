@@ -1,4 +1,4 @@
-"""Dockerfiles whose pip refuses: what cannot be had together, and a Python that is the system's."""
+"""Dockerfiles in which pip fails: incompatible requirements and an externally managed Python."""
 
 from __future__ import annotations
 
@@ -117,11 +117,11 @@ CASES_OF_PIP = (
             f"""
             FROM {base}
             RUN apt-get update && apt-get install -y python3-pip
-            RUN {pip} install {wanted}
+            RUN {pip} install {requirement}
             """,
             lines={"TFD520": 3},
         )
-        for base, pip, wanted in (
+        for base, pip, requirement in (
             ("ubuntu:24.04", "pip3", "tensorflow[and-cuda]==2.18.0"),
             ("debian:bookworm", "pip3", "tensorflow[and-cuda]==2.18.0"),
             ("debian:12-slim", "python3 -m pip", "tensorflow[and-cuda]==2.18.0"),

@@ -1,4 +1,4 @@
-"""Dockerfiles that copy out of another stage: what comes with it, and what may."""
+"""Dockerfiles that copy from another stage: the libraries that the copy brings and those that it lacks."""
 
 from __future__ import annotations
 

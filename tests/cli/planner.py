@@ -1,4 +1,4 @@
-"""The commands of the planner, called in this process: a second for each would be a minute for all."""
+"""Call tfdoctor's commands in this process, because starting a process for each test would take minutes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCHEMAS = Path(__file__).resolve().parents[2] / "docs" / "schemas"
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a command ended."""
+    """The result of a command."""
 
     status: int
     out: str
@@ -30,7 +30,7 @@ class Ended:
 
 
 class Tfdoctor:
-    """`tfdoctor("recommend", "--json")`, as the shell would have it."""
+    """A callable that runs the command line: `tfdoctor("recommend", "--json")`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self._monkeypatch, self._capsys = monkeypatch, capsys
@@ -39,16 +39,16 @@ class Tfdoctor:
         self._monkeypatch.setattr(sys, "argv", ["tfdoctor", *args])
         with pytest.raises(SystemExit) as end:
             run()
-        told = self._capsys.readouterr()
-        return Ended(int(end.value.code or 0), told.out, told.err)
+        streams = self._capsys.readouterr()
+        return Ended(int(end.value.code or 0), streams.out, streams.err)
 
 
 def validate(answer: Any, name: str) -> None:
-    """Against docs/schemas."""
+    """Validate an answer against a schema of docs/schemas."""
     schema = json.loads((SCHEMAS / f"{name}.schema.json").read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator(schema).validate(answer)
 
 
 def is_clean(text: str) -> bool:
-    """No control characters but the ends of lines."""
+    """Return whether the text has no control characters except line feeds."""
     return all(char == "\n" or char.isprintable() for char in text)

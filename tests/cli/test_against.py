@@ -30,22 +30,22 @@ def run(*args: str, env: dict[str, str] | None = None) -> subprocess.CompletedPr
 
 
 @pytest.mark.parametrize(("then", "now", "status"), [(GOOD, BAD, 1), (BAD, GOOD, 0), (GOOD, GOOD, 0)])
-def test_the_exit_status_is_check_s(then: str, now: str, status: int) -> None:
-    done = run("check", "--facts", now, "--against", then)
-    assert done.returncode == status, done.stderr
-    assert "Compared with" in done.stdout
-    assert ("CUDA_VISIBLE_DEVICES: not set → -1" in done.stdout) is (now == BAD)
-    assert ("(explains TFD601)" in " ".join(done.stdout.split())) is (now == BAD)
+def test_exit_status_is_that_of_check(then: str, now: str, status: int) -> None:
+    result = run("check", "--facts", now, "--against", then)
+    assert result.returncode == status, result.stderr
+    assert "Compared with" in result.stdout
+    assert ("CUDA_VISIBLE_DEVICES: not set → -1" in result.stdout) is (now == BAD)
+    assert ("(explains TFD601)" in " ".join(result.stdout.split())) is (now == BAD)
     quiet = run("check", "--facts", now, "--against", then, "--quiet")
     assert "Compared" not in quiet.stdout
     assert quiet.returncode == status
 
 
-def test_json_is_by_the_schema() -> None:
+def test_json_follows_the_schema() -> None:
     path = ROOT / "docs" / "schemas" / "check.schema.json"
     schema = json.loads(path.read_text(encoding="utf-8"))
-    done = run("check", "--facts", BAD, "--against", GOOD, "--json")
-    answer = json.loads(done.stdout)
+    result = run("check", "--facts", BAD, "--against", GOOD, "--json")
+    answer = json.loads(result.stdout)
     jsonschema.Draft202012Validator(schema).validate(answer)
     first = answer["differences"][0]
     assert {key: first[key] for key in ("name", "area", "was", "is", "matters", "explains")} == {
@@ -61,32 +61,34 @@ def test_json_is_by_the_schema() -> None:
     assert "differences" not in json.loads(run("check", "--facts", BAD, "--json").stdout)
 
 
-def test_a_bundle_that_is_none_ends_with_2_and_a_sentence(tmp_path: Path) -> None:
+def test_invalid_bundle_is_refused(tmp_path: Path) -> None:
     broken = tmp_path / "broken.tar.gz"
     broken.write_bytes(b"\x1f\x8bnot really")
     (tmp_path / "empty").mkdir()
     for path in (broken, tmp_path / "empty", tmp_path / "nowhere"):
-        for more in ((), ("--facts", GOOD)):
-            done = run("check", "--against", str(path), *more)
-            assert done.returncode == 2
-            assert done.stderr.startswith("tfdoctor: ")
-            assert "Traceback" not in done.stderr
-            assert not done.stdout
+        for arguments in ((), ("--facts", GOOD)):
+            result = run("check", "--against", str(path), *arguments)
+            assert result.returncode == 2
+            assert result.stderr.startswith("tfdoctor: ")
+            assert "Traceback" not in result.stderr
+            assert not result.stdout
     answer = json.loads(run("check", "--against", str(broken), "--json").stdout)
     assert answer["error"]["code"] == 2
 
 
-def test_this_machine_does_not_differ_from_what_was_captured_of_it(tmp_path: Path) -> None:
+def test_machine_equals_its_capture(tmp_path: Path) -> None:
     bundle = str(tmp_path / "now.tar.gz")
     home = tmp_path / "home" / "somebody"
     home.mkdir(parents=True)
     env = {"HOME": str(home), "USER": "somebody", "LD_LIBRARY_PATH": f"{home}/lib:/opt/x"}
     python = ("--python", sys.executable)
     assert run("capture", "-o", bundle, *python, env=env).returncode == 0
-    same = json.loads(run("check", "--against", bundle, "--json", *python, env=env).stdout)
-    assert same["differences"] == []
-    assert same["against"]["another_machine"] == []
-    other = json.loads(
+    unchanged = json.loads(run("check", "--against", bundle, "--json", *python, env=env).stdout)
+    assert unchanged["differences"] == []
+    assert unchanged["against"]["another_machine"] == []
+    changed = json.loads(
         run("check", "--against", bundle, "--json", *python, env={**env, "XLA_FLAGS": "--xla_x"}).stdout
     )
-    assert [(one["name"], one["is"]) for one in other["differences"]] == [("XLA_FLAGS", "--xla_x")]
+    assert [(difference["name"], difference["is"]) for difference in changed["differences"]] == [
+        ("XLA_FLAGS", "--xla_x")
+    ]

@@ -1,4 +1,4 @@
-"""`tfdoctor bench` as it is typed, and with a real TensorFlow."""
+"""`tfdoctor bench` on the command line and with a real TensorFlow."""
 
 from __future__ import annotations
 
@@ -36,32 +36,34 @@ def run(*args: str) -> subprocess.CompletedProcess[str]:
         (("--compare", "/nowhere/old.json"), "cannot be read"),
     ],
 )
-def test_a_wrong_wish_is_said(args: tuple[str, ...], said: str) -> None:
-    done = run(*args)
-    assert done.returncode == 2
-    assert said in " ".join(done.stderr.split())
-    assert "Traceback" not in done.stderr
+def test_invalid_request_is_refused(args: tuple[str, ...], said: str) -> None:
+    result = run(*args)
+    assert result.returncode == 2
+    assert said in " ".join(result.stderr.split())
+    assert "Traceback" not in result.stderr
 
 
 @pytest.mark.tensorflow
-def test_all_of_it_on_parts_of_a_cpu(tensorflow_python: Path, tmp_path: Path) -> None:
-    beside = tensorflow_python.parents[1].glob("lib/python*/site-packages/nvidia")
-    if any(beside) and not environments.list_everything():
+def test_complete_run_on_two_logical_cpus(tensorflow_python: Path, tmp_path: Path) -> None:
+    nvidia_wheels = tensorflow_python.parents[1].glob("lib/python*/site-packages/nvidia")
+    if any(nvidia_wheels) and not environments.list_everything():
         pytest.skip("on the CPU they change nothing: TFDOCTOR_LAB_FULL=1")
-    long, short = ("20", "6") if environments.list_everything() else ("12", "4")
+    first_time, second_time = ("20", "6") if environments.list_everything() else ("12", "4")
     devices = ("--devices", "CPU:0,CPU:1")
-    done = run("--python", str(tensorflow_python), *devices, "--time", long, "--json", "-o", str(tmp_path))
-    answer = json.loads(done.stdout)
+    result = run(
+        "--python", str(tensorflow_python), *devices, "--time", first_time, "--json", "-o", str(tmp_path)
+    )
+    answer = json.loads(result.stdout)
     validate(answer, "bench")
-    assert done.returncode == 0
-    timed = {one["workload"] for one in answer["runs"] if one["seconds"]}
-    assert timed == {"matmul", "conv", "train", "copy", "allreduce"}
-    assert {one["strategy"] for one in answer["scaling"]} >= {"towers"}
-    towers = next(one for one in answer["scaling"] if one["strategy"] == "towers")
-    late = {
-        one["part"]
-        for one in answer["runs"]
-        if one["model"] == towers["model"] and one["left_out"] == "the time is used up"
+    assert result.returncode == 0
+    timed_workloads = {entry["workload"] for entry in answer["runs"] if entry["seconds"]}
+    assert timed_workloads == {"matmul", "conv", "train", "copy", "allreduce"}
+    assert {entry["strategy"] for entry in answer["scaling"]} >= {"towers"}
+    towers = next(entry for entry in answer["scaling"] if entry["strategy"] == "towers")
+    skipped_parts = {
+        entry["part"]
+        for entry in answer["runs"]
+        if entry["model"] == towers["model"] and entry["left_out"] == "the time is used up"
     }
     needs = {
         "compute": {"compute"},
@@ -70,21 +72,25 @@ def test_all_of_it_on_parts_of_a_cpu(tensorflow_python: Path, tmp_path: Path) ->
         "input": {"fed"},
     }
     assert {
-        name for name, seconds in towers["parts"].items() if seconds is None and not needs[name] & late
+        name
+        for name, seconds in towers["parts"].items()
+        if seconds is None and not needs[name] & skipped_parts
     } == set()
-    assert all(one["compile"]["what"] == ["graph"] for one in answer["runs"] if one["first"])
+    assert all(entry["compile"]["what"] == ["graph"] for entry in answer["runs"] if entry["first"])
     assert json.loads((tmp_path / "bench.json").read_text("utf-8")) == answer
-    again = (
+    second_arguments = (
         "--workload",
         "matmul,conv,copy",
         "--time",
-        short,
+        second_time,
         "--xla",
         "--compare",
         str(tmp_path / "bench.json"),
     )
-    compared = json.loads(run("--python", str(tensorflow_python), "--json", *devices, *again).stdout)
-    compiled = [one for one in compared["runs"] if one["xla"]]
+    compared = json.loads(
+        run("--python", str(tensorflow_python), "--json", *devices, *second_arguments).stdout
+    )
+    compiled = [entry for entry in compared["runs"] if entry["xla"]]
     assert compiled
-    assert all(one["seconds"] is None or "xla" in one["compile"]["what"] for one in compiled)
+    assert all(entry["seconds"] is None or "xla" in entry["compile"]["what"] for entry in compiled)
     assert compared["comparison"]["verdict"] in ("same", "slower", "faster", "disturbed")

@@ -1,4 +1,4 @@
-"""`tfdoctor build` at the command line, up to where an engine is needed."""
+"""`tfdoctor build` on the command line, without a container engine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tfdoctor.plan import Recipe, Request, recommend
 from tfdoctor.render.build import build_json
 
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
-HERE = ("build", "--anywhere")
+BUILD_ANYWHERE = ("build", "--anywhere")
 
 
 @pytest.fixture
@@ -38,22 +38,24 @@ def tfdoctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("tf", "recipe"), [("2.21", "pip-cuda"), ("2.4.4", "cuda-base"), ("1.14", "official"), ("1.15.5", "ngc")]
 )
-def test_dry_run(tfdoctor: Tfdoctor, tf: str, recipe: str) -> None:
-    ended = tfdoctor(*HERE, "--tf", tf, "--recipe", recipe, "--dry-run", "--json")
-    assert (ended.status, ended.err) == (0, "")
-    validate(ended.json, "build")
-    assert ended.json["plan"]["recipe"] == recipe
-    assert ended.json["image"] is None
-    assert ended.json["verification"] is None
-    assert ended.json["dockerfile"] == tfdoctor("build", "--tf", tf, "--recipe", recipe, "--print").out
-    told = tfdoctor(*HERE, "--tf", tf, "--recipe", recipe, "--dry-run", "--tag", "mine:1", "-v")
-    assert told.status == 0
-    assert "Nothing was built. This would be mine:1:" in told.out
-    assert told.out.endswith(ended.json["dockerfile"])
-    assert is_clean(told.out)
+def test_dry_run_shows_the_plan_and_the_dockerfile(tfdoctor: Tfdoctor, tf: str, recipe: str) -> None:
+    result = tfdoctor(*BUILD_ANYWHERE, "--tf", tf, "--recipe", recipe, "--dry-run", "--json")
+    assert (result.status, result.err) == (0, "")
+    validate(result.json, "build")
+    assert result.json["plan"]["recipe"] == recipe
+    assert result.json["image"] is None
+    assert result.json["verification"] is None
+    assert result.json["dockerfile"] == tfdoctor("build", "--tf", tf, "--recipe", recipe, "--print").out
+    text_result = tfdoctor(
+        *BUILD_ANYWHERE, "--tf", tf, "--recipe", recipe, "--dry-run", "--tag", "mine:1", "-v"
+    )
+    assert text_result.status == 0
+    assert "Nothing was built. This would be mine:1:" in text_result.out
+    assert text_result.out.endswith(result.json["dockerfile"])
+    assert is_clean(text_result.out)
 
 
-def test_a_built_image_has_its_schema() -> None:
+def test_built_image_follows_the_schema() -> None:
     option = recommend(Compat.load(), Request("1.14", recipe=Recipe.OFFICIAL), Host()).options[0]
     image = {"id": f"sha256:{'a' * 64}", "tags": ["x:1"], "size_bytes": 12}
     answer = json.loads(json.dumps(build_json(option, "FROM x\n", image, None)))
@@ -63,50 +65,50 @@ def test_a_built_image_has_its_schema() -> None:
         validate(answer, "build")
 
 
-def test_print_is_a_dockerfile_alone(tfdoctor: Tfdoctor) -> None:
-    ended = tfdoctor("build", "--tf", "2.15", "--print")
-    assert ended.status == 0
-    assert "emit context DIR` writes them, too." in " ".join(ended.err.split())
+def test_print_writes_the_dockerfile_alone(tfdoctor: Tfdoctor) -> None:
+    result = tfdoctor("build", "--tf", "2.15", "--print")
+    assert result.status == 0
+    assert "emit context DIR` writes them, too." in " ".join(result.err.split())
     quiet = tfdoctor("build", "--tf", "2.15", "--print", "-q")
-    assert (quiet.status, quiet.out, quiet.err) == (0, ended.out, "")
-    assert ended.out.startswith("# TensorFlow 2.15.1, ")
-    assert re.search(r"^FROM \S+$", ended.out, re.MULTILINE)
+    assert (quiet.status, quiet.out, quiet.err) == (0, result.out, "")
+    assert result.out.startswith("# TensorFlow 2.15.1, ")
+    assert re.search(r"^FROM \S+$", result.out, re.MULTILINE)
 
 
-def test_no_plan(tfdoctor: Tfdoctor) -> None:
-    wish = ("build", "--tf", "1.14", "--gpu", "RTX 4090", "--driver", "530.30.02")
-    ended = tfdoctor(*wish, "--dry-run")
-    assert ended.status == 1
-    assert "nvcr.io/nvidia/tensorflow:23.03-tf1-py3" in ended.out
-    printed = tfdoctor(*wish, "--print")
+def test_conflict_is_reported(tfdoctor: Tfdoctor) -> None:
+    request = ("build", "--tf", "1.14", "--gpu", "RTX 4090", "--driver", "530.30.02")
+    result = tfdoctor(*request, "--dry-run")
+    assert result.status == 1
+    assert "nvcr.io/nvidia/tensorflow:23.03-tf1-py3" in result.out
+    printed = tfdoctor(*request, "--print")
     assert (printed.status, printed.out) == (1, ""), "a conflict is no Dockerfile"
     assert "No installation" in printed.err
-    told = tfdoctor(*wish, "--dry-run", "--json")
-    assert told.status == 1
-    validate(told.json, "recommend")
-    assert told.json["conflict"]["reasons"][0]["cause"] == "gpu-too-new"
+    json_result = tfdoctor(*request, "--dry-run", "--json")
+    assert json_result.status == 1
+    validate(json_result.json, "recommend")
+    assert json_result.json["conflict"]["reasons"][0]["cause"] == "gpu-too-new"
 
 
-def test_a_driver_alone_says_nothing_of_cards(tfdoctor: Tfdoctor) -> None:
-    """TensorFlow 1.4 has CUDA 8, which knows no card from 7.0 on; nobody named one."""
+def test_driver_alone_implies_no_gpu(tfdoctor: Tfdoctor) -> None:
+    """Accept TensorFlow 1.4 with a driver alone: its CUDA 8 supports no GPU from compute capability 7.0 on."""
     assert tfdoctor("build", "--tf", "1.4", "--driver", "390", "--print").status == 0
     assert tfdoctor("build", "--tf", "1.4", "--driver", "390", "--gpu", "7.5", "--print").status == 1
 
 
-def test_no_engine() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tfdoctor", *HERE, "--tf", "2.15", "--json"],
+def test_missing_engine_is_an_error() -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "tfdoctor", *BUILD_ANYWHERE, "--tf", "2.15", "--json"],
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
         env={**os.environ, "DOCKER_HOST": "unix:///nowhere/docker.sock"},
     )
-    assert done.returncode == 3
-    validate(json.loads(done.stdout), "error")
+    assert result.returncode == 3
+    validate(json.loads(result.stdout), "error")
 
 
-# ---------------------------------------------------------------- what comes from outside
+# ---------------------------------------------------------------- values of the user
 
 
 @pytest.mark.parametrize(
@@ -154,31 +156,31 @@ def test_no_engine() -> None:
     ],
     ids=lambda args: ascii(" ".join(args))[:60],
 )
-def test_a_wrong_request(tfdoctor: Tfdoctor, args: tuple[str, ...]) -> None:
-    if __file__ in args:  # a text that is no certificate: its own name is in this file's first lines only
+def test_invalid_request_is_refused(tfdoctor: Tfdoctor, args: tuple[str, ...]) -> None:
+    if __file__ in args:  # a text file without a certificate; this file contains one
         args = ("--ca-cert", str(Path(__file__).with_name("planner.py")))
-    wish = () if args[0] == "--tf" else ("--tf", "2.15")
-    ended = tfdoctor(*HERE, *wish, "--dry-run", *args)
-    assert (ended.status, ended.out) == (2, "")
-    assert ended.err
-    assert is_clean(ended.err)
-    assert "sesame" not in ended.err or args[0] == "--registry"
-    told = tfdoctor(*HERE, *wish, "--dry-run", "--json", *args)
-    assert (told.status, told.err) == (2, "")
-    validate(told.json, "error")
+    request = () if args[0] == "--tf" else ("--tf", "2.15")
+    result = tfdoctor(*BUILD_ANYWHERE, *request, "--dry-run", *args)
+    assert (result.status, result.out) == (2, "")
+    assert result.err
+    assert is_clean(result.err)
+    assert "sesame" not in result.err or args[0] == "--registry"
+    json_result = tfdoctor(*BUILD_ANYWHERE, *request, "--dry-run", "--json", *args)
+    assert (json_result.status, json_result.err) == (2, "")
+    validate(json_result.json, "error")
 
 
 @pytest.mark.parametrize("form", [("--print",), ("--emit", "compose")])
-def test_two_forms_at_once(tfdoctor: Tfdoctor, form: tuple[str, ...]) -> None:
-    ended = tfdoctor("build", "--tf", "2.15", "--json", *form)
-    assert ended.status == 2
-    validate(ended.json, "error")
+def test_two_output_forms_exclude_each_other(tfdoctor: Tfdoctor, form: tuple[str, ...]) -> None:
+    result = tfdoctor("build", "--tf", "2.15", "--json", *form)
+    assert result.status == 2
+    validate(result.json, "error")
 
 
-def test_requirements_and_a_certificate(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
+def test_requirements_and_certificate_are_copied(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
     (tmp_path / "r.txt").write_text("# mine\npandas>=2 \\\n  ,<3\n", encoding="utf-8")
     (tmp_path / "ca.pem").write_text(PEM, encoding="ascii")
-    wish = (
+    arguments = (
         "build",
         "--tf",
         "2.15",
@@ -188,72 +190,72 @@ def test_requirements_and_a_certificate(tfdoctor: Tfdoctor, tmp_path: Path) -> N
         "--ca-cert",
         str(tmp_path / "ca.pem"),
     )
-    text = tfdoctor(*wish, "--package", "scipy").out
+    text = tfdoctor(*arguments, "--package", "scipy").out
     assert "COPY constraints.txt requirements.txt" in text
     assert "COPY ca.crt" in text
     (tmp_path / "r.txt").write_bytes(b"\xff\xfe\x00")
-    assert tfdoctor(*wish).status == 2
+    assert tfdoctor(*arguments).status == 2
     (tmp_path / "r.txt").write_text("a\n" * (3 << 20), encoding="utf-8")
-    assert tfdoctor(*wish).status == 2
+    assert tfdoctor(*arguments).status == 2
 
 
 @pytest.mark.parametrize("dry", [True, False])
-def test_what_cannot_be_had_together_is_found_before_the_engine_is_asked(
+def test_conflicting_requirements_are_found_without_an_engine(
     tfdoctor: Tfdoctor, monkeypatch: pytest.MonkeyPatch, dry: bool
 ) -> None:
-    asked = []
+    calls = []
 
-    def foresee(wanted: object, limits: list[str], python: str, **_: object) -> Foreseen:
-        asked.append((wanted, [one for one in limits if one.startswith("numpy==")], python))
+    def foresee(requirements: object, limits: list[str], python: str, **_: object) -> Foreseen:
+        calls.append((requirements, [limit for limit in limits if limit.startswith("numpy==")], python))
         return Foreseen(conflict="you require numpy>=2 and numpy==1.26.4")
 
     monkeypatch.setattr(precheck, "foresee", foresee)
-    wish = (*HERE, "--tf", "2.15", "--python", "3.11", "--package", "numpy>=2")
-    ended = tfdoctor(*wish, *(["--dry-run"] if dry else []))
-    assert ended.status == 3
-    assert "numpy==1.26.4" in ended.err
-    assert "Nothing was built" in ended.err
-    assert "socket" not in ended.err
-    assert asked == [(("numpy>=2",), ["numpy==1.26.4"], "3.11")]
+    arguments = (*BUILD_ANYWHERE, "--tf", "2.15", "--python", "3.11", "--package", "numpy>=2")
+    result = tfdoctor(*arguments, *(["--dry-run"] if dry else []))
+    assert result.status == 3
+    assert "numpy==1.26.4" in result.err
+    assert "Nothing was built" in result.err
+    assert "socket" not in result.err
+    assert calls == [(("numpy>=2",), ["numpy==1.26.4"], "3.11")]
 
 
 @pytest.mark.parametrize("form", [("--print",), ("--emit", "compose"), ("--emit", "sbom")])
-def test_what_is_plain_from_the_pins_is_told_by_every_form(
+def test_every_form_reports_conflicts_with_the_pins(
     tfdoctor: Tfdoctor, monkeypatch: pytest.MonkeyPatch, form: tuple[str, ...]
 ) -> None:
-    """None of them asks the package index."""
+    """Report a conflict with the pins in every form, without a request to the package index."""
     monkeypatch.setattr(precheck, "run_installer", lambda *_, **__: pytest.fail("the index was asked"))
-    ended = tfdoctor("build", "--tf", "2.15", "--package", "numpy>=2", *form)
-    assert (ended.status, ended.out) == (3, "")
-    assert "numpy==1.26.4 is what goes with it" in ended.err
+    result = tfdoctor("build", "--tf", "2.15", "--package", "numpy>=2", *form)
+    assert (result.status, result.out) == (3, "")
+    assert "numpy==1.26.4 is what goes with it" in result.err
     assert tfdoctor("build", "--tf", "2.15", "--package", "pandas", *form).status == 0
 
 
-def test_an_index_that_is_not_reached_stops_nothing(
-    tfdoctor: Tfdoctor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said = Foreseen(unknown="the package index was not reached")
-    monkeypatch.setattr(precheck, "foresee", lambda *_, **__: said)
-    ended = tfdoctor(*HERE, "--tf", "2.15", "--package", "six", "--dry-run")
-    assert ended.status == 0
-    assert "compatible with TensorFlow: the package index was not reached" in ended.err
+def test_unreachable_index_is_a_note(tfdoctor: Tfdoctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    prediction = Foreseen(unknown="the package index was not reached")
+    monkeypatch.setattr(precheck, "foresee", lambda *_, **__: prediction)
+    result = tfdoctor(*BUILD_ANYWHERE, "--tf", "2.15", "--package", "six", "--dry-run")
+    assert result.status == 0
+    assert "compatible with TensorFlow: the package index was not reached" in result.err
 
 
-def test_a_private_key_is_refused(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
-    both = tmp_path / "both.pem"
-    both.write_text(f"{PEM}-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n", encoding="ascii")
-    ended = tfdoctor("build", "--tf", "2.15", "--print", "--ca-cert", str(both))
-    assert ended.status == 2
-    assert "private key" in ended.err
+def test_private_key_is_refused(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
+    bundle = tmp_path / "both.pem"
+    bundle.write_text(
+        f"{PEM}-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n", encoding="ascii"
+    )
+    result = tfdoctor("build", "--tf", "2.15", "--print", "--ca-cert", str(bundle))
+    assert result.status == 2
+    assert "private key" in result.err
 
 
-def test_a_proxys_password_is_in_nothing_that_is_kept(tfdoctor: Tfdoctor) -> None:
-    wish = ("--tf", "2.15", "--proxy", "http://user:sesame@proxy.example:3128")
+def test_proxy_password_is_not_in_the_output(tfdoctor: Tfdoctor) -> None:
+    arguments = ("--tf", "2.15", "--proxy", "http://user:sesame@proxy.example:3128")
     for form in (("--dry-run", "--json"), ("--dry-run",), ("--print",), ("--emit", "compose")):
-        ended = tfdoctor(*HERE, *wish, *form)
-        assert ended.status == 0
-        assert "sesame" not in ended.out + ended.err
-        assert "proxy.example" not in ended.out
+        result = tfdoctor(*BUILD_ANYWHERE, *arguments, *form)
+        assert result.status == 0
+        assert "sesame" not in result.out + result.err
+        assert "proxy.example" not in result.out
 
 
 @pytest.mark.parametrize(
@@ -266,9 +268,9 @@ def test_a_proxys_password_is_in_nothing_that_is_kept(tfdoctor: Tfdoctor) -> Non
         (0, True, ""),
     ],
 )
-def test_a_bound_folder_can_be_written_to(
+def test_user_can_write_to_a_bind_mount(
     uid: int, rootless: bool, user: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Seen with a rootless Docker 20.10: only root of the container may write into a folder of who runs the engine."""
+    """Select a user who can write: in rootless Docker 20.10, only the container's root can write to a user's folder."""
     monkeypatch.setattr(os, "getuid", lambda: 1000, raising=False)
     assert choose_user(uid, rootless=rootless) == user

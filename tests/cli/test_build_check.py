@@ -1,4 +1,4 @@
-"""`tfdoctor build --check`: what is said of Dockerfiles as people write them, and of what is none."""
+"""`tfdoctor build --check`: the findings of Dockerfiles as people write them, and of hostile or invalid files."""
 
 from __future__ import annotations
 
@@ -50,22 +50,22 @@ ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "docs" / "schemas" / "build_check.schema.json").read_text(encoding="utf-8"))
 CHECKS = Path(checks.__file__).parent
 
-by_rule = pytest.mark.parametrize("rule", DOCKERFILE_RULES, ids=lambda rule: rule.code)
+with_each_rule = pytest.mark.parametrize("rule", DOCKERFILE_RULES, ids=lambda rule: rule.code)
 
 
 def make_report(text: str, files: dict[str, str] | None = None) -> Judged:
-    found = judge_dockerfile(text, Compat.load(), read=(files or {}).get)
-    assert found is not None
-    return found
+    report = judge_dockerfile(text, Compat.load(), read=(files or {}).get)
+    assert report is not None
+    return report
 
 
-def codes(found: Judged, least: Severity = Severity.WARNING) -> set[str]:
-    return {finding.code for finding in found.findings if finding.severity >= least}
+def codes(report: Judged, minimum: Severity = Severity.WARNING) -> set[str]:
+    return {finding.code for finding in report.findings if finding.severity >= minimum}
 
 
-def tfdoctor(*args: str) -> subprocess.CompletedProcess[str]:
+def tfdoctor(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "tfdoctor", "build", "--check", *args],
+        [sys.executable, "-m", "tfdoctor", "build", "--check", *arguments],
         capture_output=True,
         text=True,
         timeout=60,
@@ -73,31 +73,31 @@ def tfdoctor(*args: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-# ---------------------------------------------------------------- what people write
+# ---------------------------------------------------------------- typical Dockerfiles
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_dockerfile_gets_its_findings(case: Case) -> None:
-    found = make_report(case.text, dict(case.files))
-    assert codes(found) == case.codes
-    assert (found.verdict.gpu_usable, str(found.verdict.cause.value if found.verdict.cause else None)) == (
+def test_dockerfile_has_the_expected_findings(case: Case) -> None:
+    report = make_report(case.text, dict(case.files))
+    assert codes(report) == case.codes
+    assert (report.verdict.gpu_usable, str(report.verdict.cause.value if report.verdict.cause else None)) == (
         case.usable,
         case.cause,
     )
     for code, line in case.lines.items():
-        lines = {e.line for f in found.findings if f.code == code for e in f.evidence}
+        lines = {e.line for f in report.findings if f.code == code for e in f.evidence}
         assert line in lines, f"{code} names {lines}"
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_json_is_what_the_schema_promises(case: Case) -> None:
+def test_json_follows_the_schema(case: Case) -> None:
     answer = json.loads(json.dumps(make_dockerfile_json(make_report(case.text, dict(case.files)))))
     jsonschema.Draft202012Validator(SCHEMA).validate(answer)
     assert answer["stages"][-1]["counts"]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_every_error_says_what_to_do_and_where(case: Case) -> None:
+def test_findings_have_evidence_and_errors_a_remedy(case: Case) -> None:
     for finding in make_report(case.text, dict(case.files)).findings:
         assert finding.evidence
         assert all(evidence.line for evidence in finding.evidence)
@@ -116,42 +116,46 @@ def test_text_fits_the_terminal(width: int) -> None:
             assert line == line.rstrip()
 
 
-def test_no_runtime_image_is_advised_where_all_of_its_cuda_are_gone() -> None:
-    gone = "FROM nvidia/cuda:10.0-cudnn7-devel-ubuntu18.04\nRUN pip3 install tensorflow-gpu==1.14.0\n"
-    there = "FROM nvidia/cuda:11.8.0-cudnn8-devel-ubuntu22.04\nRUN pip3 install tensorflow==2.13.1\n"
-    assert "TFD517" not in codes(make_report(gone), Severity.INFO)
-    assert "TFD517" in codes(make_report(there), Severity.INFO)
+def test_removed_images_are_not_recommended() -> None:
+    removed = "FROM nvidia/cuda:10.0-cudnn7-devel-ubuntu18.04\nRUN pip3 install tensorflow-gpu==1.14.0\n"
+    available = "FROM nvidia/cuda:11.8.0-cudnn8-devel-ubuntu22.04\nRUN pip3 install tensorflow==2.13.1\n"
+    assert "TFD517" not in codes(make_report(removed), Severity.INFO)
+    assert "TFD517" in codes(make_report(available), Severity.INFO)
 
 
-def test_every_check_is_met_by_a_case() -> None:
-    seen = {finding.code for case in CASES for finding in make_report(case.text, dict(case.files)).findings}
-    assert seen >= {rule.code for rule in DOCKERFILE_RULES}
+def test_every_rule_has_a_case() -> None:
+    reported = {
+        finding.code for case in CASES for finding in make_report(case.text, dict(case.files)).findings
+    }
+    assert reported >= {rule.code for rule in DOCKERFILE_RULES}
 
 
-def test_no_rule_crashes_on_what_does_not_exist_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    ended: list[Outcome] = []
+def test_no_rule_crashes_without_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcomes: list[Outcome] = []
     run = Rule.run
 
     def keep_outcome(rule: Rule, context: RuleContext) -> Outcome:
-        ended.append(run(rule, context))
-        return ended[-1]
+        outcomes.append(run(rule, context))
+        return outcomes[-1]
 
     monkeypatch.setattr(Rule, "run", keep_outcome)
     for case in CASES:
         make_report(case.text, dict(case.files))
-    assert ended
-    assert not [outcome for outcome in ended if outcome.kind is OutcomeKind.CRASHED]
+    assert outcomes
+    assert not [outcome for outcome in outcomes if outcome.kind is OutcomeKind.CRASHED]
 
 
-def test_the_rules_of_check_judge_it_too_and_their_old_codes_lead_there() -> None:
-    seen = {finding.code for case in CASES for finding in make_report(case.text, dict(case.files)).findings}
-    for row in RETIRED:
-        if row.code.startswith("TFD5"):
-            assert seen.intersection(row.by), row.code
+def test_successors_of_retired_rules_check_dockerfiles() -> None:
+    reported = {
+        finding.code for case in CASES for finding in make_report(case.text, dict(case.files)).findings
+    }
+    for retired in RETIRED:
+        if retired.code.startswith("TFD5"):
+            assert reported.intersection(retired.by), retired.code
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_what_is_to_be_typed_is_for_a_dockerfile(case: Case) -> None:
+def test_remedies_are_for_dockerfiles(case: Case) -> None:
     for finding in make_report(case.text, dict(case.files)).findings:
         for remedy in finding.remedies:
             for command in remedy.commands:
@@ -159,11 +163,11 @@ def test_what_is_to_be_typed_is_for_a_dockerfile(case: Case) -> None:
         assert "machine" not in f"{finding.title} {finding.explanation}"
 
 
-# ---------------------------------------------------------------- the table of checks
+# ---------------------------------------------------------------- rules
 
 
-@by_rule
-def test_a_check_is_documented_as_rules_are(rule: DockerfileRule) -> None:
+@with_each_rule
+def test_dockerfile_rules_are_documented(rule: DockerfileRule) -> None:
     module = sys.modules[rule.check.__module__]
     assert module.__name__ == f"tfdoctor.dockerfile.checks.{rule.name.replace('-', '_')}"
     assert module.RULE is rule
@@ -184,16 +188,16 @@ def test_codes_and_names_are_unique() -> None:
     assert files == {rule.name.replace("-", "_") for rule in DOCKERFILE_RULES}
 
 
-def test_the_schema_has_the_vocabulary() -> None:
+def test_schema_lists_every_cause() -> None:
     assert SCHEMA["$defs"]["cause"]["enum"] == [cause.value for cause in Cause]
 
 
-# ---------------------------------------------------------------- the grammar
+# ---------------------------------------------------------------- syntax
 
 
 def tensorflow_of(text: str, files: dict[str, str] | None = None) -> tuple[str, str | None, int]:
-    found = make_report(text, files).tensorflow
-    return found.text, found.python, found.line
+    tensorflow = make_report(text, files).tensorflow
+    return tensorflow.text, tensorflow.python, tensorflow.line
 
 
 @pytest.mark.parametrize(
@@ -221,10 +225,10 @@ def tensorflow_of(text: str, files: dict[str, str] | None = None) -> tuple[str, 
         "pip install tensorflow==${MINOR:-2.15}.1",
     ],
 )
-def test_ways_to_say_it(run: str) -> None:
-    found = make_report(f"FROM python:3.11-slim\nRUN {run}\n").tensorflow
-    assert found.release is not None
-    assert (found.release.version, found.python, found.state) == ("2.15.1", "3.11", "there")
+def test_recognized_ways_to_install(run: str) -> None:
+    tensorflow = make_report(f"FROM python:3.11-slim\nRUN {run}\n").tensorflow
+    assert tensorflow.release is not None
+    assert (tensorflow.release.version, tensorflow.python, tensorflow.state) == ("2.15.1", "3.11", "there")
 
 
 @pytest.mark.parametrize(
@@ -239,7 +243,7 @@ def test_ways_to_say_it(run: str) -> None:
         "pip install 'tensorflow==2.15.1; sys_platform == \"darwin\"'",
     ],
 )
-def test_what_installs_none(run: str) -> None:
+def test_commands_that_install_no_tensorflow(run: str) -> None:
     assert make_report(f"FROM python:3.11-slim\nRUN {run}\n").tensorflow.state == "none"
 
 
@@ -247,7 +251,7 @@ def test_what_installs_none(run: str) -> None:
     ("text", "image"),
     [
         ("ARG V=3.11\nFROM python:${V}-slim", "python:3.11-slim"),
-        ("ARG V\nFROM python:${V:-3.10}-slim", None),  # --build-arg may say another
+        ("ARG V\nFROM python:${V:-3.10}-slim", None),  # --build-arg may give another value
         ("FROM python:${NOBODY:-3.10}-slim", "python:3.10-slim"),
         ("FROM --platform=$BUILDPLATFORM python:3.11 AS x", "python:3.11"),
         ("FROM python:3.11 AS x\nFROM X\nFROM x", "python:3.11"),
@@ -255,30 +259,30 @@ def test_what_installs_none(run: str) -> None:
         ("ARG IMAGE\nFROM $IMAGE", None),
     ],
 )
-def test_what_from_means(text: str, image: str | None) -> None:
+def test_from_names_the_base_image(text: str, image: str | None) -> None:
     first = make_report(text + "\n").file.chain[0]
     assert first.base == image
 
 
-def test_an_argument_of_the_top_holds_for_from_alone() -> None:
+def test_global_arg_holds_for_from_alone() -> None:
     text = "ARG V=2.15.1\nFROM python:3.11\n{}RUN pip install tensorflow==$V\n"
     assert make_report(text.format("")).tensorflow.state == "unknown"
     assert make_report(text.format("ARG V\n")).tensorflow.state == "there"
 
 
-def test_a_pinned_image_is_there_whatever_its_tag() -> None:
+def test_image_pinned_by_digest_is_available() -> None:
     text = f"FROM nvidia/cuda:9.0-base@sha256:{'0' * 64}\nRUN apt-get update\n"
     assert codes(make_report(text)) == set()
     assert codes(make_report(text.partition("@")[0])) == {"TFD501"}
 
 
-def test_the_end_of_a_file_that_was_not_read_is_said() -> None:
-    found = make_report("FROM python:3.11\n" + "RUN true\n" * 10_001 + "RUN pip install tensorflow\n")
-    assert found.verdict.gpu_usable is None
-    assert "very long" in found.verdict.summary
+def test_truncated_file_is_reported() -> None:
+    report = make_report("FROM python:3.11\n" + "RUN true\n" * 10_001 + "RUN pip install tensorflow\n")
+    assert report.verdict.gpu_usable is None
+    assert "very long" in report.verdict.summary
 
 
-def test_onbuild_is_not_run() -> None:
+def test_onbuild_is_ignored() -> None:
     assert make_report("FROM python:3.11\nONBUILD RUN pip install tensorflow\n").tensorflow.state == "none"
 
 
@@ -300,7 +304,7 @@ def test_onbuild_is_not_run() -> None:
         ("RUN pyenv install 3.9.18\n", "pip", None),
     ],
 )
-def test_which_python_pip_installs_for(setup: str, pip: str, python: str | None) -> None:
+def test_python_of_a_pip_command(setup: str, pip: str, python: str | None) -> None:
     text = (
         f"FROM nvidia/cuda:12.2.2-cudnn8-runtime-ubuntu22.04\n{setup}RUN {pip} install tensorflow==2.15.1\n"
     )
@@ -320,16 +324,16 @@ def test_which_python_pip_installs_for(setup: str, pip: str, python: str | None)
         ("COPY other.txt requirements.txt", "other.txt"),
     ],
 )
-def test_requirements_are_found_where_they_were_copied_from(copy: str, path: str) -> None:
+def test_copied_requirements_are_read(copy: str, path: str) -> None:
     text = f"FROM python:3.11\nWORKDIR /app\n{copy}\nRUN pip install -r requirements.txt\n"
     assert make_report(text, {path: "a\n\ntensorflow==2.15.1 # why\n"}).tensorflow.line == 3
-    unseen = make_report(text)
-    assert unseen.tensorflow.state == "none"
-    assert "TFD518" in codes(unseen, Severity.INFO)
-    assert unseen.verdict.gpu_usable is None
+    without_file = make_report(text)
+    assert without_file.tensorflow.state == "none"
+    assert "TFD518" in codes(without_file, Severity.INFO)
+    assert without_file.verdict.gpu_usable is None
 
 
-def test_a_bind_mount_a_heredoc_and_files_of_files() -> None:
+def test_requirements_of_mounts_heredocs_and_nested_files() -> None:
     mount = (
         "FROM python:3.11\nRUN --mount=type=bind,source=r.txt,target=/tmp/x.txt pip install -r /tmp/x.txt\n"
     )
@@ -338,21 +342,21 @@ def test_a_bind_mount_a_heredoc_and_files_of_files() -> None:
     assert tensorflow_of(heredoc)[0] == "tensorflow==2.15.1"
     nested = "FROM python:3.11\nCOPY a /a\nRUN pip install -r /a/one.txt -c /a/c.txt\n"
     files = {"a/one.txt": "-r b/two.txt\n", "a/b/two.txt": "tensorflow\n", "a/c.txt": "tensorflow==2.14.1\n"}
-    found = make_report(nested, files)
-    assert found.tensorflow.release is not None
-    assert found.tensorflow.release.version == "2.14.1"
+    report = make_report(nested, files)
+    assert report.tensorflow.release is not None
+    assert report.tensorflow.release.version == "2.14.1"
 
 
-# ---------------------------------------------------------------- the command
+# ---------------------------------------------------------------- command
 
 
-def test_the_command(tmp_path: Path) -> None:
+def test_command_prints_text_and_json(tmp_path: Path) -> None:
     path = tmp_path / "Dockerfile"
     path.write_text("FROM tensorflow/tensorflow:2.18.0-gpu\n", encoding="utf-8")
-    done = tfdoctor(str(path))
-    assert (done.returncode, done.stderr) == (1, "")
-    assert "libcudnn.so.9" in done.stdout
-    assert "tfdoctor build --tf 2.18.0" in done.stdout
+    result = tfdoctor(str(path))
+    assert (result.returncode, result.stderr) == (1, "")
+    assert "libcudnn.so.9" in result.stdout
+    assert "tfdoctor build --tf 2.18.0" in result.stdout
     answer: Any = json.loads(tfdoctor(str(path), "--json").stdout)
     jsonschema.Draft202012Validator(SCHEMA).validate(answer)
     assert answer["file"] == str(path)
@@ -370,16 +374,16 @@ def test_the_command(tmp_path: Path) -> None:
         (None, "cannot be read"),
     ],
 )
-def test_what_is_no_dockerfile_ends_in_2(tmp_path: Path, content: bytes | None, said: str) -> None:
+def test_invalid_dockerfile_is_refused(tmp_path: Path, content: bytes | None, said: str) -> None:
     path = tmp_path / "Dockerfile"
     if content is not None:
         path.write_bytes(content)
-    done = tfdoctor(str(path), "--json")
-    assert done.returncode == 2
-    assert said in json.loads(done.stdout)["error"]["message"]
+    result = tfdoctor(str(path), "--json")
+    assert result.returncode == 2
+    assert said in json.loads(result.stdout)["error"]["message"]
 
 
-def test_only_files_of_the_folder_are_read(tmp_path: Path) -> None:
+def test_files_outside_the_folder_are_not_read(tmp_path: Path) -> None:
     folder = tmp_path / "context"
     folder.mkdir()
     (folder / "in.txt").write_text("a", encoding="utf-8")
@@ -391,7 +395,7 @@ def test_only_files_of_the_folder_are_read(tmp_path: Path) -> None:
         assert read(name) is None
 
 
-def test_what_the_file_says_cannot_move_the_terminal() -> None:
+def test_control_characters_are_removed() -> None:
     text = "FROM python:3.11\nRUN pip install 'tensorflow==2.15.1' && apt-get update\nENV CUDA_VISIBLE_DEVICES=-1\n"
     hostile = make_report(text.replace("python:3.11", "nvidia/cuda:\x1b]0;title\x07\x1b[31m9.0\u202e"))
     assert "\x1b" not in render_judged(hostile)
@@ -432,11 +436,11 @@ LINES = st.sampled_from(
 @settings(max_examples=150, deadline=None)
 @given(st.lists(LINES | st.text(max_size=60), max_size=25))
 @example(["FROM a", "FROM a AS a", "FROM a"])
-def test_no_text_is_too_strange(lines: list[str]) -> None:
-    found = judge_dockerfile("\n".join(lines), Compat.load(), read=lambda name: name)
-    if found is not None:
-        jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(json.dumps(make_dockerfile_json(found))))
-        render_judged(found, width=40)
+def test_any_text_is_checked(lines: list[str]) -> None:
+    report = judge_dockerfile("\n".join(lines), Compat.load(), read=lambda name: name)
+    if report is not None:
+        jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(json.dumps(make_dockerfile_json(report))))
+        render_judged(report, width=40)
 
 
 @pytest.mark.few(5)
@@ -460,15 +464,15 @@ def test_no_text_is_too_strange(lines: list[str]) -> None:
     ],
     ids=range(14),
 )
-def test_a_large_file_takes_no_longer_than_its_size(text: str) -> None:
-    began = time.process_time()
+def test_large_files_take_linear_time(text: str) -> None:
+    start = time.process_time()
     judge_dockerfile(text, Compat.load())
-    assert time.process_time() - began < 8
+    assert time.process_time() - start < 8
 
 
-# ---------------------------------------------------------------- tfdoctor's own Dockerfiles
+# ---------------------------------------------------------------- generated Dockerfiles
 
-OWN = [
+GENERATED_PLANS = [
     (None, "1.4.1"),
     (None, "1.14.0"),
     (None, "2.4.1"),
@@ -483,82 +487,86 @@ OWN = [
 ]
 
 
-@pytest.mark.parametrize(("recipe", "version"), OWN, ids=str)
-def test_what_tfdoctor_builds_itself_is_healthy(recipe: Recipe | None, version: str) -> None:
+@pytest.mark.parametrize(("recipe", "version"), GENERATED_PLANS, ids=str)
+def test_generated_dockerfiles_have_no_findings(recipe: Recipe | None, version: str) -> None:
     request = Request(tensorflow=version, method=Method.CONTAINER, recipe=recipe)
     answer = make_plan(Compat.load(), request, Host())
     assert answer.options, answer.conflict
     context = context_of(answer.options[0], Extras())
-    found = make_report(
+    report = make_report(
         context.dockerfile, {name: content.decode() for name, content in context.files.items()}
     )
-    assert not found.findings
-    assert found.verdict.gpu_usable
-    alone = make_report(context.dockerfile)  # --print gives the Dockerfile without its files
-    assert not codes(alone)
+    assert not report.findings
+    assert report.verdict.gpu_usable
+    without_files = make_report(context.dockerfile)  # --print writes the Dockerfile without its files
+    assert not codes(without_files)
 
 
-# ---------------------------------------------------------------- what the index is asked
+# ---------------------------------------------------------------- package index
 
-ASKED = """
+TWO_REQUIREMENTS = """
 FROM python:3.11
 RUN pip install "tensorflow[and-cuda]==2.18.0" "tensorflow-text==2.15.0"
 """
 
 
-def foreseen(text: str, said: Foreseen) -> tuple[Judged, list[tuple[list[str], list[str], str]]]:
-    """What is judged where the index says this, and what it was asked."""
-    asked: list[tuple[list[str], list[str], str]] = []
+def foreseen(text: str, prediction: Foreseen) -> tuple[Judged, list[tuple[list[str], list[str], str]]]:
+    """Return the check's report if the index gives this answer, and the questions that the index was asked."""
+    calls: list[tuple[list[str], list[str], str]] = []
 
-    def foresee(wanted: Sequence[str], limits: Sequence[str], python: str) -> Foreseen:
-        asked.append((list(wanted), list(limits), python))
-        return said
+    def foresee(requirements: Sequence[str], limits: Sequence[str], python: str) -> Foreseen:
+        calls.append((list(requirements), list(limits), python))
+        return prediction
 
-    found = judge_dockerfile(text, Compat.load(), foresee=foresee)
-    assert found is not None
-    return found, asked
-
-
-def test_what_the_index_refuses_is_an_error() -> None:
-    found, asked = foreseen(ASKED, Foreseen(conflict="tensorflow-text 2.15.0 depends on tensorflow<2.16"))
-    assert codes(found) == {"TFD519"}
-    assert found.verdict.cause is Cause.PACKAGE_CONFLICT
-    assert asked == [(["tensorflow[and-cuda]==2.18.0", "tensorflow-text==2.15.0"], [], "3.11")]
+    report = judge_dockerfile(text, Compat.load(), foresee=foresee)
+    assert report is not None
+    return report, calls
 
 
-def test_an_index_that_is_not_reached_is_said_and_is_no_error() -> None:
-    found, _ = foreseen(ASKED, Foreseen(unknown="the package index was not reached"))
-    assert codes(found) == set()
-    assert found.verdict.gpu_usable is True
-    told = next(finding for finding in found.findings if finding.code == "TFD519")
-    assert "not reached" in told.explanation
+def test_conflict_reported_by_the_index_is_an_error() -> None:
+    report, calls = foreseen(
+        TWO_REQUIREMENTS, Foreseen(conflict="tensorflow-text 2.15.0 depends on tensorflow<2.16")
+    )
+    assert codes(report) == {"TFD519"}
+    assert report.verdict.cause is Cause.PACKAGE_CONFLICT
+    assert calls == [(["tensorflow[and-cuda]==2.18.0", "tensorflow-text==2.15.0"], [], "3.11")]
+
+
+def test_unreachable_index_is_no_error() -> None:
+    report, _ = foreseen(TWO_REQUIREMENTS, Foreseen(unknown="the package index was not reached"))
+    assert codes(report) == set()
+    assert report.verdict.gpu_usable is True
+    note = next(finding for finding in report.findings if finding.code == "TFD519")
+    assert "not reached" in note.explanation
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        ASKED.replace("install", "install -i https://mirror.example/simple"),
-        ASKED.replace("RUN", "ENV PIP_INDEX_URL=https://mirror.example/simple\nRUN"),
-        ASKED.replace('"tensorflow-text==2.15.0"', '"x @ https://example.org/x-1-py3-none-any.whl"'),
-        ASKED.replace('"tensorflow-text==2.15.0"', "-r gone.txt six"),
-        ASKED.replace('"tensorflow-text==2.15.0"', "--no-deps six"),
-        ASKED.replace(' "tensorflow-text==2.15.0"', ""),
-        ASKED.replace("python:3.11", "unknown/image:1"),
+        TWO_REQUIREMENTS.replace("install", "install -i https://mirror.example/simple"),
+        TWO_REQUIREMENTS.replace("RUN", "ENV PIP_INDEX_URL=https://mirror.example/simple\nRUN"),
+        TWO_REQUIREMENTS.replace(
+            '"tensorflow-text==2.15.0"', '"x @ https://example.org/x-1-py3-none-any.whl"'
+        ),
+        TWO_REQUIREMENTS.replace('"tensorflow-text==2.15.0"', "-r gone.txt six"),
+        TWO_REQUIREMENTS.replace('"tensorflow-text==2.15.0"', "--no-deps six"),
+        TWO_REQUIREMENTS.replace(' "tensorflow-text==2.15.0"', ""),
+        TWO_REQUIREMENTS.replace("python:3.11", "unknown/image:1"),
     ],
 )
-def test_the_index_is_not_asked_what_it_cannot_answer(text: str) -> None:
+def test_index_is_not_asked_about_unanswerable_requests(text: str) -> None:
     assert foreseen(text, Foreseen(conflict="never"))[1] == []
 
 
-def test_pips_before_20_3_install_what_does_not_go_together() -> None:
+def test_pip_before_20_3_ignores_conflicts() -> None:
     text = "FROM nvidia/cuda:11.2.2-cudnn8-runtime-ubuntu20.04\nRUN apt-get install -y python3-pip\n"
     install = "RUN pip3 install tensorflow==2.10.1 'protobuf==4.25.3'\n"
     assert "TFD519" not in codes(make_report(text + install))
     assert "TFD519" in codes(make_report(f"{text}RUN pip3 install -U pip\n{install}"))
 
 
-def test_no_other_tag_is_named_of_a_release_that_is_gone() -> None:
-    gone = make_report(
+def test_no_other_tag_of_a_removed_release_is_recommended() -> None:
+    report = make_report(
         "FROM nvidia/cuda:10.0-cudnn7-devel-ubuntu18.04\nRUN pip3 install tensorflow-gpu==1.15.5\n"
     )
-    assert "TFD517" not in {finding.code for finding in gone.findings}
+    assert "TFD517" not in {finding.code for finding in report.findings}

@@ -1,4 +1,4 @@
-"""`tfdoctor build --check` of compose files, devcontainer.json and standard input."""
+"""`tfdoctor build --check` of compose files, devcontainer.json files and standard input."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ from tfdoctor.dockerfile.read.compose import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-GPU = "deploy: {resources: {reservations: {devices: [{driver: nvidia, count: all, capabilities: [gpu]}]}}}"
+GPU_LINES = (
+    "deploy: {resources: {reservations: {devices: [{driver: nvidia, count: all, capabilities: [gpu]}]}}}"
+)
 IMAGE = "tensorflow/tensorflow:2.16.1-gpu"
 
 
@@ -34,19 +36,20 @@ def tfdoctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     return Tfdoctor(monkeypatch, capsys)
 
 
-def service(lines: str, more: str = "") -> Start:
-    (found,) = services(f"{more}\nservices:\n  one:\n    {lines}\n", "compose.yaml")
-    return found
+def service(lines: str, header: str = "") -> Start:
+    """Return the only service of a compose file with these lines."""
+    (start,) = services(f"{header}\nservices:\n  one:\n    {lines}\n", "compose.yaml")
+    return start
 
 
 @pytest.mark.parametrize(
     ("lines", "given_one"),
     [
-        (GPU, True),
-        (GPU.replace("count: all, ", ""), True),
-        (GPU.replace("count: all", "count: 0"), False),
-        (GPU.replace("[gpu]", "[nvidia]"), True),
-        (GPU.replace("[gpu]", "[tpu]"), False),
+        (GPU_LINES, True),
+        (GPU_LINES.replace("count: all, ", ""), True),
+        (GPU_LINES.replace("count: all", "count: 0"), False),
+        (GPU_LINES.replace("[gpu]", "[nvidia]"), True),
+        (GPU_LINES.replace("[gpu]", "[tpu]"), False),
         ("gpus: all", True),
         ("runtime: nvidia", True),
         ("{runtime: nvidia, environment: {NVIDIA_VISIBLE_DEVICES: none}}", False),
@@ -58,15 +61,15 @@ def service(lines: str, more: str = "") -> Start:
         ("extends: {file: other.yaml, service: two}", None),
     ],
 )
-def test_whether_a_service_is_given_a_gpu(lines: str, given_one: bool | None) -> None:
+def test_gpu_access_of_a_service(lines: str, given_one: bool | None) -> None:
     assert service(lines).gpu is given_one
 
 
-def test_what_is_merged_counts_and_ones_own_comes_first() -> None:
-    more = f"x-gpu: &gpu\n  {GPU}\n  image: other"
-    found = service("<<: *gpu\n    image: mine", more)
-    assert (found.gpu, found.image) == (True, "mine")
-    assert service("<<: [*gpu]", more).image == "other"
+def test_own_keys_override_merged_ones() -> None:
+    header = f"x-gpu: &gpu\n  {GPU_LINES}\n  image: other"
+    start = service("<<: *gpu\n    image: mine", header)
+    assert (start.gpu, start.image) == (True, "mine")
+    assert service("<<: [*gpu]", header).image == "other"
 
 
 @pytest.mark.parametrize(
@@ -80,13 +83,13 @@ def test_what_is_merged_counts_and_ones_own_comes_first() -> None:
         ("a$$b", "a$b"),
     ],
 )
-def test_variables(image: str, known: str | None) -> None:
+def test_variables_in_image_names(image: str, known: str | None) -> None:
     assert service(f"image: '{image}'").image == known
 
 
-def test_what_is_built() -> None:
-    found = service("build: {context: app, dockerfile: D, target: run, args: [A=1, B]}")
-    assert (found.dockerfile, found.context, found.target, found.arguments) == (
+def test_build_section_is_read() -> None:
+    start = service("build: {context: app, dockerfile: D, target: run, args: [A=1, B]}")
+    assert (start.dockerfile, start.context, start.target, start.arguments) == (
         "app/D",
         "app",
         "run",
@@ -97,19 +100,19 @@ def test_what_is_built() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a: [", "services: 3", "services: {}", "- a", "[" * 5000, "a: &a [*a]"])
-def test_what_is_no_compose_file(text: str) -> None:
+def test_invalid_compose_file_is_refused(text: str) -> None:
     with pytest.raises(StartFileError):
         services(text, "compose.yaml")
 
 
-def test_aliases_do_not_multiply() -> None:
+def test_nested_aliases_do_not_explode() -> None:
     lines = ["a0: &a0 {x: 1}"]
     lines += [f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}]}}" for n in range(1, 12)]
     assert service("image: x", "\n".join(lines)).image == "x"
 
 
 @given(text=st.text() | st.text(alphabet="services:\n -{}[]&*<'\"ab ", max_size=200))
-def test_no_text_is_too_strange(text: str) -> None:
+def test_any_text_is_parsed_or_refused(text: str) -> None:
     for read in (services, devcontainer):
         with contextlib.suppress(StartFileError):
             assert read(text, "x")
@@ -118,10 +121,11 @@ def test_no_text_is_too_strange(text: str) -> None:
 # ---------------------------------------------------------------- dev containers
 
 
-def make_sample(**more: Any) -> Start:
-    found = devcontainer(json.dumps({"image": "x", **more}), "devcontainer.json")
-    assert isinstance(found, Start)
-    return found
+def make_sample(**entries: Any) -> Start:
+    """Return the parsed devcontainer.json with these entries and an image."""
+    start = devcontainer(json.dumps({"image": "x", **entries}), "devcontainer.json")
+    assert isinstance(start, Start)
+    return start
 
 
 @pytest.mark.parametrize(
@@ -139,25 +143,25 @@ def make_sample(**more: Any) -> Start:
         ({"hostRequirements": {"cpus": 4}}, False),
     ],
 )
-def test_whether_a_dev_container_is_given_a_gpu(more: dict[str, Any], given_one: bool) -> None:
+def test_gpu_access_of_a_dev_container(more: dict[str, Any], given_one: bool) -> None:
     assert make_sample(**more).gpu is given_one
 
 
-def test_comments_and_commas_as_editors_take_them() -> None:
+def test_comments_and_trailing_commas_are_accepted() -> None:
     text = """{ // a comment, with a "text"
       /* "image": "no" */ "image": "a//b /* c */", "runArgs": ["--gpus", "all",], }"""
-    found = devcontainer(text, "devcontainer.json")
-    assert isinstance(found, Start)
-    assert (found.image, found.gpu) == ("a//b /* c */", True)
+    start = devcontainer(text, "devcontainer.json")
+    assert isinstance(start, Start)
+    assert (start.image, start.gpu) == ("a//b /* c */", True)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"image": 3}', "{" * 20_000, "null"])
-def test_what_is_no_devcontainer(text: str) -> None:
+def test_invalid_devcontainer_is_refused(text: str) -> None:
     with pytest.raises(StartFileError):
         devcontainer(text, "devcontainer.json")
 
 
-def test_files_are_known_by_their_names() -> None:
+def test_file_kinds_are_recognized_by_name() -> None:
     for name in ("compose.yaml", "docker-compose.yml", "compose.gpu.yaml", "docker-compose-dev.yml"):
         assert is_compose(name, "")
     assert is_devcontainer("devcontainer.json", "")
@@ -186,48 +190,48 @@ def test_files_are_known_by_their_names() -> None:
     ],
     ids=lambda value: repr(value[:20]) if value else "none",
 )
-def test_other_files_are_known_by_how_they_begin(text: str, kind: str | None) -> None:
+def test_file_kinds_are_recognized_by_content(text: str, kind: str | None) -> None:
     for name in ("stack.yml", "standard input", "file"):
         assert is_compose(name, text) is (kind == "compose")
         assert is_devcontainer(name, text) is (kind == "devcontainer")
 
 
-# ---------------------------------------------------------------- at the command line
+# ---------------------------------------------------------------- command
 
 
 def check(tfdoctor: Tfdoctor, path: Path) -> tuple[int, list[dict[str, Any]]]:
-    ended = tfdoctor("build", "--check", str(path), "--json")
-    validate(ended.json, "build_check_services")
-    for one in ended.json["services"]:
-        if one["check"] is not None:
-            validate(one["check"], "build_check")
-    told = tfdoctor("build", "--check", str(path))
-    assert told.status == ended.status
-    assert is_clean(told.out)
-    return ended.status, ended.json["services"]
+    result = tfdoctor("build", "--check", str(path), "--json")
+    validate(result.json, "build_check_services")
+    for service_json in result.json["services"]:
+        if service_json["check"] is not None:
+            validate(service_json["check"], "build_check")
+    text_result = tfdoctor("build", "--check", str(path))
+    assert text_result.status == result.status
+    assert is_clean(text_result.out)
+    return result.status, result.json["services"]
 
 
-def codes(one: dict[str, Any]) -> list[str]:
-    return [finding["code"] for finding in one["check"]["findings"]]
+def codes(service_json: dict[str, Any]) -> list[str]:
+    return [finding["code"] for finding in service_json["check"]["findings"]]
 
 
-def test_a_compose_file(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
+def test_compose_file(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "Dockerfile").write_text(
         f"ARG TF=1.2\nFROM {IMAGE.replace('2.16.1', '${TF}')} AS run\nFROM alpine AS other\n",
         encoding="ascii",
     )
     path = tmp_path / "compose.yaml"
-    built = 'build: {context: app, target: run, args: {TF: "2.16.1"}}'
+    build_line = 'build: {context: app, target: run, args: {TF: "2.16.1"}}'
     path.write_text(
-        f"services:\n  good:\n    {built}\n    {GPU}\n  bad:\n    {built}\n"
+        f"services:\n  good:\n    {build_line}\n    {GPU_LINES}\n  bad:\n    {build_line}\n"
         f"  hidden:\n    image: {IMAGE}\n    gpus: all\n    environment: [CUDA_VISIBLE_DEVICES=-1]\n"
         "  db:\n    image: postgres:16\n  unknown:\n    image: ${WHAT}\n  outside:\n    build: ../..\n",
         encoding="ascii",
     )
-    status, found = check(tfdoctor, path)
+    status, services_json = check(tfdoctor, path)
     assert status == 1
-    good, bad, hidden, db, unknown, outside = found
+    good, bad, hidden, db, unknown, outside = services_json
     assert good["check"]["base"]["image"] == IMAGE
     assert codes(bad) == ["TFD515", *codes(good)]
     assert codes(hidden) == codes(bad)
@@ -237,24 +241,26 @@ def test_a_compose_file(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
     assert unknown["check"] is None
     assert "variable" in unknown["not_checked"]
     assert outside["check"] is None
-    (seen,) = next(one for one in bad["check"]["findings"] if one["code"] == "TFD515")["evidence"]
-    assert (seen["source"], seen["line"]) == (str(path), 6)
+    (evidence,) = next(finding for finding in bad["check"]["findings"] if finding["code"] == "TFD515")[
+        "evidence"
+    ]
+    assert (evidence["source"], evidence["line"]) == (str(path), 6)
 
 
-def test_a_dev_container(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
+def test_dev_container(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
     folder = tmp_path / ".devcontainer"
     folder.mkdir()
     (tmp_path / "Dockerfile").write_text(f"FROM {IMAGE}\n", encoding="ascii")
     path = folder / "devcontainer.json"
     path.write_text('{"build": {"dockerfile": "../Dockerfile", "context": ".."}}', encoding="ascii")
-    status, (one,) = check(tfdoctor, path)
-    assert (status, one["service"], one["gpu_given"]) == (1, None, False)
+    status, (service_json,) = check(tfdoctor, path)
+    assert (status, service_json["service"], service_json["gpu_given"]) == (1, None, False)
     (tmp_path / "compose.yml").write_text(
         f"services: {{a: {{image: '{IMAGE}', gpus: all}}}}\n", encoding="ascii"
     )
     path.write_text('{"dockerComposeFile": "../compose.yml", "service": "a"}', encoding="ascii")
-    status, (one,) = check(tfdoctor, path)
-    assert (one["service"], one["gpu_given"]) == ("a", True)
+    status, (service_json,) = check(tfdoctor, path)
+    assert (service_json["service"], service_json["gpu_given"]) == ("a", True)
     path.write_text('{"dockerComposeFile": "../compose.yml", "service": "b"}', encoding="ascii")
     assert tfdoctor("build", "--check", str(path)).status == 2
 
@@ -262,15 +268,15 @@ def test_a_dev_container(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
 def test_standard_input(tfdoctor: Tfdoctor, monkeypatch: pytest.MonkeyPatch) -> None:
     for content, status in ((f"FROM {IMAGE}\n", 0), ("FROM nvidia/cuda:10.0-base\n", 1), ("nothing\n", 2)):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content.encode())))
-        ended = tfdoctor("build", "--check", "-", "--json")
-        assert ended.status == status, ended
-        validate(ended.json, "error" if status == 2 else "build_check")
+        result = tfdoctor("build", "--check", "-", "--json")
+        assert result.status == status, result
+        validate(result.json, "error" if status == 2 else "build_check")
 
 
 def test_standard_input_of_other_kinds(
     tfdoctor: Tfdoctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What they name is looked for in the working folder."""
+    """Read the files that they name from the working folder."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "Dockerfile.gpu").write_text(f"FROM {IMAGE}\n", encoding="ascii")
     for content in (
@@ -279,6 +285,10 @@ def test_standard_input_of_other_kinds(
         f'{{"image": "{IMAGE}", "runArgs": ["--gpus=all"]}}\n',
     ):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content.encode())))
-        ended = tfdoctor("build", "--check", "-", "--json")
-        (one,) = ended.json["services"]
-        assert (ended.status, one["gpu_given"], one["check"]["base"]["image"]) == (0, True, IMAGE), content
+        result = tfdoctor("build", "--check", "-", "--json")
+        (service_json,) = result.json["services"]
+        assert (result.status, service_json["gpu_given"], service_json["check"]["base"]["image"]) == (
+            0,
+            True,
+            IMAGE,
+        ), content

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
-WISH = ("build", "--tf", "2.15.1", "--python", "3.11")
-CONTEXT = (*WISH, "--emit", "context")
+BUILD_215 = ("build", "--tf", "2.15.1", "--python", "3.11")
+EMIT_CONTEXT = (*BUILD_215, "--emit", "context")
 SH = shutil.which("sh") or "/bin/sh"
 DIGEST = f"sha256:{'a' * 64}"
 
@@ -36,20 +36,21 @@ def tfdoctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 
 
 def list_present(folder: Path) -> dict[str, bytes]:
+    """Return the content of each file of a folder, by name."""
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-# ---------------------------------------------------------------- the folder
+# ---------------------------------------------------------------- build context
 
 
-def test_the_folder_is_what_a_build_sends(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
+def test_folder_is_the_build_context(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
     folder = tmp_path / "new" / "image"
-    ended = tfdoctor(*CONTEXT, str(folder), "--package", "six")
-    assert (ended.status, ended.err) == (0, "")
+    result = tfdoctor(*EMIT_CONTEXT, str(folder), "--package", "six")
+    assert (result.status, result.err) == (0, "")
     files = list_present(folder)
-    assert files["Dockerfile"].decode() == tfdoctor(*WISH, "--print", "--package", "six").out
+    assert files["Dockerfile"].decode() == tfdoctor(*BUILD_215, "--print", "--package", "six").out
     copied = re.findall(r"^COPY (.+) \S+$", files["Dockerfile"].decode(), re.MULTILINE)
-    names = {word for line in copied for word in line.split()}
+    names = {source for line in copied for source in line.split()}
     assert files.keys() == names | {"Dockerfile", "README.md", ".dockerignore", "sbom.cdx.json"}
     assert {"*", *(f"!{name}" for name in names)} == set(files[".dockerignore"].decode().split())
     assert {stat.S_IMODE((folder / name).stat().st_mode) for name in files} == {0o644}
@@ -59,48 +60,48 @@ def test_the_folder_is_what_a_build_sends(tfdoctor: Tfdoctor, tmp_path: Path) ->
     assert "docker build -t tfdoctor/tensorflow:2.15.1-cuda12.2-py3.11 .\n" in readme
     assert '-v "$PWD":/workspace -v tensorflow-cuda-cache:/var/cache/cuda' in readme
     assert all(f"| `{name}` |" in readme for name in files if name != "README.md")
-    assert f"docker build -t tfdoctor/tensorflow:2.15.1-cuda12.2-py3.11 {folder}" in ended.out
+    assert f"docker build -t tfdoctor/tensorflow:2.15.1-cuda12.2-py3.11 {folder}" in result.out
 
 
 @pytest.mark.parametrize(
     ("tf", "recipe"), [("2.4.4", "cuda-base"), ("1.14", "official"), ("1.15.5", "ngc"), ("2.10", "pip-cuda")]
 )
-def test_every_file_of_every_recipe_is_told(tfdoctor: Tfdoctor, tmp_path: Path, tf: str, recipe: str) -> None:
+def test_readme_describes_every_file(tfdoctor: Tfdoctor, tmp_path: Path, tf: str, recipe: str) -> None:
     (tmp_path / "ca.pem").write_text(PEM, encoding="ascii")
-    wish = ("build", "--tf", tf, "--recipe", recipe, "--emit", "context", "--package", "six")
-    assert tfdoctor(*wish, "--ca-cert", str(tmp_path / "ca.pem"), str(tmp_path / "d")).status == 0
+    arguments = ("build", "--tf", tf, "--recipe", recipe, "--emit", "context", "--package", "six")
+    assert tfdoctor(*arguments, "--ca-cert", str(tmp_path / "ca.pem"), str(tmp_path / "d")).status == 0
     assert list_present(tmp_path / "d").keys() - {"README.md"} <= ABOUT.keys()
 
 
-def test_a_second_time_changes_nothing(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
-    assert tfdoctor(*CONTEXT, str(tmp_path)).status == 0
+def test_second_run_changes_nothing(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
+    assert tfdoctor(*EMIT_CONTEXT, str(tmp_path)).status == 0
     before = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
-    again = tfdoctor(*CONTEXT, str(tmp_path))
-    assert again.status == 0
-    assert "unchanged: .dockerignore, Dockerfile," in again.out
-    assert "new:" not in again.out
+    second = tfdoctor(*EMIT_CONTEXT, str(tmp_path))
+    assert second.status == 0
+    assert "unchanged: .dockerignore, Dockerfile," in second.out
+    assert "new:" not in second.out
     assert before == {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
 
 
-def test_what_is_there_is_replaced_where_that_was_asked_for(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
+def test_existing_files_are_replaced_only_with_force(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("print()\n", encoding="ascii")
     (tmp_path / "README.md").write_text("mine\n", encoding="ascii")
-    ended = tfdoctor(*CONTEXT, str(tmp_path))
-    assert (ended.status, ended.out) == (2, "")
-    assert "has README.md already, with different content." in ended.err
+    refused = tfdoctor(*EMIT_CONTEXT, str(tmp_path))
+    assert (refused.status, refused.out) == (2, "")
+    assert "has README.md already, with different content." in refused.err
     assert list_present(tmp_path) == {"mine.py": b"print()\n", "README.md": b"mine\n"}
-    dry = tfdoctor(*CONTEXT, str(tmp_path), "--dry-run")
-    assert dry.status == 0
-    assert "Nothing was written." in dry.out
-    assert "replaced: README.md" in dry.out
+    dry_run = tfdoctor(*EMIT_CONTEXT, str(tmp_path), "--dry-run")
+    assert dry_run.status == 0
+    assert "Nothing was written." in dry_run.out
+    assert "replaced: README.md" in dry_run.out
     assert list_present(tmp_path) == {"mine.py": b"print()\n", "README.md": b"mine\n"}
-    assert tfdoctor(*CONTEXT, str(tmp_path), "--force").status == 0
+    assert tfdoctor(*EMIT_CONTEXT, str(tmp_path), "--force").status == 0
     assert list_present(tmp_path)["README.md"].startswith(b"# TensorFlow 2.15.1")
     assert list_present(tmp_path)["mine.py"] == b"print()\n"
 
 
 @pytest.mark.parametrize("new", [True, False], ids=["new", "there"])
-def test_half_a_folder_is_never_left(
+def test_no_partial_folder_is_left(
     tfdoctor: Tfdoctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new: bool
 ) -> None:
     folder = tmp_path / "image"
@@ -124,23 +125,23 @@ def test_half_a_folder_is_never_left(
 
     monkeypatch.setattr(build_emit, "place_file", full)
     monkeypatch.setattr(os, "utime", full_too)
-    ended = tfdoctor(*CONTEXT, str(folder), "--force")
-    assert ended.status == 3
-    assert "No space left on device" in ended.err
+    result = tfdoctor(*EMIT_CONTEXT, str(folder), "--force")
+    assert result.status == 3
+    assert "No space left on device" in result.err
     assert (list_present(folder) if folder.exists() else None) == before
     assert [path.name for path in tmp_path.iterdir()] == ([] if new else ["image"])
 
 
-def test_places_that_are_no_folder(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
+def test_invalid_folders_are_refused(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="ascii")
     (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
     (tmp_path / "linked").mkdir()
     (tmp_path / "linked" / "Dockerfile").symlink_to(tmp_path / "file")
     for name in ("file", "nowhere", "linked"):
-        ended = tfdoctor(*CONTEXT, str(tmp_path / name), "--force")
-        assert (ended.status, ended.out) == (2, ""), name
+        result = tfdoctor(*EMIT_CONTEXT, str(tmp_path / name), "--force")
+        assert (result.status, result.out) == (2, ""), name
     assert (tmp_path / "file").read_text(encoding="ascii") == ""
-    assert tfdoctor(*CONTEXT, str(tmp_path / "file" / "below")).status in (2, 3)
+    assert tfdoctor(*EMIT_CONTEXT, str(tmp_path / "file" / "below")).status in (2, 3)
 
 
 @pytest.mark.parametrize(
@@ -160,73 +161,77 @@ def test_places_that_are_no_folder(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
     ],
     ids=" ".join,
 )
-def test_what_does_not_go_together(
+def test_incompatible_options_are_refused(
     tfdoctor: Tfdoctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert tfdoctor(*WISH, *words).status == 2
+    assert tfdoctor(*BUILD_215, *words).status == 2
     assert list(tmp_path.iterdir()) == []
 
 
-# ---------------------------------------------------------------- nothing that was asked for is lost
+# ---------------------------------------------------------------- options in the output
 
 
-def test_every_option_is_in_the_command(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
+def test_command_has_every_option(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
     (tmp_path / "my r.txt").write_text("pandas\n", encoding="ascii")
     (tmp_path / "ca.pem").write_text(PEM, encoding="ascii")
-    words = (
+    options = (
         *("-r", str(tmp_path / "my r.txt"), "--package", "scipy<1.12", "--package", "six"),
         *("--registry", "mirror.example:5000", "--index", "https://mirror.example/simple/"),
         *("--ca-cert", str(tmp_path / "ca.pem"), "--network", "host", "--platform", "linux/amd64"),
         *("--uid", "1234", "--tag", "mine:1"),
     )
     for form in ("compose", "k8s", "apptainer", "devcontainer"):
-        text = tfdoctor(*WISH, *words, "--gpu", "RTX 3090", "--driver", "550", "--emit", form).out
+        text = tfdoctor(*BUILD_215, *options, "--gpu", "RTX 3090", "--driver", "550", "--emit", form).out
         if form == "devcontainer":
             text = json.loads(text)["customizations"]["tfdoctor"]["image"]
         command = text[text.index("tfdoctor build") :].split("\n", 1)[0]
-        asked = shlex.split(command)
-        assert asked[:8] == [
+        parsed = shlex.split(command)
+        assert parsed[:8] == [
             *("tfdoctor", "build", "--tf", "2.15.1", "--python", "3.11"),
             "--recipe",
             "pip-cuda",
         ]
-        rest = ["--gpu", "RTX 3090", "--driver", "550", *words]
-        assert asked[8 : 8 + len(rest)] == rest, command
+        expected = ["--gpu", "RTX 3090", "--driver", "550", *options]
+        assert parsed[8 : 8 + len(expected)] == expected, command
 
 
-def test_docker_is_told_what_tfdoctor_was(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
+def test_docker_command_has_the_build_options(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
     folder = tmp_path / "my folder"
-    words = ("--network", "a b$(x)", "--platform", "linux/amd64", "--tag", "mine:1")
-    told = tfdoctor(*WISH, *words, "--emit", "context", str(folder)).out
-    given = ["--platform", "linux/amd64", "--network", "a b$(x)"]
-    (line,) = [one.partition(":")[2] for one in told.splitlines() if one.startswith("Build it:")]
-    assert shlex.split(line) == ["docker", "build", *given, "-t", "mine:1", str(folder)]
+    options = ("--network", "a b$(x)", "--platform", "linux/amd64", "--tag", "mine:1")
+    output = tfdoctor(*BUILD_215, *options, "--emit", "context", str(folder)).out
+    build_options = ["--platform", "linux/amd64", "--network", "a b$(x)"]
+    (line,) = [
+        output_line.partition(":")[2]
+        for output_line in output.splitlines()
+        if output_line.startswith("Build it:")
+    ]
+    assert shlex.split(line) == ["docker", "build", *build_options, "-t", "mine:1", str(folder)]
     readme = (folder / "README.md").read_text(encoding="utf-8")
     lines = [
-        one.partition("   #")[0]
-        for one in readme.splitlines()
-        if re.match(r"(docker|podman) (buildx )?build ", one)
+        output_line.partition("   #")[0]
+        for output_line in readme.splitlines()
+        if re.match(r"(docker|podman) (buildx )?build ", output_line)
     ]
-    assert [one.split()[0] for one in lines] == ["docker", "podman", "docker"]
+    assert [output_line.split()[0] for output_line in lines] == ["docker", "podman", "docker"]
     for line in lines:
-        words_of = shlex.split(line)
-        at = words_of.index("--platform")
-        assert words_of[at : at + 4] == given
-        assert words_of[-3:] == ["-t", "mine:1", "."]
+        arguments = shlex.split(line)
+        index = arguments.index("--platform")
+        assert arguments[index : index + 4] == build_options
+        assert arguments[-3:] == ["-t", "mine:1", "."]
 
 
-def test_the_machine_is_named_once(tfdoctor: Tfdoctor) -> None:
+def test_machine_options_are_not_repeated(tfdoctor: Tfdoctor) -> None:
     text = tfdoctor(
         "build", "--tf", "1.15", "--gpu", "A100", "--driver", "525", "--emit", "compose"
     ).out.splitlines()[0]
     assert text.count("--gpu ") == text.count("--driver ") == 1
 
 
-def test_a_name_cannot_end_the_comment(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
+def test_file_name_cannot_end_the_comment(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
     hostile = tmp_path / "r\nimage: evil"
     hostile.write_text("six\n", encoding="ascii")
-    text = tfdoctor(*WISH, "-r", str(hostile), "--emit", "compose").out
+    text = tfdoctor(*BUILD_215, "-r", str(hostile), "--emit", "compose").out
     assert list(yaml.safe_load(text)) == ["services", "volumes"]
 
 
@@ -235,15 +240,15 @@ def test_compose(tfdoctor: Tfdoctor) -> None:
     assert text.splitlines()[0] == (
         "# tfdoctor build --tf 2.15.1 --python 3.10 --recipe pip-cuda --anywhere makes the image."
     )
-    found = yaml.safe_load(text)
-    service = found["services"]["tensorflow"]
+    document = yaml.safe_load(text)
+    service = document["services"]["tensorflow"]
     assert service["image"] == "tfdoctor/tensorflow:2.15.1-cuda12.2-py3.10"
     assert service["user"] == "1000"
     assert service["volumes"] == [".:/workspace", "tensorflow-cuda-cache:/var/cache/cuda"]
     assert service["deploy"]["resources"]["reservations"]["devices"] == [
         {"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}
     ]
-    assert list(found["volumes"]) == ["tensorflow-cuda-cache"]
+    assert list(document["volumes"]) == ["tensorflow-cuda-cache"]
 
 
 def test_devcontainer(tfdoctor: Tfdoctor) -> None:
@@ -256,8 +261,8 @@ def test_devcontainer(tfdoctor: Tfdoctor) -> None:
 
 @pytest.mark.parametrize(("uid", "root"), [("1000", True), ("0", None)])
 def test_k8s(tfdoctor: Tfdoctor, uid: str, root: bool | None) -> None:
-    wish = ("--tag", "registry.example/x:1", "--uid", uid)
-    pod = yaml.safe_load(tfdoctor(*WISH, "--emit", "k8s", *wish).out)
+    options = ("--tag", "registry.example/x:1", "--uid", uid)
+    pod = yaml.safe_load(tfdoctor(*BUILD_215, "--emit", "k8s", *options).out)
     assert (pod["apiVersion"], pod["kind"]) == ("v1", "Pod")
     assert pod["spec"]["securityContext"].get("runAsNonRoot") is root
     assert pod["spec"]["securityContext"]["runAsUser"] == int(uid)
@@ -271,12 +276,12 @@ def test_k8s(tfdoctor: Tfdoctor, uid: str, root: bool | None) -> None:
 
 
 @pytest.mark.parametrize("form", ["compose", "devcontainer"])
-def test_what_we_write_is_given_a_gpu(tfdoctor: Tfdoctor, tmp_path: Path, form: str) -> None:
+def test_emitted_service_has_a_gpu(tfdoctor: Tfdoctor, tmp_path: Path, form: str) -> None:
     name = {"compose": "compose.yaml", "devcontainer": "devcontainer.json"}[form]
-    (tmp_path / name).write_text(tfdoctor(*WISH, "--emit", form).out, encoding="utf-8")
-    ended = tfdoctor("build", "--check", str(tmp_path / name), "--json")
-    assert ended.status == 0
-    assert [one["gpu_given"] for one in ended.json["services"]] == [True]
+    (tmp_path / name).write_text(tfdoctor(*BUILD_215, "--emit", form).out, encoding="utf-8")
+    result = tfdoctor("build", "--check", str(tmp_path / name), "--json")
+    assert result.status == 0
+    assert [service["gpu_given"] for service in result.json["services"]] == [True]
 
 
 @pytest.mark.parametrize(
@@ -289,13 +294,13 @@ def test_what_we_write_is_given_a_gpu(tfdoctor: Tfdoctor, tmp_path: Path, form: 
         ("1.15.5", "ngc", True),
     ],
 )
-def test_the_context_we_write_is_right(
+def test_emitted_dockerfile_passes_the_check(
     tfdoctor: Tfdoctor, tmp_path: Path, tf: str, recipe: str, usable: bool | None
 ) -> None:
-    """Of what conda brings the Dockerfile does not tell."""
+    """Give no verdict for the conda recipe: its Dockerfile does not tell what conda installs."""
     tfdoctor("build", "--tf", tf, "--recipe", recipe, "--emit", "context", str(tmp_path / "here"))
-    ended = tfdoctor("build", "--check", str(tmp_path / "here/Dockerfile"), "--json")
-    assert (ended.status, ended.json["verdict"]["gpu_usable"]) == (0, usable), ended.json
+    result = tfdoctor("build", "--check", str(tmp_path / "here/Dockerfile"), "--json")
+    assert (result.status, result.json["verdict"]["gpu_usable"]) == (0, usable), result.json
 
 
 # ---------------------------------------------------------------- Apptainer
@@ -305,11 +310,11 @@ SECTIONS = ["post", "environment", "labels", "runscript"]
 
 
 def sections(text: str) -> tuple[str, dict[str, str]]:
-    """The header, and section → lines. A line that begins with % is a section, wherever it stands."""
-    head, *rest = re.split(r"^%", text, flags=re.MULTILINE)
-    parts = [one.partition("\n") for one in rest]
+    """Return the header and the lines of each section; every line that begins with % starts a section."""
+    header, *parts_text = re.split(r"^%", text, flags=re.MULTILINE)
+    parts = [section.partition("\n") for section in parts_text]
     assert len({name for name, _, _ in parts}) == len(parts)
-    return head, {name: body for name, _, body in parts}
+    return header, {name: body for name, _, body in parts}
 
 
 @pytest.mark.parametrize(
@@ -318,7 +323,7 @@ def sections(text: str) -> tuple[str, dict[str, str]]:
 )
 def test_apptainer(tfdoctor: Tfdoctor, tmp_path: Path, tf: str, recipe: str) -> None:
     (tmp_path / "ca.pem").write_text(PEM, encoding="ascii")
-    wish = (
+    arguments = (
         "build",
         "--tf",
         tf,
@@ -329,31 +334,31 @@ def test_apptainer(tfdoctor: Tfdoctor, tmp_path: Path, tf: str, recipe: str) -> 
         "--ca-cert",
         str(tmp_path / "ca.pem"),
     )
-    head, found = sections(tfdoctor(*wish, "--emit", "apptainer").out)
-    dockerfile = tfdoctor(*wish, "--print", "--uid", "0").out
+    header, section_texts = sections(tfdoctor(*arguments, "--emit", "apptainer").out)
+    dockerfile = tfdoctor(*arguments, "--print", "--uid", "0").out
     base = re.search(r"^FROM (.+)$", dockerfile, re.MULTILINE)
     assert base is not None
-    assert head.endswith(f"\nBootstrap: docker\nFrom: {base[1]}\n\n"), "no engine is asked"
-    assert list(found) == SECTIONS
+    assert header.endswith(f"\nBootstrap: docker\nFrom: {base[1]}\n\n"), "no engine is asked"
+    assert list(section_texts) == SECTIONS
     for step in re.findall(r"^RUN ((?:.*\\\n)*.*)$", dockerfile, re.MULTILINE):
-        assert step in found["post"], "the same steps"
+        assert step in section_texts["post"], "the same steps"
     for name in ("post", "runscript", "environment"):
-        subprocess.run([SH, "-n"], input=found[name], text=True, check=True)
-    assert "HOME=" not in found["environment"]
-    assert "NVIDIA_VISIBLE_DEVICES=all" in found["environment"]
-    assert "org.opencontainers.image.title TensorFlow " in found["labels"]
-    assert not re.search(r"settle\.sh .* 1000", found["post"])
-    assert "useradd" not in found["post"].replace("|| useradd", "")
+        subprocess.run([SH, "-n"], input=section_texts[name], text=True, check=True)
+    assert "HOME=" not in section_texts["environment"]
+    assert "NVIDIA_VISIBLE_DEVICES=all" in section_texts["environment"]
+    assert "org.opencontainers.image.title TensorFlow " in section_texts["labels"]
+    assert not re.search(r"settle\.sh .* 1000", section_texts["post"])
+    assert "useradd" not in section_texts["post"].replace("|| useradd", "")
 
 
-def test_a_definition_of_two_stages(tfdoctor: Tfdoctor) -> None:
-    """What the Dockerfile copies out of its first image, the definition does, too."""
-    wish = ("build", "--tf", "1.14", "--recipe", "conda-cuda", "--package", "six")
-    text = tfdoctor(*wish, "--emit", "apptainer").out
-    about, *stages = re.split(r"^(?=Bootstrap: )", text, flags=re.MULTILINE)
+def test_apptainer_definition_with_two_stages(tfdoctor: Tfdoctor) -> None:
+    """Copy from the first stage what the Dockerfile copies from its first image."""
+    arguments = ("build", "--tf", "1.14", "--recipe", "conda-cuda", "--package", "six")
+    text = tfdoctor(*arguments, "--emit", "apptainer").out
+    comment, *stages = re.split(r"^(?=Bootstrap: )", text, flags=re.MULTILINE)
     first, last = (sections(stage) for stage in stages)
-    assert about.startswith("#")
-    assert not re.search(r"bootstrap|from:", about, re.IGNORECASE), (
+    assert comment.startswith("#")
+    assert not re.search(r"bootstrap|from:", comment, re.IGNORECASE), (
         "some tools take such a comment for a header"
     )
     assert re.fullmatch(r"Bootstrap: docker\nFrom: mambaorg/micromamba:\S+\nStage: cuda\n\n", first[0])
@@ -361,7 +366,7 @@ def test_a_definition_of_two_stages(tfdoctor: Tfdoctor) -> None:
     assert list(first[1]) == ["post"]
     assert list(last[1]) == ["files from cuda", *SECTIONS]
     assert last[1]["files from cuda"].split() == ["/tmp/libraries", "/opt/cuda/lib"]
-    dockerfile = tfdoctor(*wish, "--print", "--uid", "0").out
+    dockerfile = tfdoctor(*arguments, "--print", "--uid", "0").out
     for step in re.findall(r"^RUN ((?:.*\\\n)*.*)$", dockerfile, re.MULTILINE):
         assert (step in first[1]["post"]) is ("micromamba" in step)
         assert (step in last[1]["post"]) is ("micromamba" not in step)
@@ -369,16 +374,18 @@ def test_a_definition_of_two_stages(tfdoctor: Tfdoctor) -> None:
         subprocess.run([SH, "-n"], input=post, text=True, check=True)
 
 
-def test_the_files_of_a_definition_are_the_contexts(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
-    """What its shell writes is, byte for byte, what the Dockerfile copies."""
-    _, found = sections(tfdoctor(*WISH, "--package", "six", "--emit", "apptainer").out)
-    tfdoctor(*CONTEXT, "--package", "six", str(tmp_path / "context"))
+def test_apptainer_files_equal_the_context(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
+    """Write the same bytes that the Dockerfile copies."""
+    _, section_texts = sections(tfdoctor(*BUILD_215, "--package", "six", "--emit", "apptainer").out)
+    tfdoctor(*EMIT_CONTEXT, "--package", "six", str(tmp_path / "context"))
     share = "/usr/local/share/tfdoctor"
-    writing = re.findall(r"^mkdir -p .+\n(?:sed .+\n(?:\|.*\n)*END-OF-FILE\n)", found["post"], re.MULTILINE)
-    script = "".join(writing).replace(share, str(tmp_path / "made"))
+    commands = re.findall(
+        r"^mkdir -p .+\n(?:sed .+\n(?:\|.*\n)*END-OF-FILE\n)", section_texts["post"], re.MULTILINE
+    )
+    script = "".join(commands).replace(share, str(tmp_path / "made"))
     subprocess.run([SH, "-e"], input=script, text=True, check=True)
-    made = list_present(tmp_path / "made")
-    assert made.keys() == {
+    written = list_present(tmp_path / "made")
+    assert written.keys() == {
         "tools.txt",
         "cuda.txt",
         "tensorflow.txt",
@@ -387,7 +394,7 @@ def test_the_files_of_a_definition_are_the_contexts(tfdoctor: Tfdoctor, tmp_path
         "constraints.txt",
         "requirements.txt",
     }
-    assert made == {name: list_present(tmp_path / "context")[name] for name in made}
+    assert written == {name: list_present(tmp_path / "context")[name] for name in written}
 
 
 # ---------------------------------------------------------------- lists
@@ -404,23 +411,23 @@ def test_requirements(tfdoctor: Tfdoctor) -> None:
     assert {"tensorflow", "protobuf", "numpy", "nvidia-cudnn-cu11"} <= {*names}
 
 
-def test_requirements_say_what_is_not_among_them(tfdoctor: Tfdoctor) -> None:
-    wish = ("build", "--tf", "2.8.4", "--recipe", "pip-cuda", "--emit", "requirements")
-    more = tfdoctor(*wish, "--package", "pandas>=1", "--package", "six").out.splitlines()
-    added = [line for line in more if line not in tfdoctor(*wish).out.splitlines()]
+def test_requirements_list_unpinned_packages_as_comments(tfdoctor: Tfdoctor) -> None:
+    arguments = ("build", "--tf", "2.8.4", "--recipe", "pip-cuda", "--emit", "requirements")
+    extended = tfdoctor(*arguments, "--package", "pandas>=1", "--package", "six").out.splitlines()
+    added = [line for line in extended if line not in tfdoctor(*arguments).out.splitlines()]
     assert [line[2:].strip() for line in added[-2:]] == ["pandas>=1", "six"]
     assert all(line.startswith("#") for line in added)
 
 
 def test_sbom(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
-    wish = (*WISH, "--package", "pandas>=2")
-    text = tfdoctor(*wish, "--emit", "sbom").out
-    assert text == tfdoctor(*wish, "--emit", "sbom").out
-    found = json.loads(text)
-    assert (found["bomFormat"], found["specVersion"]) == ("CycloneDX", "1.5")
-    base, *packages = found["components"]
+    arguments = (*BUILD_215, "--package", "pandas>=2")
+    text = tfdoctor(*arguments, "--emit", "sbom").out
+    assert text == tfdoctor(*arguments, "--emit", "sbom").out
+    document = json.loads(text)
+    assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.5")
+    base, *packages = document["components"]
     assert (base["type"], base["name"]) == ("container", "python:3.11-slim-bookworm")
-    tfdoctor(*wish, "--emit", "context", str(tmp_path))
+    tfdoctor(*arguments, "--emit", "context", str(tmp_path))
     files = list_present(tmp_path)
     assert files["sbom.cdx.json"].decode() == text
     lines = [
@@ -429,21 +436,27 @@ def test_sbom(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
         for line in files[name].decode().splitlines()
     ]
     lines = [list(line) for line in dict.fromkeys(tuple(line) for line in lines)]
-    assert len({one["bom-ref"] for one in found["components"]}) == len(lines) + 1
-    assert [f"{one['name']}=={one['version']}" for one in packages] == [line[0] for line in lines]
-    for one, line in zip(packages, lines, strict=True):
-        sums = [each["content"] for each in one.get("hashes", ())]
-        sums += [each["value"] for each in one.get("properties", ())]
-        assert [f"--hash=sha256:{each}" for each in sums] == line[1:]
-        assert one["purl"] == f"pkg:pypi/{one['name']}@{one['version'].replace('+', '%2B')}"
-    assert found["dependencies"] == [
-        {"ref": "image", "dependsOn": [one["bom-ref"] for one in found["components"]]}
+    assert len({component["bom-ref"] for component in document["components"]}) == len(lines) + 1
+    assert [f"{component['name']}=={component['version']}" for component in packages] == [
+        line[0] for line in lines
     ]
-    loose = [one["value"] for one in found["metadata"]["properties"] if one["name"] == "tfdoctor:not-pinned"]
-    assert loose == ["pandas>=2"]
+    for component, line in zip(packages, lines, strict=True):
+        digests = [item["content"] for item in component.get("hashes", ())]
+        digests += [item["value"] for item in component.get("properties", ())]
+        assert [f"--hash=sha256:{item}" for item in digests] == line[1:]
+        assert component["purl"] == f"pkg:pypi/{component['name']}@{component['version'].replace('+', '%2B')}"
+    assert document["dependencies"] == [
+        {"ref": "image", "dependsOn": [component["bom-ref"] for component in document["components"]]}
+    ]
+    unpinned = [
+        component["value"]
+        for component in document["metadata"]["properties"]
+        if component["name"] == "tfdoctor:not-pinned"
+    ]
+    assert unpinned == ["pandas>=2"]
 
 
-# ---------------------------------------------------------------- the base and the user
+# ---------------------------------------------------------------- base image and user
 
 
 def test_pin_names_the_base_by_its_digest(tfdoctor: Tfdoctor, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -453,30 +466,30 @@ def test_pin_names_the_base_by_its_digest(tfdoctor: Tfdoctor, monkeypatch: pytes
         RegistryAnswer("x", "unreachable", None, "the registry x does not answer: no network"),
     ]
     monkeypatch.setattr("tfdoctor.engine.ask_registry", lambda *_, **__: answers.pop(0))
-    text = tfdoctor(*WISH, "--pin", "--print").out
+    text = tfdoctor(*BUILD_215, "--pin", "--print").out
     assert f"\nFROM python:3.11-slim-bookworm@{DIGEST}\n" in text
     assert f'org.opencontainers.image.base.digest="{DIGEST}"' in text
     assert 'org.opencontainers.image.base.name="python:3.11-slim-bookworm"' in text
-    for why in ("gives no digest", "no network"):
-        ended = tfdoctor(*WISH, "--pin", "--print")
-        assert (ended.status, ended.out) == (3, "")
-        assert why in ended.err
+    for reason in ("gives no digest", "no network"):
+        result = tfdoctor(*BUILD_215, "--pin", "--print")
+        assert (result.status, result.out) == (3, "")
+        assert reason in result.err
 
 
-def test_a_base_that_was_not_looked_into_is_told(tfdoctor: Tfdoctor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uninspected_base_is_reported(tfdoctor: Tfdoctor, monkeypatch: pytest.MonkeyPatch) -> None:
     def raise_none() -> None:
         raise EngineError("no container engine answers.", hint="")
 
     monkeypatch.setattr("tfdoctor.engine.connect", raise_none)
-    ended = tfdoctor(*WISH, "--base", "debian:bookworm", "--print")
-    assert ended.status == 0
-    assert "Note: debian:bookworm was not looked into" in ended.err
-    assert "docker pull debian:bookworm" in ended.err
+    result = tfdoctor(*BUILD_215, "--base", "debian:bookworm", "--print")
+    assert result.status == 0
+    assert "Note: debian:bookworm was not looked into" in result.err
+    assert "docker pull debian:bookworm" in result.err
 
 
 @pytest.mark.parametrize("uid", ["0", "1234", "4294967294"])
-def test_the_images_user(tfdoctor: Tfdoctor, uid: str) -> None:
-    text = tfdoctor(*WISH, "--uid", uid, "--print").out
+def test_user_of_the_image(tfdoctor: Tfdoctor, uid: str) -> None:
+    text = tfdoctor(*BUILD_215, "--uid", uid, "--print").out
     assert f"\nUSER {uid}\nWORKDIR" in text
-    owned = f'settle.sh "$since" /opt/tensorflow/bin/python {uid} /opt/tensorflow\n'
-    assert (owned in text) is (uid != "0"), "root needs no owner: files of other layers would be copied"
+    command = f'settle.sh "$since" /opt/tensorflow/bin/python {uid} /opt/tensorflow\n'
+    assert (command in text) is (uid != "0"), "root needs no owner: files of other layers would be copied"

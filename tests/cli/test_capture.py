@@ -1,4 +1,4 @@
-"""`tfdoctor capture` as a user runs it, and `check --facts` of what it wrote."""
+"""`tfdoctor capture` as a user runs it, and `check --facts` of the bundle."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ def script(path: Path, body: str) -> Path:
 
 
 def make_report(*args: str, env: dict[str, str] | None = None) -> Any:
-    """`check --json` without how long it took; what a bare interpreter has mapped comes in no fixed order."""
+    """Return the answer of `check --json` without durations and with mapped files sorted, as their order varies."""
     answer = json.loads(run("check", "--json", "--fail-on", "never", *args, env=env).stdout)
     del answer["facts"]["seconds"]
-    known = answer["facts"]["python"].get("known")
-    if known:
-        known["mapped"] = sorted(known["mapped"])
+    python_facts = answer["facts"]["python"].get("known")
+    if python_facts:
+        python_facts["mapped"] = sorted(python_facts["mapped"])
     return answer
 
 
 def drop_home(answer: Any) -> Any:
-    """The same, whoever's home this checkout and this Python lie in: a capture calls them `user`."""
+    """Return the answer with the user names of home folders replaced by `user`, as a capture replaces them."""
     text = json.dumps(answer)
     for name in set(re.findall(r"/home/([^/\"\s:]+)", text)):
         text = re.sub(rf"\b{re.escape(name)}\b", "user", text)
@@ -70,22 +70,22 @@ def compat() -> Compat:
 
 @pytest.mark.few(12)
 @pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
-def test_redacted_a_recorded_machine_is_judged_as_before(host: Path) -> None:
+def test_redaction_keeps_the_verdict(host: Path) -> None:
     captured = look(RecordedSystem(host), compat(), python=None, timeout=10, local=False)
     assert captured.differences == ()
     files = {name: content for name, content in captured.files.items() if name != archive.MANIFEST}
-    again = look(RecordedSystem(files), compat(), python=None, timeout=10, local=False)
-    assert {name: content for name, content in again.files.items() if name != archive.MANIFEST} == files
+    second = look(RecordedSystem(files), compat(), python=None, timeout=10, local=False)
+    assert {name: content for name, content in second.files.items() if name != archive.MANIFEST} == files
 
 
-def test_this_machine_is_judged_as_its_capture(tmp_path: Path) -> None:
-    """Nothing but names may differ, and those are replaced in both alike: here none of them decides."""
+def test_capture_has_the_verdict_of_the_machine(tmp_path: Path) -> None:
+    """Give the same verdict for the machine and its capture; only names are replaced, and none of them decides."""
     hanging = script(tmp_path / "nvidia-smi", "sleep 60")
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "CUDA_VISIBLE_DEVICES": "0", "HOME": "/nowhere"}
     target = tmp_path / "b.tar.gz"
-    done = run("capture", "-o", str(target), "--python", sys.executable, "--timeout", "5", env=env)
-    assert done.returncode == 0, done.stderr
-    assert f"tfdoctor check --facts {target}" in done.stdout
+    result = run("capture", "-o", str(target), "--python", sys.executable, "--timeout", "5", env=env)
+    assert result.returncode == 0, result.stderr
+    assert f"tfdoctor check --facts {target}" in result.stdout
     live = drop_home(make_report("--python", sys.executable, "--timeout", "5", env=env))
     assert live["facts"]["driver"]["smi"]["known"]["kind"] == "timeout"
     hanging.unlink()
@@ -97,9 +97,9 @@ def test_this_machine_is_judged_as_its_capture(tmp_path: Path) -> None:
     assert recorded["facts"]["driver"] == live["facts"]["driver"]
 
 
-def test_json_and_manifest(tmp_path: Path) -> None:
-    done = run("capture", "--json", "-o", "x.tar.gz", cwd=tmp_path)
-    answer = json.loads(done.stdout)
+def test_json_follows_the_schema_and_the_manifest(tmp_path: Path) -> None:
+    result = run("capture", "--json", "-o", "x.tar.gz", cwd=tmp_path)
+    answer = json.loads(result.stdout)
     schema = json.loads((ROOT / "docs/schemas/capture.schema.json").read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator(schema).validate(answer)
     assert answer["judged"]["differs_from_the_machine"] == []
@@ -110,19 +110,19 @@ def test_json_and_manifest(tmp_path: Path) -> None:
     assert manifest["replaced"] == answer["replaced"]
 
 
-def test_without_a_name_it_says_which_it_took(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = run("capture", cwd=tmp_path)
-    (made,) = tmp_path.iterdir()
-    assert made.name.startswith("tfdoctor-2")
-    assert made.name.endswith(".tar.gz")
-    assert made.name in done.stdout
-    assert "Inspect it before you send it" in done.stdout
+def test_default_file_name_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run("capture", cwd=tmp_path)
+    (bundle,) = tmp_path.iterdir()
+    assert bundle.name.startswith("tfdoctor-2")
+    assert bundle.name.endswith(".tar.gz")
+    assert bundle.name in result.stdout
+    assert "Inspect it before you send it" in result.stdout
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="exists"):
         capture(output=None, python=None, timeout=10, force=False, as_json=False)
 
 
-def test_wrong_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_requests_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/thesis.txt").touch()
     (tmp_path / "mine.tar.gz").write_bytes(b"data")
@@ -132,19 +132,19 @@ def test_wrong_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
             capture(output=Path(name), python=None, timeout=10, force=True, as_json=False)
     with pytest.raises(UsageError):
         capture(output=Path("x"), python="/nowhere/python", timeout=10, force=True, as_json=False)
-    done = run("capture", "-o", "mine", "--force", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("tfdoctor: -o: mine exists")
+    result = run("capture", "-o", "mine", "--force", cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("tfdoctor: -o: mine exists")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "mine.tar.gz"]
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_is_closed(tmp_path: Path) -> None:
+def test_read_only_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(mode=0o500)
     assert run("capture", "-o", str(tmp_path / "closed/x.tar.gz")).returncode == 3
 
 
-def test_interrupted(tmp_path: Path) -> None:
+def test_interrupt_leaves_no_bundle(tmp_path: Path) -> None:
     hanging = script(tmp_path / "python", f"echo started > {tmp_path}/started; sleep 60")
     command = [sys.executable, "-m", "tfdoctor", "capture", "-o", str(tmp_path / "x.tar.gz")]
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""`tfdoctor check` as a user runs it: exit statuses, bad input, deadlines, terminals."""
+"""`tfdoctor check` as a user runs it: exit statuses, invalid input, timeouts, terminals."""
 
 from __future__ import annotations
 
@@ -52,20 +52,24 @@ def test_exit_status(name: str, fail_on: str, status: int) -> None:
     assert host(name, "--fail-on", fail_on).returncode == status
 
 
-def test_a_folder_is_an_environment(tmp_path: Path) -> None:
-    """`check FOLDER` is what many type."""
+def test_folder_argument_is_an_environment(tmp_path: Path) -> None:
+    """Accept `check FOLDER`, which many users type."""
     (tmp_path / "env" / "bin").mkdir(parents=True)
     (tmp_path / "env" / "bin" / "python").symlink_to(sys.executable)
-    by_folder, by_option = (run(*words, "--json", cwd=tmp_path) for words in (("env",), ("--python", "env")))
+    by_folder, by_option = (
+        run(*arguments, "--json", cwd=tmp_path) for arguments in (("env",), ("--python", "env"))
+    )
     folder, option = (
-        json.loads(done.stdout)["facts"]["python"]["known"] for done in (by_folder, by_option)
-    )  # what is there; not the times and sizes that differ from run to run
+        json.loads(result.stdout)["facts"]["python"]["known"] for result in (by_folder, by_option)
+    )  # the stable facts: times and sizes differ from run to run
     assert [folder[key] for key in ("requested", "executable", "prefix")] == [
         option[key] for key in ("requested", "executable", "prefix")
     ]
     assert by_folder.returncode == by_option.returncode
-    said = " ".join(run("env", cwd=tmp_path).stdout.decode().split())  # how long a line is, is the checkout's
-    assert "tfdoctor check --python env -v" in said
+    output = " ".join(
+        run("env", cwd=tmp_path).stdout.decode().split()
+    )  # the checkout's path decides where lines are wrapped
+    assert "tfdoctor check --python env -v" in output
 
 
 @pytest.mark.parametrize(
@@ -81,19 +85,19 @@ def test_a_folder_is_an_environment(tmp_path: Path) -> None:
     ],
     ids=lambda words: Path(words[0]).name if isinstance(words, tuple) else None,
 )
-def test_what_is_no_environment_is_not_run(words: tuple[str, ...], hint: str, tmp_path: Path) -> None:
+def test_other_arguments_are_not_executed(words: tuple[str, ...], hint: str, tmp_path: Path) -> None:
     (tmp_path / "train.log").write_text("", encoding="ascii")
     script(tmp_path / "program", "touch was-run")
-    inside = tmp_path / "project" / ".venv" / "bin"
-    inside.mkdir(parents=True)
-    (inside / "python").symlink_to(sys.executable)
-    done = run(*words, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert hint in done.stderr.decode()
+    bin_folder = tmp_path / "project" / ".venv" / "bin"
+    bin_folder.mkdir(parents=True)
+    (bin_folder / "python").symlink_to(sys.executable)
+    result = run(*words, cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (2, b"")
+    assert hint in result.stderr.decode()
     assert not (tmp_path / "was-run").exists()
 
 
-def test_wrong_requests_exit_with_2_and_a_sentence(tmp_path: Path) -> None:
+def test_invalid_requests_are_refused(tmp_path: Path) -> None:
     no_python = script(tmp_path / "nopython", "echo something else")
     for args in (
         ("--python", "/nowhere/python"),
@@ -107,23 +111,23 @@ def test_wrong_requests_exit_with_2_and_a_sentence(tmp_path: Path) -> None:
         ("--timeout", "0"),
         ("--no-such-option",),
     ):
-        done = run(*args)
-        assert done.returncode == 2, args
-        assert done.stderr.startswith(b"tfdoctor: "), args
-        assert b"Traceback" not in done.stderr, args
-        assert not done.stdout, args
+        result = run(*args)
+        assert result.returncode == 2, args
+        assert result.stderr.startswith(b"tfdoctor: "), args
+        assert b"Traceback" not in result.stderr, args
+        assert not result.stdout, args
 
 
-def test_a_python_that_hangs_costs_no_more_than_the_deadline(tmp_path: Path) -> None:
+def test_hanging_python_ends_at_the_timeout(tmp_path: Path) -> None:
     hanging = script(tmp_path / "python", "sleep 60")
-    began = time.monotonic()
-    done = run("--python", str(hanging), "--timeout", "2", "--json")
-    assert time.monotonic() - began < 20
-    answer = json.loads(done.stdout)
+    start = time.monotonic()
+    result = run("--python", str(hanging), "--timeout", "2", "--json")
+    assert time.monotonic() - start < 20
+    answer = json.loads(result.stdout)
     assert answer["prediction"]["gpu_registered"] is None
     codes = [finding["code"] for finding in answer["findings"]]
     assert codes[0] == "TFD317"
-    assert "TFD105" not in codes  # the driver was asked by another Python
+    assert "TFD105" not in codes  # another Python queried the driver
     assert answer["verdict"]["cause"] == "python-unusable"
     assert answer["facts"]["choice"]["path"] == str(hanging)
 
@@ -137,14 +141,14 @@ def test_a_python_that_hangs_costs_no_more_than_the_deadline(tmp_path: Path) -> 
         ("exit 3", "other"),
     ],
 )
-def test_nvidia_smi_may_do_what_it_likes(tmp_path: Path, body: str, kind: str) -> None:
+def test_faulty_nvidia_smi_is_reported(tmp_path: Path, body: str, kind: str) -> None:
     script(tmp_path / "nvidia-smi", body)
-    done = run("--json", "--timeout", "4", env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
-    assert b"Traceback" not in done.stderr
-    assert json.loads(done.stdout)["facts"]["driver"]["smi"]["known"]["kind"] == kind
+    result = run("--json", "--timeout", "4", env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    assert b"Traceback" not in result.stderr
+    assert json.loads(result.stdout)["facts"]["driver"]["smi"]["known"]["kind"] == kind
 
 
-def test_interrupted(tmp_path: Path) -> None:
+def test_interrupt_exits_with_130(tmp_path: Path) -> None:
     hanging = script(tmp_path / "python", f"echo started > {tmp_path}/started; sleep 60")
     command = [sys.executable, "-m", "tfdoctor", "check", "--python", str(hanging), "--timeout", "50"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -160,29 +164,29 @@ def test_interrupted(tmp_path: Path) -> None:
     assert stderr == b"Interrupted.\n"
 
 
-def test_a_closed_pipe_is_no_error() -> None:
+def test_closed_pipe_is_no_error() -> None:
     command = f"{sys.executable} -m tfdoctor check --facts {HOSTS / 'healthy-one-gpu'} -v | head -c 1"
-    done = subprocess.run(["/bin/bash", "-c", command], capture_output=True, timeout=60, check=False)
-    assert done.stderr == b""
+    result = subprocess.run(["/bin/bash", "-c", command], capture_output=True, timeout=60, check=False)
+    assert result.stderr == b""
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "utf-8"])
-def test_any_encoding(encoding: str) -> None:
-    done = host("container-without-gpu", env={"PYTHONIOENCODING": encoding, "COLUMNS": "70"})
-    assert done.returncode == 1
-    text = done.stdout.decode(encoding)
+def test_output_fits_the_encoding(encoding: str) -> None:
+    result = host("container-without-gpu", env={"PYTHONIOENCODING": encoding, "COLUMNS": "70"})
+    assert result.returncode == 1
+    text = result.stdout.decode(encoding)
     assert ("✗" if encoding == "utf-8" else "x ") in text
 
 
-def test_no_colour_in_a_pipe_and_on_request() -> None:
+def test_colour_is_for_terminals_or_on_request() -> None:
     assert b"\x1b" not in host("container-without-gpu").stdout
     assert b"\x1b[" in host("container-without-gpu", env={"FORCE_COLOR": "1", "NO_COLOR": ""}).stdout
     assert b"\x1b" not in host("container-without-gpu", env={"FORCE_COLOR": "1", "NO_COLOR": "1"}).stdout
 
 
-def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    command = f"cd {gone} && rmdir {gone} && {sys.executable} -m tfdoctor check --json --fail-on never"
-    done = subprocess.run(["/bin/bash", "-c", command], capture_output=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
+def test_deleted_working_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    command = f"cd {folder} && rmdir {folder} && {sys.executable} -m tfdoctor check --json --fail-on never"
+    result = subprocess.run(["/bin/bash", "-c", command], capture_output=True, timeout=60, check=False)
+    assert result.returncode == 0, result.stderr

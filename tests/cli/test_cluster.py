@@ -1,4 +1,4 @@
-"""`tfdoctor cluster` as it is typed."""
+"""`tfdoctor cluster` on the command line."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 GOOD = '{"cluster": {"worker": ["localhost:2998", "localhost:2999"]}, "task": {"type": "worker", "index": 0}}'
 
 
-def run(*args: str, variable: str | None = None, given: str = "") -> subprocess.CompletedProcess[str]:
+def run(*args: str, variable: str | None = None, stdin_text: str = "") -> subprocess.CompletedProcess[str]:
     env = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
     if variable is not None:
         env["TF_CONFIG"] = variable
     command = [sys.executable, "-m", "tfdoctor", "cluster", *args]
     return subprocess.run(
         command,
-        input=given,
+        input=stdin_text,
         env=env,
         capture_output=True,
         text=True,
@@ -34,48 +34,48 @@ def run(*args: str, variable: str | None = None, given: str = "") -> subprocess.
     )
 
 
-def test_a_text_a_file_standard_input_and_the_variable(tmp_path: Path) -> None:
+def test_configuration_from_option_file_stdin_and_variable(tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text(GOOD)
-    for args, variable, given, source in (
+    for args, variable, stdin_text, source in (
         (["--tf-config", GOOD], None, "", "text"),
         (["--tf-config", str(tmp_path / "c.json")], None, "", str(tmp_path / "c.json")),
         ([str(tmp_path / "c.json")], None, "", str(tmp_path / "c.json")),
         (["-"], None, GOOD, "-"),
         ([], GOOD, "", "env"),
     ):
-        done = run(*args, "--json", variable=variable, given=given)
-        answer = json.loads(done.stdout)
+        result = run(*args, "--json", variable=variable, stdin_text=stdin_text)
+        answer = json.loads(result.stdout)
         validate(answer, "cluster")
-        assert done.returncode == 0
+        assert result.returncode == 0
         assert answer["source"] == source
         assert answer["task"] == {"type": "worker", "index": 0}
-        assert [one["reachable"] for one in answer["members"]] == [None, None]
+        assert [member["reachable"] for member in answer["members"]] == [None, None]
 
 
-def test_the_screen_and_the_exit_status() -> None:
-    wrong = GOOD.replace("localhost:2999", "localhost2999")
-    done = run("--tf-config", wrong)
-    assert done.returncode == 1
-    assert 'Write "localhost:2999".' in done.stdout
-    assert run("--tf-config", wrong, "--fail-on", "never").returncode == 0
+def test_text_output_and_exit_status() -> None:
+    invalid = GOOD.replace("localhost:2999", "localhost2999")
+    result = run("--tf-config", invalid)
+    assert result.returncode == 1
+    assert 'Write "localhost:2999".' in result.stdout
+    assert run("--tf-config", invalid, "--fail-on", "never").returncode == 0
 
 
-def test_a_task_that_is_not_there() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+def test_unreachable_task_is_a_finding() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
     config = json.dumps({"worker": [f"127.0.0.1:{port}"]})
-    done = run("--tf-config", config, "--connect", "--json")
-    answer = json.loads(done.stdout)
+    result = run("--tf-config", config, "--connect", "--json")
+    answer = json.loads(result.stdout)
     validate(answer, "cluster")
-    assert done.returncode == 1
-    assert [one["why"] for one in answer["members"]] == ["refused"]
-    assert [one["name"] for one in answer["findings"]] == ["unreachable"]
+    assert result.returncode == 1
+    assert [item["why"] for item in answer["members"]] == ["refused"]
+    assert [item["name"] for item in answer["findings"]] == ["unreachable"]
 
 
-def test_wrong_requests(tmp_path: Path) -> None:
+def test_invalid_requests_are_refused(tmp_path: Path) -> None:
     (tmp_path / "none.py").write_text("print(1)\n")
     (tmp_path / "old.py").write_text("print 1\n")
-    for args, status, words in (
+    for args, status, message in (
         ([], 2, "TF_CONFIG is not set"),
         (["--tf-config", str(tmp_path / "gone.json")], 2, "cannot be read"),
         ([str(tmp_path)], 2, "cannot be read"),
@@ -83,6 +83,6 @@ def test_wrong_requests(tmp_path: Path) -> None:
         ([str(tmp_path / "none.py")], 3, "no ClusterSpec"),
         ([str(tmp_path / "old.py")], 3, "line 1"),
     ):
-        done = run(*args)
-        assert (done.returncode, done.stdout) == (status, ""), done
-        assert words in done.stderr
+        result = run(*args)
+        assert (result.returncode, result.stdout) == (status, ""), result
+        assert message in result.stderr

@@ -1,4 +1,4 @@
-"""`tfdoctor completion`: what completes a command line, and that real shells complete with it."""
+"""`tfdoctor completion`: the candidates of a command line, and completion in real shells."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from tfdoctor.rules import ALL_RULES
 if TYPE_CHECKING:
     from pathlib import Path
 
-LIMIT = 0.5
-"""Seconds of processor that a key may cost."""
+MAX_COMPLETION_S = 0.5
+"""Processor time that one completion may take, in seconds."""
 
 
 def words(line: str) -> list[str]:
-    """What the last word of a line can become."""
+    """Return the completions of the last word of a line."""
     return [word for word, _ in candidates(line.split(" "))]
 
 
-def test_commands() -> None:
+def test_command_names_are_completed() -> None:
     assert words("") == list(COMMANDS)
     assert words("re") == words("help re") == ["recommend", "report"]
     assert candidates(["che"]) == [("check", COMMANDS["check"])]
@@ -43,15 +43,15 @@ def test_commands() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_option_of_a_command(name: str) -> None:
-    shown = {
+def test_every_option_is_completed(name: str) -> None:
+    options = {
         word
         for param in command_line().commands[name].params
         if param.param_type_name == "option"
         for word in (*param.opts, *param.secondary_opts)
         if word.startswith("--")
     }
-    assert set(words(f"{name} --")) == {*shown, "--help"}
+    assert set(words(f"{name} --")) == {*options, "--help"}
     assert all(text for _, text in candidates([name, "--"]))
 
 
@@ -82,36 +82,36 @@ def test_every_option_of_a_command(name: str) -> None:
         ("recommend --tf 2.0.", ["2.0.4", "2.0.3", "2.0.2", "2.0.1", "2.0.0"]),
     ],
 )
-def test_values(line: str, found: list[str]) -> None:
+def test_option_values_are_completed(line: str, found: list[str]) -> None:
     assert words(line) == found
 
 
-def test_all_values_of_a_kind_are_known() -> None:
+def test_every_release_rule_and_cause_is_completed() -> None:
     compat = Compat.load()
     assert set(words("matrix --tf ")) == {release.version for release in compat.releases}
     assert words("fix ") == [rule.code for rule in ALL_RULES]
     assert {*words("fix "), *(cause.value for cause in Cause)} <= set(words("explain "))
 
 
-def test_every_card_is_found_by_the_name_that_is_offered() -> None:
-    """One word that no shell has to quote; spaces that somebody typed stay."""
+def test_every_offered_gpu_name_is_found() -> None:
+    """Offer single words that need no quoting, and keep spaces that the user typed."""
     compat = Compat.load()
     offered = completion_values.gpus("")
     assert len(offered) > 900
-    for name, told in offered:
+    for name, description in offered:
         assert re.fullmatch(r"[\w.+-]+", name), name
         card = find_named_card(compat, name)
-        assert told.split()[-1] in (card.capability, *card.others)
+        assert description.split()[-1] in (card.capability, *card.others)
     assert ("rtx-4090", "compute capability 8.9") in completion_values.gpus("rtx-40")
     assert ("RTX 4090", "compute capability 8.9") in completion_values.gpus("RTX 40")
 
 
-def run(*typed: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tfdoctor", "completion", *typed]
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tfdoctor", "completion", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True)
 
 
-def test_each_shell_has_its_own_lines() -> None:
+def test_output_format_of_each_shell() -> None:
     for shell in Shell:
         assert run(shell.value).stdout == SCRIPTS[shell]
     assert run("bash", "--", "explain", "libs-unl").stdout == "libs-unlisted\n"
@@ -119,7 +119,7 @@ def test_each_shell_has_its_own_lines() -> None:
     assert run("zsh", "--", "explain", "libs-unl").stdout.startswith("libs-unlisted:TensorFlow 2.12 ")
 
 
-def test_bash_takes_a_value_after_an_equals_sign_for_a_word() -> None:
+def test_bash_splits_words_at_equals_signs() -> None:
     assert run("bash", "--", "check", "--fail-on", "=", "w").stdout == "warning\n"
     assert run("bash", "--", "check", "--fail-on", "=").stdout == "error\nwarning\nnever\n"
     assert run("bash", "--", "recommend", "--gpu", '"RTX 4090').stdout.splitlines()[0] == "RTX 4090"
@@ -129,33 +129,35 @@ def test_bash_takes_a_value_after_an_equals_sign_for_a_word() -> None:
 @pytest.mark.parametrize(
     "line", ["", "check --", "explain ", "recommend --tf ", "recommend --gpu ", "install --", "fix "]
 )
-def test_it_is_fast(line: str) -> None:
-    """Processor time: others may be at work on this machine."""
+def test_completion_is_fast(line: str) -> None:
+    """Measure processor time, because other programs may run at the same time."""
     code = (
         "import os, sys; from tfdoctor.cli.completion import completion, Shell\n"
         f"completion(Shell.zsh, {line.split(' ')!r}); print(sum(os.times()[:4]), *sys.modules)"
     )
-    spent = []
+    durations = []
     for _ in range(3):
-        done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
-        seconds, *modules = done.stdout.splitlines()[-1].split(" ")
-        spent.append(float(seconds))
+        result = subprocess.run(
+            [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
+        )
+        seconds, *modules = result.stdout.splitlines()[-1].split(" ")
+        durations.append(float(seconds))
         assert not {"docker", "requests", "jinja2"} & set(modules)
-    assert min(spent) < LIMIT
+    assert min(durations) < MAX_COMPLETION_S
 
 
-# ---------------------------------------------------------------- real shells
+# ---------------------------------------------------------------- interactive shells
 
-START = {
+SHELL_STARTS = {
     "bash": (["--norc", "--noprofile", "-i"], 'eval "$(tfdoctor completion bash)"'),
     "zsh": (["-f", "-i"], 'autoload -Uz compinit; compinit -u -D; eval "$(tfdoctor completion zsh)"'),
 }
-READY = "shell-is-ready"
+READY_MARK = "shell-is-ready"
 
 
 @pytest.fixture
-def typed(tmp_path: Path) -> Path:
-    """A folder whose `tfdoctor` writes the words it was called with into `called`, but for its completion."""
+def shell_folder(tmp_path: Path) -> Path:
+    """A folder whose `tfdoctor` completes and otherwise writes its arguments to the file `called`."""
     called = tmp_path / "called"
     tool = tmp_path / "bin" / "tfdoctor"
     tool.parent.mkdir()
@@ -170,8 +172,8 @@ def typed(tmp_path: Path) -> Path:
 
 
 def type_into(shell: str, folder: Path, line: str) -> list[str]:
-    """The words with which a line calls tfdoctor, typed into an interactive shell."""
-    program, (options, script) = shutil.which(shell) or "", START[shell]
+    """Type a line into an interactive shell and return the arguments with which it calls tfdoctor."""
+    program, (options, script) = shutil.which(shell) or "", SHELL_STARTS[shell]
     env = {
         "HOME": str(folder),
         "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
@@ -179,30 +181,30 @@ def type_into(shell: str, folder: Path, line: str) -> list[str]:
         "PS1": "",
         "LANG": "C.UTF-8",
     }
-    terminal, theirs = pty.openpty()
+    terminal, child_terminal = pty.openpty()
     process = subprocess.Popen(
         [program, *options],
         cwd=folder,
         env=env,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
+        stdin=child_terminal,
+        stdout=child_terminal,
+        stderr=child_terminal,
         start_new_session=True,
     )
-    os.close(theirs)
+    os.close(child_terminal)
     try:
-        # In two halves, so that the echo of what is typed is not taken for the answer.
+        # The text is split, so that the echo of the command is not mistaken for its output.
         os.write(terminal, f"{script}; printf '%s-%s\\n' shell is-ready\n".encode())
-        seen, called, sent, until = b"", folder / "called", False, time.monotonic() + 60
-        while time.monotonic() < until and not called.exists():
+        output, called, sent, deadline = b"", folder / "called", False, time.monotonic() + 60
+        while time.monotonic() < deadline and not called.exists():
             if select.select([terminal], [], [], 0.2)[0]:
-                seen += os.read(terminal, 65536)
-            if not sent and READY.encode() in seen:
+                output += os.read(terminal, 65536)
+            if not sent and READY_MARK.encode() in output:
                 sent = True
                 os.write(terminal, line.encode())
-                _until_quiet(terminal)
+                _wait_until_quiet(terminal)
                 os.write(terminal, b"\n")
-        assert called.exists(), seen.decode(errors="replace")
+        assert called.exists(), output.decode(errors="replace")
         return called.read_text(encoding="utf-8").splitlines()
     finally:
         process.kill()
@@ -210,13 +212,13 @@ def type_into(shell: str, folder: Path, line: str) -> list[str]:
         os.close(terminal)
 
 
-def _until_quiet(terminal: int) -> None:
-    """Until the shell has completed, and shows no more."""
-    quiet, until = time.monotonic() + 3, time.monotonic() + 20
-    while time.monotonic() < min(quiet, until):
+def _wait_until_quiet(terminal: int) -> None:
+    """Wait until the shell has completed the line and prints nothing more."""
+    quiet_deadline, deadline = time.monotonic() + 3, time.monotonic() + 20
+    while time.monotonic() < min(quiet_deadline, deadline):
         if select.select([terminal], [], [], 0.2)[0]:
             os.read(terminal, 65536)
-            quiet = time.monotonic() + 2
+            quiet_deadline = time.monotonic() + 2
 
 
 @pytest.mark.few(2)
@@ -230,11 +232,11 @@ def _until_quiet(terminal: int) -> None:
         ("tfdoctor explain libs-not-o\t", ["explain", "libs-not-on-path"]),
     ],
 )
-@pytest.mark.parametrize("shell", START)
-def test_a_shell_completes(shell: str, line: str, called: list[str], typed: Path) -> None:
+@pytest.mark.parametrize("shell", SHELL_STARTS)
+def test_shell_completes(shell: str, line: str, called: list[str], shell_folder: Path) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"no {shell}")
-    assert [word.removesuffix("/") for word in type_into(shell, typed, line)] == called
+    assert [word.removesuffix("/") for word in type_into(shell, shell_folder, line)] == called
 
 
 @pytest.mark.skipif(shutil.which("fish") is None, reason="no fish")
@@ -249,9 +251,13 @@ def test_a_shell_completes(shell: str, line: str, called: list[str], typed: Path
         ("recommend --gpu 'rtx 4090-", ["rtx 4090-D\tcompute capability 8.9"]),
     ],
 )
-def test_fish_completes(line: str, found: list[str], typed: Path) -> None:
+def test_fish_completes(line: str, found: list[str], shell_folder: Path) -> None:
     script = f'tfdoctor completion fish | source; complete -C "tfdoctor {line}"'
-    env = {"HOME": str(typed), "PATH": f"{typed / 'bin'}:{os.environ['PATH']}", "LANG": "C.UTF-8"}
+    env = {
+        "HOME": str(shell_folder),
+        "PATH": f"{shell_folder / 'bin'}:{os.environ['PATH']}",
+        "LANG": "C.UTF-8",
+    }
     command = [shutil.which("fish") or "", "-c", script]
-    done = subprocess.run(command, cwd=typed, env=env, capture_output=True, text=True, check=True)
-    assert (done.stdout.splitlines(), done.stderr) == (found, "")
+    result = subprocess.run(command, cwd=shell_folder, env=env, capture_output=True, text=True, check=True)
+    assert (result.stdout.splitlines(), result.stderr) == (found, "")

@@ -1,4 +1,4 @@
-"""`tfdoctor diagnose`, as a program: files, pipes, formats, exit statuses."""
+"""`tfdoctor diagnose` as a program: files, pipes, formats, exit statuses."""
 
 from __future__ import annotations
 
@@ -34,17 +34,18 @@ LOG = (
 
 
 def tfdoctor(*args: str, stdin: bytes = b"") -> tuple[int, str, str]:
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "tfdoctor", "diagnose", *args],
         input=stdin,
         capture_output=True,
         timeout=120,
         check=False,
     )
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
+    return result.returncode, result.stdout.decode(), result.stderr.decode()
 
 
 def answer(*args: str, stdin: bytes = b"") -> dict[str, Any]:
+    """Return the validated answer of `diagnose --json`."""
     _, out, _ = tfdoctor("--json", *args, stdin=stdin)
     value: dict[str, Any] = json.loads(out)
     jsonschema.Draft202012Validator(SCHEMA).validate(value)
@@ -58,12 +59,12 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_schema_has_the_vocabulary() -> None:
+def test_schema_lists_every_cause() -> None:
     assert SCHEMA["$defs"]["cause"]["enum"] == [cause.value for cause in Cause]
     assert SCHEMA["$defs"]["report"]["properties"]["benign"]["items"]["enum"] == list(BENIGN)
 
 
-def test_a_file(log: Path) -> None:
+def test_plain_file(log: Path) -> None:
     value = answer(str(log))
     assert value["verdict"]["cause"] == "libs-wrong-version"
     assert value["missing_libraries"] == ["libcudart.so.11.0"]
@@ -74,12 +75,12 @@ def test_a_file(log: Path) -> None:
 
 
 @pytest.mark.parametrize("args", [(), ("-",)])
-def test_a_pipe(args: tuple[str, ...]) -> None:
+def test_standard_input(args: tuple[str, ...]) -> None:
     assert answer(*args, stdin=LOG.encode())["file"] == "-"
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
-def test_packed(tmp_path: Path, pack: Any) -> None:
+def test_compressed_file(tmp_path: Path, pack: Any) -> None:
     path = tmp_path / "log.packed"
     path.write_bytes(pack(LOG.encode()))
     assert answer(str(path))["bytes"] == len(LOG)
@@ -90,14 +91,14 @@ def test_several_files(log: Path) -> None:
     assert [report["verdict"]["cause"] for report in value["logs"]] == ["libs-wrong-version"] * 2
 
 
-def test_the_exit_status(log: Path) -> None:
+def test_exit_status(log: Path) -> None:
     assert tfdoctor(str(log))[0] == 1
     assert tfdoctor("--fail-on", "never", str(log))[0] == 0
     assert tfdoctor(stdin=b"nothing\n")[0] == 0
     assert tfdoctor("--fail-on", "warning", stdin=b"nothing\n")[0] == 1
 
 
-def test_the_terminal(log: Path) -> None:
+def test_text_output(log: Path) -> None:
     _, out, _ = tfdoctor(str(log))
     assert out.startswith(("✗ ", "x "))
     assert "[TFD202]" in out
@@ -109,14 +110,16 @@ def test_the_terminal(log: Path) -> None:
 def test_markdown_is_redacted(log: Path) -> None:
     _, out, _ = tfdoctor("--format", "github", str(log))
     assert "| cause | `libs-wrong-version` |" in out
-    assert "/home/user" in out  # nobody's
+    assert "/home/user" in out  # `user` is a placeholder, not a name
 
 
-HOMES = "/home/"
-OPENING = "W tensorflow/stream_executor/platform/default/dso_loader.cc:60] Could not load dynamic library"
-TELLING = f"""\
-{OPENING} 'libcuda.so.1'; dlerror: libcuda.so.1: cannot open shared object file: No such file or directory; \
-LD_LIBRARY_PATH: {HOMES}alicia/lib:/srv/tower-nine/x
+HOME_FOLDERS = "/home/"
+LOAD_FAILURE = (
+    "W tensorflow/stream_executor/platform/default/dso_loader.cc:60] Could not load dynamic library"
+)
+LOG_WITH_SECRETS = f"""\
+{LOAD_FAILURE} 'libcuda.so.1'; dlerror: libcuda.so.1: cannot open shared object file: No such file or directory; \
+LD_LIBRARY_PATH: {HOME_FOLDERS}alicia/lib:/srv/tower-nine/x
 E tensorflow/stream_executor/cuda/cuda_driver.cc:271] failed call to cuInit: UNKNOWN ERROR (303) alicia@corp.example \
 https://bob:hunter22@wheels.corp.example/x AKIAQ7EXAMPLE3KEYS42 AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMIK7MDENGbPxRfiCY \
 pw=swordfish9
@@ -136,23 +139,23 @@ SECRETS = (
 )
 
 
-def test_markdown_tells_nothing_of_who_and_where(tmp_path: Path) -> None:
+def test_markdown_has_no_names_or_secrets(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    path.write_text(TELLING, encoding="utf-8")
-    _, shown, _ = tfdoctor("-v", str(path))
+    path.write_text(LOG_WITH_SECRETS, encoding="utf-8")
+    _, terminal_text, _ = tfdoctor("-v", str(path))
     _, out, _ = tfdoctor("--format", "github", str(path))
-    plain = out.replace("\\", "")
-    assert sum(secret in shown for secret in SECRETS) >= 5  # the log's words are shown
-    assert [secret for secret in SECRETS if secret in plain] == []
+    unescaped = out.replace("\\", "")
+    assert sum(secret in terminal_text for secret in SECRETS) >= 5  # the terminal shows the text of the log
+    assert [secret for secret in SECRETS if secret in unescaped] == []
     assert "libcuda.so.1" in out
-    assert "on this host (host-" in plain
+    assert "on this host (host-" in unescaped
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [(None, "no file"), (b"\x00\x01\x02\x03" * 500, "not a text"), (b"\x1f\x8bxx", "cannot be unpacked")],
 )
-def test_what_cannot_be_read_is_a_wrong_request(tmp_path: Path, content: bytes | None, words: str) -> None:
+def test_unreadable_file_is_refused(tmp_path: Path, content: bytes | None, words: str) -> None:
     path = tmp_path / "log"
     if content is not None:
         path.write_bytes(content)
@@ -164,17 +167,17 @@ def test_what_cannot_be_read_is_a_wrong_request(tmp_path: Path, content: bytes |
     assert json.loads(out)["error"]["code"] == 2
 
 
-def test_a_folder_is_no_log(tmp_path: Path) -> None:
+def test_folder_is_refused(tmp_path: Path) -> None:
     status, _, err = tfdoctor(str(tmp_path))
     assert status == 2
     assert "folder" in err
 
 
-def test_an_empty_log_says_nothing() -> None:
+def test_empty_log_is_inconclusive() -> None:
     assert answer(stdin=b"")["verdict"]["cause"] == "inconclusive"
 
 
-def test_what_is_left_of_an_archive_is_judged(tmp_path: Path) -> None:
+def test_damaged_archive_is_read_as_far_as_possible(tmp_path: Path) -> None:
     path = tmp_path / "log.gz"
     path.write_bytes(gzip.compress(LOG.encode() + os.urandom(3000).hex().encode())[:-40])
     status, out, err = tfdoctor("--json", str(path))
@@ -184,10 +187,10 @@ def test_what_is_left_of_an_archive_is_judged(tmp_path: Path) -> None:
     assert err.count("\n") == 1
 
 
-# ---------------------------------------------------------------- following
+# ---------------------------------------------------------------- --follow
 
 
-def start_following(*args: str, **more: Any) -> subprocess.Popen[str]:
+def start_following(*args: str, **options: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "tfdoctor", "diagnose", "-f", *args],
         stdout=subprocess.PIPE,
@@ -195,11 +198,11 @@ def start_following(*args: str, **more: Any) -> subprocess.Popen[str]:
         text=True,
         encoding="utf-8",
         env={**os.environ, "PYTHONIOENCODING": "utf-8", "COLUMNS": "200"},
-        **more,
+        **options,
     )
 
 
-def test_following_tells_the_verdict_when_it_changes_and_all_at_the_end(tmp_path: Path) -> None:
+def test_follow_prints_changes_and_a_final_report(tmp_path: Path) -> None:
     path = tmp_path / "train.log"
     path.write_text("starting\n", encoding="utf-8")
     with start_following(str(path)) as process:
@@ -207,9 +210,9 @@ def test_following_tells_the_verdict_when_it_changes_and_all_at_the_end(tmp_path
         try:
             with path.open("a", encoding="utf-8") as file:
                 file.write(LOG)
-            early = process.stdout.readline()
-            assert early.startswith("✗ ")
-            assert "libcudart.so.11.0" in early
+            first_line = process.stdout.readline()
+            assert first_line.startswith("✗ ")
+            assert "libcudart.so.11.0" in first_line
             with path.open("a", encoding="utf-8") as file:
                 file.write("Epoch 1\n")
             time.sleep(0.6)
@@ -217,24 +220,24 @@ def test_following_tells_the_verdict_when_it_changes_and_all_at_the_end(tmp_path
             out, err = process.communicate(timeout=30)
         finally:
             process.kill()
-    assert process.returncode == 1  # as without -f: there is a finding
+    assert process.returncode == 1  # the status without -f: there is a finding
     assert out.count("✗ ") == 1
     assert "2 │ Could not load dynamic library" in out
     assert "4 lines read" in out
     assert err == ""
 
 
-def test_following_a_pipe(tmp_path: Path) -> None:
+def test_follow_reads_a_pipe(tmp_path: Path) -> None:
     with start_following("--json", stdin=subprocess.PIPE) as process:
         out, err = process.communicate(LOG, timeout=30)
     assert json.loads(out)["verdict"]["cause"] == "libs-wrong-version"
     assert (process.returncode, err) == (1, "")
 
 
-def test_what_cannot_be_followed(tmp_path: Path, log: Path) -> None:
+def test_follow_refuses_other_inputs(tmp_path: Path, log: Path) -> None:
     packed = tmp_path / "log.gz"
     packed.write_bytes(gzip.compress(LOG.encode()))
-    for args, words in (
+    for args, message in (
         ((str(log), str(log)), "one log can be followed"),
         ((str(tmp_path / "none"),), "no file"),
         ((str(packed),), "packed"),
@@ -242,14 +245,14 @@ def test_what_cannot_be_followed(tmp_path: Path, log: Path) -> None:
     ):
         status, out, err = tfdoctor("-f", *args)
         assert (status, out) == (2, "")
-        assert words in err
+        assert message in err
 
 
 # ---------------------------------------------------------------- progress
 
 
 @pytest.mark.parametrize("quiet", [False, True])
-def test_progress_is_for_people_at_terminals(tmp_path: Path, quiet: bool) -> None:
+def test_progress_is_shown_at_terminals_only(tmp_path: Path, quiet: bool) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"step 1 loss 2\n" * 300_000)
     code = (
@@ -258,7 +261,7 @@ def test_progress_is_for_people_at_terminals(tmp_path: Path, quiet: bool) -> Non
         f"sys.argv = ['tfdoctor', 'diagnose', {'-q' if quiet else '-v'!r}, {str(path)!r}]; startup.run()"
     )
     master, slave = os.openpty()
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code],
         stdout=subprocess.PIPE,
         stderr=slave,
@@ -267,14 +270,14 @@ def test_progress_is_for_people_at_terminals(tmp_path: Path, quiet: bool) -> Non
         check=False,
     )
     os.close(slave)
-    shown = b""
+    terminal_output = b""
     try:
         while data := os.read(master, 65536):
-            shown += data
+            terminal_output += data
     except OSError:
         pass
     os.close(master)
-    assert done.returncode == 0
-    assert bool(re.search(rb"\d%", shown)) is not quiet
+    assert result.returncode == 0
+    assert bool(re.search(rb"\d%", terminal_output)) is not quiet
     if not quiet:
-        assert shown.rstrip().endswith(b"\x1b[2K")  # gone
+        assert terminal_output.rstrip().endswith(b"\x1b[2K")  # the progress line was removed

@@ -1,4 +1,4 @@
-"""`tfdoctor explain`: finding what is asked for, and printing it in any terminal."""
+"""`tfdoctor explain`: finding the pages of a query and printing them in any terminal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tfdoctor.rules.retired import RetiredRule, current_codes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ASKED = [rule.code for rule in EXPLAINED] + [cause.value for cause in Cause]
+QUERIES = [rule.code for rule in EXPLAINED] + [cause.value for cause in Cause]
 
 
 def tfdoctor(monkeypatch: pytest.MonkeyPatch, *args: str) -> int:
@@ -41,14 +41,14 @@ def codes(entries: Sequence[Any]) -> list[str]:
     return [entry.code for entry in entries]
 
 
-def test_the_catalogue_has_every_rule_and_every_cause_once() -> None:
+def test_catalogue_has_every_rule_and_cause_once() -> None:
     everything = catalogue()
     assert codes(everything.rules) == sorted(rule.code for rule in EXPLAINED)
     assert [entry.cause for entry in everything.causes] == list(Cause)
     assert all(section.text for rule in everything.rules for section in rule.sections)
 
 
-def test_every_cause_has_its_sentence() -> None:
+def test_every_cause_has_a_meaning() -> None:
     meanings = [cause.row.meaning for cause in Cause]
     for meaning in meanings:
         assert meaning.endswith(".")
@@ -56,9 +56,9 @@ def test_every_cause_has_its_sentence() -> None:
     assert len(set(meanings)) == len(meanings)
 
 
-@pytest.mark.parametrize("query", ASKED)
+@pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.few(50)
-def test_each_page_says_what_is_typed_next(query: str) -> None:
+def test_every_page_has_a_next_command(query: str) -> None:
     for whole in (False, True):
         text = render_explanation(lookup(query), whole=whole)
         assert re.search(r"^(What to type here: |    )\S", text, re.MULTILINE), text
@@ -74,48 +74,50 @@ MESSAGES = sorted(
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda one: one[0][:40] if isinstance(one, tuple) else "")
-def test_every_message_that_is_known_has_a_page(message: tuple[str, tuple[Cause, ...], str | None]) -> None:
+def test_every_known_message_has_a_page(message: tuple[str, tuple[Cause, ...], str | None]) -> None:
     line, causes, benign = message
-    found = lookup(line)
-    assert found.rules or found.causes
+    explanation = lookup(line)
+    assert explanation.rules or explanation.causes
     assert benign or causes
 
 
 @pytest.mark.parametrize("cause", [cause for cause in Cause if not lookup(cause.value).rules])
-def test_what_is_copied_from_a_page_is_the_command(cause: Cause) -> None:
-    """A long one goes on in the next line as a shell takes it, and no string in it is broken."""
-    typed = [line for entry in lookup(cause.value).causes for one in entry.remedies for line in one.commands]
+def test_commands_can_be_copied(cause: Cause) -> None:
+    """Continue a long command on the next line as a shell does, and break no quoted string."""
+    commands = [
+        line for entry in lookup(cause.value).causes for remedy in entry.remedies for line in remedy.commands
+    ]
     text = render_explanation(lookup(cause.value), width=60)
-    shown = [" ".join(line.split()) for line in text.replace("\\\n", "").splitlines()]
-    for command in typed:
-        assert " ".join(command.split()) in shown, text
+    lines = [" ".join(line.split()) for line in text.replace("\\\n", "").splitlines()]
+    for command in commands:
+        assert " ".join(command.split()) in lines, text
 
 
 @pytest.mark.parametrize("query", ["TFD203", "tfd203", "203", " 203 "])
-def test_a_rule_by_its_code(query: str) -> None:
-    found = lookup(query)
-    assert codes(found.rules) == ["TFD203"]
-    assert [entry.cause for entry in found.causes] == [Cause.LIBS_NOT_ON_PATH]
+def test_code_finds_the_rule(query: str) -> None:
+    explanation = lookup(query)
+    assert codes(explanation.rules) == ["TFD203"]
+    assert [entry.cause for entry in explanation.causes] == [Cause.LIBS_NOT_ON_PATH]
 
 
 @pytest.mark.parametrize("query", ["libs-not-on-path", "libs_not_on_path", "LIBS-NOT-ON-PATH"])
-def test_a_word_that_is_both_gives_the_rule(query: str) -> None:
+def test_name_of_a_rule_and_a_cause_gives_the_rule(query: str) -> None:
     assert codes(lookup(query).rules) == ["TFD203"]
 
 
-def test_a_cause_gives_all_its_rules() -> None:
-    found = lookup("inconclusive")
-    assert [entry.cause for entry in found.causes] == [Cause.INCONCLUSIVE]
-    having = [
+def test_cause_lists_all_its_rules() -> None:
+    explanation = lookup("inconclusive")
+    assert [entry.cause for entry in explanation.causes] == [Cause.INCONCLUSIVE]
+    expected = [
         rule.code for rule in EXPLAINED if Cause.INCONCLUSIVE in rule.causes and rule.causes != tuple(Cause)
     ]
-    assert sorted(codes(found.rules) + codes(found.related)) == sorted(having)
+    assert sorted(codes(explanation.rules) + codes(explanation.related)) == sorted(expected)
 
 
-def test_a_cause_without_a_rule() -> None:
-    found = lookup("libs-unlisted")
-    assert not found.rules
-    assert "does not say which" in render_explanation(found, width=200)
+def test_cause_without_a_rule() -> None:
+    explanation = lookup("libs-unlisted")
+    assert not explanation.rules
+    assert "does not say which" in render_explanation(explanation, width=200)
 
 
 @pytest.mark.parametrize(
@@ -135,25 +137,25 @@ def test_a_cause_without_a_rule() -> None:
         ("other processes take the memory of the card", "TFD603"),
     ],
 )
-def test_the_words_of_a_message_find_the_page(words: str, code: str) -> None:
-    found = lookup(words)
-    named = codes(found.rules) or [entry.cause.row.code for entry in found.causes]
-    assert named[0] == code
-    assert found.query == words
+def test_message_finds_its_page(words: str, code: str) -> None:
+    explanation = lookup(words)
+    found_codes = codes(explanation.rules) or [entry.cause.row.code for entry in explanation.causes]
+    assert found_codes[0] == code
+    assert explanation.query == words
 
 
-def test_words_need_no_quotes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_query_needs_no_quotes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert tfdoctor(monkeypatch, "explain", "Skipping", "registering", "GPU", "devices") == 0
     assert "TFD801" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("cause", list(Cause), ids=lambda cause: cause.value)
-def test_no_page_is_a_dead_end(cause: Cause) -> None:
+def test_every_page_has_a_remedy(cause: Cause) -> None:
     for query in (cause.value, cause.row.code):
         text = render_explanation(lookup(query), width=200)
-        _, heading, rest = text.partition("What to do\n")
+        _, heading, remedy = text.partition("What to do\n")
         assert heading
-        assert rest.strip()
+        assert remedy.strip()
 
 
 @pytest.mark.parametrize(
@@ -165,7 +167,7 @@ def test_no_page_is_a_dead_end(cause: Cause) -> None:
         ("no driver", "`no-driver`"),
     ],
 )
-def test_an_unknown_word_names_its_neighbours(query: str, near: str) -> None:
+def test_unknown_query_suggests_similar_names(query: str, near: str) -> None:
     with pytest.raises(UsageError) as error:
         lookup(query)
     assert near in error.value.hint
@@ -182,15 +184,15 @@ def test_nonsense_is_refused(query: str) -> None:
 
 @cache
 def list_explanations() -> tuple[Explanation, ...]:
-    return (catalogue(), *(lookup(word) for word in ASKED))
+    return (catalogue(), *(lookup(query) for query in QUERIES))
 
 
 @pytest.mark.few(3)
 @pytest.mark.parametrize("width", [20, 40, 59, 60, 80, 200])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    """But for one word of a command, which has no room."""
-    for found in list_explanations():
-        text = render_explanation(found, width=width)
+    """Wrap every line, except a single word of a command that is too long."""
+    for explanation in list_explanations():
+        text = render_explanation(explanation, width=width)
         assert text.endswith("\n")
         assert not text.endswith("\n\n")
         for line in text.splitlines():
@@ -201,23 +203,21 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 def test_colour_changes_nothing_but_colour() -> None:
     import re
 
-    found = lookup("TFD101")
-    coloured = render_explanation(found, colour=True)
+    explanation = lookup("TFD101")
+    coloured = render_explanation(explanation, colour=True)
     assert "\x1b[1m" in coloured
-    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == render_explanation(found)
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == render_explanation(explanation)
 
 
-def test_the_command_prints_the_list(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_prints_the_list(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert tfdoctor(monkeypatch, "explain") == 0
     out = capsys.readouterr().out
-    for word in ASKED:
-        assert word in out
+    for query in QUERIES:
+        assert query in out
     assert "\x1b" not in out
 
 
-def test_the_command_knows_narrow_terminals(
+def test_output_fits_narrow_terminals(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
@@ -226,7 +226,7 @@ def test_the_command_knows_narrow_terminals(
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
-def test_any_locale_can_take_it(monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
+def test_output_fits_the_encoding(monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
     raw = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding))
     assert tfdoctor(monkeypatch, "explain") == 0
@@ -235,7 +235,7 @@ def test_any_locale_can_take_it(monkeypatch: pytest.MonkeyPatch, encoding: str) 
     assert "?" not in text
 
 
-def test_an_unknown_word_ends_in_2(
+def test_unknown_query_exits_with_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tfdoctor(monkeypatch, "explain", "libs-not-on-pth") == 2
@@ -248,7 +248,9 @@ def test_an_unknown_word_ends_in_2(
     assert captured.err.splitlines()[1].startswith("hint: did you mean `libs-not-on-path`")
 
 
-def test_json_says_the_same(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_the_same_sections(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert tfdoctor(monkeypatch, "explain", "TFD203", "--json") == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["query"] == "TFD203"
@@ -265,18 +267,18 @@ def test_json_says_the_same(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     [("TFD801", "libs-unlisted"), ("tfd804", "oom"), ("820", "harmless"), ("TFD821", "XLA_GPU")],
 )
 def test_codes_of_logs_are_explained(code: str, word: str) -> None:
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "tfdoctor", "explain", code],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    assert word in done.stdout
+    assert result.returncode == 0, result.stderr
+    assert word in result.stdout
 
 
-GONE = (
+RETIRED_RULES = (
     RetiredRule("TFD298", "old-paths", "Old paths", "0.9.0", ("TFD299",), "It said what TFD299 says better."),
     RetiredRule(
         "TFD299", "older-paths", "Older paths", "1.0.0", ("TFD203", "TFD201"), "Two checks tell it apart."
@@ -285,53 +287,57 @@ GONE = (
 )
 
 
-def test_living_codes_stand_for_themselves_and_retired_ones_lead_on() -> None:
-    assert current_codes("TFD203", GONE) == ("TFD203",)
-    assert current_codes("TFD298", GONE) == current_codes("TFD299", GONE) == ("TFD203", "TFD201")
-    assert current_codes("TFD699", GONE) == ()
-    circle = (replace(GONE[0], by=("TFD299",)), replace(GONE[1], by=("TFD298",)))
+def test_retired_codes_lead_to_their_successors() -> None:
+    assert current_codes("TFD203", RETIRED_RULES) == ("TFD203",)
+    assert (
+        current_codes("TFD298", RETIRED_RULES)
+        == current_codes("TFD299", RETIRED_RULES)
+        == ("TFD203", "TFD201")
+    )
+    assert current_codes("TFD699", RETIRED_RULES) == ()
+    cycle = (replace(RETIRED_RULES[0], by=("TFD299",)), replace(RETIRED_RULES[1], by=("TFD298",)))
     with pytest.raises(ValueError, match="TFD298 → TFD299 → TFD298"):
-        current_codes("TFD298", circle)
+        current_codes("TFD298", cycle)
 
 
 @pytest.mark.parametrize("query", ["TFD298", "298", "old-paths"])
-def test_a_retired_code_says_which_one_tells_it_now(query: str) -> None:
-    found = lookup(query, retired=GONE)
-    assert codes(found.rules) == ["TFD201", "TFD203"]
-    assert found.retired is GONE[0]
-    text = " ".join(render_explanation(found).split())
+def test_page_of_a_retired_code_names_its_successors(query: str) -> None:
+    explanation = lookup(query, retired=RETIRED_RULES)
+    assert codes(explanation.rules) == ["TFD201", "TFD203"]
+    assert explanation.retired is RETIRED_RULES[0]
+    text = " ".join(render_explanation(explanation).split())
     assert text.startswith(
         "TFD298 old-paths was retired in 0.9.0 Old paths It said what TFD299 says better. "
     )
     assert "TFD201 and TFD203 tell it now." in text
-    assert "LD_LIBRARY_PATH" in text  # and what those say
-    assert explanation_json(found)["rules"][0]["code"] == "TFD201"
+    assert "LD_LIBRARY_PATH" in text  # and the text of those rules
+    assert explanation_json(explanation)["rules"][0]["code"] == "TFD201"
 
 
-def test_a_retired_code_that_nothing_stands_for() -> None:
-    found = lookup("TFD699", retired=GONE)
-    assert found.rules == found.causes == found.related == ()
-    text = " ".join(render_explanation(found).split())
+def test_retired_code_without_successor() -> None:
+    explanation = lookup("TFD699", retired=RETIRED_RULES)
+    assert explanation.rules == explanation.causes == explanation.related == ()
+    text = " ".join(render_explanation(explanation).split())
     assert "There is no CUDA for Solaris. Nothing reports it now." in text
 
 
-def test_fix_takes_a_retired_code_for_what_tells_it_now() -> None:
-    assert codes_of(["tfd298", "TFD203", "TFD601"], GONE) == ("TFD203", "TFD201", "TFD601")
-    for code in ("TFD298", "TFD999"):  # retired by nobody
+def test_fix_replaces_retired_codes() -> None:
+    assert codes_of(["tfd298", "TFD203", "TFD601"], RETIRED_RULES) == ("TFD203", "TFD201", "TFD601")
+    for code in ("TFD298", "TFD999"):  # not a retired code
         with pytest.raises(UsageError, match=f"there is no finding {code}"):
             codes_of([code])
     with pytest.raises(UsageError, match="there is no finding TFD699"):
-        codes_of(["TFD699"], GONE)
+        codes_of(["TFD699"], RETIRED_RULES)
 
 
-def test_a_living_name_is_not_led_on() -> None:
-    again = (replace(GONE[0], name="libs-not-on-path"),)
-    assert codes(lookup("TFD203", retired=again).rules) == ["TFD203"]
-    assert lookup("TFD203", retired=again).retired is None
+def test_current_name_has_precedence_over_a_retired_one() -> None:
+    same_name = (replace(RETIRED_RULES[0], name="libs-not-on-path"),)
+    assert codes(lookup("TFD203", retired=same_name).rules) == ["TFD203"]
+    assert lookup("TFD203", retired=same_name).retired is None
 
 
 @pytest.mark.parametrize("asked", ["memory", "TFD826", "why does tensorflow take all of the gpu memory"])
-def test_why_all_of_the_memory(asked: str) -> None:
+def test_question_about_memory_finds_the_page(asked: str) -> None:
     page = render_explanation(lookup(asked), whole=False)
     assert "takes nearly all free memory" in page
     assert "    export TF_FORCE_GPU_ALLOW_GROWTH=true\n" in page

@@ -1,4 +1,4 @@
-"""The plain command lines of `check` mean what Typer says they mean."""
+"""The fast parser of simple `check` command lines gives the same options as Typer."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tfdoctor.cli.fast_parser import FLAGS, VALUES, plain
 from tfdoctor.cli.main import command_line
 
 CHECK = command_line().commands["check"]
-LEFT = {"--simulate", "--driver"}
-"""What takes seconds anyway: Typer reads it."""
+TYPER_OPTIONS = {"--simulate", "--driver"}
+"""Options of slow commands, which Typer parses."""
 SAMPLES = {
     "--python": ["p", "/a b/python", "é", "a\nb"],
     "--facts": ["bundle"],
@@ -24,44 +24,44 @@ SAMPLES = {
     "--timeout": ["1", "1.5", "999.125"],
     "--fail-on": ["error", "warning", "never"],
 }
-WORDS = [
+OPTION_SAMPLES = [
     *([flag] for flag in FLAGS),
     *([option, value] for option, values in SAMPLES.items() for value in values),
 ]
 
 
-def call_by_typer(words: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
-    """What the command is called with."""
-    found: dict[str, object] = {}
+def call_by_typer(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    """Return the options with which Typer calls the command."""
+    called_options: dict[str, object] = {}
     monkeypatch.setattr(
-        check, "check", functools.wraps(check.check)(lambda **options: found.update(options) or 0)
+        check, "check", functools.wraps(check.check)(lambda **options: called_options.update(options) or 0)
     )
-    assert command_line()(["check", *words], standalone_mode=False) == 0
-    return found
+    assert command_line()(["check", *arguments], standalone_mode=False) == 0
+    return called_options
 
 
 @pytest.mark.parametrize(
     "words",
     [
         [],
-        *WORDS,
-        *([*one, *two] for one, two in itertools.combinations(WORDS, 2) if one[0] < two[0]),
+        *OPTION_SAMPLES,
+        *([*one, *two] for one, two in itertools.combinations(OPTION_SAMPLES, 2) if one[0] < two[0]),
         ["--python", "a", "--python", "b", "-q", "-v"],
     ],
     ids=" ".join,
 )
-def test_as_typer_reads_it(words, monkeypatch):
-    mine, theirs = plain(["check", *words]), call_by_typer(words, monkeypatch)
-    assert mine == theirs
-    assert {name: type(value) for name, value in mine.items()} == {
-        name: type(value) for name, value in theirs.items()
+def test_options_equal_those_of_typer(words, monkeypatch):
+    parsed, expected = plain(["check", *words]), call_by_typer(words, monkeypatch)
+    assert parsed == expected
+    assert {name: type(value) for name, value in parsed.items()} == {
+        name: type(value) for name, value in expected.items()
     }
 
 
-def test_every_option_is_known_or_left_to_typer():
+def test_every_option_is_covered():
     options = [param for param in CHECK.params if param.param_type_name == "option"]
-    known = {word for option in options for word in option.opts} - {"--help", "-h"}
-    assert known == FLAGS.keys() | VALUES.keys() | LEFT
+    names = {name for option in options for name in option.opts} - {"--help", "-h"}
+    assert names == FLAGS.keys() | VALUES.keys() | TYPER_OPTIONS
 
 
 @pytest.mark.parametrize(
@@ -88,11 +88,11 @@ def test_every_option_is_known_or_left_to_typer():
         "capture",
     ],
 )
-def test_all_else_is_typers(line):
+def test_other_command_lines_are_left_to_typer(line):
     assert plain(line.split(" ")) is None
 
 
-def test_a_plain_check_loads_no_typer(tmp_path):
+def test_simple_check_loads_no_typer(tmp_path):
     code = (
         "import sys\n"
         "from tfdoctor.cli.startup import run\n"

@@ -1,4 +1,4 @@
-"""`tfdoctor fix` as a command: what it refuses, what it asks, what it prints."""
+"""`tfdoctor fix` as a command: invalid requests, the confirmation, the output."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ pytestmark = [
     needs_compiler,
 ]
 ROOT = Path(__file__).resolve().parents[2]
-CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+CONTROL_CHARACTER = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 @pytest.fixture
-def new(tmp_path: Path, standin_cache: Path) -> Callable[..., Fake]:
-    """A function that makes an environment; 2.21.0 needs mending as pip leaves it."""
+def make_environment(tmp_path: Path, standin_cache: Path) -> Callable[..., Fake]:
+    """A function that creates an environment; 2.21.0 as pip leaves it needs a fix."""
 
     def make_one(version: str = "2.21.0", **how: str) -> Fake:
         return make(tmp_path, standin_cache, version, **how)
@@ -45,7 +45,7 @@ def schema(name: str) -> dict[str, Any]:
     return dict(json.loads((ROOT / f"docs/schemas/{name}.schema.json").read_text(encoding="utf-8")))
 
 
-def test_the_schema_speaks_the_vocabulary() -> None:
+def test_schema_lists_every_cause_and_status() -> None:
     assert SCHEMA["$defs"]["cause"]["enum"] == [cause.value for cause in Cause]
     assert SCHEMA["$defs"]["finding"] == schema("verify")["$defs"]["finding"]
     statuses = SCHEMA["properties"]["repairs"]["items"]["properties"]["status"]["enum"]
@@ -54,13 +54,13 @@ def test_the_schema_speaks_the_vocabulary() -> None:
     assert check == schema("check")["required"]
 
 
-def test_the_schema_refuses_what_is_none(new: Callable[..., Fake]) -> None:
-    answer = new().run("fix", "--dry-run", "--json").json()
-    for place, value in (("status", "done"), ("code", "203"), ("changes", -1), ("text", "")):
-        wrong = json.loads(json.dumps(answer))
-        wrong["repairs"][0][place] = value
+def test_schema_refuses_invalid_values(make_environment: Callable[..., Fake]) -> None:
+    answer = make_environment().run("fix", "--dry-run", "--json").json()
+    for field, value in (("status", "done"), ("code", "203"), ("changes", -1), ("text", "")):
+        invalid = json.loads(json.dumps(answer))
+        invalid["repairs"][0][field] = value
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(wrong, SCHEMA)
+            jsonschema.validate(invalid, SCHEMA)
 
 
 @pytest.mark.few(4)
@@ -77,55 +77,55 @@ def test_the_schema_refuses_what_is_none(new: Callable[..., Fake]) -> None:
     ],
     ids=str,
 )
-def test_a_wrong_request_changes_nothing(words: tuple[str, ...], says: str, tmp_path: Path) -> None:
+def test_invalid_request_changes_nothing(words: tuple[str, ...], says: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tfdoctor", "fix", "--yes", *words, "--python", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert says in done.stderr
-    assert "tfdoctor explain" in done.stderr or "TFD999" not in words
-    assert not CONTROL.search(done.stderr)
-    done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False, timeout=60)
-    answer = json.loads(done.stdout)
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert says in result.stderr
+    assert "tfdoctor explain" in result.stderr or "TFD999" not in words
+    assert not CONTROL_CHARACTER.search(result.stderr)
+    result = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False, timeout=60)
+    answer = json.loads(result.stdout)
     jsonschema.validate(answer, schema("error"))
-    assert (answer["error"]["code"], done.stderr) == (2, "")
+    assert (answer["error"]["code"], result.stderr) == (2, "")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_python_that_is_not_there(tmp_path: Path) -> None:
-    for words in (("--yes",), ("--undo",), ("--dry-run",)):
-        command = [sys.executable, "-m", "tfdoctor", "fix", *words, "--python", str(tmp_path / "none")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-        assert done.returncode == 2, done
-        assert "none" in done.stderr
+def test_missing_python_is_refused(tmp_path: Path) -> None:
+    for arguments in (("--yes",), ("--undo",), ("--dry-run",)):
+        command = [sys.executable, "-m", "tfdoctor", "fix", *arguments, "--python", str(tmp_path / "none")]
+        result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert result.returncode == 2, result
+        assert "none" in result.stderr
 
 
-def test_a_python_that_nobody_meant_is_not_mended(tmp_path: Path) -> None:
-    """The active environment is gone: the shell's Python is left alone until it is named."""
+def test_unrequested_python_is_not_changed(tmp_path: Path) -> None:
+    """Change no Python if the active environment is missing, until the user names one."""
     command = [sys.executable, "-m", "tfdoctor", "fix", "--yes"]
     env = {**os.environ, "VIRTUAL_ENV": str(tmp_path / "gone"), "CONDA_PREFIX": ""}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=env)
-    assert done.returncode == 2, done
-    assert "VIRTUAL_ENV names" in done.stderr
-    assert "which Python is meant?" in " ".join(done.stderr.split())
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=env)
+    assert result.returncode == 2, result
+    assert "VIRTUAL_ENV names" in result.stderr
+    assert "which Python is meant?" in " ".join(result.stderr.split())
 
 
-def test_nobody_to_ask(new: Callable[..., Fake]) -> None:
-    env = new()
+def test_fix_without_terminal_needs_yes(make_environment: Callable[..., Fake]) -> None:
+    env = make_environment()
     before = env.list()
-    run = env.run("fix")
-    assert (run.status, run.out) == (2, "")
-    assert "no terminal to ask on" in run.err
-    assert "--yes makes the changes, --dry-run only shows them." in run.err
+    result = env.run("fix")
+    assert (result.status, result.out) == (2, "")
+    assert "no terminal to ask on" in result.err
+    assert "--yes makes the changes, --dry-run only shows them." in result.err
     assert env.run("fix", "--json").json()["error"]["code"] == 2
     assert difference(before, env.list()) == {}
 
 
-def test_nothing_to_mend_needs_no_answer(new: Callable[..., Fake]) -> None:
-    run = new("2.20.0").run("fix")
-    assert (run.status, "Fix can do nothing here." in run.said) == (0, True)
+def test_nothing_to_fix_needs_no_confirmation(make_environment: Callable[..., Fake]) -> None:
+    result = make_environment("2.20.0").run("fix")
+    assert (result.status, "Fix can do nothing here." in result.said) == (0, True)
 
 
-LAUNCH = """
+TERMINAL_LAUNCHER = """
 import fcntl, os, sys, termios
 os.setsid()
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C is for us
@@ -134,44 +134,44 @@ os.execv(sys.executable, sys.argv[1:])
 
 
 def run_at_terminal(
-    env: Fake, answer: str, *words: str, command: Sequence[str] = ("fix",)
+    env: Fake, answer: str, *arguments: str, command: Sequence[str] = ("fix",)
 ) -> tuple[int, str]:
-    """Exit status, and all that appears on the terminal."""
-    terminal, theirs = pty.openpty()
+    """Run a command in a terminal, answer its question, and return the exit status and the terminal's output."""
+    terminal, child_terminal = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-c", LAUNCH, *env.command(*command, *words)],
+        [sys.executable, "-c", TERMINAL_LAUNCHER, *env.command(*command, *arguments)],
         env=env.environment(TERM="xterm", COLUMNS="80"),
         cwd=env.work,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
+        stdin=child_terminal,
+        stdout=child_terminal,
+        stderr=child_terminal,
     )
-    os.close(theirs)
-    seen, answered, until = b"", False, time.monotonic() + 60
-    while time.monotonic() < until:
+    os.close(child_terminal)
+    output, answered, deadline = b"", False, time.monotonic() + 60
+    while time.monotonic() < deadline:
         ready, _, _ = select.select([terminal], [], [], 0.5)
         if not ready:
             continue
         try:
             chunk = os.read(terminal, 65536)
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             break
         if not chunk:
             break
-        seen += chunk
-        if not answered and b"[y/N]" in seen:
+        output += chunk
+        if not answered and b"[y/N]" in output:
             answered = True
             os.write(terminal, answer.encode())
     os.close(terminal)
-    return process.wait(timeout=60), seen.decode()
+    return process.wait(timeout=60), output.decode()
 
 
 @pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("answer", "done"), [("y\n", True), ("YES\n", True), ("n\n", False), ("\n", False), ("maybe\n", False)]
 )
-def test_a_person_is_asked(answer: str, done: bool, new: Callable[..., Fake]) -> None:
-    env = new()
+def test_fix_asks_for_confirmation(answer: str, done: bool, make_environment: Callable[..., Fake]) -> None:
+    env = make_environment()
     before = env.list()
     status, text = run_at_terminal(env, answer, "--no-deep")
     assert "Do this? [y/N]" in text
@@ -185,24 +185,26 @@ def test_a_person_is_asked(answer: str, done: bool, new: Callable[..., Fake]) ->
 
 
 @pytest.mark.parametrize(("answer", "done"), [("y\n", True), ("n\n", False)])
-def test_check_asks_the_same_question(answer: str, done: bool, new: Callable[..., Fake]) -> None:
-    env = new()
+def test_check_fix_asks_for_confirmation(
+    answer: str, done: bool, make_environment: Callable[..., Fake]
+) -> None:
+    env = make_environment()
     before = env.list()
     _, text = run_at_terminal(env, answer, command=("check", "--fix"))
-    first, _, then = re.sub(r"\x1b\[[0-9;]*m", "", text).partition("Do this? [y/N]")
-    assert re.search(r"Fix it\s+.*tfdoctor fix", first)  # the screen of check
-    assert first.count("Environment ") >= 1  # what fix would do
-    assert "ln -sf" in first
+    before_answer, _, after_answer = re.sub(r"\x1b\[[0-9;]*m", "", text).partition("Do this? [y/N]")
+    assert re.search(r"Fix it\s+.*tfdoctor fix", before_answer)  # the output of check
+    assert before_answer.count("Environment ") >= 1  # the plan of fix
+    assert "ln -sf" in before_answer
     assert bool(difference(before, env.list())) is done
-    assert ("Nothing was changed." in then) is not done
+    assert ("Nothing was changed." in after_answer) is not done
 
 
-def test_check_fixes_as_fix_does(new: Callable[..., Fake]) -> None:
-    env = new()
+def test_check_fix_works_like_fix(make_environment: Callable[..., Fake]) -> None:
+    env = make_environment()
     before = env.list()
-    nobody = env.run("check", "--fix")
-    assert nobody.status == 2
-    assert "no terminal to ask on" in nobody.err
+    refused = env.run("check", "--fix")
+    assert refused.status == 2
+    assert "no terminal to ask on" in refused.err
     assert env.run("check", "--fix", "--json").json()["error"]["code"] == 2
     assert difference(before, env.list()) == {}
     answer = env.run("check", "--fix", "--yes", "--json").json()
@@ -216,15 +218,15 @@ def test_check_fixes_as_fix_does(new: Callable[..., Fake]) -> None:
     "words",
     [("--yes",), ("--fix", "--facts", "x"), ("--fix", "--against", "x"), ("--fix", "--fail-on", "never")],
 )
-def test_what_does_not_go_with_fixing(words: tuple[str, ...]) -> None:
+def test_options_that_exclude_check_fix(words: tuple[str, ...]) -> None:
     command = [sys.executable, "-m", "tfdoctor", "check", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "--fix" in done.stderr
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "--fix" in result.stderr
 
 
-def test_ctrl_c_at_the_question(new: Callable[..., Fake]) -> None:
-    env = new()
+def test_interrupt_at_the_question_changes_nothing(make_environment: Callable[..., Fake]) -> None:
+    env = make_environment()
     before = env.list()
     status, text = run_at_terminal(env, "\x03")
     assert (status, "Interrupted." in text) == (130, True)
@@ -235,48 +237,52 @@ def test_ctrl_c_at_the_question(new: Callable[..., Fake]) -> None:
 @pytest.mark.few(3)
 @pytest.mark.parametrize("columns", ["20", "60", "80", "120"])
 @pytest.mark.parametrize("coloured", [False, True])
-def test_the_width_is_kept_but_for_commands(columns: str, coloured: bool, new: Callable[..., Fake]) -> None:
-    env = new()
-    more = {"COLUMNS": columns, **({"FORCE_COLOR": "1"} if coloured else {})}
-    run = env.run("fix", "--dry-run", **more)
-    assert ("\x1b[" in run.out) is coloured
+def test_output_fits_the_width_except_commands(
+    columns: str, coloured: bool, make_environment: Callable[..., Fake]
+) -> None:
+    env = make_environment()
+    variables = {"COLUMNS": columns, **({"FORCE_COLOR": "1"} if coloured else {})}
+    result = env.run("fix", "--dry-run", **variables)
+    assert ("\x1b[" in result.out) is coloured
     commands = env.run("fix", "--dry-run", "--json").json()["repairs"][0]["commands"]
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", run.out)
-    plain = re.sub(r" \\\n +", " ", plain)  # continued, as a shell takes it
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", result.out)
+    plain = re.sub(r" \\\n +", " ", plain)  # join continued lines
     for command in commands:
-        assert any(line.strip() == command for line in plain.splitlines())  # whole: to be copied
+        assert any(
+            line.strip() == command for line in plain.splitlines()
+        )  # unbroken, so that it can be copied
     for line in plain.splitlines():
         assert len(line) <= int(columns) or line.strip() in commands or "/" in line, line
 
 
-def test_quiet_says_the_verdict_and_how_to_go_back(new: Callable[..., Fake]) -> None:
-    env = new()
-    run = env.fix("-q")
-    lines = run.out.splitlines()
-    assert (run.status, run.err) == (0, "")
+def test_quiet_prints_the_verdict_and_the_undo_command(make_environment: Callable[..., Fake]) -> None:
+    env = make_environment()
+    result = env.fix("-q")
+    lines = result.out.splitlines()
+    assert (result.status, result.err) == (0, "")
     assert lines[0].startswith("✓ TensorFlow 2.21.0 will use 2 GPUs")
     assert lines[-1] == f"To take all of it back: tfdoctor fix --undo --python {env.python}"
     assert env.run(*lines[-1].partition("tfdoctor ")[2].split()[:2]).status == 0
 
 
-def test_json_is_alone_on_standard_output(new: Callable[..., Fake]) -> None:
-    run = new().fix("--json", "-v")
-    assert (run.status, run.err) == (0, "")
-    assert run.json()["repairs"][0]["status"] == "mended"
+def test_json_is_the_only_output(make_environment: Callable[..., Fake]) -> None:
+    result = make_environment().fix("--json", "-v")
+    assert (result.status, result.err) == (0, "")
+    assert result.json()["repairs"][0]["status"] == "mended"
 
 
 def test_no_control_character_reaches_a_terminal(tmp_path: Path, standin_cache: Path) -> None:
     env = make(tmp_path, standin_cache, "2.21.0", name="it's a \x1b[31mred\x1b]0;title\x07 env")
     before = env.list()
-    for words in (("--dry-run",), ("--yes", "--no-deep"), ("--undo",)):
-        run = env.run("fix", "-v", *words)
-        assert not CONTROL.search(run.out + run.err), (words, run.out + run.err)
+    for arguments in (("--dry-run",), ("--yes", "--no-deep"), ("--undo",)):
+        result = env.run("fix", "-v", *arguments)
+        assert not CONTROL_CHARACTER.search(result.out + result.err), (arguments, result.out + result.err)
     assert difference(before, env.list()) == {}
     assert env.fix("--json").json()["environment"] == str(env.root)
 
 
-def test_words_from_an_installer_are_cleaned(new: Callable[..., Fake]) -> None:
-    env = new("2.20.0")
+def test_installer_output_is_sanitized(make_environment: Callable[..., Fake]) -> None:
+    env = make_environment("2.20.0")
     env.nvidia("cufft/lib/libcufft.so.11").unlink()
     folder = env.folder("evil")
     (folder / "uv").write_text(
@@ -286,14 +292,14 @@ def test_words_from_an_installer_are_cleaned(new: Callable[..., Fake]) -> None:
     )
     (folder / "uv").chmod(0o755)
     env.variables["PATH"] = f"{folder}:/usr/bin:/bin"
-    run = env.fix("-v")
-    assert run.status == 1
-    assert "bad" in run.said
-    assert "bad" in run.err
-    assert not CONTROL.search(run.out + run.err)
+    result = env.fix("-v")
+    assert result.status == 1
+    assert "bad" in result.said
+    assert "bad" in result.err
+    assert not CONTROL_CHARACTER.search(result.out + result.err)
 
 
-def test_the_systems_own_python_is_left_alone(tmp_path: Path) -> None:
+def test_system_python_is_not_changed(tmp_path: Path) -> None:
     system = Path("/usr/bin/python3")
     if not system.exists():
         pytest.skip("no system Python")
@@ -308,26 +314,26 @@ def test_the_systems_own_python_is_left_alone(tmp_path: Path) -> None:
         "--python",
         str(system),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path)
-    answer = json.loads(done.stdout)
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path)
+    answer = json.loads(result.stdout)
     jsonschema.validate(answer, SCHEMA)
     assert answer["repairs"] == []
     assert not Path(answer["environment"], ".tfdoctor").exists()
 
 
-def test_undo_where_nothing_was_done_writes_nothing(
-    new: Callable[..., Fake], monkeypatch: pytest.MonkeyPatch
+def test_undo_without_changes_writes_nothing(
+    make_environment: Callable[..., Fake], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    env = new()
+    env = make_environment()
 
-    real = os.mkdir
+    mkdir = os.mkdir
 
-    def refuse(path: str, *words: int, **more: int) -> None:
+    def refuse(path: str, *arguments: int, **options: int) -> None:
         assert not str(path).startswith(str(env.root)), path
-        real(path, *words, **more)
+        mkdir(path, *arguments, **options)
 
     monkeypatch.setattr(os, "mkdir", refuse)
     before = env.list()
-    run = env.run("fix", "--undo")
-    assert (run.status, "fix has changed nothing in" in run.said) == (0, True)
+    result = env.run("fix", "--undo")
+    assert (result.status, "fix has changed nothing in" in result.said) == (0, True)
     assert difference(before, env.list()) == {}

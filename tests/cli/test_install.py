@@ -1,4 +1,4 @@
-"""`tfdoctor install` at the command line: real environments, made by uv and by pip from an index of tiny wheels."""
+"""`tfdoctor install` on the command line: real environments, created by uv and pip from an index of tiny wheels."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import LiveSystem, RecordedSystem
 
 pytestmark = pytest.mark.skipif(not HAS_WHEELS, reason="no wheel of TensorFlow for this Python")
-ONE = "uv" if UV is not None else "pip"
-"""Where either would do: pip takes four seconds to make an environment."""
-with_each = pytest.mark.parametrize("installer", [pytest.param("uv", marks=needs_uv), "pip"])
+FAST_INSTALLER = "uv" if UV is not None else "pip"
+"""The faster installer, for tests in which both would do: pip takes four seconds to create an environment."""
+with_each_installer = pytest.mark.parametrize("installer", [pytest.param("uv", marks=needs_uv), "pip"])
 
 
 @pytest.fixture
@@ -60,57 +60,57 @@ def tfdoctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     return Tfdoctor(monkeypatch, capsys)
 
 
-# ---------------------------------------------------------------- it is made
+# ---------------------------------------------------------------- created environments
 
 
 @pytest.mark.few(1)
-@with_each
-def test_an_environment_is_made_told_and_left_alone_afterwards(
-    index: Index, tmp_path: Path, installer: str
-) -> None:
+@with_each_installer
+def test_environment_is_created_and_then_unchanged(index: Index, tmp_path: Path, installer: str) -> None:
     args = command_line("--installer", installer, "--package", "pandas", "--into", "a b/env")
     env = index.env()
     first = run_to_end([*args, "--json"], env, tmp_path)
     assert first.returncode == 1, "a TensorFlow of three empty files is not right"
     answer = json.loads(first.stdout)
     validate(answer, "install")
-    made = Path(answer["environment"]["path"])
-    assert made == tmp_path / "a b" / "env"
+    environment = Path(answer["environment"]["path"])
+    assert environment == tmp_path / "a b" / "env"
     assert answer["environment"]["installer"] == installer
     assert answer["environment"]["resumed"] is False
     validate(answer["check"], "check")
-    assert start(made).stdout == "whole\n"
+    assert start(environment).stdout == "whole\n"
     for name in ("tensorflow", "numpy", "nvidia_cublas_cu12", "tool", "pandas"):
-        assert list(made.glob(f"lib/python3*/site-packages/{name}-1.0.dist-info")), name
+        assert list(environment.glob(f"lib/python3*/site-packages/{name}-1.0.dist-info")), name
     sourced = run_to_end(["sh", "-c", ". 'a b/env/bin/activate' && command -v python"], env, tmp_path)
-    assert sourced.stdout == f"{made}/bin/python\n"
-    assert not list(made.glob("lib/python3*/site-packages/*unfinished*"))
-    inodes = {path: path.lstat().st_ino for path in made.rglob("*") if "__pycache__" not in path.parts}
-    again = run_to_end(args, env, tmp_path)
-    assert "as planned" in again.stdout
-    assert "nothing was done" in again.stdout
-    assert again.returncode == 1, "as check"
-    after = {path: path.lstat().st_ino for path in made.rglob("*") if "__pycache__" not in path.parts}
+    assert sourced.stdout == f"{environment}/bin/python\n"
+    assert not list(environment.glob("lib/python3*/site-packages/*unfinished*"))
+    inodes = {path: path.lstat().st_ino for path in environment.rglob("*") if "__pycache__" not in path.parts}
+    second = run_to_end(args, env, tmp_path)
+    assert "as planned" in second.stdout
+    assert "nothing was done" in second.stdout
+    assert second.returncode == 1, "as check"
+    after = {path: path.lstat().st_ino for path in environment.rglob("*") if "__pycache__" not in path.parts}
     assert after == inodes
 
 
 @pytest.mark.few(0)
-def test_the_callers_variables_do_not_lead_astray(index: Index, tmp_path: Path) -> None:
-    elsewhere = {
+def test_callers_variables_have_no_effect(index: Index, tmp_path: Path) -> None:
+    path_variables = {
         name: str(tmp_path / "elsewhere") for name in ("PIP_TARGET", "PIP_PREFIX", "PYTHONPATH", "PYTHONHOME")
     }
-    env = index.env(**elsewhere, PIP_USER="1", VIRTUAL_ENV=str(tmp_path), UV_PYTHON="2.7", PIP_DRY_RUN="1")
+    env = index.env(
+        **path_variables, PIP_USER="1", VIRTUAL_ENV=str(tmp_path), UV_PYTHON="2.7", PIP_DRY_RUN="1"
+    )
     args = command_line("--installer", "pip", "--no-deep")
     # PYTHONHOME would keep tfdoctor itself from starting.
-    done = run_to_end(args, {name: text for name, text in env.items() if name != "PYTHONHOME"}, tmp_path)
-    assert "Made " in done.stdout
+    result = run_to_end(args, {name: value for name, value in env.items() if name != "PYTHONHOME"}, tmp_path)
+    assert "Made " in result.stdout
     assert not (tmp_path / "elsewhere").exists()
 
 
-# ---------------------------------------------------------------- it is not made
+# ---------------------------------------------------------------- refused requests
 
 
-def test_folders_that_are_refused(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
+def test_invalid_folders_are_refused(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
@@ -118,7 +118,7 @@ def test_folders_that_are_refused(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
     (tmp_path / "venv" / "pyvenv.cfg").write_text("home = /usr/bin\n")
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
     (tmp_path / "journal" / ".tfdoctor" / "steps").mkdir(parents=True)
-    for name, why in (
+    for name, reason in (
         ("file", "is a file"),
         ("full", "not empty"),
         ("venv", "an environment that tfdoctor did not make"),
@@ -130,10 +130,10 @@ def test_folders_that_are_refused(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
         ("/", "cannot be an environment's folder"),
     ):
         before = sorted(tmp_path.rglob("*"))
-        done = tfdoctor("install", *PLANNED, "--into", str(tmp_path / name))
-        assert (done.status, done.out) == (2, ""), name
-        assert why in done.err, name
-        assert "Traceback" not in done.err
+        result = tfdoctor("install", *PLANNED, "--into", str(tmp_path / name))
+        assert (result.status, result.out) == (2, ""), name
+        assert reason in result.err, name
+        assert "Traceback" not in result.err
         assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -154,39 +154,41 @@ def test_folders_that_are_refused(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
         (("--driver", "new"), "is not a version"),
     ],
 )
-def test_wrong_requests(tfdoctor: Tfdoctor, tmp_path: Path, args: tuple[str, ...], why: str) -> None:
-    into = ("--into", str(tmp_path / "env"))
-    done = tfdoctor("install", *into, "--dry-run", *args)
-    assert (done.status, done.out) == (2, "")
-    assert why in done.err
-    assert "secret" not in done.err
-    assert not (tmp_path / "env").exists()
-
-
-def test_what_no_wheel_has_is_told_with_the_container_as_the_way_out(
-    tfdoctor: Tfdoctor, tmp_path: Path
+def test_invalid_requests_are_refused(
+    tfdoctor: Tfdoctor, tmp_path: Path, args: tuple[str, ...], why: str
 ) -> None:
-    wish = ("--tf", "1.15", "--python", "3.7", "--into", str(tmp_path / "env"))
-    done = tfdoctor("install", *wish)
-    assert done.status == 1
-    assert "CUDA 10.0, which no NVIDIA wheel" in done.out
-    assert "tfdoctor build --tf 1.15.5" in done.out
-    told = tfdoctor("install", *wish, "--json")
-    assert told.status == 1
-    validate(told.json, "recommend")
-    assert "libs-not-installed" in {reason["cause"] for reason in told.json["conflict"]["reasons"]}
+    into = ("--into", str(tmp_path / "env"))
+    result = tfdoctor("install", *into, "--dry-run", *args)
+    assert (result.status, result.out) == (2, "")
+    assert why in result.err
+    assert "secret" not in result.err
     assert not (tmp_path / "env").exists()
 
 
-def test_another_system(tfdoctor: Tfdoctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_release_without_wheels_suggests_a_container(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
+    arguments = ("--tf", "1.15", "--python", "3.7", "--into", str(tmp_path / "env"))
+    result = tfdoctor("install", *arguments)
+    assert result.status == 1
+    assert "CUDA 10.0, which no NVIDIA wheel" in result.out
+    assert "tfdoctor build --tf 1.15.5" in result.out
+    json_result = tfdoctor("install", *arguments, "--json")
+    assert json_result.status == 1
+    validate(json_result.json, "recommend")
+    assert "libs-not-installed" in {reason["cause"] for reason in json_result.json["conflict"]["reasons"]}
+    assert not (tmp_path / "env").exists()
+
+
+def test_other_systems_are_refused(
+    tfdoctor: Tfdoctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
-    done = tfdoctor("install", *PLANNED, "--into", str(tmp_path / "env"))
-    assert (done.status, done.out) == (3, "")
-    assert "makes environments on Linux; this is Darwin" in done.err
+    result = tfdoctor("install", *PLANNED, "--into", str(tmp_path / "env"))
+    assert (result.status, result.out) == (3, "")
+    assert "makes environments on Linux; this is Darwin" in result.err
 
 
-def test_dry_run_changes_nothing_and_names_every_command(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
-    wish = (
+def test_dry_run_prints_every_command(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
+    arguments = (
         *PLANNED,
         "--python",
         sys.executable,
@@ -196,49 +198,49 @@ def test_dry_run_changes_nothing_and_names_every_command(tfdoctor: Tfdoctor, tmp
         "pip",
         "-n",
     )
-    short = tfdoctor("install", *wish)
-    assert (short.status, short.err) == (0, "")
-    assert "Nothing was changed." in short.out
-    assert lines_at(short.out, 80) <= 24
-    done = tfdoctor("install", *wish, "-v")
-    assert (done.status, done.err) == (0, "")
-    assert is_clean(done.out)
-    assert "Nothing was changed." in done.out
-    assert " GB" in done.out
-    lines = re.sub(r" \\\n +", " ", done.out).splitlines()
+    brief = tfdoctor("install", *arguments)
+    assert (brief.status, brief.err) == (0, "")
+    assert "Nothing was changed." in brief.out
+    assert lines_at(brief.out, 80) <= 24
+    verbose = tfdoctor("install", *arguments, "-v")
+    assert (verbose.status, verbose.err) == (0, "")
+    assert is_clean(verbose.out)
+    assert "Nothing was changed." in verbose.out
+    assert " GB" in verbose.out
+    lines = re.sub(r" \\\n +", " ", verbose.out).splitlines()
     installs = [line for line in lines if " -m pip install " in line]
     assert len(installs) == 3
     assert all("--require-hashes" in line and f"'{tmp_path}/my env/bin/python'" in line for line in installs)
     for line in installs:
-        named = re.findall(r"-r (\S+\.txt)", line)
-        assert named
-        assert all(Path(name).is_file() for name in named)
-    told = tfdoctor("install", *wish, "--json")
-    validate(told.json, "install")
-    assert told.json["environment"] is None
-    assert told.json["check"] is None
+        lock_files = re.findall(r"-r (\S+\.txt)", line)
+        assert lock_files
+        assert all(Path(name).is_file() for name in lock_files)
+    json_result = tfdoctor("install", *arguments, "--json")
+    validate(json_result.json, "install")
+    assert json_result.json["environment"] is None
+    assert json_result.json["check"] is None
     assert not list(tmp_path.iterdir())
 
 
-def test_the_links_of_a_release_that_needs_them_are_commands_too(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
-    done = tfdoctor(
+def test_required_links_are_printed_as_commands(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
+    result = tfdoctor(
         *("install", "--tf", "2.21.0", "--anywhere", "-n", "-v"),
         *("--into", str(tmp_path / "env"), "--installer", "pip"),
     )
-    assert re.search(r"^    ln -s \S+libcusolver\.so\.11 (?:\\\n +)?\S+$", done.out, re.MULTILINE)
+    assert re.search(r"^    ln -s \S+libcusolver\.so\.11 (?:\\\n +)?\S+$", result.out, re.MULTILINE)
 
 
-# ---------------------------------------------------------------- what the machine lacks
+# ---------------------------------------------------------------- missing requirements of the machine
 
 
-def test_no_python_at_hand(index: Index, tmp_path: Path) -> None:
+def test_no_suitable_python(index: Index, tmp_path: Path) -> None:
     args = [sys.executable, command_line()[1], "install", *PLANNED, "--installer", "pip"]
-    done = run_to_end(args, index.env(**change_facts(python={})), tmp_path)
-    assert (done.returncode, done.stdout) == (3, "")
-    assert "needs Python 3." in done.stderr
-    assert "get uv" in done.stderr
-    named = run_to_end([*args, "--python", "3.10.99"], index.env(**change_facts(python={})), tmp_path)
-    assert "No Python 3.10.99 is here." in named.stderr
+    result = run_to_end(args, index.env(**change_facts(python={})), tmp_path)
+    assert (result.returncode, result.stdout) == (3, "")
+    assert "needs Python 3." in result.stderr
+    assert "get uv" in result.stderr
+    with_version = run_to_end([*args, "--python", "3.10.99"], index.env(**change_facts(python={})), tmp_path)
+    assert "No Python 3.10.99 is here." in with_version.stderr
     assert not (tmp_path / "tensorflow-env").exists()
 
 
@@ -250,7 +252,7 @@ def test_no_python_at_hand(index: Index, tmp_path: Path) -> None:
         ("fedora", (), False, "Install its venv package"),
     ],
 )
-def test_what_is_typed_for_a_venv_follows_the_survey(
+def test_venv_hint_depends_on_the_distribution(
     distribution: str, like: tuple[str, ...], root: bool, hint: str
 ) -> None:
     machine = dataclasses.replace(
@@ -260,61 +262,61 @@ def test_what_is_typed_for_a_venv_follows_the_survey(
     assert error.hint.startswith(hint)
 
 
-def test_a_python_without_venv(index: Index, tmp_path: Path) -> None:
+def test_python_without_venv_is_an_error(index: Index, tmp_path: Path) -> None:
     env = index.env(**change_facts(python={"venv": False}))
-    done = run_to_end(command_line("--installer", "pip"), env, tmp_path)
-    assert (done.returncode, done.stdout) == (3, "")
-    assert "cannot make environments: it lacks ensurepip" in done.stderr
-    assert "uv" in done.stderr
+    result = run_to_end(command_line("--installer", "pip"), env, tmp_path)
+    assert (result.returncode, result.stdout) == (3, "")
+    assert "cannot make environments: it lacks ensurepip" in result.stderr
+    assert "uv" in result.stderr
     assert not (tmp_path / "tensorflow-env").exists()
 
 
 @needs_uv
-def test_a_python_without_venv_is_no_hindrance_for_uv(index: Index, tmp_path: Path) -> None:
-    done = run_to_end(command_line(), index.env(**change_facts(python={"venv": False})), tmp_path)
-    assert "Made " in done.stdout
+def test_uv_needs_no_venv_module(index: Index, tmp_path: Path) -> None:
+    result = run_to_end(command_line(), index.env(**change_facts(python={"venv": False})), tmp_path)
+    assert "Made " in result.stdout
 
 
 @needs_uv
-def test_a_python_that_nobody_has_and_uv_may_not_fetch(index: Index, tmp_path: Path) -> None:
+def test_uv_without_python_downloads_is_an_error(index: Index, tmp_path: Path) -> None:
     args = [sys.executable, command_line()[1], "install", *PLANNED, "--installer", "uv"]
-    done = run_to_end(
+    result = run_to_end(
         args,
         index.env(**change_facts(python={}), UV_PYTHON_INSTALL_DIR=str(tmp_path), PATH="/usr/bin"),
         tmp_path,
     )
-    assert done.returncode == 3
-    assert "Traceback" not in done.stderr
+    assert result.returncode == 3
+    assert "Traceback" not in result.stderr
 
 
-def test_no_room(index: Index, tmp_path: Path) -> None:
-    done = run_to_end(
+def test_full_disk_is_reported_first(index: Index, tmp_path: Path) -> None:
+    result = run_to_end(
         command_line("--installer", "pip"), index.env(**change_facts(free=1_000_000_000)), tmp_path
     )
-    assert done.returncode == 3
-    assert re.search(r"\d+\.\d GB needed, 1\.0 GB free", done.stderr)
+    assert result.returncode == 3
+    assert re.search(r"\d+\.\d GB needed, 1\.0 GB free", result.stderr)
     assert not (tmp_path / "tensorflow-env").exists()
 
 
-def test_a_file_that_was_changed_is_not_installed(index: Index, tmp_path: Path) -> None:
+def test_wheel_with_another_hash_is_not_installed(index: Index, tmp_path: Path) -> None:
     lock = index.locks / "tensorflow.txt"
     lock.write_text(re.sub(r"(tensorflow==1.0 --hash=sha256:).{8}", r"\g<1>00000000", lock.read_text()))
-    done = run_to_end(command_line("--installer", ONE), index.env(), tmp_path)
-    assert (done.returncode, done.stdout) == (3, "")
-    assert "a file is not the one that was locked" in done.stderr
-    assert "run the same command again" in done.stderr
+    result = run_to_end(command_line("--installer", FAST_INSTALLER), index.env(), tmp_path)
+    assert (result.returncode, result.stdout) == (3, "")
+    assert "a file is not the one that was locked" in result.stderr
+    assert "run the same command again" in result.stderr
     assert SENTENCE in start(tmp_path / "tensorflow-env").stderr
-    made = list(tmp_path.glob("tensorflow-env/lib/python3*/site-packages/tensorflow*"))
-    assert not made
+    installed = list(tmp_path.glob("tensorflow-env/lib/python3*/site-packages/tensorflow*"))
+    assert not installed
 
 
-def test_no_network(index: Index, tmp_path: Path) -> None:
+def test_unreachable_index_is_an_error(index: Index, tmp_path: Path) -> None:
     env = index.env(PIP_RETRIES="1", UV_HTTP_RETRIES="0")
     del env["PIP_NO_INDEX"], env["PIP_FIND_LINKS"]
-    args = command_line("--installer", ONE, "--index", "http://127.0.0.1:9/simple")
-    done = run_to_end(args, env, tmp_path)
-    assert done.returncode == 3
-    assert "the network or the package index cannot be reached" in done.stderr
+    args = command_line("--installer", FAST_INSTALLER, "--index", "http://127.0.0.1:9/simple")
+    result = run_to_end(args, env, tmp_path)
+    assert result.returncode == 3
+    assert "the network or the package index cannot be reached" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -331,14 +333,14 @@ def test_no_network(index: Index, tmp_path: Path) -> None:
         ("jetson-with-a-desktop-wheel", False),
     ],
 )
-def test_what_the_machine_lacks_is_not_the_environments_fault(host: str, right: bool) -> None:
+def test_problems_of_the_machine_are_no_failed_install(host: str, right: bool) -> None:
     system = RecordedSystem(Path(__file__).resolve().parents[1] / "hosts" / host)
     compat = Compat.load()
     report = diagnose(survey(system, compat), compat)
     assert is_right(report) is right
     if right and report.verdict.gpu_usable is not True:
-        told = render_installed("env", report, right=True, verbose=False)
-        assert "What is wrong on this machine: " in told
+        text = render_installed("env", report, right=True, verbose=False)
+        assert "What is wrong on this machine: " in text
 
 
 # ---------------------------------------------------------------- interrupted
@@ -357,25 +359,27 @@ def test_what_the_machine_lacks_is_not_the_environments_fault(host: str, right: 
         ("pip", "locked.txt"),
     ],
 )
-def test_killed_after_each_command(index: Index, tmp_path: Path, installer: str, step: str) -> None:
+def test_killed_install_is_finished_by_the_next(
+    index: Index, tmp_path: Path, installer: str, step: str
+) -> None:
     args = command_line("--installer", installer, "--package", "pandas")
     killed = run_to_end(args, index.env(**change_facts(kill_after=step)), tmp_path)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    made = tmp_path / "tensorflow-env"
-    refused = start(made)
+    environment = tmp_path / "tensorflow-env"
+    refused = start(environment)
     assert (refused.returncode, refused.stdout) == (3, "")
     assert SENTENCE in refused.stderr
-    isolated = subprocess.run([made / "bin/python", "-I", "-c", "0"], capture_output=True, check=False)
+    isolated = subprocess.run([environment / "bin/python", "-I", "-c", "0"], capture_output=True, check=False)
     assert isolated.returncode == 3
-    done = run_to_end(args, index.env(), tmp_path)
-    assert ("Finished" if step != "venv" else "Made ") in done.stdout
-    assert start(made).stdout == "whole\n"
+    result = run_to_end(args, index.env(), tmp_path)
+    assert ("Finished" if step != "venv" else "Made ") in result.stdout
+    assert start(environment).stdout == "whole\n"
 
 
 @pytest.mark.few(1)
-@with_each
-def test_ctrl_c(index: Index, tmp_path: Path, installer: str) -> None:
-    """Also everything that was started ends."""
+@with_each_installer
+def test_interrupted_install_is_finished_by_the_next(index: Index, tmp_path: Path, installer: str) -> None:
+    """End all started processes, too."""
     slow = make_index(tmp_path / "slow", files=4000)
     args = command_line("--installer", installer)
     process = subprocess.Popen(
@@ -387,54 +391,54 @@ def test_ctrl_c(index: Index, tmp_path: Path, installer: str) -> None:
         text=True,
         start_new_session=True,
     )
-    made = tmp_path / "tensorflow-env"
-    wait_until(process, made / ".tfdoctor" / "install.json", '"tools"')
+    environment = tmp_path / "tensorflow-env"
+    wait_until(process, environment / ".tfdoctor" / "install.json", '"tools"')
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
-    if process.returncode != 130:  # it was faster than we are
+    _, errors = process.communicate(timeout=60)
+    if process.returncode != 130:  # it finished before the signal
         assert process.returncode == 1
         return
-    assert "Interrupted." in told
-    assert "run the same command again to finish it, or remove it: rm -r" in told
-    assert SENTENCE in start(made).stderr
-    assert not processes_with(str(made))
+    assert "Interrupted." in errors
+    assert "run the same command again to finish it, or remove it: rm -r" in errors
+    assert SENTENCE in start(environment).stderr
+    assert not processes_with(str(environment))
     assert "Finished" in run_to_end(args, slow.env(), tmp_path).stdout
 
 
 @needs_uv
-def test_sigterm_is_a_polite_end(index: Index, tmp_path: Path) -> None:
+def test_sigterm_leaves_a_marked_environment(index: Index, tmp_path: Path) -> None:
     slow = make_index(tmp_path / "slow", files=4000)
     process = subprocess.Popen(
         command_line(), env=slow.env(), cwd=tmp_path, stderr=subprocess.PIPE, text=True
     )
-    made = tmp_path / "tensorflow-env"
-    wait_until(process, made / ".tfdoctor" / "install.json", '"venv"')
+    environment = tmp_path / "tensorflow-env"
+    wait_until(process, environment / ".tfdoctor" / "install.json", '"venv"')
     process.terminate()
-    _, told = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGTERM
-    assert "is unfinished" in told
-    assert SENTENCE in start(made).stderr
+    assert "is unfinished" in errors
+    assert SENTENCE in start(environment).stderr
 
 
 @needs_uv
-def test_two_at_once(index: Index, tmp_path: Path) -> None:
+def test_two_installs_at_once(index: Index, tmp_path: Path) -> None:
     slow = make_index(tmp_path / "slow", files=2000)
     args = command_line()
-    both = [
+    processes = [
         subprocess.Popen(
             args, env=slow.env(), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         for _ in range(2)
     ]
-    told = {process.communicate(timeout=120)[0].splitlines()[0].split()[0] for process in both}
-    assert told == {"Made", str(tmp_path / "tensorflow-env")}, "…is there already"
+    first_words = {process.communicate(timeout=120)[0].splitlines()[0].split()[0] for process in processes}
+    assert first_words == {"Made", str(tmp_path / "tensorflow-env")}, "…is there already"
     assert start(tmp_path / "tensorflow-env").stdout == "whole\n"
 
 
 @needs_uv
-def test_a_finished_environment_of_another_plan_stays(index: Index, tmp_path: Path) -> None:
+def test_environment_of_another_plan_is_refused(index: Index, tmp_path: Path) -> None:
     run_to_end(command_line(), index.env(), tmp_path)
-    other = run_to_end(command_line("--package", "pandas"), index.env(), tmp_path)
-    assert (other.returncode, other.stdout) == (2, "")
-    assert "of another plan" in other.stderr
+    result = run_to_end(command_line("--package", "pandas"), index.env(), tmp_path)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "of another plan" in result.stderr
     assert start(tmp_path / "tensorflow-env").stdout == "whole\n"

@@ -1,4 +1,4 @@
-"""The command line itself: what it lists, and that it loads a command only when it is called."""
+"""The command line: its list of commands, and that a command is loaded only if it is called."""
 
 from __future__ import annotations
 
@@ -13,64 +13,67 @@ import pytest
 
 from tfdoctor.cli.main import COMMANDS, command_line
 
-LOADED = (
+LIST_MODULES_PROGRAM = (
     "import sys; from tfdoctor.cli.startup import run; sys.argv = ['tfdoctor', *{words!r}]\n"
     "try: run()\n"
     "finally: print(' '.join(name.removeprefix('tfdoctor.') for name in sys.modules))"
 )
 
 
-def list_loaded(*words: str) -> set[str]:
-    """The modules of tfdoctor, without its name before them, that a command line loads."""
-    done = subprocess.run(
-        [sys.executable, "-c", LOADED.format(words=words)], capture_output=True, text=True, check=False
+def list_loaded(*arguments: str) -> set[str]:
+    """Return the modules that a command line loads; those of tfdoctor without the prefix `tfdoctor.`."""
+    result = subprocess.run(
+        [sys.executable, "-c", LIST_MODULES_PROGRAM.format(words=arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    return set(done.stdout.splitlines()[-1].split())
+    return set(result.stdout.splitlines()[-1].split())
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_is_a_module_with_a_signature_of_its_own(name: str) -> None:
-    made = command_line().commands[name]
-    assert made.name == name
-    assert made.help.partition("\n")[0] == COMMANDS[name]
-    function = inspect.unwrap(made.callback)
+def test_command_is_a_module_with_its_own_signature(name: str) -> None:
+    command = command_line().commands[name]
+    assert command.name == name
+    assert command.help.partition("\n")[0] == COMMANDS[name]
+    function = inspect.unwrap(command.callback)
     assert (function.__module__, function.__name__) == (f"tfdoctor.cli.{name}", name)
-    wanted = {param.name for param in made.params} - {"help"}
-    assert wanted == set(inspect.signature(function).parameters)
+    parameters = {param.name for param in command.params} - {"help"}
+    assert parameters == set(inspect.signature(function).parameters)
 
 
-def test_help_lists_all_and_loads_none() -> None:
-    found = list_loaded("--help")
-    assert not found & {f"cli.{name}" for name in COMMANDS}
-    assert not found & {"compat", "engine", "plan", "render", "rules"}
+def test_help_loads_no_command() -> None:
+    loaded = list_loaded("--help")
+    assert not loaded & {f"cli.{name}" for name in COMMANDS}
+    assert not loaded & {"compat", "engine", "plan", "render", "rules"}
 
 
 @pytest.mark.parametrize("name", ["check", "explain", "matrix", "parse"])
-def test_a_command_loads_no_other(name: str) -> None:
-    found = list_loaded(name, "--help")
-    assert {one for one in COMMANDS if f"cli.{one}" in found} == {name}
-    assert "engine" not in found
+def test_command_loads_no_other(name: str) -> None:
+    loaded = list_loaded(name, "--help")
+    assert {command for command in COMMANDS if f"cli.{command}" in loaded} == {name}
+    assert "engine" not in loaded
 
 
-def test_without_a_command_it_is_the_whole_help() -> None:
-    asked, alone = (
+def test_no_command_prints_the_help() -> None:
+    help_result, plain_result = (
         subprocess.run(
-            [sys.executable, "-m", "tfdoctor", *words], capture_output=True, text=True, check=False
+            [sys.executable, "-m", "tfdoctor", *arguments], capture_output=True, text=True, check=False
         )
-        for words in (["--help"], [])
+        for arguments in (["--help"], [])
     )
-    assert alone.stdout == asked.stdout
-    assert "Exit status: 0" in alone.stdout
-    assert not alone.stderr
-    assert (asked.returncode, alone.returncode) == (0, 2)
+    assert plain_result.stdout == help_result.stdout
+    assert "Exit status: 0" in plain_result.stdout
+    assert not plain_result.stderr
+    assert (help_result.returncode, plain_result.returncode) == (0, 2)
 
 
-def make_output(*words: str) -> tuple[int, str, str]:
-    """Exit status, and both streams, on a terminal of 80 columns."""
+def make_output(*arguments: str) -> tuple[int, str, str]:
+    """Return the exit status and both streams on a terminal of 80 columns."""
     env = {**os.environ, "COLUMNS": "80"}
-    command = [sys.executable, "-m", "tfdoctor", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
-    return done.returncode, done.stdout, done.stderr
+    command = [sys.executable, "-m", "tfdoctor", *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    return result.returncode, result.stdout, result.stderr
 
 
 @pytest.mark.parametrize(
@@ -88,28 +91,28 @@ def make_output(*words: str) -> tuple[int, str, str]:
     ],
     ids=" ".join,
 )
-def test_what_many_type_first(words: list[str], means: list[str]) -> None:
-    found = make_output(*words)
-    assert found == make_output(*means)
-    assert (found[0], found[2]) == (0, "")
+def test_common_ways_to_ask_for_help(words: list[str], means: list[str]) -> None:
+    output = make_output(*words)
+    assert output == make_output(*means)
+    assert (output[0], output[2]) == (0, "")
 
 
-def test_help_for_a_command_that_is_none() -> None:
+def test_help_for_an_unknown_command() -> None:
     status, out, err = make_output("help", "chek")
     assert (status, out) == (2, "")
     assert "'check'" in err
 
 
 def test_help_is_one_screen() -> None:
-    """With the next prompt, on a terminal of 24 lines."""
-    for words in (["--help"], []):
-        lines = make_output(*words)[1].splitlines()
+    """Fit the help and the next prompt on a terminal of 24 lines."""
+    for arguments in (["--help"], []):
+        lines = make_output(*arguments)[1].splitlines()
         assert len(lines) <= 24
         assert max(map(len, lines)) <= 80
 
 
-def test_each_command_has_one_line() -> None:
-    """At 80 columns, in the order in which people need them."""
+def test_help_has_one_line_per_command() -> None:
+    """List the commands at 80 columns, in the order in which users need them."""
     _, out, _ = make_output("--help")
     lines = out.partition("Commands:\n")[2].partition("Exit status")[0].splitlines()
     assert [line.split()[0] for line in lines] == list(COMMANDS)
@@ -126,22 +129,22 @@ def test_each_command_has_one_line() -> None:
     ]
 
 
-def test_check_loads_nothing_that_takes_long() -> None:
+def test_check_loads_no_slow_modules() -> None:
     host = Path(__file__).parents[1] / "hosts" / "container-without-gpu"
-    found = list_loaded("check", "--facts", str(host))
-    assert {"rules", "render.report"} <= found
-    assert not found & {"rich", "typer", "hashlib", "platform"}
+    loaded = list_loaded("check", "--facts", str(host))
+    assert {"rules", "render.report"} <= loaded
+    assert not loaded & {"rich", "typer", "hashlib", "platform"}
 
 
-def test_an_unknown_command_has_near_ones() -> None:
-    done = subprocess.run(
+def test_unknown_command_suggests_similar_ones() -> None:
+    result = subprocess.run(
         [sys.executable, "-m", "tfdoctor", "chek"], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 2
-    assert "'check'" in done.stderr
+    assert result.returncode == 2
+    assert "'check'" in result.stderr
 
 
-LEAVING = (
+EXIT_PROGRAM = (
     "import atexit, sys; from tfdoctor.__main__ import run\n"
     "atexit.register(print, 'farewell'); sys.argv = ['tfdoctor', '--version']\n"
     "{before}\n"
@@ -154,12 +157,19 @@ LEAVING = (
     [("", False), ("sys.setprofile(lambda *_: None)", True)],
     ids=["plain", "profiled"],
 )
-def test_the_end_costs_nothing_but_what_a_profiler_needs(before: str, farewell: bool) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", LEAVING.format(before=before)], capture_output=True, text=True, check=False
+def test_exit_is_immediate_unless_profiled(before: str, farewell: bool) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", EXIT_PROGRAM.format(before=before)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    first, *rest = done.stdout.splitlines()
-    assert (done.returncode, first.split()[0], rest) == (0, "tfdoctor", ["farewell"] * farewell)
+    version_line, *other_lines = result.stdout.splitlines()
+    assert (result.returncode, version_line.split()[0], other_lines) == (
+        0,
+        "tfdoctor",
+        ["farewell"] * farewell,
+    )
 
 
 @pytest.mark.parametrize(
@@ -172,11 +182,11 @@ def test_the_end_costs_nothing_but_what_a_profiler_needs(before: str, farewell: 
         (["check", "--version"], "`tfdoctor --version` takes no other arguments."),
     ],
 )
-def test_an_option_in_the_wrong_place_is_told_where_it_belongs(words: list[str], hint: str) -> None:
+def test_misplaced_option_hint(words: list[str], hint: str) -> None:
     env = os.environ | {"TFDOCTOR_CALLED": "tfdoctor"}
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "tfdoctor", *words], capture_output=True, text=True, check=False, env=env
     )
-    assert done.returncode == 2
-    said = json.loads(done.stdout)["error"]["hint"] if "--json" in words else done.stderr
-    assert hint in said
+    assert result.returncode == 2
+    message = json.loads(result.stdout)["error"]["hint"] if "--json" in words else result.stderr
+    assert hint in message

@@ -1,4 +1,4 @@
-"""`tfdoctor matrix`: the releases, one release's sheet, and every wrong request."""
+"""`tfdoctor matrix`: the list of releases, the sheet of a release, and invalid requests."""
 
 from __future__ import annotations
 
@@ -46,11 +46,13 @@ def answer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], 
 # --- JSON ---
 
 
-def test_all_rows_as_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_every_release(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     data = answer(monkeypatch, capsys)
     assert len(data["rows"]) == len(COMPAT.releases)
     assert "install" not in data
-    assert all(row["required_libraries"] == sorted(row["required_libraries"]) for row in data["rows"])
+    assert all(
+        release["required_libraries"] == sorted(release["required_libraries"]) for release in data["rows"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,45 +80,43 @@ def test_filters(
     versions: list[str],
 ) -> None:
     data = answer(monkeypatch, capsys, *args)
-    assert [row["tensorflow"] for row in data["rows"]] == versions
+    assert [release["tensorflow"] for release in data["rows"]] == versions
 
 
-def test_one_release_says_how_it_is_installed(
+def test_release_has_installation_commands(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = answer(monkeypatch, capsys, "--tf", "2.21")
-    (row,) = data["rows"]
-    assert (row["tensorflow"], row["cuda"], row["driver_minimum"]["linux"]) == (
+    (release,) = data["rows"]
+    assert (release["tensorflow"], release["cuda"], release["driver_minimum"]["linux"]) == (
         "2.21.0",
         "12.5.1",
         "525.60.13",
     )
-    problems = {problem["id"]: problem["code"] for problem in row["known_problems"]}
+    problems = {problem["id"]: problem["code"] for problem in release["known_problems"]}
     assert problems["runpath-without-cusolver"] == "TFD203"
     commands = [command for step in data["install"] for command in step["commands"]]
     assert any("'tensorflow[and-cuda]==2.21.0'" in command for command in commands)
     assert any("libcusolver.so.11" in command for command in commands)
 
 
-def test_the_gpu_decides_the_pins(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    old = answer(monkeypatch, capsys, "--tf", "2.20", "--gpu", "Tesla P100")
-    new = answer(monkeypatch, capsys, "--tf", "2.20", "--gpu", "L4")
-    assert "9.11" in json.dumps(old["install"])
-    assert "9.11" not in json.dumps(new["install"])
+def test_gpu_determines_the_pins(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    p100_answer = answer(monkeypatch, capsys, "--tf", "2.20", "--gpu", "Tesla P100")
+    l4_answer = answer(monkeypatch, capsys, "--tf", "2.20", "--gpu", "L4")
+    assert "9.11" in json.dumps(p100_answer["install"])
+    assert "9.11" not in json.dumps(l4_answer["install"])
 
 
-def test_the_gpus(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_of_gpus(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     data = answer(monkeypatch, capsys, "--list-gpus")
     assert len(data["gpus"]) == len(COMPAT.gpus)
     assert not data["rows"]
 
 
 def test_windows(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = answer(monkeypatch, capsys, "--windows", "--cuda", "11")["rows"]
-    assert rows[0]["tensorflow"] == "2.10.1"
-    assert all(row["gpu_windows"] for row in rows)
+    releases = answer(monkeypatch, capsys, "--windows", "--cuda", "11")["rows"]
+    assert releases[0]["tensorflow"] == "2.10.1"
+    assert all(release["gpu_windows"] for release in releases)
     assert tfdoctor(monkeypatch, "--windows", "--tf", ">=2.10,<2.12") == 0
     out = capsys.readouterr().out
     assert "452.39" in out
@@ -152,7 +152,7 @@ def test_windows(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_a_wrong_request_ends_in_2_and_says_what_there_is(
+def test_invalid_request_lists_the_choices(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     args: tuple[str, ...],
@@ -180,7 +180,7 @@ def test_a_wrong_request_ends_in_2_and_says_what_there_is(
         (("--tf", "1.14", "--gpu", "RTX 5090"), "tfdoctor recommend --gpu 'RTX 5090'"),
     ],
 )
-def test_nothing_fits(
+def test_empty_result_suggests_changes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], args: tuple[str, ...], says: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -191,7 +191,7 @@ def test_nothing_fits(
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_a_comma_for_a_point_is_no_list(
+def test_decimal_comma_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tfdoctor(monkeypatch, "--cc", "8,6") == 2
@@ -199,14 +199,14 @@ def test_a_comma_for_a_point_is_no_list(
     assert tfdoctor(monkeypatch, "--cc", "8.6,7.5") == 0
 
 
-def test_an_ambiguous_name_says_so(
+def test_ambiguous_gpu_name_lists_its_capabilities(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tfdoctor(monkeypatch, "--gpu", "GT 730") == 0
     assert "2.1, 3.0 or 3.5" in capsys.readouterr().out
 
 
-# --- for eyes ---
+# --- text output ---
 
 
 @pytest.mark.few(3)
@@ -224,29 +224,29 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_release_has_a_card(version: str) -> None:
+def test_every_release_has_a_sheet(version: str) -> None:
     rows = select_rows(COMPAT, MatrixQuery(tf=version))
-    made = sheet(COMPAT, rows)
-    text = render_sheet(made, as_of=COMPAT.as_of)
-    assert text.startswith(f"{made.row.release.package} {version} ")
+    release_sheet = sheet(COMPAT, rows)
+    text = render_sheet(release_sheet, as_of=COMPAT.as_of)
+    assert text.startswith(f"{release_sheet.row.release.package} {version} ")
     assert f"=={version}" in text
-    for problem in made.row.problems:
-        assert problem.id in {known.id for known in COMPAT.problems}
+    for problem in release_sheet.row.problems:
+        assert problem.id in {known_problem.id for known_problem in COMPAT.problems}
         assert code_of(problem) in text
-    assert made.row.release.gpu or "without GPU code" in text
-    markdown = markdown_sheet(made, as_of=COMPAT.as_of)
-    assert markdown.startswith(f"# {made.row.release.package} {version}\n")
-    assert len(made.others) + 1 == len(rows)
+    assert release_sheet.row.release.gpu or "without GPU code" in text
+    markdown = markdown_sheet(release_sheet, as_of=COMPAT.as_of)
+    assert markdown.startswith(f"# {release_sheet.row.release.package} {version}\n")
+    assert len(release_sheet.others) + 1 == len(rows)
 
 
 def test_colour_changes_nothing_but_colour() -> None:
     rows = select_rows(COMPAT, MatrixQuery(tf="2.21"))
-    made = sheet(COMPAT, rows)
-    coloured = render_sheet(made, as_of=COMPAT.as_of, colour=True)
-    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == render_sheet(made, as_of=COMPAT.as_of)
+    release_sheet = sheet(COMPAT, rows)
+    coloured = render_sheet(release_sheet, as_of=COMPAT.as_of, colour=True)
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == render_sheet(release_sheet, as_of=COMPAT.as_of)
 
 
-def test_ascii_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_fits_ascii_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
     for args in ((), ("--tf", "2.21"), ("--gpu", "GT 730")):
@@ -260,7 +260,7 @@ def test_markdown_is_one_table() -> None:
     assert "| 2.21.0 |" in "\n".join(lines)
 
 
-def test_pythons() -> None:
+def test_python_versions_are_abbreviated() -> None:
     assert pythons(("2.7", "3.5", "3.6", "3.7")) == "2.7, 3.5-3.7"
     assert pythons(("3.9", "3.10", "3.11")) == "3.9-3.11"
     assert pythons(()) == ""
@@ -269,7 +269,7 @@ def test_pythons() -> None:
 # --- codes of problems ---
 
 
-def test_a_problem_has_the_code_under_which_check_reports_it() -> None:
+def test_problems_have_the_codes_of_check() -> None:
     rules = {rule.code: rule for rule in ALL_RULES}
     codes = {problem.id: code_of(problem) for problem in COMPAT.problems}
     assert codes["runpath-without-cusolver"] == codes["runpath-almost-empty"] == "TFD203"
@@ -282,13 +282,13 @@ def test_a_problem_has_the_code_under_which_check_reports_it() -> None:
         assert "{" not in conditions(problem)
 
 
-# --- the page ---
+# --- HTML ---
 
 
 @pytest.mark.parametrize(
     "beside", ["--json", "--markdown", "--all", "--windows", "--driver=550", "--tf=2.15"]
 )
-def test_the_page_is_of_all_releases(
+def test_html_allows_no_filters(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, beside: str
 ) -> None:
     assert tfdoctor(monkeypatch, "--html", str(tmp_path / "page.html"), beside) == 2
@@ -296,7 +296,7 @@ def test_the_page_is_of_all_releases(
     assert not list(tmp_path.iterdir())
 
 
-def test_the_page_does_not_replace_a_file_by_itself(
+def test_html_replaces_no_file_without_force(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     target = tmp_path / "page.html"

@@ -1,4 +1,4 @@
-"""`tfdoctor placement` as it is typed."""
+"""`tfdoctor placement` on the command line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOG = f"""Device mapping:
 MatMul: (MatMul): {JOB}:GPU:0
 x: (Const): {JOB}:CPU:0
 """
-REFUSED = (
+REFUSAL_LOG = (
     "Cannot assign a device for operation x: {{node x}} was explicitly assigned to /device:GPU:1 "
     "but available devices are [ ]"
 )
@@ -42,44 +42,44 @@ def test_json_from_a_file_an_archive_and_a_pipe(tmp_path: Path) -> None:
         ([], LOG),
         (["-"], LOG),
     ):
-        done = run(*args, "--json", given=given.encode())
-        answer = json.loads(done.stdout)
+        result = run(*args, "--json", given=given.encode())
+        answer = json.loads(result.stdout)
         validate(answer, "placement")
-        assert done.returncode == 0
+        assert result.returncode == 0
         assert answer["totals"] == {"CPU:0": 1, "GPU:0": 1}
         assert answer["unused"] == ["GPU:1"]
 
 
-def test_the_screen_and_the_picture(tmp_path: Path) -> None:
+def test_text_output_and_svg(tmp_path: Path) -> None:
     picture = tmp_path / "ops.svg"
-    done = run("--svg", str(picture), given=LOG.encode())
-    assert "1 of 2 operations were placed on GPU:0, 1 elsewhere." in done.stdout.decode()
-    drawn = picture.read_text("utf-8")
-    assert ">MatMul</text>" in drawn
-    assert "<title>MatMul on GPU:0: 1</title>" in drawn
+    result = run("--svg", str(picture), given=LOG.encode())
+    assert "1 of 2 operations were placed on GPU:0, 1 elsewhere." in result.stdout.decode()
+    svg = picture.read_text("utf-8")
+    assert ">MatMul</text>" in svg
+    assert "<title>MatMul on GPU:0: 1</title>" in svg
 
 
 @pytest.mark.parametrize(
     ("given", "args", "status"),
     [
-        (REFUSED, [], 1),
-        (REFUSED, ["--fail-on", "never"], 0),
+        (REFUSAL_LOG, [], 1),
+        (REFUSAL_LOG, ["--fail-on", "never"], 0),
         (LOG, ["--fail-on", "warning"], 1),
         ("nothing", [], 0),
         ("", [], 0),
     ],
 )
-def test_the_exit_status(given: str, args: list[str], status: int) -> None:
+def test_exit_status(given: str, args: list[str], status: int) -> None:
     assert run(*args, given=given.encode()).returncode == status
 
 
-def test_wrong_requests(tmp_path: Path) -> None:
-    for args, words in (
+def test_invalid_requests_are_refused(tmp_path: Path) -> None:
+    for args, message in (
         ((str(tmp_path / "none"),), b"there is no file"),
         ((str(tmp_path),), b"is a folder"),
         (("-", "--svg", str(tmp_path / "no" / "x.svg")), b"--svg"),
     ):
-        done = run(*args, given=LOG.encode())
-        assert done.returncode == 2, done
-        assert words in done.stderr, done
-        assert not done.stdout
+        result = run(*args, given=LOG.encode())
+        assert result.returncode == 2, result
+        assert message in result.stderr, result
+        assert not result.stdout

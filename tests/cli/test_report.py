@@ -1,4 +1,4 @@
-"""`tfdoctor report`: Markdown that is whole, redacted, and that no content breaks out of."""
+"""`tfdoctor report`: complete, redacted Markdown that no content can break."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from tfdoctor.system import RecordedSystem
 HOSTS = Path(__file__).parents[1] / "hosts"
 
 
-def run(*args: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "tfdoctor", "report", *args],
+        [sys.executable, "-m", "tfdoctor", "report", *arguments],
         capture_output=True,
         text=True,
         timeout=60,
@@ -58,22 +58,22 @@ def make_report(name: str) -> Report:
         ("hidden-by-minus-one", ("`CUDA_VISIBLE_DEVICES` | `-1`", "`hidden-by-env`")),
     ],
 )
-def test_it_has_what_a_maintainer_asks_for(name: str, parts: tuple[str, ...]) -> None:
-    done = run("--facts", str(HOSTS / name))
-    assert (done.returncode, done.stderr) == (0, "")
-    wanted = [part for part in parts if part != "no GPU"]
-    assert [part for part in wanted if part not in done.stdout] == []
+def test_report_has_the_facts_for_maintainers(name: str, parts: tuple[str, ...]) -> None:
+    result = run("--facts", str(HOSTS / name))
+    assert (result.returncode, result.stderr) == (0, "")
+    expected = [part for part in parts if part != "no GPU"]
+    assert [part for part in expected if part not in result.stdout] == []
     for title in ("Libraries that TensorFlow opens", "Packages", "nvidia-smi"):
-        assert f"<summary>{title}</summary>" in done.stdout
-    assert done.stdout.count("<details>") == done.stdout.count("</details>")
-    assert "GPU-1f2e3d4c" not in done.stdout
+        assert f"<summary>{title}</summary>" in result.stdout
+    assert result.stdout.count("<details>") == result.stdout.count("</details>")
+    assert "GPU-1f2e3d4c" not in result.stdout
 
 
 @pytest.mark.few(8)
 @pytest.mark.parametrize(
     "folder", sorted(p.parent for p in HOSTS.glob("*/host.json"))[::6], ids=lambda p: p.name
 )
-def test_every_machine_has_a_report(folder: Path) -> None:
+def test_report_of_every_recording(folder: Path) -> None:
     compat = Compat.load()
     text = report_markdown(look(RecordedSystem(folder), compat, python=None, timeout=10, local=False).report)
     assert text.startswith("**")
@@ -81,13 +81,13 @@ def test_every_machine_has_a_report(folder: Path) -> None:
     assert re.search(r"[\x00-\x08\x0b-\x1f\x7f]", text) is None
 
 
-def test_a_long_report_is_cut_where_it_is_longest_and_says_so() -> None:
-    found = make_report("container-without-gpu")
-    many = {f"TF_VARIABLE_{number}": "x" * 300 for number in range(1000)}
+def test_long_report_is_truncated() -> None:
+    host_report = make_report("container-without-gpu")
+    variables = {f"TF_VARIABLE_{number}": "x" * 300 for number in range(1000)}
     facts = dataclasses.replace(
-        found.facts, environment=dataclasses.replace(found.facts.environment, variables=many)
+        host_report.facts, environment=dataclasses.replace(host_report.facts.environment, variables=variables)
     )
-    text = report_markdown(dataclasses.replace(found, facts=facts))
+    text = report_markdown(dataclasses.replace(host_report, facts=facts))
     assert len(text) <= LIMIT
     assert "more lines were cut" in text
     assert text.count("<details>") == text.count("</details>") > 0
@@ -95,32 +95,32 @@ def test_a_long_report_is_cut_where_it_is_longest_and_says_so() -> None:
     assert "`tensorflow`" in text
 
 
-def test_nothing_breaks_out() -> None:
-    found = make_report("container-without-gpu")
-    nasty = "````\n</details>\x1b[31m @somebody #1 <img src=x> | `x` \u202e"
+def test_hostile_text_is_escaped() -> None:
+    host_report = make_report("container-without-gpu")
+    hostile = "````\n</details>\x1b[31m @somebody #1 <img src=x> | `x` \u202e"
     findings = tuple(
-        dataclasses.replace(f, title=nasty, explanation=nasty, evidence=(Evidence(nasty, nasty),))
-        for f in found.findings
+        dataclasses.replace(f, title=hostile, explanation=hostile, evidence=(Evidence(hostile, hostile),))
+        for f in host_report.findings
     )
-    text = report_markdown(dataclasses.replace(found, findings=findings))
-    outside, inside = [], ""
+    text = report_markdown(dataclasses.replace(host_report, findings=findings))
+    outside, open_fence = [], ""
     for line in text.split("\n"):
         fence = re.match(r"`{3,}", line)
-        if not inside and fence:
-            inside = fence[0]
-        elif inside and line == inside:
-            inside = ""
-        elif not inside:
+        if not open_fence and fence:
+            open_fence = fence[0]
+        elif open_fence and line == open_fence:
+            open_fence = ""
+        elif not open_fence:
             outside.append(line)
-    assert not inside
-    shown = re.sub(r"`[^`\n]*`", "", "\n".join(outside))
-    assert shown.count("</details>") == shown.count("<details>")
-    assert not re.search(r"<img|@somebody|#1\b|\x1b|\u202e", shown)
+    assert not open_fence
+    unquoted = re.sub(r"`[^`\n]*`", "", "\n".join(outside))
+    assert unquoted.count("</details>") == unquoted.count("<details>")
+    assert not re.search(r"<img|@somebody|#1\b|\x1b|\u202e", unquoted)
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=80))
-def test_any_text_stays_where_it_is_put(text: str) -> None:
+def test_any_text_is_quoted(text: str) -> None:
     assert code(text).count("`") in (0, 2)
     assert re.search(r"(?<!\\)\|", code(text)) is None
     assert not re.search(r"[<>](?!!--|--)|\n", words(text).replace("<!-- -->", ""))
@@ -129,7 +129,7 @@ def test_any_text_stays_where_it_is_put(text: str) -> None:
     assert not any(line.strip() == lines[-1] for line in lines[1:-1])
 
 
-def test_into_a_file(tmp_path: Path) -> None:
+def test_output_file(tmp_path: Path) -> None:
     target, facts = tmp_path / "r.md", HOSTS / "healthy-one-gpu"
 
     def write(output: Path, facts: Path = facts, *, force: bool = False) -> int:
@@ -138,19 +138,19 @@ def test_into_a_file(tmp_path: Path) -> None:
     assert write(target) == 0
     assert target.read_text(encoding="utf-8").startswith("**TensorFlow")
     assert write(target, force=True) == 0
-    for output, of in (
+    for output, facts_folder in (
         (target, facts),
         (tmp_path, facts),
         (tmp_path / "no/r.md", facts),
         (tmp_path / "s", tmp_path),
     ):
         with pytest.raises(UsageError):
-            write(output, of)
+            write(output, facts_folder)
     assert [path.name for path in tmp_path.iterdir()] == ["r.md"]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_full_disk() -> None:
-    done = run("--facts", str(HOSTS / "healthy-one-gpu"), "-o", "/dev/full")
-    assert done.returncode == 3
-    assert "No space left" in done.stderr
+def test_full_disk_is_an_error() -> None:
+    result = run("--facts", str(HOSTS / "healthy-one-gpu"), "-o", "/dev/full")
+    assert result.returncode == 3
+    assert "No space left" in result.stderr

@@ -1,4 +1,4 @@
-"""`tfdoctor run`: the program is as it is without us, in a terminal, in pipes, under signals; the answer comes last."""
+"""`tfdoctor run`: the program behaves as without it, in terminals, pipes and under signals; the report comes last."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 RUN = [sys.executable, "-m", "tfdoctor", "run"]
-FAILED = (
+FAILURE_LOG = (
     "2024-05-01 10:00:00.000000: I external/local_xla/xla/tsl/platform/default/dso_loader.cc:87] Could not load "
     "dynamic library 'libcudnn.so.9'; dlerror: libcudnn.so.9: cannot open shared object file: No such file or "
     "directory\n"
@@ -36,7 +36,7 @@ FAILED = (
     "libraries. Please make sure the missing libraries mentioned above are installed properly if you would like to "
     "use GPU.\nSkipping registering GPU devices...\n"
 )
-SILENT = "no TensorFlow message about GPUs"
+NO_MESSAGES = "no TensorFlow message about GPUs"
 
 
 def run(
@@ -45,7 +45,7 @@ def run(
     stdin: bytes = b"",
     env: dict[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
+    result = subprocess.run(
         [*RUN, *options, "--", *command],
         input=stdin,
         capture_output=True,
@@ -54,12 +54,12 @@ def run(
         env={**os.environ, **(env or {})},
     )
     return subprocess.CompletedProcess(
-        done.args, done.returncode, done.stdout.decode(), done.stderr.decode(errors="replace")
+        result.args, result.returncode, result.stdout.decode(), result.stderr.decode(errors="replace")
     )
 
 
 def shell(script: str) -> subprocess.CompletedProcess[bytes]:
-    """A line of bash; RUN in it is `tfdoctor run --`."""
+    """Run a line of bash in which RUN stands for `tfdoctor run --`."""
     line = re.sub(r"\bRUN\b", f"{sys.executable} -m tfdoctor run --", script)
     return subprocess.run(["/bin/bash", "-c", line], capture_output=True, timeout=60, check=False)
 
@@ -71,7 +71,7 @@ def python(code: str) -> tuple[str, str, str]:
 @pytest.fixture
 def failing(tmp_path: Path) -> str:
     path = tmp_path / "failed.log"
-    path.write_text(FAILED, encoding="utf-8")
+    path.write_text(FAILURE_LOG, encoding="utf-8")
     return str(path)
 
 
@@ -82,65 +82,65 @@ def failing(tmp_path: Path) -> str:
     ("script", "status"),
     [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", -15), ("kill -KILL $$", -9), ("kill -SEGV $$", -11)],
 )
-def test_the_exit_status_is_the_programs(script: str, status: int) -> None:
+def test_exit_status_is_that_of_the_program(script: str, status: int) -> None:
     assert run("sh", "-c", script).returncode == status
 
 
-def test_a_program_that_cannot_be_started(tmp_path: Path) -> None:
+def test_program_that_cannot_be_started(tmp_path: Path) -> None:
     plain, broken = tmp_path / "plain", tmp_path / "broken"
     plain.write_text("x", encoding="utf-8")
     broken.write_text("#!/no/such/interpreter\n", encoding="utf-8")
     broken.chmod(0o755)
-    for name, status, words in (
+    for name, status, message in (
         ("no-such-command-anywhere", 127, "no such command"),
         ("/no/such/file", 127, "no such file"),
         (str(plain), 126, "Permission denied"),
         (str(broken), 127, "interpreter"),
         ("", 127, "no such command"),
     ):
-        done = run(name)
-        assert (done.returncode, done.stdout) == (status, "")
-        assert done.stderr.startswith("tfdoctor: cannot run ")
-        assert words in done.stderr
-        assert done.stderr.count("\n") == 1
+        result = run(name)
+        assert (result.returncode, result.stdout) == (status, "")
+        assert result.stderr.startswith("tfdoctor: cannot run ")
+        assert message in result.stderr
+        assert result.stderr.count("\n") == 1
 
 
-def test_a_script_without_a_first_line_is_the_shells(tmp_path: Path) -> None:
+def test_script_without_shebang_is_run_by_the_shell(tmp_path: Path) -> None:
     script, binary = tmp_path / "a-script-of-ours", tmp_path / "binary"
     script.write_text('echo "$0 $1"; exit 5\n', encoding="utf-8")
     binary.write_bytes(b"\x7fELF\0\0not one\n")
     for file in (script, binary):
         file.chmod(0o755)
-    done = run(str(script), "one")
-    assert (done.returncode, done.stdout) == (5, f"{script} one\n")
-    found = run("a-script-of-ours", "two", env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
-    assert (found.returncode, found.stdout) == (5, f"{script} two\n")
+    by_path = run(str(script), "one")
+    assert (by_path.returncode, by_path.stdout) == (5, f"{script} one\n")
+    by_name = run("a-script-of-ours", "two", env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    assert (by_name.returncode, by_name.stdout) == (5, f"{script} two\n")
     refused = run(str(binary))
     assert (refused.returncode, refused.stdout) == (126, "")
 
 
-def test_a_program_that_ends_with_130_was_not_interrupted() -> None:
-    done = run("sh", "-c", "exit 130", options=("-q",))
-    assert (done.returncode, done.stderr) == (130, "")
+def test_exit_status_130_is_no_interrupt() -> None:
+    result = run("sh", "-c", "exit 130", options=("-q",))
+    assert (result.returncode, result.stderr) == (130, "")
 
 
-def test_no_command_is_a_wrong_request() -> None:
-    done = run()
-    assert done.returncode == 2
-    assert "no command" in done.stderr
+def test_missing_command_is_refused() -> None:
+    result = run()
+    assert result.returncode == 2
+    assert "no command" in result.stderr
 
 
-def test_options_of_the_program_are_its_own() -> None:
-    done = subprocess.run(
+def test_options_of_the_program_are_not_parsed() -> None:
+    result = subprocess.run(
         [*RUN, "-q", "sh", "-c", 'echo "$@"', "x", "--json", "-v", "--", "-q"],
         capture_output=True,
         timeout=60,
         check=False,
     )
-    assert done.stdout == b"--json -v -- -q\n"
+    assert result.stdout == b"--json -v -- -q\n"
 
 
-def test_findings_change_the_status_on_request_alone(failing: str) -> None:
+def test_findings_change_the_status_only_with_fail_on(failing: str) -> None:
     assert run("cat", failing).returncode == 0
     assert run("cat", failing, options=("--fail-on", "error")).returncode == 1
     assert run("sh", "-c", f"cat {failing}; exit 5", options=("--fail-on", "error")).returncode == 5
@@ -149,21 +149,21 @@ def test_findings_change_the_status_on_request_alone(failing: str) -> None:
 # ---------------------------------------------------------------- streams
 
 
-def test_both_streams_stay_apart_and_whole() -> None:
+def test_both_streams_are_passed_separately() -> None:
     code = "import sys; sys.stdout.buffer.write(bytes(range(256)) * 999); sys.stderr.write('an error\\n')"
-    done = subprocess.run([*RUN, *python(code)], capture_output=True, timeout=60, check=False)
-    assert done.stdout == bytes(range(256)) * 999
-    assert done.stderr.startswith(b"an error\n")
+    result = subprocess.run([*RUN, *python(code)], capture_output=True, timeout=60, check=False)
+    assert result.stdout == bytes(range(256)) * 999
+    assert result.stderr.startswith(b"an error\n")
 
 
-def test_one_file_for_both_keeps_their_order(tmp_path: Path) -> None:
+def test_common_file_keeps_the_order_of_both_streams(tmp_path: Path) -> None:
     loop = "for i in 1 2 3 4 5 6 7 8 9; do echo o$i; echo e$i >&2; done"
     shell(f"RUN sh -c '{loop}' > {tmp_path}/log 2>&1")
     text = (tmp_path / "log").read_text(encoding="utf-8")
     assert text.startswith("".join(f"o{i}\ne{i}\n" for i in range(1, 10)))
 
 
-def test_output_comes_as_it_is_printed() -> None:
+def test_output_is_passed_at_once() -> None:
     with subprocess.Popen(
         [*RUN, *python("print('a', flush=True); input(); print('b')")],
         stdin=subprocess.PIPE,
@@ -172,48 +172,48 @@ def test_output_comes_as_it_is_printed() -> None:
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        assert process.stdout.readline() == b"a\n"  # while the program waits for us
+        assert process.stdout.readline() == b"a\n"  # while the program waits for input
         process.stdin.write(b"\n")
         process.stdin.close()
         assert process.stdout.read() == b"b\n"
     assert process.returncode == 0
 
 
-def test_input_and_its_end_reach_the_program() -> None:
+def test_input_is_passed_to_its_end() -> None:
     assert run("cat", stdin=b"some\ninput").stdout == "some\ninput"
 
 
-def test_a_reader_that_leaves_ends_the_program_as_ever() -> None:
+def test_closed_pipe_ends_the_program() -> None:
     assert shell("RUN yes | head -c 4; echo ${PIPESTATUS[0]}").stdout == b"y\ny\n141\n"
 
 
-def test_a_program_that_closes_its_output_runs_on() -> None:
+def test_program_that_closes_its_output_is_awaited() -> None:
     assert run("sh", "-c", "exec >&- 2>&-; sleep 0.3; exit 4").returncode == 4
 
 
-def test_what_a_grandchild_holds_does_not_hold_us() -> None:
-    began = time.monotonic()
-    done = run("sh", "-c", "sleep 30 & echo $!")
-    assert time.monotonic() - began < 10
-    os.kill(int(done.stdout), signal.SIGKILL)  # it lives: it was not ours to end
+def test_grandchild_with_open_pipes_does_not_block() -> None:
+    start = time.monotonic()
+    result = run("sh", "-c", "sleep 30 & echo $!")
+    assert time.monotonic() - start < 10
+    os.kill(int(result.stdout), signal.SIGKILL)  # it is alive: tfdoctor does not end it
 
 
-def test_what_was_written_before_the_end_comes_out_to_a_slow_reader() -> None:
-    done = shell("RUN sh -c 'head -c 300000 /dev/zero' 2>/dev/null | (sleep 1; wc -c)")
-    assert done.stdout.strip() == b"300000"
+def test_slow_reader_gets_all_output() -> None:
+    result = shell("RUN sh -c 'head -c 300000 /dev/zero' 2>/dev/null | (sleep 1; wc -c)")
+    assert result.stdout.strip() == b"300000"
 
 
-def test_other_descriptors_and_closed_ones() -> None:
+def test_other_and_closed_descriptors() -> None:
     assert shell("RUN sh -c 'echo three >&3' 3>&1 2>/dev/null").stdout == b"three\n"
-    closed = shell("RUN sh -c 'exit 6' <&- >&- 2>&-")
-    assert (closed.returncode, closed.stderr) == (6, b"")
-    full = shell("RUN echo x >/dev/full")
-    assert b"No space left" in full.stderr
+    closed_result = shell("RUN sh -c 'exit 6' <&- >&- 2>&-")
+    assert (closed_result.returncode, closed_result.stderr) == (6, b"")
+    full_result = shell("RUN echo x >/dev/full")
+    assert b"No space left" in full_result.stderr
 
 
-def test_much_output_passes_whole() -> None:
-    done = shell("RUN sh -c 'yes 0123456789 | head -c 20000000' 2>/dev/null | md5sum")
-    assert done.stdout == shell("yes 0123456789 | head -c 20000000 | md5sum").stdout
+def test_large_output_is_passed_completely() -> None:
+    result = shell("RUN sh -c 'yes 0123456789 | head -c 20000000' 2>/dev/null | md5sum")
+    assert result.stdout == shell("yes 0123456789 | head -c 20000000 | md5sum").stdout
 
 
 # ---------------------------------------------------------------- signals
@@ -221,7 +221,7 @@ def test_much_output_passes_whole() -> None:
 
 @pytest.mark.few(2)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
-def test_a_signal_for_us_reaches_the_program_once(number: signal.Signals) -> None:
+def test_signal_is_forwarded_once(number: signal.Signals) -> None:
     code = (
         "import signal, sys, time\nn = []\n"
         f"signal.signal({int(number)}, lambda *a: n.append(1))\nprint('up', flush=True)\n"
@@ -240,14 +240,14 @@ def test_a_signal_for_us_reaches_the_program_once(number: signal.Signals) -> Non
 
 
 @pytest.mark.few(0)
-def test_the_program_inherits_the_signals_as_they_are() -> None:
+def test_program_inherits_the_signal_settings() -> None:
     code = "import signal; print(signal.getsignal(2) == signal.SIG_IGN, signal.pthread_sigmask(0, []))"
     quoted = f'{sys.executable} -c "{code}"'
     assert shell(f"RUN {quoted}").stdout == shell(quoted).stdout
     assert shell(f"trap '' INT; RUN {quoted}").stdout == b"True set()\n"
 
 
-def test_we_are_killed_and_nobody_is_left() -> None:
+def test_killed_tfdoctor_leaves_no_process() -> None:
     code = "import os, time; print(os.getpid(), flush=True)\nwhile 1: time.sleep(.05); print('x', flush=True)"
     with subprocess.Popen(
         [*RUN, *python(code)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -279,13 +279,13 @@ def wait_for(condition: Callable[[], bool], seconds: float = 10) -> bool:
 
 
 class Terminal:
-    """A terminal of 30 lines and 100 columns with one process in front."""
+    """A terminal of 30 lines and 100 columns with one foreground process."""
 
     def __init__(self, *command: str, env: dict[str, str] | None = None) -> None:
         self.master, self.slave = os.openpty()
         self.resize(30, 100)
         self.seen = ""
-        self._from = 0
+        self._position = 0
 
         def take_terminal() -> None:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
@@ -304,12 +304,12 @@ class Terminal:
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def expect(self, text: str, seconds: float = 20) -> None:
-        """Wait until this comes, after what was waited for before."""
+        """Wait until the text appears after the text of the previous call."""
         deadline = time.monotonic() + seconds
-        while text not in self.seen[self._from :]:
-            assert time.monotonic() < deadline, f"{text!r} did not come: {self.seen[self._from :]!r}"
+        while text not in self.seen[self._position :]:
+            assert time.monotonic() < deadline, f"{text!r} did not come: {self.seen[self._position :]!r}"
             self._read(0.1)
-        self._from = self.seen.index(text, self._from) + len(text)
+        self._position = self.seen.index(text, self._position) + len(text)
 
     def _read(self, seconds: float) -> bool:
         if not select.select([self.master], [], [], seconds)[0]:
@@ -326,7 +326,7 @@ class Terminal:
         os.write(self.master, text.encode())
 
     def status(self) -> int:
-        """Its exit status; what was still printed is in `seen`."""
+        """Wait for the process and return its exit status; `seen` has all of its output."""
         assert wait_for(lambda: (self._read(0.02), self.process.poll() is not None)[1], 30)
         while self._read(0):
             pass
@@ -347,14 +347,14 @@ def terminal() -> Iterator[Callable[..., Terminal]]:
         return opened[-1]
 
     yield start
-    for one in opened:
-        one.process.kill()
-        one.process.wait()
-        os.close(one.master)
-        os.close(one.slave)
+    for screen in opened:
+        screen.process.kill()
+        screen.process.wait()
+        os.close(screen.master)
+        os.close(screen.slave)
 
 
-def test_the_program_has_a_terminal(terminal: Callable[..., Terminal]) -> None:
+def test_program_has_a_terminal(terminal: Callable[..., Terminal]) -> None:
     code = (
         "import os; print([os.isatty(n) for n in range(3)], os.get_terminal_size(1), "
         "os.tcgetpgrp(1) == os.getpgrp(), open('/dev/tty').isatty()); print(input('name? ') + '!')"
@@ -368,7 +368,9 @@ def test_the_program_has_a_terminal(terminal: Callable[..., Terminal]) -> None:
 
 
 @pytest.mark.parametrize(("key", "number"), [("\x03", signal.SIGINT), ("\x1c", signal.SIGQUIT)])
-def test_keys_that_end(terminal: Callable[..., Terminal], key: str, number: signal.Signals) -> None:
+def test_control_keys_end_the_program(
+    terminal: Callable[..., Terminal], key: str, number: signal.Signals
+) -> None:
     screen = terminal(*RUN, "sh", "-c", "echo up; exec sleep 30")
     screen.expect("up")
     screen.type(key)
@@ -376,7 +378,7 @@ def test_keys_that_end(terminal: Callable[..., Terminal], key: str, number: sign
     assert screen.canonical
 
 
-def test_ctrl_c_that_the_program_heeds(terminal: Callable[..., Terminal]) -> None:
+def test_program_handles_ctrl_c(terminal: Callable[..., Terminal]) -> None:
     code = (
         "import time\ntry: print('up', flush=True); time.sleep(30)\n"
         "except KeyboardInterrupt: print('saved'); raise SystemExit(9)"
@@ -388,7 +390,7 @@ def test_ctrl_c_that_the_program_heeds(terminal: Callable[..., Terminal]) -> Non
     assert "saved" in screen.seen
 
 
-def test_the_end_of_input(terminal: Callable[..., Terminal]) -> None:
+def test_end_of_terminal_input(terminal: Callable[..., Terminal]) -> None:
     screen = terminal(*RUN, "cat")
     screen.type("abc\n")
     screen.expect("abc\r\nabc")
@@ -396,7 +398,7 @@ def test_the_end_of_input(terminal: Callable[..., Terminal]) -> None:
     assert screen.status() == 0
 
 
-def test_a_new_size(terminal: Callable[..., Terminal]) -> None:
+def test_new_terminal_size_is_forwarded(terminal: Callable[..., Terminal]) -> None:
     code = (
         "import os, signal, sys, time\n"
         "signal.signal(signal.SIGWINCH, lambda *a: (os.write(1, b'%d, %d' % os.get_terminal_size()), sys.exit()))\n"
@@ -409,7 +411,7 @@ def test_a_new_size(terminal: Callable[..., Terminal]) -> None:
     assert screen.status() == 0
 
 
-def test_stopping_and_going_on(terminal: Callable[..., Terminal]) -> None:
+def test_program_is_stopped_and_resumed(terminal: Callable[..., Terminal]) -> None:
     screen = terminal("bash", "--norc", "--noediting", "-i")
     command = " ".join(RUN)
     screen.expect("$ ")
@@ -431,7 +433,7 @@ def test_stopping_and_going_on(terminal: Callable[..., Terminal]) -> None:
     screen.status()
 
 
-def test_in_the_background_and_then_in_front(terminal: Callable[..., Terminal]) -> None:
+def test_background_program_is_resumed_in_foreground(terminal: Callable[..., Terminal]) -> None:
     screen = terminal("bash", "--norc", "--noediting", "-i")
     screen.expect("$ ")
     screen.type(f'{" ".join(RUN)} -- sh -c \'echo u""p; read x; echo go""t $x\' &\n')
@@ -445,7 +447,7 @@ def test_in_the_background_and_then_in_front(terminal: Callable[..., Terminal]) 
     screen.expect("got hello")
 
 
-def test_in_a_pipeline_the_terminal_stays_as_it_is(terminal: Callable[..., Terminal]) -> None:
+def test_pipeline_leaves_the_terminal_unchanged(terminal: Callable[..., Terminal]) -> None:
     code = (
         "import os, sys, time; print([os.isatty(n) for n in range(3)], os.get_terminal_size(2)[:], "
         "file=sys.stderr, flush=True); time.sleep(30)"
@@ -454,18 +456,18 @@ def test_in_a_pipeline_the_terminal_stays_as_it_is(terminal: Callable[..., Termi
     screen.expect("[True, False, True] (100, 30)\r\n")
     assert screen.canonical
     screen.type("\x03")
-    screen.expect("KeyboardInterrupt")  # coloured by newer Pythons
+    screen.expect("KeyboardInterrupt")  # newer Pythons colour it
     screen.status()
 
 
-def test_input_from_a_pipe_in_a_terminal(terminal: Callable[..., Terminal]) -> None:
+def test_piped_input_in_a_terminal(terminal: Callable[..., Terminal]) -> None:
     code = "import os, sys; print([os.isatty(n) for n in range(3)], sys.stdin.read())"
     screen = terminal("bash", "-c", f'echo piped | {" ".join(RUN)} -- {sys.executable} -c "{code}"')
     screen.expect("[False, True, True] piped\r\n")
     assert screen.status() == 0
 
 
-def test_killed_without_warning_the_terminal_is_given_back(terminal: Callable[..., Terminal]) -> None:
+def test_terminal_is_restored_after_sigkill(terminal: Callable[..., Terminal]) -> None:
     screen = terminal(*RUN, "sh", "-c", "echo up $$; exec sleep 30")
     screen.expect("up ")
     assert wait_for(lambda: not screen.canonical)
@@ -478,7 +480,7 @@ def test_killed_without_warning_the_terminal_is_given_back(terminal: Callable[..
 
 
 @pytest.mark.skipif(shutil.which("infocmp") is None, reason="no terminfo")
-def test_a_full_screen_program(terminal: Callable[..., Terminal]) -> None:
+def test_full_screen_program(terminal: Callable[..., Terminal]) -> None:
     code = (
         "import curses\ndef main(s):\n s.addstr(0, 0, 'press'); s.refresh(); return s.getkey()\n"
         "print('key', curses.wrapper(main))"
@@ -490,31 +492,31 @@ def test_a_full_screen_program(terminal: Callable[..., Terminal]) -> None:
     assert screen.status() == 0
 
 
-# ---------------------------------------------------------------- what is said
+# ---------------------------------------------------------------- report
 
 
-def test_the_answer(failing: str) -> None:
-    done = run("sh", "-c", f"cat {failing} >&2; exit 3", env={"COLUMNS": "80"})
-    assert done.returncode == 3
-    assert done.stdout == ""
-    assert done.stderr.startswith(FAILED)
-    said = done.stderr.removeprefix(FAILED)
-    assert "ended with exit status 3" in said
-    assert "libcudnn.so.9" in said
-    assert "tfdoctor run`" in said
+def test_report_follows_the_output(failing: str) -> None:
+    result = run("sh", "-c", f"cat {failing} >&2; exit 3", env={"COLUMNS": "80"})
+    assert result.returncode == 3
+    assert result.stdout == ""
+    assert result.stderr.startswith(FAILURE_LOG)
+    answer = result.stderr.removeprefix(FAILURE_LOG)
+    assert "ended with exit status 3" in answer
+    assert "libcudnn.so.9" in answer
+    assert "tfdoctor run`" in answer
     quiet = run("cat", failing, options=("-q",)).stderr
     assert "libcudnn.so.9" in quiet
     assert quiet.count("\n") <= 4
-    # Without our doing, the lines are not ours.
+    # tfdoctor did not enable these messages, so it does not mention them.
     assert "tfdoctor run" not in run("cat", failing, options=("--no-verbose-loader",)).stderr
 
 
-def test_nothing_to_say() -> None:
-    assert SILENT in run("echo", "x").stderr
+def test_output_without_tensorflow_messages() -> None:
+    assert NO_MESSAGES in run("echo", "x").stderr
     assert run("echo", "x", options=("-q",)).stderr == ""
 
 
-def test_a_failed_registration_is_told_at_once(failing: str) -> None:
+def test_failed_registration_is_reported_at_once(failing: str) -> None:
     with subprocess.Popen(
         [*RUN, "sh", "-c", f"cat {failing} >&2; read x; echo late >&2"],
         stdin=subprocess.PIPE,
@@ -524,19 +526,19 @@ def test_a_failed_registration_is_told_at_once(failing: str) -> None:
         assert process.stdin is not None
         assert process.stderr is not None
         lines = [process.stderr.readline().decode() for _ in range(4)]
-        assert "".join(lines[:3]) == FAILED
+        assert "".join(lines[:3]) == FAILURE_LOG
         assert lines[3].startswith("tfdoctor: TensorFlow gets no GPU (")
         process.stdin.close()
         assert process.stderr.readline() == b"late\n"
         process.stderr.read()
 
 
-def test_the_environment() -> None:
-    shown, notes = make_loader_environment({"TF_CPP_VMODULE": "a=1", "TF_CPP_MIN_LOG_LEVEL": "2", "X": "y"})
-    assert shown == {"TF_CPP_VMODULE": "a=1,dso_loader=3", "TF_CPP_MIN_LOG_LEVEL": "0", "X": "y"}
+def test_environment_of_the_program() -> None:
+    changed, notes = make_loader_environment({"TF_CPP_VMODULE": "a=1", "TF_CPP_MIN_LOG_LEVEL": "2", "X": "y"})
+    assert changed == {"TF_CPP_VMODULE": "a=1,dso_loader=3", "TF_CPP_MIN_LOG_LEVEL": "0", "X": "y"}
     assert len(notes) == 3
-    same = {"TF_CPP_VMODULE": "dso_loader=1", "TF_CPP_MIN_LOG_LEVEL": "0"}
-    assert make_loader_environment(same) == (same, [])
+    unchanged = {"TF_CPP_VMODULE": "dso_loader=1", "TF_CPP_MIN_LOG_LEVEL": "0"}
+    assert make_loader_environment(unchanged) == (unchanged, [])
     for option, value in (((), "dso_loader=3\n"), (("--no-verbose-loader",), "\n")):
         assert (
             run("sh", "-c", "echo $TF_CPP_VMODULE", options=option, env={"TF_CPP_VMODULE": ""}).stdout
@@ -544,17 +546,17 @@ def test_the_environment() -> None:
         )
 
 
-def test_more_than_can_be_read_keeps_its_end_and_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_skipped_output_is_counted_and_its_end_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "FEEDING", 60.0)
     monkeypatch.setattr(running, "ANSWER_TIMEOUT_S", 60.0)
     piece = b"nothing of interest\n" * 50_000
     with hold_signals():
         analyst = Analyst()
-    os.kill(analyst._pid, signal.SIGSTOP)  # it cannot keep up
+    os.kill(analyst._pid, signal.SIGSTOP)  # the worker cannot keep up
     try:
         for _ in range(3 * PLENTY // len(piece)):
             analyst.take(1, piece)
-        analyst.take(2, FAILED.encode())
+        analyst.take(2, FAILURE_LOG.encode())
         assert analyst._size <= PLENTY
         os.kill(analyst._pid, signal.SIGCONT)
         answer = analyst.answer()

@@ -1,4 +1,4 @@
-"""The JSON that the commands print is what docs/schemas promises."""
+"""The JSON output of the commands follows the schemas of docs/schemas."""
 
 from __future__ import annotations
 
@@ -37,42 +37,42 @@ def validate(answer: Any, name: str) -> None:
 
 
 def tfdoctor(*args: str) -> tuple[int, Any, str]:
-    """Exit status, standard output as JSON, standard error."""
-    done = subprocess.run(
+    """Return the exit status, standard output as JSON, and standard error."""
+    result = subprocess.run(
         [sys.executable, "-m", "tfdoctor", *args], capture_output=True, text=True, timeout=120, check=False
     )
-    return done.returncode, json.loads(done.stdout), done.stderr
+    return result.returncode, json.loads(result.stdout), result.stderr
 
 
 @pytest.mark.parametrize("path", sorted(SCHEMAS.glob("*.json")), ids=lambda path: path.name)
-def test_a_schema_is_a_schema(path: Path) -> None:
+def test_schemas_are_valid(path: Path) -> None:
     jsonschema.Draft202012Validator.check_schema(json.loads(path.read_text(encoding="utf-8")))
     assert path.name.endswith(".schema.json")
 
 
 @pytest.mark.parametrize("name", ["check", "explain", "recommend", "build", "verify"])
-def test_the_causes_are_the_vocabulary(name: str) -> None:
+def test_schemas_list_every_cause(name: str) -> None:
     assert schema(name)["$defs"]["cause"]["enum"] == [cause.value for cause in Cause]
 
 
-def test_an_option_and_a_verification_are_the_same_everywhere() -> None:
+def test_shared_definitions_are_equal() -> None:
     assert schema("build")["$defs"]["option"] == schema("recommend")["$defs"]["option"]
     assert schema("build")["$defs"]["finding"] == schema("verify")["$defs"]["finding"]
     verify = schema("verify")
-    inside = schema("build")["$defs"]["verification"]
-    assert (inside["required"], inside["properties"]) == (verify["required"], verify["properties"])
-    names = inside["properties"]["stages"]["items"]["properties"]["name"]["enum"]
+    in_build = schema("build")["$defs"]["verification"]
+    assert (in_build["required"], in_build["properties"]) == (verify["required"], verify["properties"])
+    names = in_build["properties"]["stages"]["items"]["properties"]["name"]["enum"]
     assert names == list(STAGES)
 
 
 @pytest.mark.parametrize("cause", [None, Cause.NO_NVIDIA_RUNTIME])
-def test_verify(cause: Cause | None) -> None:
+def test_verification_follows_the_schema(cause: Cause | None) -> None:
     report = diagnose(
         survey(RecordedSystem(ROOT / "tests" / "hosts" / "docker-without-toolkit"), Compat.load()),
         Compat.load(),
     )
     status = "passed" if cause is None else "failed"
-    done = Verification(
+    verification = Verification(
         target="python:3.11",
         stages=(Stage("runtime", status, "", 0.4), Stage("driver", "skipped", "after a failure", 0.0)),
         expected=1,
@@ -84,7 +84,7 @@ def test_verify(cause: Cause | None) -> None:
         access="--gpus all",
     )
     assert report.findings
-    answer = json.loads(json.dumps(verification_json(done)))
+    answer = json.loads(json.dumps(verification_json(verification)))
     validate(answer, "verify")
     answer["stages"][0]["name"] = "start"
     with pytest.raises(jsonschema.ValidationError):
@@ -98,7 +98,7 @@ def test_verify_of_a_python_without_tensorflow() -> None:
     assert answer["verdict"]["gpu_usable"] is False
 
 
-def test_the_outcomes_are_all_outcomes() -> None:
+def test_schema_lists_every_outcome() -> None:
     properties = schema("check")["properties"]
     kinds = [kind.value for kind in OutcomeKind]
     assert sorted(properties["outcomes"]["required"]) == sorted(kinds)
@@ -143,7 +143,7 @@ def test_explain(args: tuple[str, ...]) -> None:
     ],
     ids=" ".join,
 )
-def test_an_error_is_json_too(args: tuple[str, ...]) -> None:
+def test_errors_are_json(args: tuple[str, ...]) -> None:
     status, answer, err = tfdoctor(*args)
     validate(answer, "error")
     assert status == answer["error"]["code"] == 2

@@ -1,4 +1,4 @@
-"""What once stood in the code: drivers of old cards, their speed, what is left of memory, and other small tables."""
+"""Tables of small facts about GPUs: last drivers, speeds, reserved memory, cuDNN versions, Pythons and conda names."""
 
 from __future__ import annotations
 
@@ -19,40 +19,44 @@ if TYPE_CHECKING:
 COMPAT = Compat.load()
 
 
-def test_the_last_driver_of_a_card() -> None:
+def test_last_driver_of_each_capability() -> None:
     rows = COMPAT.cards.ended
     assert [row.below for row in rows] == sorted((row.below for row in rows), key=versions.parse_capability)
     assert [versions.compare(row.last, row.first_without) for row in rows] == [-1] * len(rows)
     for capability, last in (("2.1", "390"), ("3.5", "470"), ("5.0", "580"), ("7.0", "580")):
-        found = COMPAT.cards.find_ended(capability)
-        assert found is not None
-        assert found.last == last
+        branch = COMPAT.cards.find_ended(capability)
+        assert branch is not None
+        assert branch.last == last
     assert COMPAT.cards.find_ended("7.5") is None
     assert COMPAT.cards.find_ended("12.0") is None
 
 
-def test_a_branch_has_the_numbers_that_windows_gives_it() -> None:
-    """There release 390 went on to 391.35, 470 to 475.14, and the next branches begin at 396 and 495."""
+def test_windows_drivers_belong_to_their_branch() -> None:
+    """Windows numbers release 390 up to 391.35 and 470 up to 475.14; the next branches begin at 396 and 495."""
     for capability, last in (("2.1", "391.35"), ("3.5", "475.14"), ("6.1", "582.28")):
-        found = COMPAT.cards.find_ended(capability)
-        assert found is not None
-        assert not versions.is_at_least(last, found.first_without)
+        branch = COMPAT.cards.find_ended(capability)
+        assert branch is not None
+        assert not versions.is_at_least(last, branch.first_without)
 
 
-def test_generations_are_cards_of_their_capability() -> None:
-    rows = COMPAT.cards.generation
-    assert [row.capability for row in rows] == sorted(
-        (row.capability for row in rows), key=versions.parse_capability
+def test_every_generation_names_known_gpus() -> None:
+    generations = COMPAT.cards.generation
+    assert [generation.capability for generation in generations] == sorted(
+        (generation.capability for generation in generations), key=versions.parse_capability
     )
-    assert len({row.name for row in rows}) == len(rows)
-    for row in rows:
-        series = row.name.startswith(("GTX", "RTX")) and row.name != "GTX 750"
-        names = {gpu.name for gpu in COMPAT.gpus if gpu.capability == row.capability}
-        known = [name for name in names if (f"GeForce {row.name}" in name if series else row.name in name)]
-        assert known, row.name
+    assert len({generation.name for generation in generations}) == len(generations)
+    for generation in generations:
+        is_geforce = generation.name.startswith(("GTX", "RTX")) and generation.name != "GTX 750"
+        names = {gpu.name for gpu in COMPAT.gpus if gpu.capability == generation.capability}
+        matches = [
+            name
+            for name in names
+            if (f"GeForce {generation.name}" in name if is_geforce else generation.name in name)
+        ]
+        assert matches, generation.name
 
 
-def test_speed_is_of_one_capability_or_of_its_major() -> None:
+def test_speed_falls_back_to_the_major_capability() -> None:
     assert COMPAT.cards.get_adds_per_clock("8.0") == 64
     assert COMPAT.cards.get_adds_per_clock("8.6") == 128
     assert COMPAT.cards.get_adds_per_clock("99.0") is None
@@ -62,41 +66,41 @@ def test_speed_is_of_one_capability_or_of_its_major() -> None:
     ("capability", "free", "left"),
     [("6.1", 8000, 500), ("7.5", 8000, 1050), ("8.6", 8000, 1536), ("12.0", 8000, 1800), ("8.6", 2047, 225)],
 )
-def test_what_tensorflow_leaves_of_memory(capability: str, free: int, left: int) -> None:
+def test_memory_left_after_the_reserve(capability: str, free: int, left: int) -> None:
     assert COMPAT.cards.reserve.compute_remaining(capability, free) == left
 
 
-def test_where_a_cudnn_drops_a_card() -> None:
+def test_last_cudnn_of_a_capability() -> None:
     assert COMPAT.cudnn_end("6.1", 9) == "9.11"
     assert COMPAT.cudnn_end("3.7", 8) == "8.8"
     assert COMPAT.cudnn_end("8.6", 9) is None
     assert COMPAT.newest_cudnn_major == 9
 
 
-def test_the_cudnn_of_conda() -> None:
+def test_cudnn_of_conda_packages() -> None:
     assert COMPAT.conda_cudnn("8.0", "5") == "5.1"
     assert COMPAT.conda_cudnn("8.0", "6.0") == "6.0"
     assert COMPAT.conda_cudnn("11.2", None) == "8.1"
     assert COMPAT.conda_cudnn("11.8", "8.6") is None
 
 
-def test_a_ladder_ends_with_the_newest_python() -> None:
+def test_newer_packages_need_newer_pythons() -> None:
     for ladder in COMPAT.ladders:
-        steps = list(ladder.oldest_python)
-        assert steps == sorted(steps, key=versions.numbers)
+        package_versions = list(ladder.oldest_python)
+        assert package_versions == sorted(package_versions, key=versions.numbers)
         pythons = [versions.numbers(python) for python in ladder.oldest_python.values()]
         assert pythons == sorted(pythons)
     assert {ladder.package for ladder in COMPAT.ladders} == {"numpy", "protobuf"}
 
 
-def test_the_python_of_a_system() -> None:
+def test_default_python_of_a_distribution() -> None:
     assert COMPAT.pythons.default_of("debian", "bookworm") == "3.11"
     assert COMPAT.pythons.default_of("debian", "12") == "3.11"
     assert COMPAT.pythons.default_of("ubuntu", "22.04") == "3.10"
     assert COMPAT.pythons.default_of("fedora", "40") is None
 
 
-def test_conda_names_are_each_in_one_list() -> None:
+def test_conda_names_are_in_one_list_each() -> None:
     names = COMPAT.conda_names
     assert not names.same & names.foreign
     assert not names.same & names.other.keys()
@@ -118,7 +122,7 @@ def test_conda_names_are_each_in_one_list() -> None:
         ("conda_names.toml", 'sources = ["', 'sources = [] #["', "`sources` is empty"),
     ],
 )
-def test_a_wrong_table_is_refused(tmp_path: Path, name: str, old: str, new: str, message: str) -> None:
+def test_invalid_table_is_rejected(tmp_path: Path, name: str, old: str, new: str, message: str) -> None:
     text = (data_dir("compat") / name).read_text(encoding="utf-8")
     assert old in text
     shutil.copytree(data_dir("compat"), tmp_path / "compat")
@@ -130,14 +134,14 @@ def test_a_wrong_table_is_refused(tmp_path: Path, name: str, old: str, new: str,
 
 
 @pytest.mark.parametrize("row", COMPAT.cards.tensor, ids=lambda row: f"{row.card} {row.dtype}")
-def test_documented_peaks_are_reckoned_again(row: Tensor) -> None:
-    """What a multiprocessor does in a clock gives, on the card that the row names, what its maker wrote."""
-    reckoned = 2 * row.per_clock * row.multiprocessors * row.clock_mhz * 1e6 / 1e12
-    assert reckoned == pytest.approx(row.tflops, rel=0.03)
+def test_documented_peak_equals_the_computed_peak(row: Tensor) -> None:
+    """Compute the peak from the operations per clock, and compare it with NVIDIA's figure (TFLOP/s)."""
+    computed = 2 * row.per_clock * row.multiprocessors * row.clock_mhz * 1e6 / 1e12
+    assert computed == pytest.approx(row.tflops, rel=0.03)
     assert COMPAT.cards.list_adds_per_clock(row.capability, row.card)[row.dtype] == row.per_clock
 
 
-def test_a_peak_of_other_cards_is_not_guessed() -> None:
+def test_peak_of_other_gpus_is_not_guessed() -> None:
     cards = COMPAT.cards
     assert "tf32" in cards.list_adds_per_clock("8.6", "NVIDIA GeForce RTX 3090")
     assert set(cards.list_adds_per_clock("8.6", "NVIDIA A40")) == {"float32"}
@@ -145,7 +149,7 @@ def test_a_peak_of_other_cards_is_not_guessed() -> None:
     assert not cards.list_adds_per_clock("99.0", "Tomorrow")
 
 
-def test_how_fast_the_ways_are() -> None:
+def test_bandwidths_of_pcie_and_nvlink() -> None:
     cards = COMPAT.cards
     assert cards.pcie_gbps(3, 16) == pytest.approx(15.76)
     assert cards.pcie_gbps(4, 4) == pytest.approx(7.876)

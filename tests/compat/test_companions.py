@@ -1,4 +1,4 @@
-"""compat/imports.toml: what is asked of pip is below all that a release does not stand."""
+"""Limits of other packages (compat/imports.toml) exclude every version that breaks a release."""
 
 from __future__ import annotations
 
@@ -17,30 +17,35 @@ if TYPE_CHECKING:
 COMPAT = Compat.load()
 
 
-@pytest.mark.parametrize("tensorflow", sorted({one.version for one in COMPAT.releases}, key=versions.parse))
-def test_a_limit_keeps_every_version_away_that_breaks(tensorflow: str) -> None:
+@pytest.mark.parametrize(
+    "tensorflow", sorted({release.version for release in COMPAT.releases}, key=versions.parse)
+)
+def test_limits_exclude_every_breaking_version(tensorflow: str) -> None:
     for package, requirement in COMPAT.companion_limits(tensorflow).items():
         limit = versions.upper_limit(requirement)
         assert limit is not None
-        for row in COMPAT.companions:
-            applies = row.package == package and versions.satisfies(tensorflow, row.tensorflow)
-            if applies and row.breaks.startswith(">="):
-                assert versions.compare(row.breaks[2:].partition(",")[0], limit) >= 0, (row.id, requirement)
+        for companion in COMPAT.companions:
+            applies = companion.package == package and versions.satisfies(tensorflow, companion.tensorflow)
+            if applies and companion.breaks.startswith(">="):
+                assert versions.compare(companion.breaks[2:].partition(",")[0], limit) >= 0, (
+                    companion.id,
+                    requirement,
+                )
 
 
-def test_what_tensorflow_asks_for_itself_needs_no_limit() -> None:
+def test_no_limit_for_what_tensorflow_limits_itself() -> None:
     assert "numpy" in COMPAT.companion_limits("2.4.4")
     assert "numpy" not in COMPAT.companion_limits("2.4.4", ("numpy~=1.19.2",))
     assert COMPAT.companion_limits("2.10.1", ("numpy>=1.20",))["numpy"] == "numpy<2"
 
 
-def test_every_row_has_its_run():
-    for row in Compat.load().companions:
-        assert row.fails, row.id
-        assert row.tensorflow
+def test_every_entry_has_a_measured_failure():
+    for companion in Compat.load().companions:
+        assert companion.fails, companion.id
+        assert companion.tensorflow
 
 
-def test_local_versions_and_nonsense():
+def test_local_and_invalid_versions():
     assert [
         r.id
         for r in Compat.load().find_breaking("1.15.5+nv23.3", {"numpy": "1.18", "protobuf": "4.25.3"}, {})
@@ -64,7 +69,7 @@ def test_local_versions_and_nonsense():
         ('id = "numpy-missing"', 'id = "protobuf-missing"', "is there twice"),
     ],
 )
-def test_the_loader_is_strict(tmp_path: Path, old: str, new: str, message: str):
+def test_invalid_table_is_rejected(tmp_path: Path, old: str, new: str, message: str):
     text = (data_dir("compat") / "imports.toml").read_text(encoding="utf-8")
     assert old in text
     (tmp_path / "imports.toml").write_text(text.replace(old, new, 1), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""CUDA's releases and the drivers that they need."""
+"""CUDA releases and the drivers that they need."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ COMPAT = Compat.load()
     ],
 )
 def test_driver_minimum(cuda: str, os: Any, minimum: str | None, own: str | None) -> None:
-    answer = COMPAT.driver_minimum(cuda, os)
-    assert (answer.minimum, answer.own) == (minimum, own)
-    assert answer.explanation
-    assert minimum is None or answer.sources
+    requirement = COMPAT.driver_minimum(cuda, os)
+    assert (requirement.minimum, requirement.own) == (minimum, own)
+    assert requirement.explanation
+    assert minimum is None or requirement.sources
 
 
 def test_minor_version_compatibility_is_explained() -> None:
-    answer = COMPAT.driver_minimum("12.5.1")
-    assert answer.minor_version_compatibility
-    assert "any CUDA 12.x runs on driver 525.60.13" in answer.explanation
-    assert "needs 555.42.06" in answer.explanation
+    requirement = COMPAT.driver_minimum("12.5.1")
+    assert requirement.minor_version_compatibility
+    assert "any CUDA 12.x runs on driver 525.60.13" in requirement.explanation
+    assert "needs 555.42.06" in requirement.explanation
     assert not COMPAT.driver_minimum("10.1").minor_version_compatibility
 
 

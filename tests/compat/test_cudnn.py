@@ -1,4 +1,4 @@
-"""cuDNN's versions and the cards that they have code for."""
+"""cuDNN versions and the GPUs that they support."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ COMPAT = Compat.load()
     ],
 )
 def test_cudnn_support(version: str, capability: str, verdict: str) -> None:
-    answer = COMPAT.cudnn_support(version, capability)
-    assert answer.verdict == verdict
-    assert answer.explanation
+    support = COMPAT.cudnn_support(version, capability)
+    assert support.verdict == verdict
+    assert support.explanation

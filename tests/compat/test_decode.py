@@ -1,6 +1,6 @@
-"""The strict loaders: what they refuse, and in which words."""
+"""The strict loaders: which data they reject, and with which messages."""
 
-# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
+# decode.py evaluates the annotations of the dataclasses at run time: no `from __future__ import annotations` here.
 
 import dataclasses
 import importlib
@@ -20,7 +20,7 @@ from tfdoctor.compat.decode import decode
 from tfdoctor.compat.folder import data_dir
 from tfdoctor.records import dataclass
 
-READ: dict[str, Callable[[Compat], Any]] = {
+READERS: dict[str, Callable[[Compat], Any]] = {
     "cuda.toml": lambda compat: compat.cuda_releases,
     "cudnn.toml": lambda compat: compat.cudnn_ranges,
     "libraries.toml": lambda compat: compat.libraries,
@@ -28,7 +28,7 @@ READ: dict[str, Callable[[Compat], Any]] = {
     "gpus.json": lambda compat: compat.gpus,
     "tensorflow.json": lambda compat: compat.releases,
 }
-"""What asks for each table."""
+"""A function for each file that makes `Compat` load it."""
 
 
 @pytest.fixture
@@ -113,34 +113,34 @@ def edit(path: Path, old: str, new: str) -> None:
         ),
     ],
 )
-def test_messages(folder: Path, name: str, old: str, new: str, message: str) -> None:
+def test_message_of_each_invalid_value(folder: Path, name: str, old: str, new: str, message: str) -> None:
     edit(folder / name, old, new)
     with pytest.raises(DataError, match=message):
-        READ[name](Compat(folder))
+        READERS[name](Compat(folder))
 
 
 @pytest.mark.parametrize("text", ["[]", "1", "null", '"x"', "{}", '{"schema_version": 1, "as_of": ""}'])
-def test_not_even_a_table(folder: Path, text: str) -> None:
+def test_text_that_is_no_table_is_rejected(folder: Path, text: str) -> None:
     (folder / "tensorflow.json").write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match=r"^compat/tensorflow.json: "):
         _ = Compat(folder).releases
 
 
-def test_every_row_says_where_it_is_from(folder: Path) -> None:
+def test_entry_without_sources_is_rejected(folder: Path) -> None:
     edit(folder / "cudnn.toml", 'sources = ["', 'sources = [] #["')
     with pytest.raises(DataError, match="says where it is from"):
         _ = Compat(folder).cudnn_ranges
 
 
-MEASURED = frozenset({"Counted", "CudaLibrary", "CudaWheel", "Companion"})
-"""Rows that are runs or measurements themselves."""
+SELF_SOURCED = frozenset({"Counted", "CudaLibrary", "CudaWheel", "Companion"})
+"""Entries that are runs or measurements themselves, and therefore need no source."""
 
 
-def test_every_kind_of_row_has_a_place_for_its_source() -> None:
+def test_every_entry_class_has_a_source_field() -> None:
     for module in pkgutil.iter_modules(tfdoctor.compat.__path__, "tfdoctor.compat."):
-        for name, kind in vars(importlib.import_module(module.name)).items():
-            if hasattr(kind, "NAMED") and name not in MEASURED:
-                assert {"sources", "source"} & {field.name for field in dataclasses.fields(kind)}, name
+        for name, entry_class in vars(importlib.import_module(module.name)).items():
+            if hasattr(entry_class, "NAMED") and name not in SELF_SOURCED:
+                assert {"sources", "source"} & {field.name for field in dataclasses.fields(entry_class)}, name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,19 +183,19 @@ class Things:
         ("", "x: `thing` has no rows"),
     ],
 )
-def test_words_of_the_decoder(row: str, message: str) -> None:
+def test_message_of_the_decoder(row: str, message: str) -> None:
     with pytest.raises(DataError) as caught:
         decode(Things, json.loads(f'{{"as_of": "now", "thing": [{row}]}}'), "x")
     assert message in str(caught.value)
 
 
-def test_what_fits_is_taken() -> None:
-    row = {"name": "a", "sizes": [1, 2], "kinds": ["large"], "parts": {"b": ["c"]}}
-    found = decode(Things, {"as_of": "now", "thing": [row]}, "x").things[0]
-    assert found == Thing(name="a", sizes=(1, 2), kinds=frozenset({"large"}), parts={"b": ("c",)})
+def test_valid_entry_is_decoded() -> None:
+    entry = {"name": "a", "sizes": [1, 2], "kinds": ["large"], "parts": {"b": ["c"]}}
+    thing = decode(Things, {"as_of": "now", "thing": [entry]}, "x").things[0]
+    assert thing == Thing(name="a", sizes=(1, 2), kinds=frozenset({"large"}), parts={"b": ("c",)})
 
 
-def test_a_kind_without_a_reader_is_a_fault_of_ours() -> None:
+def test_unsupported_annotation_raises_a_type_error() -> None:
     @dataclass(frozen=True, slots=True)
     class Odd:
         one: complex

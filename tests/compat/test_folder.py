@@ -1,4 +1,4 @@
-"""tfdoctor.compat.folder: data in a checkout and in an installed package."""
+"""tfdoctor.compat.folder: finding the data in a checkout and in an installed package."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_the_checkout_has_compat() -> None:
+def test_checkout_has_the_data() -> None:
     assert (data.data_dir("compat") / "tensorflow.json").is_file()
 
 
-def test_the_packaged_copy_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packaged_data_is_preferred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "doctor" / "tfdoctor"
     packaged = package / "_data" / "compat"
     checkout = tmp_path / "compat"

@@ -1,4 +1,4 @@
-"""What is newer than the tables is unknown, and reading the tables is fast."""
+"""Versions newer than the tables are unknown, and the tables are read fast."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from tfdoctor import versions
 from tfdoctor.compat import Compat, decode
 
 COMPAT = Compat.load()
-BUDGET = 0.015
+LOAD_BUDGET_S = 0.015
 """Seconds that reading the release table may take on an idle machine."""
-MARGIN = 4
+BUSY_FACTOR = 4
 """How many times slower a busy test machine may be."""
 
 
-# --- newer than the table ---
+# --- versions newer than the tables ---
 
 
 @pytest.mark.parametrize("cuda", ["14.0", "15", "99.9.9"])
-def test_a_newer_cuda_is_unknown(cuda: str) -> None:
+def test_newer_cuda_is_unknown(cuda: str) -> None:
     for os in ("linux", "windows"):
-        answer = COMPAT.driver_minimum(cuda, os)
-        assert answer.minimum is answer.own is answer.family_floor is None
-        assert "newer than this table" in answer.explanation
-        assert COMPAT.as_of[:4] in answer.explanation
+        requirement = COMPAT.driver_minimum(cuda, os)
+        assert requirement.minimum is requirement.own is requirement.family_floor is None
+        assert "newer than this table" in requirement.explanation
+        assert COMPAT.as_of[:4] in requirement.explanation
     assert COMPAT.cuda_series(cuda) is None
     assert COMPAT.cuda_release(cuda) is None
     assert not COMPAT.image_tags(cuda)
     assert COMPAT.images.find_deleted(cuda) is None
-    assert all(COMPAT.soname_for(row.stem, cuda) is None for row in COMPAT.libraries)
+    assert all(COMPAT.soname_for(library.stem, cuda) is None for library in COMPAT.libraries)
 
 
-def test_a_newer_minor_of_a_known_major_has_the_documented_floor_and_nothing_else() -> None:
-    answer = COMPAT.driver_minimum("13.99")
-    assert (answer.minimum, answer.own) == ("580.65.06", None)
-    assert "is not in the table" in answer.explanation
+def test_newer_minor_of_a_known_cuda_has_the_documented_floor() -> None:
+    requirement = COMPAT.driver_minimum("13.99")
+    assert (requirement.minimum, requirement.own) == ("580.65.06", None)
+    assert "is not in the table" in requirement.explanation
     assert COMPAT.cuda_series("13.99") is None
 
 
@@ -48,38 +48,38 @@ def test_a_newer_minor_of_a_known_major_has_the_documented_floor_and_nothing_els
     ("driver", "cuda"),
     [("999.1", None), ("700.10", None), ("615.9", "13.4"), ("595.80", "13.2"), ("525.60.13", "12.0"), ("300", None)],
 )  # fmt: skip
-def test_a_newer_driver_is_unknown(driver: str, cuda: str | None) -> None:
+def test_newer_driver_is_unknown(driver: str, cuda: str | None) -> None:
     assert COMPAT.newest_cuda_for_driver(driver) == cuda
 
 
 @pytest.mark.parametrize("version", ["9.99.0.1", "10.0", "11.2.3"])
-def test_a_newer_cudnn_is_unknown(version: str) -> None:
+def test_newer_cudnn_is_unknown(version: str) -> None:
     assert COMPAT.cudnn_range(version) is None
     assert COMPAT.cudnn_support(version, "8.6").verdict == "unknown"
 
 
 @pytest.mark.parametrize("step", [(0, 1), (0, 2), (1, 0), (2, 1)])
 @pytest.mark.parametrize("rest", [".0", ".0.dev20270101", ""])
-def test_a_newer_tensorflow_is_said_to_be_one(step: tuple[int, int], rest: str) -> None:
+def test_newer_tensorflow_is_extrapolated(step: tuple[int, int], rest: str) -> None:
     major, minor = COMPAT.releases[-1].parsed.release[:2]
     version = f"{major + step[0]}.{minor + step[1]}{rest}"
     assert COMPAT.release(version) is None
-    near = COMPAT.nearest(version)
-    assert near.extrapolated
-    assert not near.exact
-    assert COMPAT.as_of in near.reason
+    nearest = COMPAT.nearest(version)
+    assert nearest.extrapolated
+    assert not nearest.exact
+    assert COMPAT.as_of in nearest.reason
     assert COMPAT.official_image(version) is None
 
 
-def test_problems_have_an_end_where_nobody_looked_further() -> None:
-    """An open set would accuse every release to come; those that are open say why they always hold."""
-    always = {"windows-without-gpu", "missing-library-not-named", "tensorflow-gpu-removed"}
+def test_problems_do_not_apply_to_unknown_releases() -> None:
+    """Every problem needs an upper limit, except those that hold for every later release."""
+    open_ended = {"windows-without-gpu", "missing-library-not-named", "tensorflow-gpu-removed"}
     for problem in COMPAT.problems:
-        if problem.id not in always:
+        if problem.id not in open_ended:
             assert not problem.applies(problem.package[0], "2.30.0"), problem.id
 
 
-def test_every_table_says_of_when_it_is() -> None:
+def test_every_table_has_a_date() -> None:
     dates = [
         COMPAT.as_of,
         COMPAT._cuda.as_of,
@@ -91,37 +91,39 @@ def test_every_table_says_of_when_it_is() -> None:
         COMPAT.images.as_of,
         COMPAT.pythons.as_of,
     ]
-    for text in dates:
-        assert dt.date(2026, 1, 1) <= dt.date.fromisoformat(text)
+    for date in dates:
+        assert dt.date(2026, 1, 1) <= dt.date.fromisoformat(date)
 
 
 # --- per row ---
 
 
-def test_sonames_fit_the_cuda_version() -> None:
-    """What a row needs is what the libraries of its own CUDA are called."""
-    looked = 0
-    for row in COMPAT.releases:
-        for name in row.required_libraries:
+def test_sonames_match_the_cuda_version() -> None:
+    """A release needs the sonames of its own CUDA version."""
+    compared = 0
+    for release in COMPAT.releases:
+        for name in release.required_libraries:
             stem = name[3:].partition(".so")[0]
-            expected = COMPAT.soname_for(stem, row.cuda or "")
+            expected = COMPAT.soname_for(stem, release.cuda or "")
             if expected is not None:
-                assert name == expected, f"{row.version}: {name}"
-                looked += 1
-    assert looked > 700
+                assert name == expected, f"{release.version}: {name}"
+                compared += 1
+    assert compared > 700
 
 
-def test_driver_minimums_grow_with_cuda() -> None:
-    rows = sorted({row.cuda for row in COMPAT.releases if row.cuda}, key=versions.numbers)
+def test_minimum_driver_grows_with_cuda() -> None:
+    cuda_versions = sorted(
+        {release.cuda for release in COMPAT.releases if release.cuda}, key=versions.numbers
+    )
     for os in ("linux", "windows"):
-        minimums = [COMPAT.driver_minimum(cuda, os).minimum for cuda in rows]
+        minimums = [COMPAT.driver_minimum(cuda, os).minimum for cuda in cuda_versions]
         assert all(minimums)
         for older, newer in itertools.pairwise([text for text in minimums if text]):
             # 11.0 needs its own driver; from 11.1 on the family's lower floor holds.
             assert versions.compare(older, newer) <= 0 or older in {"450.51.05", "451.48"}
 
 
-def test_each_registration_floor_has_a_bracket() -> None:
+def test_registration_floors_are_measured_on_both_sides() -> None:
     path = Path(__file__).resolve().parents[2] / "compat" / "registration.toml"
     floors = {row["version"]: row for row in decode.read_raw(path, path.name)["floor"]}
     measured = {row.version for row in COMPAT.releases if row.registration_floor_evidence == "measured"}
@@ -135,10 +137,10 @@ def test_each_registration_floor_has_a_bracket() -> None:
         assert (row.registration_floor is None) == (not row.gpu)
 
 
-def test_the_instructions_of_the_processor() -> None:
-    for row in COMPAT.releases:
-        old = versions.compare(row.version, "1.5.1") < 0
-        assert row.cpu_instructions == (() if old else ("avx",))
+def test_cpu_instructions() -> None:
+    for release in COMPAT.releases:
+        old = versions.compare(release.version, "1.5.1") < 0
+        assert release.cpu_instructions == (() if old else ("avx",))
 
 
 # --- speed ---
@@ -150,4 +152,4 @@ def test_reading_the_release_table_is_fast() -> None:
         started = time.process_time()
         assert Compat().releases
         seconds.append(time.process_time() - started)
-    assert statistics.median(seconds) < BUDGET * MARGIN
+    assert statistics.median(seconds) < LOAD_BUDGET_S * BUSY_FACTOR

@@ -1,4 +1,4 @@
-"""compat/functions.json and the script that reads it out of wheels."""
+"""compat/functions.json and the script that reads it from wheels."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SOURCE = (
 )
 
 
-def small(folder: Path, words: str) -> Path:
+def write_table(folder: Path, words: str) -> Path:
     raw = {
         "schema_version": 1,
         "as_of": "2026-01-01",
@@ -42,24 +42,24 @@ def small(folder: Path, words: str) -> Path:
 
 def test_every_release_is_measured() -> None:
     assert script.stale(json.loads((ROOT / "compat" / "functions.json").read_text(encoding="utf-8"))) == []
-    lines = Compat.load().source_lines
-    builds = {build.version for build in lines.builds}
-    assert TABLE.releases == tuple(release for release in lines.releases if release not in builds)
+    source_lines = Compat.load().source_lines
+    builds = {build.version for build in source_lines.builds}
+    assert TABLE.releases == tuple(release for release in source_lines.releases if release not in builds)
 
 
-def test_the_table_is_what_the_script_makes_of_it() -> None:
+def test_table_is_as_the_script_writes_it() -> None:
     text = (ROOT / "compat" / "functions.json").read_text(encoding="utf-8")
     raw = json.loads(text)
     assert script.render(script.load_known(raw), raw["as_of"]) == text
 
 
-def test_the_lines_of_functions() -> None:
-    found = script.functions(SOURCE, ("run", "<module>"))
-    assert found == {"run": [(8, 9), (13, 14)], "<module>": [(2, 2), (3, 5), (20, 20), (22, 22), (24, 24)]}
+def test_lines_of_functions() -> None:
+    lines = script.functions(SOURCE, ("run", "<module>"))
+    assert lines == {"run": [(8, 9), (13, 14)], "<module>": [(2, 2), (3, 5), (20, 20), (22, 22), (24, 24)]}
 
 
-def test_a_line_of_a_function(tmp_path: Path) -> None:
-    table = load_functions(small(tmp_path, "3-5:0 4-6:1 9:0"))
+def test_releases_of_a_line_in_a_function(tmp_path: Path) -> None:
+    table = load_functions(write_table(tmp_path, "3-5:0 4-6:1 9:0"))
     path = "/x/dist-packages/tensorflow/a.py"
     assert table.find_releases(path, 3, "run") == {"1.0.0"}
     assert table.find_releases(path, 4, "run") == {"1.0.0", "1.1.0"}
@@ -70,28 +70,30 @@ def test_a_line_of_a_function(tmp_path: Path) -> None:
     assert table.find_releases("/x/tensorflow/a.py", 4, "run") is None
 
 
-def test_a_path_from_which_markdown_took_a_backslash_is_read() -> None:
+def test_path_that_lost_a_backslash_in_markdown_is_read() -> None:
     packages = "C:\\env\\lib\\site-packages\\tensorflow"
-    whole = TABLE.find_releases(f"{packages}\\__init__.py", 41, "<module>")
-    assert whole
-    assert TABLE.find_releases(f"{packages}_init_.py", 41, "<module>") == whole
+    expected = TABLE.find_releases(f"{packages}\\__init__.py", 41, "<module>")
+    assert expected
+    assert TABLE.find_releases(f"{packages}_init_.py", 41, "<module>") == expected
     assert TABLE.find_releases(f"{packages}\\python__init__.py", 40, "<module>") == TABLE.find_releases(
         f"{packages}\\python\\__init__.py", 40, "<module>"
     )
 
 
 @pytest.mark.parametrize("words", ["3-5:x", "x:0", "a-b:0"])
-def test_a_damaged_table_is_refused(tmp_path: Path, words: str) -> None:
-    table = load_functions(small(tmp_path, words))
+def test_damaged_table_is_rejected(tmp_path: Path, words: str) -> None:
+    table = load_functions(write_table(tmp_path, words))
     with pytest.raises(DataError, match=r"functions\.json"):
         table.find_releases("/x/site-packages/tensorflow/a.py", 4, "run")
 
 
-def test_the_folder_of_a_file_tells_releases_apart() -> None:
-    of_core = {
+def test_folder_of_a_file_distinguishes_releases() -> None:
+    core_releases = {
         release
         for line in range(900, 1500, 50)
         for release in TABLE.find_releases(SESSION.replace("tensorflow", "tensorflow_core"), line, "_do_call")
         or ()
     }
-    assert of_core <= {one for one in TABLE.releases if one.startswith(("1.15", "2.0", "2.1."))}
+    assert core_releases <= {
+        version for version in TABLE.releases if version.startswith(("1.15", "2.0", "2.1."))
+    }

@@ -1,4 +1,4 @@
-"""Cards by their PCI id and by what people call them."""
+"""GPUs by PCI id and by the names that people use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_gpu_by_pci_id(text: str) -> None:
     assert gpu.capability == "8.9"
 
 
-def test_no_such_pci_id() -> None:
+def test_unknown_pci_id() -> None:
     assert COMPAT.gpu_by_pci_id("ffff") is None
     assert COMPAT.gpu_by_pci_id("") is None
 
@@ -37,7 +37,7 @@ def test_no_such_pci_id() -> None:
         ("4090", ("8.9",), False),
     ],
 )
-def test_gpus_named(text: str, capabilities: tuple[str, ...], *, exact: bool) -> None:
+def test_gpus_by_name(text: str, capabilities: tuple[str, ...], *, exact: bool) -> None:
     match = COMPAT.gpus_named(text)
     assert match is not None
     assert match.capabilities == capabilities
@@ -46,7 +46,7 @@ def test_gpus_named(text: str, capabilities: tuple[str, ...], *, exact: bool) ->
 
 
 @pytest.mark.parametrize("text", ["RTX 9999", "", "nvidia", "Radeon RX 7900"])
-def test_no_such_gpu(text: str) -> None:
+def test_unknown_gpu_name(text: str) -> None:
     assert COMPAT.gpus_named(text) is None
 
 

@@ -1,4 +1,4 @@
-"""Images and Pythons: the tables, their strict readers, and the questions asked of them."""
+"""Images and Pythons: the tables, their strict readers and the queries."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ FACTS = Path(__file__).resolve().parents[2].parent / "shared" / "facts" / "image
 # --- nvidia/cuda ---
 
 
-def test_tags() -> None:
+def test_tags_of_nvidia_cuda() -> None:
     names = [tag.name for tag in COMPAT.image_tags("11.8", 8, "runtime")]
     assert names == [
         f"nvidia/cuda:11.8.0-cudnn8-runtime-ubuntu{system}" for system in ("22.04", "20.04", "18.04")
     ]
-    inside = {tag.system: tag.cudnn for tag in COMPAT.image_tags("11.8", 8, "runtime")}
-    assert inside == {"22.04": "8.9.6.50", "20.04": "8.9.6.50", "18.04": "8.6.0.163"}
+    cudnn_by_system = {tag.system: tag.cudnn for tag in COMPAT.image_tags("11.8", 8, "runtime")}
+    assert cudnn_by_system == {"22.04": "8.9.6.50", "20.04": "8.9.6.50", "18.04": "8.6.0.163"}
     assert COMPAT.image_tags("12.4", 9, "devel")[0].name == "nvidia/cuda:12.4.1-cudnn-devel-ubuntu22.04"
     assert COMPAT.image_tags("12.3", None, "base")[0].name == "nvidia/cuda:12.3.2-base-ubuntu22.04"
     assert not COMPAT.image_tags("12.3", 8), "12.3.2 has cuDNN 9, the others none"
@@ -35,95 +35,99 @@ def test_tags() -> None:
     assert not COMPAT.image_tags("14")
 
 
-def test_tags_without_cudnn_are_not_tags_with_unknown_cudnn() -> None:
+def test_no_cudnn_differs_from_unknown_cudnn() -> None:
     assert not any(tag.has_cudnn for tag in IMAGES.tags("12.2"))
-    found = IMAGES.tags("11.1", cudnn_major=8, system="18.04")
-    assert found
-    assert all(tag.has_cudnn and tag.cudnn is None for tag in found)
+    tags = IMAGES.tags("11.1", cudnn_major=8, system="18.04")
+    assert tags
+    assert all(tag.has_cudnn and tag.cudnn is None for tag in tags)
 
 
-def test_deleted_and_unknown_differ() -> None:
+def test_deleted_and_unknown_releases_differ() -> None:
     assert IMAGES.find_deleted("10.0") is not None
     assert IMAGES.find_deleted("11.4.1") is not None
     assert IMAGES.find_deleted("11.4") is None, "11.4.3 is there"
     assert IMAGES.find_deleted("99.0") is None, "nobody knows"
 
 
-def test_a_release_is_either_there_or_deleted() -> None:
-    keys = [versions.numbers(row.version) for row in IMAGES.cuda]
+def test_no_listed_release_is_marked_as_deleted() -> None:
+    keys = [versions.numbers(release.version) for release in IMAGES.cuda]
     assert keys == sorted(set(keys))
-    for row in IMAGES.cuda:
-        assert not any(versions.satisfies(row.version, gone.versions) for gone in IMAGES.gone)
-        assert list(row.systems) == sorted(row.systems, key=versions.numbers)
-        assert row.flavours or row.status == "listed"
-        for inside in row.cudnn.values():
-            assert re.fullmatch(r"[89]\.\d+\.\d+\.\d+", inside)
+    for release in IMAGES.cuda:
+        assert not any(versions.satisfies(release.version, deletion.versions) for deletion in IMAGES.gone)
+        assert list(release.systems) == sorted(release.systems, key=versions.numbers)
+        assert release.flavours or release.status == "listed"
+        for version in release.cudnn.values():
+            assert re.fullmatch(r"[89]\.\d+\.\d+\.\d+", version)
 
 
-def test_cudnn_grows_with_cuda() -> None:
+def test_newer_cuda_images_have_newer_cudnn() -> None:
     for system in ("20.04", "22.04"):
-        inside = [row.cudnn[system] for row in IMAGES.cuda if system in row.cudnn and row.version != "11.8.0"]
-        assert all(versions.compare(a, b) <= 0 for a, b in itertools.pairwise(inside))
+        cudnn_versions = [
+            release.cudnn[system]
+            for release in IMAGES.cuda
+            if system in release.cudnn and release.version != "11.8.0"
+        ]
+        assert all(versions.compare(a, b) <= 0 for a, b in itertools.pairwise(cudnn_versions))
 
 
 @pytest.mark.skipif(not FACTS.is_file(), reason="the researched facts are not beside this checkout")
-def test_every_researched_tag_is_there_and_no_other() -> None:
+def test_tags_equal_the_researched_tags() -> None:
     facts = json.loads(FACTS.read_bytes())["nvidia_cuda"]
-    told = {
+    documented = {
         tag
         for key in ("documented_supported", "documented_unsupported_but_existing")
         for tag in facts[key]["tags"]
     }
-    told |= {*facts["registry_listing_devel_cudnn"]["tags"]}
-    told = {tag for tag in told if "tensorrt" not in tag}
-    have = {tag.name for major in (None, 8, 9) for tag in IMAGES.tags(cudnn_major=major)}
-    for row in IMAGES.cuda:  # cuDNN's major is in neither the tag nor any file read
+    documented |= {*facts["registry_listing_devel_cudnn"]["tags"]}
+    documented = {tag for tag in documented if "tensorrt" not in tag}
+    listed = {tag.name for major in (None, 8, 9) for tag in IMAGES.tags(cudnn_major=major)}
+    for row in IMAGES.cuda:  # neither the tag nor any file read has cuDNN's major version
         if not row.cudnn and row.cudnn_tag == "cudnn":
-            have |= {
+            listed |= {
                 f"nvidia/cuda:{row.version}-cudnn-{flavour}-ubuntu{system}"
                 for flavour in row.cudnn_flavours
                 for system in row.cudnn_systems
             }
-    assert {name.removeprefix("nvidia/cuda:") for name in have} == told
-    for tag, inside in facts["contents"].items():
+    assert {name.removeprefix("nvidia/cuda:") for name in listed} == documented
+    for tag, contents in facts["contents"].items():
         match = re.fullmatch(r"(\d+\.\d+\.\d+)-cudnn\d*-runtime-ubuntu(.*)", tag)
         row = next((row for row in IMAGES.cuda if match and row.version == match[1]), None)
-        if match and row and inside["cudnn"]:
-            assert row.cudnn[match[2]] == inside["cudnn"].removesuffix("-1")
+        if match and row and contents["cudnn"]:
+            assert row.cudnn[match[2]] == contents["cudnn"].removesuffix("-1")
 
 
-# --- TensorFlow's and NVIDIA's own ---
+# --- images of TensorFlow and NVIDIA ---
 
 
-def test_an_official_image_works_where_it_has_the_sonames() -> None:
-    """The libraries inside, by CUDA's and cuDNN's numbers, against what the wheel of that release opens."""
-    odd: set[str] = set()
-    for row in COMPAT.releases:
-        image = COMPAT.official_image(row.version)
-        if not row.gpu or image is None or row.cuda is None:
+def test_official_image_works_if_it_has_the_sonames() -> None:
+    """Compare the CUDA and cuDNN of each image with the sonames that the release's wheel opens."""
+    exceptions: set[str] = set()
+    for release in COMPAT.releases:
+        image = COMPAT.official_image(release.version)
+        if not release.gpu or image is None or release.cuda is None:
             continue
         recipe = image.recipe
-        same_cuda = versions.major(recipe.cuda) == versions.major(row.cuda)
-        cudnn = next((name for name in row.required_libraries if name.startswith("libcudnn.so.")), None)
+        same_cuda = versions.major(recipe.cuda) == versions.major(release.cuda)
+        cudnn = next((name for name in release.required_libraries if name.startswith("libcudnn.so.")), None)
         same_cudnn = (
             cudnn is None or recipe.cudnn is None or cudnn == f"libcudnn.so.{versions.major(recipe.cudnn)}"
         )
-        assert recipe.works == (same_cuda and same_cudnn), row.version
-        # Some late patches have no wheel for the Python of their minor's recipe: those images are made otherwise.
-        if recipe.python not in row.linux_pythons:
-            odd.add(row.version)
-    assert odd == {"1.15.5", "2.5.3", "2.6.3", "2.6.4", "2.6.5"} & odd
+        assert recipe.works == (same_cuda and same_cudnn), release.version
+        # Some late patches have no wheel for the Python of their minor's recipe; their images are built differently.
+        if recipe.python not in release.linux_pythons:
+            exceptions.add(release.version)
+    assert exceptions == {"1.15.5", "2.5.3", "2.6.3", "2.6.4", "2.6.5"} & exceptions
 
 
 def test_each_final_gpu_release_has_at_most_one_recipe() -> None:
-    for row in COMPAT.releases:
-        fitting = [r for r in IMAGES.official if versions.satisfies(row.version, r.versions)]
-        assert len(fitting) <= 1
-        if row.gpu and not row.is_prerelease:
-            assert fitting, row.version
+    for release in COMPAT.releases:
+        recipes = [r for r in IMAGES.official if versions.satisfies(release.version, r.versions)]
+        assert len(recipes) <= 1
+        if release.gpu and not release.is_prerelease:
+            assert recipes, release.version
 
 
-def test_ngc() -> None:
+def test_ngc_images() -> None:
     assert COMPAT.ngc_images()[0].name == "nvcr.io/nvidia/tensorflow:25.02-tf2-py3"
     assert [image.tag for image in COMPAT.ngc_images("1.15")] == [
         "23.03-tf1-py3",
@@ -144,26 +148,28 @@ def test_ngc() -> None:
 # --- Pythons ---
 
 
-def test_ways_to_a_python() -> None:
-    origins = [way.origin for way in COMPAT.python_builds("3.9.18")]
+def test_builds_of_a_python() -> None:
+    origins = [build.origin for build in COMPAT.python_builds("3.9.18")]
     assert origins == ["ubuntu 20.04", "python-build-standalone", "pyenv"]
     candidate = COMPAT.python_builds("3.11", system="22.04")[0]
     assert candidate.prerelease
     assert not COMPAT.python_builds("2.6")
 
 
-def test_every_python_of_a_gpu_release_from_2_0_can_be_had() -> None:
-    for row in COMPAT.releases:
-        if row.gpu and versions.is_at_least(row.version, "2.0"):
-            assert any(COMPAT.python_builds(python) for python in row.linux_pythons)
+def test_every_python_of_a_gpu_release_is_available() -> None:
+    for release in COMPAT.releases:
+        if release.gpu and versions.is_at_least(release.version, "2.0"):
+            assert any(COMPAT.python_builds(python) for python in release.linux_pythons)
 
 
-def test_a_newer_system_has_a_newer_glibc() -> None:
-    keys = [(versions.numbers(row.name), versions.numbers(row.glibc)) for row in COMPAT.pythons.systems]
+def test_newer_system_has_a_newer_glibc() -> None:
+    keys = [
+        (versions.numbers(system.name), versions.numbers(system.glibc)) for system in COMPAT.pythons.systems
+    ]
     assert keys == sorted(keys)
 
 
-# --- reading ---
+# --- reading the tables ---
 
 
 @pytest.mark.parametrize(
@@ -192,7 +198,7 @@ def test_a_newer_system_has_a_newer_glibc() -> None:
         ("pythons.toml", "as_of =", "as-of =", "as_of"),
     ],
 )
-def test_a_wrong_table_is_refused(tmp_path: Path, name: str, old: str, new: str, message: str) -> None:
+def test_invalid_table_is_rejected(tmp_path: Path, name: str, old: str, new: str, message: str) -> None:
     text = (data_dir("compat") / name).read_text(encoding="utf-8")
     assert old in text
     (tmp_path / name).write_text(text.replace(old, new, 1), encoding="utf-8")
@@ -200,7 +206,7 @@ def test_a_wrong_table_is_refused(tmp_path: Path, name: str, old: str, new: str,
         _ = Compat(tmp_path).images if name == "images.toml" else Compat(tmp_path).pythons
 
 
-# --- python (slim) ---
+# --- slim images of Python ---
 
 
 def test_slim_images_of_pythons() -> None:
@@ -211,33 +217,33 @@ def test_slim_images_of_pythons() -> None:
     assert IMAGES.find_python("3.1") is None
 
 
-def test_a_slim_image_is_what_its_tag_says() -> None:
+def test_slim_image_matches_its_tag() -> None:
     names = {
         "buster": ("debian 10", "2.28"),
         "bullseye": ("debian 11", "2.31"),
         "bookworm": ("debian 12", "2.36"),
     }
-    assert len({row.python for row in IMAGES.python}) == len(IMAGES.python)
-    for row in IMAGES.python:
-        python, slim, system = row.tag.split("-")
-        assert (python, slim) == (row.python, "slim")
-        assert (row.system, row.glibc) == names[system]
-        assert row.digest is None or re.fullmatch(r"sha256:[0-9a-f]{64}", row.digest)
+    assert len({image.python for image in IMAGES.python}) == len(IMAGES.python)
+    for image in IMAGES.python:
+        python, slim, system = image.tag.split("-")
+        assert (python, slim) == (image.python, "slim")
+        assert (image.system, image.glibc) == names[system]
+        assert image.digest is None or re.fullmatch(r"sha256:[0-9a-f]{64}", image.digest)
 
 
-def test_every_python_of_a_gpu_release_has_a_slim_image_that_loads_it() -> None:
-    for row in COMPAT.releases:
-        for python in row.linux_pythons if row.gpu else ():
+def test_every_python_of_a_gpu_release_has_a_slim_image() -> None:
+    for release in COMPAT.releases:
+        for python in release.linux_pythons if release.gpu else ():
             image = IMAGES.find_python(python)
             if python in ("3.3", "3.4"):
                 assert image is None
                 continue
-            assert image is not None, f"{row.version} on {python}"
-            assert row.glibc is None or versions.is_at_least(image.glibc, row.glibc)
+            assert image is not None, f"{release.version} on {python}"
+            assert release.glibc is None or versions.is_at_least(image.glibc, release.glibc)
 
 
-def test_unpacked_is_no_less_than_packed() -> None:
-    for row in COMPAT.releases:
-        assert 0 < row.size <= row.unpacked < 4 * row.size + 2_000_000_000, row.version
+def test_unpacked_size_is_at_least_the_packed_size() -> None:
+    for release in COMPAT.releases:
+        assert 0 < release.size <= release.unpacked < 4 * release.size + 2_000_000_000, release.version
     newest = COMPAT.release("2.21.0")
     assert newest.unpacked > 1_000_000_000

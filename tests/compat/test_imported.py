@@ -1,4 +1,4 @@
-"""compat/imports: what each release was seen to import."""
+"""compat/imports: the modules that each release was measured to import."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ def test_every_table_reads(minor: str) -> None:
     table = load_imported(COMPAT.folder, minor)
     assert {"numpy", "google.protobuf"} <= table.needs.keys()
     assert table.sets
-    assert all("numpy" in known for known in table.sets)
+    assert all("numpy" in modules for modules in table.sets)
     assert {"random", "json", "typing"} & table.shadowable
     assert not {name for name in table.idle if not name.startswith(("tensorflow/", "tensorflow_core/"))}
     assert "tensorflow/python/framework/ops.py" not in table.idle
     assert not {name for name in table.needs if name.startswith(("tensorflow", "keras.", "_"))}
 
 
-def test_every_minor_that_has_a_lock_is_there() -> None:
+def test_every_minor_with_a_lock_has_a_table() -> None:
     locked = {
         path.name.split("-cp")[0].rpartition("-")[2]
         for path in (data_dir("compat") / "locks").glob("tensorflow-*")
     }
     minors = {".".join(version.split(".")[:2]) for version in locked}
-    late = {minor for minor in minors if tuple(map(int, minor.split("."))) >= (1, 10)}
-    assert late <= set(MINORS)
+    measurable = {minor for minor in minors if tuple(map(int, minor.split("."))) >= (1, 10)}
+    assert measurable <= set(MINORS)
     assert len(COMPAT.releases) > len(MINORS)
 
 
-def test_the_nearest_below() -> None:
+def test_nearest_older_table_is_used() -> None:
     newest = MINORS[-1]
     assert COMPAT.find_imported(f"{newest}.7").exact
     assert not COMPAT.find_imported("2.98.0rc1").exact
@@ -56,7 +56,7 @@ def test_the_nearest_below() -> None:
         ({"schema_version": 2}, "schema_version"),
     ],
 )
-def test_what_is_wrong_is_refused_with_its_place(tmp_path, change, said) -> None:
+def test_message_names_the_invalid_value(tmp_path, change, said) -> None:
     raw = json.loads((data_dir("compat") / "imports" / "2.20.json").read_text(encoding="utf-8"))
     folder = tmp_path / "imports"
     folder.mkdir()

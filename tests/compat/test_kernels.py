@@ -1,4 +1,4 @@
-"""compat/kernels.json: what it says of operations whose kernels are known, and that it is read strictly."""
+"""compat/kernels.json: the kernels of each operation, its strict reader and the script that lists them."""
 
 from __future__ import annotations
 
@@ -24,40 +24,42 @@ KERNELS = Compat.load().kernels
 
 
 @pytest.mark.parametrize("release", KERNELS.releases)
-def test_what_is_known_of_every_release(release: str) -> None:
-    """MatMul has been on GPUs ever since, and strings, files and Python functions never."""
+def test_operations_known_in_every_release(release: str) -> None:
+    """MatMul has a GPU kernel in every release; strings, files and Python functions never have one."""
     product = KERNELS.find_kernels(release, "MatMul")
     assert product is not None
     assert product.gpu is not None
     assert {"float16", "float32", "float64"} <= product.gpu["T"]
     assert "string" not in product.gpu["T"]
     for operation in ("StringLength", "ReadFile", "PyFunc", "DecodeJpeg"):
-        found = KERNELS.find_kernels(release, operation)
-        assert found is not None
-        assert found.cpu is not None
-        assert found.gpu is None, operation
+        kernels = KERNELS.find_kernels(release, operation)
+        assert kernels is not None
+        assert kernels.cpu is not None
+        assert kernels.gpu is None, operation
 
 
-def test_a_type_that_came_later() -> None:
-    """The wheels multiply bfloat16 on GPUs from 2.12 on, and whole numbers never."""
-    has = [
-        (release, "bfloat16" in found.gpu["T"], "int32" in found.gpu["T"])
+def test_bfloat16_was_added_in_2_12() -> None:
+    """The wheels multiply bfloat16 on GPUs from 2.12 on, and integers never."""
+    support = [
+        (release, "bfloat16" in kernels.gpu["T"], "int32" in kernels.gpu["T"])
         for release in KERNELS.releases
-        if (found := KERNELS.find_kernels(release, "MatMul")) is not None and found.gpu is not None
+        if (kernels := KERNELS.find_kernels(release, "MatMul")) is not None and kernels.gpu is not None
     ]
-    assert next(release for release, brain, _ in has if brain) == "2.12.1"
-    assert [brain for _, brain, _ in has] == sorted(brain for _, brain, _ in has)
-    assert not any(whole for _, _, whole in has)
+    assert next(release for release, has_bfloat16, _ in support if has_bfloat16) == "2.12.1"
+    assert [has_bfloat16 for _, has_bfloat16, _ in support] == sorted(
+        has_bfloat16 for _, has_bfloat16, _ in support
+    )
+    assert not any(has_int32 for _, _, has_int32 in support)
 
 
-def test_kernels_of_any_device_are_a_gpus_too() -> None:
+def test_kernels_of_any_device_run_on_a_gpu() -> None:
     for release in ("1.15.5", "2.20.0"):
-        found = KERNELS.find_kernels(release, "PartitionedCall")
-        assert found is not None
-        assert found.gpu == found.cpu == {}
+        kernels = KERNELS.find_kernels(release, "PartitionedCall")
+        assert kernels is not None
+        assert kernels.gpu == kernels.cpu == {}
 
 
-def test_what_is_not_known_is_not_answered() -> None:
+def test_unknown_operation_or_release() -> None:
     assert KERNELS.find_kernels("2.10.1", "MyOwnOperation") is None
     assert KERNELS.find_kernels("1.4.1", "MatMul") is None
 
@@ -66,14 +68,14 @@ def test_what_is_not_known_is_not_answered() -> None:
     ("era", "first", "last"),
     [("2.10", "2.10.1", "2.10.1"), ("1.14-2.0", "1.14.0", "2.0.4"), ("2.9-2.11", "2.9.3", "2.11.1")],
 )
-def test_the_releases_that_a_log_can_be_of(era: str, first: str, last: str) -> None:
-    found = KERNELS.list_measured(era)
-    assert (found[0], found[-1]) == (first, last)
-    assert len(found) == (3 if "-" in era and era != "2.10" else 1)
+def test_measured_releases_of_an_era(era: str, first: str, last: str) -> None:
+    releases = KERNELS.list_measured(era)
+    assert (releases[0], releases[-1]) == (first, last)
+    assert len(releases) == (3 if "-" in era and era != "2.10" else 1)
 
 
 @pytest.mark.parametrize("era", ["1.12", "1.12-2.3", "2.20-9.1", "2.4+", "", "any", "2.10.1"])
-def test_of_what_was_not_measured_there_are_none(era: str) -> None:
+def test_era_without_measured_releases(era: str) -> None:
     assert KERNELS.list_measured(era) == ()
 
 
@@ -81,7 +83,7 @@ def test_of_what_was_not_measured_there_are_none(era: str) -> None:
     ("word", "name"),
     [("DT_HALF", "float16"), ("DT_FLOAT", "float32"), ("double", "float64"), ("DT_INT32_REF", "int32")],
 )
-def test_names_of_types(word: str, name: str) -> None:
+def test_type_names(word: str, name: str) -> None:
     assert type_named(word) == name
 
 
@@ -100,7 +102,7 @@ def make_sample(tmp_path: Path, **changes: object) -> Path:
     return tmp_path
 
 
-def test_places_are_read(tmp_path: Path) -> None:
+def test_table_is_read(tmp_path: Path) -> None:
     table = load_kernels(make_sample(tmp_path))
     old, new = (table.find_kernels(release, "A") for release in table.releases)
     assert old is not None
@@ -113,50 +115,61 @@ def test_places_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "changes", [{"operations": {"A": {"tpu": ":0"}}}, {"sets": [1]}, {"more": 1}, {"releases": None}]
 )
-def test_another_shape_is_refused(tmp_path: Path, changes: dict[str, object]) -> None:
+def test_table_of_another_shape_is_rejected(tmp_path: Path, changes: dict[str, object]) -> None:
     with pytest.raises(DataError):
         load_kernels(make_sample(tmp_path, **changes))
 
 
 @pytest.mark.parametrize("row", ["T=9:0", "T=x:0", "T=0:x", "T=0"])
-def test_a_row_that_cannot_be_read_is_named(tmp_path: Path, row: str) -> None:
+def test_message_names_the_unreadable_entry(tmp_path: Path, row: str) -> None:
     table = load_kernels(make_sample(tmp_path, operations={"A": {"cpu": row}}))
     with pytest.raises(DataError, match=r"kernels\.json: A"):
         table.find_kernels("2.9.3", "A")
 
 
-# ---------------------------------------------------------------- what the libraries answer
+# ---------------------------------------------------------------- the kernel registry of the libraries
 
 
-def field(number: int, value: bytes | int) -> bytes:
+def encode_field(number: int, value: bytes | int) -> bytes:
+    """Encode one protobuf field: a varint below 128, or bytes."""
     if isinstance(value, int):
         return bytes((number << 3, value))
     return bytes((number << 3 | 2, len(value))) + value
 
 
-def kernel(
+def encode_kernel(
     op: bytes, device: bytes, types: dict[bytes, list[int]], *, label: bytes = b"", packed: bool = True
 ) -> bytes:
-    limits = b""
+    """Encode one KernelDef of a KernelList."""
+    constraints = b""
     for name, numbers in types.items():
-        inside = field(6, bytes(numbers)) if packed else b"".join(field(6, one) for one in numbers)
-        limits += field(3, field(1, name) + field(2, field(1, inside)))
-    return field(
-        1, field(1, op) + field(2, device) + limits + (field(5, label) if label else b"") + field(6, 1)
+        type_list = (
+            encode_field(6, bytes(numbers))
+            if packed
+            else b"".join(encode_field(6, type_number) for type_number in numbers)
+        )
+        constraints += encode_field(3, encode_field(1, name) + encode_field(2, encode_field(1, type_list)))
+    return encode_field(
+        1,
+        encode_field(1, op)
+        + encode_field(2, device)
+        + constraints
+        + (encode_field(5, label) if label else b"")
+        + encode_field(6, 1),
     )
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_a_list_of_kernels_by_operation(packed: bool) -> None:
+def test_kernels_are_grouped_by_operation(packed: bool) -> None:
     data = b"".join(
         (
-            kernel(b"A", b"CPU", {b"T": [1, 3], b"U": [9]}, packed=packed),
-            kernel(b"A", b"CPU", {b"T": [7]}, packed=packed),
-            kernel(b"A", b"GPU", {b"T": [101]}, packed=packed),
-            kernel(b"A", b"GPU", {b"T": [19]}, label=b"asked", packed=packed),
-            kernel(b"A", b"XLA_GPU", {}, packed=packed),
-            kernel(b"B", b"DEFAULT", {}, packed=packed),
-            kernel(b"C", b"TPU_SYSTEM", {}, packed=packed),
+            encode_kernel(b"A", b"CPU", {b"T": [1, 3], b"U": [9]}, packed=packed),
+            encode_kernel(b"A", b"CPU", {b"T": [7]}, packed=packed),
+            encode_kernel(b"A", b"GPU", {b"T": [101]}, packed=packed),
+            encode_kernel(b"A", b"GPU", {b"T": [19]}, label=b"asked", packed=packed),
+            encode_kernel(b"A", b"XLA_GPU", {}, packed=packed),
+            encode_kernel(b"B", b"DEFAULT", {}, packed=packed),
+            encode_kernel(b"C", b"TPU_SYSTEM", {}, packed=packed),
         )
     )
     assert group_by_operation(data) == {
@@ -165,7 +178,9 @@ def test_a_list_of_kernels_by_operation(packed: bool) -> None:
     }
 
 
-def test_a_limit_to_words_leaves_all_types() -> None:
-    words = field(3, field(1, b"data_format") + field(2, field(1, field(2, b"NHWC"))))
-    data = field(1, field(1, b"D") + field(2, b"GPU") + words)
+def test_constraint_on_strings_leaves_all_types() -> None:
+    constraint = encode_field(
+        3, encode_field(1, b"data_format") + encode_field(2, encode_field(1, encode_field(2, b"NHWC")))
+    )
+    data = encode_field(1, encode_field(1, b"D") + encode_field(2, b"GPU") + constraint)
     assert group_by_operation(data) == {"D": {"gpu": {}}}

@@ -1,4 +1,4 @@
-"""CUDA's libraries: which a build needs, their names, and the packages that hold them."""
+"""CUDA libraries: which ones a build needs, their sonames, and the packages that contain them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def test_distributions() -> None:
     assert COMPAT.distribution("torch") is None
 
 
-def test_derivation_from_a_foreign_header() -> None:
-    """A build of TF 2.16 by somebody else, for CUDA 11.8: no row says this, its header does."""
+def test_libraries_of_a_foreign_header() -> None:
+    """Derive the libraries of a third-party build of TF 2.16 for CUDA 11.8 from its header; no release matches it."""
     header = {
         "TF_CUDA_VERSION": '"11.8"',
         "TF_CUDART_VERSION": '"11.0"',
@@ -40,7 +40,7 @@ def test_derivation_from_a_foreign_header() -> None:
     )
 
 
-def test_derivation_knows_when_it_cannot() -> None:
+def test_libraries_of_an_incomplete_header() -> None:
     assert COMPAT.required_libraries_for({}, "2.15.1") == ()
     assert COMPAT.required_libraries_for({"TF_CUDA_VERSION": '""', "TF_CUDNN_VERSION": '""'}, "1.14.0") == ()
     assert COMPAT.required_libraries_for({"TF_CUDA_VERSION": '"12.3"'}, "2.17.0") is None

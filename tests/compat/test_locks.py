@@ -1,4 +1,4 @@
-"""compat/locks: each lock pins what TensorFlow requires, and nothing that breaks it."""
+"""compat/locks: each lock pins what TensorFlow requires and no version that breaks it."""
 
 from __future__ import annotations
 
@@ -38,17 +38,18 @@ NO_IMAGE = ("3.3", "3.4")
 by_release = pytest.mark.parametrize("release", RELEASES, ids=lambda row: f"{row.package}-{row.version}")
 
 
-def locks_of(release: Release) -> dict[str, Lock]:
-    found = {}
+def read_locks(release: Release) -> dict[str, Lock]:
+    """Return the lock of each Python of the release, except those that have no image."""
+    locks = {}
     for python in release.linux_pythons:
         if python not in NO_IMAGE:
-            made = COMPAT.locks.get_lock(release.package, release.version, python)
-            assert made is not None, f"{release.version}, Python {python}"
-            found[python] = made
-    return found
+            lock = COMPAT.locks.get_lock(release.package, release.version, python)
+            assert lock is not None, f"{release.version}, Python {python}"
+            locks[python] = lock
+    return locks
 
 
-def environment(python: str) -> dict[str, str]:
+def marker_environment(python: str) -> dict[str, str]:
     return {
         **default_environment(),
         "python_version": python,
@@ -58,140 +59,142 @@ def environment(python: str) -> dict[str, str]:
 
 
 @by_release
-def test_every_python_has_a_lock_of_this_very_release(release: Release) -> None:
-    for python, made in locks_of(release).items():
-        assert made.versions[release.package] == release.version
-        assert f"{release.package} {release.version} for CPython {python}," in made.text
-        assert not [name for name in made.versions if name.startswith("nvidia-") or name == "tensorrt"]
-        assert 8 <= len(made.packages) <= 70
-        assert made.glibc is not None
-        assert versions.is_at_least("2.31", made.glibc)
-        if release.parsed >= versions.parse("2.9"):  # before, the wheel's name says too little
+def test_every_python_has_a_lock_of_the_release(release: Release) -> None:
+    for python, lock in read_locks(release).items():
+        assert lock.versions[release.package] == release.version
+        assert f"{release.package} {release.version} for CPython {python}," in lock.text
+        assert not [name for name in lock.versions if name.startswith("nvidia-") or name == "tensorrt"]
+        assert 8 <= len(lock.packages) <= 70
+        assert lock.glibc is not None
+        assert versions.is_at_least("2.31", lock.glibc)
+        if release.parsed >= versions.parse(
+            "2.9"
+        ):  # for older releases the wheel's name does not state glibc
             assert release.glibc is not None
-            assert versions.is_at_least(made.glibc, release.glibc)
+            assert versions.is_at_least(lock.glibc, release.glibc)
 
 
 @by_release
-def test_what_tensorflow_requires_is_pinned_in_a_version_that_it_allows(release: Release) -> None:
-    for python, made in locks_of(release).items():
+def test_requirements_of_tensorflow_are_pinned(release: Release) -> None:
+    for python, lock in read_locks(release).items():
         for text in release.requires:
-            wanted = Requirement(text)
-            if wanted.marker is None or wanted.marker.evaluate(environment(python)):
-                have = made.versions[canonicalize_name(wanted.name)]
-                assert wanted.specifier.contains(have, prereleases=True), f"{made.name}: {text}"
+            requirement = Requirement(text)
+            if requirement.marker is None or requirement.marker.evaluate(marker_environment(python)):
+                pinned = lock.versions[canonicalize_name(requirement.name)]
+                assert requirement.specifier.contains(pinned, prereleases=True), f"{lock.name}: {text}"
 
 
 @by_release
-def test_nothing_that_breaks_it_stands_beside_it(release: Release) -> None:
-    for made in locks_of(release).values():
-        assert not COMPAT.find_breaking(release.version, made.versions, {}), made.name
+def test_no_pinned_version_breaks_the_release(release: Release) -> None:
+    for lock in read_locks(release).values():
+        assert not COMPAT.find_breaking(release.version, lock.versions, {}), lock.name
 
 
 @by_release
-def test_the_hash_of_the_measured_wheel_is_among_those_of_its_python(release: Release) -> None:
+def test_measured_wheel_is_pinned_for_its_python_only(release: Release) -> None:
     tag = re.search(r"-cp(\d)(\d+)-", release.wheel)
     assert tag is not None
-    made = locks_of(release)[f"{tag[1]}.{tag[2]}"]
-    own = next(package for package in made.packages if package.name == release.package)
-    assert own.hashes == (release.sha256,)
-    others = [pinned for python, pinned in locks_of(release).items() if python != f"{tag[1]}.{tag[2]}"]
-    for other in others:
+    lock = read_locks(release)[f"{tag[1]}.{tag[2]}"]
+    measured = next(package for package in lock.packages if package.name == release.package)
+    assert measured.hashes == (release.sha256,)
+    other_locks = [locked for python, locked in read_locks(release).items() if python != f"{tag[1]}.{tag[2]}"]
+    for other in other_locks:
         assert release.sha256 not in next(p for p in other.packages if p.name == release.package).hashes
 
 
-def test_nothing_else_lies_there() -> None:
-    wanted = {
+def test_folder_has_no_other_files() -> None:
+    expected = {
         lock_name(release.package, release.version, python)
         for release in RELEASES
         for python in release.linux_pythons
         if python not in NO_IMAGE
     }
-    assert len(wanted) >= 320
+    assert len(expected) >= 320
     tools = {COMPAT.locks.tools_path(python).name for python in PYTHONS}
-    assert {path.name for path in LOCKS.iterdir()} == wanted | tools | {"cuda", "tried.json"}
+    assert {path.name for path in LOCKS.iterdir()} == expected | tools | {"cuda", "tried.json"}
 
 
-def test_all_of_it_is_small() -> None:
+def test_locks_are_small() -> None:
     assert sum(path.stat().st_size for path in LOCKS.rglob("*.*")) < 3_000_000
 
 
 @pytest.mark.parametrize("python", PYTHONS)
-def test_tools_are_wheels_of_their_own(python: str) -> None:
-    made = COMPAT.locks.tools(python)
-    assert made is not None
-    assert set(made.versions) == {"pip", "setuptools", "wheel"}
-    assert not made.built
-    assert versions.satisfies(made.versions["setuptools"], "<81")
+def test_tools_have_their_own_locks(python: str) -> None:
+    lock = COMPAT.locks.tools(python)
+    assert lock is not None
+    assert set(lock.versions) == {"pip", "setuptools", "wheel"}
+    assert not lock.built
+    assert versions.satisfies(lock.versions["setuptools"], "<81")
 
 
 @by_release
-def test_a_lock_that_builds_has_the_tools_of_its_python(release: Release) -> None:
-    limited = {"setuptools": "39.1.0"} if versions.satisfies(release.version, ">=1.9,<1.12") else {}
-    for python, made in locks_of(release).items():
+def test_lock_with_source_builds_has_the_tools(release: Release) -> None:
+    exceptions = {"setuptools": "39.1.0"} if versions.satisfies(release.version, ">=1.9,<1.12") else {}
+    for python, lock in read_locks(release).items():
         tools = COMPAT.locks.tools(python)
         assert tools is not None
-        for name, version in {**tools.versions, **limited}.items():
-            assert made.versions.get(name, version) == version
-        if made.built:
-            assert {"setuptools", "wheel"} <= set(made.versions)
+        for name, version in {**tools.versions, **exceptions}.items():
+            assert lock.versions.get(name, version) == version
+        if lock.built:
+            assert {"setuptools", "wheel"} <= set(lock.versions)
 
 
-# ---------------------------------------------------------------- tried
+# ---------------------------------------------------------------- trial installations
 
 
-def test_no_lock_failed_when_it_was_tried() -> None:
+def test_no_trial_failed() -> None:
     tried = COMPAT.locks.tried
     assert len(tried) >= 100
     assert not [name for name, trial in tried.items() if not trial.ok]
 
 
-def test_what_was_tried_is_what_is_there() -> None:
+def test_trials_used_the_current_locks() -> None:
     for name, trial in COMPAT.locks.tried.items():
-        made = read_lock(LOCKS / name)
-        assert trial.lock == made.digest, f"{name} changed: scripts/update_locks.py --try"
+        lock = read_lock(LOCKS / name)
+        assert trial.lock == lock.digest, f"{name} changed: scripts/update_locks.py --try"
         assert name.endswith(f"-cp{versions.major_minor(trial.python).replace('.', '')}.txt")
 
 
-def test_the_last_patch_of_every_minor_was_tried_on_every_python() -> None:
-    last = {release.minor: release for release in RELEASES}
-    wanted = {name.name for release in last.values() for name in locks_of(release).values()}
-    untried = {name for name in wanted - set(COMPAT.locks.tried) if "-cp35." not in name}
+def test_last_patch_of_every_minor_was_tried() -> None:
+    last_releases = {release.minor: release for release in RELEASES}
+    expected = {lock.name for release in last_releases.values() for lock in read_locks(release).values()}
+    untried = {lock for lock in expected - set(COMPAT.locks.tried) if "-cp35." not in lock}
     assert not untried, "scripts/update_locks.py --try --last --missing"
-    assert len(wanted) > 100
+    assert len(expected) > 100
 
 
-# ---------------------------------------------------------------- asking and strictness
+# ---------------------------------------------------------------- queries and strict reading
 
 
-def test_asking() -> None:
+def test_queries() -> None:
     assert choose_locked_package("2.0.4") == "tensorflow-gpu"
     assert choose_locked_package("2.1.0") == "tensorflow"
     assert COMPAT.locks.path("tensorflow", "2.10.1", "3.9.18").name == "tensorflow-2.10.1-cp39.txt"
     assert COMPAT.locks.get_lock("tensorflow", "2.10.1", "3.11") is None
     assert COMPAT.locks.cuda("no-such-set") is None
-    found = COMPAT.locks.get_lock("tensorflow", "2.6.5", "3.9.18")
-    assert found is not None
-    assert {package.name for package in found.built} == {"clang", "termcolor", "wrapt"}
+    lock = COMPAT.locks.get_lock("tensorflow", "2.6.5", "3.9.18")
+    assert lock is not None
+    assert {package.name for package in lock.built} == {"clang", "termcolor", "wrapt"}
 
 
 GOOD = f"absl-py==1.0 --hash=sha256:{'a' * 64}\nsix==1.2 --hash=sha256:{'b' * 64}  # sdist\n"
 
 
-def test_a_good_lock(tmp_path: Path) -> None:
+def test_valid_lock_is_read(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     path.write_text(f"# comment\n{GOOD}", encoding="ascii")
-    made = read_lock(path)
-    assert [(p.name, p.version, p.built) for p in made.packages] == [
+    lock = read_lock(path)
+    assert [(p.name, p.version, p.built) for p in lock.packages] == [
         ("absl-py", "1.0", False),
         ("six", "1.2", True),
     ]
-    assert made.glibc is None
+    assert lock.glibc is None
     other = tmp_path / "y.txt"
     other.write_text(f"# another comment\n{GOOD}", encoding="ascii")
-    assert read_lock(other).digest == made.digest
+    assert read_lock(other).digest == lock.digest
     third = tmp_path / "z.txt"
     third.write_text(GOOD.replace("1.2", "1.3"), encoding="ascii")
-    assert read_lock(third).digest != made.digest
+    assert read_lock(third).digest != lock.digest
 
 
 @pytest.mark.parametrize(
@@ -210,14 +213,14 @@ def test_a_good_lock(tmp_path: Path) -> None:
         (f"six @ https://example.org/six.whl --hash=sha256:{'a' * 64}\n", "x.txt:1"),
     ],
 )
-def test_a_wrong_lock_is_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_invalid_lock_is_rejected(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "x.txt"
     path.write_text(text, encoding="ascii")
     with pytest.raises(DataError, match=re.escape(message)):
         read_lock(path)
 
 
-def test_a_lock_is_ascii(tmp_path: Path) -> None:
+def test_lock_that_is_not_ascii_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     path.write_text(f"# é\n{GOOD}", encoding="utf-8")
     with pytest.raises(DataError, match="not ASCII"):

@@ -41,36 +41,41 @@ CONFIG = json.dumps(
 OCI = "application/vnd.oci.image"
 
 
-def digest(body: bytes) -> str:
+def compute_digest(body: bytes) -> str:
     return f"sha256:{hashlib.sha256(body).hexdigest()}"
 
 
-def manifest_of(layers: list[bytes]) -> bytes:
-    rows = [
-        {"mediaType": f"{OCI}.layer.v1.tar+gzip", "digest": digest(layer), "size": len(layer)}
+def make_manifest(layers: list[bytes]) -> bytes:
+    entries = [
+        {"mediaType": f"{OCI}.layer.v1.tar+gzip", "digest": compute_digest(layer), "size": len(layer)}
         for layer in layers
     ]
-    config = {"mediaType": f"{OCI}.config.v1+json", "digest": digest(CONFIG), "size": len(CONFIG)}
-    table = {"schemaVersion": 2, "mediaType": f"{OCI}.manifest.v1+json", "config": config, "layers": rows}
-    return json.dumps(table).encode()
+    config = {"mediaType": f"{OCI}.config.v1+json", "digest": compute_digest(CONFIG), "size": len(CONFIG)}
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": f"{OCI}.manifest.v1+json",
+        "config": config,
+        "layers": entries,
+    }
+    return json.dumps(manifest).encode()
 
 
 LAYERS = [b"one", b"another one"]
-MANIFEST = manifest_of(LAYERS)
+MANIFEST = make_manifest(LAYERS)
 INDEX = json.dumps(
     {
         "schemaVersion": 2,
         "mediaType": f"{OCI}.index.v1+json",
         "manifests": [
             {"digest": f"sha256:{'0' * 64}", "platform": {"os": "linux", "architecture": "arm64"}},
-            {"digest": digest(MANIFEST), "platform": {"os": "linux", "architecture": "amd64"}},
+            {"digest": compute_digest(MANIFEST), "platform": {"os": "linux", "architecture": "amd64"}},
         ],
     }
 ).encode()
 
 
-class Fake(http.server.BaseHTTPRequestHandler):
-    """A registry with one image behind a list of platforms, and others that are wrong."""
+class FakeRegistry(http.server.BaseHTTPRequestHandler):
+    """A registry with one image behind an image index, and others that are invalid."""
 
     pages: ClassVar[dict[str, bytes]] = {}
 
@@ -81,12 +86,12 @@ class Fake(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body or b"{}")
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def registry() -> Iterator[str]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Fake)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), FakeRegistry)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield f"127.0.0.1:{server.server_port}"
@@ -94,14 +99,17 @@ def registry() -> Iterator[str]:
     server.server_close()
 
 
-def summarize_answer(registry: str, name: str) -> Any:
+def read_image(registry: str, name: str) -> Any:
     code = "from update_support.manifests import Registry; print(json.dumps(Registry(sys.argv[1]).image(sys.argv[2])))"
-    return run(code, registry, name)
+    return run_script_code(code, registry, name)
 
 
-def run(code: str, *arguments: str) -> Any:
-    """What a piece of Python beside the scripts prints as JSON. Raises ValueError with its errors."""
-    done = subprocess.run(
+def run_script_code(code: str, *arguments: str) -> Any:
+    """Run Python code in the scripts' folder and return what it prints, decoded from JSON.
+
+    Raises ValueError with its standard error if it fails.
+    """
+    process = subprocess.run(
         [sys.executable, "-c", f"import json, sys; {code}", *arguments],
         cwd=SCRIPTS,
         env={"PYTHONPATH": f"{SCRIPTS}:{SCRIPTS.parent / 'doctor'}", "PATH": "/usr/bin"},
@@ -110,9 +118,9 @@ def run(code: str, *arguments: str) -> Any:
         timeout=60,
         check=False,
     )
-    if done.returncode:
-        raise ValueError(done.stderr)
-    return json.loads(done.stdout)
+    if process.returncode:
+        raise ValueError(process.stderr)
+    return json.loads(process.stdout)
 
 
 EXPECTED = {
@@ -123,38 +131,38 @@ EXPECTED = {
 }
 
 
-def render_whole(option: Option) -> str:
+def render_details(plan_option: Option) -> str:
     page = Page(200, coloured=False)
-    show_option(page, option, whole=True)
+    show_option(page, plan_option, whole=True)
     return page.text
 
 
-def test_a_registry_is_read(registry: str) -> None:
-    Fake.pages = {
+def test_image_is_read_from_a_registry(registry: str) -> None:
+    FakeRegistry.pages = {
         "/v2/nvidia/cuda/manifests/1": INDEX,
-        f"/v2/nvidia/cuda/manifests/{digest(MANIFEST)}": MANIFEST,
-        f"/v2/nvidia/cuda/blobs/{digest(CONFIG)}": CONFIG,
+        f"/v2/nvidia/cuda/manifests/{compute_digest(MANIFEST)}": MANIFEST,
+        f"/v2/nvidia/cuda/blobs/{compute_digest(CONFIG)}": CONFIG,
     }
-    assert summarize_answer(registry, "nvidia/cuda:1") == {"digest": digest(INDEX), **EXPECTED}
+    assert read_image(registry, "nvidia/cuda:1") == {"digest": compute_digest(INDEX), **EXPECTED}
 
 
-def test_rows_are_made_anew_and_what_is_gone_keeps_its_row(registry: str) -> None:
-    Fake.pages = {
+def test_refresh_keeps_the_entry_of_a_deleted_image(registry: str) -> None:
+    FakeRegistry.pages = {
         "/v2/nvidia/cuda/manifests/1": INDEX,
-        f"/v2/nvidia/cuda/manifests/{digest(MANIFEST)}": MANIFEST,
-        f"/v2/nvidia/cuda/blobs/{digest(CONFIG)}": CONFIG,
+        f"/v2/nvidia/cuda/manifests/{compute_digest(MANIFEST)}": MANIFEST,
+        f"/v2/nvidia/cuda/blobs/{compute_digest(CONFIG)}": CONFIG,
     }
     code = (
         "from update_images import Registry, refresh; rows = {'a/b:1': {'image': 'a/b:1'}};"
         "failed = refresh(rows, ['nvidia/cuda:1', 'a/b:1'], Registry(sys.argv[1])); print(json.dumps([failed, rows]))"
     )
-    failed, rows = run(code, registry)
+    failed, entries = run_script_code(code, registry)
     assert failed == 1
-    assert rows["a/b:1"] == {"image": "a/b:1"}
-    made = rows["nvidia/cuda:1"]
-    assert made["digest"] == digest(INDEX)
-    assert made["evidence"] == "measured"
-    assert made["download"] == EXPECTED["download"]
+    assert entries["a/b:1"] == {"image": "a/b:1"}
+    refreshed = entries["nvidia/cuda:1"]
+    assert refreshed["digest"] == compute_digest(INDEX)
+    assert refreshed["evidence"] == "measured"
+    assert refreshed["download"] == EXPECTED["download"]
 
 
 @pytest.mark.parametrize(
@@ -174,25 +182,25 @@ def test_rows_are_made_anew_and_what_is_gone_keeps_its_row(registry: str) -> Non
     ],
 )
 @pytest.mark.few(5)
-def test_what_is_no_answer_is_said(registry: str, page: bytes | None, why: str) -> None:
-    Fake.pages = {} if page is None else {"/v2/nvidia/cuda/manifests/1": page}
+def test_invalid_answer_is_reported(registry: str, page: bytes | None, why: str) -> None:
+    FakeRegistry.pages = {} if page is None else {"/v2/nvidia/cuda/manifests/1": page}
     with pytest.raises(ValueError, match=why):
-        summarize_answer(registry, "nvidia/cuda:1")
+        read_image(registry, "nvidia/cuda:1")
 
 
-def test_another_configuration_than_the_manifest_names_is_refused(registry: str) -> None:
-    Fake.pages = {"/v2/a/b/manifests/1": MANIFEST, f"/v2/a/b/blobs/{digest(CONFIG)}": b"{}"}
+def test_configuration_with_another_digest_is_rejected(registry: str) -> None:
+    FakeRegistry.pages = {"/v2/a/b/manifests/1": MANIFEST, f"/v2/a/b/blobs/{compute_digest(CONFIG)}": b"{}"}
     with pytest.raises(ValueError, match="not the one that the manifest names"):
-        summarize_answer(registry, "a/b:1")
+        read_image(registry, "a/b:1")
 
 
-def test_a_real_registry_is_read(tmp_path: Path) -> None:
+def test_image_is_read_from_docker_registry(tmp_path: Path) -> None:
     program = shutil.which("docker-registry")
     if program is None:
         pytest.skip("docker-registry is not installed")
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
     settings = tmp_path / "config.yml"
     storage = f"storage:\n  filesystem:\n    rootdirectory: {tmp_path / 'data'}\n"
     settings.write_text(f"version: 0.1\nlog:\n  level: error\n{storage}http:\n  addr: 127.0.0.1:{port}\n")
@@ -206,53 +214,55 @@ def test_a_real_registry_is_read(tmp_path: Path) -> None:
                 except requests.ConnectionError:
                     time.sleep(0.2)
             for blob in (*LAYERS, CONFIG):
-                begun = requests.post(f"{host}/v2/library/python/blobs/uploads/", timeout=30)
-                place = begun.headers["Location"]
-                put = requests.put(place, params={"digest": digest(blob)}, data=blob, timeout=30)
-                assert put.status_code == 201, put.text
-            kind = {"Content-Type": f"{OCI}.manifest.v1+json"}
-            put = requests.put(
-                f"{host}/v2/library/python/manifests/3", data=MANIFEST, headers=kind, timeout=30
+                upload = requests.post(f"{host}/v2/library/python/blobs/uploads/", timeout=30)
+                location = upload.headers["Location"]
+                response = requests.put(
+                    location, params={"digest": compute_digest(blob)}, data=blob, timeout=30
+                )
+                assert response.status_code == 201, response.text
+            headers = {"Content-Type": f"{OCI}.manifest.v1+json"}
+            response = requests.put(
+                f"{host}/v2/library/python/manifests/3", data=MANIFEST, headers=headers, timeout=30
             )
-            assert put.status_code == 201, put.text
-            assert summarize_answer(f"127.0.0.1:{port}", "python:3") == {
-                "digest": digest(MANIFEST),
+            assert response.status_code == 201, response.text
+            assert read_image(f"127.0.0.1:{port}", "python:3") == {
+                "digest": compute_digest(MANIFEST),
                 **EXPECTED,
             }
             with pytest.raises(ValueError, match="404"):
-                summarize_answer(f"127.0.0.1:{port}", "python:4")
+                read_image(f"127.0.0.1:{port}", "python:4")
         finally:
             server.terminate()
 
 
-# ---------------------------------------------------------------- the table and what is shown of it
+# ---------------------------------------------------------------- the table and what plans show of it
 
 
-def test_the_table_is_as_the_script_writes_it() -> None:
-    done = subprocess.run(
+def test_table_is_as_the_script_writes_it() -> None:
+    process = subprocess.run(
         [sys.executable, str(SCRIPTS / "update_images.py"), "--check"],
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
-    assert (done.stderr, done.returncode) == ("", 0)
+    assert (process.stderr, process.returncode) == ("", 0)
 
 
-def option(version: str, recipe: Recipe) -> Option:
-    wish = Request(tensorflow=version, method=Method.CONTAINER, recipe=recipe)
-    return recommend(COMPAT, wish, Host()).options[0]
+def plan_option(version: str, recipe: Recipe) -> Option:
+    request = Request(tensorflow=version, method=Method.CONTAINER, recipe=recipe)
+    return recommend(COMPAT, request, Host()).options[0]
 
 
-def test_a_digest_that_others_tell_is_shown_and_not_built_on() -> None:
-    made = option("2.17.0", Recipe.NGC)
-    known = COMPAT.manifests.get_manifest("nvcr.io/nvidia/tensorflow:25.02-tf2-py3")
-    assert known is not None
-    assert known.evidence == "inferred"
-    assert made.base is not None
-    assert made.base.reference == "nvcr.io/nvidia/tensorflow:25.02-tf2-py3"
-    assert known.digest in "".join(render_whole(made).split())
-    assert "as other projects tell it; the registry was not asked" in " ".join(render_whole(made).split())
+def test_inferred_digest_is_shown_but_not_used() -> None:
+    chosen = plan_option("2.17.0", Recipe.NGC)
+    manifest = COMPAT.manifests.get_manifest("nvcr.io/nvidia/tensorflow:25.02-tf2-py3")
+    assert manifest is not None
+    assert manifest.evidence == "inferred"
+    assert chosen.base is not None
+    assert chosen.base.reference == "nvcr.io/nvidia/tensorflow:25.02-tf2-py3"
+    assert manifest.digest in "".join(render_details(chosen).split())
+    assert "as other projects tell it; the registry was not asked" in " ".join(render_details(chosen).split())
 
 
 @pytest.mark.parametrize(
@@ -265,22 +275,22 @@ def test_a_digest_that_others_tell_is_shown_and_not_built_on() -> None:
         ("2.17.0", Recipe.NGC, "? nvcr.io/nvidia/tensorflow:25.02-tf2-py3: size not known"),
     ],
 )
-def test_a_size_is_shown_or_said_to_be_unknown(version: str, recipe: Recipe, line: str) -> None:
-    out = Page(200, coloured=False)
-    show_option(out, option(version, recipe), whole=False)
-    assert line in [" ".join(one.split()) for one in out.text.splitlines()]
+def test_size_is_shown_or_unknown(version: str, recipe: Recipe, line: str) -> None:
+    page = Page(200, coloured=False)
+    show_option(page, plan_option(version, recipe), whole=False)
+    assert line in [" ".join(shown_line.split()) for shown_line in page.text.splitlines()]
 
 
-def test_a_row_tells_a_digest_or_a_size() -> None:
-    for row in COMPAT.manifests.images:
-        assert row.digest or row.unpacked or row.download, row.image
-        assert row.evidence == "inferred" or row.digest, row.image
+def test_every_entry_has_a_digest_or_a_size() -> None:
+    for image in COMPAT.manifests.images:
+        assert image.digest or image.unpacked or image.download, image.image
+        assert image.evidence == "inferred" or image.digest, image.image
 
 
-def test_a_digest_that_a_registry_told_is_built_on(tmp_path: Path) -> None:
+def test_measured_digest_is_used(tmp_path: Path) -> None:
     folder = tmp_path / "compat"
     shutil.copytree(data_dir("compat"), folder, ignore=shutil.ignore_patterns("logs", "imports"))
-    row = {
+    entry = {
         "image": "python:3.11-slim-bookworm",
         "digest": f"sha256:{'1' * 64}",
         "download": 45_000_000,
@@ -289,19 +299,19 @@ def test_a_digest_that_a_registry_told_is_built_on(tmp_path: Path) -> None:
         "evidence": "measured",
         "sources": ["a registry"],
     }
-    table = {"schema_version": 1, "as_of": "2026-11-23", "images": [row]}
+    table = {"schema_version": 1, "as_of": "2026-11-23", "images": [entry]}
     (folder / "manifests.json").write_text(json.dumps(table))
     compat = Compat.load(folder)
-    wish = Request(tensorflow="2.15.1", recipe=Recipe.PIP_CUDA)
-    made = recommend(compat, wish, Host()).options[0]
-    assert made.base is not None
-    assert made.base.reference == f"python:3.11-slim-bookworm@sha256:{'1' * 64}"
-    shown = " ".join(render_whole(made).split())
-    assert "45 MB to download in 4 layers (as the registry said, 2026-11-23)" in shown
+    request = Request(tensorflow="2.15.1", recipe=Recipe.PIP_CUDA)
+    chosen = recommend(compat, request, Host()).options[0]
+    assert chosen.base is not None
+    assert chosen.base.reference == f"python:3.11-slim-bookworm@sha256:{'1' * 64}"
+    details = " ".join(render_details(chosen).split())
+    assert "45 MB to download in 4 layers (as the registry said, 2026-11-23)" in details
 
 
-def test_a_base_that_is_not_known_stays() -> None:
-    made = option("2.15.1", Recipe.PIP_CUDA)
-    other = made.base
-    assert other is not None
-    assert with_manifest(COMPAT, made).base == other == Base(other.image, other.system, "python3")
+def test_base_without_a_manifest_is_unchanged() -> None:
+    chosen = plan_option("2.15.1", Recipe.PIP_CUDA)
+    base = chosen.base
+    assert base is not None
+    assert with_manifest(COMPAT, chosen).base == base == Base(base.image, base.system, "python3")

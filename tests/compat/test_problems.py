@@ -1,4 +1,4 @@
-"""Known problems, and which releases and cards they are of."""
+"""Known problems, and the releases and GPUs that they affect."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tfdoctor.compat import Compat, capability_matches
 COMPAT = Compat.load()
 
 
-def test_problems_of() -> None:
+def test_problems_of_a_release() -> None:
     ids = {problem.id for problem in COMPAT.problems_of("tensorflow", "2.21.0")}
     assert {"runpath-without-cusolver", "nvml-required", "cudnn-unpinned"} <= ids
     assert "ptx-sm90a-on-blackwell" not in ids
@@ -40,6 +40,6 @@ def test_capability_matches(capability: str, condition: str | None, *, expected:
     assert capability_matches(capability, condition) is expected
 
 
-def test_a_condition_that_is_none() -> None:
+def test_invalid_condition_raises_an_error() -> None:
     with pytest.raises(versions.VersionSyntaxError):
         capability_matches("7.0", "about 7")

@@ -1,4 +1,4 @@
-"""compat/prune.toml: what images are built without, read strictly, and against what is measured of the wheels."""
+"""compat/prune.toml: the files that images are built without, read strictly and compared with the measured wheels."""
 
 from __future__ import annotations
 
@@ -23,62 +23,71 @@ COMPAT = Compat.load()
 RELEASES = [row for row in COMPAT.releases if row.gpu and COMPAT.cuda_set(row.version) is not None]
 
 
-def make_release_log(release: Release) -> list[Leftover]:
-    return [row for row in COMPAT.leftovers if versions.satisfies(release.version, row.tensorflow)]
+def list_leftovers(release: Release) -> list[Leftover]:
+    return [
+        leftover for leftover in COMPAT.leftovers if versions.satisfies(release.version, leftover.tensorflow)
+    ]
 
 
-def list_taken(release: Release) -> set[str]:
-    """Files of the release's CUDA wheels that its image is built without."""
-    chosen = COMPAT.cuda_set(release.version)
-    assert chosen is not None
-    patterns = [row.pattern for row in make_release_log(release)]
+def list_removed_files(release: Release) -> set[str]:
+    """Return the files of the release's CUDA wheels that its image is built without."""
+    cuda_set = COMPAT.cuda_set(release.version)
+    assert cuda_set is not None
+    patterns = [leftover.pattern for leftover in list_leftovers(release)]
     return {
         name
-        for name, library in chosen.files.items()
-        if any(fnmatch.fnmatchcase(library.path, p) or library.path.startswith(f"{p}/") for p in patterns)
+        for name, library in cuda_set.files.items()
+        if any(
+            fnmatch.fnmatchcase(library.path, pattern) or library.path.startswith(f"{pattern}/")
+            for pattern in patterns
+        )
     }
 
 
-def test_the_rows_are_read() -> None:
+def test_table_is_read() -> None:
     table = load_prune(COMPAT.folder)
-    as_of, rows = table.as_of, table.leftovers
+    as_of, leftovers = table.as_of, table.leftovers
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", as_of)
-    assert rows == COMPAT.leftovers
-    assert {row.part for row in rows} == {"cuda", "tensorflow"}
-    assert all(row.sources and row.why for row in rows)
+    assert leftovers == COMPAT.leftovers
+    assert {leftover.part for leftover in leftovers} == {"cuda", "tensorflow"}
+    assert all(leftover.sources and leftover.why for leftover in leftovers)
 
 
 @pytest.mark.parametrize("release", RELEASES, ids=lambda row: row.version)
-def test_nothing_that_is_opened_or_linked_is_taken(release: Release) -> None:
-    chosen = COMPAT.cuda_set(release.version)
-    assert chosen is not None
-    gone = list_taken(release)
+def test_no_required_library_is_removed(release: Release) -> None:
+    cuda_set = COMPAT.cuda_set(release.version)
+    assert cuda_set is not None
+    removed = list_removed_files(release)
     opened = {
-        name for name in (*release.required_libraries, *release.optional_libraries) if name in chosen.files
+        name for name in (*release.required_libraries, *release.optional_libraries) if name in cuda_set.files
     }
-    assert not gone & opened
+    assert not removed & opened
     needed = {
-        soname for name, library in chosen.files.items() if name not in gone for soname in library.needed
+        soname for name, library in cuda_set.files.items() if name not in removed for soname in library.needed
     }
-    assert not gone & needed
+    assert not removed & needed
 
 
-def test_something_is_taken_from_each() -> None:
-    assert all(list_taken(release) for release in RELEASES)
-    assert "libcurand.so.10" in list_taken(COMPAT.release("2.21.0"))
-    assert "libcurand.so.10" not in list_taken(COMPAT.release("2.10.1")), "TensorFlow opens it up to 2.13"
+def test_every_release_has_removed_files() -> None:
+    assert all(list_removed_files(release) for release in RELEASES)
+    assert "libcurand.so.10" in list_removed_files(COMPAT.release("2.21.0"))
+    assert "libcurand.so.10" not in list_removed_files(COMPAT.release("2.10.1")), (
+        "TensorFlow opens it up to 2.13"
+    )
 
 
-def test_tensorflow_itself_stays() -> None:
-    for row in COMPAT.leftovers:
+def test_tensorflow_is_not_removed() -> None:
+    for leftover in COMPAT.leftovers:
         for path in (
             "tensorflow/__init__.py",
             "tensorflow/libtensorflow_framework.so.2",
             "nvidia",
             "tensorflow",
         ):
-            assert not fnmatch.fnmatchcase(path, row.pattern)
-    assert not any("ptxas" in row.pattern or "libdevice" in row.pattern for row in COMPAT.leftovers)
+            assert not fnmatch.fnmatchcase(path, leftover.pattern)
+    assert not any(
+        "ptxas" in leftover.pattern or "libdevice" in leftover.pattern for leftover in COMPAT.leftovers
+    )
 
 
 @pytest.mark.parametrize(
@@ -98,7 +107,7 @@ def test_tensorflow_itself_stays() -> None:
         ("as_of =", "as-of =", "as_of"),
     ],
 )
-def test_a_wrong_table_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_invalid_table_is_rejected(tmp_path: Path, old: str, new: str, message: str) -> None:
     text = (data_dir("compat") / "prune.toml").read_text(encoding="utf-8")
     assert old in text
     (tmp_path / "prune.toml").write_text(text.replace(old, new, 1), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""TensorFlow's releases: asked by version, by specification, by Python, and for a card's code."""
+"""TensorFlow releases: by version, by specification, by Python, and the GPU code that they contain."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ COMPAT = Compat.load()
         ("2.22.0-rc0", "tf-nightly", "tensorflow"),
     ],
 )
-def test_release(version: str, package: str | None, expected: str) -> None:
-    row = COMPAT.release(version, package)
-    assert row is not None
-    assert row.package == expected
+def test_release_by_version(version: str, package: str | None, expected: str) -> None:
+    release = COMPAT.release(version, package)
+    assert release is not None
+    assert release.package == expected
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_release(version: str, package: str | None, expected: str) -> None:
         ("2.15.1", "tensorflow-cpu"),
     ],
 )
-def test_no_such_release(version: str, package: str | None) -> None:
+def test_unknown_release(version: str, package: str | None) -> None:
     assert COMPAT.release(version, package) is None
 
 
@@ -57,7 +57,7 @@ def test_no_such_release(version: str, package: str | None) -> None:
         ("1.13.0", "tensorflow-gpu", "1.13.1", False),
     ],
 )
-def test_nearest(version: str, package: str | None, row: str, *, extrapolated: bool) -> None:
+def test_nearest_release(version: str, package: str | None, row: str, *, extrapolated: bool) -> None:
     nearest = COMPAT.nearest(version, package)
     assert nearest.release.version == row
     assert nearest.release.gpu
@@ -66,24 +66,24 @@ def test_nearest(version: str, package: str | None, row: str, *, extrapolated: b
     assert version in nearest.reason
 
 
-def test_nearest_of_a_known_one_is_itself() -> None:
-    for row in COMPAT.releases:
-        nearest = COMPAT.nearest(row.version, row.package)
+def test_nearest_of_a_known_release_is_itself() -> None:
+    for release in COMPAT.releases:
+        nearest = COMPAT.nearest(release.version, release.package)
         assert nearest.exact
-        assert nearest.release is row
+        assert nearest.release is release
 
 
 @given(st.integers(0, 4), st.integers(0, 40), st.integers(0, 9), st.sampled_from(["", "rc0", ".dev1", "+x"]))
-def test_nearest_always_answers(major: int, minor: int, patch: int, suffix: str) -> None:
+def test_every_version_has_a_nearest_release(major: int, minor: int, patch: int, suffix: str) -> None:
     text = f"{major}.{minor}.{patch}{suffix}"
     nearest = COMPAT.nearest(text)
     assert nearest.exact == (nearest.release.version == text)
     assert nearest.exact or nearest.reason
 
 
-def test_select() -> None:
-    assert [row.version for row in COMPAT.select("2.4")] == ["2.4.4", "2.4.4"]
-    assert [row.version for row in COMPAT.select(">=2.10,<2.12", "tensorflow")] == [
+def test_select_by_specification() -> None:
+    assert [release.version for release in COMPAT.select("2.4")] == ["2.4.4", "2.4.4"]
+    assert [release.version for release in COMPAT.select(">=2.10,<2.12", "tensorflow")] == [
         "2.11.1",
         "2.11.0",
         "2.10.1",
@@ -99,13 +99,13 @@ def test_select() -> None:
 
 
 def test_releases_for_python() -> None:
-    rows = COMPAT.releases_for_python("3.8.18")
-    assert rows[0].version == "2.13.1"
-    assert rows[-1].version == "2.2.0"
-    assert all(row.gpu for row in rows)
+    releases = COMPAT.releases_for_python("3.8.18")
+    assert releases[0].version == "2.13.1"
+    assert releases[-1].version == "2.2.0"
+    assert all(release.gpu for release in releases)
     assert COMPAT.releases_for_python("3.10", "windows")[0].version == "2.10.1"
     assert COMPAT.releases_for_python("3.99") == ()
-    assert {row.package for row in COMPAT.releases_for_python("2.7", gpu=False)} == {"tensorflow"}
+    assert {release.package for release in COMPAT.releases_for_python("2.7", gpu=False)} == {"tensorflow"}
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_releases_for_python() -> None:
         ("2.0.4", "3.0", "none"),
     ],
 )
-def test_code_for(version: str, capability: str, expected: str) -> None:
-    row = COMPAT.release(version)
-    assert row is not None
-    assert COMPAT.code_for(row, capability) == expected
+def test_code_for_a_capability(version: str, capability: str, expected: str) -> None:
+    release = COMPAT.release(version)
+    assert release is not None
+    assert COMPAT.code_for(release, capability) == expected

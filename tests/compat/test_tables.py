@@ -1,4 +1,4 @@
-"""What every check asks is loaded at once, fast, and without the network."""
+"""The tables of every check are loaded at once, fast, and without the network."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfdoctor.compat import (
 COMPAT = Compat.load()
 
 
-def test_lazy_names_are_all_there() -> None:
+def test_lazy_names_can_be_imported() -> None:
     for exported in tfdoctor.compat.__all__:
         assert getattr(tfdoctor.compat, exported) is not None
     with pytest.raises(AttributeError, match="nothing_here"):
@@ -48,10 +48,10 @@ def test_import_reads_nothing_and_needs_no_network() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_what_every_check_asks_is_read_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prepare_reads_the_tables_of_every_check(monkeypatch: pytest.MonkeyPatch) -> None:
     compat = Compat()
     compat.prepare()
-    monkeypatch.setattr(Path, "read_text", None)  # whoever reads now fails
+    monkeypatch.setattr(Path, "read_text", None)  # any later read fails
     assert compat.release("2.20.0") is not None
     assert compat.required_libraries_for({"CUDA": "12.5.1", "CUDNN": "9"}, "2.20.0") is None
     assert compat.find_breaking("2.20.0", {}, {})

@@ -1,4 +1,4 @@
-"""compat/traits.toml: each row is asked for, and says nothing else than the tables that were read from the wheels."""
+"""compat/traits.toml: each trait is used, and agrees with the tables that were read from the wheels."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from tfdoctor.compat.decode import DataError
 from tfdoctor.compat.traits import TraitName, load_traits
 
 COMPAT = Compat.load()
-FINAL = [row for row in COMPAT.releases if not row.is_prerelease]
+FINAL_RELEASES = [row for row in COMPAT.releases if not row.is_prerelease]
 
 
-def test_each_row_is_asked_for_somewhere() -> None:
+def test_every_trait_is_used() -> None:
     code = "".join(path.read_text(encoding="utf-8") for path in Path(tfdoctor.__file__).parent.rglob("*.py"))
-    unasked = [name for name in get_args(TraitName) if len(re.findall(f'"{name}"', code)) < 2]
-    assert not unasked
+    unused = [name for name in get_args(TraitName) if len(re.findall(f'"{name}"', code)) < 2]
+    assert not unused
 
 
-def test_a_row_that_is_missing_is_told(tmp_path: Path) -> None:
+def test_missing_trait_is_reported(tmp_path: Path) -> None:
     shutil.copytree(COMPAT.folder, tmp_path / "compat", ignore=shutil.ignore_patterns("locks", "imports"))
     table = tmp_path / "compat" / "traits.toml"
-    rows = table.read_text().split("[[trait]]")
-    table.write_text("[[trait]]".join(row for row in rows if '"keras-3"' not in row))
+    entries = table.read_text().split("[[trait]]")
+    table.write_text("[[trait]]".join(entry for entry in entries if '"keras-3"' not in entry))
     with pytest.raises(DataError, match="no row for keras-3"):
         load_traits(tmp_path / "compat")
 
 
-def test_limits_are_within_and_what_is_not_known_is_below_all() -> None:
+def test_limits_are_inclusive_and_unknown_is_lowest() -> None:
     pywrap, old, new = (COMPAT.trait(name) for name in ("opened-by-pywrap", "first-api", "keras-3"))
     assert [pywrap.holds(minor) for minor in ((1, 14), (1, 15), (2, 11), (2, 12))] == [
         False,
@@ -46,42 +46,50 @@ def test_limits_are_within_and_what_is_not_known_is_below_all() -> None:
 
 
 @pytest.mark.parametrize("version", ["2.0.0", "2.0.4", "2.0.0rc1"])
-def test_a_minor_that_ends_in_nought(version: str) -> None:
+def test_minor_version_zero(version: str) -> None:
     assert COMPAT.has(version, "images-of-two-pythons")
     assert COMPAT.has(version, "opened-by-pywrap")
     assert not COMPAT.has(version, "first-api")
-    known = COMPAT.distribution("tensorflow")
-    assert known is not None
-    said = known.explain_missing_gpu_code(versions.numbers(version)[:2])
-    assert said is not None
-    assert "`tensorflow` 2.0 is built for the CPU" in said
+    distribution = COMPAT.distribution("tensorflow")
+    assert distribution is not None
+    explanation = distribution.explain_missing_gpu_code(versions.numbers(version)[:2])
+    assert explanation is not None
+    assert "`tensorflow` 2.0 is built for the CPU" in explanation
 
 
-def test_windows_as_the_wheels_say() -> None:
-    for row in FINAL:
-        if row.windows_pythons and versions.is_at_least(row.version, "2.1") and row.package == "tensorflow":
-            assert COMPAT.has(row.version, "windows-without-gpu") is not row.has_gpu("windows"), row.version
+def test_windows_trait_matches_the_wheels() -> None:
+    for release in FINAL_RELEASES:
+        if (
+            release.windows_pythons
+            and versions.is_at_least(release.version, "2.1")
+            and release.package == "tensorflow"
+        ):
+            assert COMPAT.has(release.version, "windows-without-gpu") is not release.has_gpu("windows"), (
+                release.version
+            )
 
 
-def test_runpaths_as_the_wheels_say() -> None:
-    for row in FINAL:
-        into = any(folder for folders in row.runpath.values() for folder in folders)
-        assert COMPAT.has(row.version, "wheels-on-runpath") is into or not row.gpu, row.version
+def test_runpath_trait_matches_the_wheels() -> None:
+    for release in FINAL_RELEASES:
+        has_folders = any(folder for folders in release.runpath.values() for folder in folders)
+        assert COMPAT.has(release.version, "wheels-on-runpath") is has_folders or not release.gpu, (
+            release.version
+        )
 
 
-def test_avx_as_the_wheels_say() -> None:
-    for row in FINAL:
-        if COMPAT.has(row.version, "avx") and row.cpu_instructions is not None:
-            assert "avx" in row.cpu_instructions, row.version
+def test_avx_trait_matches_the_wheels() -> None:
+    for release in FINAL_RELEASES:
+        if COMPAT.has(release.version, "avx") and release.cpu_instructions is not None:
+            assert "avx" in release.cpu_instructions, release.version
 
 
-def test_nvml_as_registration_says() -> None:
-    for row in FINAL:
-        opened = "libnvidia-ml.so.1" in COMPAT.registration(row.version).driver
-        assert COMPAT.has(row.version, "silent-without-nvml") is opened, row.version
+def test_nvml_trait_matches_the_registration() -> None:
+    for release in FINAL_RELEASES:
+        opened = "libnvidia-ml.so.1" in COMPAT.registration(release.version).driver
+        assert COMPAT.has(release.version, "silent-without-nvml") is opened, release.version
 
 
-def test_sets_of_wheels_begin_where_the_trait_does() -> None:
-    for row in FINAL:
-        if COMPAT.cuda_set(row.version) is not None:
-            assert COMPAT.has(row.version, "cuda-in-own-folder"), row.version
+def test_cuda_sets_imply_the_trait() -> None:
+    for release in FINAL_RELEASES:
+        if COMPAT.cuda_set(release.version) is not None:
+            assert COMPAT.has(release.version, "cuda-in-own-folder"), release.version

@@ -1,4 +1,4 @@
-"""compat/cuda_wheels.toml: strict, closed, and enough for every release that it claims."""
+"""compat/cuda_wheels.toml: read strictly, closed under linking, and complete for every release that it claims."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 COMPAT = Compat.load()
 TABLE = Compat.load().cuda_sets
-GPU_ROWS = [row for row in COMPAT.releases if row.gpu and row.package == "tensorflow"]
+GPU_RELEASES = [row for row in COMPAT.releases if row.gpu and row.package == "tensorflow"]
 
 by_set = pytest.mark.parametrize("row", TABLE.sets, ids=lambda row: row.id)
 
 
-def releases_of(row: CudaSet) -> list[str]:
-    return [r.version for r in GPU_ROWS if versions.satisfies(r.version, row.tensorflow)]
+def list_releases(row: CudaSet) -> list[str]:
+    return [r.version for r in GPU_RELEASES if versions.satisfies(r.version, row.tensorflow)]
 
 
 @by_set
-def test_a_set_has_every_library_that_its_releases_open(row: CudaSet) -> None:
-    claimed = [r for r in GPU_ROWS if r.version in releases_of(row)]
+def test_set_has_every_library_of_its_releases(row: CudaSet) -> None:
+    claimed = [r for r in GPU_RELEASES if r.version in list_releases(row)]
     assert claimed
     for release in claimed:
         missing = [name for name in release.required_libraries if name not in row.files]
@@ -41,30 +41,32 @@ def test_a_set_has_every_library_that_its_releases_open(row: CudaSet) -> None:
 
 
 @by_set
-def test_a_set_is_closed(row: CudaSet) -> None:
-    """What its libraries link is in the set, or is there without it."""
+def test_set_is_closed_under_linking(row: CudaSet) -> None:
+    """What its libraries link is in the set, or is installed without it."""
     for wheel in row.wheels:
         for library in wheel.libraries:
-            missing = [name for name in library.needed if name not in row.files and name not in GIVEN]
-            assert not missing or library.path.startswith(OUTSIDE), f"{library.path}: {missing}"
+            missing = [
+                name for name in library.needed if name not in row.files and name not in SYSTEM_LIBRARIES
+            ]
+            assert not missing or library.path.startswith(OPTIONAL_PLUGINS), f"{library.path}: {missing}"
 
 
-GIVEN = {"libcuda.so.1", "libnvidia-ml.so.1", "libz.so.1"}
-"""The driver's, and zlib, which every Debian and Ubuntu has (dpkg links it)."""
-OUTSIDE = ("nvidia/nvshmem/",)
-"""NVSHMEM's transports link MPI, UCX and InfiniBand; each is opened only where it is asked for."""
+SYSTEM_LIBRARIES = {"libcuda.so.1", "libnvidia-ml.so.1", "libz.so.1"}
+"""The driver's libraries, and zlib, which every Debian and Ubuntu has (dpkg links it)."""
+OPTIONAL_PLUGINS = ("nvidia/nvshmem/",)
+"""NVSHMEM's transports, which link MPI, UCX and InfiniBand; each is loaded only on request."""
 
 
 @by_set
-def test_libraries_that_are_opened_are_called_what_their_files_are(row: CudaSet) -> None:
-    for version in releases_of(row):
-        release = next(r for r in GPU_ROWS if r.version == version)
+def test_file_names_equal_the_sonames(row: CudaSet) -> None:
+    for version in list_releases(row):
+        release = next(r for r in GPU_RELEASES if r.version == version)
         for name in release.required_libraries:
             assert row.files[name].soname == name
 
 
 @by_set
-def test_the_versions_are_what_the_set_says(row: CudaSet) -> None:
+def test_versions_agree_with_the_set(row: CudaSet) -> None:
     runtime = next(wheel for wheel in row.wheels if wheel.name.startswith("nvidia-cuda-runtime-cu"))
     assert versions.major_minor(runtime.version) == row.cuda
     major = versions.major(row.cuda)
@@ -72,34 +74,34 @@ def test_the_versions_are_what_the_set_says(row: CudaSet) -> None:
     for stem in ("cuda-nvcc", "cuda-nvrtc", "cuda-cupti", *(["nvjitlink"] if major > 11 else [])):
         wheel = next(wheel for wheel in row.wheels if wheel.name == f"nvidia-{stem}-cu{major}")
         assert versions.major_minor(wheel.version) == row.cuda
-    reach = COMPAT.cudnn_range(row.cudnn)
-    assert reach is not None
-    assert major in reach.cuda
+    cudnn_range = COMPAT.cudnn_range(row.cudnn)
+    assert cudnn_range is not None
+    assert major in cudnn_range.cuda
 
 
 @by_set
-def test_cudnn_is_not_older_than_what_tensorflow_was_built_with(row: CudaSet) -> None:
-    for version in releases_of(row):
-        release = next(r for r in GPU_ROWS if r.version == version)
+def test_cudnn_is_at_least_that_of_the_build(row: CudaSet) -> None:
+    for version in list_releases(row):
+        release = next(r for r in GPU_RELEASES if r.version == version)
         assert release.cudnn is not None
         assert versions.major(release.cudnn) == versions.major(row.cudnn)
         assert versions.is_at_least(row.cudnn, release.cudnn)
 
 
 @by_set
-def test_the_pins_are_allowed_by_the_extra(row: CudaSet) -> None:
-    """Where a release has an extra: every package of it but TensorRT, in a version that it allows."""
-    have = {wheel.name: wheel.version for wheel in row.wheels}
-    for version in releases_of(row):
-        release = next(r for r in GPU_ROWS if r.version == version)
+def test_pins_satisfy_the_pip_extra(row: CudaSet) -> None:
+    """If a release has an extra, the set pins each package of it except TensorRT, in a version that it allows."""
+    pinned = {wheel.name: wheel.version for wheel in row.wheels}
+    for version in list_releases(row):
+        release = next(r for r in GPU_RELEASES if r.version == version)
         for text in release.extra_pins:
-            wanted = Requirement(text)
-            if not wanted.name.startswith("tensorrt"):
-                assert wanted.specifier.contains(have[wanted.name]), f"{version}: {text}"
+            requirement = Requirement(text)
+            if not requirement.name.startswith("tensorrt"):
+                assert requirement.specifier.contains(pinned[requirement.name]), f"{version}: {text}"
 
 
 @by_set
-def test_the_lock_is_the_set(row: CudaSet) -> None:
+def test_lock_equals_the_set(row: CudaSet) -> None:
     lock = COMPAT.locks.cuda(row.id)
     assert lock is not None
     assert [(f"{p.name}=={p.version}", p.hashes) for p in lock.packages] == [
@@ -108,32 +110,34 @@ def test_the_lock_is_the_set(row: CudaSet) -> None:
 
 
 @by_set
-def test_sizes_are_those_of_a_toolkit(row: CudaSet) -> None:
+def test_sizes_are_plausible(row: CudaSet) -> None:
     assert 1e9 < row.size < row.unpacked < 10e9
     assert all(wheel.filename.endswith("x86_64.whl") for wheel in row.wheels)
     assert {"nvidia/cudnn/lib", "nvidia/cublas/lib", "nvidia/cuda_runtime/lib"} <= set(row.folders)
 
 
-def test_each_release_is_in_one_set_or_none() -> None:
-    for release in GPU_ROWS:
-        claimed = [row.id for row in TABLE.sets if versions.satisfies(release.version, row.tensorflow)]
+def test_release_is_in_at_most_one_set() -> None:
+    for release in GPU_RELEASES:
+        claimed = [
+            cuda_set.id for cuda_set in TABLE.sets if versions.satisfies(release.version, cuda_set.tensorflow)
+        ]
         assert len(claimed) == (1 if versions.satisfies(release.version, ">=2.5") else 0), release.version
 
 
-def test_releases_without_a_set_need_what_no_wheel_has() -> None:
-    every = {name for row in TABLE.sets for name in row.files}
+def test_releases_without_a_set_need_other_libraries() -> None:
+    available = {name for cuda_set in TABLE.sets for name in cuda_set.files}
     without = [
         release for release in COMPAT.releases if release.gpu and COMPAT.cuda_set(release.version) is None
     ]
     assert len(without) > 50
     for release in without:
-        assert set(release.required_libraries) - every, release.version
+        assert set(release.required_libraries) - available, release.version
 
 
-def test_asking_by_release() -> None:
-    found = COMPAT.cuda_set("2.15.0.post1")
-    assert found is not None
-    assert found.id == "cu12.2-cudnn8.9"
+def test_set_by_release() -> None:
+    cuda_set = COMPAT.cuda_set("2.15.0.post1")
+    assert cuda_set is not None
+    assert cuda_set.id == "cu12.2-cudnn8.9"
     assert COMPAT.cuda_set("2.4.4") is None
     assert COMPAT.cuda_set("2.99.0") is None
     candidate = COMPAT.cuda_set("2.22.0rc0")
@@ -142,17 +146,17 @@ def test_asking_by_release() -> None:
 
 
 def test_newest_set_has_code_for_old_and_new_gpus() -> None:
-    row = COMPAT.cuda_set("2.21.0")
-    assert row is not None
-    reach = COMPAT.cudnn_range(row.cudnn)
-    assert reach is not None
-    assert (reach.lowest, reach.highest) == ("5.0", "12.0")
+    cuda_set = COMPAT.cuda_set("2.21.0")
+    assert cuda_set is not None
+    cudnn_range = COMPAT.cudnn_range(cuda_set.cudnn)
+    assert cudnn_range is not None
+    assert (cudnn_range.lowest, cudnn_range.highest) == ("5.0", "12.0")
     following = COMPAT.cudnn_range("9.11.0")
     assert following is not None
     assert following.lowest != "5.0"
 
 
-# ---------------------------------------------------------------- strictness
+# ---------------------------------------------------------------- strict reading
 
 
 @pytest.fixture
@@ -163,7 +167,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def change(folder: Path, old: str, new: str) -> None:
+def edit_table(folder: Path, old: str, new: str) -> None:
     path = folder / "cuda_wheels.toml"
     text = path.read_text(encoding="utf-8")
     assert old in text
@@ -185,15 +189,15 @@ def change(folder: Path, old: str, new: str) -> None:
         ('  "nvidia-cublas-cu11==11.11.3.6",\n', "", "no set has"),
     ],
 )
-def test_a_wrong_table_is_refused(folder: Path, old: str, new: str, message: str) -> None:
-    change(folder, old, new)
-    if message == "no set has":  # the wheel is in two sets: of both it must go
-        change(folder, old, new)
+def test_invalid_table_is_rejected(folder: Path, old: str, new: str, message: str) -> None:
+    edit_table(folder, old, new)
+    if message == "no set has":  # the wheel is in two sets and must be removed from both
+        edit_table(folder, old, new)
     with pytest.raises(DataError, match=re.escape(message)):
         _ = Compat(folder).cuda_sets
 
 
-def test_a_wrong_measurement_is_refused(folder: Path) -> None:
+def test_invalid_measurement_is_rejected(folder: Path) -> None:
     path = folder / "locks" / "cuda" / "wheels.json"
     raw = json.loads(path.read_text(encoding="utf-8"))
     next(iter(raw["wheels"].values()))["unpaked"] = 1
@@ -202,6 +206,6 @@ def test_a_wrong_measurement_is_refused(folder: Path) -> None:
         _ = Compat(folder).cuda_sets
 
 
-def test_what_was_measured_can_be_left_out(folder: Path) -> None:
-    rows = read_sets(folder).sets
-    assert [dataclasses.replace(row, wheels=()) for row in TABLE.sets] == [*rows]
+def test_sets_are_read_without_the_measurements(folder: Path) -> None:
+    sets = read_sets(folder).sets
+    assert [dataclasses.replace(cuda_set, wheels=()) for cuda_set in TABLE.sets] == [*sets]

@@ -1,4 +1,4 @@
-"""Fixtures for tests of the journal."""
+"""Fixtures for the tests of environments and their journal."""
 
 from __future__ import annotations
 
@@ -20,24 +20,28 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def fast() -> Iterator[Path]:
-    """A folder in memory where there is one: these tests write to the disk a thousand times."""
+def temp_folder() -> Iterator[Path]:
+    """Yield a temporary folder, in memory if possible: these tests write to the disk a thousand times."""
     memory = Path("/dev/shm")
-    where = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=where) as folder:
+    parent = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=parent) as folder:
         yield Path(folder)
 
 
 @pytest.fixture
-def prefix(fast: Path) -> Path:
-    folder = fast / "env"
+def prefix(temp_folder: Path) -> Path:
+    """Return an environment made by `plant` in a temporary folder."""
+    folder = temp_folder / "env"
     plant(folder)
     return folder
 
 
 @pytest.fixture(scope="session")
-def victim() -> Iterator[Callable[[str, Path, int], str]]:
-    """Does something in a process that dies before its N-th change: → killed, survived, failed."""
+def run_killed() -> Iterator[Callable[[str, Path, int], str]]:
+    """Yield a function that runs an action in a process that is killed before its N-th change of a file.
+
+    The function returns "killed", "survived" or "failed".
+    """
     with subprocess.Popen(
         [sys.executable, killer.__file__ or ""],
         stdin=subprocess.PIPE,

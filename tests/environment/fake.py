@@ -1,7 +1,8 @@
-"""A small environment that `tfdoctor check` takes for one with TensorFlow and NVIDIA's wheels.
+"""A small environment that `tfdoctor check` accepts as one with TensorFlow and NVIDIA's wheels.
 
-What is looked at is really there: the shared objects are compiled, with the RUNPATH of the release; a distribution has
-its RECORD, so that pip and uv treat it as any other. What nobody looks at is left out. It is made in half a second.
+The parts that tfdoctor reads are real: the libraries are compiled with the RUNPATH of the release, and each
+distribution has a RECORD, so that pip and uv can handle it. Everything else is left out. Building the
+environment takes half a second.
 """
 
 from __future__ import annotations
@@ -63,14 +64,14 @@ CUDA_11 = {
     "nvidia-cusolver-cu11": ("11.4.1.48", "cusolver", ("libcusolver.so.11",)),
     "nvidia-cusparse-cu11": ("11.7.5.86", "cusparse", ("libcusparse.so.11",)),
 }
-"""Project → version, folder below nvidia/, libraries."""
+"""Version, folder below nvidia/ and libraries, by project."""
 COMPANIONS = {"numpy": "1.26.4", "keras": "3.12.0", "h5py": "3.14.0", "protobuf": "6.31.1"}
 COMPANIONS_2_10 = {"numpy": "1.23.5", "keras": "2.10.0", "h5py": "3.8.0", "protobuf": "3.19.6"}
 MODULES = ("absl-py", "wrapt", "six", "gast", "flatbuffers", "opt-einsum", "ml-dtypes", "typing-extensions")
 KERAS_MODULES = ("keras.optimizers", "keras.src.optimizers", "keras.api._v2.keras", "keras._tf_keras.keras")
-"""What TensorFlow loads of Keras, of one release or another."""
+"""Modules of Keras that some release of TensorFlow imports."""
 PACKAGES = {"protobuf": "google/protobuf", "absl-py": "absl"}
-"""Project → its package's folder, where that is not its name."""
+"""Folders of packages, by project, if they differ from the project's name."""
 
 needs_compiler = pytest.mark.skipif(
     shutil.which(os.environ.get("CC") or "cc") is None, reason="no C compiler"
@@ -80,7 +81,7 @@ needs_uv = pytest.mark.skipif(UV is None, reason="there is no uv")
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A path as it is: kind, mode, content and time of a file, target of a link."""
+    """The state of a path: kind, mode, and content (SHA-256) and mtime of a file or target of a link."""
 
     kind: str
     mode: int
@@ -89,8 +90,8 @@ class Seen:
 
 
 def list_tree(root: Path) -> dict[str, Seen]:
-    """Everything below a folder but what Python compiled."""
-    found = {}
+    """Return the state of everything below a folder, except bytecode."""
+    states = {}
     for folder, folders, files in os.walk(root):
         folders[:] = [name for name in folders if name != "__pycache__"]
         for name in (*folders, *files):
@@ -98,19 +99,19 @@ def list_tree(root: Path) -> dict[str, Seen]:
             info = path.lstat()
             mode = stat.S_IMODE(info.st_mode)
             if path.is_symlink():
-                seen = Seen("link", 0, str(path.readlink()), 0)
+                state = Seen("link", 0, str(path.readlink()), 0)
             elif path.is_dir():
-                seen = Seen("dir", mode, "", 0)
+                state = Seen("dir", mode, "", 0)
             else:
-                seen = Seen("file", mode, hashlib.sha256(path.read_bytes()).hexdigest(), info.st_mtime_ns)
-            found[str(path.relative_to(root))] = seen
-    return found
+                state = Seen("file", mode, hashlib.sha256(path.read_bytes()).hexdigest(), info.st_mtime_ns)
+            states[str(path.relative_to(root))] = state
+    return states
 
 
 def difference(
     before: Mapping[str, Seen], after: Mapping[str, Seen]
 ) -> dict[str, tuple[Seen | None, Seen | None]]:
-    """What is not the same: for an assertion that tells something."""
+    """Return the differing paths with both states, for readable assertion errors."""
     paths = sorted(before.keys() | after.keys())
     return {
         path: (before.get(path), after.get(path)) for path in paths if before.get(path) != after.get(path)
@@ -119,14 +120,14 @@ def difference(
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What tfdoctor said."""
+    """Exit status and output of a run of tfdoctor."""
 
     status: int
     out: str
     err: str
 
     def json(self) -> dict[str, Any]:
-        """Its standard output, held against the schema."""
+        """Return standard output as JSON, validated against its schema."""
         answer = json.loads(self.out)
         schema = ERROR_SCHEMA if "error" in answer else SCHEMA
         jsonschema.Draft202012Validator(schema).validate(answer)
@@ -136,7 +137,7 @@ class Run:
 
     @property
     def said(self) -> str:
-        """Its standard output as one line: where it is wrapped depends on how long the paths in it are."""
+        """Standard output on one line, because line breaks depend on the lengths of paths."""
         return " ".join(self.out.split())
 
     def __str__(self) -> str:
@@ -145,18 +146,18 @@ class Run:
 
 @dataclass(slots=True)
 class Fake:
-    """The environment, and the shell of whoever owns it."""
+    """The environment, and the shell of its owner."""
 
     root: Path
     work: Path
-    """A folder outside of it."""
+    """A folder outside the environment."""
     cache: Path
-    """For compiled stand-ins."""
+    """Folder for compiled stand-ins."""
     version: str
     variables: dict[str, str] = field(default_factory=dict)
-    """Of the owner's shell; "" takes one away."""
+    """Variables of the owner's shell; "" removes a variable."""
     driver: bool = True
-    """Whether the machine has one."""
+    """Whether the machine has a driver."""
 
     @property
     def python(self) -> Path:
@@ -172,18 +173,18 @@ class Fake:
 
     @property
     def index(self) -> Path:
-        """The folder of wheels: all that the installers can have."""
+        """The folder of wheels, the only package index of the installers."""
         folder = self.work / "wheels"
         folder.mkdir(exist_ok=True)
         return folder
 
-    # -- what is in it
+    # --- content
 
     def files(self, name: str, version: str) -> dict[str, bytes]:
-        """The content of a distribution: NVIDIA's libraries, or a package that says its version."""
-        for table in (CUDA_12, CUDA_11):
-            if name in table:
-                _, folder, libraries = table[name]
+        """Return the files of a distribution: NVIDIA's libraries, or a package with its version."""
+        for wheels in (CUDA_12, CUDA_11):
+            if name in wheels:
+                _, folder, libraries = wheels[name]
                 return {
                     f"nvidia/{folder}/lib/{library}": self.library(library).read_bytes()
                     for library in libraries
@@ -191,20 +192,20 @@ class Fake:
         package = PACKAGES.get(name, name.replace("-", "_"))
         return {f"{package}/__init__.py": STUB + f"__version__ = {version!r}\n".encode()}
 
-    def library(self, soname: str, **how: Any) -> Path:
-        """A stand-in, compiled once."""
-        key = hashlib.sha256(repr((soname, sorted(how.items()))).encode()).hexdigest()[:12]
+    def library(self, soname: str, **options: Any) -> Path:
+        """Return a stand-in library, compiled only once."""
+        key = hashlib.sha256(repr((soname, sorted(options.items()))).encode()).hexdigest()[:12]
         path = self.cache / "libraries" / key / soname
         if not path.exists():
-            standins.library(path, self.cache, **how)
+            standins.library(path, self.cache, **options)
         return path
 
     def place(
         self, name: str, version: str, files: Mapping[str, bytes] | None = None, more: str = ""
     ) -> None:
-        """A distribution, as pip leaves it."""
+        """Install a distribution as pip does; `more` is added to METADATA."""
         files = files if files is not None else self.files(name, version)
-        for path, content in {**files, **_about(name, version, files, more, installer=True)}.items():
+        for path, content in {**files, **_metadata_files(name, version, files, more, installer=True)}.items():
             target = self.site / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
@@ -212,45 +213,48 @@ class Fake:
     def wheel(
         self, name: str, version: str, files: Mapping[str, bytes] | None = None, more: str = ""
     ) -> Path:
-        """A wheel that the installers can have."""
+        """Add a wheel to the package index."""
         files = files if files is not None else self.files(name, version)
         path = self.index / f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
         with zipfile.ZipFile(path, "w") as archive:
-            for inner, content in {**files, **_about(name, version, files, more, installer=False)}.items():
+            for inner, content in {
+                **files,
+                **_metadata_files(name, version, files, more, installer=False),
+            }.items():
                 info = zipfile.ZipInfo(inner, (2026, 1, 1, 0, 0, 0))
                 info.external_attr = 0o100644 << 16
                 archive.writestr(info, content)
         return path
 
     def take_away(self, name: str) -> None:
-        """A distribution goes, whole."""
+        """Remove a distribution with all its files."""
         (info,) = self.site.glob(f"{name.replace('-', '_')}-*.dist-info")
         for line in (info / "RECORD").read_text(encoding="utf-8").splitlines():
             (self.site / line.split(",")[0]).unlink()
         info.rmdir()
 
     def nvidia(self, path: str) -> Path:
-        """A path below nvidia/."""
+        """Return a path below nvidia/."""
         return self.site / "nvidia" / path
 
     def with_pip(self) -> None:
-        """Its own pip, out of the wheel that Python brings; compiled once, for that takes seconds."""
-        kept = self.cache / "pip"
-        if not kept.exists():
+        """Install pip from the wheel bundled with Python; its bytecode is cached, because compiling takes seconds."""
+        cached = self.cache / "pip"
+        if not cached.exists():
             import ensurepip
 
             bundled = sorted(Path(ensurepip.__file__).parent.glob("_bundled/pip-*.whl"))
             if not bundled:
                 pytest.skip("this Python brings no pip")
             with zipfile.ZipFile(bundled[-1]) as archive:
-                archive.extractall(kept)
-            compileall.compile_dir(kept, quiet=2)
-        shutil.copytree(kept, self.site, dirs_exist_ok=True)
+                archive.extractall(cached)
+            compileall.compile_dir(cached, quiet=2)
+        shutil.copytree(cached, self.site, dirs_exist_ok=True)
 
-    # -- how it is used
+    # --- use
 
     def environment(self, **more: str) -> dict[str, str]:
-        """The variables of the owner's shell; the machine has a driver."""
+        """Return the variables of the owner's shell; `more` adds variables."""
         keep = ("HOME", "LANG", "PATH", "PYENV_ROOT", "TMPDIR")
         env = {
             **{name: os.environ[name] for name in keep if name in os.environ},
@@ -273,12 +277,12 @@ class Fake:
         env |= {name: text for name, text in self.variables.items() if name != "LD_LIBRARY_PATH"}
         return {name: text for name, text in (env | more).items() if text}
 
-    def command(self, *words: str) -> list[str]:
-        """`tfdoctor …` on this environment."""
-        return [sys.executable, "-m", "tfdoctor", *words, "--python", str(self.root)]
+    def command(self, *arguments: str) -> list[str]:
+        """Return the command `tfdoctor …` for this environment."""
+        return [sys.executable, "-m", "tfdoctor", *arguments, "--python", str(self.root)]
 
-    def run(self, *words: str, **more: str) -> Run:
-        """Run it to its end, in this process: a second less. `more`: variables."""
+    def run(self, *arguments: str, **more: str) -> Run:
+        """Run tfdoctor to its end in this process, which saves a second; `more` adds variables."""
         out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
         before = dict(os.environ), Path.cwd(), sys.argv
         streams = sys.stdin, sys.stdout, sys.stderr
@@ -287,7 +291,7 @@ class Fake:
             os.environ.clear()
             os.environ.update(variables)
             os.chdir(self.work)
-            sys.argv = ["tfdoctor", *self.command(*words)[3:]]
+            sys.argv = ["tfdoctor", *self.command(*arguments)[3:]]
             sys.stdin, sys.stdout, sys.stderr = io.StringIO(), out, err
             try:
                 run()
@@ -305,14 +309,14 @@ class Fake:
             texts.append(stream.detach().getvalue().decode())
         return Run(status, *texts)
 
-    def fix(self, *words: str) -> Run:
-        """`tfdoctor fix --yes --no-deep …`: the TensorFlow here cannot be run."""
-        return self.run("fix", "--yes", "--no-deep", *words)
+    def fix(self, *arguments: str) -> Run:
+        """Run `tfdoctor fix --yes --no-deep …`; --no-deep because this TensorFlow cannot be run."""
+        return self.run("fix", "--yes", "--no-deep", *arguments)
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        """Run it in a group of its own, and do not wait."""
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start tfdoctor in a process group of its own and return the process."""
         return subprocess.Popen(
-            self.command(*words),
+            self.command(*arguments),
             env=self.environment(),
             cwd=self.work,
             stdin=subprocess.DEVNULL,
@@ -323,30 +327,30 @@ class Fake:
         )
 
     def codes(self) -> list[str]:
-        """What `check` finds, from a warning on."""
+        """Return the codes that `check` reports as warnings or errors."""
         return [
-            one["code"]
-            for one in json.loads(self.run("check", "--json").out)["findings"]
-            if one["severity"] != "info"
+            finding["code"]
+            for finding in json.loads(self.run("check", "--json").out)["findings"]
+            if finding["severity"] != "info"
         ]
 
     def list(self) -> dict[str, Seen]:
         return list_tree(self.root)
 
     def activates(self, *lines: str) -> None:
-        """Lines at the end of bin/activate."""
+        """Append lines to bin/activate."""
         with self.activate.open("a", encoding="utf-8") as stream:
             stream.write("".join(f"{line}\n" for line in lines))
 
     def folder(self, name: str) -> Path:
-        """A folder outside of it."""
-        made = self.work / name
-        made.mkdir(parents=True, exist_ok=True)
-        return made
+        """Create and return a folder outside the environment."""
+        path = self.work / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
 
 
 def driver(cache: Path) -> Path:
-    """The stand-in driver's folder."""
+    """Return the folder of the stand-in driver."""
     folder = cache / "driver"
     if not (folder / standins.NVML).exists():
         standins.driver(folder, cache, gpus=GPUS)
@@ -356,8 +360,11 @@ def driver(cache: Path) -> Path:
 def make(
     folder: Path, cache: Path, version: str = "2.21.0", *, package: str = "tensorflow", name: str = "env"
 ) -> Fake:
-    """An environment with that release and all that it needs. 2.21.0 does not find its cuSOLVER, as the real one."""
-    if _cuda_in_the_loaders_cache():
+    """Create an environment with this release and everything that it needs.
+
+    Like the real 2.21.0, that release does not find cuSOLVER.
+    """
+    if _has_cached_cuda():
         pytest.skip(
             "the loader of this machine knows CUDA libraries: what is missing here would be found there"
         )
@@ -393,7 +400,7 @@ def __getattr__(name):
 
 
 def can_be_imported(env: Fake, version: str) -> None:
-    """What TensorFlow imports of others, as modules that have every attribute."""
+    """Add stub modules with every attribute for the modules that TensorFlow imports."""
     table = Compat.load().find_imported(version)
     assert table is not None
     for module in (*table.needs, *KERAS_MODULES):
@@ -406,7 +413,8 @@ def can_be_imported(env: Fake, version: str) -> None:
 
 
 @functools.cache
-def _cuda_in_the_loaders_cache() -> bool:
+def _has_cached_cuda() -> bool:
+    """Return whether the loader's cache has CUDA libraries."""
     ldconfig = shutil.which("ldconfig", path="/sbin:/usr/sbin") or "ldconfig"
     try:
         done = subprocess.run([ldconfig, "-p"], capture_output=True, text=True, check=False, timeout=20)
@@ -416,12 +424,12 @@ def _cuda_in_the_loaders_cache() -> bool:
 
 
 def tensorflow_files(env: Fake, version: str, *, gpu: bool = True) -> dict[str, bytes]:
-    """What is looked at of a TensorFlow."""
-    found = Compat.load().nearest(version, "tensorflow")
-    assert found is not None
-    release = found.release
-    folders = next((some for name, some in release.runpath.items() if "framework" in name), ())
-    runpath = ":".join([*(f"$ORIGIN/../nvidia/{one}/lib" for one in folders), "$ORIGIN/"])
+    """Return the files of TensorFlow that tfdoctor reads."""
+    nearest = Compat.load().nearest(version, "tensorflow")
+    assert nearest is not None
+    release = nearest.release
+    folders = next((names for name, names in release.runpath.items() if "framework" in name), ())
+    runpath = ":".join([*(f"$ORIGIN/../nvidia/{folder}/lib" for folder in folders), "$ORIGIN/"])
     defines = {f"TF_{name}_VERSION": text for name, text in release.defines.items()}
     numbers = version.split(".")
     header = "".join(
@@ -457,14 +465,16 @@ def tensorflow_files(env: Fake, version: str, *, gpu: bool = True) -> dict[str, 
 
 
 def _requires(version: str) -> str:
-    found = Compat.load().nearest(version, "tensorflow")
-    assert found is not None
-    return "".join(f"Requires-Dist: {one}\n" for one in found.release.requires)
+    """Return the Requires-Dist lines of the release."""
+    nearest = Compat.load().nearest(version, "tensorflow")
+    assert nearest is not None
+    return "".join(f"Requires-Dist: {requirement}\n" for requirement in nearest.release.requires)
 
 
-def _about(
+def _metadata_files(
     name: str, version: str, files: Mapping[str, bytes], more: str, *, installer: bool
 ) -> dict[str, bytes]:
+    """Return the files in the distribution's .dist-info folder."""
     info = f"{name.replace('-', '_')}-{version}.dist-info"
     inside = {
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{more}".encode(),
@@ -472,10 +482,13 @@ def _about(
     }
     if installer:
         inside[f"{info}/INSTALLER"] = b"pip\n"
-    rows = [
+    lines = [
         f"{path},sha256={_digest(content)},{len(content)}" for path, content in {**files, **inside}.items()
     ]
-    return {**inside, f"{info}/RECORD": "".join(f"{row}\n" for row in (*rows, f"{info}/RECORD,,")).encode()}
+    return {
+        **inside,
+        f"{info}/RECORD": "".join(f"{line}\n" for line in (*lines, f"{info}/RECORD,,")).encode(),
+    }
 
 
 def _digest(content: bytes) -> str:
@@ -483,6 +496,6 @@ def _digest(content: bytes) -> str:
 
 
 def end(process: subprocess.Popen[str], number: int) -> None:
-    """A signal to one process alone."""
+    """Send a signal to one process only."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(process.pid, number)

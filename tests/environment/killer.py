@@ -1,7 +1,7 @@
-"""Uses a journal in a process that is killed before its N-th change of a file: what test_journal.py runs.
+"""Run actions on a journal in processes that are killed before their N-th change of a file.
 
-A request is a line of JSON on standard input, [action, prefix, N]; the answer one word: killed, survived, or failed.
-Each request runs in a fork, for starting Python hundreds of times would take minutes.
+A request is a line of JSON on standard input, [action, prefix, N]. The answer is "killed", "survived" or "failed".
+Each request runs in a fork, because starting Python hundreds of times would take minutes.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ CHANGES = {
 }
 SITE = "lib/python3.11/site-packages"
 NAMED = ("bin/tool", f"{SITE}/pkg/__init__.py", "etc/made/for/it.sh", "bin/python", f"{SITE}/gone/a.py")
-"""What `change_named` touches."""
+"""Paths that `change_named` changes."""
 
 
 def kill_at(number: int) -> None:
-    """From now on, die before the `number`-th change of a file; 0: never."""
+    """Kill this process before its `number`-th change of a file, or never if `number` is 0."""
     left = number
 
     def hook(event: str, arguments: tuple[object, ...]) -> None:
@@ -51,7 +51,7 @@ def kill_at(number: int) -> None:
 
 
 def write(path: Path, content: bytes, mtime: int, mode: int = 0o644) -> None:
-    """A new file: what was there under its name goes first, as pip does it."""
+    """Write a new file after removing an existing one with its name, as pip does."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     path.write_bytes(content)
@@ -60,7 +60,7 @@ def write(path: Path, content: bytes, mtime: int, mode: int = 0o644) -> None:
 
 
 def plant(prefix: Path) -> None:
-    """An environment with one of everything."""
+    """Create an environment with one file of every kind."""
     site = prefix / SITE
     write(site / "pkg" / "__init__.py", b"one = 1\n", 1_000)
     write(site / "pkg" / "__pycache__" / "__init__.cpython-311.pyc", b"compiled one", 1_001)
@@ -80,9 +80,9 @@ def plant(prefix: Path) -> None:
 
 
 def change(prefix: Path) -> None:
-    """Everything that may happen to a path."""
+    """Change the environment in every way that is possible for a path."""
     site = prefix / SITE
-    with (prefix / "bin" / "tool").open("r+b") as stream:  # in place
+    with (prefix / "bin" / "tool").open("r+b") as stream:  # written in place
         stream.write(b"#!/new/python\nprint(")
     os.utime(prefix / "bin" / "tool", (2_000, 2_000))
     with (prefix / "pyvenv.cfg").open("ab") as stream:
@@ -105,7 +105,7 @@ def change(prefix: Path) -> None:
 
 
 def change_again(prefix: Path) -> None:
-    """A second step, over the first."""
+    """Change the environment a second time, after `change`."""
     site = prefix / SITE
     write(site / "pkg" / "__init__.py", b"three = 3\n", 3_000)
     write(site / "gone", b"a file now", 3_001)
@@ -116,7 +116,7 @@ def change_again(prefix: Path) -> None:
 
 
 def change_named(prefix: Path) -> None:
-    """Changes at `NAMED` alone."""
+    """Change the paths in `NAMED` only."""
     write(prefix / "bin" / "tool", b"#!/new\n", 2_000, 0o755)
     write(prefix / SITE / "pkg" / "__init__.py", b"two = 2\n", 2_001)
     write(prefix / "etc" / "made" / "for" / "it.sh", b"export A=1\n", 2_002)
@@ -126,7 +126,7 @@ def change_named(prefix: Path) -> None:
 
 
 def act(action: str, prefix: Path) -> None:
-    """Do one of the things that are killed."""
+    """Run one action with the journal of the environment."""
     with Journal.open(prefix) as journal:
         if action == "step":
             with journal.step(title="change", codes=("TFD205",)) as step:
@@ -158,7 +158,7 @@ def main() -> None:
             try:
                 kill_at(number)
                 act(action, Path(prefix))
-            except BaseException as error:  # the parent has to hear of anything
+            except BaseException as error:  # The parent must learn of every failure.
                 if not isinstance(error, JournalError):
                     traceback.print_exc()
                 else:

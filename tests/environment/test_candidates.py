@@ -1,4 +1,4 @@
-"""Which findings are fixed, in which order, and what fix leaves alone: pure."""
+"""Which findings `fix` handles, in which order, and which ones it leaves alone."""
 
 from __future__ import annotations
 
@@ -47,23 +47,25 @@ LINK = MakeLink("/env/lib/a.so", "b.so")
 
 @pytest.fixture(scope="module")
 def report() -> Report:
-    """Of a machine on which everything is well, but without findings."""
-    name = next(path.parent for path in sorted(HOST.glob("healthy*/host.json")))
+    """Return the report on a healthy machine, without findings."""
+    host = next(path.parent for path in sorted(HOST.glob("healthy*/host.json")))
     compat = Compat.load()
-    return replace(diagnose(survey(RecordedSystem(name), compat), compat), findings=())
+    return replace(diagnose(survey(RecordedSystem(host), compat), compat), findings=())
 
 
 def finding(
-    code: str, *ways_of: tuple[Step, ...], severity: Severity = Severity.ERROR, title: str = "title"
+    code: str, *step_lists: tuple[Step, ...], severity: Severity = Severity.ERROR, title: str = "title"
 ) -> Finding:
+    """Return a finding with one remedy for each list of steps."""
     remedies = tuple(
-        Remedy(f"way {number}", ("command",), steps=steps) for number, steps in enumerate(ways_of)
+        Remedy(f"way {number}", ("command",), steps=steps) for number, steps in enumerate(step_lists)
     )
     return Finding(code, Cause.INCONCLUSIVE, severity, title, "", (), remedies)
 
 
-def of(report: Report, *findings: Finding) -> Report:
-    # where TensorFlow lies is asked of steps that change packages
+def with_findings(report: Report, *findings: Finding) -> Report:
+    # Steps that change packages check where TensorFlow is installed.
+    """Return the report with these findings and with TensorFlow inside the environment."""
     tensorflow = value_of(report.facts.tensorflow)
     assert tensorflow is not None
     inside: Known[TensorFlowFacts] = Known(
@@ -72,22 +74,29 @@ def of(report: Report, *findings: Finding) -> Report:
     return replace(report, findings=findings, facts=replace(report.facts, tensorflow=inside))
 
 
-def test_errors_come_before_warnings_and_the_import_before_libraries(report: Report) -> None:
-    seen = of(
+def test_order_of_candidates(report: Report) -> None:
+    changed = with_findings(
         report,
         finding("TFD602", (Unset("A"),), severity=Severity.WARNING),
         finding("TFD203", (LINK,)),
         finding("TFD307", (Install(("protobuf<4",)),)),
         finding("TFD604", (LINK,), severity=Severity.INFO),
     )
-    assert [way.finding.code for way in candidates(seen, ENV)] == ["TFD307", "TFD203", "TFD602"]
-    assert [way.finding.code for way in candidates(seen, ENV, ("TFD604", "TFD203"))] == ["TFD203", "TFD604"]
+    assert [candidate.finding.code for candidate in candidates(changed, ENV)] == [
+        "TFD307",
+        "TFD203",
+        "TFD602",
+    ]
+    assert [candidate.finding.code for candidate in candidates(changed, ENV, ("TFD604", "TFD203"))] == [
+        "TFD203",
+        "TFD604",
+    ]
 
 
-def test_what_comes_first() -> None:
-    """TensorFlow itself, its import, variables, then libraries; no two rules have one place."""
-    placed = sorted((rule.first, rule.code) for rule in ALL_RULES if rule.first is not None)
-    assert [code for _, code in placed] == [
+def test_order_of_rules() -> None:
+    """TensorFlow and its import come first, then variables, then libraries; positions are unique."""
+    positions = sorted((rule.first, rule.code) for rule in ALL_RULES if rule.first is not None)
+    assert [code for _, code in positions] == [
         *("TFD703", "TFD304", "TFD311", "TFD303"),
         *("TFD307", "TFD306", "TFD312"),
         *("TFD107", "TFD106", "TFD601"),
@@ -95,22 +104,22 @@ def test_what_comes_first() -> None:
         *("TFD202", "TFD201", "TFD205", "TFD206", "TFD204", "TFD203"),
         *("TFD110", "TFD208"),
     ]
-    assert len({place for place, _ in placed}) == len(placed)
+    assert len({position for position, _ in positions}) == len(positions)
 
 
-def test_remedies_without_steps_are_no_ways_and_are_left(report: Report) -> None:
-    by_hand = Remedy("root does it", ("sudo x",), changes_system=True)
-    seen = of(
+def test_remedies_without_steps_are_not_candidates(report: Report) -> None:
+    manual = Remedy("root does it", ("sudo x",), changes_system=True)
+    changed = with_findings(
         report,
-        replace(finding("TFD101"), remedies=(by_hand,)),
+        replace(finding("TFD101"), remedies=(manual,)),
         finding("TFD110"),
         finding("TFD203", (LINK,), (LINK,)),
     )
-    assert len(candidates(seen, ENV)) == 2
-    whys = {left.finding.code: left.why for left in list_unfixed(seen, ENV)}
-    assert whys["TFD101"] == "This needs a change to the system; run it yourself:"
-    assert whys["TFD110"] == "This cannot be fixed by software."
-    assert whys["TFD203"] == "What was tried did not fix it."
+    assert len(candidates(changed, ENV)) == 2
+    reasons = {unfixed.finding.code: unfixed.why for unfixed in list_unfixed(changed, ENV)}
+    assert reasons["TFD101"] == "This needs a change to the system; run it yourself:"
+    assert reasons["TFD110"] == "This cannot be fixed by software."
+    assert reasons["TFD203"] == "What was tried did not fix it."
 
 
 @pytest.mark.parametrize(
@@ -133,10 +142,10 @@ def test_remedies_without_steps_are_no_ways_and_are_left(report: Report) -> None
     ids=str,
 )
 def test_steps_stay_in_the_environment(step: Step, inside: bool, report: Report) -> None:
-    assert bool(candidates(of(report, finding("TFD203", (step,))), ENV)) is inside
-    assert bool(explain_impossible((step,), ENV, of(report))) is not inside
-    # one bad step spoils a way
-    assert bool(candidates(of(report, finding("TFD203", (LINK, step))), ENV)) is inside
+    assert bool(candidates(with_findings(report, finding("TFD203", (step,))), ENV)) is inside
+    assert bool(explain_impossible((step,), ENV, with_findings(report))) is not inside
+    # One bad step disqualifies the whole remedy.
+    assert bool(candidates(with_findings(report, finding("TFD203", (LINK, step))), ENV)) is inside
 
 
 @pytest.mark.parametrize(
@@ -158,26 +167,26 @@ def test_steps_stay_in_the_environment(step: Step, inside: bool, report: Report)
     ],
     ids=repr,
 )
-def test_what_no_script_should_hold_is_refused(step: Step, fits: bool, report: Report) -> None:
-    assert bool(candidates(of(report, finding("TFD602", (step,))), ENV)) is fits
+def test_unsafe_shell_steps_are_refused(step: Step, fits: bool, report: Report) -> None:
+    assert bool(candidates(with_findings(report, finding("TFD602", (step,))), ENV)) is fits
 
 
-def test_variables_of_a_python_that_nobody_activates_are_left(report: Report) -> None:
-    bare = replace(ENV, kind=None)
-    seen = of(report, finding("TFD602", (Unset("A"),)), finding("TFD203", (LINK,)))
-    assert [way.finding.code for way in candidates(seen, bare)] == ["TFD203"]
-    (left, _) = list_unfixed(seen, bare)
-    assert "its variables come from elsewhere" in left.why
+def test_variables_without_activation_are_not_fixed(report: Report) -> None:
+    without_activation = replace(ENV, kind=None)
+    changed = with_findings(report, finding("TFD602", (Unset("A"),)), finding("TFD203", (LINK,)))
+    assert [candidate.finding.code for candidate in candidates(changed, without_activation)] == ["TFD203"]
+    (unfixed, _) = list_unfixed(changed, without_activation)
+    assert "its variables come from elsewhere" in unfixed.why
 
 
-def test_a_tensorflow_outside_keeps_installers_away(report: Report) -> None:
-    seen = of(report, finding("TFD201", (Install(("a",)),)))
-    tensorflow = value_of(seen.facts.tensorflow)
+def test_nothing_is_installed_if_tensorflow_is_outside(report: Report) -> None:
+    changed = with_findings(report, finding("TFD201", (Install(("a",)),)))
+    tensorflow = value_of(changed.facts.tensorflow)
     assert tensorflow is not None
     outside = Known(replace(tensorflow, package_dir="/usr/lib/python3/dist-packages/tensorflow"), "test")
-    seen = replace(seen, facts=replace(seen.facts, tensorflow=outside))
-    assert candidates(seen, ENV) == ()
-    assert "outside the environment" in list_unfixed(seen, ENV)[0].why
+    changed = replace(changed, facts=replace(changed.facts, tensorflow=outside))
+    assert candidates(changed, ENV) == ()
+    assert "outside the environment" in list_unfixed(changed, ENV)[0].why
 
 
 @pytest.mark.parametrize(
@@ -192,19 +201,19 @@ def test_a_tensorflow_outside_keeps_installers_away(report: Report) -> None:
     ],
     ids=str,
 )
-def test_the_systems_python_is_not_touched(change: dict[str, Any], refused: bool, report: Report) -> None:
+def test_system_python_is_not_changed(change: dict[str, Any], refused: bool, report: Report) -> None:
     python = value_of(report.facts.python)
     assert python is not None
-    plain = {"externally_managed": False, "prefix": "/opt/x", "virtual": False, "conda_prefix": None}
-    fact: Known[PythonFacts] = Known(replace(python, **plain | change), "test")
+    defaults = {"externally_managed": False, "prefix": "/opt/x", "virtual": False, "conda_prefix": None}
+    fact: Known[PythonFacts] = Known(replace(python, **defaults | change), "test")
     environment = environment_of(replace(report, facts=replace(report.facts, python=fact)), None)
     assert environment is not None
     assert bool(environment.refusal) is refused
-    seen = of(report, finding("TFD203", (Install(("a",)),)))
-    assert bool(candidates(seen, replace(ENV, refusal=environment.refusal))) is not refused
+    changed = with_findings(report, finding("TFD203", (Install(("a",)),)))
+    assert bool(candidates(changed, replace(ENV, refusal=environment.refusal))) is not refused
 
 
-def test_better_is_a_better_prediction_or_a_finding_less(report: Report) -> None:
+def test_better_prediction_or_fewer_findings(report: Report) -> None:
     def make_prediction(
         registered: bool | None, count: int | None, *missing: str, import_ok: bool = True
     ) -> Report:
@@ -217,20 +226,20 @@ def test_better_is_a_better_prediction_or_a_finding_less(report: Report) -> None
         )
         return replace(report, prediction=prediction)
 
-    one = finding("TFD203")
-    broken, whole = make_prediction(False, 0, "a", "b"), make_prediction(True, 2)
-    assert better(broken, whole, one)
-    assert not better(whole, broken, one)
-    assert (worse(whole, broken), worse(broken, whole), worse(whole, whole)) == (True, False, False)
-    assert not better(make_prediction(True, 2), make_prediction(True, 1), one)
-    assert better(make_prediction(False, 0, import_ok=False), make_prediction(False, 0), one)
-    # equal predictions: whether the finding is still there
-    stays = replace(whole, findings=(one,))
-    assert not better(stays, stays, one)
-    assert better(stays, whole, one)
-    # it is there as it was, and a library less is missed; but not one in exchange for another
-    fewer = replace(make_prediction(False, 0, "b"), findings=(one,))
-    other = replace(make_prediction(False, 0, "b", "c"), findings=(one,))
-    before = replace(broken, findings=(one,))
-    assert better(before, fewer, one)
-    assert not better(before, other, one)
+    result = finding("TFD203")
+    bad, good = make_prediction(False, 0, "a", "b"), make_prediction(True, 2)
+    assert better(bad, good, result)
+    assert not better(good, bad, result)
+    assert (worse(good, bad), worse(bad, good), worse(good, good)) == (True, False, False)
+    assert not better(make_prediction(True, 2), make_prediction(True, 1), result)
+    assert better(make_prediction(False, 0, import_ok=False), make_prediction(False, 0), result)
+    # With equal predictions, the finding must be gone.
+    unchanged = replace(good, findings=(result,))
+    assert not better(unchanged, unchanged, result)
+    assert better(unchanged, good, result)
+    # The finding stays, but fewer libraries are missing; exchanging one for another does not count.
+    fewer = replace(make_prediction(False, 0, "b"), findings=(result,))
+    exchanged = replace(make_prediction(False, 0, "b", "c"), findings=(result,))
+    before = replace(bad, findings=(result,))
+    assert better(before, fewer, result)
+    assert not better(before, exchanged, result)

@@ -1,4 +1,4 @@
-"""Whether the disks have room: what is written where, and what is refused."""
+"""Free disk space: what is written to which disk, and what is refused."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ class _Usage(NamedTuple):
 
 @pytest.fixture
 def disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Folders of tmp_path, each a disk of its own with so many bytes free."""
+    """Return a dictionary of folders below tmp_path that act as disks of their own, with their free bytes."""
     free: dict[str, int] = {}
-    whole = os.stat
+    real_stat = os.stat
 
-    def stat(path: Any, *args: Any, **words: Any) -> Any:
-        real = whole(path, *args, **words)
+    def stat(path: Any, *args: Any, **options: Any) -> Any:
+        result = real_stat(path, *args, **options)
         names = list(free)
         for name in names:
             if str(path).startswith(str(tmp_path / name)):
-                fields = list(real)
+                fields = list(result)
                 fields[2] = 1000 + names.index(name)
                 return os.stat_result(fields)
-        return real
+        return result
 
-    def usage(path: Any) -> _Usage:
+    def disk_usage(path: Any) -> _Usage:
         return _Usage(next(size for name, size in free.items() if str(path).startswith(str(tmp_path / name))))
 
     monkeypatch.setattr(os, "stat", stat)
-    monkeypatch.setattr(shutil, "disk_usage", usage)
+    monkeypatch.setattr(shutil, "disk_usage", disk_usage)
     return free
 
 
@@ -60,15 +60,15 @@ def make_writing(folder: Path, *, uv: str | None = None, **env: str) -> Writing:
     return Writing(folder / "home" / "env", 5 * GB, 2 * GB, wheels, locks, uv, "/usr/bin/python3", env)
 
 
-def test_pip_takes_room_for_what_it_downloads_too(tmp_path: Path, disks: dict[str, int]) -> None:
+def test_pip_needs_space_for_downloads(tmp_path: Path, disks: dict[str, int]) -> None:
     for name, size in {"home": 6 * GB, "tmp": 3 * GB}.items():
         (tmp_path / name).mkdir()
         disks[name] = size
-    (one,) = needs(make_writing(tmp_path))
-    assert (one.size, one.free, one.enough) == (7 * GB, 6 * GB, False)
-    found = needs(make_writing(tmp_path, TMPDIR=str(tmp_path / "tmp")))
-    assert [(need.folder.name, need.size) for need in found] == [("home", 5 * GB), ("tmp", 2 * GB)]
-    refuse(found, "x")
+    (single,) = needs(make_writing(tmp_path))
+    assert (single.size, single.free, single.enough) == (7 * GB, 6 * GB, False)
+    separate = needs(make_writing(tmp_path, TMPDIR=str(tmp_path / "tmp")))
+    assert [(need.folder.name, need.size) for need in separate] == [("home", 5 * GB), ("tmp", 2 * GB)]
+    refuse(separate, "x")
     disks["tmp"] = GB
     with pytest.raises(NoRoomError, match=r"tmp \(temporary files\): 2\.0 GB needed, 1\.0 GB free") as error:
         refuse(needs(make_writing(tmp_path, TMPDIR=str(tmp_path / "tmp"))), "x")
@@ -76,7 +76,7 @@ def test_pip_takes_room_for_what_it_downloads_too(tmp_path: Path, disks: dict[st
     assert "--into" not in error.value.hint
 
 
-def test_pip_does_without_its_cache(tmp_path: Path, disks: dict[str, int]) -> None:
+def test_pip_cache_is_used_only_with_free_space(tmp_path: Path, disks: dict[str, int]) -> None:
     for name in ("home", "cache"):
         (tmp_path / name).mkdir()
         disks[name] = 8 * GB
@@ -95,7 +95,7 @@ def test_pip_does_without_its_cache(tmp_path: Path, disks: dict[str, int]) -> No
         (("all",), False, [("home", 5), ("cache", 0)]),
     ],
 )
-def test_uv_takes_room_in_its_cache(
+def test_uv_needs_space_in_its_cache(
     tmp_path: Path,
     disks: dict[str, int],
     monkeypatch: pytest.MonkeyPatch,
@@ -111,7 +111,7 @@ def test_uv_takes_room_in_its_cache(
     def make_output(command: Any, _: Any) -> str | None:
         if command[1] == "cache":
             return f"{cache}\n"
-        files = [command[at + 1] for at, word in enumerate(command) if word == "-r"]
+        files = [command[index + 1] for index, argument in enumerate(command) if argument == "-r"]
         if len(files) > 1:
             return "Would install 3 packages" if "all" in cached else None
         with open(files[0]) as stream:  # noqa: PTH123
@@ -119,17 +119,17 @@ def test_uv_takes_room_in_its_cache(
         return "Would install 1 package" if name in cached else None
 
     monkeypatch.setattr(disk_space, "capture_output", make_output)
-    found = needs(make_writing(tmp_path, uv="/bin/uv"))
-    assert [(need.folder.name, need.size // GB) for need in found] == expected
+    linked = needs(make_writing(tmp_path, uv="/bin/uv"))
+    assert [(need.folder.name, need.size // GB) for need in linked] == expected
     copied = needs(make_writing(tmp_path, uv="/bin/uv", UV_LINK_MODE="copy"))
-    assert sum(need.size for need in copied) == 5 * GB + sum(need.size for need in found if same) + (
-        0 if same else sum(need.size for need in found[1:])
+    assert sum(need.size for need in copied) == 5 * GB + sum(need.size for need in linked if same) + (
+        0 if same else sum(need.size for need in linked[1:])
     )
 
 
-def test_a_disk_that_cannot_be_asked_refuses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unable(_: Any) -> None:
+def test_unknown_free_space_refuses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Any) -> None:
         raise OSError
 
-    monkeypatch.setattr(shutil, "disk_usage", unable)
+    monkeypatch.setattr(shutil, "disk_usage", fail)
     assert group_by_disk([("the environment", tmp_path / "not" / "there", GB)]) == ()

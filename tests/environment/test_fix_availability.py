@@ -1,4 +1,4 @@
-"""`check` offers `fix` where fix has something to do, and nowhere that fix refuses."""
+"""`check` suggests `fix` only if `fix` has something to do and does not refuse."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ HOSTS = Path(__file__).parents[1] / "hosts"
 COMPAT = Compat.load()
 
 
-def make_sample(
+def find_suggestion(
     host: str, monkeypatch: pytest.MonkeyPatch, *, writable: bool, links: tuple[tuple[str, str], ...]
 ) -> str:
-    """The command that is offered on this machine, were it here; empty where none is."""
+    """Return the command that is suggested on this recorded host, or "" if there is none."""
     system = RecordedSystem(HOSTS / host)
     report = diagnose(survey(system, COMPAT), COMPAT)
     monkeypatch.setattr(module, "kind_of", lambda _: "venv")
     monkeypatch.setattr(module, "list_inherited", lambda *_: frozenset())
     monkeypatch.setattr(module, "find_outward_links", lambda *_: links)
     monkeypatch.setattr(module.os, "access", lambda *_: writable)
-    found = offer(report, system)
-    return found.command if found is not None else ""
+    suggestion = offer(report, system)
+    return suggestion.command if suggestion is not None else ""
 
 
-def test_what_fix_can_do_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert make_sample("two-other-cudas", monkeypatch, writable=True, links=()) == "tfdoctor fix"
+def test_fix_is_suggested_if_it_can_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert find_suggestion("two-other-cudas", monkeypatch, writable=True, links=()) == "tfdoctor fix"
 
 
 @pytest.mark.parametrize(
@@ -46,16 +46,16 @@ def test_what_fix_can_do_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
         ("environment-deleted", True, ()),
     ],
 )
-def test_what_fix_refuses_is_not(
+def test_fix_is_not_suggested_if_it_refuses(
     host: str, writable: bool, links: tuple[tuple[str, str], ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert not make_sample(host, monkeypatch, writable=writable, links=links)
+    assert not find_suggestion(host, monkeypatch, writable=writable, links=links)
 
 
-def test_an_offer_says_what_it_is_for() -> None:
+def test_suggestion_names_its_findings() -> None:
     report = diagnose(survey(RecordedSystem(HOSTS / "two-other-cudas"), COMPAT), COMPAT)
     environment = environment_of(report, "venv")
     assert environment is not None
-    found = make_offer(report, environment)
-    assert found is not None
-    assert report.root in found.findings
+    suggestion = make_offer(report, environment)
+    assert suggestion is not None
+    assert report.root in suggestion.findings

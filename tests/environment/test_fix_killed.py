@@ -1,4 +1,4 @@
-"""`tfdoctor fix` killed, interrupted and run twice at once: the next run ends mended, and undo restores every byte."""
+"""`tfdoctor fix` killed, interrupted and run twice at once: the next run succeeds, and undo restores every byte."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ pytestmark = [
     needs_compiler,
 ]
 FIX = ("fix", "--yes", "--no-deep")
-MANY = 300
-"""Files of a wheel that takes a while to install."""
+HEADER_COUNT = 300
+"""Number of header files in a wheel that takes a while to install."""
 
 
 @pytest.fixture
-def new(tmp_path: Path, standin_cache: Path) -> Callable[..., Fake]:
-    """A function that makes an environment."""
+def make_env(tmp_path: Path, standin_cache: Path) -> Callable[..., Fake]:
+    """Return a function that makes an environment."""
 
-    def make_one(version: str = "2.20.0") -> Fake:
+    def build(version: str = "2.20.0") -> Fake:
         return make(tmp_path, standin_cache, version)
 
-    return make_one
+    return build
 
 
 def remove_library(env: Fake) -> None:
-    """A library is gone, and its wheel has many files."""
+    """Remove a library and put its wheel with many files into the index."""
     files = env.files("nvidia-cufft-cu12", "11.2.3.61")
     env.nvidia("cufft/lib/libcufft.so.11").unlink()
-    more = {f"nvidia/cufft/include/header{number}.h": b"/* */\n" * 200 for number in range(MANY)}
-    env.wheel("nvidia-cufft-cu12", "11.2.3.61", {**files, **more})
+    headers = {f"nvidia/cufft/include/header{number}.h": b"/* */\n" * 200 for number in range(HEADER_COUNT)}
+    env.wheel("nvidia-cufft-cu12", "11.2.3.61", {**files, **headers})
 
 
-def wait_until(seen: Callable[[], bool], process: subprocess.Popen[str]) -> bool:
-    """Wait for something while the process lives; whether it came."""
+def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> bool:
+    """Wait for a condition while the process runs; return whether it came true."""
     for _ in range(30_000):
-        if seen():
+        if condition():
             return True
         if process.poll() is not None:
             return False
@@ -58,12 +58,12 @@ def wait_until(seen: Callable[[], bool], process: subprocess.Popen[str]) -> bool
     return False
 
 
-def check_recovery(env: Fake, before: dict[str, Seen], *words: str) -> None:
-    """The next run mends, the one after it finds nothing to do, and undo restores."""
-    run = env.run(*FIX, *words)
+def check_recovery(env: Fake, before: dict[str, Seen], *options: str) -> None:
+    """Check that the next run fixes the environment, another one does nothing, and undo restores it."""
+    run = env.run(*FIX, *options)
     assert run.status == 0, run
     assert "will use 2 GPUs" in run.said
-    assert "Fix can do nothing here" in env.run(*FIX, *words).said
+    assert "Fix can do nothing here" in env.run(*FIX, *options).said
     undone = env.run("fix", "--undo")
     assert undone.status == 0, undone
     assert difference(before, env.list()) == {}
@@ -90,9 +90,9 @@ run()
 """
 
 
-def kill_before(env: Fake, number: int, *words: str) -> int:
-    """tfdoctor killed before its N-th change of a file of the environment; its exit status."""
-    command = [sys.executable, "-c", KILLED, str(number), str(env.root), *env.command(*words)[3:]]
+def kill_before(env: Fake, number: int, *arguments: str) -> int:
+    """Run tfdoctor, killed before its N-th change of a file in the environment; return its exit status."""
+    command = [sys.executable, "-c", KILLED, str(number), str(env.root), *env.command(*arguments)[3:]]
     variables = env.environment(PYTHONPATH=str(Path(__file__).parents[1]))
     return subprocess.run(
         command, env=variables, cwd=env.work, capture_output=True, check=False, timeout=120
@@ -101,8 +101,8 @@ def kill_before(env: Fake, number: int, *words: str) -> int:
 
 @pytest.mark.few(2)
 @pytest.mark.parametrize("number", [5, 11, 14, 17])
-def test_killed_before_a_change_of_a_file(number: int, new: Callable[..., Fake]) -> None:
-    env = new("2.21.0")
+def test_killed_before_a_change_of_a_file(number: int, make_env: Callable[..., Fake]) -> None:
+    env = make_env("2.21.0")
     before = env.list()
     assert kill_before(env, number, *FIX) == -signal.SIGKILL
     check_recovery(env, before)
@@ -110,8 +110,8 @@ def test_killed_before_a_change_of_a_file(number: int, new: Callable[..., Fake])
 
 @pytest.mark.few(2)
 @pytest.mark.parametrize("number", [4, 8, 13])
-def test_undo_killed_before_a_change_of_a_file(number: int, new: Callable[..., Fake]) -> None:
-    env = new("2.21.0")
+def test_undo_killed_before_a_change_of_a_file(number: int, make_env: Callable[..., Fake]) -> None:
+    env = make_env("2.21.0")
     before = env.list()
     assert env.run(*FIX).status == 0
     assert kill_before(env, number, "fix", "--undo") == -signal.SIGKILL
@@ -123,22 +123,22 @@ def test_undo_killed_before_a_change_of_a_file(number: int, new: Callable[..., F
 @pytest.mark.few(1)
 @pytest.mark.parametrize("installer", [pytest.param("uv", marks=needs_uv), "pip"])
 @pytest.mark.parametrize("seen", ["steps/1/manifest.json", "header7.h", "header250.h"])
-def test_killed_while_an_installer_works(seen: str, installer: str, new: Callable[..., Fake]) -> None:
-    env = new()
+def test_killed_while_an_installer_works(seen: str, installer: str, make_env: Callable[..., Fake]) -> None:
+    env = make_env()
     remove_library(env)
     env.with_pip()
     before = env.list()
-    place = env.root / ".tfdoctor" / seen if "/" in seen else env.nvidia(f"cufft/include/{seen}")
+    path = env.root / ".tfdoctor" / seen if "/" in seen else env.nvidia(f"cufft/include/{seen}")
     process = env.start(*FIX, "--installer", installer)
-    assert wait_until(place.exists, process), process.communicate()
+    assert wait_until(path.exists, process), process.communicate()
     process.kill()
     process.communicate()
     check_recovery(env, before, "--installer", installer)
 
 
 @pytest.mark.few(0)
-def test_killed_at_some_time(new: Callable[..., Fake]) -> None:
-    env = new()
+def test_killed_at_a_random_time(make_env: Callable[..., Fake]) -> None:
+    env = make_env()
     remove_library(env)
     before = env.list()
     process = env.start(*FIX)
@@ -151,47 +151,47 @@ def test_killed_at_some_time(new: Callable[..., Fake]) -> None:
 # ---------------------------------------------------------------- an installer that never ends
 
 
-def with_slow_uv(env: Fake) -> Path:
-    """uv is a script that changes the environment and then hangs; the file comes back in which its number stands."""
-    started, folder = env.work / "installing", env.folder("slow")
+def add_slow_uv(env: Fake) -> Path:
+    """Add a uv that changes the environment and then hangs; return the file with its process id."""
+    pid_file, folder = env.work / "installing", env.folder("slow")
     script = (
         "#!/bin/sh\n"
         f"case \"$*\" in \"pip install\"*) echo half > '{env.site}/half.py'; rm -r '{env.nvidia('cublas')}';\n"
-        f"echo $$ > '{started}.new'; mv '{started}.new' '{started}'; exec sleep 300;; esac\n"
+        f"echo $$ > '{pid_file}.new'; mv '{pid_file}.new' '{pid_file}'; exec sleep 300;; esac\n"
     )
     (folder / "uv").write_text(script, encoding="utf-8")
     (folder / "uv").chmod(0o755)
     env.variables["PATH"] = f"{folder}:/usr/bin:/bin"
-    return started
+    return pid_file
 
 
-def test_ctrl_c_ends_the_installer_and_takes_everything_back(new: Callable[..., Fake]) -> None:
-    env = new()
+def test_ctrl_c_ends_the_installer_and_undoes_everything(make_env: Callable[..., Fake]) -> None:
+    env = make_env()
     remove_library(env)
     before = env.list()
-    started = with_slow_uv(env)
-    ours = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+    pid_file = add_slow_uv(env)
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores SIGINT
     try:
         process = env.start(*FIX)
     finally:
-        signal.signal(signal.SIGINT, ours)
-    assert wait_until(started.exists, process), process.communicate()
+        signal.signal(signal.SIGINT, handler)
+    assert wait_until(pid_file.exists, process), process.communicate()
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert (process.returncode, "Interrupted" in err) == (130, True), err
     assert difference(before, env.list()) == {}
-    assert not Path(f"/proc/{int(started.read_text())}").exists()
+    assert not Path(f"/proc/{int(pid_file.read_text())}").exists()
     assert not processes_with(str(env.root))
 
 
-def test_an_installer_that_is_killed_is_told_and_taken_back(new: Callable[..., Fake]) -> None:
-    env = new()
+def test_killed_installer_is_reported_and_undone(make_env: Callable[..., Fake]) -> None:
+    env = make_env()
     remove_library(env)
     before = env.list()
-    started = with_slow_uv(env)
+    pid_file = add_slow_uv(env)
     process = env.start(*FIX)
-    assert wait_until(started.exists, process), process.communicate()
-    os.kill(int(started.read_text()), signal.SIGKILL)
+    assert wait_until(pid_file.exists, process), process.communicate()
+    os.kill(int(pid_file.read_text()), signal.SIGKILL)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "uv was ended by SIGKILL" in out
@@ -199,24 +199,24 @@ def test_an_installer_that_is_killed_is_told_and_taken_back(new: Callable[..., F
 
 
 @pytest.mark.few(0)
-def test_an_installer_that_outlives_tfdoctor_is_waited_for(new: Callable[..., Fake]) -> None:
-    env = new()
+def test_installer_that_outlives_tfdoctor_is_awaited(make_env: Callable[..., Fake]) -> None:
+    env = make_env()
     remove_library(env)
     before = env.list()
-    started = with_slow_uv(env)
+    pid_file = add_slow_uv(env)
     first = env.start(*FIX)
-    assert wait_until(started.exists, first), first.communicate()
+    assert wait_until(pid_file.exists, first), first.communicate()
     first.kill()
     first.wait()
     env.variables.pop("PATH")
     second = env.start(*FIX)
     assert second.stderr is not None
-    said = second.stderr.readline()
-    assert "is changing this environment; waiting for it." in said
+    message = second.stderr.readline()
+    assert "is changing this environment; waiting for it." in message
     time.sleep(0.2)
     assert second.poll() is None
     assert (env.site / "half.py").exists()
-    os.kill(int(started.read_text()), signal.SIGKILL)
+    os.kill(int(pid_file.read_text()), signal.SIGKILL)
     out, err = second.communicate(timeout=60)
     assert second.returncode == 0, (out, err)
     assert "what it had done was taken back" in " ".join(out.split()), out
@@ -227,22 +227,22 @@ def test_an_installer_that_outlives_tfdoctor_is_waited_for(new: Callable[..., Fa
 
 
 @pytest.mark.few(0)
-def test_two_at_once_do_it_once(new: Callable[..., Fake]) -> None:
-    env = new()
+def test_two_runs_at_once_fix_only_once(make_env: Callable[..., Fake]) -> None:
+    env = make_env()
     remove_library(env)
     before = env.list()
-    both = [env.start(*FIX, "--json") for _ in range(2)]
-    answers = [json.loads(process.communicate(timeout=120)[0]) for process in both]
-    assert [process.returncode for process in both] == [0, 0]
-    done = [one["status"] for answer in answers for one in answer["repairs"]]
-    assert done == ["mended"]
-    assert all(answer["check"]["verdict"]["gpu_usable"] for answer in answers)
+    processes = [env.start(*FIX, "--json") for _ in range(2)]
+    outputs = [json.loads(process.communicate(timeout=120)[0]) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    statuses = [entry["status"] for output in outputs for entry in output["repairs"]]
+    assert statuses == ["mended"]
+    assert all(output["check"]["verdict"]["gpu_usable"] for output in outputs)
     assert env.run("fix", "--undo").status == 0
     assert difference(before, env.list()) == {}
 
 
-def test_a_dry_run_tells_of_what_was_left_and_leaves_it(new: Callable[..., Fake]) -> None:
-    env = new("2.21.0")
+def test_dry_run_reports_an_interrupted_step(make_env: Callable[..., Fake]) -> None:
+    env = make_env("2.21.0")
     assert kill_before(env, 14, *FIX) == -signal.SIGKILL
     before = env.list()
     run = env.run("fix", "--dry-run", "--json")

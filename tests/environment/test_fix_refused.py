@@ -1,4 +1,4 @@
-"""`tfdoctor fix` where what is wrong lies outside of the environment: it changes nothing, and says where."""
+"""`tfdoctor fix` if the problem is outside the environment: it changes nothing and names the place."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ pytestmark = [
 
 
 @pytest.fixture
-def new(tmp_path: Path, standin_cache: Path) -> Callable[..., Fake]:
-    """A function that makes an environment."""
+def make_env(tmp_path: Path, standin_cache: Path) -> Callable[..., Fake]:
+    """Return a function that makes an environment."""
 
-    def make_one(version: str = "2.20.0", **how: str) -> Fake:
-        return make(tmp_path, standin_cache, version, **how)
+    def build(version: str = "2.20.0", **options: str) -> Fake:
+        return make(tmp_path, standin_cache, version, **options)
 
-    return make_one
+    return build
 
 
-def lead_out(env: Fake) -> Path:
-    """NVIDIA's wheels lie on a larger disk, and a link leads there. Returns that folder."""
+def move_nvidia_outside(env: Fake) -> Path:
+    """Move NVIDIA's wheels out of the environment, leave a link, and return the new folder."""
     shared = env.folder("large disk") / "nvidia"
-    place = env.nvidia("x").parent
-    place.rename(shared)
-    place.symlink_to(shared)
+    original = env.nvidia("x").parent
+    original.rename(shared)
+    original.symlink_to(shared)
     return shared
 
 
 @needs_uv
-def test_nothing_is_installed_through_a_link_that_leads_out(new: Callable[..., Fake]) -> None:
-    """What an installer writes behind it would stay after --undo."""
-    env = new()
+def test_nothing_is_installed_through_an_outward_link(make_env: Callable[..., Fake]) -> None:
+    """--undo would not remove what an installer writes behind the link."""
+    env = make_env()
     env.take_away("nvidia-cufft-cu12")
     env.wheel("nvidia-cufft-cu12", "11.2.3.61")
-    shared = lead_out(env)
+    shared = move_nvidia_outside(env)
     assert "TFD201" in env.codes()
     before, outside = env.list(), list_tree(shared)
     run = env.fix()
@@ -60,10 +60,10 @@ def test_nothing_is_installed_through_a_link_that_leads_out(new: Callable[..., F
     assert difference(outside, list_tree(shared)) == {}
 
 
-def test_no_link_is_made_behind_one(new: Callable[..., Fake]) -> None:
-    """The way that changes nothing there is taken: activation names the folder."""
-    env = new("2.21.0")
-    shared = lead_out(env)
+def test_no_link_is_made_behind_an_outward_link(make_env: Callable[..., Fake]) -> None:
+    """The remedy that changes nothing there is used: the activation script names the folder."""
+    env = make_env("2.21.0")
+    shared = move_nvidia_outside(env)
     assert "TFD203" in env.codes()
     before, outside = env.list(), list_tree(shared)
     run = env.fix()
@@ -74,7 +74,7 @@ def test_no_link_is_made_behind_one(new: Callable[..., Fake]) -> None:
     assert difference(outside, list_tree(shared)) == {}
 
 
-def test_links_that_lead_out_are_found_wherever_they_are(tmp_path: Path) -> None:
+def test_outward_links_are_found_everywhere(tmp_path: Path) -> None:
     env, out = tmp_path / "env", tmp_path / "out"
     site = env / "lib/python3.11/site-packages"
     (site / "nvidia/cudnn").mkdir(parents=True)
@@ -91,25 +91,25 @@ def test_links_that_lead_out_are_found_wherever_they_are(tmp_path: Path) -> None
     assert find_outward_links(str(env), [str(tmp_path / "elsewhere")]) == ()
 
 
-def test_what_a_kernel_sets_is_changed_in_its_kernel_json(new: Callable[..., Fake]) -> None:
-    """It sets its variables whatever a shell has: nothing that could be written into `activate` has an effect."""
-    env = new()
+def test_variable_of_a_kernel_is_left_to_its_kernel_json(make_env: Callable[..., Fake]) -> None:
+    """A kernel sets its variables itself, so lines in `activate` would have no effect."""
+    env = make_env()
     hidden = {"CUDA_VISIBLE_DEVICES": "-1", "TF_FORCE_GPU_ALLOW_GROWHT": "true", "LD_LIBRARY_PATH": ""}
     kernel = env.folder("kernels/tf") / "kernel.json"
-    said = {"argv": [str(env.python), "-m", "ipykernel_launcher"], "env": {**env.environment(), **hidden}}
-    said["env"]["LD_LIBRARY_PATH"] = env.environment().get("LD_LIBRARY_PATH", "")
-    kernel.write_text(json.dumps(said, indent=1), encoding="utf-8")
+    spec = {"argv": [str(env.python), "-m", "ipykernel_launcher"], "env": {**env.environment(), **hidden}}
+    spec["env"]["LD_LIBRARY_PATH"] = env.environment().get("LD_LIBRARY_PATH", "")
+    kernel.write_text(json.dumps(spec, indent=1), encoding="utf-8")
     before = env.list()
-    machine = env.environment()
-    found = plan(
-        lambda variables: LiveSystem(env=machine if variables is None else variables),
+    base_env = env.environment()
+    result = plan(
+        lambda variables: LiveSystem(env=base_env if variables is None else variables),
         Compat.load(),
         FixRequest(python=str(kernel), timeout=60),
-        machine,
+        base_env,
     )
-    assert "TFD601" not in [one.candidate.finding.code for one in found.attempts]
-    left = next(one.finding for one in found.unfixed if one.finding.code == "TFD601")
-    assert str(kernel) in left.title
-    assert f'In {kernel}, below "env": take "CUDA_VISIBLE_DEVICES" out.' in left.remedies[0].text
-    assert not any(isinstance(step, SHELL_STEPS) for one in found.attempts for step in one.candidate.steps)
+    assert "TFD601" not in [item.candidate.finding.code for item in result.attempts]
+    unfixed = next(item.finding for item in result.unfixed if item.finding.code == "TFD601")
+    assert str(kernel) in unfixed.title
+    assert f'In {kernel}, below "env": take "CUDA_VISIBLE_DEVICES" out.' in unfixed.remedies[0].text
+    assert not any(isinstance(step, SHELL_STEPS) for item in result.attempts for step in item.candidate.steps)
     assert difference(before, env.list()) == {}

@@ -1,4 +1,4 @@
-"""uv and pip: found, given their words, run to their end or stopped, and their failures understood."""
+"""uv and pip: selection, commands, running and stopping, and messages for their failures."""
 
 from __future__ import annotations
 
@@ -28,55 +28,55 @@ from tfdoctor.environment.installers import (
 )
 from tfdoctor.environment.models import Environment
 
-HERE = (sys.executable, "-c")
+RUN_CODE = (sys.executable, "-c")
 QUIET = {"PATH": os.environ["PATH"], "HOME": "/nowhere", "PIP_CONFIG_FILE": os.devnull}
 
 
-def program(folder: Path, name: str, text: str) -> Path:
+def write_program(folder: Path, name: str, text: str) -> Path:
     path = folder / name
     path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
     path.chmod(0o755)
     return path
 
 
-# ---------------------------------------------------------------- finding, words
+# ---------------------------------------------------------------- selection and commands
 
 
-def test_uv_is_taken_where_it_works_for_that_python(tmp_path: Path) -> None:
-    uv = program(tmp_path, "uv", "exit 0")
+def test_uv_is_preferred_if_it_supports_the_python(tmp_path: Path) -> None:
+    uv = write_program(tmp_path, "uv", "exit 0")
     env = {**QUIET, "PATH": f"{tmp_path}:/usr/bin:/bin"}
-    found = find_installer("/some/python", env=env)
-    assert found.install(["a"]) == (str(uv), "pip", "install", "--python", "/some/python", "a")
-    assert found.uninstall(["a"]) == (str(uv), "pip", "uninstall", "--python", "/some/python", "a")
-    program(tmp_path, "uv", 'test "$1" = --version')  # runs, and cannot use that Python
+    installer = find_installer("/some/python", env=env)
+    assert installer.install(["a"]) == (str(uv), "pip", "install", "--python", "/some/python", "a")
+    assert installer.uninstall(["a"]) == (str(uv), "pip", "uninstall", "--python", "/some/python", "a")
+    write_program(tmp_path, "uv", 'test "$1" = --version')  # uv runs but cannot use this Python
     with pytest.raises(InstallFailedError, match="has no pip"):
         find_installer("/some/python", env=env)
     with pytest.raises(InstallFailedError, match="uv cannot install into"):
         find_installer("/some/python", prefer="uv", env=env)
-    python = program(tmp_path, "python", "exit 0")
+    python = write_program(tmp_path, "python", "exit 0")
     pip = find_installer(str(python), env=env)
     assert pip.name == "pip"
     assert pip.install(["a"]) == (str(python), "-m", "pip", "install", "a")
     assert pip.uninstall(["a"]) == (str(python), "-m", "pip", "uninstall", "-y", "a")
-    program(tmp_path, "uv", "exit 127")  # a shim without a program
+    write_program(tmp_path, "uv", "exit 127")  # a shim without a program
     with pytest.raises(InstallFailedError, match="uv is not on PATH"):
         find_installer(str(python), prefer="uv", env=env)
 
 
-def test_a_pip_is_made_where_there_is_none(tmp_path: Path) -> None:
-    """As the command that `check` prints does it."""
-    python = program(tmp_path, "python", 'test "$3" = ensurepip')
-    found = find_installer(str(python), env={**QUIET, "PATH": "/usr/bin:/bin"})
-    assert found.before == (str(python), "-m", "ensurepip")
-    assert found.install(["a"]) == (str(python), "-m", "pip", "install", "a")
+def test_missing_pip_is_bootstrapped(tmp_path: Path) -> None:
+    """The commands are those that `check` prints."""
+    python = write_program(tmp_path, "python", 'test "$3" = ensurepip')
+    installer = find_installer(str(python), env={**QUIET, "PATH": "/usr/bin:/bin"})
+    assert installer.before == (str(python), "-m", "ensurepip")
+    assert installer.install(["a"]) == (str(python), "-m", "pip", "install", "a")
     environment = Environment("/env", str(python), "venv", "")
-    assert format_steps((Install(("a",)),), environment, found) == (
+    assert format_steps((Install(("a",)),), environment, installer) == (
         f"{python} -m ensurepip",
         f"{python} -m pip install a",
     )
 
 
-def test_the_environment_of_an_installer(tmp_path: Path) -> None:
+def test_variables_of_an_installer(tmp_path: Path) -> None:
     child = child_environment(
         {
             **QUIET,
@@ -93,7 +93,7 @@ def test_the_environment_of_an_installer(tmp_path: Path) -> None:
     assert not {"PYTHONPATH", "PIP_TARGET", "CONDA_DEFAULT_ENV"} & set(child)
 
 
-def test_what_pip_was_told_counts_for_uv_too(tmp_path: Path) -> None:
+def test_pip_settings_apply_to_uv(tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / ".config" / "pip").mkdir(parents=True)
     (home / ".config/pip/pip.conf").write_text(
@@ -112,8 +112,11 @@ def test_what_pip_was_told_counts_for_uv_too(tmp_path: Path) -> None:
         child_environment({**env, "PIP_INDEX_URL": "https://c.example"})["UV_DEFAULT_INDEX"]
         == "https://c.example"
     )
-    own = child_environment({**env, "UV_DEFAULT_INDEX": "https://uv.example"})
-    assert (own["UV_DEFAULT_INDEX"], own.get("UV_INDEX")) == ("https://uv.example", None)
+    with_uv_setting = child_environment({**env, "UV_DEFAULT_INDEX": "https://uv.example"})
+    assert (with_uv_setting["UV_DEFAULT_INDEX"], with_uv_setting.get("UV_INDEX")) == (
+        "https://uv.example",
+        None,
+    )
     assert "UV_DEFAULT_INDEX" not in child_environment({**env, "PIP_CONFIG_FILE": os.devnull})
     assert uv_options({**QUIET, "PIP_NO_INDEX": "true"}) == ("--no-index",)
     assert uv_options({**QUIET, "PIP_NO_INDEX": "true", "UV_INDEX": "https://uv.example"}) == ()
@@ -121,7 +124,7 @@ def test_what_pip_was_told_counts_for_uv_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["[global\n", "\0\0\0", "index-url = x\n", "[global]\nindex-url = x\n" * 2])
-def test_settings_of_pip_that_cannot_be_read(tmp_path: Path, text: str) -> None:
+def test_invalid_pip_configuration_is_ignored(tmp_path: Path, text: str) -> None:
     (tmp_path / "pip.conf").write_text(text, encoding="utf-8")
     child = child_environment({"HOME": str(tmp_path), "PIP_CONFIG_FILE": str(tmp_path / "pip.conf")})
     assert "UV_DEFAULT_INDEX" not in child
@@ -130,123 +133,125 @@ def test_settings_of_pip_that_cannot_be_read(tmp_path: Path, text: str) -> None:
 # ---------------------------------------------------------------- running
 
 
-def test_lines_as_they_come_cleaned_and_without_passwords() -> None:
+def test_output_lines_are_cleaned_and_redacted() -> None:
     code = "import sys; sys.stdout.write('one\\rtwo\\n\\x1b[31mred\\x1b[0m'); sys.stdout.flush(); "
     code += "sys.stderr.write('\\nhttps://me:secret@example.org/x\\n' + 'y' * 1000000)"
     lines: list[str] = []
-    run_installer([*HERE, code], env=QUIET, on_line=lines.append)
+    run_installer([*RUN_CODE, code], env=QUIET, on_line=lines.append)
     assert lines[:4] == ["one", "two", "red", "https://example.org/x"]
     assert len(lines) == 5
     assert len(lines[4]) <= 4100
 
 
-def test_several_side_by_side_and_one_that_fails_ends_the_others(tmp_path: Path) -> None:
+def test_failed_installer_stops_the_parallel_ones(tmp_path: Path) -> None:
     lines: list[str] = []
-    run_installers([[*HERE, "print(1)"], [*HERE, "print(2)"]], env=QUIET, on_line=lines.append)
+    run_installers([[*RUN_CODE, "print(1)"], [*RUN_CODE, "print(2)"]], env=QUIET, on_line=lines.append)
     assert sorted(lines) == ["1", "2"]
     late = f"import time; time.sleep(60); open({str(tmp_path / 'late')!r}, 'w')"
-    began = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(InstallFailedError, match="status 7"):
-        run_installers([[*HERE, late], [*HERE, "raise SystemExit(7)"]], env=QUIET, on_line=None)
-    assert time.monotonic() - began < 9
+        run_installers([[*RUN_CODE, late], [*RUN_CODE, "raise SystemExit(7)"]], env=QUIET, on_line=None)
+    assert time.monotonic() - start < 9
     assert not (tmp_path / "late").exists()
 
 
-def test_what_ends_us_ends_the_program_and_its_children(tmp_path: Path) -> None:
-    told = tmp_path / "child"
+def test_interrupt_stops_the_program_and_its_children(tmp_path: Path) -> None:
+    pid_file = tmp_path / "child"
     stubborn = "import os, signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); "
-    stubborn += f"open({str(told)!r}, 'w').write(str(os.getpid())); print('up', flush=True); time.sleep(60)"
+    stubborn += (
+        f"open({str(pid_file)!r}, 'w').write(str(os.getpid())); print('up', flush=True); time.sleep(60)"
+    )
     code = f"import subprocess, sys, time; p = subprocess.Popen([sys.executable, '-c', {stubborn!r}]); time.sleep(60)"
 
     def interrupt(line: str) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_installer([*HERE, code], env=QUIET, on_line=interrupt)
-    state = Path(f"/proc/{told.read_text()}/stat")
+        run_installer([*RUN_CODE, code], env=QUIET, on_line=interrupt)
+    state = Path(f"/proc/{pid_file.read_text()}/stat")
     assert not state.exists() or state.read_text().split()[2] in "ZX"
 
 
 def test_ctrl_c_while_a_program_is_being_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within Popen an exception would leave a child that nobody knows."""
-    began: list[subprocess.Popen[bytes]] = []
-    real = subprocess.Popen
+    """An exception inside Popen would leave an unknown child process."""
+    processes: list[subprocess.Popen[bytes]] = []
+    real_popen = subprocess.Popen
 
-    def raise_interrupt(*args: Any, **words: Any) -> subprocess.Popen[bytes]:
-        began.append(real(*args, **words))
+    def raise_interrupt(*args: Any, **options: Any) -> subprocess.Popen[bytes]:
+        processes.append(real_popen(*args, **options))
         signal.raise_signal(signal.SIGINT)
-        return began[0]
+        return processes[0]
 
     monkeypatch.setattr(subprocess, "Popen", raise_interrupt)
     with pytest.raises(KeyboardInterrupt):
-        run_installer([*HERE, "import time; time.sleep(60)"], env=QUIET, on_line=None)
-    assert began[0].returncode is not None
+        run_installer([*RUN_CODE, "import time; time.sleep(60)"], env=QUIET, on_line=None)
+    assert processes[0].returncode is not None
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_second_ctrl_c_ends_the_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_ctrl_c_stops_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     stubborn = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); print('up', flush=True); "
-    began = time.monotonic()
+    start = time.monotonic()
 
     def interrupt_twice(line: str) -> None:
         threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_installer([*HERE, stubborn + "time.sleep(60)"], env=QUIET, on_line=interrupt_twice)
-    assert time.monotonic() - began < 8
+        run_installer([*RUN_CODE, stubborn + "time.sleep(60)"], env=QUIET, on_line=interrupt_twice)
+    assert time.monotonic() - start < 8
 
 
-def test_a_child_left_behind_does_not_hold_us_up() -> None:
+def test_remaining_child_is_not_awaited() -> None:
     code = "import subprocess; subprocess.Popen(['sleep', '20']); print('done')"
-    began = time.monotonic()
-    run_installer([*HERE, code], env=QUIET, on_line=None)
-    assert time.monotonic() - began < 10
+    start = time.monotonic()
+    run_installer([*RUN_CODE, code], env=QUIET, on_line=None)
+    assert time.monotonic() - start < 10
 
 
-def test_a_lock_is_held_until_the_program_ends(tmp_path: Path) -> None:
+def test_lock_is_inherited_by_the_program(tmp_path: Path) -> None:
     with (tmp_path / "lock").open("w") as stream:
         code = f"import os; os.fstat({stream.fileno()})"
-        run_installer([*HERE, code], env=QUIET, on_line=None, pass_fds=[stream.fileno()])
+        run_installer([*RUN_CODE, code], env=QUIET, on_line=None, pass_fds=[stream.fileno()])
         with pytest.raises(InstallFailedError):
-            run_installer([*HERE, code], env=QUIET, on_line=None)
+            run_installer([*RUN_CODE, code], env=QUIET, on_line=None)
 
 
 @needs_uv
-def test_a_cache_of_uv_that_was_cleaned_by_hand(tmp_path: Path) -> None:
-    """Real uv: for the wheels of an index that is a folder it believes its cache, whatever is left of that."""
+def test_manually_cleaned_uv_cache(tmp_path: Path) -> None:
+    """uv trusts its cache for wheels of an index in a folder, even if files of the cache are missing."""
     assert UV is not None
-    shelf = tmp_path / "index" / "thing"
-    shelf.mkdir(parents=True)
-    made, _ = wheel(shelf, "thing", "1.0", {"thing.py": ""})
-    (shelf / "index.html").write_text(f'<a href="{made.name}">{made.name}</a>', encoding="utf-8")
+    index = tmp_path / "index" / "thing"
+    index.mkdir(parents=True)
+    wheel_path, _ = wheel(index, "thing", "1.0", {"thing.py": ""})
+    (index / "index.html").write_text(f'<a href="{wheel_path.name}">{wheel_path.name}</a>', encoding="utf-8")
     cache = tmp_path / "cache"
-    env = {**QUIET, "UV_CACHE_DIR": str(cache), "UV_DEFAULT_INDEX": shelf.parent.as_uri()}
-    where = tmp_path / "site"
-    words = (UV, "pip", "install", "--python", sys.executable, "--target", str(where), "thing")
-    said: list[str] = []
-    run_installer(words, env=env, on_line=said.append)
-    assert (where / "thing.py").is_file()
-    shutil.rmtree(where)
+    env = {**QUIET, "UV_CACHE_DIR": str(cache), "UV_DEFAULT_INDEX": index.parent.as_uri()}
+    site = tmp_path / "site"
+    command = (UV, "pip", "install", "--python", sys.executable, "--target", str(site), "thing")
+    lines: list[str] = []
+    run_installer(command, env=env, on_line=lines.append)
+    assert (site / "thing.py").is_file()
+    shutil.rmtree(site)
     for archives in cache.glob("archive-v*"):
         shutil.rmtree(archives)
-    run_installer(words, env=env, on_line=said.append)
-    assert (where / "thing.py").is_file()
-    assert any("uv cache clean" in line for line in said)
+    run_installer(command, env=env, on_line=lines.append)
+    assert (site / "thing.py").is_file()
+    assert any("uv cache clean" in line for line in lines)
 
 
-def test_it_draws_on_standard_error_itself() -> None:
+def test_inherited_output_goes_to_standard_error() -> None:
     code = (
         "from tfdoctor.environment.installers import run_installer; import sys; "
         "run_installer([sys.executable, '-c', 'print(1)'], env={}, on_line=None, inherit=True)"
     )
-    done = subprocess.run([*HERE, code], capture_output=True, text=True, check=False)
+    done = subprocess.run([*RUN_CODE, code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "1\n")
 
 
-# ---------------------------------------------------------------- why it failed
+# ---------------------------------------------------------------- reasons for failures
 
-# What uv 0.13, pip 22 to 25 and Linux really print.
+# Messages of uv 0.13, pip 22 to 25 and Linux.
 UNREACHED = """\
 WARNING: Retrying (Retry(total=4, connect=None, read=None)) after connection broken by 'NewConnectionError(
 ': Failed to establish a new connection: [Errno 111] Connection refused')': /simple/six/
@@ -255,7 +260,7 @@ ERROR: No matching distribution found for six"""
 UNSATISFIABLE = """\
 error: No solution found when resolving dependencies
 cause: Because you require numpy==1.26 and numpy==1.25, we can conclude that your requirements are unsatisfiable."""
-SAID = [
+FAILURES = [
     (
         "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device",
         "disk is full",
@@ -294,23 +299,23 @@ SAID = [
 ]
 
 
-@pytest.mark.parametrize(("said", "why"), SAID)
-def test_why_it_failed(said: str, why: str) -> None:
+@pytest.mark.parametrize(("said", "why"), FAILURES)
+def test_reason_for_a_failure(said: str, why: str) -> None:
     with pytest.raises(InstallFailedError) as caught:
-        run_installer([*HERE, f"print({said!r}); raise SystemExit(1)"], env=QUIET, on_line=None)
+        run_installer([*RUN_CODE, f"print({said!r}); raise SystemExit(1)"], env=QUIET, on_line=None)
     assert why in caught.value.message
     assert caught.value.exit_code == 3
     assert bool(caught.value.output) == bool(said)
 
 
-def test_a_program_that_is_not_there_or_is_killed() -> None:
+def test_missing_or_killed_program() -> None:
     with pytest.raises(InstallFailedError, match="could not be started: No such file"):
         run_installer(["/nowhere/uv"], env=QUIET, on_line=None)
     with pytest.raises(InstallFailedError, match="ended by SIGKILL"):
-        run_installer([*HERE, "import os; os.kill(os.getpid(), 9)"], env=QUIET, on_line=None)
+        run_installer([*RUN_CODE, "import os; os.kill(os.getpid(), 9)"], env=QUIET, on_line=None)
 
 
-def test_pip_by_name() -> None:
+def test_failure_names_pip() -> None:
     pip = Installer("pip", sys.executable, (sys.executable, "-m", "pip"))
     with pytest.raises(InstallFailedError, match=r"^pip failed"):
         run_installer(pip.install(["--no-such-option"]), env=QUIET, on_line=None)

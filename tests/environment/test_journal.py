@@ -1,4 +1,4 @@
-"""The journal: an environment is as it was before, and what somebody else did is left."""
+"""The journal: undo restores the environment and leaves changes by others."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from tfdoctor.errors import ExitCode
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="environments are changed on POSIX alone")
 
 
-# ---------------------------------------------------------------- there and back
+# ---------------------------------------------------------------- steps and undo
 
 
-def test_a_step_says_what_changed(prefix: Path) -> None:
+def test_entry_of_a_step_lists_the_changes(prefix: Path) -> None:
     with Journal.open(prefix) as journal:
         assert journal.recovered == ()
         assert journal.entries == ()
@@ -40,21 +40,21 @@ def test_a_step_says_what_changed(prefix: Path) -> None:
     assert Journal.read(prefix) == (entry,)
     assert entry.changes == len(changes)
     assert (entry.number, entry.title, entry.codes) == (1, "Link the libraries", ("TFD205",))
-    kinds = {one.path: kind(one) for one in changes}
+    kinds = {item.path: kind(item) for item in changes}
     assert kinds["bin/tool"] == "changed"
     assert kinds[f"{SITE}/gone"] == kinds[f"{SITE}/gone/below/b.bin"] == "removed"
     assert kinds[f"{SITE}/new/deep/file.py"] == kinds[f"{SITE}/renamed.py"] == "added"
     assert "lib64" not in kinds
     assert f"{SITE}/pkg/locked.txt" not in kinds
-    one = next(one for one in changes if one.path == f"{SITE}/pkg/__init__.py")
-    assert one.before is not None
-    assert one.after is not None
-    assert one.before.sha256 == hashlib.sha256(b"one = 1\n").hexdigest()
-    assert one.after.sha256 == hashlib.sha256(b"two = 2\n").hexdigest()
-    assert (one.before.mtime_ns, one.after.mtime_ns) == (1_000 * 10**9, 2_002 * 10**9)
+    item = next(item for item in changes if item.path == f"{SITE}/pkg/__init__.py")
+    assert item.before is not None
+    assert item.after is not None
+    assert item.before.sha256 == hashlib.sha256(b"one = 1\n").hexdigest()
+    assert item.after.sha256 == hashlib.sha256(b"two = 2\n").hexdigest()
+    assert (item.before.mtime_ns, item.after.mtime_ns) == (1_000 * 10**9, 2_002 * 10**9)
 
 
-def test_undo_gives_the_original_and_leaves_nothing(prefix: Path) -> None:
+def test_undo_restores_everything_and_removes_the_journal(prefix: Path) -> None:
     before = list_tree(prefix)
     commit(prefix, change, change_again)
     assert list_tree(prefix) != before
@@ -68,38 +68,38 @@ def test_undo_gives_the_original_and_leaves_nothing(prefix: Path) -> None:
     assert not (prefix / ".tfdoctor").exists()
 
 
-def test_what_is_kept_of_a_committed_step_is_what_changed(prefix: Path) -> None:
+def test_committed_step_keeps_only_changed_files(prefix: Path) -> None:
     commit(prefix, change)
-    kept = [
+    copies = [
         path
         for path in (prefix / ".tfdoctor/steps/1/files").rglob("*")
         if path.is_file() and path.name != "done"
     ]
     removed = [prefix / SITE / "pkg" / "locked.txt"]
     assert removed[0].stat().st_nlink == 1
-    assert 0 < len(kept) < 10
+    assert 0 < len(copies) < 10
     assert not (prefix / ".tfdoctor/steps/1/manifest.json").exists()
 
 
-def test_of_several_steps_the_first_bytes_alone_are_kept(prefix: Path) -> None:
+def test_several_steps_keep_only_the_first_content(prefix: Path) -> None:
     name = f"{SITE}/pkg/__init__.py"
     for number in range(3):
         with Journal.open(prefix) as journal, journal.step(title="write") as step:
             write(prefix / name, b"n = %d\n" % number, 3_000 + number)
             step.commit()
-    (one,) = changes_in(prefix)
-    assert one.before is not None
-    assert one.after is not None
-    assert (one.path, kind(one)) == (name, "changed")
-    assert one.before.sha256 == hashlib.sha256(b"one = 1\n").hexdigest()
-    assert one.after.sha256 == hashlib.sha256(b"n = 2\n").hexdigest()
-    kept = [
+    (combined,) = changes_in(prefix)
+    assert combined.before is not None
+    assert combined.after is not None
+    assert (combined.path, kind(combined)) == (name, "changed")
+    assert combined.before.sha256 == hashlib.sha256(b"one = 1\n").hexdigest()
+    assert combined.after.sha256 == hashlib.sha256(b"n = 2\n").hexdigest()
+    copies = [
         path for path in (prefix / ".tfdoctor/steps").rglob("*") if path.is_file() and path.name != "done"
     ]
-    assert [path.read_bytes() for path in kept] == [b"one = 1\n"]
+    assert [path.read_bytes() for path in copies] == [b"one = 1\n"]
 
 
-def test_nothing_done_leaves_nothing(prefix: Path) -> None:
+def test_journal_without_steps_leaves_nothing(prefix: Path) -> None:
     before = list_tree(prefix)
     with Journal.open(prefix) as journal:
         assert journal.undo().entries == ()
@@ -110,7 +110,7 @@ def test_nothing_done_leaves_nothing(prefix: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_an_exception_takes_the_step_back(prefix: Path, error: type[BaseException]) -> None:
+def test_exception_undoes_the_step(prefix: Path, error: type[BaseException]) -> None:
     before = list_tree(prefix)
 
     def fail() -> None:
@@ -125,7 +125,7 @@ def test_an_exception_takes_the_step_back(prefix: Path, error: type[BaseExceptio
     assert not (prefix / ".tfdoctor").exists()
 
 
-def test_a_step_that_nobody_commits_is_taken_back(prefix: Path) -> None:
+def test_uncommitted_step_is_undone(prefix: Path) -> None:
     before = list_tree(prefix)
     with Journal.open(prefix) as journal:
         with journal.step(title="change"):
@@ -137,7 +137,7 @@ def test_a_step_that_nobody_commits_is_taken_back(prefix: Path) -> None:
     assert_same(prefix, before)
 
 
-def test_a_step_is_over_once(prefix: Path) -> None:
+def test_committed_step_cannot_be_rolled_back(prefix: Path) -> None:
     with Journal.open(prefix) as journal:
         with journal.step(title="change") as step:
             change(prefix)
@@ -147,7 +147,7 @@ def test_a_step_is_over_once(prefix: Path) -> None:
         assert len(journal.entries) == 1
 
 
-def test_named_paths_alone_are_kept(prefix: Path) -> None:
+def test_step_with_named_paths_keeps_only_them(prefix: Path) -> None:
     before = list_tree(prefix)
     with Journal.open(prefix) as journal:
         names = [prefix / name for name in killer.NAMED]
@@ -167,20 +167,22 @@ def test_named_paths_alone_are_kept(prefix: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["dir", "link"])
-def test_a_copied_file_may_become_what_has_no_bytes(tmp_path: Path, kind: Literal["dir", "link"]) -> None:
-    """A folder in memory has a size as small as a file's: it is not read as one."""
+def test_copied_file_may_become_a_folder_or_link(tmp_path: Path, kind: Literal["dir", "link"]) -> None:
+    """A folder in memory can be as small as a file; it must not be read as one."""
     path = tmp_path / "some.pth"
     if kind == "dir":
         path.mkdir()
     else:
         path.symlink_to("/")
-    was = snapshot.PathRow(snapshot.PathState("file", 0o644, 60, 1, sha256="0" * 64), snapshot.KeptFile(1, 0))
-    now = snapshot.PathState(kind, 0o644, 60, 1, target="/" if kind == "link" else None)
-    (changed,) = snapshot.differences(str(tmp_path), {path.name: was}, {path.name: now})
-    assert (changed.before, changed.after) == (was.state, now)
+    before = snapshot.PathRow(
+        snapshot.PathState("file", 0o644, 60, 1, sha256="0" * 64), snapshot.KeptFile(1, 0)
+    )
+    after = snapshot.PathState(kind, 0o644, 60, 1, target="/" if kind == "link" else None)
+    (changed,) = snapshot.differences(str(tmp_path), {path.name: before}, {path.name: after})
+    assert (changed.before, changed.after) == (before.state, after)
 
 
-def test_named_paths_are_taken_back_by_an_exception(prefix: Path) -> None:
+def test_exception_undoes_named_paths(prefix: Path) -> None:
     before = list_tree(prefix)
     with (
         contextlib.suppress(RuntimeError),
@@ -192,7 +194,7 @@ def test_named_paths_are_taken_back_by_an_exception(prefix: Path) -> None:
     assert_same(prefix, before)
 
 
-def test_a_named_path_through_a_link_is_the_one_it_leads_to(prefix: Path) -> None:
+def test_named_path_through_a_link_is_resolved(prefix: Path) -> None:
     before = list_tree(prefix)
     name = SITE.replace("lib", "lib64", 1) + "/some.pth"
     with Journal.open(prefix) as journal:
@@ -205,13 +207,13 @@ def test_a_named_path_through_a_link_is_the_one_it_leads_to(prefix: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["..", "../beside", "/etc/passwd", ".", ".tfdoctor/lock"])
-def test_paths_outside_are_refused(prefix: Path, name: str) -> None:
+def test_named_paths_outside_are_refused(prefix: Path, name: str) -> None:
     with Journal.open(prefix) as journal, pytest.raises(JournalError, match="not a path in"):
         journal.step(title="change", paths=[prefix / name])
     assert not (prefix / ".tfdoctor").exists()
 
 
-def test_names_of_any_bytes(prefix: Path) -> None:
+def test_names_with_any_bytes_are_restored(prefix: Path) -> None:
     names = [b"not utf-8 \xff", b"new\nline", b"back\\slash", b'"quoted"', "ü".encode()]
     for name in names:
         Path(os.fsdecode(os.fsencode(prefix) + b"/" + name)).write_bytes(name)
@@ -225,8 +227,8 @@ def test_names_of_any_bytes(prefix: Path) -> None:
 # ---------------------------------------------------------------- random trees
 
 
-class Random:
-    """Random operations on a tree, such as programs do them."""
+class RandomChanges:
+    """Random operations on a tree, as programs do them."""
 
     def __init__(self, seed: int, prefix: Path) -> None:
         self.dice = random.Random(seed)
@@ -237,12 +239,12 @@ class Random:
         return self.dice.choice("abcdefgh") + self.dice.choice(["", ".py", ".so", ".pth"])
 
     def folders(self) -> list[Path]:
-        found = [self.prefix]
+        paths = [self.prefix]
         for folder, folders, _ in os.walk(self.prefix):
             if ".tfdoctor" in folders:
                 folders.remove(".tfdoctor")
-            found += [Path(folder) / name for name in folders if not (Path(folder) / name).is_symlink()]
-        return found
+            paths += [Path(folder) / name for name in folders if not (Path(folder) / name).is_symlink()]
+        return paths
 
     def paths(self) -> list[Path]:
         return [path for folder in self.folders() for path in folder.iterdir() if path.name != ".tfdoctor"]
@@ -252,10 +254,10 @@ class Random:
         if path.is_dir() and not path.is_symlink():
             return
         path.unlink(missing_ok=True)
-        what = self.dice.randrange(4)
-        if what == 0:
+        choice = self.dice.randrange(4)
+        if choice == 0:
             path.mkdir(self.dice.choice([0o755, 0o700, 0o775]))
-        elif what == 1:
+        elif choice == 1:
             path.symlink_to(self.dice.choice(["a", "../b", "/usr", ".", "nowhere"]))
         else:
             size = self.dice.choice([0, 1, 50, 70_000])
@@ -279,7 +281,7 @@ class Random:
             path.chmod(self.dice.choice([0o755, 0o700, 0o750]))
 
     def write_in_place(self) -> None:
-        """Of files that are copied, or are new; of others it is lost, and another test."""
+        """Overwrite a file that the journal copies, or a new one; other files would lose their content."""
         files = [path for path in self.paths() if path.is_file() and not path.is_symlink()]
         files = [path for path in files if path.stat().st_nlink == 1 and os.access(path, os.W_OK)]
         files = [
@@ -296,10 +298,10 @@ class Random:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_random_steps_and_back(fast: Path, seed: int) -> None:
-    prefix = fast / "env"
+def test_random_steps_are_undone(temp_folder: Path, seed: int) -> None:
+    prefix = temp_folder / "env"
     (prefix / "bin").mkdir(parents=True)
-    dice = Random(seed, prefix)
+    dice = RandomChanges(seed, prefix)
     dice.go(60)
     states = [list_tree(prefix)]
     with Journal.open(prefix) as journal:
@@ -314,9 +316,9 @@ def test_random_steps_and_back(fast: Path, seed: int) -> None:
             assert_same(prefix, states[-1])
     with Journal.open(prefix) as journal:
         assert len(journal.entries) == 3
-        for entry, (one, other) in zip(journal.entries, itertools.pairwise(states), strict=True):
-            assert entry.changes == len(list_differing(one, other))
-        assert [one.path for one in changes_in(prefix) if one.before != one.after] == list_differing(
+        for entry, (old, new) in zip(journal.entries, itertools.pairwise(states), strict=True):
+            assert entry.changes == len(list_differing(old, new))
+        assert [old.path for old in changes_in(prefix) if old.before != old.after] == list_differing(
             states[0], states[-1]
         )
         undone = journal.undo()
@@ -325,15 +327,15 @@ def test_random_steps_and_back(fast: Path, seed: int) -> None:
     assert not (prefix / ".tfdoctor").exists()
 
 
-# ---------------------------------------------------------------- what others did
+# ---------------------------------------------------------------- changes by others
 
 
-def test_a_conflict_changes_nothing(prefix: Path) -> None:
+def test_conflict_changes_nothing(prefix: Path) -> None:
     commit(prefix, change)
     (prefix / "bin" / "tool").write_bytes(b"mine")
     (prefix / SITE / "single.py").write_bytes(b"mine")
     (prefix / SITE / "renamed.py").chmod(0o600)
-    now = list_tree(prefix)
+    current = list_tree(prefix)
     with Journal.open(prefix) as journal:
         with pytest.raises(JournalError) as caught:
             journal.undo()
@@ -343,10 +345,10 @@ def test_a_conflict_changes_nothing(prefix: Path) -> None:
     assert "--force" in caught.value.hint
     assert caught.value.exit_code is ExitCode.IMPOSSIBLE
     assert not has_pending(prefix)
-    assert_same(prefix, now)
+    assert_same(prefix, current)
 
 
-def test_force_leaves_what_somebody_changed(prefix: Path) -> None:
+def test_force_keeps_changes_by_others(prefix: Path) -> None:
     before = list_tree(prefix)
     commit(prefix, change, change_again)
     (prefix / "bin" / "tool").write_bytes(b"mine")
@@ -354,9 +356,9 @@ def test_force_leaves_what_somebody_changed(prefix: Path) -> None:
     with Journal.open(prefix) as journal:
         undone = journal.undo(force=True)
     assert undone.kept == ("bin/tool", f"{SITE}/renamed.py")
-    now = list_tree(prefix)
+    current = list_tree(prefix)
     for name in undone.kept:
-        before[name] = now[name]
+        before[name] = current[name]
     assert (prefix / "bin" / "tool").read_bytes() == b"mine"
     assert_same(prefix, before)
 
@@ -369,7 +371,7 @@ def test_many_conflicts_are_counted(prefix: Path) -> None:
         journal.undo()
 
 
-def test_a_change_between_two_steps_is_a_conflict(prefix: Path) -> None:
+def test_change_between_two_steps_is_a_conflict(prefix: Path) -> None:
     commit(prefix, change)
     (prefix / "bin" / "tool").write_bytes(b"mine")
     commit(prefix, change_again)
@@ -380,7 +382,7 @@ def test_a_change_between_two_steps_is_a_conflict(prefix: Path) -> None:
     assert (prefix / "bin" / "tool").read_bytes() == b"mine"
 
 
-def test_a_folder_of_ours_with_files_of_others_stays(prefix: Path) -> None:
+def test_new_folder_with_files_of_others_stays(prefix: Path) -> None:
     commit(prefix, change)
     write(prefix / SITE / "new" / "deep" / "model.bin", b"trained", 5)
     with Journal.open(prefix) as journal:
@@ -389,7 +391,7 @@ def test_a_folder_of_ours_with_files_of_others_stays(prefix: Path) -> None:
     assert sorted(path.name for path in (prefix / SITE / "new").rglob("*")) == ["deep", "model.bin"]
 
 
-def test_a_folder_that_has_to_give_way_with_files_of_others_is_a_conflict(prefix: Path) -> None:
+def test_folder_to_replace_with_files_of_others_is_a_conflict(prefix: Path) -> None:
     commit(prefix, change)
     write(prefix / "dangling" / "mine", b"mine", 5)
     with Journal.open(prefix) as journal:
@@ -399,7 +401,7 @@ def test_a_folder_that_has_to_give_way_with_files_of_others_is_a_conflict(prefix
     assert (prefix / "dangling" / "mine").read_bytes() == b"mine"
 
 
-def test_what_somebody_put_back_himself_is_no_conflict(prefix: Path) -> None:
+def test_manually_restored_files_are_no_conflict(prefix: Path) -> None:
     before = list_tree(prefix)
     commit(prefix, change)
     write(prefix / SITE / "pkg" / "__init__.py", b"one = 1\n", 9_999)
@@ -409,7 +411,7 @@ def test_what_somebody_put_back_himself_is_no_conflict(prefix: Path) -> None:
     assert_same(prefix, before)
 
 
-def test_compiled_files_never_count(prefix: Path) -> None:
+def test_bytecode_is_never_a_conflict(prefix: Path) -> None:
     before = list_tree(prefix)
     commit(prefix, change)
     site = prefix / SITE
@@ -423,8 +425,8 @@ def test_compiled_files_never_count(prefix: Path) -> None:
     assert_same(prefix, before)
 
 
-def test_what_python_compiled_between_two_steps_is_not_put_back(prefix: Path) -> None:
-    """It was made of a source that was ours already."""
+def test_bytecode_compiled_between_steps_is_not_restored(prefix: Path) -> None:
+    """It was compiled from a source that the first step had changed."""
     before = list_tree(prefix)
     source = prefix / SITE / "single.py"
     compiled = prefix / SITE / "__pycache__" / "single.cpython-311.pyc"
@@ -442,18 +444,20 @@ def test_what_python_compiled_between_two_steps_is_not_put_back(prefix: Path) ->
     assert_same(prefix, before)
 
 
-def test_compiled_files_that_still_fit_stay(prefix: Path) -> None:
+def test_bytecode_of_other_sources_stays(prefix: Path) -> None:
     before = list_tree(prefix)
     commit(prefix, lambda top: write(top / SITE / "pkg" / "__init__.py", b"two = 2\n", 2_000))
-    other = prefix / SITE / "pkg" / "__pycache__" / "other.cpython-311.pyc"
-    write(other, b"of another source", 5)
+    bytecode = prefix / SITE / "pkg" / "__pycache__" / "other.cpython-311.pyc"
+    write(bytecode, b"of another source", 5)
     with Journal.open(prefix) as journal:
         journal.undo()
-    before[other.relative_to(prefix).as_posix()] = list_tree(prefix)[other.relative_to(prefix).as_posix()]
+    before[bytecode.relative_to(prefix).as_posix()] = list_tree(prefix)[
+        bytecode.relative_to(prefix).as_posix()
+    ]
     assert_same(prefix, before)
 
 
-def test_named_sources_take_their_compiled_files_with_them(prefix: Path) -> None:
+def test_undo_of_a_source_removes_its_bytecode(prefix: Path) -> None:
     before = list_tree(prefix)
     source = prefix / SITE / "pkg" / "__init__.py"
     with Journal.open(prefix) as journal:
@@ -465,32 +469,32 @@ def test_named_sources_take_their_compiled_files_with_them(prefix: Path) -> None
     write(cache / "__init__.cpython-312.pyc", b"compiled of the patched one", 5)
     with Journal.open(prefix) as journal:
         journal.undo()
-    del before[f"{SITE}/pkg/__pycache__/__init__.cpython-311.pyc"]  # somebody's Python had replaced it
+    del before[f"{SITE}/pkg/__pycache__/__init__.cpython-311.pyc"]  # another Python replaced it
     before.pop(f"{SITE}/pkg/__pycache__", None)
     assert_same(prefix, before)
 
 
-# ---------------------------------------------------------------- written in place
+# ---------------------------------------------------------------- files written in place
 
 
-def write_into_a_linked_file(prefix: Path) -> None:
+def write_into_linked_file(prefix: Path) -> None:
     with (prefix / SITE / "pkg" / "big.so").open("r+b") as stream:
         stream.write(b"patched in place")
 
 
-def test_a_file_written_in_place_is_told_not_silently_wrong(prefix: Path) -> None:
+def test_file_written_in_place_is_a_conflict(prefix: Path) -> None:
     before = list_tree(prefix)
     name = f"{SITE}/pkg/big.so"
 
     def write_both(top: Path) -> None:
-        write_into_a_linked_file(top)
+        write_into_linked_file(top)
         write(top / "bin" / "tool", b"new", 5)
 
     commit(prefix, write_both)
     with Journal.open(prefix) as journal:
-        lost = next(change for change in changes_in(prefix) if change.path == name)
-        assert lost.before is not None
-        assert lost.before.sha256 is None
+        overwritten = next(change for change in changes_in(prefix) if change.path == name)
+        assert overwritten.before is not None
+        assert overwritten.before.sha256 is None
         with pytest.raises(JournalError, match=r"no longer kept.*big\.so"):
             journal.undo()
         undone = journal.undo(force=True)
@@ -500,39 +504,39 @@ def test_a_file_written_in_place_is_told_not_silently_wrong(prefix: Path) -> Non
     assert_same(prefix, before)
 
 
-def test_what_a_later_step_writes_into_a_file_of_ours_is_no_loss(prefix: Path) -> None:
+def test_later_step_may_write_into_a_new_file(prefix: Path) -> None:
     before = list_tree(prefix)
     library = prefix / SITE / "pkg" / "big.so"
     commit(
         prefix,
         lambda _: write(library, bytes(100_000), 2_000, 0o755),
-        write_into_a_linked_file,
+        write_into_linked_file,
     )
     with Journal.open(prefix) as journal:
         assert journal.undo().kept == ()
     assert_same(prefix, before)
 
 
-def test_a_file_written_in_place_is_told_by_a_rollback(prefix: Path) -> None:
+def test_rollback_reports_a_file_written_in_place(prefix: Path) -> None:
     before = list_tree(prefix)
     with Journal.open(prefix) as journal:
         with journal.step(title="change") as step:
             change(prefix)
-            write_into_a_linked_file(prefix)
+            write_into_linked_file(prefix)
         with pytest.raises(JournalError, match=r"not completely.*big\.so"):
             step.rollback()
-    now = list_tree(prefix)
-    assert list_differing(before, now) == [f"{SITE}/pkg/big.so"]
+    current = list_tree(prefix)
+    assert list_differing(before, current) == [f"{SITE}/pkg/big.so"]
     assert not (prefix / ".tfdoctor").exists()
 
 
-def rename_a_linked_file(prefix: Path) -> None:
-    """What is kept then is the very file that goes on under another name."""
+def rename_linked_file(prefix: Path) -> None:
+    """Rename a file, so that the journal's copy is the same file as the renamed one."""
     (prefix / SITE / "pkg" / "big.so").rename(prefix / SITE / "renamed.so")
 
 
-def test_a_kept_file_that_somebody_wrote_into_is_not_put_back(prefix: Path) -> None:
-    commit(prefix, rename_a_linked_file)
+def test_modified_copy_is_not_restored(prefix: Path) -> None:
+    commit(prefix, rename_linked_file)
     with (prefix / SITE / "renamed.so").open("ab") as stream:
         stream.write(b"more")
     with Journal.open(prefix) as journal:
@@ -542,9 +546,9 @@ def test_a_kept_file_that_somebody_wrote_into_is_not_put_back(prefix: Path) -> N
     assert undone.kept == (f"{SITE}/pkg/big.so", f"{SITE}/renamed.so")
 
 
-def test_touching_a_kept_file_does_no_harm(prefix: Path) -> None:
+def test_copy_with_a_new_mtime_is_restored(prefix: Path) -> None:
     before = list_tree(prefix)
-    commit(prefix, rename_a_linked_file)
+    commit(prefix, rename_linked_file)
     os.utime(prefix / SITE / "renamed.so", (77, 77))
     with Journal.open(prefix) as journal:
         assert journal.undo().kept == ()

@@ -1,4 +1,4 @@
-"""The journal on full disks, and the records of strangers."""
+"""The journal on full disks, and journals with invalid or hostile content."""
 
 from __future__ import annotations
 
@@ -26,21 +26,24 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="environments are changed on POSIX alone")
 
 
-# ---------------------------------------------------------------- the disk is full, or not ours
+# ---------------------------------------------------------------- full or read-only disks
 
 CALLS = ("link", "mkdir", "replace", "fsync", "symlink", "rename", "open")
 
 
-class Full:
-    """The `count`-th call of a function of `os` fails as on a full disk, and all after it until `space`."""
+class FullDisk:
+    """Make the `count`-th call of a function of `os` fail as on a full disk.
+
+    With `again`, all later calls fail, too.
+    """
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, name: str, count: int, *, again: bool = False
     ) -> None:
         self.left, self.again, self.hit = count, again, False
-        real = getattr(os, name)
+        real_function = getattr(os, name)
 
-        def call(*arguments: Any, **more: Any) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
             writing = name != "open" or arguments[1] & os.O_CREAT
             if writing and self.left > 0:
                 self.left -= 1
@@ -48,21 +51,21 @@ class Full:
                     self.hit = True
                     self.left = 1 if again else 0
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            return real(*arguments, **more)
+            return real_function(*arguments, **options)
 
         monkeypatch.setattr(os, name, call)
 
 
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("when", ["step", "commit"])
-def test_a_full_disk_in_a_step(fast: Path, name: str, when: str) -> None:
-    prefix = fresh(fast / "env")
+def test_full_disk_during_a_step(temp_folder: Path, name: str, when: str) -> None:
+    prefix = fresh(temp_folder / "env")
     before = list_tree(prefix)
     hits = 0
     for count in range(1, 60):
         with pytest.MonkeyPatch.context() as patch, Journal.open(fresh(prefix)) as journal:
             if when == "step":
-                full = Full(patch, name, count)
+                full = FullDisk(patch, name, count)
                 with contextlib.suppress(JournalError):
                     journal.step(title="change")
                 patch.undo()
@@ -73,15 +76,15 @@ def test_a_full_disk_in_a_step(fast: Path, name: str, when: str) -> None:
             else:
                 with journal.step(title="change") as step:
                     change(prefix)
-                full = Full(patch, name, count)
-                told = ""
+                full = FullDisk(patch, name, count)
+                failure = ""
                 with contextlib.suppress(JournalError):
-                    told = "not committed"
+                    failure = "not committed"
                     step.commit()
-                    told = ""
+                    failure = ""
                 patch.undo()
-                assert len(journal.entries) == (not told)
-                if told:
+                assert len(journal.entries) == (not failure)
+                if failure:
                     assert_same(prefix, before)
                 if not full.hit:
                     break
@@ -96,45 +99,45 @@ def test_a_full_disk_in_a_step(fast: Path, name: str, when: str) -> None:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_full_disk_in_an_undo(fast: Path, name: str) -> None:
-    prefix = fresh(fast / "env")
+def test_full_disk_during_an_undo(temp_folder: Path, name: str) -> None:
+    prefix = fresh(temp_folder / "env")
     before = list_tree(prefix)
-    ended = False
+    finished = False
     for count in range(1, 120):
         with Journal.open(fresh(prefix)) as journal, pytest.MonkeyPatch.context() as patch:
-            for one in (change, change_again):
+            for apply in (change, change_again):
                 step = journal.step(title="change")
-                one(prefix)
+                apply(prefix)
                 step.commit()
             after = list_tree(prefix)
-            full = Full(patch, name, count)
-            told = ""
+            full = FullDisk(patch, name, count)
+            failure = ""
             try:
                 journal.undo()
             except JournalError as error:
-                told = error.message
+                failure = error.message
             patch.undo()
-            ended = not full.hit
+            finished = not full.hit
         half_way = has_pending(prefix)
-        assert not half_way or "was interrupted" in told
+        assert not half_way or "was interrupted" in failure
         if not half_way:
             assert_same(prefix, after if Journal.read(prefix) else before)
         with Journal.open(prefix) as journal:
             assert bool(journal.recovered) == half_way
             journal.undo()
         assert_same(prefix, before)
-        if ended:
+        if finished:
             break
-    assert ended
+    assert finished
 
 
 @pytest.mark.parametrize("name", ["link", "mkdir", "open"])
-def test_a_full_disk_shows_before_an_undo_changes_anything(prefix: Path, name: str) -> None:
+def test_full_disk_is_noticed_before_an_undo(prefix: Path, name: str) -> None:
     commit(prefix, change, change_again)
     after = list_tree(prefix)
     with Journal.open(prefix) as journal:
         with pytest.MonkeyPatch.context() as patch:
-            Full(patch, name, 2 if name == "link" else 1, again=True)
+            FullDisk(patch, name, 2 if name == "link" else 1, again=True)
             with pytest.raises(JournalError, match="nothing was taken back: No space left"):
                 journal.undo()
         assert not has_pending(prefix)
@@ -143,8 +146,8 @@ def test_a_full_disk_shows_before_an_undo_changes_anything(prefix: Path, name: s
         assert journal.undo().kept == ()
 
 
-def test_a_file_size_limit_is_told(prefix: Path) -> None:
-    """A limit on the size of files stops the manifest half way: a real short write."""
+def test_file_size_limit_is_reported(prefix: Path) -> None:
+    """The limit interrupts the writing of the manifest: a real short write."""
     before = list_tree(prefix)
     script = (
         "import resource, sys, pathlib; from tfdoctor.environment.history.journal import *\n"
@@ -173,8 +176,8 @@ def fill(path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="mounting needs root")
-def test_a_disk_that_is_really_full(fast: Path) -> None:
-    disk = fast / "disk"
+def test_really_full_disk(temp_folder: Path) -> None:
+    disk = temp_folder / "disk"
     disk.mkdir()
     mounted = subprocess.run(
         [shutil.which("mount") or "mount", "-t", "tmpfs", "-o", "size=1m", "none", str(disk)],
@@ -204,11 +207,11 @@ def test_a_disk_that_is_really_full(fast: Path) -> None:
         subprocess.run([shutil.which("umount") or "umount", "-l", str(disk)], check=True)
 
 
-def test_an_environment_of_somebody_else_is_told(fast: Path) -> None:
-    """Root becomes nobody, who may not read this Python where it stands in a home: all is loaded by a first use."""
-    prefix = fast / "env"
-    for one in (prefix, fast / "own"):
-        plant(one)
+def test_environment_of_another_user_is_reported(temp_folder: Path) -> None:
+    """The first `Journal.open` loads all modules, because the user nobody may not be able to read this Python."""
+    prefix = temp_folder / "env"
+    for folder in (prefix, temp_folder / "own"):
+        plant(folder)
     script = (
         "import os, sys, pathlib\n"
         "from tfdoctor.environment.history.journal import *\n"
@@ -217,38 +220,36 @@ def test_an_environment_of_somebody_else_is_told(fast: Path) -> None:
         "try: Journal.open(pathlib.Path(sys.argv[1]))\n"
         "except JournalError as error: print(error.message, error.hint, int(error.exit_code))\n"
     )
-    fast.chmod(0o755)
+    temp_folder.chmod(0o755)
     prefix.chmod(0o555)
     done = subprocess.run(
-        [sys.executable, "-c", script, str(prefix), str(fast / "own")],
+        [sys.executable, "-c", script, str(prefix), str(temp_folder / "own")],
         env={**os.environ, "PYTHONPATH": str(DOCTOR), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
         check=False,
     )
-    prefix.chmod(0o755)  # else its owner could not remove it
+    prefix.chmod(0o755)  # otherwise the owner could not remove it
     assert "Permission denied" in done.stdout, done.stderr
     assert "the one who owns" in done.stdout
     assert done.stdout.strip().endswith("3")
 
 
-def test_a_module_that_cannot_be_read_is_not_the_platforms_fault(
-    prefix: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A Python in a home that may not be read any more, say."""
+def test_unreadable_module_raises_import_error(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For example, Python may be in a home folder that is no longer readable."""
     monkeypatch.setitem(sys.modules, "fcntl", None)
     with pytest.raises(ImportError):
         Journal.open(prefix)
 
 
 @pytest.mark.parametrize("name", ["nothing", "bin/tool"])
-def test_no_environment(prefix: Path, name: str) -> None:
+def test_missing_environment_is_refused(prefix: Path, name: str) -> None:
     with pytest.raises(JournalError, match="not a folder"):
         Journal.open(prefix / name)
     assert Journal.read(prefix / name) == ()
 
 
-# ---------------------------------------------------------------- records of strangers
+# ---------------------------------------------------------------- invalid journals
 
 
 def tamper(prefix: Path, edit: Callable[[Any], None]) -> None:
@@ -258,7 +259,7 @@ def tamper(prefix: Path, edit: Callable[[Any], None]) -> None:
     path.write_text(json.dumps(value))
 
 
-def first_of(value: Any, path: str) -> Any:
+def find_change(value: Any, path: str) -> Any:
     return next(change for change in value["changes"] if change["path"] == path)
 
 
@@ -269,19 +270,19 @@ def test_paths_that_lead_outside_are_refused(prefix: Path, path: object) -> None
     outside = prefix.parent / "outside"
     outside.write_text("precious")
     commit(prefix, change)
-    tamper(prefix, lambda value: first_of(value, "bin/tool").update(path=path))
-    now = list_tree(prefix)
+    tamper(prefix, lambda value: find_change(value, "bin/tool").update(path=path))
+    current = list_tree(prefix)
     with pytest.raises(JournalError, match="damaged") as caught:
         Journal.open(prefix)
     assert caught.value.hint
     with pytest.raises(JournalError, match="damaged"):
         Journal.read(prefix)
     assert outside.read_text() == "precious"
-    assert_same(prefix, now)
+    assert_same(prefix, current)
 
 
-def test_a_parent_that_became_a_link_is_not_followed(prefix: Path) -> None:
-    """What lies behind the link is just what the undo looks for: it would put all of it back there."""
+def test_parent_that_became_a_link_is_not_followed(prefix: Path) -> None:
+    """The files behind the link match the journal, so undo would restore the old ones there."""
     commit(prefix, change)
     outside = prefix.parent / "outside"
     outside.mkdir()
@@ -294,7 +295,7 @@ def test_a_parent_that_became_a_link_is_not_followed(prefix: Path) -> None:
         assert_same(outside, untouched)
 
 
-def test_a_rollback_does_not_follow_links_either(prefix: Path) -> None:
+def test_rollback_does_not_follow_links(prefix: Path) -> None:
     before = list_tree(prefix)
     outside = prefix.parent / "outside"
     plant(outside)
@@ -308,7 +309,7 @@ def test_a_rollback_does_not_follow_links_either(prefix: Path) -> None:
     assert_same(prefix, before)
 
 
-def test_kept_bytes_that_are_a_link_are_not_used(prefix: Path) -> None:
+def test_copies_that_are_links_are_not_used(prefix: Path) -> None:
     secret = prefix.parent / "secret"
     secret.write_bytes((prefix / SITE / "single.py").read_bytes())
     commit(prefix, change)
@@ -321,9 +322,9 @@ def test_kept_bytes_that_are_a_link_are_not_used(prefix: Path) -> None:
     assert not any(path.is_symlink() and "secret" in str(path.readlink()) for path in prefix.glob("lib/**/*"))
 
 
-def test_a_copied_file_never_gets_more_rights(prefix: Path) -> None:
+def test_restored_file_never_gets_more_permissions(prefix: Path) -> None:
     commit(prefix, change)
-    tamper(prefix, lambda value: first_of(value, "bin/tool")["before"].update(mode=0o6755))
+    tamper(prefix, lambda value: find_change(value, "bin/tool")["before"].update(mode=0o6755))
     with Journal.open(prefix) as journal:
         journal.undo()
     assert stat.S_IMODE((prefix / "bin" / "tool").stat().st_mode) == 0o755
@@ -342,48 +343,48 @@ def test_a_copied_file_never_gets_more_rights(prefix: Path) -> None:
         lambda value: value.update(compiled=[["../outside.pyc", 1, 1]]),
         lambda value: value.update(schema_version=0),
         lambda value: value["changes"].append(value["changes"][0]),
-        lambda value: first_of(value, "bin/tool").update(foreign="no"),
-        lambda value: first_of(value, "bin/tool").update(before=None),
-        lambda value: first_of(value, "bin/tool").pop("kept"),
-        lambda value: first_of(value, "bin/tool")["before"].update(mode=0o77777),
-        lambda value: first_of(value, "bin/tool")["before"].update(mode=True),
-        lambda value: first_of(value, "bin/tool")["before"].update(type="pipe"),
-        lambda value: first_of(value, "bin/tool")["before"].update(sha256="short"),
-        lambda value: first_of(value, "bin/tool")["before"].update(mtime_ns="now"),
-        lambda value: first_of(value, "bin/tool")["before"].update(size=None),
-        lambda value: first_of(value, "bin/tool").update(kept=[1, -1]),
-        lambda value: first_of(value, "bin/tool").update(kept="there"),
-        lambda value: first_of(value, "bin/python")["before"].update(target=""),
+        lambda value: find_change(value, "bin/tool").update(foreign="no"),
+        lambda value: find_change(value, "bin/tool").update(before=None),
+        lambda value: find_change(value, "bin/tool").pop("kept"),
+        lambda value: find_change(value, "bin/tool")["before"].update(mode=0o77777),
+        lambda value: find_change(value, "bin/tool")["before"].update(mode=True),
+        lambda value: find_change(value, "bin/tool")["before"].update(type="pipe"),
+        lambda value: find_change(value, "bin/tool")["before"].update(sha256="short"),
+        lambda value: find_change(value, "bin/tool")["before"].update(mtime_ns="now"),
+        lambda value: find_change(value, "bin/tool")["before"].update(size=None),
+        lambda value: find_change(value, "bin/tool").update(kept=[1, -1]),
+        lambda value: find_change(value, "bin/tool").update(kept="there"),
+        lambda value: find_change(value, "bin/python")["before"].update(target=""),
         lambda value: value.update(changes={"a": 1}),
         lambda value: value.update(changes=[5]),
     ],
 )
-def test_a_record_is_read_strictly(prefix: Path, edit: Callable[[Any], None]) -> None:
+def test_journal_is_validated_strictly(prefix: Path, edit: Callable[[Any], None]) -> None:
     commit(prefix, change)
     tamper(prefix, edit)
-    now = list_tree(prefix)
+    current = list_tree(prefix)
     with pytest.raises(JournalError, match="damaged"):
         Journal.open(prefix)
-    assert_same(prefix, now)
+    assert_same(prefix, current)
 
 
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "null", "[" * 100_000, '{"schema_version": "1"}', "\xff\xfe"]
 )
-def test_garbage_is_refused(prefix: Path, text: str) -> None:
+def test_invalid_json_is_refused(prefix: Path, text: str) -> None:
     commit(prefix, change)
     for name in ("history.json", "undo.json"):
         path = prefix / ".tfdoctor" / name
         saved = path.read_bytes() if path.exists() else b""
         path.write_bytes(text.encode("latin-1"))
-        for reading in (Journal.open, Journal.read):
+        for read in (Journal.open, Journal.read):
             with pytest.raises(JournalError, match="damaged"):
-                reading(prefix)
+                read(prefix)
         if saved:
             path.write_bytes(saved)
 
 
-def test_a_newer_journal_is_told(prefix: Path) -> None:
+def test_newer_journal_is_refused(prefix: Path) -> None:
     commit(prefix, change)
     tamper(prefix, lambda value: value.update(schema_version=3))
     with pytest.raises(JournalError, match="newer tfdoctor") as caught:
@@ -392,24 +393,24 @@ def test_a_newer_journal_is_told(prefix: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["steps/1/record.json", "steps/1/manifest.json", "undo.json"])
-def test_a_journal_of_format_1_is_told_and_left(prefix: Path, name: str) -> None:
-    """It had a record for each step."""
+def test_journal_of_format_1_is_refused_and_kept(prefix: Path, name: str) -> None:
+    """Format 1 had a record for each step."""
     commit(prefix, change)
-    own = prefix / ".tfdoctor"
+    journal_folder = prefix / ".tfdoctor"
     if name != "undo.json":
-        (own / "history.json").unlink()
-    (own / name).write_text('{"schema_version": 1, "state": "committed", "steps": []}')
-    now, kept = list_tree(prefix), list_tree(own)
+        (journal_folder / "history.json").unlink()
+    (journal_folder / name).write_text('{"schema_version": 1, "state": "committed", "steps": []}')
+    current, journal_files = list_tree(prefix), list_tree(journal_folder)
     with pytest.raises(JournalError, match="an earlier tfdoctor fixed this environment") as caught:
         Journal.open(prefix)
     assert "with that version" in caught.value.hint
-    assert_same(prefix, now)
-    kept["lock"] = list_tree(own)["lock"]
-    assert_same(own, kept)
+    assert_same(prefix, current)
+    journal_files["lock"] = list_tree(journal_folder)["lock"]
+    assert_same(journal_folder, journal_files)
 
 
 @pytest.mark.parametrize("name", [".tfdoctor", ".tfdoctor/steps", ".tfdoctor/lock", ".tfdoctor/undo.json"])
-def test_a_journal_of_links_is_refused(prefix: Path, name: str) -> None:
+def test_journal_with_links_is_refused(prefix: Path, name: str) -> None:
     elsewhere = prefix.parent / "elsewhere"
     if name.endswith(("lock", "json")):
         elsewhere.write_text("precious")
@@ -426,18 +427,16 @@ def test_a_journal_of_links_is_refused(prefix: Path, name: str) -> None:
         assert elsewhere.read_text() == "precious"
 
 
-def test_damaged_manifest_is_told_and_changes_nothing(
-    prefix: Path, victim: Callable[[str, Path, int], str]
-) -> None:
-    assert victim("step", prefix, 60) == "killed"
-    now = list_tree(prefix)
+def test_damaged_manifest_is_refused(prefix: Path, run_killed: Callable[[str, Path, int], str]) -> None:
+    assert run_killed("step", prefix, 60) == "killed"
+    current = list_tree(prefix)
     path = prefix / ".tfdoctor/steps/1" / snapshot.MANIFEST
     value = json.loads(path.read_text())
     value["rows"][0][0] = "../outside"
     path.write_text(json.dumps(value))
     with pytest.raises(JournalError, match="damaged"):
         Journal.open(prefix)
-    assert_same(prefix, now)
+    assert_same(prefix, current)
 
 
 def test_control_characters_do_not_reach_the_terminal(prefix: Path) -> None:

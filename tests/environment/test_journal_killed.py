@@ -1,4 +1,4 @@
-"""The journal: killed at any point, an environment is as it was before or as it was made, and never between."""
+"""The journal: after a kill, an environment has its old or its new state, and nothing in between."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="environments ar
 
 
 def check_recovered(prefix: Path, before: dict[str, Any], after: dict[str, Any]) -> int:
-    """Open what a killed process left: wholly before or wholly after, and from there back. → number of entries."""
+    """Check that recovery gives the old or the new state and that undo works; return the number of entries."""
     with Journal.open(prefix) as journal:
         count = len(journal.entries)
         assert_same(prefix, after if count else before)
@@ -44,15 +44,15 @@ def check_recovered(prefix: Path, before: dict[str, Any], after: dict[str, Any])
 @pytest.mark.parametrize("action", ["step", "named", "rollback"])
 @pytest.mark.few(1)
 def test_killed_at_every_point_of_a_step(
-    fast: Path, victim: Callable[[str, Path, int], str], action: str
+    temp_folder: Path, run_killed: Callable[[str, Path, int], str], action: str
 ) -> None:
-    prefix = fresh(fast / "env")
+    prefix = fresh(temp_folder / "env")
     before = list_tree(prefix)
     (change_named if action == "named" else change)(prefix)
     after = list_tree(prefix)
     counts = []
     for number in itertools.count(1):
-        result = victim(action, fresh(prefix), number)
+        result = run_killed(action, fresh(prefix), number)
         with contextlib.suppress(JournalError):
             Journal.read(prefix)
         counts.append(check_recovered(prefix, before, after))
@@ -60,25 +60,27 @@ def test_killed_at_every_point_of_a_step(
             assert result == "survived"
             break
     assert len(counts) > 40
-    assert counts == sorted(counts)  # once committed, always
+    assert counts == sorted(counts)  # A committed step stays committed.
     assert counts[-1] == (action != "rollback")
 
 
-def test_killed_at_every_point_of_a_second_step(fast: Path, victim: Callable[[str, Path, int], str]) -> None:
-    """What was there before the first step stays known, whether the second one counts or not."""
-    prefix = fresh(fast / "env")
+def test_killed_at_every_point_of_a_second_step(
+    temp_folder: Path, run_killed: Callable[[str, Path, int], str]
+) -> None:
+    """The state before the first step stays known, whether or not the second step is committed."""
+    prefix = fresh(temp_folder / "env")
     before = list_tree(prefix)
     commit(prefix, change)
     first = list_tree(prefix)
-    saved = fast / "saved"
-    copy_links(prefix, saved)
+    saved = temp_folder / "saved"
+    copy_with_hard_links(prefix, saved)
     change_again(prefix)
     second = list_tree(prefix)
     counts = []
     for number in itertools.count(1):
         shutil.rmtree(prefix, ignore_errors=True)
-        copy_links(saved, prefix)
-        result = victim("again", prefix, number)
+        copy_with_hard_links(saved, prefix)
+        result = run_killed("again", prefix, number)
         with Journal.open(prefix) as journal:
             counts.append(len(journal.entries))
             assert_same(prefix, {1: first, 2: second}[counts[-1]])
@@ -93,22 +95,24 @@ def test_killed_at_every_point_of_a_second_step(fast: Path, victim: Callable[[st
     assert {1, 2} == set(counts)
 
 
-def test_killed_at_every_point_of_an_undo(fast: Path, victim: Callable[[str, Path, int], str]) -> None:
-    prefix = fresh(fast / "env")
+def test_killed_at_every_point_of_an_undo(
+    temp_folder: Path, run_killed: Callable[[str, Path, int], str]
+) -> None:
+    prefix = fresh(temp_folder / "env")
     before = list_tree(prefix)
     commit(prefix, change, change_again)
     after = list_tree(prefix)
-    saved = fast / "saved"
+    saved = temp_folder / "saved"
     prefix.rename(saved)
-    whole = 0
+    still_committed = 0
     for number in itertools.count(1):
         shutil.rmtree(prefix, ignore_errors=True)
-        copy_links(saved, prefix)
-        result = victim("undo", prefix, number)
+        copy_with_hard_links(saved, prefix)
+        result = run_killed("undo", prefix, number)
         with Journal.open(prefix) as journal:
             assert len(journal.entries) in {0, 2}
             assert_same(prefix, after if journal.entries else before)
-            whole += bool(journal.entries)
+            still_committed += bool(journal.entries)
             assert journal.undo().kept == ()
         assert_same(prefix, before)
         assert not (prefix / ".tfdoctor").exists()
@@ -116,48 +120,50 @@ def test_killed_at_every_point_of_an_undo(fast: Path, victim: Callable[[str, Pat
             assert result == "survived"
             break
     assert number > 60
-    assert 0 < whole < number
+    assert 0 < still_committed < number
 
 
-def copy_links(source: Path, target: Path) -> None:
-    """Copy a tree such that files which were one file are one file again, as the journal's are."""
+def copy_with_hard_links(source: Path, target: Path) -> None:
+    """Copy a tree and keep its hard links, because the journal has some."""
     subprocess.run([shutil.which("cp") or "cp", "-a", str(source), str(target)], check=True)
 
 
-def test_killed_while_recovering(fast: Path, victim: Callable[[str, Path, int], str]) -> None:
-    prefix = fresh(fast / "env")
+def test_killed_while_recovering(temp_folder: Path, run_killed: Callable[[str, Path, int], str]) -> None:
+    prefix = fresh(temp_folder / "env")
     before = list_tree(prefix)
     change(prefix)
     after = list_tree(prefix)
     dice = random.Random(1)
-    twice = 0
+    killed_twice = 0
     for number in range(30, 160, 5):
-        if victim("step", fresh(prefix), number) != "killed":
+        if run_killed("step", fresh(prefix), number) != "killed":
             break
-        for again in sorted(dice.sample(range(1, 90), 4)):
-            twice += victim("recover", prefix, again) == "killed"
+        for second_kill in sorted(dice.sample(range(1, 90), 4)):
+            killed_twice += run_killed("recover", prefix, second_kill) == "killed"
         check_recovered(prefix, before, after)
-    assert twice > 15
+    assert killed_twice > 15
 
 
-def test_killed_while_finishing_an_undo(fast: Path, victim: Callable[[str, Path, int], str]) -> None:
-    prefix = fresh(fast / "env")
+def test_killed_while_finishing_an_undo(
+    temp_folder: Path, run_killed: Callable[[str, Path, int], str]
+) -> None:
+    prefix = fresh(temp_folder / "env")
     before = list_tree(prefix)
     commit(prefix, change, change_again)
     after = list_tree(prefix)
-    saved = fast / "saved"
+    saved = temp_folder / "saved"
     prefix.rename(saved)
     dice = random.Random(2)
-    twice = 0
+    killed_twice = 0
     for number in range(5, 150, 3):
         shutil.rmtree(prefix, ignore_errors=True)
-        copy_links(saved, prefix)
-        if victim("undo", prefix, number) != "killed":
+        copy_with_hard_links(saved, prefix)
+        if run_killed("undo", prefix, number) != "killed":
             break
-        for again in sorted(dice.sample(range(1, 60), 4)):
-            twice += victim("recover", prefix, again) == "killed"
+        for second_kill in sorted(dice.sample(range(1, 60), 4)):
+            killed_twice += run_killed("recover", prefix, second_kill) == "killed"
         check_recovered_undo(prefix, before, after)
-    assert twice > 15
+    assert killed_twice > 15
 
 
 def check_recovered_undo(prefix: Path, before: dict[str, Any], after: dict[str, Any]) -> None:
@@ -167,9 +173,9 @@ def check_recovered_undo(prefix: Path, before: dict[str, Any], after: dict[str, 
     assert_same(prefix, before)
 
 
-def test_what_a_killed_step_left_is_told(prefix: Path, victim: Callable[[str, Path, int], str]) -> None:
+def test_interrupted_step_is_reported(prefix: Path, run_killed: Callable[[str, Path, int], str]) -> None:
     before = list_tree(prefix)
-    assert victim("step", prefix, 60) == "killed"
+    assert run_killed("step", prefix, 60) == "killed"
     assert has_pending(prefix)
     assert Journal.read(prefix) == ()
     with Journal.open(prefix) as journal:
@@ -179,15 +185,15 @@ def test_what_a_killed_step_left_is_told(prefix: Path, victim: Callable[[str, Pa
     assert_same(prefix, before)
 
 
-def test_what_somebody_changed_after_a_killed_undo_is_left(
-    prefix: Path, victim: Callable[[str, Path, int], str]
+def test_change_after_a_killed_undo_is_kept(
+    prefix: Path, run_killed: Callable[[str, Path, int], str]
 ) -> None:
     before = list_tree(prefix)
     commit(prefix, change)
     number = next(
         number
         for number in itertools.count(20)
-        if victim("undo", prefix, number) == "killed" and has_pending(prefix)
+        if run_killed("undo", prefix, number) == "killed" and has_pending(prefix)
     )
     assert number < 80
     tool = prefix / "bin" / "tool"
@@ -218,9 +224,10 @@ with Journal.open(prefix, on_wait=lambda text: print(text, flush=True)) as journ
 
 
 @contextlib.contextmanager
-def holder(prefix: Path, what: str) -> Iterator[subprocess.Popen[str]]:
+def hold_journal(prefix: Path, action: str) -> Iterator[subprocess.Popen[str]]:
+    """Start a process that holds the journal, with a step if `action` is "step"."""
     with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(prefix), what],
+        [sys.executable, "-c", HOLD, str(prefix), action],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -233,49 +240,49 @@ def holder(prefix: Path, what: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def make_output(process: subprocess.Popen[str]) -> str:
+def read_line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
 
-def let_go(process: subprocess.Popen[str]) -> None:
+def release(process: subprocess.Popen[str]) -> None:
     assert process.stdin is not None
     process.stdin.write("\n")
     process.stdin.flush()
 
 
-def test_the_second_waits_and_sees_what_the_first_did(prefix: Path) -> None:
-    with holder(prefix, "step") as first:
-        assert make_output(first) == "held 0"
-        with holder(prefix, "look") as second:
-            assert make_output(second) == (
+def test_second_process_waits_for_the_first(prefix: Path) -> None:
+    with hold_journal(prefix, "step") as first:
+        assert read_line(first) == "held 0"
+        with hold_journal(prefix, "look") as second:
+            assert read_line(second) == (
                 f"Another tfdoctor (process {first.pid}) is changing this environment; waiting for it."
             )
-            let_go(first)
-            assert make_output(second) == "held 1"
-            let_go(second)
+            release(first)
+            assert read_line(second) == "held 1"
+            release(second)
 
 
-def test_a_lock_that_was_deleted_meanwhile_is_no_lock(prefix: Path) -> None:
-    """The first leaves an empty journal, which goes; the second waited for a lock that nobody finds any more."""
-    with holder(prefix, "look") as first:
-        assert make_output(first) == "held 0"
-        with holder(prefix, "look") as second:
-            assert "waiting" in make_output(second)
-            let_go(first)
-            assert make_output(second) == "held 0"
+def test_deleted_lock_is_not_a_lock(prefix: Path) -> None:
+    """The first process removes its empty journal while the second one waits for the lock in it."""
+    with hold_journal(prefix, "look") as first:
+        assert read_line(first) == "held 0"
+        with hold_journal(prefix, "look") as second:
+            assert "waiting" in read_line(second)
+            release(first)
+            assert read_line(second) == "held 0"
             assert (prefix / ".tfdoctor" / "lock").exists()
-            with holder(prefix, "look") as third:
-                assert f"process {second.pid}" in make_output(third)
-                let_go(second)
-                assert make_output(third) == "held 0"
-                let_go(third)
+            with hold_journal(prefix, "look") as third:
+                assert f"process {second.pid}" in read_line(third)
+                release(second)
+                assert read_line(third) == "held 0"
+                release(third)
                 third.wait(10)
     assert not (prefix / ".tfdoctor").exists()
 
 
-def test_a_child_that_goes_on_holds_the_journal(prefix: Path) -> None:
-    """pip, when its tfdoctor is killed: nobody may take back what it is still writing."""
+def test_running_child_holds_the_journal(prefix: Path) -> None:
+    """If tfdoctor is killed, nobody may undo what pip is still writing."""
     script = (
         "import os, pathlib, signal, subprocess, sys; from tfdoctor.environment.history.journal import Journal\n"
         "journal = Journal.open(pathlib.Path(sys.argv[1]))\n"
@@ -290,30 +297,30 @@ def test_a_child_that_goes_on_holds_the_journal(prefix: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(DOCTOR)},
     ) as first:
         assert first.wait(10) == -signal.SIGKILL
-        with holder(prefix, "look") as second:
-            assert "waiting" in make_output(second)
-            let_go(first)
-            assert make_output(second) == "held 0"
-            let_go(second)
+        with hold_journal(prefix, "look") as second:
+            assert "waiting" in read_line(second)
+            release(first)
+            assert read_line(second) == "held 0"
+            release(second)
 
 
-def test_a_folder_made_for_a_named_path_stays_where_others_use_it(prefix: Path) -> None:
+def test_new_folder_with_files_of_others_stays(prefix: Path) -> None:
     before = list_tree(prefix)
     with Journal.open(prefix) as journal:
         step = journal.step(title="hook", paths=[prefix / "etc" / "hook.sh"])
         write(prefix / "etc" / "hook.sh", b"ours", 5)
         write(prefix / "etc" / "other.sh", b"of somebody", 5)
         step.rollback()
-    now = list_tree(prefix)
-    assert list_differing(before, now) == ["etc", "etc/other.sh"]
+    current = list_tree(prefix)
+    assert list_differing(before, current) == ["etc", "etc/other.sh"]
 
 
 def test_ctrl_c_ends_the_waiting(prefix: Path) -> None:
-    with holder(prefix, "look") as first:
-        assert make_output(first) == "held 0"
-        with holder(prefix, "look") as second:
-            assert "waiting" in make_output(second)
-            time.sleep(0.1)  # it says so before it waits
+    with hold_journal(prefix, "look") as first:
+        assert read_line(first) == "held 0"
+        with hold_journal(prefix, "look") as second:
+            assert "waiting" in read_line(second)
+            time.sleep(0.1)  # the message is printed before the wait
             second.send_signal(signal.SIGINT)
             assert second.wait(10) != 0
             assert second.stderr is not None
@@ -321,8 +328,8 @@ def test_ctrl_c_ends_the_waiting(prefix: Path) -> None:
         assert first.poll() is None
 
 
-def test_many_at_once_are_one_at_a_time(prefix: Path) -> None:
-    """Threads of one process open the lock's file each for itself, so they exclude each other as processes do."""
+def test_many_threads_open_the_journal_in_turn(prefix: Path) -> None:
+    """Each thread opens the lock file itself, so threads exclude each other as processes do."""
     inside, most, errors = 0, 0, []
 
     def work() -> None:
@@ -334,7 +341,7 @@ def test_many_at_once_are_one_at_a_time(prefix: Path) -> None:
                     most = max(most, inside)
                     time.sleep(0.0005)
                     inside -= 1
-        except BaseException as error:  # told below
+        except BaseException as error:  # asserted below
             errors.append(error)
 
     threads = [threading.Thread(target=work) for _ in range(6)]

@@ -1,4 +1,4 @@
-"""The journal: owners, extended attributes and names of files come back, and a history that is gone is refused."""
+"""The journal: owners, extended attributes and hard links are restored, and a missing history is refused."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="owners and attributes as Linux has them")
 
 
-def test_a_history_that_is_gone_is_refused_and_what_was_kept_stays(prefix: Path) -> None:
+def test_missing_history_is_refused_and_copies_stay(prefix: Path) -> None:
     before = list_tree(prefix)
     with Journal.open(prefix) as journal:
         step = journal.step(title="edit")
         (prefix / "pyvenv.cfg").write_text("changed\n")
         step.commit()
     (prefix / ".tfdoctor/history.json").rename(prefix / "kept.json")
-    kept = sorted((prefix / ".tfdoctor").rglob("*"))
+    files = sorted((prefix / ".tfdoctor").rglob("*"))
     for attempt in (lambda: Journal.open(prefix), lambda: Journal.read(prefix)):
         with pytest.raises(JournalError, match="step 1 is missing"):
             attempt()
-    assert sorted((prefix / ".tfdoctor").rglob("*")) == kept
+    assert sorted((prefix / ".tfdoctor").rglob("*")) == files
     (prefix / "kept.json").rename(prefix / ".tfdoctor/history.json")
     with Journal.open(prefix) as journal:
         journal.undo()
@@ -39,20 +39,20 @@ def test_a_history_that_is_gone_is_refused_and_what_was_kept_stays(prefix: Path)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can work in somebody else's environment")
-def test_what_root_makes_belongs_to_the_owner_of_the_environment(prefix: Path) -> None:
+def test_files_made_by_root_belong_to_the_owner(prefix: Path) -> None:
     (prefix / "lib/gone").mkdir(parents=True)
     (prefix / "lib/gone/link").symlink_to("nowhere")
     (prefix / "lib/gone/file").write_text("text")
     (prefix / "lib/of_root").mkdir()
 
-    def owners() -> dict[str, tuple[int, int]]:
+    def list_owners() -> dict[str, tuple[int, int]]:
         paths = [path for path in prefix.rglob("*") if ".tfdoctor" not in path.parts]
         return {str(path): (path.lstat().st_uid, path.lstat().st_gid) for path in paths}
 
     for path in (prefix, *prefix.rglob("*")):
         if path.name != "of_root":
             os.chown(path, 1000, 1001, follow_symlinks=False)
-    before = owners()
+    before = list_owners()
     with Journal.open(prefix) as journal:
         step = journal.step(title="edit")
         shutil.rmtree(prefix / "lib/gone")
@@ -61,22 +61,22 @@ def test_what_root_makes_belongs_to_the_owner_of_the_environment(prefix: Path) -
         (prefix / "lib/of_root/file").write_text("")
         write(prefix / "pyvenv.cfg", b"changed\n")
         step.commit()
-        made = {name: owner for name, owner in owners().items() if name not in before}
-        assert made == {
+        new_owners = {name: owner for name, owner in list_owners().items() if name not in before}
+        assert new_owners == {
             str(prefix / "lib/new"): (1000, 1001),
             str(prefix / "lib/new/file"): (1000, 1001),
             str(prefix / "lib/of_root/file"): (0, 0),
         }
         assert (prefix / "pyvenv.cfg").stat().st_uid == 1000
         journal.undo()
-    assert owners() == before
+    assert list_owners() == before
 
 
-def test_names_of_one_file_and_attributes_come_back(prefix: Path) -> None:
+def test_hard_links_and_attributes_are_restored(prefix: Path) -> None:
     first, second = prefix / "bin/first", prefix / "bin/second"
     first.write_text("text")
     second.hardlink_to(first)
-    with contextlib.suppress(OSError):  # not every file system has them
+    with contextlib.suppress(OSError):  # Not every file system supports extended attributes.
         os.setxattr(first, "user.note", b"kept")
     names = os.listxattr(first)
     with Journal.open(prefix) as journal:

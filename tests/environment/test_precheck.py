@@ -1,4 +1,4 @@
-"""Whether requirements go together: what the programs say, read; and no network taken for a conflict."""
+"""Conflicts between requirements: the messages of uv and pip, and network failures, which are no conflict."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-UNSOLVED = (
+UV_CONFLICT = (
     "  × No solution found when resolving dependencies:",
     "  ╰─▶ Because you require numpy>=2 and numpy==1.26.4, we can conclude that your",
     "      requirements are unsatisfiable.",
@@ -24,19 +24,22 @@ UNSOLVED = (
 NO_WHEELS = (
     "Because all versions of docopt have no usable wheels and you require docopt, we can conclude …",
 )
-BY_PIP = (
+PIP_CONFLICT = (
     "ERROR: Cannot install x because these package versions have conflicting dependencies.",
     "The conflict is caused by:",
     "    The user requested numpy>=2",
     "    The user requested (constraint) numpy==1.26.4",
 )
-NOT_THERE = ("ERROR: No matching distribution found for docopt",)
-CUT_OFF = ("error: Failed to fetch: `https://index.example/simple/numpy/`", "  Caused by: dns error")
+NOT_FOUND = ("ERROR: No matching distribution found for docopt",)
+NETWORK_FAILURE = ("error: Failed to fetch: `https://index.example/simple/numpy/`", "  Caused by: dns error")
 
 
 @pytest.fixture
-def says(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Sequence[str]]]:
-    """uv, or pip, ends with these lines; the commands that it was given."""
+def fake_installer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Sequence[str]]]:
+    """Return a function that fakes uv or pip and returns the list of its commands.
+
+    The installer fails with the given lines, or succeeds if there are none.
+    """
 
     def end(*lines: str, unsolved: bool = True, uv: bool = True) -> list[Sequence[str]]:
         commands: list[Sequence[str]] = []
@@ -54,58 +57,63 @@ def says(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Sequence[str]]]:
     return end
 
 
-def test_what_goes_together_says_nothing(says: Callable[..., list[Sequence[str]]]) -> None:
-    commands = says()
+def test_compatible_requirements_have_no_conflict(fake_installer: Callable[..., list[Sequence[str]]]) -> None:
+    commands = fake_installer()
     assert (
         foresee(["numpy"], ["numpy==1.26.4"], "3.11", env={}, index="https://index.example/simple")
         == Foreseen()
     )
-    words = list(commands[0])
-    assert words[:3] == ["/opt/uv", "pip", "compile"]
-    assert words[words.index("--python-version") + 1] == "3.11"
-    assert words[words.index("--index-url") + 1] == "https://index.example/simple"
-    assert words[words.index("--only-binary") + 1] == ":all:"
+    arguments = list(commands[0])
+    assert arguments[:3] == ["/opt/uv", "pip", "compile"]
+    assert arguments[arguments.index("--python-version") + 1] == "3.11"
+    assert arguments[arguments.index("--index-url") + 1] == "https://index.example/simple"
+    assert arguments[arguments.index("--only-binary") + 1] == ":all:"
 
 
 @pytest.mark.parametrize(
     ("lines", "uv", "conflict"),
-    [(UNSOLVED, True, "numpy==1.26.4"), (BY_PIP, False, "numpy==1.26.4")],
+    [(UV_CONFLICT, True, "numpy==1.26.4"), (PIP_CONFLICT, False, "numpy==1.26.4")],
 )
-def test_a_conflict_is_told_in_its_own_words(
-    says: Callable[..., list[Sequence[str]]], lines: tuple[str, ...], uv: bool, conflict: str
+def test_conflict_is_quoted_from_the_installer(
+    fake_installer: Callable[..., list[Sequence[str]]], lines: tuple[str, ...], uv: bool, conflict: str
 ) -> None:
-    says(*lines, uv=uv)
-    said = foresee(["pandas"], ["numpy==1.26.4"], "3.11", env={})
-    assert conflict in said.conflict
-    assert not said.unknown
+    fake_installer(*lines, uv=uv)
+    result = foresee(["pandas"], ["numpy==1.26.4"], "3.11", env={})
+    assert conflict in result.conflict
+    assert not result.unknown
 
 
 @pytest.mark.parametrize(
     ("lines", "uv", "unsolved"),
-    [(NO_WHEELS, True, True), (NOT_THERE, False, True), (CUT_OFF, True, False), (CUT_OFF, True, True)],
+    [
+        (NO_WHEELS, True, True),
+        (NOT_FOUND, False, True),
+        (NETWORK_FAILURE, True, False),
+        (NETWORK_FAILURE, True, True),
+    ],
 )
-def test_what_could_not_be_asked_is_no_conflict(
-    says: Callable[..., list[Sequence[str]]], lines: tuple[str, ...], uv: bool, unsolved: bool
+def test_failed_check_is_no_conflict(
+    fake_installer: Callable[..., list[Sequence[str]]], lines: tuple[str, ...], uv: bool, unsolved: bool
 ) -> None:
-    says(*lines, uv=uv, unsolved=unsolved)
-    said = foresee(["docopt"], [], "3.11", env={})
-    assert said.unknown
-    assert not said.conflict
+    fake_installer(*lines, uv=uv, unsolved=unsolved)
+    result = foresee(["docopt"], [], "3.11", env={})
+    assert result.unknown
+    assert not result.conflict
 
 
-def test_pip_is_asked_for_another_machine_and_told_where_nothing_is_written(
-    says: Callable[..., list[Sequence[str]]],
+def test_pip_resolves_for_another_platform_in_a_dry_run(
+    fake_installer: Callable[..., list[Sequence[str]]],
 ) -> None:
-    commands = says(uv=False)
+    commands = fake_installer(uv=False)
     foresee(["numpy"], [], "3.12", env={})
-    words = list(commands[0])
-    assert words[:4] == [sys.executable, "-m", "pip", "install"]
-    assert "--dry-run" in words
-    assert "--target" in words
-    assert words.count("--platform") > 3
+    arguments = list(commands[0])
+    assert arguments[:4] == [sys.executable, "-m", "pip", "install"]
+    assert "--dry-run" in arguments
+    assert "--target" in arguments
+    assert arguments.count("--platform") > 3
 
 
-def test_neither_program(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neither_uv_nor_pip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precheck, "find_uv", lambda _: None)
     monkeypatch.setattr(precheck, "runs", lambda *_: False)
     assert "neither uv nor pip" in foresee(["numpy"], [], "3.11", env={}).unknown
@@ -128,19 +136,19 @@ def test_neither_program(monkeypatch: pytest.MonkeyPatch) -> None:
         ("tensorflow==2.15.0.post1", ""),
     ],
 )
-def test_what_a_pin_does_not_meet_is_told_without_asking(
-    says: Callable[..., list[Sequence[str]]], wanted: str, told: str
+def test_unmet_pin_is_reported_without_an_installer(
+    fake_installer: Callable[..., list[Sequence[str]]], wanted: str, told: str
 ) -> None:
     pins = ("numpy==1.26.4", "typing_extensions==4.5.0", "tensorflow==2.15.0.post1", "six", "x-y<2")
-    said = find_unmet_pin(["six", wanted], pins, "3.11")
-    assert said.startswith(told)
-    assert bool(said) is bool(told)
-    commands = says()
-    assert foresee([wanted], pins, "3.11", env={}) == Foreseen(conflict=said)
+    conflict = find_unmet_pin(["six", wanted], pins, "3.11")
+    assert conflict.startswith(told)
+    assert bool(conflict) is bool(told)
+    commands = fake_installer()
+    assert foresee([wanted], pins, "3.11", env={}) == Foreseen(conflict=conflict)
     assert len(commands) == (0 if told else 1)
 
 
-def test_a_network_that_leads_nowhere_is_no_conflict(tmp_path: Path) -> None:
+def test_unreachable_index_is_no_conflict(tmp_path: Path) -> None:
     env = {
         **os.environ,
         "UV_CACHE_DIR": str(tmp_path),
@@ -151,5 +159,5 @@ def test_a_network_that_leads_nowhere_is_no_conflict(tmp_path: Path) -> None:
     env.pop("PIP_FIND_LINKS", None)
     if find_uv(env) is None:
         pytest.skip("uv is not on PATH")
-    said = foresee(["tfdoctor-nothing"], [], "3.11", env=env, index="http://127.0.0.1:1/simple")
-    assert said == Foreseen(unknown="the package index was not reached")
+    result = foresee(["tfdoctor-nothing"], [], "3.11", env=env, index="http://127.0.0.1:1/simple")
+    assert result == Foreseen(unknown="the package index was not reached")

@@ -1,4 +1,4 @@
-"""What `-r` takes: requirements files with what they include, projects, conda environments, and locks."""
+"""Files that `-r` accepts: requirements files, projects, conda environments and locks."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 A, B = "a" * 64, "b" * 64
 
 
-def wish_of(folder: Path, *names: str, **files: str) -> RequirementSet:
-    """Write files (`__` in a name is a dot), and read those that are named."""
+def read_files(folder: Path, *names: str, **files: str) -> RequirementSet:
+    """Write the files (`__` in a name is a dot) and read the named ones."""
     for name, text in files.items():
         path = folder / name.replace("__", ".")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -32,24 +32,25 @@ def wish_of(folder: Path, *names: str, **files: str) -> RequirementSet:
     return read_wish([folder / name for name in names], lambda path: path.read_text(encoding="utf-8"))
 
 
-def tensorflow(wanted: WantedForPython) -> list[str]:
-    return [str(one.specifier) for one in wanted.tensorflow]
+def list_specifiers(requirements: WantedForPython) -> list[str]:
+    """Return the specifiers for TensorFlow."""
+    return [str(requirement.specifier) for requirement in requirements.tensorflow]
 
 
 def get_refusal(folder: Path, name: str, text: str) -> str:
     (folder / name).write_text(text, encoding="utf-8")
     with pytest.raises(UsageError) as error:
-        wish_of(folder, name).on("3.11")
+        read_files(folder, name).on("3.11")
     return f"{error.value} {error.value.hint}"
 
 
 # ---------------------------------------------------------------- requirements files
 
 
-def test_a_requirements_file_with_all_that_it_may_have(tmp_path: Path) -> None:
+def test_requirements_file_with_all_features(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "more.txt").write_text("-c ../limits.txt\n-r ../r.txt\npackaging\n")
-    wish = wish_of(
+    requirement_set = read_files(
         tmp_path,
         "r.txt",
         r__txt=f"""\
@@ -67,42 +68,42 @@ tomli; python_version < "3.11"
 """,
         limits__txt="numpy<1.25\ntensorflow>=2.10\n",
     )
-    wanted = wish.on("3.10")
-    assert tensorflow(wanted) == ["==2.15.*", ">=2.10"]
-    assert wanted.lines == (
+    requirements = requirement_set.on("3.10")
+    assert list_specifiers(requirements) == ["==2.15.*", ">=2.10"]
+    assert requirements.lines == (
         f"pandas==2.0 --hash=sha256:{A} --hash=sha256:{B}",
         'tomli; python_version < "3.11"',
         "packaging",
     )
-    assert wanted.constraints == ("numpy<1.25",)
-    assert wanted.notes == ()
-    assert wanted.tensorflow[0].where.endswith("r.txt, line 3")
+    assert requirements.constraints == ("numpy<1.25",)
+    assert requirements.notes == ()
+    assert requirements.tensorflow[0].where.endswith("r.txt, line 3")
 
 
-def test_a_release_with_a_hundred_wheels(tmp_path: Path) -> None:
+def test_release_with_a_hundred_wheels(tmp_path: Path) -> None:
     hashes = sorted(f"{number:064x}" for number in range(150))
-    rows = " \\\n".join(["numpy==2.1.0", *(f"    --hash=sha256:{one}" for one in hashes)])
-    wheels = ",".join(f"{{ hash = 'sha256:{one}' }}" for one in hashes)
+    lines = " \\\n".join(["numpy==2.1.0", *(f"    --hash=sha256:{digest}" for digest in hashes)])
+    wheels = ",".join(f"{{ hash = 'sha256:{digest}' }}" for digest in hashes)
     lock = f"[[package]]\nname = 'numpy'\nversion = '2.1.0'\nwheels = [{wheels}]\n"
-    (line,) = wish_of(tmp_path, "r.txt", r__txt=f"{rows}\n").on("3.11").lines
+    (line,) = read_files(tmp_path, "r.txt", r__txt=f"{lines}\n").on("3.11").lines
     assert line.count("--hash=") == 150
-    assert wish_of(tmp_path, "uv.lock", uv__lock=lock).on("3.11").lines == (line,)
+    assert read_files(tmp_path, "uv.lock", uv__lock=lock).on("3.11").lines == (line,)
 
 
 @pytest.mark.parametrize(("name", "note"), [("tensorflow-gpu", "same code"), ("tensorflow-cpu", "not see")])
-def test_other_names_of_tensorflow(tmp_path: Path, name: str, note: str) -> None:
-    wanted = wish_of(tmp_path, "r.txt", r__txt=f"{name}>=2.5,<2.11\n").on("3.9")
-    assert tensorflow(wanted) == ["<2.11,>=2.5"]
-    assert note in wanted.notes[0]
+def test_other_packages_of_tensorflow(tmp_path: Path, name: str, note: str) -> None:
+    requirements = read_files(tmp_path, "r.txt", r__txt=f"{name}>=2.5,<2.11\n").on("3.9")
+    assert list_specifiers(requirements) == ["<2.11,>=2.5"]
+    assert note in requirements.notes[0]
 
 
-def test_tensorflow_by_python(tmp_path: Path) -> None:
+def test_tensorflow_depends_on_the_python(tmp_path: Path) -> None:
     text = 'tensorflow==2.8.*; python_version < "3.8"\ntensorflow==2.15.*; python_version >= "3.9"\n'
-    wish = wish_of(tmp_path, "r.txt", r__txt=text)
-    assert wish.varies
-    assert tensorflow(wish.on("3.7")) == ["==2.8.*"]
-    assert tensorflow(wish.on("3.8")) == []
-    assert tensorflow(wish.on("3.11.4")) == ["==2.15.*"]
+    requirement_set = read_files(tmp_path, "r.txt", r__txt=text)
+    assert requirement_set.varies
+    assert list_specifiers(requirement_set.on("3.7")) == ["==2.8.*"]
+    assert list_specifiers(requirement_set.on("3.8")) == []
+    assert list_specifiers(requirement_set.on("3.11.4")) == ["==2.15.*"]
 
 
 @pytest.mark.parametrize(
@@ -120,19 +121,19 @@ def test_tensorflow_by_python(tmp_path: Path) -> None:
 def test_lines_that_are_refused(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "r.txt").write_text(f"pandas\n{text}\n")
 
-    def text_of(path: Path) -> str:
+    def read_text(path: Path) -> str:
         if not path.exists():
             msg = f"-r: {path} cannot be read."
             raise UsageError(msg)
         return path.read_text()
 
     with pytest.raises(UsageError) as error:
-        read_wish([tmp_path / "r.txt"], text_of).on("3.11")
+        read_wish([tmp_path / "r.txt"], read_text).on("3.11")
     assert said in f"{error.value} {error.value.hint}"
     assert "r.txt, line 2" in str(error.value)
 
 
-def test_more_files_than_anybody_has(tmp_path: Path) -> None:
+def test_too_many_included_files(tmp_path: Path) -> None:
     for number in range(60):
         (tmp_path / f"r{number}.txt").write_text(f"-r r{number + 1}.txt\n")
     assert "include each other" in get_refusal(tmp_path, "r.txt", "-r r0.txt\n")
@@ -146,15 +147,15 @@ def test_more_files_than_anybody_has(tmp_path: Path) -> None:
         ("pylock.toml", "requirements file"),
     ],
 )
-def test_kinds_that_are_not_read(tmp_path: Path, name: str, said: str) -> None:
+def test_unsupported_kinds_of_files(tmp_path: Path, name: str, said: str) -> None:
     assert said in get_refusal(tmp_path, name, "x")
 
 
 # ---------------------------------------------------------------- pyproject.toml
 
 
-def test_a_project(tmp_path: Path) -> None:
-    wanted = wish_of(
+def test_project_of_pep_621(tmp_path: Path) -> None:
+    requirement_set = read_files(
         tmp_path,
         "pyproject.toml",
         pyproject__toml="""\
@@ -168,14 +169,19 @@ docs = ["sphinx"]
 pandas = "*"
 """,
     )
-    assert [wanted.allows(one) for one in ("3.8", "3.9", "3.11.7", "3.12")] == [False, True, True, False]
-    on = wanted.on("3.11")
-    assert tensorflow(on) == ["<2.16,>=2.14"]
-    assert on.lines == ("numpy<2", 'tomli; python_version < "3.11"')
-    assert "docs" in on.notes[0]
+    assert [requirement_set.allows(python) for python in ("3.8", "3.9", "3.11.7", "3.12")] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    requirements = requirement_set.on("3.11")
+    assert list_specifiers(requirements) == ["<2.16,>=2.14"]
+    assert requirements.lines == ("numpy<2", 'tomli; python_version < "3.11"')
+    assert "docs" in requirements.notes[0]
 
 
-def test_a_project_of_poetrys(tmp_path: Path) -> None:
+def test_project_of_poetry(tmp_path: Path) -> None:
     text = """\
 [tool.poetry.dependencies]
 python = "^3.9"
@@ -189,11 +195,11 @@ extra = {version = "1", optional = true}
 [tool.poetry.group.dev.dependencies]
 pytest = "*"
 """
-    wish = wish_of(tmp_path, "pyproject.toml", pyproject__toml=text)
-    assert [wish.allows(one) for one in ("3.8", "3.9", "3.13")] == [False, True, True]
-    on = wish.on("3.11")
-    assert tensorflow(on) == ["<2.16.0,>=2.15.0"]
-    assert [line.replace(" @ ", "@ ").replace(" ;", ";") for line in on.lines] == [
+    requirement_set = read_files(tmp_path, "pyproject.toml", pyproject__toml=text)
+    assert [requirement_set.allows(python) for python in ("3.8", "3.9", "3.13")] == [False, True, True]
+    requirements = requirement_set.on("3.11")
+    assert list_specifiers(requirements) == ["<2.16.0,>=2.15.0"]
+    assert [line.replace(" @ ", "@ ").replace(" ;", ";") for line in requirements.lines] == [
         "numpy<2.0,>=1.24",
         "anything",
         'old==1.*; python_version < "3.10"',
@@ -201,7 +207,7 @@ pytest = "*"
         'both==2.0; python_version >= "3.10"',
         "repository@ git+https://code.example/x.git@v1",
     ]
-    assert "extra: it is optional" in on.notes[0]
+    assert "extra: it is optional" in requirements.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -227,7 +233,7 @@ pytest = "*"
         ("== 2.0", "== 2.0"),
     ],
 )
-def test_poetrys_conditions(text: str, specifier: str) -> None:
+def test_version_constraint_of_poetry(text: str, specifier: str) -> None:
     assert SpecifierSet(poetry_specifier(text, "x")) == SpecifierSet(specifier)
 
 
@@ -276,12 +282,19 @@ prefix: /opt/conda/envs/tf
 """
 
 
-def test_a_conda_environment(tmp_path: Path) -> None:
-    wish = wish_of(tmp_path, "environment.yml", environment__yml=ENVIRONMENT, more__txt="rich\n")
-    assert [wish.allows(one) for one in ("3.10", "3.11", "3.11.2", "3.12")] == [False, True, True, False]
-    on = wish.on("3.11")
-    assert tensorflow(on) == ["==2.15.*"]
-    assert on.lines == (
+def test_conda_environment(tmp_path: Path) -> None:
+    requirement_set = read_files(
+        tmp_path, "environment.yml", environment__yml=ENVIRONMENT, more__txt="rich\n"
+    )
+    assert [requirement_set.allows(python) for python in ("3.10", "3.11", "3.11.2", "3.12")] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    requirements = requirement_set.on("3.11")
+    assert list_specifiers(requirements) == ["==2.15.*"]
+    assert requirements.lines == (
         "numpy==1.26.4",
         "scipy<1.12,>=1.9",
         "pandas==2.1.*",
@@ -290,20 +303,20 @@ def test_a_conda_environment(tmp_path: Path) -> None:
         "einops==0.7",
         "rich",
     )
-    notes = "\n".join(on.notes)
+    notes = "\n".join(requirements.notes)
     assert "cudatoolkit, cudnn left out" in notes
     assert "only in conda: libstdcxx-ng, ffmpeg." in notes
     assert "our-own-tool. Those that it has, add with --package." in notes
 
 
-def test_lists_that_are_not_indented_and_in_brackets(tmp_path: Path) -> None:
+def test_unindented_and_inline_lists(tmp_path: Path) -> None:
     flat = "dependencies:\n- python=3.10.4\n- numpy\n- pip:\n  - einops\n"
-    wish = wish_of(tmp_path, "a.yml", a__yml=flat)
-    assert wish.on("3.10").lines == ("numpy", "einops")
-    assert wish.allows("3.10.12")
-    assert "Python 3.10.4 is taken as 3.10," in wish.on("3.10").notes[0]
-    row = "dependencies: [python=3.9, numpy=1.2, 'scipy>=1,<2']\n"
-    assert wish_of(tmp_path, "b.yaml", b__yaml=row).on("3.9").lines == ("numpy==1.2.*", "scipy<2,>=1")
+    requirement_set = read_files(tmp_path, "a.yml", a__yml=flat)
+    assert requirement_set.on("3.10").lines == ("numpy", "einops")
+    assert requirement_set.allows("3.10.12")
+    assert "Python 3.10.4 is taken as 3.10," in requirement_set.on("3.10").notes[0]
+    inline = "dependencies: [python=3.9, numpy=1.2, 'scipy>=1,<2']\n"
+    assert read_files(tmp_path, "b.yaml", b__yaml=inline).on("3.9").lines == ("numpy==1.2.*", "scipy<2,>=1")
 
 
 @pytest.mark.parametrize(
@@ -323,7 +336,7 @@ def test_lists_that_are_not_indented_and_in_brackets(tmp_path: Path) -> None:
         ("1.2.*", "==1.2.*"),
     ],
 )
-def test_condas_conditions(text: str, specifier: str) -> None:
+def test_version_constraint_of_conda(text: str, specifier: str) -> None:
     assert conda_specifier(text, "x") == specifier
 
 
@@ -406,24 +419,25 @@ source = {{ registry = "https://index.example/simple" }}
 """
 
 
-def test_uvs_lock(tmp_path: Path) -> None:
-    wish = wish_of(tmp_path, "uv.lock", uv__lock=UV_LOCK)
-    assert wish.varies
-    assert [wish.allows(one) for one in ("3.9", "3.12", "3.13")] == [False, True, False]
-    on = wish.on("3.11")
-    assert tensorflow(on) == ["==2.15.1"]
-    assert on.lines == (
+def test_lock_of_uv(tmp_path: Path) -> None:
+    requirement_set = read_files(tmp_path, "uv.lock", uv__lock=UV_LOCK)
+    assert requirement_set.varies
+    assert [requirement_set.allows(python) for python in ("3.9", "3.12", "3.13")] == [False, True, False]
+    requirements = requirement_set.on("3.11")
+    assert list_specifiers(requirements) == ["==2.15.1"]
+    assert requirements.lines == (
         "numpy==1.26.4",
         "nvidia-cudnn-cu12==8.9.4.25",
         f"six==1.16.0 --hash=sha256:{A} --hash=sha256:{B}",
     )
-    assert wish.on("3.12").lines[0] == "numpy==2.1.0"
+    assert requirement_set.on("3.12").lines[0] == "numpy==2.1.0"
 
 
-def test_a_lock_that_leaves_the_project_out_keeps_what_the_system_needs(tmp_path: Path) -> None:
+def test_lock_without_project_evaluates_markers(tmp_path: Path) -> None:
     text = UV_LOCK.replace('editable = "."', 'registry = "https://index.example/simple"')
     assert not any(
-        line.startswith("colorama") for line in wish_of(tmp_path, "uv.lock", uv__lock=text).on("3.11").lines
+        line.startswith("colorama")
+        for line in read_files(tmp_path, "uv.lock", uv__lock=text).on("3.11").lines
     )
 
 
@@ -484,18 +498,18 @@ python-versions = ">=3.9,<3.12"
 """
 
 
-def test_poetrys_lock(tmp_path: Path) -> None:
-    wish = wish_of(tmp_path, "poetry.lock", poetry__lock=POETRY_LOCK)
-    on = wish.on("3.11")
-    assert tensorflow(on) == ["==2.15.0"]
-    assert [line.replace(" @ ", "@ ") for line in on.lines] == [
+def test_lock_of_poetry(tmp_path: Path) -> None:
+    requirement_set = read_files(tmp_path, "poetry.lock", poetry__lock=POETRY_LOCK)
+    requirements = requirement_set.on("3.11")
+    assert list_specifiers(requirements) == ["==2.15.0"]
+    assert [line.replace(" @ ", "@ ") for line in requirements.lines] == [
         f"numpy==1.26.2 --hash=sha256:{B}",
         "repository@ git+https://code.example/x.git@0123abc",
     ]
-    assert not wish.allows("3.12")
+    assert not requirement_set.allows("3.12")
 
 
-def test_poetrys_newer_and_older_locks(tmp_path: Path) -> None:
+def test_newer_and_older_locks_of_poetry(tmp_path: Path) -> None:
     newer = """\
 [[package]]
 name = "numpy"
@@ -512,9 +526,9 @@ name = "pytest"
 version = "8.0"
 groups = ["dev"]
 """
-    wish = wish_of(tmp_path, "poetry.lock", poetry__lock=newer)
-    assert wish.on("3.11").lines == ("numpy==1.26.2",)
-    assert wish.on("3.12").lines == ("numpy==2.1",)
+    requirement_set = read_files(tmp_path, "poetry.lock", poetry__lock=newer)
+    assert requirement_set.on("3.11").lines == ("numpy==1.26.2",)
+    assert requirement_set.on("3.12").lines == ("numpy==2.1",)
     older = f"""\
 [[package]]
 name = "Six"
@@ -527,7 +541,7 @@ category = "dev"
 [metadata.files]
 Six = [{{file = "six.whl", hash = "sha256:{A}"}}]
 """
-    assert wish_of(tmp_path, "poetry.lock", poetry__lock=older).on("3.8").lines == (
+    assert read_files(tmp_path, "poetry.lock", poetry__lock=older).on("3.8").lines == (
         f"six==1.16.0 --hash=sha256:{A}",
     )
 
@@ -536,14 +550,14 @@ Six = [{{file = "six.whl", hash = "sha256:{A}"}}]
 @pytest.mark.parametrize(
     "text", ["", "package = 1", "[[package]]\nversion='1'", "[[package]]\nname='x'", "="]
 )
-def test_locks_that_are_none(tmp_path: Path, name: str, text: str) -> None:
+def test_invalid_locks_are_refused(tmp_path: Path, name: str, text: str) -> None:
     assert get_refusal(tmp_path, name, text)
 
 
 # ---------------------------------------------------------------- NVIDIA's wheels
 
 
-def test_the_plans_cuda_wins_over_a_files() -> None:
+def test_cuda_of_the_plan_replaces_that_of_the_file() -> None:
     plan = {"nvidia-cudnn-cu12": "8.9.4.25", "nvidia-cuda-runtime-cu12": "12.2.140"}
     lines, notes = drop_cuda_lines(
         [
@@ -562,17 +576,17 @@ def test_the_plans_cuda_wins_over_a_files() -> None:
     assert drop_cuda_lines(["nvidia-cudnn-cu12"], plan) == ((), ())
 
 
-# ---------------------------------------------------------------- whatever comes
+# ---------------------------------------------------------------- any text
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(alphabet="-=:[]{}#'\"|.,<>~^*\\ \n\tabnpi0129_", max_size=200))
-def test_no_text_is_more_than_refused(text: str) -> None:
+def test_any_text_is_read_or_refused(text: str) -> None:
     for head, read in (
-        ("dependencies:\n", lambda said: read_environment(said, Path("e.yml"), lambda _: "")),
-        ("", lambda said: read_project(said, "p")),
-        ("[[package]]\nname = 'x'\n", lambda said: read_uv(said, "u")),
-        ("[[package]]\nname = 'x'\n", lambda said: read_poetry(said, "p")),
+        ("dependencies:\n", lambda content: read_environment(content, Path("e.yml"), lambda _: "")),
+        ("", lambda content: read_project(content, "p")),
+        ("[[package]]\nname = 'x'\n", lambda content: read_uv(content, "u")),
+        ("[[package]]\nname = 'x'\n", lambda content: read_poetry(content, "p")),
     ):
         with contextlib.suppress(UsageError):
             read(head + text)

@@ -1,4 +1,4 @@
-"""A user's requirements: what is taken, and that everything else ends in a UsageError that names its line."""
+"""A user's requirements: the accepted lines, and a UsageError with the line number for all others."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def get_refusal(text: str) -> UsageError:
     ],
     ids=range(14),
 )  # fmt: skip
-def test_what_is_taken(text: str, lines: tuple[str, ...]) -> None:
-    found = parse_requirements(text, "r.txt")
-    assert [line.replace(" @ ", "@ ") for line in found] == list(lines)
+def test_accepted_lines(text: str, lines: tuple[str, ...]) -> None:
+    parsed = parse_requirements(text, "r.txt")
+    assert [line.replace(" @ ", "@ ") for line in parsed] == list(lines)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_what_is_taken(text: str, lines: tuple[str, ...]) -> None:
         ("x; " + "(" * 900 + "python_version<'3'" + ")" * 900, "requirement", ""),
     ],
 )
-def test_what_is_refused_and_where(line: str, said: str, hint: str) -> None:
+def test_refused_line_is_named(line: str, said: str, hint: str) -> None:
     error = get_refusal(f"numpy\n\n{line}\npandas\n")
     assert said in error.message
     assert hint in error.hint
@@ -101,16 +101,16 @@ def test_what_is_refused_and_where(line: str, said: str, hint: str) -> None:
     assert "secret" not in error.hint
 
 
-def test_a_continued_line_is_named_by_its_beginning() -> None:
+def test_continued_line_is_named_by_its_first_line() -> None:
     assert get_refusal("a\nb \\\n\\\n  ==\nc\n").message.startswith("r.txt, line 2: ")
 
 
-def test_separators_that_only_python_knows_begin_a_line_too() -> None:
+def test_unicode_line_separators_start_a_line() -> None:
     assert parse_requirements("a\u2028b\x0cc", "r.txt") == ("a", "b", "c")
     assert get_refusal("a\u2028-e .").message.startswith("r.txt, line 2: ")
 
 
-def test_a_file_with_too_many_lines() -> None:
+def test_too_many_lines_are_refused() -> None:
     assert len(parse_requirements("x\n" * MAX_LINES, "r.txt")) == MAX_LINES
     assert "more than" in get_refusal("x\n" * (MAX_LINES + 1)).message
 
@@ -133,14 +133,14 @@ def test_a_file_with_too_many_lines() -> None:
     ids=range(11),
 )
 @pytest.mark.few(3)
-def test_large_files_take_no_longer_than_their_size(text: str) -> None:
-    began = time.process_time()
+def test_large_files_are_parsed_in_linear_time(text: str) -> None:
+    start = time.process_time()
     with contextlib.suppress(UsageError):
         parse_requirements(text, "r.txt")
-    assert time.process_time() - began < 8
+    assert time.process_time() - start < 8
 
 
-def test_packages_of_the_command_line() -> None:
+def test_packages_on_the_command_line() -> None:
     assert parse_packages(["pandas", 'scipy <1.12; python_version<"3.12"', " "]) == (
         "pandas",
         'scipy<1.12; python_version < "3.12"',
@@ -160,14 +160,14 @@ PIECES = st.sampled_from(
 
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(st.text(max_size=200), st.lists(PIECES, max_size=30).map("".join)))
-def test_nothing_but_lines_or_a_usage_error(text: str) -> None:
+def test_any_text_gives_lines_or_a_usage_error(text: str) -> None:
     try:
-        found = parse_requirements(text, "r.txt")
+        parsed = parse_requirements(text, "r.txt")
     except UsageError:
         return
-    for line in found:
+    for line in parsed:
         assert line.isprintable()
         assert not line.startswith(("-", ".", "/", "~"))
         Requirement(line.split(" --hash=")[0])
-    # What is written into an image says the same when it is read again.
-    assert parse_requirements("\n".join(found), "again") == found
+    # The lines can be parsed again with the same result, for example in an image.
+    assert parse_requirements("\n".join(parsed), "again") == parsed

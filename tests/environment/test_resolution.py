@@ -1,4 +1,4 @@
-"""What requirements come to beside a lock: how uv and pip are asked, and what is made of their answers."""
+"""Resolution of requirements next to a lock: the requests to uv and pip, and their answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ A, B = f"--hash=sha256:{'a' * 64}", f"--hash=sha256:{'b' * 64}"
 LOCK = (f"numpy==2.3.3 {A}", f"tensorflow==2.20.0 {A}", f"wrapt==1.17.3 {A}")
 
 
-def question(*lines: str, uv: bool = True, constraints: tuple[str, ...] = ()) -> Question:
+def make_question(*lines: str, uv: bool = True, constraints: tuple[str, ...] = ()) -> Question:
     return Question(
         package="tensorflow",
         requires=("numpy>=1.26.0",),
@@ -33,8 +33,8 @@ def question(*lines: str, uv: bool = True, constraints: tuple[str, ...] = ()) ->
     )
 
 
-class Asked:
-    """What stands in the files at each attempt; the first ones have no solution."""
+class FakeResolver:
+    """A resolver that records the content of the files at each attempt; the first `failures` attempts fail."""
 
     def __init__(self, failures: int, answer: Callable[[Path], None], *output: str) -> None:
         self.failures, self.answer, self.output = failures, answer, output
@@ -51,73 +51,75 @@ class Asked:
         self.answer(folder)
 
 
-def find_matches(*rows: str) -> Callable[[Path], None]:
-    return lambda folder: (folder / "found.txt").write_text("".join(f"{row}\n" for row in rows)) and None
+def write_lock(*lines: str) -> Callable[[Path], None]:
+    """Return a function that writes uv's answer."""
+    return lambda folder: (folder / "found.txt").write_text("".join(f"{line}\n" for line in lines)) and None
 
 
-def test_uv_is_asked_with_the_whole_lock_first(tmp_path: Path) -> None:
-    asked = Asked(
-        2, find_matches(f"numpy==1.26.4 \\\n    {B}", f"tensorflow==2.20.0 {B}", f"wrapt==1.17.3 {B}")
+def test_uv_first_tries_the_whole_lock(tmp_path: Path) -> None:
+    resolver = FakeResolver(
+        2, write_lock(f"numpy==1.26.4 \\\n    {B}", f"tensorflow==2.20.0 {B}", f"wrapt==1.17.3 {B}")
     )
-    answer = resolve(question("numpy<2", f"pandas {A}"), tmp_path, asked)
-    first, second, third = asked.attempts
+    resolution = resolve(make_question("numpy<2", f"pandas {A}"), tmp_path, resolver)
+    first, second, third = resolver.attempts
     assert first["wanted.txt"] == "tensorflow==2.20.0\nnumpy<2\npandas\n"
     assert first["limits.txt"] == "nvidia-cudnn-cu12==9.10.2.21\nnumpy==2.3.3\nwrapt==1.17.3\n"
     assert second["limits.txt"] == "nvidia-cudnn-cu12==9.10.2.21\nwrapt==1.17.3\n"
     assert third["limits.txt"] == "nvidia-cudnn-cu12==9.10.2.21\n"
-    # A preferred version that one of two indexes has no file of for this Python would be passed over.
+    # uv would ignore a preferred version if one of two indexes had no file for this Python.
     assert first["found.txt"] == second["found.txt"] == ""
     assert third["found.txt"] == "".join(f"{line}\n" for line in LOCK)
-    assert answer == PipResolution(kept=LOCK[1:], hashed=(f"numpy==1.26.4 {B}",))
-    assert answer.changes(LOCK) == (PinChange("numpy", "2.3.3", "1.26.4"),)
+    assert resolution == PipResolution(kept=LOCK[1:], hashed=(f"numpy==1.26.4 {B}",))
+    assert resolution.changes(LOCK) == (PinChange("numpy", "2.3.3", "1.26.4"),)
 
 
-def test_what_fails_for_another_reason_is_not_tried_again(tmp_path: Path) -> None:
+def test_other_failures_are_not_retried(tmp_path: Path) -> None:
     def run(_: Sequence[str]) -> None:
         raise InstallFailedError("no network.")
 
     with pytest.raises(InstallFailedError, match="no network") as error:
-        resolve(question("numpy<2"), tmp_path, run)
+        resolve(make_question("numpy<2"), tmp_path, run)
     assert not isinstance(error.value, NoSolutionError)
 
 
-def report(*rows: dict[str, Any]) -> Callable[[Path], None]:
-    return lambda folder: (folder / "report.json").write_text(json.dumps({"install": rows})) and None
+def write_report(*entries: dict[str, Any]) -> Callable[[Path], None]:
+    """Return a function that writes pip's report."""
+    return lambda folder: (folder / "report.json").write_text(json.dumps({"install": entries})) and None
 
 
-def row(name: str, version: str, digest: str = "", **more: Any) -> dict[str, Any]:
+def make_report_entry(name: str, version: str, digest: str = "", **changes: Any) -> dict[str, Any]:
     info = {
         "url": "https://files.example/x.whl",
         "archive_info": {"hashes": {"sha256": digest} if digest else {}},
     }
-    return {"metadata": {"name": name, "version": version}, "download_info": info, **more}
+    return {"metadata": {"name": name, "version": version}, "download_info": info, **changes}
 
 
-def test_pip_is_asked_without_fetching_tensorflow_and_cuda(tmp_path: Path) -> None:
+def test_pip_does_not_download_tensorflow_and_cuda(tmp_path: Path) -> None:
     git = {
         "url": "https://code.example/x.git",
         "vcs_info": {"vcs": "git", "commit_id": "0123"},
     }
-    asked = Asked(
+    resolver = FakeResolver(
         1,
-        report(
-            row("NumPy", "1.26.4", "b" * 64),
-            row("tensorflow", "2.20.0", is_direct=True),
-            row("wrapt", "1.17.3", "b" * 64),
-            row("nvidia-cudnn-cu12", "9.10.2.21", is_direct=True),
-            row("mine", "1.0", is_direct=True, download_info=git),
-            row("bare", "1.0"),
+        write_report(
+            make_report_entry("NumPy", "1.26.4", "b" * 64),
+            make_report_entry("tensorflow", "2.20.0", is_direct=True),
+            make_report_entry("wrapt", "1.17.3", "b" * 64),
+            make_report_entry("nvidia-cudnn-cu12", "9.10.2.21", is_direct=True),
+            make_report_entry("mine", "1.0", is_direct=True, download_info=git),
+            make_report_entry("bare", "1.0"),
         ),
     )
-    answer = resolve(question("numpy<2", uv=False, constraints=("scipy<1.12",)), tmp_path, asked)
-    assert answer.kept == LOCK[1:]
-    assert answer.hashed == (f"numpy==1.26.4 {B}",)
-    assert answer.others == ("mine @ git+https://code.example/x.git@0123", "bare==1.0")
-    first, second = asked.attempts
+    resolution = resolve(make_question("numpy<2", uv=False, constraints=("scipy<1.12",)), tmp_path, resolver)
+    assert resolution.kept == LOCK[1:]
+    assert resolution.hashed == (f"numpy==1.26.4 {B}",)
+    assert resolution.others == ("mine @ git+https://code.example/x.git@0123", "bare==1.0")
+    first, second = resolver.attempts
     assert "numpy==2.3.3\n" in first["limits.txt"]
     assert "numpy==" not in second["limits.txt"]
     assert "wrapt==1.17.3\n" in second["limits.txt"]
-    for attempt in asked.attempts:
+    for attempt in resolver.attempts:
         assert "scipy<1.12\n" in attempt["limits.txt"]
         assert (
             f"nvidia-cudnn-cu12 @ {tmp_path.as_uri()}/nvidia_cudnn_cu12-9.10.2.21-py3"
@@ -125,22 +127,22 @@ def test_pip_is_asked_without_fetching_tensorflow_and_cuda(tmp_path: Path) -> No
         )
         assert attempt["wanted.txt"].startswith(f"tensorflow @ {tmp_path.as_uri()}/tensorflow-2.20.0-py3")
     with zipfile.ZipFile(tmp_path / "tensorflow-2.20.0-py3-none-any.whl") as stub:
-        told = stub.read("tensorflow-2.20.0.dist-info/METADATA").decode()
-    assert "Requires-Dist: numpy>=1.26.0\n" in told
-    assert "Requires-Dist: wrapt\n" in told
+        metadata = stub.read("tensorflow-2.20.0.dist-info/METADATA").decode()
+    assert "Requires-Dist: numpy>=1.26.0\n" in metadata
+    assert "Requires-Dist: wrapt\n" in metadata
 
 
-def test_pip_is_asked_with_the_real_tensorflow_where_its_limits_are_not_known(tmp_path: Path) -> None:
-    asked = Asked(9, report())
+def test_pip_also_tries_the_real_tensorflow(tmp_path: Path) -> None:
+    resolver = FakeResolver(9, write_report())
     with pytest.raises(NoSolutionError):
-        resolve(question("wrapt<1", uv=False), tmp_path, asked)
-    assert [attempt["wanted.txt"].split()[1] == "@" for attempt in asked.attempts] == [
+        resolve(make_question("wrapt<1", uv=False), tmp_path, resolver)
+    assert [attempt["wanted.txt"].split()[1] == "@" for attempt in resolver.attempts] == [
         True,
         True,
         False,
         False,
     ]
-    assert "numpy==2.3.3" in asked.attempts[2]["limits.txt"]
+    assert "numpy==2.3.3" in resolver.attempts[2]["limits.txt"]
 
 
 UV_SAYS = (
@@ -172,40 +174,46 @@ PIP_SAYS = (
         ),
     ],
 )
-def test_the_resolvers_reason_is_told(tmp_path: Path, uv: bool, output: tuple[str, ...], reason: str) -> None:
+def test_reason_of_the_resolver_is_quoted(
+    tmp_path: Path, uv: bool, output: tuple[str, ...], reason: str
+) -> None:
     with pytest.raises(NoSolutionError) as error:
-        resolve(question("protobuf==3.20.3", uv=uv), tmp_path, Asked(9, find_matches(), *output))
-    told = str(error.value)
-    assert told.startswith("Your requirements and TensorFlow 2.20.0 cannot be installed together: ")
-    assert reason in told
-    assert "hint" not in told
-    assert "wanted.txt" not in told
+        resolve(make_question("protobuf==3.20.3", uv=uv), tmp_path, FakeResolver(9, write_lock(), *output))
+    message = str(error.value)
+    assert message.startswith("Your requirements and TensorFlow 2.20.0 cannot be installed together: ")
+    assert reason in message
+    assert "hint" not in message
+    assert "wanted.txt" not in message
 
 
 @pytest.mark.parametrize("name", ["nvidia-cudnn-cu13", "nvidia-cudnn-cu11", "tensorflow-cpu", "tf-nightly"])
-def test_what_would_lie_over_the_plan_is_no_solution(tmp_path: Path, name: str) -> None:
+def test_package_that_overwrites_the_plan_is_no_solution(tmp_path: Path, name: str) -> None:
     with pytest.raises(NoSolutionError, match=f"{name} 9.0 comes with them, and overwrites the files of"):
-        resolve(question("x"), tmp_path, Asked(0, find_matches(*LOCK, f"{name}==9.0 {B}")))
+        resolve(make_question("x"), tmp_path, FakeResolver(0, write_lock(*LOCK, f"{name}==9.0 {B}")))
 
 
-def test_what_is_of_another_folder_may_come(tmp_path: Path) -> None:
-    more = ("nvidia-cudnn-cu12==9.10.2.21", f"nvidia-ml-py==12.0 {B}", f"nvidia-cusparselt-cu12==0.7 {B}")
-    answer = resolve(question("x"), tmp_path, Asked(0, find_matches(*LOCK, *more)))
-    assert answer.hashed == more[1:]
-
-
-def test_the_users_own_hashes_count(tmp_path: Path) -> None:
-    answer = resolve(
-        question(f"wrapt==1.17.3 {B}", f"mine @ https://files.example/m.whl {A}"),
-        tmp_path,
-        Asked(0, find_matches(*LOCK, f"mine @ https://files.example/m.whl {B}")),
+def test_package_with_its_own_folder_is_allowed(tmp_path: Path) -> None:
+    additional = (
+        "nvidia-cudnn-cu12==9.10.2.21",
+        f"nvidia-ml-py==12.0 {B}",
+        f"nvidia-cusparselt-cu12==0.7 {B}",
     )
-    assert answer.kept == LOCK[:2]
-    assert answer.hashed == (f"wrapt==1.17.3 {B}", f"mine @ https://files.example/m.whl {A}")
+    resolution = resolve(make_question("x"), tmp_path, FakeResolver(0, write_lock(*LOCK, *additional)))
+    assert resolution.hashed == additional[1:]
+
+
+def test_hashes_of_the_user_are_kept(tmp_path: Path) -> None:
+    resolution = resolve(
+        make_question(f"wrapt==1.17.3 {B}", f"mine @ https://files.example/m.whl {A}"),
+        tmp_path,
+        FakeResolver(0, write_lock(*LOCK, f"mine @ https://files.example/m.whl {B}")),
+    )
+    assert resolution.kept == LOCK[:2]
+    assert resolution.hashed == (f"wrapt==1.17.3 {B}", f"mine @ https://files.example/m.whl {A}")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"install": [1]}', '{"install": [{"metadata": {}}]}'])
-def test_a_report_that_is_none(tmp_path: Path, text: str) -> None:
-    asked = Asked(0, lambda folder: (folder / "report.json").write_text(text) and None)
+def test_invalid_report_is_refused(tmp_path: Path, text: str) -> None:
+    resolver = FakeResolver(0, lambda folder: (folder / "report.json").write_text(text) and None)
     with pytest.raises(InstallFailedError, match="cannot be read"):
-        resolve(question("x", uv=False), tmp_path, asked)
+        resolve(make_question("x", uv=False), tmp_path, resolver)

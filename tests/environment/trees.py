@@ -1,4 +1,4 @@
-"""Environments for tests of the journal, and whether two are the same."""
+"""Helpers that list, compare and recreate environments for the tests of the journal."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ DOCTOR = Path(__file__).resolve().parents[2] / "doctor"
 
 
 def list_tree(prefix: Path) -> dict[str, tuple[Any, ...]]:
-    """All that an undo has to bring back: path → type, mode, bytes, target, mtime of files."""
-    found: dict[str, tuple[Any, ...]] = {}
+    """Return everything that an undo restores, by path: type, mode, SHA-256, target, and mtime of files."""
+    states: dict[str, tuple[Any, ...]] = {}
     for folder, folders, files in os.walk(prefix):
         if Path(folder) == prefix and ".tfdoctor" in folders:
             folders.remove(".tfdoctor")
@@ -32,49 +32,51 @@ def list_tree(prefix: Path) -> dict[str, tuple[Any, ...]]:
             info = path.lstat()
             key = path.relative_to(prefix).as_posix()
             if path.is_symlink():
-                found[key] = ("link", str(path.readlink()))
+                states[key] = ("link", str(path.readlink()))
             elif path.is_dir():
-                found[key] = ("dir", stat.S_IMODE(info.st_mode))
+                states[key] = ("dir", stat.S_IMODE(info.st_mode))
             else:
                 content = hashlib.sha256(path.read_bytes()).hexdigest()
-                found[key] = ("file", stat.S_IMODE(info.st_mode), content, info.st_mtime_ns)
-    return found
+                states[key] = ("file", stat.S_IMODE(info.st_mode), content, info.st_mtime_ns)
+    return states
 
 
-def list_differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    return sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key))
+def list_differing(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """Return the paths whose states differ."""
+    return sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
 
 
 def assert_same(prefix: Path, expected: dict[str, Any]) -> None:
-    now = list_tree(prefix)
-    assert {key: now.get(key) for key in list_differing(now, expected)} == {
-        key: expected.get(key) for key in list_differing(now, expected)
+    actual = list_tree(prefix)
+    assert {key: actual.get(key) for key in list_differing(actual, expected)} == {
+        key: expected.get(key) for key in list_differing(actual, expected)
     }
 
 
 def commit(prefix: Path, *changes: Callable[[Path], object]) -> None:
-    """One step each."""
+    """Apply each change in a step of its own."""
     with Journal.open(prefix) as journal:
-        for one in changes:
-            with journal.step(title=one.__name__, codes=("TFD205",)) as step:
-                one(prefix)
+        for change in changes:
+            with journal.step(title=change.__name__, codes=("TFD205",)) as step:
+                change(prefix)
             step.commit()
 
 
 def changes_in(prefix: Path) -> list[PathChange]:
-    """What all steps together have changed, in the order of paths."""
+    """Return the changes of all steps together, sorted by path."""
     changes = read_history(f"{prefix}/.tfdoctor").changes
     return [change for _, change in sorted(changes.items())]
 
 
 def kind(change: PathChange) -> str:
+    """Return "added", "removed" or "changed"."""
     if change.before is None:
         return "added"
     return "removed" if change.after is None else "changed"
 
 
 def fresh(folder: Path) -> Path:
-    """The same environment anew."""
+    """Create the planted environment anew."""
     shutil.rmtree(folder, ignore_errors=True)
     plant(folder)
     return folder

@@ -1,4 +1,4 @@
-"""What the tests of faults share: `tfdoctor` in a child, in a shell, and programs that hang."""
+"""Helpers of the fault tests: run `tfdoctor` in a child process or in a shell, and write programs that hang."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEALTHY = HOSTS / "healthy-one-gpu"
 
 
 def shell(script: str, *, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
-    """A line of bash, in which `DOCTOR` is tfdoctor."""
+    """Run a line of bash in which `DOCTOR` stands for tfdoctor."""
     return subprocess.run(
         ["/bin/bash", "-c", script.replace("DOCTOR", f"{sys.executable} -m tfdoctor")],
         stdin=subprocess.DEVNULL,
@@ -29,7 +29,7 @@ def shell(script: str, *, env: Mapping[str, str] | None = None) -> subprocess.Co
 
 
 def start(*args: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """`tfdoctor`, at work."""
+    """Start `tfdoctor` and return the running process."""
     return subprocess.Popen(
         [sys.executable, "-m", "tfdoctor", *args],
         stdin=subprocess.DEVNULL,
@@ -40,7 +40,7 @@ def start(*args: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[
 
 
 def program(path: Path, body: str) -> Path:
-    """A program of the shell."""
+    """Write a shell script to `path`, make it executable and return the path."""
     path.parent.mkdir(exist_ok=True)
     path.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
     path.chmod(0o755)
@@ -48,9 +48,9 @@ def program(path: Path, body: str) -> Path:
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 30) -> bool:
-    """Whether it became true in time."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
+    """Return whether the condition becomes true within `seconds`."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
         if condition():
             return True
         time.sleep(0.02)
@@ -58,7 +58,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = 30) -> bool:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process is there and no zombie."""
+    """Return whether the process exists and is not a zombie."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
     except OSError:

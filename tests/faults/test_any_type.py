@@ -1,4 +1,4 @@
-"""Each value of a valid file replaced by values of other types: an answer, and never an exception."""
+"""Valid files in which each value is replaced by values of other types: tfdoctor answers and never raises."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ SAMPLES: dict[str, Any] = {
 
 
 def paths_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The path of each value of a document."""
+    """Yield the path of each value in a document."""
     yield path
     if isinstance(value, (dict, list)):
         for key in value if isinstance(value, dict) else range(len(value)):
@@ -67,7 +67,7 @@ def paths_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
 
 
 def variants(document: Any) -> Iterator[Any]:
-    """The document with each of its values replaced by each of `VALUES`."""
+    """Yield the document with each of its values replaced by each of `VALUES`."""
     for path in paths_in(document):
         for value in VALUES:
             if not path:
@@ -81,16 +81,17 @@ def variants(document: Any) -> Iterator[Any]:
 
 
 def judge_cluster(text: str, *, python: bool = False) -> None:
-    """As `tfdoctor cluster` does."""
-    answers = [
-        evaluate_cluster(written, source)
-        for source, written in merge_clusters([read_cluster(text, "x", python=python)])
+    """Evaluate and render a cluster as `tfdoctor cluster` does."""
+    results = [
+        evaluate_cluster(config, source)
+        for source, config in merge_clusters([read_cluster(text, "x", python=python)])
     ]
-    render_cluster(answers, verbose=True)
-    json.dumps(cluster_json(answers))
+    render_cluster(results, verbose=True)
+    json.dumps(cluster_json(results))
 
 
 def judge_python(value: Any) -> None:
+    """Evaluate and lint a Python program whose cluster configuration is `value`."""
     text = (
         "import json, os\nimport tensorflow as tf\n"
         f"os.environ['TF_CONFIG'] = json.dumps({value!r})\n"
@@ -114,7 +115,7 @@ def judge_notebook(value: Any) -> None:
     lint_text(json.dumps(value), "notebook", LintTarget())
 
 
-JUDGES: dict[str, Callable[[Any], None]] = {
+CHECKS_BY_SAMPLE: dict[str, Callable[[Any], None]] = {
     "notebook": judge_notebook,
     "notebook of version 3": judge_notebook,
     "yaml": judge_yaml,
@@ -125,16 +126,16 @@ JUDGES: dict[str, Callable[[Any], None]] = {
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_a_value_of_any_type_is_judged(name: str) -> None:
+def test_values_of_any_type_are_accepted(name: str) -> None:
     for value in variants(SAMPLES[name]):
-        JUDGES[name](value)
+        CHECKS_BY_SAMPLE[name](value)
 
 
-def test_a_result_of_a_fleet_with_values_of_any_type_is_read_or_refused() -> None:
-    whole = answer("healthy-one-gpu")
-    for key, value in whole.items():
-        for changed in (
+def test_fleet_results_are_read_or_refused() -> None:
+    valid_result = answer("healthy-one-gpu")
+    for key, value in valid_result.items():
+        for variant in (
             VALUES if key == "facts" else variants(value[:2] if isinstance(value, list) else value)
         ):
             with contextlib.suppress(UnusableError):
-                read_result(json.dumps({**whole, key: changed}).encode())
+                read_result(json.dumps({**valid_result, key: variant}).encode())

@@ -1,4 +1,4 @@
-"""Files that a user names: what is no regular file is never replaced, a link is refused, nothing half is left."""
+"""Files that the user names: special files are never replaced, links are refused, no partial file is left."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def tfdoctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     return Tfdoctor(monkeypatch, capsys)
 
 
-def test_a_new_file_and_one_that_is_there(tmp_path: Path) -> None:
+def test_existing_file_is_replaced_only_with_force(tmp_path: Path) -> None:
     target = tmp_path / "report.md"
     write_file(target, TEXT, force=False)
     assert target.read_bytes() == TEXT
@@ -45,7 +45,7 @@ def test_a_new_file_and_one_that_is_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_a_link_is_refused_and_stays(force: bool, tmp_path: Path) -> None:
+def test_symbolic_link_is_refused_and_left(force: bool, tmp_path: Path) -> None:
     real, link = tmp_path / "real.md", tmp_path / "link.md"
     link.symlink_to("real.md")
     for before in (None, b"old"):
@@ -57,11 +57,11 @@ def test_a_link_is_refused_and_stays(force: bool, tmp_path: Path) -> None:
         assert (real.read_bytes() if real.exists() else None) == before
 
 
-READS = {"--facts", "--against", "--compare", "--ca-cert", "--check", "--requirements", "--peer"}
+INPUT_OPTIONS = {"--facts", "--against", "--compare", "--ca-cert", "--check", "--requirements", "--peer"}
 """Options that name a file to read."""
-RECORDED = ["--facts", str(HEALTHY)]
-WRITES = {
-    ("check", "--html"): RECORDED,
+FACTS_ARGUMENTS = ["--facts", str(HEALTHY)]
+OUTPUT_OPTIONS = {
+    ("check", "--html"): FACTS_ARGUMENTS,
     ("diagnose", "--html"): ["{log}"],
     ("verify", "--junit"): ["--python", "{python}"],
     ("verify", "--html"): ["--python", "{python}"],
@@ -71,31 +71,31 @@ WRITES = {
     ("bench", "--html"): ["--python", "{python}"],
     ("fleet", "--html"): ["report", "{results}"],
     ("capture", "--output"): [],
-    ("report", "--output"): RECORDED,
+    ("report", "--output"): FACTS_ARGUMENTS,
     ("install", "--into"): ["--tf", "2.20"],
 }
-"""(command, option that names a file or folder to write) → the other arguments."""
-QUICK = {
+"""The other arguments, by command and by the option that names the file or folder to write."""
+FAST_COMMANDS = {
     ("check", "--html"),
     ("diagnose", "--html"),
     ("placement", "--svg"),
     ("report", "--output"),
 }
-"""Those that also write it here, with --force."""
+"""Commands that are fast enough to write the file in the test, with --force."""
 
 
-def test_all_options_that_name_files_are_known() -> None:
-    found = set()
+def test_every_output_option_is_covered() -> None:
+    outputs = set()
     for name, command in _Commands().items():
         for option in command.params:
-            kind = "path" in str(option.type).lower() and option.param_type_name == "option"
-            if kind and not READS & set(option.opts):
-                found.add((name, max(option.opts, key=len)))
-    assert found == set(WRITES)
+            is_path = "path" in str(option.type).lower() and option.param_type_name == "option"
+            if is_path and not INPUT_OPTIONS & set(option.opts):
+                outputs.add((name, max(option.opts, key=len)))
+    assert outputs == set(OUTPUT_OPTIONS)
 
 
-@pytest.mark.parametrize(("command", "option"), WRITES)
-def test_every_command_leaves_what_is_there(
+@pytest.mark.parametrize(("command", "option"), OUTPUT_OPTIONS)
+def test_every_command_leaves_existing_files(
     command: str, option: str, tmp_path: Path, tfdoctor: Tfdoctor
 ) -> None:
     names = {"log": tmp_path / "log", "results": tmp_path / "results", "python": tmp_path / "python"}
@@ -104,37 +104,39 @@ def test_every_command_leaves_what_is_there(
     (tmp_path / "there").write_bytes(b"keep")
     (tmp_path / "link").symlink_to("there")
     (tmp_path / "dangling").symlink_to("nowhere")
-    words = [word.format(**names) for word in WRITES[command, option]]
+    arguments = [argument.format(**names) for argument in OUTPUT_OPTIONS[command, option]]
     for name in ("there", "link", "dangling"):
-        done = tfdoctor(command, *words, option, str(tmp_path / name))
-        assert done.status == 2, (name, done)
+        result = tfdoctor(command, *arguments, option, str(tmp_path / name))
+        assert result.status == 2, (name, result)
         assert (tmp_path / "there").read_bytes() == b"keep"
         assert not (tmp_path / "nowhere").exists()
         assert (tmp_path / name).is_symlink() == (name != "there")
-    if (command, option) in QUICK:
-        assert tfdoctor(command, *words, option, str(tmp_path / "there"), "--force").status in (0, 1, 2)
+    if (command, option) in FAST_COMMANDS:
+        assert tfdoctor(command, *arguments, option, str(tmp_path / "there"), "--force").status in (0, 1, 2)
         assert (tmp_path / "there").read_bytes()[:1] in (b"<", b"*")
         for name in ("link", "dangling"):
-            assert tfdoctor(command, *words, option, str(tmp_path / name), "--force").status == 2
+            assert tfdoctor(command, *arguments, option, str(tmp_path / name), "--force").status == 2
             assert (tmp_path / name).is_symlink()
 
 
-def folder(place: Path) -> None:
-    place.mkdir()
+def folder(path: Path) -> None:
+    path.mkdir()
 
 
-def unix_socket(place: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as one:
-        one.bind(str(place))
+def unix_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
 
 
-def circle(place: Path) -> None:
-    place.symlink_to(place.name)
+def circle(path: Path) -> None:
+    path.symlink_to(path.name)
 
 
 @pytest.mark.parametrize("make", [folder, unix_socket, circle])
 @pytest.mark.parametrize("force", [False, True])
-def test_anything_else_is_refused_and_left(make: Callable[[Path], None], force: bool, tmp_path: Path) -> None:
+def test_special_files_are_refused_and_left(
+    make: Callable[[Path], None], force: bool, tmp_path: Path
+) -> None:
     target = tmp_path / "there"
     make(target)
     before = target.lstat()
@@ -145,19 +147,19 @@ def test_anything_else_is_refused_and_left(make: Callable[[Path], None], force: 
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_a_pipe_takes_it(force: bool, tmp_path: Path) -> None:
+def test_pipe_receives_the_content(force: bool, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    seen: list[bytes] = []
-    reader = threading.Thread(target=lambda: seen.append(pipe.read_bytes()))
+    received: list[bytes] = []
+    reader = threading.Thread(target=lambda: received.append(pipe.read_bytes()))
     reader.start()
     write_file(pipe, TEXT * 50_000, force=force)
     reader.join(20)
-    assert seen == [TEXT * 50_000]
+    assert received == [TEXT * 50_000]
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
-def test_a_pipe_that_nobody_reads_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipe_without_reader_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tfdoctor.system.writing.PIPE_TIMEOUT_S", 0.2)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(Error, match="nobody reads this pipe"):
@@ -165,7 +167,7 @@ def test_a_pipe_that_nobody_reads_is_an_error(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_devices_stay(force: bool) -> None:
+def test_devices_are_not_replaced(force: bool) -> None:
     write_file(Path("/dev/null"), TEXT, force=force)
     with pytest.raises(Error, match="No space left"):
         write_file(Path("/dev/full"), TEXT, force=force)
@@ -174,14 +176,14 @@ def test_devices_stay(force: bool) -> None:
 
 
 @pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
-def test_standard_output_by_its_name(name: str, tmp_path: Path) -> None:
-    """Also where it is a file, and others write into it before and after."""
+def test_standard_output_by_its_path(name: str, tmp_path: Path) -> None:
+    """Write to standard output even if it is a file that other programs write to before and after."""
     before = os.lstat("/dev/stdout")
-    out = tmp_path / "out"
+    output = tmp_path / "out"
     command = f"DOCTOR report --facts {HEALTHY} -o {name} --force"
-    done = shell(f"(echo first; {command}; echo last) >{out}")
-    assert done.returncode == 0, done
-    lines = out.read_text(encoding="utf-8").splitlines()
+    result = shell(f"(echo first; {command}; echo last) >{output}")
+    assert result.returncode == 0, result
+    lines = output.read_text(encoding="utf-8").splitlines()
     assert (lines[0], lines[-1]) == ("first", "last")
     assert len(lines) > 20
     assert shell(f"{command} | tail -n +2 | wc -l").stdout.strip() == str(len(lines) - 3).encode()
@@ -189,71 +191,71 @@ def test_standard_output_by_its_name(name: str, tmp_path: Path) -> None:
     assert (before.st_ino, before.st_mode) == (after.st_ino, after.st_mode)
 
 
-def test_a_full_disk_leaves_the_old_one(tmp_path: Path) -> None:
+def test_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs to mount a small file system")
-    small = tmp_path / "small"
-    small.mkdir()
+    mount = tmp_path / "small"
+    mount.mkdir()
     script = (
-        f"mount -t tmpfs -o size=4k tmpfs {small} || exit 99; echo old >{small}/r.md; "
-        f"DOCTOR report --facts {HEALTHY} -o {small}/r.md --force; echo $?; cat {small}/r.md; ls -A {small}"
+        f"mount -t tmpfs -o size=4k tmpfs {mount} || exit 99; echo old >{mount}/r.md; "
+        f"DOCTOR report --facts {HEALTHY} -o {mount}/r.md --force; echo $?; cat {mount}/r.md; ls -A {mount}"
     )
     script = script.replace("DOCTOR", f"{sys.executable} -m tfdoctor")
-    done = subprocess.run(
+    result = subprocess.run(
         ["/usr/bin/unshare", "-m", "sh", "-c", script], capture_output=True, check=False, timeout=60
     )
-    if done.returncode == 99 or not done.stdout:
+    if result.returncode == 99 or not result.stdout:
         pytest.skip("no file system can be mounted here")
-    assert done.stdout == b"3\nold\nr.md\n"
+    assert result.stdout == b"3\nold\nr.md\n"
 
 
-def test_every_command_that_writes_a_file_refuses_alike(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
+def test_every_command_refuses_a_folder_as_output(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
     target = tmp_path / "folder"
     target.mkdir()
-    for words in (
+    for arguments in (
         ["report", "--facts", str(HEALTHY), "-o", str(target), "--force"],
         ["capture", "-o", str(target), "--force"],
         ["verify", "--python", "/bin/false", "--junit", str(target)],
     ):
-        ended = tfdoctor(*words)
-        assert (ended.status, ended.out) == (2, ""), (words, ended)
+        result = tfdoctor(*arguments)
+        assert (result.status, result.out) == (2, ""), (arguments, result)
         assert list(target.iterdir()) == []
 
 
-LINKED = {
+LINK_CASES = {
     "lint": ("lint", "code.py", "."),
     "install": ("install", "req.txt", "--dry-run", "--tf", "2.20", "--into", "env", "-r", "req.txt"),
     "cluster": ("cluster", "rec/link", "--peer", "rec", "--tf-config", '{"cluster": {"worker": ["a:1"]}}'),
 }
-"""Of each command the link to itself that it meets, and what is typed."""
+"""The command, the path of a link to itself, and the other arguments of each case."""
 
 
-@pytest.mark.parametrize("name", LINKED)
-def test_a_link_to_itself_is_named(
+@pytest.mark.parametrize("name", LINK_CASES)
+def test_link_to_itself_is_reported(
     name: str, tfdoctor: Tfdoctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command, link, *rest = LINKED[name]
+    command, link, *arguments = LINK_CASES[name]
     (tmp_path / "rec").mkdir()
     (tmp_path / "rec" / "host.json").write_text((HEALTHY / "host.json").read_text())
     (tmp_path / link).symlink_to((tmp_path / link).name)
     monkeypatch.chdir(tmp_path)
-    ended = tfdoctor(command, *rest)
-    assert ended.status == (0 if name == "lint" else 2), ended
-    assert link in ended.out + ended.err
+    result = tfdoctor(command, *arguments)
+    assert result.status == (0 if name == "lint" else 2), result
+    assert link in result.out + result.err
 
 
 @pytest.mark.parametrize("form", ["text", "json", "github", "sarif", "junit"])
 @pytest.mark.parametrize("code", [b"import os\nos.environ['CUDA_VISIBLE_DEVIES'] = '0'\n", b"\0"])
-def test_names_of_files_that_are_not_utf8_in_findings(
+def test_findings_in_files_with_undecodable_names(
     form: str, code: bytes, tfdoctor: Tfdoctor, tmp_path: Path
 ) -> None:
     (tmp_path / os.fsdecode(b"k\xff.py")).write_bytes(code)
-    ended = tfdoctor("lint", "--format", form, str(tmp_path))
-    assert ended.status == int(code != b"\0"), ended
-    ended.out.encode("utf-8")
+    result = tfdoctor("lint", "--format", form, str(tmp_path))
+    assert result.status == int(code != b"\0"), result
+    result.out.encode("utf-8")
     if form in ("json", "sarif"):
-        json.dumps(ended.json, ensure_ascii=False).encode("utf-8")
-        assert ("k%FF.py" if form == "sarif" and ended.status else "k\\ufffd.py") in ended.out
+        json.dumps(result.json, ensure_ascii=False).encode("utf-8")
+        assert ("k%FF.py" if form == "sarif" and result.status else "k\\ufffd.py") in result.out
 
 
 @pytest.mark.parametrize(
@@ -266,9 +268,9 @@ def test_names_of_files_that_are_not_utf8_in_findings(
         ["report", "--facts", "{0}", "-o", "{0}/a.json"],
     ],
 )
-def test_what_is_read_is_not_replaced(tfdoctor: Tfdoctor, tmp_path: Path, words: list[str]) -> None:
+def test_input_file_is_not_replaced(tfdoctor: Tfdoctor, tmp_path: Path, words: list[str]) -> None:
     (tmp_path / "a.json").write_text("{}")
-    done = tfdoctor(*(word.format(tmp_path) for word in words), "--force")
-    assert done.status == 2
-    assert "is what this command reads" in done.err
+    result = tfdoctor(*(argument.format(tmp_path) for argument in words), "--force")
+    assert result.status == 2
+    assert "is what this command reads" in result.err
     assert (tmp_path / "a.json").read_text() == "{}"

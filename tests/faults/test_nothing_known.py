@@ -1,4 +1,4 @@
-"""Where the answer could not be known, `check` does not end as where all is well."""
+"""The exit status of `check` if facts are unknown: it differs from the status of a healthy machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfdoctor.findings import Observation, Report
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import RecordedSystem
 
-SILENT = Unknown("it did not answer within 8 s", "the target Python")
+NO_ANSWER = Unknown("it did not answer within 8 s", "the target Python")
 
 
 @functools.cache
@@ -26,53 +26,53 @@ def healthy() -> Facts:
     return survey(recorded, Compat.load(), requested_python=recorded.python)
 
 
-def make_report(observed: Observation | None = None, **changed: Any) -> Report:
-    return diagnose(dataclasses.replace(healthy(), **changed), Compat.load(), observed)
+def make_report(observed: Observation | None = None, **changes: Any) -> Report:
+    return diagnose(dataclasses.replace(healthy(), **changes), Compat.load(), observed)
 
 
 @pytest.mark.parametrize("silent", [("python", "tensorflow"), ("tensorflow",)])
-def test_a_python_that_says_nothing_is_3(silent: tuple[str, ...]) -> None:
-    report = make_report(**dict.fromkeys(silent, SILENT))
+def test_silent_python_exits_with_3(silent: tuple[str, ...]) -> None:
+    report = make_report(**dict.fromkeys(silent, NO_ANSWER))
     assert report.verdict.gpu_usable is None
     assert exit_status(report, "error") == 3
     assert exit_status(report, "never") == 0
-    assert exit_status(report, "warning") == 1  # TFD903 is one
+    assert exit_status(report, "warning") == 1  # TFD903 is a warning
 
 
 @pytest.mark.parametrize("silent", ["driver", "loader", "rehearsal"])
-def test_a_look_that_ran_out_of_time_is_3(silent: str) -> None:
-    """The Python and its TensorFlow answered; what stands between them and the GPU did not."""
-    late = Unknown("no time was left", "the look")
-    changed = dataclasses.replace(healthy().driver, cuda=late) if silent == "driver" else late
-    report = make_report(**{silent: changed})
+def test_probe_timeout_exits_with_3(silent: str) -> None:
+    """Exit with 3 if a probe timed out, though Python and TensorFlow answered."""
+    timed_out = Unknown("no time was left", "the look")
+    fact = dataclasses.replace(healthy().driver, cuda=timed_out) if silent == "driver" else timed_out
+    report = make_report(**{silent: fact})
     assert [finding.code for finding in report.findings] == ["TFD903"]
     assert exit_status(report, "error") == 3
     assert exit_status(report, "never") == 0
 
 
-def test_what_is_found_counts_more() -> None:
+def test_error_findings_take_precedence() -> None:
     recorded = RecordedSystem(HOSTS / "card-without-driver")
-    seen = survey(recorded, Compat.load(), requested_python=recorded.python)
-    report = diagnose(dataclasses.replace(seen, python=SILENT, tensorflow=SILENT), Compat.load())
+    facts = survey(recorded, Compat.load(), requested_python=recorded.python)
+    report = diagnose(dataclasses.replace(facts, python=NO_ANSWER, tensorflow=NO_ANSWER), Compat.load())
     assert exit_status(report, "error") == 1
 
 
-def test_no_tensorflow_and_smaller_gaps_are_no_such_case() -> None:
+def test_missing_tensorflow_and_minor_gaps_do_not_exit_with_3() -> None:
     assert exit_status(make_report(), "error") == 0
     assert (
         exit_status(
-            make_report(nvcc=SILENT, kernel=dataclasses.replace(healthy().kernel, log=SILENT)), "error"
+            make_report(nvcc=NO_ANSWER, kernel=dataclasses.replace(healthy().kernel, log=NO_ANSWER)), "error"
         )
         == 0
     )
-    without = make_report(
+    report = make_report(
         tensorflow=Absent("tensorflow", "not installed"), loader=Absent("the loader", "no TensorFlow")
     )
-    assert exit_status(without, "error") in (0, 1)
+    assert exit_status(report, "error") in (0, 1)
 
 
-def test_tensorflow_that_was_run_is_known() -> None:
+def test_observed_tensorflow_run_is_sufficient() -> None:
     observed = Observation(
         import_ok=True, gpu_registered=True, gpu_count=1, missing_libraries=(), seconds=5.0
     )
-    assert exit_status(make_report(observed, tensorflow=SILENT), "error") == 0
+    assert exit_status(make_report(observed, tensorflow=NO_ANSWER), "error") == 0

@@ -1,4 +1,4 @@
-"""A PYTHONPATH that breaks others does not break tfdoctor, which has to tell of it."""
+"""A PYTHONPATH that breaks other programs does not break tfdoctor, which has to report it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import pytest
 
 from faults.harness import HEALTHY
 
-NEW_ENOUGH = pytest.mark.skipif(sys.version_info < (3, 11), reason="-P is of 3.11")
+NEEDS_PYTHON_311 = pytest.mark.skipif(sys.version_info < (3, 11), reason="-P is of 3.11")
 
 
-def tfdoctor(*words: str, path: Path, module: bool, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+def tfdoctor(*arguments: str, path: Path, module: bool, tmp_path: Path) -> subprocess.CompletedProcess[str]:
     script = tmp_path / "tfdoctor"
     script.write_text("from tfdoctor.__main__ import run\nrun()\n", encoding="utf-8")
-    start = ["-m", "tfdoctor"] if module else [str(script)]
+    program = ["-m", "tfdoctor"] if module else [str(script)]
     return subprocess.run(
-        [sys.executable, *start, *words],
+        [sys.executable, *program, *arguments],
         env={**os.environ, "PYTHONPATH": str(path)},
         cwd=tmp_path,
         stdin=subprocess.DEVNULL,
@@ -32,38 +32,40 @@ def tfdoctor(*words: str, path: Path, module: bool, tmp_path: Path) -> subproces
     )
 
 
-@pytest.mark.parametrize("module", [pytest.param(True, marks=NEW_ENOUGH), False])
+@pytest.mark.parametrize("module", [pytest.param(True, marks=NEEDS_PYTHON_311), False])
 @pytest.mark.parametrize("name", ["typer", "packaging", "click", "json"])
-def test_a_module_of_another_is_not_taken(tmp_path: Path, name: str, module: bool) -> None:
+def test_foreign_modules_are_not_imported(tmp_path: Path, name: str, module: bool) -> None:
     path = tmp_path / "path"
     path.mkdir()
     (path / f"{name}.py").write_text("raise RuntimeError('hostile')\n", encoding="utf-8")
-    done = tfdoctor("check", "--facts", str(HEALTHY), "-q", path=path, module=module, tmp_path=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "will use" in done.stdout
+    result = tfdoctor("check", "--facts", str(HEALTHY), "-q", path=path, module=module, tmp_path=tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "will use" in result.stdout
 
 
-def test_where_it_is_found_through_it_it_stays(tmp_path: Path) -> None:
+def test_tfdoctor_found_through_pythonpath_starts(tmp_path: Path) -> None:
     import tfdoctor as package
 
     path = Path(package.__file__).parents[1]
-    done = tfdoctor("--version", path=path, module=False, tmp_path=tmp_path)
-    assert done.returncode == 0, done.stderr
+    result = tfdoctor("--version", path=path, module=False, tmp_path=tmp_path)
+    assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs cc")
-def test_a_library_that_its_own_python_cannot_use(tmp_path: Path) -> None:
-    """An empty libz on LD_LIBRARY_PATH: tfdoctor starts without it, and says so of the examined Python's."""
+def test_tfdoctor_starts_with_a_broken_libz(tmp_path: Path) -> None:
+    """Start despite an empty libz on LD_LIBRARY_PATH and record the file in the facts of the examined Python."""
     source = tmp_path / "z.c"
     source.write_text("int nothing;\n", encoding="utf-8")
     library = tmp_path / "libz.so.1"
-    words = ["cc", "-shared", "-fPIC", "-Wl,-soname,libz.so.1", "-o", str(library), str(source)]
-    subprocess.run(words, check=True, capture_output=True)
+    command = ["cc", "-shared", "-fPIC", "-Wl,-soname,libz.so.1", "-o", str(library), str(source)]
+    subprocess.run(command, check=True, capture_output=True)
     env = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
-    alone = subprocess.run([sys.executable, "-c", "import zlib"], env=env, capture_output=True, check=False)
-    if alone.returncode == 127:  # the loader's; where zlib is a module of its own it is an ImportError
+    zlib_import = subprocess.run(
+        [sys.executable, "-c", "import zlib"], env=env, capture_output=True, check=False
+    )
+    if zlib_import.returncode == 127:  # the loader's status; if zlib is a separate module, an ImportError
         pytest.skip("Python itself is linked with libz, as Debian's is: no program that needs it runs")
-    done = subprocess.run(
+    result = subprocess.run(
         [
             sys.executable,
             "-m",
@@ -82,7 +84,7 @@ def test_a_library_that_its_own_python_cannot_use(tmp_path: Path) -> None:
         timeout=120,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    facts = json.loads(done.stdout)["facts"]
+    assert result.returncode == 0, result.stderr
+    facts = json.loads(result.stdout)["facts"]
     assert facts["environment"]["variables"]["LD_LIBRARY_PATH"] == str(tmp_path)
     assert str(library) in facts["python"]["known"]["carried"]

@@ -1,4 +1,4 @@
-"""What is refused is quoted without its passwords, and of a file that nobody named no line is quoted."""
+"""Passwords are removed from quoted values, and no line of a file that the user did not name is quoted."""
 
 from __future__ import annotations
 
@@ -45,26 +45,30 @@ def tfdoctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ],
 )
 @pytest.mark.parametrize("form", [[], ["--json"]])
-def test_refused_values(tfdoctor: Tfdoctor, words: list[str], form: list[str]) -> None:
-    done = tfdoctor(*words, *form)
-    assert done.status in (2, 3)
-    assert done.err + done.out
-    assert "hunter2" not in done.err + done.out
-    assert "hun/ter2" not in done.err + done.out
+def test_refused_values_are_quoted_without_passwords(
+    tfdoctor: Tfdoctor, words: list[str], form: list[str]
+) -> None:
+    result = tfdoctor(*words, *form)
+    assert result.status in (2, 3)
+    assert result.err + result.out
+    assert "hunter2" not in result.err + result.out
+    assert "hun/ter2" not in result.err + result.out
 
 
 @pytest.mark.parametrize(
     "line",
     ["--extra-index-url https://u:hunter2@h/simple", "--proxy http://u:hunter2@p", "git+ssh://u:hunter2@h/x"],
 )
-def test_refused_lines(tfdoctor: Tfdoctor, tmp_path: Path, line: str) -> None:
+def test_refused_lines_are_quoted_without_passwords(tfdoctor: Tfdoctor, tmp_path: Path, line: str) -> None:
     (tmp_path / "r.txt").write_text(f"{line}\n")
-    done = tfdoctor(*INSTALL, "-r", "r.txt")
-    assert (done.status, "line 1" in done.err, "hunter2" in done.err) == (2, True, False)
+    result = tfdoctor(*INSTALL, "-r", "r.txt")
+    assert (result.status, "line 1" in result.err, "hunter2" in result.err) == (2, True, False)
 
 
 @pytest.mark.parametrize("option", ["-r", "-c", "--requirement="])
-def test_no_line_of_another_file_is_quoted(tfdoctor: Tfdoctor, tmp_path: Path, option: str) -> None:
+def test_lines_of_files_outside_the_folder_are_not_quoted(
+    tfdoctor: Tfdoctor, tmp_path: Path, option: str
+) -> None:
     (tmp_path / "shadow").write_text("root:*:20228:0\n")
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "r.txt").write_text(f"{option} ../shadow\n")
@@ -73,5 +77,5 @@ def test_no_line_of_another_file_is_quoted(tfdoctor: Tfdoctor, tmp_path: Path, o
     (tmp_path / "project" / "link.txt").symlink_to("../shadow")
     (tmp_path / "project" / "linked.txt").write_text("-r link.txt\n")
     for name, quoted in (("r.txt", False), ("own.txt", True), ("linked.txt", False)):
-        done = tfdoctor(*INSTALL, "-r", f"project/{name}")
-        assert (done.status, "line 1" in done.err, "20228" in done.err) == (2, True, quoted), done.err
+        result = tfdoctor(*INSTALL, "-r", f"project/{name}")
+        assert (result.status, "line 1" in result.err, "20228" in result.err) == (2, True, quoted), result.err

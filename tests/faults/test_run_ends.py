@@ -1,4 +1,4 @@
-"""`run` ends soon after its program, however much of the output still waits to be judged."""
+"""`run` ends soon after its program, however much output still has to be analysed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tfdoctor.running import log_worker as running
 from tfdoctor.running.log_worker import PLENTY, Analyst
 from tfdoctor.running.passthrough import hold_signals
 
-FAILED = (
+FAILURE_LOG = (
     "2026-01-01 00:00:00.000000: W tensorflow/core/common_runtime/gpu/gpu_device.cc:2344] Cannot dlopen some GPU "
     "libraries. Please make sure the missing libraries mentioned above are installed properly if you would like to use "
     "GPU. Follow the guide at https://www.tensorflow.org/install/gpu for how to download and setup the required "
@@ -22,7 +22,7 @@ FAILED = (
 )
 
 
-def test_the_wait_for_the_answer_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_the_answer_has_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "FEEDING", 0.5)
     with hold_signals():
         analyst = Analyst()
@@ -30,19 +30,19 @@ def test_the_wait_for_the_answer_has_an_end(monkeypatch: pytest.MonkeyPatch) -> 
     try:
         for _ in range(PLENTY // 1_000_000):
             analyst.take(1, b"y\n" * 500_000)
-        analyst.take(2, FAILED.encode())
+        analyst.take(2, FAILURE_LOG.encode())
         os.kill(analyst._pid, signal.SIGCONT)
-        began = time.monotonic()
+        start_time = time.monotonic()
         answer = analyst.answer()
-        assert time.monotonic() - began < running.ANSWER_TIMEOUT_S
+        assert time.monotonic() - start_time < running.ANSWER_TIMEOUT_S
     finally:
         analyst.kill()
     assert answer is not None
-    assert answer.report.gpu_registered is False  # the end was read
+    assert answer.report.gpu_registered is False  # the end of the output was read
     assert analyst.lost > PLENTY // 2
 
 
-def test_nobody_answers_and_we_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopped_worker_gives_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "ANSWER_TIMEOUT_S", 0.5)
     with hold_signals():
         analyst = Analyst()
@@ -54,19 +54,20 @@ def test_nobody_answers_and_we_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
-def test_a_signal_while_it_judges_ends_it_and_its_reader(tmp_path: Path) -> None:
-    over = tmp_path / "over"
+def test_signal_during_analysis_ends_run_and_its_worker(tmp_path: Path) -> None:
+    output_end = tmp_path / "over"
     with start(
-        "run", "-q", "--", "sh", "-c", f"head -c 60000000 /dev/zero | tr '\\0' '\\n'; touch {over}"
+        "run", "-q", "--", "sh", "-c", f"head -c 60000000 /dev/zero | tr '\\0' '\\n'; touch {output_end}"
     ) as process:
         assert process.stdout is not None
-        while process.stdout.read(1 << 20) and not over.exists():
+        while process.stdout.read(1 << 20) and not output_end.exists():
             pass
-        wait_for(over.exists)
+        wait_for(output_end.exists)
         readers = [
-            int(one) for one in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            int(child)
+            for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         ]
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=30)
-    assert process.returncode in (-signal.SIGTERM, 0)  # 0: it was faster than we are
+    assert process.returncode in (-signal.SIGTERM, 0)  # 0: it finished before the signal
     assert wait_for(lambda: not any(alive(pid) for pid in readers), 10)

@@ -1,4 +1,4 @@
-"""A signal that asks a command to end ends all that it started, and then the command, by that very signal."""
+"""A terminating signal ends all processes that a command started, then the command itself by the same signal."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
 
-ENDING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]
-LOOKING = [
+END_SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]
+PROBING_COMMANDS = [
     "check",
     "check --against HEALTHY",
     "check --deep",
@@ -39,7 +39,7 @@ LOOKING = [
 
 @pytest.fixture
 def hanging(tmp_path: Path) -> Iterator[Path]:
-    """A folder for PATH whose nvidia-smi hangs in a child, deaf to what it is asked; `pids` has who they are."""
+    """A folder whose bin/nvidia-smi hangs in a child and ignores signals; its file `pids` lists both processes."""
     pids = tmp_path / "pids"
     program(
         tmp_path / "bin/nvidia-smi",
@@ -52,20 +52,23 @@ def hanging(tmp_path: Path) -> Iterator[Path]:
 
 
 def read_pids(pids: Path) -> list[int]:
-    return [int(word) for word in pids.read_text(encoding="ascii").split()] if pids.exists() else []
+    return [int(pid) for pid in pids.read_text(encoding="ascii").split()] if pids.exists() else []
 
 
 def run_until_signal(words: str, number: signal.Signals, folder: Path) -> tuple[int, bytes, bytes]:
-    """Stop the command while it looks; nobody is left. Its exit status, and what it said."""
+    """Send the signal while the command probes the machine; return its exit status and both streams.
+
+    Fail if a process that it started is left.
+    """
     (folder / "log").write_text("nothing\n", encoding="ascii")
-    places = {
+    replacements = {
         "BUNDLE": folder / "b.tar.gz",
         "LOG": folder / "log",
         "ENV": folder / "env",
         "PYTHON": sys.executable,
         "HEALTHY": HEALTHY,
     }
-    args = [str(places.get(word, word)) for word in words.split()]
+    args = [str(replacements.get(argument, argument)) for argument in words.split()]
     with start(*args, env={"PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}) as process:
         try:
             assert wait_for(lambda: len(read_pids(folder / "pids")) >= 2), process.communicate(timeout=1)
@@ -78,23 +81,23 @@ def run_until_signal(words: str, number: signal.Signals, folder: Path) -> tuple[
     return process.returncode, out, err
 
 
-@pytest.mark.parametrize("number", ENDING, ids=lambda number: number.name)
-def test_check_dies_by_the_signal_and_leaves_nobody(number: signal.Signals, hanging: Path) -> None:
+@pytest.mark.parametrize("number", END_SIGNALS, ids=lambda number: number.name)
+def test_check_ends_by_the_signal_and_leaves_no_process(number: signal.Signals, hanging: Path) -> None:
     status, out, err = run_until_signal("check", number, hanging)
     assert out == b""
     assert (status, err) == ((130, b"Interrupted.\n") if number == signal.SIGINT else (-number, b""))
 
 
 @pytest.mark.few(5)
-@pytest.mark.parametrize("words", LOOKING[1:])
-def test_every_command_that_looks_does(words: str, hanging: Path) -> None:
+@pytest.mark.parametrize("words", PROBING_COMMANDS[1:])
+def test_every_probing_command_ends_by_the_signal(words: str, hanging: Path) -> None:
     status, _, err = run_until_signal(words, signal.SIGTERM, hanging)
     assert status == -signal.SIGTERM
     assert b"Traceback" not in err
 
 
-def test_a_signal_that_is_ignored_stays_ignored(hanging: Path) -> None:
-    """As under `nohup`."""
+def test_ignored_signal_stays_ignored(hanging: Path) -> None:
+    """Keep ignoring SIGHUP, as under `nohup`."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         command = [sys.executable, "-m", "tfdoctor", "check", "--timeout", "2", "--fail-on", "never"]
@@ -113,7 +116,7 @@ def test_a_signal_that_is_ignored_stays_ignored(hanging: Path) -> None:
     assert out
 
 
-HOOK = """
+IMPORT_HOOK = """
 import sys
 class Told:
     def find_spec(self, name, *_):
@@ -124,17 +127,22 @@ sys.meta_path.insert(0, Told())
 
 
 @pytest.mark.parametrize("moment", [0.0, 0.05, 0.2, 0.5])
-def test_in_the_first_moments_it_is_quiet(moment: float, tmp_path: Path) -> None:
-    """From when its own modules are loaded. (Python itself cannot be helped: it needs some hundredths of a second.)
+def test_early_interrupt_prints_no_traceback(moment: float, tmp_path: Path) -> None:
+    """Print no traceback for an early Ctrl-C, once tfdoctor's own modules are loaded.
 
-    Nor when it leaves: it takes its handlers back before it ends, so that a late Ctrl-C ends it by the signal itself.
+    Python itself needs some hundredths of a second before that. A late Ctrl-C may end tfdoctor by the signal:
+    it restores its handlers before it exits.
     """
-    seen = tmp_path / "seen"
-    # What stands first in the folder of the working directory tells when the first of them is asked for.
-    (tmp_path / "sitecustomize.py").write_text(HOOK.format(seen=str(seen)), encoding="utf-8")
-    home = Path(tfdoctor.__file__).parents[1]  # named there, it does not start once more without PYTHONPATH
-    with start("check", "--facts", str(HEALTHY), env={"PYTHONPATH": f"{tmp_path}:{home}"}) as process:
-        assert wait_for(seen.exists)
+    import_mark = tmp_path / "seen"
+    # This sitecustomize writes the file `seen` when the first of those modules is imported.
+    (tmp_path / "sitecustomize.py").write_text(IMPORT_HOOK.format(seen=str(import_mark)), encoding="utf-8")
+    package_folder = Path(tfdoctor.__file__).parents[
+        1
+    ]  # named there, tfdoctor does not restart without PYTHONPATH
+    with start(
+        "check", "--facts", str(HEALTHY), env={"PYTHONPATH": f"{tmp_path}:{package_folder}"}
+    ) as process:
+        assert wait_for(import_mark.exists)
         time.sleep(moment)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
@@ -143,8 +151,11 @@ def test_in_the_first_moments_it_is_quiet(moment: float, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_what_a_signal_breaks_on_its_way_is_no_defect(number: signal.Signals) -> None:
-    """As in threading, whose condition gives back a lock that it does not hold where a signal came in between."""
+def test_error_caused_by_a_signal_is_not_reported(number: signal.Signals) -> None:
+    """Report no error that the signal itself causes.
+
+    For example, a condition of threading releases a lock that it does not hold if a signal arrives in between.
+    """
     code = (
         "import os, sys\n"
         "from tfdoctor.cli import startup\n"
@@ -158,6 +169,6 @@ def test_what_a_signal_breaks_on_its_way_is_no_defect(number: signal.Signals) ->
         "sys.argv = ['tfdoctor', 'check']\n"
         "startup.run()\n"
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False)
-    told = b"Interrupted.\n" if number == signal.SIGINT else b""
-    assert (ran.returncode, ran.stderr) == ((130 if number == signal.SIGINT else -number), told)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False)
+    message = b"Interrupted.\n" if number == signal.SIGINT else b""
+    assert (result.returncode, result.stderr) == ((130 if number == signal.SIGINT else -number), message)

@@ -1,4 +1,4 @@
-"""Nothing of the working folder is executed unless the user asked for it; what shadows a module is seen by its name."""
+"""Nothing in the working folder is executed unless the user asks for it; modules that shadow others are reported."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ PROGRAMS = (
     "ldconfig",
     "ldd",
 )
-EXECUTES = {"verify", "bench", "run", "completion"}
-"""Commands that are asked to execute programs of the user, and one that writes to the shell's start-up files."""
+EXECUTING_COMMANDS = {"verify", "bench", "run", "completion"}
+"""Commands that run programs of the user, and one that writes to the shell's start-up files."""
 COMMANDS = {
     "check": [["-q"], ["--json"], ["--html", "page.html"]],
     "fix": [["--dry-run"], ["--undo", "--dry-run"]],
@@ -112,13 +112,13 @@ COMMANDS = {
 WITH_PYTHON = {"check", "fix", "capture", "report", "recommend"}
 
 
-def test_all_commands_are_known() -> None:
-    assert set(_Commands()) == set(COMMANDS) | EXECUTES
+def test_every_command_is_covered() -> None:
+    assert set(_Commands()) == set(COMMANDS) | EXECUTING_COMMANDS
 
 
 @pytest.fixture
 def planted(tmp_path: Path, standin_cache: Path) -> tuple[Fake, Path]:
-    """An environment that is unlike those that were tested, and a folder full of modules that tell when they run."""
+    """An environment with an unknown package, and a folder of modules and programs that record when they run."""
     env = make(tmp_path, standin_cache)
     env.place("odd", "1.0")
     folder = env.folder("project")
@@ -145,16 +145,16 @@ def test_no_planted_module_runs(
     if path is not None:
         variables["PATH"] = f":.:{variables.get('PATH', os.defpath)}:"
     variables["VIRTUAL_ENV"] = str(env.root)
-    for words in COMMANDS[command]:
+    for arguments in COMMANDS[command]:
         python = ["--python", str(env.root)] if command in WITH_PYTHON else []
         program = [sys.executable, "-I", "-m", "tfdoctor"]
-        done = subprocess.run(
-            [*program, command, *words, *python],
+        result = subprocess.run(
+            [*program, command, *arguments, *python],
             cwd=folder, env=variables, capture_output=True, text=True, timeout=100, check=False,
         )  # fmt: skip
         ran = (tmp_path / "ran").read_text() if (tmp_path / "ran").exists() else ""
-        assert ran == "", (words, ran, done.stderr)
-        assert "Traceback" not in done.stderr
+        assert ran == "", (arguments, ran, result.stderr)
+        assert "Traceback" not in result.stderr
     if command == "check":
         text = subprocess.run(
             [*program, "check", "-v", "--python", str(env.root)],
@@ -164,7 +164,7 @@ def test_no_planted_module_runs(
         assert f"{folder}/numpy.py" in text
 
 
-def test_children_get_no_entry_that_means_the_working_folder() -> None:
+def test_children_get_no_search_path_entry_for_the_working_folder() -> None:
     env = {
         "PATH": ":/a:bin:.:/b:/proc/self/cwd:",
         "LD_LIBRARY_PATH": f":/x;.:lib:./:/proc/self/cwd:../{Path.cwd().name}",

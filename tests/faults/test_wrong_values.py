@@ -1,4 +1,4 @@
-"""Values that are no values: each is refused with a sentence, whatever option or variable has it."""
+"""Invalid values: each is refused with a sentence, whichever option or variable holds it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DIGITS = "9" * 5000
-"""More than Python makes a number of."""
-LONG = (
+"""More digits than Python converts to an integer."""
+LONG_SPECIFICATIONS = (
     DIGITS,
     f"2.{DIGITS}",
     f">=2.10,<2.{DIGITS}",
@@ -40,14 +40,14 @@ def tfdoctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 
 
 def get_refusal(tfdoctor: Tfdoctor, *args: str) -> None:
-    ended = tfdoctor(*args)
-    assert ended.status == 2, ended
-    assert ended.out == ""
-    assert "tfdoctor: " in ended.err
-    assert len(ended.err) < 2000
+    result = tfdoctor(*args)
+    assert result.status == 2, result
+    assert result.out == ""
+    assert "tfdoctor: " in result.err
+    assert len(result.err) < 2000
 
 
-HERE = ("--anywhere", "--dry-run")
+DRY_RUN = ("--anywhere", "--dry-run")
 OPTIONS = [
     ("matrix", "--tf"),
     ("matrix", "--cuda"),
@@ -59,12 +59,12 @@ OPTIONS = [
     ("recommend", "--gpu", "8.6", "--python"),
     ("recommend", "--gpu", "8.6", "--driver"),
     ("recommend", "--gpu"),
-    ("build", *HERE, "--tf"),
-    ("build", *HERE, "--python"),
-    ("build", *HERE, "--driver"),
+    ("build", *DRY_RUN, "--tf"),
+    ("build", *DRY_RUN, "--python"),
+    ("build", *DRY_RUN, "--driver"),
     ("build", "--dry-run", "--gpu"),
-    ("install", *HERE, "--tf"),
-    ("install", *HERE, "--driver"),
+    ("install", *DRY_RUN, "--tf"),
+    ("install", *DRY_RUN, "--driver"),
     ("install", "--dry-run", "--gpu"),
     ("verify", "image", "--memory"),
     ("verify", "image", "--expect-gpus"),
@@ -72,18 +72,20 @@ OPTIONS = [
 
 
 @pytest.mark.parametrize("words", OPTIONS, ids=" ".join)
-def test_a_version_of_5000_digits(words: tuple[str, ...], tfdoctor: Tfdoctor) -> None:
+def test_version_of_5000_digits_is_refused(words: tuple[str, ...], tfdoctor: Tfdoctor) -> None:
     for text in (DIGITS, f"2.{DIGITS}"):
         get_refusal(tfdoctor, *words, text)
 
 
 @pytest.mark.parametrize("command", ["matrix", "recommend --gpu 8.6", "build --anywhere --dry-run"])
-@pytest.mark.parametrize("text", LONG, ids=lambda text: text[:12])
-def test_a_specification_with_one(command: str, text: str, tfdoctor: Tfdoctor) -> None:
+@pytest.mark.parametrize("text", LONG_SPECIFICATIONS, ids=lambda text: text[:12])
+def test_specification_of_5000_digits_is_refused(command: str, text: str, tfdoctor: Tfdoctor) -> None:
     get_refusal(tfdoctor, *command.split(), "--tf", text)
 
 
-@pytest.mark.parametrize("text", [*LONG, "sm_" + DIGITS, "cp3" + DIGITS], ids=lambda text: text[:12])
+@pytest.mark.parametrize(
+    "text", [*LONG_SPECIFICATIONS, "sm_" + DIGITS, "cp3" + DIGITS], ids=lambda text: text[:12]
+)
 @pytest.mark.parametrize(
     "read",
     [
@@ -99,50 +101,56 @@ def test_a_specification_with_one(command: str, text: str, tfdoctor: Tfdoctor) -
         lambda text: versions.Spec(text).select(["2.15.0"]),
     ],
 )
-def test_versions_are_read_or_refused(read: Callable[[str], object], text: str) -> None:
+def test_versions_are_parsed_or_refused(read: Callable[[str], object], text: str) -> None:
     if hasattr(sys, "set_int_max_str_digits"):
         assert sys.get_int_max_str_digits() == 4300
-    with contextlib.suppress(versions.VersionSyntaxError):  # `numbers` takes what stands before a `+`
+    with contextlib.suppress(versions.VersionSyntaxError):  # `numbers` parses the part before a `+`
         read(text)
 
 
 @pytest.mark.parametrize("pin", [f"=={DIGITS}", f">=2.{DIGITS}", f"~=2.{DIGITS}"], ids=lambda pin: pin[:4])
 @pytest.mark.parametrize("package", ["tensorflow", "numpy", "tensorflow-gpu"])
-def test_a_dockerfile_with_one(package: str, pin: str, tfdoctor: Tfdoctor, tmp_path: Path) -> None:
-    file = tmp_path / "Dockerfile"
-    file.write_text(
+def test_dockerfile_with_5000_digits_is_checked(
+    package: str, pin: str, tfdoctor: Tfdoctor, tmp_path: Path
+) -> None:
+    path = tmp_path / "Dockerfile"
+    path.write_text(
         f"FROM python:3.11\nRUN pip install tensorflow==2.15.0\nRUN pip install '{package}{pin}'\n",
         encoding="utf-8",
     )
-    assert tfdoctor("build", "--check", str(file)).status in (0, 1)
+    assert tfdoctor("build", "--check", str(path)).status in (0, 1)
 
 
 @pytest.mark.parametrize(
     "command", ["check", "capture", "report", "fix --dry-run", "verify --python /bin/sh"], ids=str.split
 )
 @pytest.mark.parametrize("value", ["nan", "-nan", "inf", "0", "-1", "1e999"])
-def test_a_time_that_is_none(command: str, value: str, tfdoctor: Tfdoctor) -> None:
+def test_invalid_timeout_is_refused(command: str, value: str, tfdoctor: Tfdoctor) -> None:
     get_refusal(tfdoctor, *command.split(), "--timeout", value)
 
 
-NO_NUMBERS = pytest.mark.parametrize("value", [DIGITS, "²", "+-3"], ids=["digits", "superscript", "signs"])
+INVALID_NUMBERS = pytest.mark.parametrize(
+    "value", [DIGITS, "²", "+-3"], ids=["digits", "superscript", "signs"]
+)
 
 
-@NO_NUMBERS
-def test_columns_that_are_no_number(value: str, tfdoctor: Tfdoctor, monkeypatch: pytest.MonkeyPatch) -> None:
+@INVALID_NUMBERS
+def test_invalid_columns_are_ignored(value: str, tfdoctor: Tfdoctor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", value)
     assert tfdoctor("recommend", "--gpu", "8.6").status == 0
 
 
-@NO_NUMBERS
+@INVALID_NUMBERS
 @pytest.mark.parametrize(
     "name", ["CUDA_VISIBLE_DEVICES", "TF_MIN_GPU_MULTIPROCESSOR_COUNT", "TF_CPP_MIN_LOG_LEVEL"]
 )
 @pytest.mark.parametrize("host", ["healthy-two-gpus", "hidden-by-minus-one"])
-def test_a_variable_that_is_no_number(host: str, name: str, value: str) -> None:
+def test_invalid_variable_crashes_no_check(host: str, name: str, value: str) -> None:
     recorded = RecordedSystem(HOSTS / host)
-    seen = survey(recorded, Compat.load(), requested_python=recorded.python)
-    around = dataclasses.replace(seen.environment, variables={**seen.environment.variables, name: value})
-    report = diagnose(dataclasses.replace(seen, environment=around), Compat.load())
+    facts = survey(recorded, Compat.load(), requested_python=recorded.python)
+    environment = dataclasses.replace(
+        facts.environment, variables={**facts.environment.variables, name: value}
+    )
+    report = diagnose(dataclasses.replace(facts, environment=environment), Compat.load())
     assert report.counts()["crashed"] == 0
     make_loader_environment({name: value})

@@ -1,4 +1,4 @@
-"""Which release serves a machine: one answer, in `recommend`, in `check`'s remedies, and in the matrix."""
+"""The release that suits a machine: `recommend`, the remedies of `check` and the matrix agree."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Remedy
 
 COMPAT = Compat.load()
-NAMED = re.compile(
+RELEASE_PATTERN = re.compile(
     r"(?:[Tt]ensor[Ff]low(?:-gpu)?(?:\[[a-z-]+\])?(?: |==)|--tf )(\d+\.\d+\.\d+(?:\.post1|rc\d)?)(?![\w.]*\d)"
 )
-MADE_WITH = re.compile(r"(?:uv venv --python |\bpython)(\d\.\d+)(?: -m venv)? tf-env")
-NARROWER = frozenset({"TFD202", "TFD203"})
-"""Their remedies keep something: the CUDA that is there, the minor. The release then need not be the best one."""
+PYTHON_PATTERN = re.compile(r"(?:uv venv --python |\bpython)(\d\.\d+)(?: -m venv)? tf-env")
+CONSTRAINED_CODES = frozenset({"TFD202", "TFD203"})
+"""Codes whose remedies keep the installed CUDA or the minor, so that their release need not be the best."""
 CAPABILITIES = ("3.0", "3.5", "5.0", "6.1", "7.0", "7.5", "8.6", "9.0", "10.0", "12.0")
 DRIVERS = (
     "390.157",
@@ -61,64 +61,71 @@ DRIVERS = (
 PYTHONS = ("3.5", "3.6", "3.7", "3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 
 
-def host(*capabilities: str, **more: Any) -> Host:
+def make_host(*capabilities: str, **fields: Any) -> Host:
     cards = tuple(Card(f"a card of {capability}", capability) for capability in capabilities)
-    return Host(cards=cards, **more)
+    return Host(cards=cards, **fields)
 
 
-def list_named(remedy: Remedy) -> set[str]:
-    """The releases that a remedy names."""
-    return {version for text in (remedy.text, *remedy.commands) for version in NAMED.findall(text)}
+def list_named_releases(remedy: Remedy) -> set[str]:
+    """Return the releases that a remedy names."""
+    return {version for text in (remedy.text, *remedy.commands) for version in RELEASE_PATTERN.findall(text)}
 
 
-def contradictions(facts: Facts) -> Iterator[str]:
-    """The releases in `check`'s remedies that are not `recommend`'s."""
+def find_contradictions(facts: Facts) -> Iterator[str]:
+    """Yield the releases in the remedies of `check` that `recommend` does not give."""
     report, machine = diagnose(facts, COMPAT), build_host(facts, COMPAT)
     tensorflow, python = value_of(facts.tensorflow), value_of(facts.python)
     installed = {tensorflow.version} if tensorflow is not None else set()
     if python is not None:
-        installed |= {one.version for one in python.distributions if one.name in TENSORFLOW_DISTRIBUTIONS}
+        installed |= {dist.version for dist in python.distributions if dist.name in TENSORFLOW_DISTRIBUTIONS}
     for finding in report.findings:
         for remedy in finding.remedies:
-            made = next((m[1] for text in remedy.commands if (m := MADE_WITH.search(text))), None)
-            own = versions.major_minor(python.version) if python is not None else None
+            new_python = next(
+                (match[1] for text in remedy.commands if (match := PYTHON_PATTERN.search(text))), None
+            )
+            own_version = versions.major_minor(python.version) if python is not None else None
             updated = dataclasses.replace(machine, driver=None)
-            later = remedy.text.startswith("After an update of the driver")
-            for version in list_named(remedy) - installed:
-                if finding.code in NARROWER:
-                    fits = any(can_serve(COMPAT, r, machine, own) for r in COMPAT.select(f"=={version}"))
+            after_update = remedy.text.startswith("After an update of the driver")
+            for version in list_named_releases(remedy) - installed:
+                if finding.code in CONSTRAINED_CODES:
+                    fits = any(
+                        can_serve(COMPAT, release, machine, own_version)
+                        for release in COMPAT.select(f"=={version}")
+                    )
                 else:
-                    fits = answers(version, updated if later else machine, made or own)
+                    fits = is_recommended(
+                        version, updated if after_update else machine, new_python or own_version
+                    )
                 if not fits:
                     yield f"{finding.code}: {version} on {machine} ({remedy.text})"
 
 
-def answers(version: str, machine: Host, python: str | None) -> bool:
-    """Whether this is the first release of `recommend` for an environment of this Python."""
-    first = recommend(COMPAT, Request(python=python, method=Method.PIP), machine)
-    if first.conflict is None:
-        return first.options[0].tensorflow == version
-    # No release whose CUDA has wheels serves here: what is named has it from conda.
-    found = find_best_fit(COMPAT, machine, python=python)
-    return found is not None and found.cuda is None and found.release.version == version
+def is_recommended(version: str, machine: Host, python: str | None) -> bool:
+    """Return whether `recommend` gives this release first for an environment of this Python."""
+    answer = recommend(COMPAT, Request(python=python, method=Method.PIP), machine)
+    if answer.conflict is None:
+        return answer.options[0].tensorflow == version
+    # No release with CUDA wheels suits this machine, so the named one has its CUDA from conda.
+    fit = find_best_fit(COMPAT, machine, python=python)
+    return fit is not None and fit.cuda is None and fit.release.version == version
 
 
 def drop_tensorflow(facts: Facts) -> Facts:
-    """Its Python without any TensorFlow."""
+    """Return the facts without the TensorFlow distributions."""
     python = value_of(facts.python)
     if python is None:
         return facts
-    kept = [one for one in python.distributions if one.name not in TENSORFLOW_DISTRIBUTIONS]
-    return with_python(facts, distributions=tuple(kept))
+    others = [dist for dist in python.distributions if dist.name not in TENSORFLOW_DISTRIBUTIONS]
+    return with_python(facts, distributions=tuple(others))
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 @pytest.mark.few(40)
-def test_a_remedy_names_the_release_that_recommend_names(folder: Path) -> None:
+def test_remedies_name_the_recommended_release(folder: Path) -> None:
     facts = list_events(folder)
-    nothing = Absent("site-packages", "no tensorflow")
-    without = dataclasses.replace(drop_tensorflow(facts), tensorflow=nothing, loader=nothing)
-    assert not [*contradictions(facts), *contradictions(without)]
+    absent = Absent("site-packages", "no tensorflow")
+    without = dataclasses.replace(drop_tensorflow(facts), tensorflow=absent, loader=absent)
+    assert not [*find_contradictions(facts), *find_contradictions(without)]
 
 
 def make_sample(
@@ -130,7 +137,7 @@ def make_sample(
     *,
     libraries: bool,
 ) -> Facts:
-    """A machine with these; `installed`: its TensorFlow."""
+    """Return the facts of a machine; `installed` is its TensorFlow, None if it has none."""
     facts = healthy(installed or "2.18.1", python=f"{python}.1")
     facts = with_cards(facts, *cards) if cards else facts
     facts = with_python(facts, glibc=glibc)
@@ -138,17 +145,17 @@ def make_sample(
     module = Known(KernelModule(driver, True), "x") if driver is not None else Unknown("closed")
     answer = value_of(facts.driver.cuda)
     assert answer is not None
-    speaks = COMPAT.newest_cuda_for_driver(driver) if driver is not None else answer.version
-    known = Known(dataclasses.replace(answer, version=speaks), "libcuda.so.1")
+    newest_cuda = COMPAT.newest_cuda_for_driver(driver) if driver is not None else answer.version
+    cuda = Known(dataclasses.replace(answer, version=newest_cuda), "libcuda.so.1")
     facts = dataclasses.replace(
         facts,
         driver=dataclasses.replace(
-            facts.driver, kernel_module=module, cuda=known, nvml=Unknown("x"), smi=Unknown("x")
+            facts.driver, kernel_module=module, cuda=cuda, nvml=Unknown("x"), smi=Unknown("x")
         ),
     )
     if installed is None:
-        nothing = Absent("site-packages", "no tensorflow")
-        facts = dataclasses.replace(drop_tensorflow(facts), tensorflow=nothing, loader=nothing)
+        absent = Absent("site-packages", "no tensorflow")
+        facts = dataclasses.replace(drop_tensorflow(facts), tensorflow=absent, loader=absent)
     return facts
 
 
@@ -161,7 +168,7 @@ def make_sample(
     glibc=st.sampled_from(["2.17", "2.24", "2.27", "2.35"]),
     libraries=st.booleans(),
 )
-def test_a_remedy_names_the_release_that_recommend_names_on_made_hosts(
+def test_remedies_of_generated_hosts_agree_with_recommend(
     installed: str | None,
     python: str,
     cards: tuple[str, ...],
@@ -170,17 +177,17 @@ def test_a_remedy_names_the_release_that_recommend_names_on_made_hosts(
     libraries: bool,
 ) -> None:
     facts = make_sample(installed, python, cards, driver, glibc, libraries=libraries)
-    assert not list(contradictions(facts))
+    assert not list(find_contradictions(facts))
 
 
-def test_the_property_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_release_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = make_sample(None, "3.11", ("8.6",), "570.86.10", "2.35", libraries=True)
-    assert not list(contradictions(facts))
+    assert not list(find_contradictions(facts))
     monkeypatch.setattr(
         "tfdoctor.advice.releases.fit.find_best_fit",
         lambda *_, **__: find_best_fit(COMPAT, Host(), spec="==2.20.0"),
     )
-    assert list(contradictions(facts))
+    assert list(find_contradictions(facts))
 
 
 # ---------------------------------------------------------------- the matrix
@@ -189,21 +196,21 @@ def test_the_property_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.few(12)
 @pytest.mark.parametrize("driver", [None, "450.80.02", "470.82.01", "570.86.10"])
 @pytest.mark.parametrize("capability", CAPABILITIES)
-def test_the_matrix_lists_what_fits_and_nothing_else(capability: str, driver: str | None) -> None:
+def test_matrix_lists_exactly_the_suitable_releases(capability: str, driver: str | None) -> None:
     rows = select_rows(COMPAT, MatrixQuery(capability=capability, driver=driver, gpu=True))
     listed = {row.release.version for row in rows if row.code != "arch-specific"}
-    partly = {row.release.version for row in rows if row.code == "arch-specific"}
-    machine = host(capability, driver=driver)
+    partial = {row.release.version for row in rows if row.code == "arch-specific"}
+    machine = make_host(capability, driver=driver)
     for release in list_candidates(COMPAT):
         assert (release.version in listed) is not find_card_reasons(COMPAT, release, machine), release.version
-    for version in partly:  # some kernels fail, says the matrix
+    for version in partial:  # the matrix says that some kernels fail
         assert find_card_reasons(COMPAT, COMPAT.select(version)[0], machine)
     for option in recommend(COMPAT, Request(), machine).options:
         if option.recipe.value != "ngc":  # NVIDIA's own build of that version
             assert option.tensorflow in listed
 
 
-# ---------------------------------------------------------------- the answer
+# ---------------------------------------------------------------- the best release
 
 
 @pytest.mark.parametrize(
@@ -220,51 +227,53 @@ def test_the_matrix_lists_what_fits_and_nothing_else(capability: str, driver: st
         ({"driver": "440.33"}, "2.3.4"),
         ({"driver": "384.81"}, "1.12.3"),
         ({"driver": "340.1"}, None),
-        ({"glibc": "2.17"}, "2.19.1"),  # cuDNN's wheels for 2.20 need 2.27
+        ({"glibc": "2.17"}, "2.19.1"),  # the cuDNN wheels for 2.20 need glibc 2.27
         ({"spec": "<2.15"}, "2.14.1"),
     ],
 )
-def test_the_best_release(conditions: dict[str, str], expected: str | None) -> None:
-    more = {key: value for key, value in conditions.items() if key in ("driver", "glibc")}
+def test_best_release_for_conditions(conditions: dict[str, str], expected: str | None) -> None:
+    fields = {key: value for key, value in conditions.items() if key in ("driver", "glibc")}
     cards = [conditions["capability"]] if "capability" in conditions else []
-    found = find_best_fit(
-        COMPAT, host(*cards, **more), python=conditions.get("python"), spec=conditions.get("spec")
+    fit = find_best_fit(
+        COMPAT, make_host(*cards, **fields), python=conditions.get("python"), spec=conditions.get("spec")
     )
-    assert (None if found is None else found.release.version) == expected
-    if found is not None:
-        assert can_serve(COMPAT, found.release, host(*cards, **more), conditions.get("python"))
+    assert (None if fit is None else fit.release.version) == expected
+    if fit is not None:
+        assert can_serve(COMPAT, fit.release, make_host(*cards, **fields), conditions.get("python"))
 
 
-def test_of_one_version_the_package_tensorflow() -> None:
-    """`tensorflow-gpu` of the same version has the same files, and nobody pinned it."""
+def test_package_tensorflow_is_preferred() -> None:
+    """`tensorflow-gpu` of the same version has the same files."""
     packages = {release.version: release.package for release in list_candidates(COMPAT)}
     assert packages["2.11.0"] == packages["2.1.0"] == "tensorflow"
     assert packages["2.0.0"] == packages["1.14.0"] == "tensorflow-gpu"
 
 
-def test_reasons_are_told_all() -> None:
+def test_all_reasons_are_returned() -> None:
     release = COMPAT.select("2.21.0")[0]
-    found = fit_environment(COMPAT, release, host("3.5", driver="470.82.01", glibc="2.17"), "3.8")
-    assert {reason.cause for reason in found.reasons} == {
+    fit = fit_environment(COMPAT, release, make_host("3.5", driver="470.82.01", glibc="2.17"), "3.8")
+    assert {reason.cause for reason in fit.reasons} == {
         Cause.GLIBC_TOO_OLD,
         Cause.NO_MATCHING_WHEEL,
         Cause.GPU_TOO_OLD,
         Cause.DRIVER_TOO_OLD,
     }
-    assert all(reason.source for reason in found.reasons)
+    assert all(reason.source for reason in fit.reasons)
 
 
-def test_the_first_without_a_worry_is_preferred() -> None:
-    fits = [fit_environment(COMPAT, release, host("12.0")) for release in list_candidates(COMPAT, ">=2.20")]
+def test_first_without_caveats_is_preferred() -> None:
+    fits = [
+        fit_environment(COMPAT, release, make_host("12.0")) for release in list_candidates(COMPAT, ">=2.20")
+    ]
     assert choose_preferred(iter(())) is None
-    worried = [fit for fit in fits if fit.serious]
-    assert worried
-    assert choose_preferred(worried) is worried[0]
-    easy = Fit(worried[0].release, "3.11", None, (), ())
-    assert choose_preferred([*worried, easy, fits[-1]]) is easy
+    with_caveats = [fit for fit in fits if fit.serious]
+    assert with_caveats
+    assert choose_preferred(with_caveats) is with_caveats[0]
+    without_caveats = Fit(with_caveats[0].release, "3.11", None, (), ())
+    assert choose_preferred([*with_caveats, without_caveats, fits[-1]]) is without_caveats
 
 
-def test_cards_that_a_variable_hides_count_where_nothing_else_is_shown() -> None:
+def test_hidden_cards_count_if_no_other_is_visible() -> None:
     facts = with_cards(healthy(), "9.0")
     assert [card.capability for card in build_host(facts, COMPAT).cards] == ["9.0"]
     both = with_cards(healthy(), "9.0", "3.5").driver.cuda

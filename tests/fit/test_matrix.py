@@ -1,4 +1,4 @@
-"""The matrix query, and the page made from it."""
+"""The compatibility matrix query, and the page generated from it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ COMPAT = Compat.load()
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def names(query: MatrixQuery) -> list[str]:
+def list_names(query: MatrixQuery) -> list[str]:
     return [f"{row.release.package}-{row.release.version}" for row in select_rows(COMPAT, query)]
 
 
-def test_everything_newest_first() -> None:
+def test_all_releases_are_listed_newest_first() -> None:
     rows = select_rows(COMPAT)
     assert len(rows) == len(COMPAT.releases)
     parsed = [row.release.parsed for row in rows]
@@ -51,23 +51,23 @@ def test_everything_newest_first() -> None:
         (MatrixQuery(capability="2.0", gpu=True), []),
     ],
 )
-def test_filters(query: MatrixQuery, expected: list[str] | None) -> None:
-    found = names(query)
+def test_query_selects_releases(query: MatrixQuery, expected: list[str] | None) -> None:
+    selected = list_names(query)
     if expected is None:
-        assert found
-        assert all(name.startswith(("tensorflow-gpu-2.9.", "tensorflow-gpu-2.10.")) for name in found)
+        assert selected
+        assert all(name.startswith(("tensorflow-gpu-2.9.", "tensorflow-gpu-2.10.")) for name in selected)
     else:
-        assert found == expected
+        assert selected == expected
 
 
 def test_several_capabilities_are_alternatives() -> None:
-    """A name that stands for cards of 2.1, 3.0 and 3.5 keeps what runs on any of them."""
+    """A GPU name that means 2.1, 3.0 or 3.5 keeps releases that run on any of them."""
     rows = select_rows(COMPAT, MatrixQuery(capability="2.1,3.0,3.5", package="tensorflow-gpu", gpu=True))
     assert rows[0].release.version == "2.11.0"
     assert {row.code for row in rows} <= {"native", "jit"}
 
 
-def test_drivers() -> None:
+def test_driver_minimums() -> None:
     row = select_rows(COMPAT, MatrixQuery(tf="2.21.0"))[0]
     assert (row.driver_linux, row.driver_windows) == ("525.60.13", None)
     row = select_rows(COMPAT, MatrixQuery(tf="2.10.1"))[0]
@@ -76,29 +76,29 @@ def test_drivers() -> None:
 
 
 def test_problems_follow_the_capability() -> None:
-    def ids(capability: str | None) -> set[str]:
+    def problem_ids(capability: str | None) -> set[str]:
         row = select_rows(COMPAT, MatrixQuery(tf="2.20.0", capability=capability))[0]
         return {problem.id for problem in row.problems}
 
-    assert {"ptx-sm90a-on-blackwell", "cudnn-unpinned"} <= ids(None)
-    assert "ptx-sm90a-on-blackwell" in ids("12.0")
-    assert "cudnn-unpinned" not in ids("12.0")
-    assert "cudnn-unpinned" in ids("7.0")
+    assert {"ptx-sm90a-on-blackwell", "cudnn-unpinned"} <= problem_ids(None)
+    assert "ptx-sm90a-on-blackwell" in problem_ids("12.0")
+    assert "cudnn-unpinned" not in problem_ids("12.0")
+    assert "cudnn-unpinned" in problem_ids("7.0")
     assert select_rows(COMPAT, MatrixQuery(tf="2.20.0", capability="12.0"))[0].code == "arch-specific"
 
 
 @pytest.mark.parametrize("field", ["tf", "cuda", "python", "capability", "driver"])
-def test_not_a_version(field: str) -> None:
+def test_invalid_version_is_an_error(field: str) -> None:
     with pytest.raises(VersionSyntaxError):
         select_rows(COMPAT, replace(MatrixQuery(), **{field: "banana"}))
 
 
-def test_no_such_release() -> None:
+def test_unknown_release_is_an_error() -> None:
     with pytest.raises(UnknownReleaseError, match="the nearest known"):
         select_rows(COMPAT, MatrixQuery(tf="3.0"))
 
 
-def test_the_contract() -> None:
+def test_json_rows_have_the_documented_keys() -> None:
     keys = {
         "tensorflow",
         "package",
@@ -133,7 +133,7 @@ def test_the_contract() -> None:
             assert problem["text"]
 
 
-def test_groups_lose_nothing() -> None:
+def test_groups_contain_all_rows() -> None:
     rows = select_rows(COMPAT)
     groups = group_rows(rows)
     assert tuple(row for members in groups for row in members.rows) == rows
@@ -152,10 +152,10 @@ def load_script(name: str) -> ModuleType:
     return module
 
 
-def test_the_page_is_fresh() -> None:
+def test_matrix_page_is_up_to_date() -> None:
     page = load_script("update_matrix_docs").page(COMPAT)
     assert (ROOT / "docs" / "matrix.md").read_text(encoding="utf-8") == page, (
         "stale: run scripts/update_matrix_docs.py"
     )
-    for row in COMPAT.problems:
-        assert row.title in page
+    for problem in COMPAT.problems:
+        assert problem.title in page

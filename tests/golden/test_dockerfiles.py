@@ -1,4 +1,4 @@
-"""Dockerfiles, whole: `pytest tests/golden --refresh` writes the expected files anew; read them in review."""
+"""Complete Dockerfiles. `pytest tests/golden --refresh` rewrites the expected files; review the changes."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ CERTIFICATE = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 
 
 def plan(tensorflow: str, recipe: Recipe, python: str | None = None, base: str | None = None) -> Option:
-    wish = Request(tensorflow=tensorflow, python=python, method=Method.CONTAINER, recipe=recipe, base=base)
-    return recommend(Compat.load(), wish, Host()).options[0]
+    request = Request(tensorflow=tensorflow, python=python, method=Method.CONTAINER, recipe=recipe, base=base)
+    return recommend(Compat.load(), request, Host()).options[0]
 
 
 def debian_without_a_python() -> Option:
-    """As `look_into` leaves the plan for an image that has apt alone."""
+    """Return the plan for a base image that has apt but no Python."""
     option = plan("2.15.1", Recipe.PIP_CUDA, "3.11", "registry.example:5000/base:12")
     assert option.base is not None
     base = Base(option.base.image, "debian 12", "python3.11", ("python3.11", "python3.11-venv"))
@@ -72,7 +72,7 @@ CASES: dict[str, tuple[Option, Extras]] = {
     ),
     "ngc-1.15.5": (plan("1.15.5", Recipe.NGC), Extras(requirements=parse_packages(["pandas"]))),
 }
-by_name = pytest.mark.parametrize("name", CASES)
+with_each_case = pytest.mark.parametrize("name", CASES)
 
 
 def context(name: str) -> Context:
@@ -85,32 +85,32 @@ def compare(path: Path, text: str, refresh: bool) -> None:
     assert text == path.read_text(encoding="utf-8")
 
 
-@by_name
-def test_whole(name: str, refresh: bool) -> None:
-    made = context(name)
-    text = made.dockerfile.replace(f"tfdoctor {tfdoctor.__version__}.", "tfdoctor VERSION.")
+@with_each_case
+def test_dockerfile_equals_the_expected_file(name: str, refresh: bool) -> None:
+    built = context(name)
+    text = built.dockerfile.replace(f"tfdoctor {tfdoctor.__version__}.", "tfdoctor VERSION.")
     text = text.replace(f'io.tfdoctor.version="{tfdoctor.__version__}"', 'io.tfdoctor.version="VERSION"')
     compare(HERE / f"{name}.Dockerfile", text, refresh)
-    compare(HERE / f"{name}.files", "".join(f"{file}\n" for file in sorted(made.files)), refresh)
+    compare(HERE / f"{name}.files", "".join(f"{file}\n" for file in sorted(built.files)), refresh)
 
 
 def test_no_expected_file_is_stale() -> None:
-    there = {path.name for path in HERE.iterdir() if path.suffix in (".Dockerfile", ".files")}
-    assert there == {f"{name}{end}" for name in CASES for end in (".Dockerfile", ".files")}
+    existing = {path.name for path in HERE.iterdir() if path.suffix in (".Dockerfile", ".files")}
+    assert existing == {f"{name}{end}" for name in CASES for end in (".Dockerfile", ".files")}
 
 
-@by_name
-def test_what_is_copied_is_there_and_nothing_else(name: str) -> None:
-    made = context(name)
+@with_each_case
+def test_copied_files_are_the_context(name: str) -> None:
+    built = context(name)
     copied = {
-        word
-        for line in re.findall(r"^COPY (?!--from)(.+) \S+$", made.dockerfile, re.MULTILINE)
-        for word in line.split()
+        source
+        for line in re.findall(r"^COPY (?!--from)(.+) \S+$", built.dockerfile, re.MULTILINE)
+        for source in line.split()
     }
-    assert copied == set(made.files)
+    assert copied == set(built.files)
 
 
-@by_name
+@with_each_case
 def test_everything_is_pinned_by_hash(name: str) -> None:
     files = context(name).files
     for file in {"tools.txt", "cuda.txt", "tensorflow.txt", "release.txt"} & set(files):
@@ -121,21 +121,21 @@ def test_everything_is_pinned_by_hash(name: str) -> None:
         assert f"tensorflow=={CASES[name][0].tensorflow}\n" in files["constraints.txt"].decode()
 
 
-@by_name
-def test_it_ends_as_a_user_who_is_not_root(name: str) -> None:
+@with_each_case
+def test_last_user_is_not_root(name: str) -> None:
     lines = context(name).dockerfile.splitlines()
     assert [line for line in lines if line.startswith("USER")][-1] == "USER 1000"
     assert lines[-1].startswith("CMD [")
     json.loads(lines[-1].removeprefix("CMD "))
 
 
-@by_name
-def test_the_label_is_the_plan(name: str) -> None:
+@with_each_case
+def test_label_contains_the_plan(name: str) -> None:
     option, _ = CASES[name]
     match = re.search(r"io\.tfdoctor\.plan=(.+) \\$", context(name).dockerfile, re.MULTILINE)
     assert match is not None
-    told = json.loads(shlex.split(match[1])[0])
-    assert told == {
+    label = json.loads(shlex.split(match[1])[0])
+    assert label == {
         "tensorflow": option.tensorflow,
         "python": option.python,
         "cuda": option.cuda,
@@ -144,14 +144,14 @@ def test_the_label_is_the_plan(name: str) -> None:
     }
 
 
-def test_older_drivers_of_the_same_cuda_are_not_refused_by_the_base() -> None:
-    """nvidia/cuda's images ask for their own toolkit's driver; the plan counts on minor-version compatibility."""
-    for name, least in (
+def test_minimum_driver_is_that_of_the_cuda_major() -> None:
+    """Override the driver that the base image requires: the plan relies on CUDA's minor-version compatibility."""
+    for name, minimum in (
         ("cuda-base-2.17.1", "12.0"),
         ("official-2.4.4", "11.0"),
         ("pip-cuda-2.21-py313", "12.0"),
     ):
-        assert f'ENV NVIDIA_REQUIRE_CUDA="cuda>={least}"\n' in context(name).dockerfile
+        assert f'ENV NVIDIA_REQUIRE_CUDA="cuda>={minimum}"\n' in context(name).dockerfile
     for name in ("official-1.14-py3", "ngc-1.15.5"):
         assert "NVIDIA_REQUIRE_CUDA" not in context(name).dockerfile
 
@@ -159,30 +159,30 @@ def test_older_drivers_of_the_same_cuda_are_not_refused_by_the_base() -> None:
 # ---------------------------------------------------------------- hadolint
 
 
-@by_name
-def test_hadolint_has_nothing_to_say(name: str, tmp_path: Path) -> None:
-    beside = Path(sys.executable).with_name("hadolint")
-    program = str(beside) if beside.is_file() else shutil.which("hadolint")
+@with_each_case
+def test_hadolint_reports_nothing(name: str, tmp_path: Path) -> None:
+    sibling = Path(sys.executable).with_name("hadolint")
+    program = str(sibling) if sibling.is_file() else shutil.which("hadolint")
     if program is None:
         pytest.skip("hadolint is not installed")
-    file = tmp_path / "Dockerfile"
-    file.write_text(context(name).dockerfile, encoding="utf-8")
-    done = subprocess.run(
-        [program, "--no-color", str(file)],
+    path = tmp_path / "Dockerfile"
+    path.write_text(context(name).dockerfile, encoding="utf-8")
+    result = subprocess.run(
+        [program, "--no-color", str(path)],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
         cwd=tmp_path,
     )
-    assert (done.stdout, done.returncode) == ("", 0)
+    assert (result.stdout, result.returncode) == ("", 0)
 
 
-# ---------------------------------------------------------------- the context
+# ---------------------------------------------------------------- build context
 
 
-@by_name
-def test_the_context_is_the_same_bytes_each_time(name: str) -> None:
+@with_each_case
+def test_context_is_reproducible(name: str) -> None:
     first, second = context(name), context(name)
     backwards = dict(reversed(list(second.files.items())))
     archive = context_archive(first.dockerfile, first.files)
@@ -193,11 +193,11 @@ def test_the_context_is_the_same_bytes_each_time(name: str) -> None:
     assert {(m.uid, m.gid, m.mtime, m.mode, m.uname) for m in members} == {(0, 0, 0, 0o644, "")}
 
 
-def test_another_file_is_another_context() -> None:
+def test_changed_file_changes_the_context() -> None:
     assert context_archive("FROM a\n", {"x": b"1"}) != context_archive("FROM a\n", {"x": b"2"})
 
 
-# ---------------------------------------------------------------- names from outside
+# ---------------------------------------------------------------- values of the user
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_another_file_is_another_context() -> None:
         f"debian@sha256:{'0' * 64}",
     ],
 )
-def test_names_of_images(name: str) -> None:
+def test_valid_image_names(name: str) -> None:
     assert check_reference(name) == name
 
 
@@ -234,14 +234,14 @@ def test_names_of_images(name: str) -> None:
         "https://host/a",
     ],
 )
-def test_no_names_of_images(name: str) -> None:
+def test_invalid_image_names(name: str) -> None:
     with pytest.raises(UsageError):
         check_reference(name)
     with pytest.raises(UsageError):
         context_of(dataclasses.replace(CASES["ngc-1.15.5"][0], base=Base(name, "", "python3")), Extras())
 
 
-def test_a_mirror_serves_the_base() -> None:
+def test_mirror_replaces_the_base_registry() -> None:
     option = with_mirror(plan("1.14.0", Recipe.OFFICIAL), "mirror.example:5000/hub")
     assert (
         "FROM mirror.example:5000/hub/tensorflow/tensorflow:1.14.0-gpu-py3\n"
@@ -249,7 +249,7 @@ def test_a_mirror_serves_the_base() -> None:
     )
 
 
-def test_a_mirror_serves_the_image_with_micromamba() -> None:
+def test_mirror_replaces_the_micromamba_registry() -> None:
     option = with_mirror(plan("1.14.0", Recipe.CONDA_CUDA), "mirror.example:5000/hub")
     assert (
         "FROM mirror.example:5000/hub/mambaorg/micromamba:1.5.8 AS cuda\n"
@@ -272,14 +272,14 @@ def test_a_mirror_serves_the_image_with_micromamba() -> None:
         "",
     ],
 )
-def test_no_index(index: str) -> None:
+def test_invalid_index_is_refused(index: str) -> None:
     with pytest.raises(UsageError) as error:
         check_index(index)
     if "@" in index:
         assert "sesame" not in error.value.message
 
 
-def test_values_cannot_leave_their_place() -> None:
+def test_values_in_labels_are_quoted() -> None:
     option = dataclasses.replace(plan("2.15.1", Recipe.PIP_CUDA), cudnn='8"$HOME\\')
     label = next(
         line for line in context_of(option, Extras()).dockerfile.splitlines() if "io.tfdoctor.plan" in line

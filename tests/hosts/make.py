@@ -1,11 +1,11 @@
-"""Makes the recorded machines of this folder: each is a healthy machine with a few changes.
+"""Write the recorded hosts of this folder: each is a healthy machine with a few changes.
 
     python tests/hosts/make.py            write them
-    python tests/hosts/make.py --check    tell which would change
+    python tests/hosts/make.py --check    report which ones would change
 
-A host is a function below with `@host`: it takes a healthy machine, changes it, and says what must come
-out. A recording of a real machine needs no function: a folder with host.json and expect.json is enough (its
-name must not be one of these). All identifiers are invented.
+A host is a function with `@host` that takes a healthy machine and changes it; the decorator states the expected
+result. A recording of a real machine needs no function: a folder with host.json and expect.json is enough, if its
+name is not one of these. All identifiers are invented.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DRIVER = "550.54.14"
 
 @dataclass(frozen=True)
 class Card:
-    """A card as every tool shows it."""
+    """A GPU as all tools show it."""
 
     name: str
     device_id: str
@@ -39,7 +39,7 @@ class Card:
     multiprocessors: int
     address: str = "0000:01:00.0"
     number: int = 0
-    """Makes its identifier."""
+    """Index of the GPU; the last part of its UUID."""
 
     @property
     def uuid(self) -> str:
@@ -113,12 +113,12 @@ FLAGS = "fpu sse sse2 ssse3 sse4_1 sse4_2 avx avx2 fma f16c bmi1 bmi2 abm movbe 
 
 @dataclass
 class Machine:
-    """A recording that is being made. `save` turns it into host.json."""
+    """A recording in the making; `recording` returns the content of host.json."""
 
     cards: list[Card]
     driver: str = DRIVER
     cuda: str = "12.4"
-    """What the driver speaks."""
+    """Newest CUDA version that the driver supports."""
     host: dict[str, Any] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     elf: dict[str, Any] = field(default_factory=dict)
@@ -142,15 +142,15 @@ class Machine:
             self.links.pop(f"/sys/bus/pci/devices/{card.address}/driver", None)
 
     def no_libcuda(self) -> None:
-        for path in [p for p in (*self.elf, *self.links) if "/libcuda.so" in p]:
-            self.elf.pop(path, None)
-            self.links.pop(path, None)
+        for name in [path for path in (*self.elf, *self.links) if "/libcuda.so" in path]:
+            self.elf.pop(name, None)
+            self.links.pop(name, None)
         self.libcuda = {"loaded": False, "error": f"libcuda.so.1: {NOT_FOUND}", "devices": []}
 
     def no_nvml(self) -> None:
-        for path in [p for p in (*self.elf, *self.links) if "/libnvidia-ml.so" in p]:
-            self.elf.pop(path, None)
-            self.links.pop(path, None)
+        for name in [path for path in (*self.elf, *self.links) if "/libnvidia-ml.so" in path]:
+            self.elf.pop(name, None)
+            self.links.pop(name, None)
         self.nvml = {"loaded": False, "error": f"libnvidia-ml.so.1: {NOT_FOUND}", "devices": []}
 
     def no_smi(self) -> None:
@@ -164,7 +164,9 @@ class Machine:
         self.no_smi()
 
     def no_cards(self) -> None:
-        for name in [p for p in (*self.files, *self.links) if p.startswith("/sys/bus/pci/devices/0000:")]:
+        for name in [
+            path for path in (*self.files, *self.links) if path.startswith("/sys/bus/pci/devices/0000:")
+        ]:
             self.files.pop(name, None)
             self.links.pop(name, None)
         self.directories["/sys/bus/pci/devices"] = []
@@ -173,13 +175,15 @@ class Machine:
         self.links[f"/sys/bus/pci/devices/{card.address}/driver"] = f"/sys/bus/pci/drivers/{driver}"
 
     def modules(self, *names: str) -> None:
-        self.files["/proc/modules"] = "".join(f"{n} 1024000 0 - Live 0x0000000000000000\n" for n in names)
+        self.files["/proc/modules"] = "".join(
+            f"{name} 1024000 0 - Live 0x0000000000000000\n" for name in names
+        )
 
     def container(self) -> None:
         self.files["/.dockerenv"] = ""
 
     def init(self, number: int, name: str) -> None:
-        """cuInit fails, with the variable or without it."""
+        """Make cuInit fail, with and without CUDA_VISIBLE_DEVICES."""
         self.libcuda = {
             "loaded": True, "error": "", "path": self.libcuda.get("path"), "init": number, "init_name": name,
             "version": cuda_number(self.cuda), "devices": [],
@@ -188,49 +192,51 @@ class Machine:
     def smi_says(self, text: str, status: int) -> None:
         self.commands["nvidia-smi -q -x"] = {"returncode": status, "stdout": text}
 
-    def hide(self, value: str, shown: list[int]) -> None:
-        """CUDA_VISIBLE_DEVICES, and which cards the driver then shows, in which order."""
+    def hide(self, value: str, visible: list[int]) -> None:
+        """Set CUDA_VISIBLE_DEVICES; `visible` lists the GPUs that the driver then shows, in order."""
         self.env["CUDA_VISIBLE_DEVICES"] = value
         self.unhidden = dict(self.libcuda)
-        if shown:
-            devices = [dict(self.libcuda["devices"][i], ordinal=n) for n, i in enumerate(shown)]
-            self.libcuda = dict(self.libcuda, count=len(shown), devices=devices)
+        if visible:
+            devices = [
+                dict(self.libcuda["devices"][index], ordinal=ordinal) for ordinal, index in enumerate(visible)
+            ]
+            self.libcuda = dict(self.libcuda, count=len(visible), devices=devices)
         else:
             self.init(100, "CUDA_ERROR_NO_DEVICE")
 
     def libcuda_from(self, folder: str, version: str) -> None:
-        """Another libcuda that the loader finds first, through LD_LIBRARY_PATH."""
+        """Add another libcuda that the loader finds first, through LD_LIBRARY_PATH."""
         self.elf[f"{folder}/libcuda.so.{version}"] = library("libcuda.so.1")
         self.links[f"{folder}/libcuda.so.1"] = f"{folder}/libcuda.so.{version}"
         self.env["LD_LIBRARY_PATH"] = folder
         self.libcuda["path"] = f"{folder}/libcuda.so.{version}"
 
     def wheel(self, name: str, version: str) -> None:
-        """Another version of an installed distribution."""
+        """Set the version of an installed distribution."""
         for distribution in self.target["distributions"]:
             if distribution["name"] == name:
                 distribution["version"] = version
 
-    def installed(self, name: str, version: str, **more: Any) -> None:
-        """A distribution in place of one of that name, with more of what is known of it."""
-        others = [d for d in self.target["distributions"] if d["name"] != name]
-        fresh = {
+    def installed(self, name: str, version: str, **fields: Any) -> None:
+        """Replace or add a distribution; `fields` adds more of its data."""
+        others = [old for old in self.target["distributions"] if old["name"] != name]
+        added = {
             "name": name,
             "version": version,
             "location": SITE,
             "installer": "pip",
             "requires": [],
-            **more,
+            **fields,
         }
-        self.target["distributions"] = [*others, fresh]
+        self.target["distributions"] = [*others, added]
 
-    # ------------------------------------------------------------ the recording
+    # ------------------------------------------------------------ recording
 
     def recording(self) -> dict[str, Any]:
         commands = dict(self.commands)
         commands.setdefault("payload:target", {"stdout": MARKER + json.dumps(self.target) + "\n"})
-        both = [{"cuda": self.libcuda}, {"nvml": self.nvml}]
-        commands.setdefault("payload:driver", {"stdout": said(*both)})
+        answers = [{"cuda": self.libcuda}, {"nvml": self.nvml}]
+        commands.setdefault("payload:driver", {"stdout": said(*answers)})
         if self.unhidden is not None:
             commands["payload:driver:unhidden"] = {"stdout": said({"cuda": self.unhidden})}
         return {
@@ -257,15 +263,18 @@ NOT_FOUND = "cannot open shared object file: No such file or directory"
 
 
 def said(*parts: dict[str, Any]) -> str:
+    """Return the payload's output for these parts."""
     return "".join(MARKER + json.dumps(part) + "\n" for part in parts)
 
 
 def cuda_number(version: str) -> int:
+    """Return the CUDA version as the driver's API encodes it."""
     major, minor = version.split(".")
     return int(major) * 1000 + int(minor) * 10
 
 
 def library(soname: str, needed: tuple[str, ...] = (), runpath: str | None = None) -> dict[str, Any]:
+    """Return the ELF data of a library."""
     entry: dict[str, Any] = {"soname": soname, "needed": [*needed, "libc.so.6"], "size": 4096}
     if runpath is not None:
         entry["runpath"] = runpath
@@ -278,7 +287,7 @@ def library(soname: str, needed: tuple[str, ...] = (), runpath: str | None = Non
 def healthy(
     *cards: Card, tensorflow: str = "2.18.1", driver: str = DRIVER, cuda: str = "12.4", system: str = UBUNTU
 ) -> Machine:
-    """A machine on which everything is right."""
+    """Return a machine without problems."""
     machine = Machine(list(cards or (RTX_4090,)), driver, cuda)
     machine.env = {"VIRTUAL_ENV": ENV}
     machine.files |= {
@@ -304,13 +313,13 @@ def healthy(
             f"{folder}/class": "0x030000\n",
         }  # fmt: skip
         machine.bind(card, "nvidia")
-    _python(machine, tensorflow)
-    _answers(machine)
+    _add_python(machine, tensorflow)
+    _add_driver_answers(machine)
     return machine
 
 
-def _python(machine: Machine, version: str) -> None:
-    """The target Python with TensorFlow and NVIDIA's wheels, as the and-cuda extra installs them."""
+def _add_python(machine: Machine, version: str) -> None:
+    """Add the Python with TensorFlow and NVIDIA's wheels, as the extra and-cuda installs them."""
     core = f"{SITE}/tensorflow"
     folders = FRAMEWORK_RUNPATHS[version]
     runpath = ":".join(f"$ORIGIN/../nvidia/{folder}/lib" for folder in folders)
@@ -338,9 +347,9 @@ def _python(machine: Machine, version: str) -> None:
         f"{SITE}/nvidia/cuda_nvcc/nvvm/libdevice/libdevice.10.bc": "",
         f"{SITE}/nvidia/cuda_nvcc/bin/ptxas": "",
     }
-    if "cusolver" not in folders:  # the link that mends 2.21
-        own = f"{SITE}/nvidia/cusolver/lib/libcusolver.so.11"
-        machine.links[f"{SITE}/nvidia/cusparse/lib/libcusolver.so.11"] = own
+    if "cusolver" not in folders:  # the link that corrects the RUNPATH of 2.21
+        library_path = f"{SITE}/nvidia/cusolver/lib/libcusolver.so.11"
+        machine.links[f"{SITE}/nvidia/cusparse/lib/libcusolver.so.11"] = library_path
     machine.target = {
         "version": "3.11.9", "implementation": "CPython", "executable": f"{ENV}/bin/python",
         "real_executable": "/usr/bin/python3.11", "bits": 64, "machine": "x86_64", "glibc": "2.35",
@@ -362,8 +371,8 @@ def _python(machine: Machine, version: str) -> None:
     }  # fmt: skip
 
 
-def _answers(machine: Machine) -> None:
-    """What libcuda, NVML and nvidia-smi say."""
+def _add_driver_answers(machine: Machine) -> None:
+    """Add the answers of libcuda, NVML and nvidia-smi."""
     cards = machine.cards
     machine.libcuda = {
         "loaded": True, "error": "", "path": f"{SYSTEM}/libcuda.so.{machine.driver}", "init": 0,
@@ -399,13 +408,13 @@ def _answers(machine: Machine) -> None:
 def smi_xml(
     machine: Machine, *, used: int = 312, mode: str = "Default", mig: str = "N/A", instances: int = 0
 ) -> str:
-    """`nvidia-smi -q -x`, as far as it is read."""
-    made = "".join(f"<mig_device><index>{i}</index></mig_device>" for i in range(instances))
+    """Return the output of `nvidia-smi -q -x`, limited to what tfdoctor reads."""
+    devices = "".join(f"<mig_device><index>{index}</index></mig_device>" for index in range(instances))
     gpus = "".join(
         f"""  <gpu id="0000{card.address.upper()}">
     <product_name>{card.name}</product_name>
     <mig_mode><current_mig>{mig}</current_mig></mig_mode>
-    <mig_devices>{made or "None"}</mig_devices>
+    <mig_devices>{devices or "None"}</mig_devices>
     <uuid>{card.uuid}</uuid>
     <minor_number>{card.number}</minor_number>
     <fb_memory_usage><total>{card.memory} MiB</total><used>{used} MiB</used></fb_memory_usage>
@@ -427,14 +436,14 @@ def two(card: Card = RTX_3090) -> tuple[Card, Card]:
 
 
 def wsl() -> Machine:
-    """WSL 2 with Windows' driver."""
+    """Return a machine with WSL 2 and the Windows driver."""
     machine = healthy(RTX_4090, driver="552.22", cuda="12.4")
     machine.no_kernel_module()
     machine.no_cards()
     machine.no_libcuda()
     machine.no_nvml()
     folder = "/usr/lib/wsl/lib"
-    _answers(machine)
+    _add_driver_answers(machine)
     machine.host["platform"] = {
         "system": "Linux",
         "machine": "x86_64",
@@ -451,12 +460,12 @@ def wsl() -> Machine:
     return machine
 
 
-# ---------------------------------------------------------------- the hosts
+# ---------------------------------------------------------------- hosts
 
 
 @dataclass(frozen=True)
 class Host:
-    """One machine and what must come out."""
+    """A recorded host and its expected result."""
 
     slug: str
     about: str
@@ -472,7 +481,7 @@ HOSTS: list[Host] = []
 def host(
     *codes: str, cause: str = "healthy", registered: bool | None = True
 ) -> Callable[[Callable[[], Machine]], Callable[[], Machine]]:
-    """Register a machine; its name is the function's, its description the docstring."""
+    """Register a function as a host: its name is the slug, its docstring the description in expect.json."""
 
     def register(make: Callable[[], Machine]) -> Callable[[], Machine]:
         slug = make.__name__.strip("_").replace("_", "-")
@@ -1093,16 +1102,16 @@ def shadowed() -> Machine:
 
 
 def requiring(machine: Machine, *requirements: str) -> Machine:
-    """TensorFlow's own metadata asks for these."""
+    """Set the requirements in TensorFlow's metadata."""
     for distribution in machine.target["distributions"]:
         if distribution["name"] == "tensorflow":
             distribution["requires"] = list(requirements)
     return machine
 
 
-def rehearsed(machine: Machine, *answers: dict[str, Any], done: bool = True) -> Machine:
-    """A child imported what is unlike what is known to work."""
-    parts = [{"at": "numpy"}, *({f"module:{number}": answer} for number, answer in enumerate(answers))]
+def rehearsed(machine: Machine, *results: dict[str, Any], done: bool = True) -> Machine:
+    """Add the answers of a child process that imported unusual modules; `done` adds its end marker."""
+    parts = [{"at": "numpy"}, *({f"module:{number}": result} for number, result in enumerate(results))]
     machine.commands["payload:rehearse"] = {"stdout": said(*parts, *([{"done": True}] if done else []))}
     return machine
 
@@ -1192,8 +1201,8 @@ def other_tensorflow() -> Machine:
     return machine
 
 
-def _scenes() -> None:
-    """Machines that stand in modules of their own, by topic."""
+def _load_scenes() -> None:
+    """Register the hosts of the other modules, which are grouped by topic."""
     sys.path.insert(0, str(HERE))
     import scenes_engine
     import scenes_kernel
@@ -1204,25 +1213,25 @@ def _scenes() -> None:
     scenes_python.register(SimpleNamespace(**globals()))
 
 
-_scenes()
+_load_scenes()
 
 
 # ---------------------------------------------------------------- writing
 
 
 def rendered() -> dict[str, str]:
-    """Path below this folder → text, of every generated file."""
+    """Return the text of every generated file, by its path below this folder."""
     files = {}
-    for known in HOSTS:
+    for entry in HOSTS:
         expect = {
-            "about": known.about,
-            "codes": list(known.codes),
-            "cause": known.cause,
-            "gpu_registered": known.registered,
+            "about": entry.about,
+            "codes": list(entry.codes),
+            "cause": entry.cause,
+            "gpu_registered": entry.registered,
         }
-        recording = known.make().recording()
-        files[f"{known.slug}/host.json"] = json.dumps(recording, indent=1, sort_keys=True) + "\n"
-        files[f"{known.slug}/expect.json"] = json.dumps(expect, indent=1) + "\n"
+        recording = entry.make().recording()
+        files[f"{entry.slug}/host.json"] = json.dumps(recording, indent=1, sort_keys=True) + "\n"
+        files[f"{entry.slug}/expect.json"] = json.dumps(expect, indent=1) + "\n"
     return files
 
 

@@ -1,7 +1,7 @@
-"""Machines with container engines: what `make.py` makes of a healthy machine, an engine and NVIDIA's toolkit.
+"""Hosts with container engines: a healthy machine plus an engine and NVIDIA's toolkit.
 
-The answers of `docker info` are cut from those of real engines (20.10, 28.2); the CDI specification is of the
-form that `nvidia-ctk cdi generate` writes.
+The answers of `docker info` are shortened from those of real engines (20.10, 28.2); the CDI specification has the
+format that `nvidia-ctk cdi generate` writes.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ WHOLE = (
     "nvidia-container-cli",
 )  # fmt: skip
 BASE = ("nvidia-ctk", "nvidia-container-runtime", "nvidia-cdi-hook")
-"""What the package nvidia-container-toolkit-base has: no hook."""
+"""Programs of the package nvidia-container-toolkit-base, which has no hook."""
 
 
 def docker(machine: Any, *, client: str = "28.2.2", path: str = "/usr/bin/docker", **engine: Any) -> None:
-    """Docker's client, and an engine that answers."""
+    """Add Docker's client and an engine that answers."""
     info = {
         "ServerVersion": "28.2.2", "Driver": "overlay2", "DockerRootDir": "/var/lib/docker",
         "CgroupDriver": "cgroupfs", "CgroupVersion": "2", "OperatingSystem": "Ubuntu 22.04.4 LTS",
@@ -41,14 +41,14 @@ def docker(machine: Any, *, client: str = "28.2.2", path: str = "/usr/bin/docker
     machine.commands["docker info"] = {"stdout": json.dumps(info) + "\n"}
 
 
-def silent(machine: Any, stderr: str, **more: Any) -> None:
-    """Docker's client, whose engine does not answer."""
-    docker(machine, ServerVersion="", Runtimes=None, **more)
+def silent(machine: Any, stderr: str, **engine: Any) -> None:
+    """Add Docker's client with an engine that does not answer."""
+    docker(machine, ServerVersion="", Runtimes=None, **engine)
     machine.commands["docker info"] |= {"stderr": stderr, "returncode": 1}
 
 
 def toolkit(machine: Any, *, names: tuple[str, ...] = WHOLE, config: str = "") -> None:
-    """NVIDIA's container toolkit, with the configuration that it installs."""
+    """Add NVIDIA's container toolkit with its default configuration."""
     machine.which |= {name: f"/usr/bin/{name}" for name in names}
     machine.commands["nvidia-ctk --version"] = {"stdout": "NVIDIA Container Toolkit CLI version 1.17.8\n"}
     for name in names:
@@ -61,12 +61,13 @@ def toolkit(machine: Any, *, names: tuple[str, ...] = WHOLE, config: str = "") -
 
 
 def podman(machine: Any, version: str = "4.9.3") -> None:
+    """Add Podman."""
     machine.which["podman"] = "/usr/bin/podman"
     machine.commands["podman --version"] = {"stdout": f"podman version {version}\n"}
 
 
 def cdi(machine: Any, driver: str | None = None, path: str = "/etc/cdi/nvidia.yaml") -> None:
-    """A specification for one card, made for this driver or another one."""
+    """Add a CDI specification for one GPU, written for this driver or for another one."""
     version = driver or machine.driver
     libraries = (f"{SYSTEM}/libcuda.so.{version}", f"{SYSTEM}/libnvidia-ml.so.{version}")
     mounts = "".join(
@@ -86,7 +87,7 @@ def cdi(machine: Any, driver: str | None = None, path: str = "/etc/cdi/nvidia.ya
 
 
 def register(host: Callable[..., Any], healthy: Callable[..., Any]) -> None:
-    """Add these machines with make.py's own functions."""
+    """Register these hosts with the functions of make.py."""
 
     @host("TFD403")
     def docker_without_toolkit() -> Any:

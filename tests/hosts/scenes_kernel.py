@@ -1,7 +1,7 @@
-"""Machines whose kernel, card or driver installation has something to tell: what `make.py` makes of them.
+"""Hosts with a remarkable kernel, GPU or driver installation, registered by `make.py`.
 
-The lines of kernel logs, of `nvidia-smi -q -x` and of `nvidia-smi topo -m` are cut from real ones that people
-posted, with other numbers. `register` is given what make.py has.
+The lines of kernel logs, of `nvidia-smi -q -x` and of `nvidia-smi topo -m` are shortened from real ones that users
+posted, with other numbers. `register` receives the names of make.py.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ NO_DRIVER = (
 
 
 def dmesg(machine: Any, text: str) -> None:
-    """The kernel's log as dmesg prints it to a user who may read it."""
+    """Add the kernel log as dmesg prints it to a user with permission to read it."""
     machine.which["dmesg"] = "/usr/bin/dmesg"
     machine.commands["dmesg"] = {"stdout": START + text}
 
 
 def unloaded(machine: Any) -> None:
-    """The libraries are there and the kernel module is not loaded."""
+    """Unload the kernel module, but keep the libraries."""
     machine.no_kernel_module()
     machine.init(100, "CUDA_ERROR_NO_DEVICE")
     machine.smi_says(NO_DRIVER, 9)
@@ -40,7 +40,7 @@ def unloaded(machine: Any) -> None:
 
 
 def kernels(machine: Any, *built: str, headers: bool = True) -> None:
-    """Two installed kernels, and for which of them there is a module."""
+    """Add two installed kernels; `built` lists those with the module."""
     machine.directories[MODULES] = [OLDER, KERNEL]
     for kernel in (OLDER, KERNEL):
         machine.files[f"{MODULES}/{kernel}/modules.dep"] = DEP + (BUILT if kernel in built else "")
@@ -49,7 +49,7 @@ def kernels(machine: Any, *built: str, headers: bool = True) -> None:
 
 
 def dkms(machine: Any, *built: str, failed: bool = False) -> None:
-    """DKMS with the driver's sources."""
+    """Add DKMS with the driver's sources."""
     base = "/var/lib/dkms/nvidia/550.54.14"
     folders = sorted([*built, "source", *(["build"] if failed else [])])
     machine.directories |= {
@@ -59,21 +59,22 @@ def dkms(machine: Any, *built: str, failed: bool = False) -> None:
         machine.files[f"{base}/build/make.log"] = "make: *** [Makefile:82: modules] Error 2\n"
 
 
-def packages(machine: Any, *rows: tuple[str, str]) -> None:
-    """Packages as dpkg knows them."""
-    machine.directories["/var/lib/dpkg/info"] = sorted(f"{name}:amd64.list" for name, _ in rows)
+def packages(machine: Any, *entries: tuple[str, str]) -> None:
+    """Add packages in dpkg's database."""
+    machine.directories["/var/lib/dpkg/info"] = sorted(f"{name}:amd64.list" for name, _ in entries)
     machine.commands["dpkg-query -W"] = {
-        "stdout": "".join(f"ii |{name}|{version}\n" for name, version in rows)
+        "stdout": "".join(f"ii |{name}|{version}\n" for name, version in entries)
     }
 
 
 def condition(report: str, *, extra: str = "", processes: str = "") -> str:
-    """`nvidia-smi -q -x` with more sections for each card."""
+    """Return the output of `nvidia-smi -q -x` with more sections for each GPU."""
     listed = f"    <processes>{processes}</processes>\n" if processes else ""
     return report.replace("  </gpu>\n", f"{extra}{listed}  </gpu>\n")
 
 
 def process(pid: int, name: str, used: int, kind: str = "C") -> str:
+    """Return the entry of a process in the output of `nvidia-smi -q -x`."""
     return (
         f"<process_info><pid>{pid}</pid><type>{kind}</type><process_name>{name}</process_name>"
         f"<used_memory>{used} MiB</used_memory></process_info>"
@@ -81,20 +82,21 @@ def process(pid: int, name: str, used: int, kind: str = "C") -> str:
 
 
 def status(name: str, uid: int, state: str = "S (sleeping)") -> str:
+    """Return the content of /proc/PID/status."""
     return f"Name:\t{name}\nUmask:\t0022\nState:\t{state}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n"
 
 
-def register(make: Any) -> None:  # one machine after the other
-    """Add the machines to those of make.py, whose names `make` has."""
+def register(make: Any) -> None:  # one host after the other
+    """Register these hosts; `make` has the names of make.py."""
     host, healthy, smi_xml, two = make.host, make.healthy, make.smi_xml, make.two
-    _log(host, healthy)
-    _module(make)
-    _installations(make)
-    _conditions(host, healthy, smi_xml, make)
-    _others(host, healthy, smi_xml, two)
+    _register_log_hosts(host, healthy)
+    _register_module_hosts(make)
+    _register_installation_hosts(make)
+    _register_condition_hosts(host, healthy, smi_xml, make)
+    _register_other_hosts(host, healthy, smi_xml, two)
 
 
-def _log(host: Any, healthy: Any) -> None:
+def _register_log_hosts(host: Any, healthy: Any) -> None:
     @host("TFD102", "TFD112", "TFD116", cause="no-device", registered=False)
     def fallen_off_the_bus() -> Any:
         """Xid 79 in the kernel's log, and no device left."""
@@ -184,7 +186,7 @@ def _log(host: Any, healthy: Any) -> None:
         return machine
 
 
-def _module(make: Any) -> None:
+def _register_module_hosts(make: Any) -> None:
     host, healthy = make.host, make.healthy
 
     @host("TFD112", "TFD117", cause="no-device", registered=False)
@@ -256,7 +258,7 @@ def _module(make: Any) -> None:
         return machine
 
 
-def _installations(make: Any) -> None:
+def _register_installation_hosts(make: Any) -> None:
     host, healthy = make.host, make.healthy
 
     @host("TFD120")
@@ -317,7 +319,7 @@ def _installations(make: Any) -> None:
         return machine
 
 
-def _conditions(host: Any, healthy: Any, smi_xml: Any, make: Any) -> None:
+def _register_condition_hosts(host: Any, healthy: Any, smi_xml: Any, make: Any) -> None:
     clocks = (
         "    <clocks_event_reasons><clocks_event_reason_gpu_idle>Not Active</clocks_event_reason_gpu_idle>"
         "<clocks_event_reason_hw_slowdown>{0}</clocks_event_reason_hw_slowdown>"
@@ -392,7 +394,7 @@ def _conditions(host: Any, healthy: Any, smi_xml: Any, make: Any) -> None:
         )
 
 
-def _others(host: Any, healthy: Any, smi_xml: Any, two: Any) -> None:
+def _register_other_hosts(host: Any, healthy: Any, smi_xml: Any, two: Any) -> None:
     @host("TFD603", cause="gpu-busy-other-process")
     def earlier_notebook() -> Any:
         """A notebook's kernel of one's own and somebody else's training have taken the card."""

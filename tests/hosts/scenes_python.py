@@ -1,6 +1,6 @@
-"""Machines whose Python is not the one that is meant, does not answer, or has what this user may not read.
+"""Hosts with an unintended Python, one that does not answer, or one whose files the user may not read.
 
-`register` is given what make.py has.
+`register` receives the names of make.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ CLOSED = {"errno": 13, "strerror": "Permission denied"}
 
 
 def bare(machine: Any) -> None:
-    """The system's Python, without a TensorFlow, is what the shell finds."""
+    """Make the system's Python, without TensorFlow, the one that the shell finds."""
     machine.target |= {
         "executable": "/usr/bin/python3", "prefix": "/usr", "sys_path": ["/usr/lib/python3.11", SYSTEM_SITE],
         "site_packages": [SYSTEM_SITE], "distributions": [], "tensorflow": None, "modules": [],
@@ -22,12 +22,13 @@ def bare(machine: Any) -> None:
 
 
 def silent(machine: Any, *names: str) -> None:
+    """Make these commands time out."""
     for name in names:
         machine.commands[name] = {"failure": "timeout"}
 
 
 def register(make: Any) -> None:
-    """Add these machines to make.py's."""
+    """Register these hosts with those of make.py."""
     host, healthy = make.host, make.healthy
 
     @host("TFD201", cause="libs-not-installed", registered=False)

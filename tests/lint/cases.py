@@ -1,6 +1,6 @@
-"""Code, and what `lint` must say of it: a mark at the end of each line that has a finding, none anywhere else.
+"""Code, and what `lint` has to report: a mark ends each line that has a finding, and no other line.
 
-`#! name` is the mark; the rest of the line is the code. A notebook's cells are apart by `# %%`.
+The mark is `#! name`; the rest of the line is the code. `# %%` separates the cells of a notebook.
 """
 
 from __future__ import annotations
@@ -337,7 +337,7 @@ PYTHON = {
         print >>log, `a`, 0777, 10L <> 3
     """,
 }
-"""A name → Python; the release is not known."""
+"""Name of a case: its Python code; the release is unknown."""
 
 WITH_OPTIONS: dict[str, tuple[tuple[int, int] | None, int | None, str]] = {
     "tf 2 names": (
@@ -401,7 +401,7 @@ WITH_OPTIONS: dict[str, tuple[tuple[int, int] | None, int | None, str]] = {
         """,
     ),
 }
-"""A name → (release, GPUs, Python)."""
+"""Name of a case: (release, number of GPUs, Python code)."""
 
 NOTEBOOK = """
 %env CUDA_VISIBLE_DEVIES=0  #! misspelt-variable
@@ -447,7 +447,7 @@ STARTED_ONCE = {
     "exit": f"{_WORKER}\nexit\n{_WORKER}\n",
     "variable": f"if a; then\n  {_VARIABLE}\nelse\n  {_VARIABLE}\nfi\npython t.py\n",
 }
-"""Scripts with a task written twice, of which one starts."""
+"""Scripts that contain a task twice and start it once."""
 STARTED_TWICE = {
     "background": f"{_WORKER} &\n{_WORKER} &\n",
     "beside-an-if": f"if a; then\n  echo\nelse\n  echo b\nfi\n{_WORKER} &\n{_WORKER}\n",

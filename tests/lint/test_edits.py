@@ -1,4 +1,4 @@
-"""`lint --fix` on generated files: the misspelt words change, every other byte stays."""
+"""`lint --fix` on generated files: the misspelt names change and every other byte stays."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 COUNT = int(os.environ.get("TFDOCTOR_DRAWN", "300"))
 WRONG, RIGHT = "CUDA_VISIBLE_DEVIES", "CUDA_VISIBLE_DEVICES"
 ENDINGS = ("\n", "\r\n", "\r", None)  # None: mixed
-SAMPLES = {
+FILE_LINES = {
     "a.py": (
         "import os",
         "# {letters} CUDA_VISIBLE_DEVIES in a comment",
@@ -71,64 +71,63 @@ LETTERS = {
     "koi8-r": "ё",
     "gb18030": "漢😀",
 }
-MARKS = {"utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}
+BYTE_ORDER_MARKS = {"utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}
 
 
 def encode(text: str, codec: str) -> bytes:
-    return MARKS.get(codec, b"") + text.encode(codec)
+    return BYTE_ORDER_MARKS.get(codec, b"") + text.encode(codec)
 
 
-def make_text(draw: random.Random) -> tuple[str, bytes, bytes]:
+def make_text(rng: random.Random) -> tuple[str, bytes, bytes]:
     """Return a file name, and the bytes of the file before and after."""
-    name = draw.choice(list(SAMPLES))
-    codec = draw.choice(list(LETTERS) if name == "a.py" else ["utf-8", "utf-8-sig", "utf-16-le", "latin-1"])
-    letters = "".join(draw.choices(LETTERS[codec], k=draw.randrange(4)))
-    lines = [line.format(letters=letters) for line in SAMPLES[name]]
-    if name == "a.py" and codec not in MARKS:
+    name = rng.choice(list(FILE_LINES))
+    codec = rng.choice(list(LETTERS) if name == "a.py" else ["utf-8", "utf-8-sig", "utf-16-le", "latin-1"])
+    letters = "".join(rng.choices(LETTERS[codec], k=rng.randrange(4)))
+    lines = [line.format(letters=letters) for line in FILE_LINES[name]]
+    if name == "a.py" and codec not in BYTE_ORDER_MARKS:
         lines.insert(0, f"# -*- coding: {codec.removesuffix('-sig')} -*-")
-    for _ in range(draw.randrange(4)):
-        lines.insert(
-            draw.randrange(2 if name == "Dockerfile" else 1, 3), "# " + "padding " * draw.randrange(9)
-        )
-    ending = draw.choice(ENDINGS)
-    text = "".join(line + (ending or draw.choice(["\n", "\r\n"])) for line in lines)
-    if draw.random() < 0.3:
+    for _ in range(rng.randrange(4)):
+        lines.insert(rng.randrange(2 if name == "Dockerfile" else 1, 3), "# " + "padding " * rng.randrange(9))
+    ending = rng.choice(ENDINGS)
+    text = "".join(line + (ending or rng.choice(["\n", "\r\n"])) for line in lines)
+    if rng.random() < 0.3:
         text = text.rstrip("\r\n")
     return name, encode(text.replace("@", WRONG), codec), encode(text.replace("@", RIGHT), codec)
 
 
-def spell(text: str, draw: random.Random) -> str:
-    """Spell text as a JSON string, some characters by their numbers."""
-    characters = [json.dumps(c, ensure_ascii=draw.random() < 0.2)[1:-1] for c in text]
+def spell_json(text: str, rng: random.Random) -> str:
+    """Return text as a JSON string, with some characters as escapes."""
+    characters = [json.dumps(char, ensure_ascii=rng.random() < 0.2)[1:-1] for char in text]
     return "".join(
-        f"\\u{ord(c):04X}" if c.isalnum() and c.isascii() and draw.random() < 0.05 else c for c in characters
+        f"\\u{ord(char):04X}" if char.isalnum() and char.isascii() and rng.random() < 0.05 else char
+        for char in characters
     )
 
 
-def make_notebook(draw: random.Random) -> tuple[str, bytes, bytes]:
+def make_notebook(rng: random.Random) -> tuple[str, bytes, bytes]:
     """Return a file name, and the bytes of the notebook before and after."""
     note = f"os.environ['{WRONG}'] = '0' does nothing"
     code = (
         f"import os\n# é {WRONG}\nos.environ['@'] = '0'  # 😀\nos.environ.update({{'é': '1', \"@\": '1'}})\n"
     )
-    code = code.replace("\n", draw.choice(["\n", "\n", "\r\n"]))
-    pieces = draw.choice([[code], code.splitlines(keepends=True), [code[:40], code[40:41], code[41:]]])
-    spelled = [f'"{spell(piece, draw)}"' for piece in pieces]
-    source = spelled[0] if len(spelled) == 1 and draw.random() < 0.7 else f"[{', '.join(spelled)}]"
-    version_3 = draw.random() < 0.3
+    code = code.replace("\n", rng.choice(["\n", "\n", "\r\n"]))
+    pieces = rng.choice([[code], code.splitlines(keepends=True), [code[:40], code[40:41], code[41:]]])
+    spelled = [f'"{spell_json(piece, rng)}"' for piece in pieces]
+    source = spelled[0] if len(spelled) == 1 and rng.random() < 0.7 else f"[{', '.join(spelled)}]"
+    version_3 = rng.random() < 0.3
     key = "input" if version_3 else "source"
     cells = [
         json.dumps({"cell_type": "markdown", "metadata": {"a": note}, "source": [note]}, ensure_ascii=False),
         json.dumps({"cell_type": "raw", "metadata": {}, "source": note}),
         f'{{"cell_type": "code", "outputs": [{json.dumps(note)}],\r\n"{key}": {source}, "metadata": {{}}}}',
     ]
-    draw.shuffle(cells)
-    joined = draw.choice([",", " ,\n  "]).join(cells)
+    rng.shuffle(cells)
+    joined = rng.choice([",", " ,\n  "]).join(cells)
     text = f'{{"cells": [ {joined}\n],"n": 4}}\n'
     if version_3:
         text = f'{{"worksheets": [{text}], "nbformat": 3}}'
-    wrong = "".join(f"\\u{ord(c):04x}" if draw.random() < 0.1 else c for c in WRONG)
-    codec = draw.choice(["utf-8", "utf-8", "utf-8-sig"])
+    wrong = "".join(f"\\u{ord(char):04x}" if rng.random() < 0.1 else char for char in WRONG)
+    codec = rng.choice(["utf-8", "utf-8", "utf-8-sig"])
     return "a.ipynb", encode(text.replace("@", wrong), codec), encode(text.replace("@", RIGHT), codec)
 
 
@@ -139,91 +138,92 @@ def lint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_no_byte_outside_the_word_changes(lint: Any, tmp_path: Path, seed: int) -> None:
-    draw = random.Random(seed)
+def test_no_other_byte_changes(lint: Any, tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
     expected = {}
     for number in range(COUNT // 20):
         folder = tmp_path / str(number)
         folder.mkdir()
-        name, before, after = make_notebook(draw) if draw.random() < 0.4 else make_text(draw)
+        name, before, after = make_notebook(rng) if rng.random() < 0.4 else make_text(rng)
         (folder / name).write_bytes(before)
         expected[folder / name] = before, after
-    done = lint("--fix", ".")
-    assert done.err == ""
-    wrong = [(before, after, path.read_bytes()) for path, (before, after) in expected.items()]
-    assert [one for one in wrong if one[1] != one[2]] == []
-    assert "--fix corrects" not in done.out
+    result = lint("--fix", ".")
+    assert result.err == ""
+    contents = [(before, after, path.read_bytes()) for path, (before, after) in expected.items()]
+    assert [content for content in contents if content[1] != content[2]] == []
+    assert "--fix corrects" not in result.out
 
 
-BAD = f"import os\nos.environ['{WRONG}'] = '0'\nimport tensorflow\n".encode()
-GOOD = BAD.replace(WRONG.encode(), RIGHT.encode())
+MISSPELT = f"import os\nos.environ['{WRONG}'] = '0'\nimport tensorflow\n".encode()
+CORRECTED = MISSPELT.replace(WRONG.encode(), RIGHT.encode())
 
 
-def test_the_file_stays_the_same_file(lint: Any, tmp_path: Path) -> None:
+def test_file_keeps_owner_mode_and_links(lint: Any, tmp_path: Path) -> None:
     file, other = tmp_path / "a.py", tmp_path / "b.py"
     for path in (file, other):
-        path.write_bytes(BAD)
+        path.write_bytes(MISSPELT)
         path.chmod(0o640)
     (tmp_path / "name").hardlink_to(other)
     if os.geteuid() == 0:
         os.chown(file, 1000, 1001)
-    with contextlib.suppress(OSError):  # not every file system has them
+    with contextlib.suppress(OSError):  # not every file system has extended attributes
         os.setxattr(file, "user.note", b"kept")
     before, names = file.stat(), os.listxattr(file)
     assert lint("--fix", ".").status == 0
     after = file.stat()
-    assert [path.read_bytes() for path in (file, other, tmp_path / "name")] == [GOOD] * 3
+    assert [path.read_bytes() for path in (file, other, tmp_path / "name")] == [CORRECTED] * 3
     assert (after.st_uid, after.st_gid, after.st_mode) == (before.st_uid, before.st_gid, before.st_mode)
     assert (os.listxattr(file), other.stat().st_nlink) == (names, 2)
     assert {path.name for path in tmp_path.iterdir()} == {"a.py", "b.py", "name"}
 
 
-def test_a_read_only_file_is_left_and_named(lint: Any, tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_bytes(BAD)
+def test_read_only_file_is_left_and_named(lint: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_bytes(MISSPELT)
     (tmp_path / "a.py").chmod(0o444)
-    done = lint("--fix", "a.py")
-    assert (done.status, done.err) == (1, "a.py: left unchanged: it is read-only.\n")
-    assert (tmp_path / "a.py").read_bytes() == BAD
+    result = lint("--fix", "a.py")
+    assert (result.status, result.err) == (1, "a.py: left unchanged: it is read-only.\n")
+    assert (tmp_path / "a.py").read_bytes() == MISSPELT
 
 
-def test_a_link_out_of_the_folder_is_left_and_named(lint: Any, tmp_path: Path) -> None:
+def test_link_out_of_the_folder_is_left_and_named(lint: Any, tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
-    (tmp_path / "mine.py").write_bytes(BAD)
+    (tmp_path / "mine.py").write_bytes(MISSPELT)
     (tmp_path / "project" / "a.py").symlink_to("../mine.py")
-    done = lint("--fix", "project")
-    assert (done.status, done.out.startswith("---")) == (1, False)
-    assert done.err == "project/a.py: left unchanged: it is a link that leads out of the folder.\n"
-    assert (tmp_path / "mine.py").read_bytes() == BAD
+    result = lint("--fix", "project")
+    assert (result.status, result.out.startswith("---")) == (1, False)
+    assert result.err == "project/a.py: left unchanged: it is a link that leads out of the folder.\n"
+    assert (tmp_path / "mine.py").read_bytes() == MISSPELT
     assert lint("--fix", "project/a.py").status == 0  # named by the user
-    assert ((tmp_path / "mine.py").read_bytes(), (tmp_path / "project" / "a.py").is_symlink()) == (GOOD, True)
+    assert ((tmp_path / "mine.py").read_bytes(), (tmp_path / "project" / "a.py").is_symlink()) == (
+        CORRECTED,
+        True,
+    )
 
 
 @pytest.mark.parametrize(
     ("codec", "letters"), [("hz", b"~{VPND~}~{VPND~}"), ("iso2022_jp", b"\x1b$B4A\x1b(B\x1b$B4A\x1b(B")]
 )
-def test_an_encoding_that_loses_bytes_is_refused(
-    lint: Any, tmp_path: Path, codec: str, letters: bytes
-) -> None:
-    data = f"# -*- coding: {codec} -*-\n# ".encode() + letters + b"\n" + BAD
+def test_lossy_encoding_is_refused(lint: Any, tmp_path: Path, codec: str, letters: bytes) -> None:
+    data = f"# -*- coding: {codec} -*-\n# ".encode() + letters + b"\n" + MISSPELT
     (tmp_path / "a.py").write_bytes(data)
-    done = lint("--fix", "a.py")
-    assert (done.status, done.err) == (
+    result = lint("--fix", "a.py")
+    assert (result.status, result.err) == (
         1,
         f"a.py: left unchanged: its encoding ({codec}) cannot be written back unchanged.\n",
     )
-    assert "---" not in done.out
-    assert "--fix" not in done.out
+    assert "---" not in result.out
+    assert "--fix" not in result.out
     assert (tmp_path / "a.py").read_bytes() == data
 
 
-def test_edits_are_checked_against_the_bytes() -> None:
+def test_edit_must_match_the_bytes() -> None:
     assert apply_edits(b"abcdef", [Edit(4, b"e", b"E"), Edit(1, b"bc", b"")]) == b"adEf"
     for edits in ([Edit(0, b"b", b"")], [Edit(0, b"ab", b""), Edit(1, b"bc", b"")], [Edit(5, b"fg", b"")]):
         with pytest.raises(EditError, match="not where it was found"):
             apply_edits(b"abcdef", edits)
 
 
-def test_a_file_that_changed_meanwhile_is_refused(tmp_path: Path) -> None:
+def test_file_changed_meanwhile_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "a.py"
     for content in (b"abcd", b"xbc", b""):
         file.write_bytes(content)
@@ -252,9 +252,7 @@ def test_a_file_that_changed_meanwhile_is_refused(tmp_path: Path) -> None:
         ("a.env", "A='\n@=0\n'\n"),
     ],
 )
-def test_a_correction_that_might_break_the_file_is_left(
-    lint: Any, tmp_path: Path, name: str, text: str
-) -> None:
+def test_risky_correction_is_not_made(lint: Any, tmp_path: Path, name: str, text: str) -> None:
     before = text.replace("@", WRONG)
     (tmp_path / name).write_text(before)
     lint("--fix", name)
@@ -269,7 +267,7 @@ def test_a_correction_that_might_break_the_file_is_left(
         ("os.environ ('@') = '0'; s = \"os.environ('@')\"", "os.environ['@'] = '0'; s = \"os.environ('@')\""),
     ],
 )
-def test_the_brackets_of_the_code_change_not_those_of_a_text(
+def test_brackets_of_code_change_and_those_of_strings_stay(
     lint: Any, tmp_path: Path, before: str, after: str
 ) -> None:
     (tmp_path / "a.py").write_text(f"import os\n{before}\n".replace("@", RIGHT))
@@ -277,7 +275,7 @@ def test_the_brackets_of_the_code_change_not_those_of_a_text(
     assert (tmp_path / "a.py").read_text() == f"import os\n{after}\n".replace("@", RIGHT)
 
 
-def test_an_encoding_whose_bytes_depend_on_others_is_refused(lint: Any, tmp_path: Path) -> None:
+def test_context_dependent_encoding_is_refused(lint: Any, tmp_path: Path) -> None:
     text = f"import os\ns = 'é'\nos.environ['{WRONG}'] = '0'\n"
     before = b"# -*- coding: punycode -*-\n" + text.encode("punycode")
     (tmp_path / "a.py").write_bytes(before)
@@ -286,7 +284,7 @@ def test_an_encoding_whose_bytes_depend_on_others_is_refused(lint: Any, tmp_path
 
 
 @pytest.mark.parametrize("links", [1, 2])
-def test_a_failure_leaves_the_old_content(
+def test_failed_write_keeps_the_old_content(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: int
 ) -> None:
     file = tmp_path / "a.py"
@@ -317,7 +315,7 @@ def test_a_failure_leaves_the_old_content(
     assert {path.name for path in tmp_path.iterdir()} <= {"a.py", "b"}
 
 
-def test_a_name_that_another_file_reads_stays(lint: Any, tmp_path: Path) -> None:
+def test_name_read_by_another_file_stays(lint: Any, tmp_path: Path) -> None:
     setter, reader = tmp_path / "a.sh", tmp_path / "b.py"
     setter.write_text(f"export {WRONG}=0\npython3 b.py\n")
     reader.write_text(f"from os import environ as E\nN = '{WRONG}'\nprint(E[N])\n")
@@ -338,7 +336,7 @@ def test_a_name_that_another_file_reads_stays(lint: Any, tmp_path: Path) -> None
         "from tensorflow import config as c\nf = c.experimental\nf.set_memory_growht = 1\nf.set_memory_growht()\n",
     ],
 )
-def test_what_the_code_means_stays(lint: Any, tmp_path: Path, code: str) -> None:
+def test_intended_mistake_stays(lint: Any, tmp_path: Path, code: str) -> None:
     (tmp_path / "a.py").write_text(code)
     assert "a.py" in lint("--fix", ".").out
     assert (tmp_path / "a.py").read_text() == code

@@ -1,4 +1,4 @@
-"""Time of `lint` and `cluster` grows with a file and not with its square; what a limit leaves out is said."""
+"""Time of `lint` and `cluster` is linear in the size of a file, and reached limits are reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tfdoctor.lint.reporter import MAX_FINDINGS, MAX_STEPS
 from tfdoctor.parse.python_size import MAX_TOKENS
 from tfdoctor.render.cluster import render_cluster
 
-TF = "import os, tensorflow as tf\n"
+IMPORTS = "import os, tensorflow as tf\n"
 SPEC = 'c#=tf.train.ClusterSpec({"worker":["h#:1","g#:1"]})\n'
 SERVER = 's#=tf.distribute.Server(c#,"worker",0)\n'
 LINES = {
@@ -25,20 +25,25 @@ LINES = {
     "commands on one line": ("shell", "", "export CUDA_VISIBLE_DEVIES=1; ", 800),
     "variables not exported": ("shell", "#!/bin/sh\n", "CUDA_VISIBLE_DEVICES=0\n", 1000),
     "one RUN": ("dockerfile", "FROM a\nRUN true", " && \\\n export CUDA_VISIBLE_DEVIES=1", 800),
-    "chained functions": ("python", TF, "def f#():\n    return g#()\n", 800),
-    "classes": ("python", TF, "class A#:\n  def f(self): return tf.zeros(1)\nA#().f()\n", 500),
-    "branches": ("python", TF, "x#=1\nif a:\n  y#=1\n", 400),
-    "handlers": ("python", TF, "x#=1\ntry:\n  y#=1\nexcept E: pass\n", 400),
-    "one line that is not ASCII": ("python", TF, "'é';os.environ['CUDA_VISIBLE_DEVIES']='0'; ", 500),
-    "devices in a loop": ("python", TF + "for i in range(4):\n", "  with tf.device('/gpu:0'): x=1\n", 250),
-    "programs started": ("python", TF, "os.environ['NCCL_DEBUG']='1'\nsubprocess.run('x')\n", 400),
-    "parts of a module": ("python", TF + "d=tf\n", "d=d.a\n", 6000),
+    "chained functions": ("python", IMPORTS, "def f#():\n    return g#()\n", 800),
+    "classes": ("python", IMPORTS, "class A#:\n  def f(self): return tf.zeros(1)\nA#().f()\n", 500),
+    "branches": ("python", IMPORTS, "x#=1\nif a:\n  y#=1\n", 400),
+    "handlers": ("python", IMPORTS, "x#=1\ntry:\n  y#=1\nexcept E: pass\n", 400),
+    "one line that is not ASCII": ("python", IMPORTS, "'é';os.environ['CUDA_VISIBLE_DEVIES']='0'; ", 500),
+    "devices in a loop": (
+        "python",
+        IMPORTS + "for i in range(4):\n",
+        "  with tf.device('/gpu:0'): x=1\n",
+        250,
+    ),
+    "programs started": ("python", IMPORTS, "os.environ['NCCL_DEBUG']='1'\nsubprocess.run('x')\n", 400),
+    "parts of a module": ("python", IMPORTS + "d=tf\n", "d=d.a\n", 6000),
     "clusters": ("cluster", "", SPEC, 60),
     "clusters and servers": ("cluster", "", SPEC + SERVER, 60),
     "servers of one cluster": ("cluster", SPEC, SERVER.replace("c#", "c"), 200),
     "values beside clusters": ("cluster", "", "x#=1\n" * 9 + SPEC, 60),
 }
-"""Kind, beginning, what is repeated (# is its number), how often."""
+"""(kind, beginning, repeated text with # for its number, repetitions)."""
 CELLS = {
     "cells": ("import tensorflow", 400),
     "cells with names": ("import tensorflow as tf\nx#=tf.zeros(y#)\n", 300),
@@ -46,48 +51,48 @@ CELLS = {
 }
 
 
-def text_of(name: str, times: int) -> tuple[str, str]:
-    """The kind and the text of a file of so many times the size."""
+def make_file(name: str, times: int) -> tuple[str, str]:
+    """Return the kind and the text of a file, with this multiple of its repetitions."""
     if name in CELLS:
         source, count = CELLS[name]
         sources = (source.replace("#", str(number)) for number in range(count * times))
-        return "notebook", json.dumps({"cells": [{"cell_type": "code", "source": one} for one in sources]})
-    kind, begin, line, count = LINES[name]
-    return kind, begin + "".join(line.replace("#", str(number)) for number in range(count * times))
+        return "notebook", json.dumps({"cells": [{"cell_type": "code", "source": item} for item in sources]})
+    kind, beginning, line, count = LINES[name]
+    return kind, beginning + "".join(line.replace("#", str(number)) for number in range(count * times))
 
 
-def judge(kind: str, text: str) -> None:
+def lint_file(kind: str, text: str) -> None:
     if kind == "cluster":
         specs = [read_cluster(text, "x", python=True)]
-        render_cluster([evaluate_cluster(written, source) for source, written in merge_clusters(specs)])
+        render_cluster([evaluate_cluster(cluster, source) for source, cluster in merge_clusters(specs)])
     else:
         lint_text(text, kind, LintTarget())
 
 
-def seconds(name: str, times: int) -> float:
-    """CPU time, the least of some."""
-    kind, text = text_of(name, times)
-    best = 99.0
+def measure_seconds(name: str, times: int) -> float:
+    """Return the least CPU time of three runs."""
+    kind, text = make_file(name, times)
+    fastest = 99.0
     gc.collect()
-    gc.disable()  # it would go over all that other tests left, again and again
+    gc.disable()  # a collection would also visit the objects of earlier tests
     try:
         for _ in range(3):
-            began = time.process_time()
-            judge(kind, text)
-            best = min(best, time.process_time() - began)
+            start = time.process_time()
+            lint_file(kind, text)
+            fastest = min(fastest, time.process_time() - start)
     finally:
         gc.enable()
-    return best
+    return fastest
 
 
 @pytest.mark.few(6)
 @pytest.mark.parametrize("name", [*LINES, *CELLS])
-def test_time_grows_with_the_size_of_a_file(name: str) -> None:
-    # other programs disturb a measurement; with the square of the size it is 16 times as long whenever it is measured
-    assert any(seconds(name, 4) < 6 * max(seconds(name, 1), 0.01) for _ in range(3))
+def test_time_is_linear_in_the_size_of_a_file(name: str) -> None:
+    # other programs disturb a measurement, so one of three has to pass; quadratic time would be 16 times as long
+    assert any(measure_seconds(name, 4) < 6 * max(measure_seconds(name, 1), 0.01) for _ in range(3))
 
 
-DOUBLED = {
+DOUBLING = {
     "a dictionary": "d={'a':1}\n" + "d={**d,**d}\n" * 60,
     "an update": "d={'a':1}\n" + "d.update(d)\n" * 60,
     "a text in a text": "d='a'\n" + "d=f'{d}{d}'\n" * 60,
@@ -105,36 +110,36 @@ DOUBLED = {
 }
 
 
-@pytest.mark.parametrize("name", DOUBLED)
-def test_what_doubles_again_and_again_is_not_put_together(name: str) -> None:
-    began = time.process_time()
+@pytest.mark.parametrize("name", DOUBLING)
+def test_doubling_value_is_not_evaluated(name: str) -> None:
+    start = time.process_time()
     tracemalloc.start()
     try:
-        judge("python", TF + DOUBLED[name])
-        judge("cluster", DOUBLED[name])
+        lint_file("python", IMPORTS + DOUBLING[name])
+        lint_file("cluster", DOUBLING[name])
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert peak < 60e6
-    assert time.process_time() - began < 6
+    assert time.process_time() - start < 6
 
 
-def test_a_limit_that_is_reached_is_said() -> None:
+def test_reached_limit_is_reported() -> None:
     for kind, text, limit in (
-        ("python", TF + "a\n" * (MAX_STEPS // 2), f"more than {MAX_STEPS:,} statements"),
-        ("python", TF + "x=[" + "1," * (MAX_TOKENS // 2) + "]\n", f"more than {MAX_TOKENS:,} words"),
+        ("python", IMPORTS + "a\n" * (MAX_STEPS // 2), f"more than {MAX_STEPS:,} statements"),
+        ("python", IMPORTS + "x=[" + "1," * (MAX_TOKENS // 2) + "]\n", f"more than {MAX_TOKENS:,} words"),
         (
             "python",
-            TF + "os.environ['CUDA_VISIBLE_DEVIES']='0'\n" * MAX_FINDINGS,
+            IMPORTS + "os.environ['CUDA_VISIBLE_DEVIES']='0'\n" * MAX_FINDINGS,
             f"{MAX_FINDINGS:,} findings",
         ),
     ):
-        _, why = lint_text(text, kind, LintTarget())
-        assert limit in str(why)
-        assert lint_text(text.replace(TF, ""), "python", LintTarget())[0] == [] or "findings" in limit
+        _, limit_text = lint_text(text, kind, LintTarget())
+        assert limit in str(limit_text)
+        assert lint_text(text.replace(IMPORTS, ""), "python", LintTarget())[0] == [] or "findings" in limit
 
 
-def test_clusters_beyond_the_limit_are_said() -> None:
+def test_cluster_limit_is_reported() -> None:
     text = "".join(SPEC.replace("#", str(n)) for n in range(1001))
     spec = read_cluster(text, "x.py", python=True)
     assert len(spec.written) == 1001
@@ -143,15 +148,15 @@ def test_clusters_beyond_the_limit_are_said() -> None:
     assert f"more than {MAX_TOKENS:,} words" in large.written[0].partly
 
 
-def test_a_comment_or_a_string_is_one_word() -> None:
+def test_comment_or_string_is_one_token() -> None:
     text = (
-        TF
+        IMPORTS
         + '"""'
         + "a b " * MAX_TOKENS
         + '"""\n'
         + "# a b c\n" * 1000
         + "os.environ['CUDA_VISIBLE_DEVIES']='0'\n"
     )
-    found, why = lint_text(text, "python", LintTarget())
-    assert [one.name for one in found] == ["misspelt-variable"]
-    assert why is None
+    problems, limit_text = lint_text(text, "python", LintTarget())
+    assert [problem.name for problem in problems] == ["misspelt-variable"]
+    assert limit_text is None

@@ -1,4 +1,4 @@
-"""Every kind of finding in the forms in which people write it, and what is near to it and right."""
+"""Every kind of finding in the forms that occur in real code, with similar code that is correct."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "lint"
 MARK = re.compile(r"\s*#! ([\w-]+)$")
 
 
-def correct(text: str, problems: list[LintProblem], kind: str) -> str:
-    """Return the text after all certain corrections."""
+def apply_fixes(text: str, problems: list[LintProblem], kind: str) -> str:
+    """Return the text after all safe corrections."""
     source = Source(text.encode(), text, "utf-8")
     return apply_edits(source.data, plan_edits(source, problems, kind)).decode()
 
 
-def parse_wanted(text: str) -> tuple[str, list[tuple[int, str]]]:
-    """The code without its marks, and (line, name) of them."""
+def split_marks(text: str) -> tuple[str, list[tuple[int, str]]]:
+    """Return the code without its marks, and the (line, name) of each mark."""
     lines, marks = [], []
     for number, line in enumerate(text.split("\n"), 1):
         match = MARK.search(line)
@@ -40,53 +40,53 @@ def parse_wanted(text: str) -> tuple[str, list[tuple[int, str]]]:
     return "\n".join(lines), marks
 
 
-def summarize_answer(problems: list[LintProblem]) -> list[tuple[int, str]]:
-    return [(one.line, one.name) for one in problems]
+def list_positions(problems: list[LintProblem]) -> list[tuple[int, str]]:
+    return [(problem.line, problem.name) for problem in problems]
 
 
-def python(text: str, asked: LintTarget | None = None) -> None:
-    code, marks = parse_wanted(textwrap.dedent(text))
-    problems, unreadable = lint_text(code, "python", asked or LintTarget())
-    assert summarize_answer(problems) == marks
+def assert_python_problems(text: str, target: LintTarget | None = None) -> None:
+    code, marks = split_marks(textwrap.dedent(text))
+    problems, unreadable = lint_text(code, "python", target or LintTarget())
+    assert list_positions(problems) == marks
     assert unreadable is None
 
 
 @pytest.mark.parametrize("name", cases.PYTHON)
-def test_python(name: str) -> None:
-    python(cases.PYTHON[name])
+def test_python_file(name: str) -> None:
+    assert_python_problems(cases.PYTHON[name])
 
 
 @pytest.mark.parametrize("name", cases.WITH_OPTIONS)
 def test_python_for_a_release_and_a_machine(name: str) -> None:
     tf, gpus, text = cases.WITH_OPTIONS[name]
-    python(text, LintTarget(tf, gpus))
+    assert_python_problems(text, LintTarget(tf, gpus))
 
 
 @pytest.mark.parametrize("name", cases.STARTED_ONCE)
-def test_a_task_in_branches_of_which_one_runs_starts_once(name: str) -> None:
+def test_task_in_exclusive_branches_starts_once(name: str) -> None:
     assert lint_text(cases.STARTED_ONCE[name], "shell", LintTarget()) == ([], None)
 
 
 @pytest.mark.parametrize("name", cases.STARTED_TWICE)
-def test_a_task_that_does_start_twice(name: str) -> None:
+def test_task_started_twice_is_reported(name: str) -> None:
     problems, _ = lint_text(cases.STARTED_TWICE[name], "shell", LintTarget())
-    assert [one.message for one in problems] == ["The task worker:0 is started twice."]
+    assert [problem.message for problem in problems] == ["The task worker:0 is started twice."]
 
 
 @pytest.mark.parametrize(("kind", "text"), [("shell", cases.SHELL), ("yaml", cases.YAML)])
-def test_other_texts(kind: str, text: str) -> None:
-    code, marks = parse_wanted(text)
+def test_shell_and_yaml_files(kind: str, text: str) -> None:
+    code, marks = split_marks(text)
     problems, unreadable = lint_text(code, kind, LintTarget())
-    assert (summarize_answer(problems), unreadable) == (marks, None)
+    assert (list_positions(problems), unreadable) == (marks, None)
 
 
-def test_a_dockerfile() -> None:
-    code, marks = parse_wanted(cases.DOCKERFILE)
+def test_dockerfile() -> None:
+    code, marks = split_marks(cases.DOCKERFILE)
     problems, _ = lint_text(code, "dockerfile", LintTarget())
-    assert summarize_answer(problems) == sorted([*marks, (4, "misspelt-variable")])
+    assert list_positions(problems) == sorted([*marks, (4, "misspelt-variable")])
 
 
-def notebook(source: str) -> str:
+def make_notebook(source: str) -> str:
     cells = [{"cell_type": "markdown", "source": ["os.environ['CUDA_VISIBLE_DEVIES'] = 1"]}]
     cells += [
         {"cell_type": "code", "source": part.strip("\n").splitlines(keepends=True)}
@@ -95,20 +95,20 @@ def notebook(source: str) -> str:
     return json.dumps({"cells": cells, "nbformat": 4}, indent=1)
 
 
-def test_a_notebook() -> None:
-    parts = [parse_wanted(part.strip("\n")) for part in cases.NOTEBOOK.split("# %%\n")]
+def test_notebook() -> None:
+    parts = [split_marks(part.strip("\n")) for part in cases.NOTEBOOK.split("# %%\n")]
     expected = [(cell, line, name) for cell, (_, marks) in enumerate(parts, 2) for line, name in marks]
     problems, unreadable = lint_text(
-        notebook("# %%\n".join(f"{code}\n" for code, _ in parts)), "notebook", LintTarget()
+        make_notebook("# %%\n".join(f"{code}\n" for code, _ in parts)), "notebook", LintTarget()
     )
-    assert [(one.cell, one.line, one.name) for one in problems] == expected
+    assert [(problem.cell, problem.line, problem.name) for problem in problems] == expected
     assert unreadable is None
 
 
 @pytest.mark.parametrize(
     "text", ["{", "[]", '{"cells": 3}', '{"cells": [1, {"cell_type": "code"}]}', "[" * 100_000]
 )
-def test_what_is_no_notebook(text: str) -> None:
+def test_invalid_notebook_is_reported(text: str) -> None:
     problems, unreadable = lint_text(text, "notebook", LintTarget())
     assert problems == []
     assert unreadable is not None or text.startswith('{"cells"')
@@ -132,14 +132,14 @@ def test_what_is_no_notebook(text: str) -> None:
         ("LICENSE", "Apache", None),
     ],
 )
-def test_kinds_of_files(name: str, first: str, kind: str | None) -> None:
+def test_kind_of_file(name: str, first: str, kind: str | None) -> None:
     assert kind_of_file(name, first) == kind
 
 
-def test_an_error_in_a_file_is_told_and_the_rest_is_read() -> None:
+def test_lines_before_a_syntax_error_are_checked() -> None:
     text = 'import os\nos.environ["CUDA_VISIBLE_DEVIES"] = "0"\n\ndef f(:\n    x = = 3\n'
     problems, unreadable = lint_text(text, "python", LintTarget())
-    assert summarize_answer(problems) == [(2, "misspelt-variable")]
+    assert list_positions(problems) == [(2, "misspelt-variable")]
     _, unreadable = lint_text("import os, tensorflow as tf\ndef f(:\n    x = = 3\n", "python", LintTarget())
     assert unreadable is not None
     assert "is not Python" in unreadable
@@ -149,10 +149,10 @@ def test_columns_count_characters() -> None:
     problems, _ = lint_text(
         'import os; é = "ü"; os.environ["CUDA_VISIBLE_DEVIES"] = "0"\n', "python", LintTarget()
     )
-    (one,) = problems
-    assert one.column == 32
-    assert one.fix is not None
-    assert (one.fix.column, one.fix.end_column) == (33, 52)
+    (problem,) = problems
+    assert problem.column == 32
+    assert problem.fix is not None
+    assert (problem.fix.column, problem.fix.end_column) == (33, 52)
 
 
 @pytest.mark.parametrize(
@@ -167,56 +167,63 @@ def test_columns_count_characters() -> None:
     ],
 )
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_fixes(before: str, after: str, end: str) -> None:
+def test_fix_corrects_the_name(before: str, after: str, end: str) -> None:
     text = end.join(["import os, tensorflow as tf", before, "# é", ""])
     problems, _ = lint_text(text, "python", LintTarget())
-    assert correct(text, problems, "python") == text.replace(before, after)
+    assert apply_fixes(text, problems, "python") == text.replace(before, after)
     assert lint_text(text.replace(before, after), "python", LintTarget())[0] == []
 
 
-def test_fixes_in_a_notebook_leave_everything_else() -> None:
-    text = notebook('import os\nos.environ["CUDA_VISIBLE_DEVIES"] = "ü"\n')
+def test_fix_of_a_notebook_changes_nothing_else() -> None:
+    text = make_notebook('import os\nos.environ["CUDA_VISIBLE_DEVIES"] = "ü"\n')
     problems, _ = lint_text(text, "notebook", LintTarget())
-    assert correct(text, problems, "notebook") == text.replace(
+    assert apply_fixes(text, problems, "notebook") == text.replace(
         'environ[\\"CUDA_VISIBLE_DEVIES', 'environ[\\"CUDA_VISIBLE_DEVICES'
     )
 
 
-def test_every_kind_is_found_here_and_explained() -> None:
+def test_every_kind_has_a_case_and_an_explanation() -> None:
     texts = [*cases.PYTHON.values(), *(text for _, _, text in cases.WITH_OPTIONS.values())]
-    assert {name for text in texts for _, name in parse_wanted(text)[1]} == set(LINT)
+    assert {name for text in texts for _, name in split_marks(text)[1]} == set(LINT)
     assert {kind.name for kind in KINDS} | {"cluster-address", "cluster-task"} == set(LINT)
     assert set(LINT.values()) <= set(LOG_NOTES)
 
 
-def test_no_name_that_programs_read_is_taken_for_a_slip() -> None:
+def test_known_variable_is_no_misspelling() -> None:
     assert [name for name in READ if guess_variable(name) is not None] == []
 
 
 @pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus is not here")
-def test_the_corpus() -> None:
+def test_corpus_has_the_expected_findings() -> None:
     missed, extra = [], []
     for entry in json.loads((CORPUS / "truth.json").read_text("utf-8")):
         text = (CORPUS / "files" / entry["file"]).read_text("utf-8")
-        given = dict(zip(entry["options"][::2], entry["options"][1::2], strict=True))
-        tf = given.get("--tf")
+        options = dict(zip(entry["options"][::2], entry["options"][1::2], strict=True))
+        tf = options.get("--tf")
         major, _, minor = tf.partition(".") if tf else ("", "", "")
-        asked = LintTarget(
-            (int(major), int(minor)) if tf else None, int(given["--gpus"]) if "--gpus" in given else None
+        target = LintTarget(
+            (int(major), int(minor)) if tf else None, int(options["--gpus"]) if "--gpus" in options else None
         )
         kind = kind_of_file(entry["file"], text.partition("\n")[0])
         assert kind is not None
-        got = [(one.name, one.line, one.cell) for one in lint_text(text, kind, asked)[0]]
-        for want in entry["findings"]:
-            lines = {want["line"], *want.get("also_lines", [])}
-            hit = next(
-                (g for g in got if g[0] == want["name"] and g[1] in lines and g[2] == want["cell"]), None
+        reported = [
+            (problem.name, problem.line, problem.cell) for problem in lint_text(text, kind, target)[0]
+        ]
+        for expected in entry["findings"]:
+            lines = {expected["line"], *expected.get("also_lines", [])}
+            match = next(
+                (
+                    item
+                    for item in reported
+                    if item[0] == expected["name"] and item[1] in lines and item[2] == expected["cell"]
+                ),
+                None,
             )
-            if hit is None:
-                missed.append((entry["file"], want["name"]))
+            if match is None:
+                missed.append((entry["file"], expected["name"]))
             else:
-                got.remove(hit)
-        extra += [(entry["file"], *one) for one in got]
+                reported.remove(match)
+        extra += [(entry["file"], *problem) for problem in reported]
     assert (missed, extra) == ([], [])
 
 
@@ -230,9 +237,9 @@ def test_the_corpus() -> None:
         ('{"0": "a:1", "5": "b:1"}', "1"),
     ],
 )
-def test_a_task_is_in_a_cluster_as_the_command_cluster_says(members: str, index: str) -> None:
+def test_lint_and_cluster_report_the_same_faults(members: str, index: str) -> None:
     config = f'{{"cluster": {{"worker": {members}}}, "task": {{"type": "worker", "index": {index}}}}}'
-    (written,) = read_cluster(config, "text").written
-    faults = {one.name for one in evaluate_cluster(written, "text").faults}
-    found, _ = lint_text(f"TF_CONFIG='{config}'\n", "env", LintTarget())
-    assert {one.name for one in found} == faults
+    (cluster,) = read_cluster(config, "text").written
+    faults = {item.name for item in evaluate_cluster(cluster, "text").faults}
+    problems, _ = lint_text(f"TF_CONFIG='{config}'\n", "env", LintTarget())
+    assert {item.name for item in problems} == faults

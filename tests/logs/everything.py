@@ -1,4 +1,4 @@
-"""All that is kept of a log, to be compared however it was read."""
+"""Everything that is read from a log, for comparing two ways of reading it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tfdoctor.logs.signatures import load_signatures
 CATALOGUE = load_signatures()
 
 
-def keep_outcome(data: bytes, *, each: bool = False) -> list[object]:
-    """Of the whole, of each process, how often each message was said."""
+def collect_results(data: bytes, *, each: bool = False) -> list[object]:
+    """Return the counts, the events and the processes of a log."""
     splitter = Splitter()
     log = scan([data], CATALOGUE, splitter, each=each)
     parts = splitter.parts(log)

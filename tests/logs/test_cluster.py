@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - lines of logs are long
-"""Logs of real servers that do not find each other (TensorFlow 2.15 and 2.20), and neighbours."""
+"""Logs of TensorFlow 2.15 and 2.20 servers that cannot connect, and similar messages of other programs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def make_report(text: str) -> LogReport:
         ("mw-killed0-220", "ended, or no longer answers", "worker:1"),
     ],
 )
-def test_what_real_servers_print(name: str, title: str, words: str) -> None:
+def test_real_server_logs_have_their_cause(name: str, title: str, words: str) -> None:
     report = make_report((DATA / f"{name}.log").read_text("utf-8"))
     assert report.cause.value == "cluster-failure"
     assert report.root is not None
@@ -42,33 +42,33 @@ def test_what_real_servers_print(name: str, title: str, words: str) -> None:
 
 
 STARTED = "2026-11-23 08:35:08.5: I tensorflow/core/distributed_runtime/rpc/grpc_server_lib.cc:457] Started server with target: grpc://localhost:2998\n"
-OLD = "E0327 10:00:00.1 123 tcp_client_posix.c:173] failed to connect to 'ipv4:127.0.0.1:2999': socket error: connection refused\n"
-RESET = "tensorflow.python.framework.errors_impl.UnavailableError: Socket closed\n"
-WAITS = (
+TCP_REFUSED = "E0327 10:00:00.1 123 tcp_client_posix.c:173] failed to connect to 'ipv4:127.0.0.1:2999': socket error: connection refused\n"
+SOCKET_CLOSED = "tensorflow.python.framework.errors_impl.UnavailableError: Socket closed\n"
+SESSION_WAITS = (
     "I master.cc:275] CreateSession still waiting for response from worker: /job:worker/replica:0/task:1\n"
 )
-WENT_ON = "I tensorflow/core/distributed_runtime/master_session.cc:1017] Start master session 58ab5c1bf0a3c6b3 with config:\n"
-LEFT = "I coordination_service.cc:506] Waiting for {}/2 tasks to connect.\n"
+SESSION_STARTED = "I tensorflow/core/distributed_runtime/master_session.cc:1017] Start master session 58ab5c1bf0a3c6b3 with config:\n"
+WAITING_FOR = "I coordination_service.cc:506] Waiting for {}/2 tasks to connect.\n"
 STRAGGLERS = "I coordination_service.cc:509] Example stragglers:\n"
 TORCH = '  File "/x/lib/python3.9/site-packages/torch/nn/modules/module.py", line 1190, in _call_impl\n'
-ALL = "UNAVAILABLE: failed to connect to all addresses\n"
+ALL_ADDRESSES_FAILED = "UNAVAILABLE: failed to connect to all addresses\n"
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (OLD * 20, "127.0.0.1:2999"),
-        (STARTED + RESET, "does not name the task"),
-        (ALL, "does not name the task"),
+        (TCP_REFUSED * 20, "127.0.0.1:2999"),
+        (STARTED + SOCKET_CLOSED, "does not name the task"),
+        (ALL_ADDRESSES_FAILED, "does not name the task"),
         ("ValueError: The `task_id` 2 exceeds the maximum id of worker.\n", "exceeds"),
-        (STARTED + WAITS, "worker:1"),
+        (STARTED + SESSION_WAITS, "worker:1"),
         (
-            LEFT.format(2) + STRAGGLERS + "/job:ps/replica:0/task:0\n/job:worker/replica:0/task:3\n",
+            WAITING_FOR.format(2) + STRAGGLERS + "/job:ps/replica:0/task:0\n/job:worker/replica:0/task:3\n",
             "ps:0 and worker:3",
         ),
     ],
 )
-def test_others_words(text: str, words: str) -> None:
+def test_messages_of_other_layers_are_recognized(text: str, words: str) -> None:
     report = make_report(text)
     assert report.cause.value == "cluster-failure"
     assert report.root is not None
@@ -79,35 +79,37 @@ def test_others_words(text: str, words: str) -> None:
     "text",
     [
         STARTED,
-        STARTED + WAITS + WENT_ON,
-        LEFT.format(1) + STRAGGLERS + "/job:worker/replica:0/task:1\n" + LEFT.format(0),
-        RESET,
-        TORCH + ALL,
+        STARTED + SESSION_WAITS + SESSION_STARTED,
+        WAITING_FOR.format(1) + STRAGGLERS + "/job:worker/replica:0/task:1\n" + WAITING_FOR.format(0),
+        SOCKET_CLOSED,
+        TORCH + ALL_ADDRESSES_FAILED,
         "ConnectionResetError: [Errno 104] Connection reset by peer\n",
     ],
 )
-def test_a_cluster_that_came_together_and_other_programs(text: str) -> None:
+def test_connected_cluster_or_other_program_is_no_failure(text: str) -> None:
     assert make_report(text).cause.value == "inconclusive"
 
 
-def test_a_task_that_waits_and_has_no_driver_as_well() -> None:
-    """On machines without a GPU the wait is all that the reader came for: it is told beside."""
+def test_waiting_task_is_reported_beside_a_missing_driver() -> None:
+    """On a machine without a GPU, the waiting task is a second finding."""
     no_driver = "E cuda_platform.cc:51] failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)\n"
-    report = make_report(no_driver + STARTED + LEFT.format(1) + STRAGGLERS + "/job:worker/replica:0/task:1\n")
+    report = make_report(
+        no_driver + STARTED + WAITING_FOR.format(1) + STRAGGLERS + "/job:worker/replica:0/task:1\n"
+    )
     assert report.cause.value == "no-driver"
-    told = render_log_screen(report, heading=False)
-    assert "Also: A task waits for another task of its cluster: " in told
-    assert "worker:1" in told
-    assert "tfdoctor cluster --connect" in told
+    screen = render_log_screen(report, heading=False)
+    assert "Also: A task waits for another task of its cluster: " in screen
+    assert "worker:1" in screen
+    assert "tfdoctor cluster --connect" in screen
 
 
-def test_a_worker_cut_off_where_there_is_no_driver_either() -> None:
-    """Real, TensorFlow 2.20 on a CPU: the driver is the cause, and the worker that is missing is told, too."""
+def test_missing_worker_is_reported_beside_a_missing_driver() -> None:
+    """In a real log of TensorFlow 2.20 on a CPU, the missing worker is a second finding."""
     text = (DATA / "mw-cutoff-220.log").read_text("utf-8")
     report = make_report(text)
     assert report.cause.value == "no-driver"
-    (beside,) = [one for one in report.findings if one.cause.value == "cluster-failure"]
-    assert "waits for another" in beside.title
-    assert "worker:1" in beside.explanation
-    whole = make_report(text.replace("Waiting for 1/2", "Waiting for 0/2"))
-    assert [one for one in whole.findings if one.cause.value == "cluster-failure"] == []
+    (cluster_finding,) = [finding for finding in report.findings if finding.cause.value == "cluster-failure"]
+    assert "waits for another" in cluster_finding.title
+    assert "worker:1" in cluster_finding.explanation
+    complete = make_report(text.replace("Waiting for 1/2", "Waiting for 0/2"))
+    assert [finding for finding in complete.findings if finding.cause.value == "cluster-failure"] == []

@@ -1,6 +1,7 @@
-"""Real logs of cards that were registered and did not compute: the software GPU's faults, kept without their noise.
+"""Logs of GPUs that were registered and did not compute, made with faults of the software GPU.
 
-`tfdoctor verify` ran TensorFlow; what is kept is the first of each line that tells of devices, or warns, or fails.
+They come from TensorFlow runs under `tfdoctor verify`. Only the first of each kind of line is in them that names a
+device, a warning or an error.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ TRUTH: dict[str, dict[str, Any]] = json.loads((FOLDER / "truth.json").read_text(
 
 
 @pytest.mark.parametrize("name", TRUTH)
-def test_the_cause_is_the_fault(name: str) -> None:
+def test_cause_matches_the_injected_fault(name: str) -> None:
     report = diagnose_log([(FOLDER / name).read_bytes()], Compat.load(), name)
     assert report.cause.value == TRUTH[name]["cause"]
     assert report.gpu_registered is TRUTH[name]["registered"]
@@ -27,5 +28,5 @@ def test_the_cause_is_the_fault(name: str) -> None:
     assert report.root.evidence
 
 
-def test_each_log_has_its_truth() -> None:
+def test_every_log_has_an_expected_result() -> None:
     assert {path.name for path in FOLDER.iterdir()} == {*TRUTH, "truth.json"}

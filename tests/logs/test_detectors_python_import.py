@@ -1,4 +1,4 @@
-"""Imports that end before TensorFlow says a word: told from the traceback, and only where it is TensorFlow's."""
+"""Imports that fail before TensorFlow logs anything: the cause is read from the traceback."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ COMPAT = Compat.load()
 SITE = "/home/user/env/lib/python3.10/site-packages"
 
 
-def traceback(*frames: str, error: str) -> str:
-    """A traceback of modules that are being imported."""
+def format_traceback(*frames: str, error: str) -> str:
+    """Return a traceback whose frames import the modules at these paths."""
     lines = ["Traceback (most recent call last):"]
     for path in frames:
         lines += [f'  File "{path}", line 7, in <module>', "    import something"]
@@ -25,23 +25,34 @@ def make_report(text: str) -> LogReport:
     return diagnose_log([text.encode()], COMPAT, "log.txt")
 
 
-MINE, TF, NP = "/home/user/train.py", f"{SITE}/tensorflow/__init__.py", f"{SITE}/h5py/__init__.py"
-LOST = "ImportError: cannot import name 'builder' from 'wrapt' (/home/user/env/lib/python3.10/site-packages/wrapt/x.py)"
-RAN = (
+SCRIPT, TENSORFLOW, H5PY = "/home/user/train.py", f"{SITE}/tensorflow/__init__.py", f"{SITE}/h5py/__init__.py"
+NAME_NOT_EXPORTED = (
+    "ImportError: cannot import name 'builder' from 'wrapt' "
+    "(/home/user/env/lib/python3.10/site-packages/wrapt/x.py)"
+)
+CUINIT_FAILED = (
     "2024-03-01 10:00:00.000001: E external/local_xla/xla/stream_executor/cuda/cuda_driver.cc:318] "
     "failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected\n"
 )
-TOLD = [
-    ("package-conflict", traceback(MINE, TF, error=LOST)),
+IMPORT_FAILURES = [
+    ("package-conflict", format_traceback(SCRIPT, TENSORFLOW, error=NAME_NOT_EXPORTED)),
     (
         "package-conflict",
-        traceback(MINE, TF, NP, error="AttributeError: module 'numpy' has no attribute 'object'."),
+        format_traceback(
+            SCRIPT, TENSORFLOW, H5PY, error="AttributeError: module 'numpy' has no attribute 'object'."
+        ),
     ),
-    ("package-conflict", traceback(MINE, TF, error="ModuleNotFoundError: No module named 'wrapt'")),
     (
         "package-conflict",
-        traceback(
-            MINE, TF, NP, error=f"ImportError: {SITE}/h5py/defs.so: undefined symbol: H5Pset_fapl_ros3"
+        format_traceback(SCRIPT, TENSORFLOW, error="ModuleNotFoundError: No module named 'wrapt'"),
+    ),
+    (
+        "package-conflict",
+        format_traceback(
+            SCRIPT,
+            TENSORFLOW,
+            H5PY,
+            error=f"ImportError: {SITE}/h5py/defs.so: undefined symbol: H5Pset_fapl_ros3",
         ),
     ),
     (
@@ -53,55 +64,76 @@ TOLD = [
     ),
     (
         "shadowed-module",
-        traceback(MINE, TF, "/home/user/random.py", error="NameError: name 'x' is not defined"),
-    ),
-    (
-        "shadowed-module",
-        traceback(
-            MINE, TF, error="ImportError: cannot import name 'Random' from 'random' (/home/user/random.py)"
+        format_traceback(
+            SCRIPT, TENSORFLOW, "/home/user/random.py", error="NameError: name 'x' is not defined"
         ),
     ),
     (
         "shadowed-module",
-        traceback(
-            MINE,
+        format_traceback(
+            SCRIPT,
+            TENSORFLOW,
+            error="ImportError: cannot import name 'Random' from 'random' (/home/user/random.py)",
+        ),
+    ),
+    (
+        "shadowed-module",
+        format_traceback(
+            SCRIPT,
             error="ModuleNotFoundError: No module named 'tensorflow.keras'; 'tensorflow' is not a package",
         ),
     ),
     (
         "shadowed-module",
-        traceback(MINE, "/home/user/tensorflow.py", error="AttributeError: partially initialized"),
+        format_traceback(SCRIPT, "/home/user/tensorflow.py", error="AttributeError: partially initialized"),
     ),
     (
         "shadowed-module",
-        traceback(
-            MINE,
-            TF,
+        format_traceback(
+            SCRIPT,
+            TENSORFLOW,
             error="AttributeError: module 'random' has no attribute 'Random' (consider renaming '/home/user/random.py' "
             "since it has the same name as the standard library module named 'random')",
         ),
     ),
-    ("damaged-file", traceback(MINE, TF, error="SyntaxError: source code string cannot contain null bytes")),
-    ("damaged-file", traceback(MINE, TF, error="ValueError: bad marshal data (unknown type code)")),
-    ("damaged-file", traceback(MINE, TF, error="EOFError: marshal data too short")),
-    ("damaged-file", traceback(MINE, error="ImportError: bad magic number in 'tensorflow.python': b'x'")),
     (
         "damaged-file",
-        traceback(MINE, error=f"ImportError: {SITE}/tensorflow/libtensorflow_framework.so.2: file too short"),
+        format_traceback(
+            SCRIPT, TENSORFLOW, error="SyntaxError: source code string cannot contain null bytes"
+        ),
     ),
     (
         "damaged-file",
-        traceback(MINE, error=f"ImportError: {SITE}/tensorflow/libtensorflow_cc.so.2: invalid ELF header"),
+        format_traceback(SCRIPT, TENSORFLOW, error="ValueError: bad marshal data (unknown type code)"),
+    ),
+    ("damaged-file", format_traceback(SCRIPT, TENSORFLOW, error="EOFError: marshal data too short")),
+    (
+        "damaged-file",
+        format_traceback(SCRIPT, error="ImportError: bad magic number in 'tensorflow.python': b'x'"),
     ),
     (
-        "not-permitted",
-        traceback(
-            MINE, error=f"PermissionError: [Errno 13] Permission denied: '{SITE}/tensorflow/__init__.py'"
+        "damaged-file",
+        format_traceback(
+            SCRIPT, error=f"ImportError: {SITE}/tensorflow/libtensorflow_framework.so.2: file too short"
+        ),
+    ),
+    (
+        "damaged-file",
+        format_traceback(
+            SCRIPT, error=f"ImportError: {SITE}/tensorflow/libtensorflow_cc.so.2: invalid ELF header"
         ),
     ),
     (
         "not-permitted",
-        traceback(MINE, TF, error=f"PermissionError: [Errno 13] Permission denied: '{SITE}/six.py'"),
+        format_traceback(
+            SCRIPT, error=f"PermissionError: [Errno 13] Permission denied: '{SITE}/tensorflow/__init__.py'"
+        ),
+    ),
+    (
+        "not-permitted",
+        format_traceback(
+            SCRIPT, TENSORFLOW, error=f"PermissionError: [Errno 13] Permission denied: '{SITE}/six.py'"
+        ),
     ),
     (
         "not-permitted",
@@ -130,13 +162,18 @@ TOLD = [
             "No such file or directory\n"
         ),
     ),
-    ("tensorflow-missing", traceback(MINE, error="ModuleNotFoundError: No module named 'tensorflow'")),
+    (
+        "tensorflow-missing",
+        format_traceback(SCRIPT, error="ModuleNotFoundError: No module named 'tensorflow'"),
+    ),
     ("tensorflow-missing", "trainer_1  | ImportError: No module named tensorflow\n"),
 ]
 
 
-@pytest.mark.parametrize(("cause", "text"), TOLD, ids=[f"{case[0]}-{n}" for n, case in enumerate(TOLD)])
-def test_why_the_import_failed(cause: str, text: str) -> None:
+@pytest.mark.parametrize(
+    ("cause", "text"), IMPORT_FAILURES, ids=[f"{case[0]}-{n}" for n, case in enumerate(IMPORT_FAILURES)]
+)
+def test_traceback_has_its_cause(cause: str, text: str) -> None:
     report = make_report(text)
     assert report.cause.value == cause
     assert report.gpu_registered is False
@@ -146,14 +183,18 @@ def test_why_the_import_failed(cause: str, text: str) -> None:
     assert not report.missing_libraries
 
 
-@pytest.mark.parametrize(("cause", "text"), TOLD, ids=[f"{case[0]}-{n}" for n, case in enumerate(TOLD)])
-def test_an_import_that_failed_is_not_the_cause_where_tensorflow_ran(cause: str, text: str) -> None:
-    assert make_report(text + RAN).cause.value == "no-device", cause
-    assert make_report(RAN + text).cause.value == "no-device", cause
+@pytest.mark.parametrize(
+    ("cause", "text"), IMPORT_FAILURES, ids=[f"{case[0]}-{n}" for n, case in enumerate(IMPORT_FAILURES)]
+)
+def test_failed_import_is_no_cause_if_tensorflow_ran(cause: str, text: str) -> None:
+    assert make_report(text + CUINIT_FAILED).cause.value == "no-device", cause
+    assert make_report(CUINIT_FAILED + text).cause.value == "no-device", cause
 
 
-def test_a_drivers_library_that_is_empty_is_a_container_without_gpus() -> None:
-    text = traceback(MINE, TF, error="ImportError: /usr/lib/x86_64-linux-gnu/libcuda.so.1: file too short")
+def test_empty_libcuda_means_container_without_gpus() -> None:
+    text = format_traceback(
+        SCRIPT, TENSORFLOW, error="ImportError: /usr/lib/x86_64-linux-gnu/libcuda.so.1: file too short"
+    )
     assert make_report(text).cause.value in ("container-no-gpu", "no-driver")
 
 
@@ -173,42 +214,50 @@ Traceback (most recent call last):
 """
 
 
-def test_a_program_whose_own_frame_follows_another_traceback_shadows_nothing() -> None:
+def test_frame_of_a_second_traceback_shadows_nothing() -> None:
     report = make_report(NESTED)
     assert (report.cause.value, report.missing_libraries) == ("import-missing-cuda-lib", ("libcudnn.so.6",))
 
 
-FOREIGN = [
-    traceback(MINE, "/home/user/other.py", error="ModuleNotFoundError: No module named 'matplotlib'"),
-    traceback(MINE, f"{SITE}/torch/__init__.py", error="ImportError: cannot import name 'x' from 'torch._C'"),
-    traceback(MINE, f"{SITE}/pandas/__init__.py", error="AttributeError: module 'pytz' has no attribute 'x'"),
-    traceback(MINE, error="PermissionError: [Errno 13] Permission denied: '/data/run/model.ckpt'"),
-    traceback(MINE, error="ValueError: bad marshal data (unknown type code)"),
-    traceback(
-        MINE, f"{SITE}/torch/__init__.py", error=f"ImportError: {SITE}/torch/lib/_C.so: file too short"
+UNRELATED_FAILURES = [
+    format_traceback(
+        SCRIPT, "/home/user/other.py", error="ModuleNotFoundError: No module named 'matplotlib'"
     ),
-    traceback(
-        MINE, "/home/user/random.py", error="ImportError: cannot import name 'a' from 'b' (/home/user/b.py)"
+    format_traceback(
+        SCRIPT, f"{SITE}/torch/__init__.py", error="ImportError: cannot import name 'x' from 'torch._C'"
     ),
-    traceback(MINE, error="ModuleNotFoundError: No module named 'tensorflow.contrib'"),
-    traceback(MINE, error="ModuleNotFoundError: No module named 'tensorflow_hub'"),
+    format_traceback(
+        SCRIPT, f"{SITE}/pandas/__init__.py", error="AttributeError: module 'pytz' has no attribute 'x'"
+    ),
+    format_traceback(SCRIPT, error="PermissionError: [Errno 13] Permission denied: '/data/run/model.ckpt'"),
+    format_traceback(SCRIPT, error="ValueError: bad marshal data (unknown type code)"),
+    format_traceback(
+        SCRIPT, f"{SITE}/torch/__init__.py", error=f"ImportError: {SITE}/torch/lib/_C.so: file too short"
+    ),
+    format_traceback(
+        SCRIPT, "/home/user/random.py", error="ImportError: cannot import name 'a' from 'b' (/home/user/b.py)"
+    ),
+    format_traceback(SCRIPT, error="ModuleNotFoundError: No module named 'tensorflow.contrib'"),
+    format_traceback(SCRIPT, error="ModuleNotFoundError: No module named 'tensorflow_hub'"),
     "WARNING: tensorboard without TensorFlow: No module named 'tensorflow'\n",
     "bash: ./train.sh: Permission denied\n",
-    traceback(MINE, TF, error="KeyboardInterrupt")
+    format_traceback(SCRIPT, TENSORFLOW, error="KeyboardInterrupt")
     + "step 1\n" * 40
     + "ModuleNotFoundError: No module named 'yaml'\n",
 ]
 
 
-@pytest.mark.parametrize("text", FOREIGN, ids=range(len(FOREIGN)))
-def test_an_error_of_something_else_is_no_cause(text: str) -> None:
+@pytest.mark.parametrize("text", UNRELATED_FAILURES, ids=range(len(UNRELATED_FAILURES)))
+def test_unrelated_error_is_inconclusive(text: str) -> None:
     assert make_report(text).cause.value == "inconclusive"
 
 
-def test_every_module_that_an_import_takes_can_be_hidden() -> None:
+def test_detector_knows_every_module_of_the_import() -> None:
     for minor in list_measured_minors(COMPAT.folder):
         table = load_imported(COMPAT.folder, minor)
-        of_family = [module for taken in table.family.values() for module in taken]
-        taken = {name.partition(".")[0] for name in (*table.needs, *table.family, *of_family)}
-        old = set(table.standard)  # Python's own library, of which newer ones have no more all
-        assert taken - python_import._MODULES - old == set(), minor
+        family_modules = [module for imported in table.family.values() for module in imported]
+        imported = {name.partition(".")[0] for name in (*table.needs, *table.family, *family_modules)}
+        standard = set(
+            table.standard
+        )  # the standard library: newer Pythons have dropped some of these modules
+        assert imported - python_import._MODULES - standard == set(), minor

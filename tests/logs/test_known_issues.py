@@ -1,4 +1,4 @@
-"""What is known of the very release that wrote a log is told beside the cause, and only where it can be why."""
+"""Known issues of the release that wrote a log: reported beside the cause if they can explain it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ JIT = (
 )
 
 
-def summarize_answer(report: LogReport) -> str:
+def known_issues_text(report: LogReport) -> str:
+    """Return the part of the explanation that lists known issues of the release, or ""."""
     return report.root.explanation.partition("Known of this release")[2] if report.root is not None else ""
 
 
@@ -34,12 +35,12 @@ def summarize_answer(report: LogReport) -> str:
         ("2.4.4-without-cudart", ""),
     ],
 )
-def test_a_log_of_the_lab(log: str, words: str) -> None:
+def test_lab_log_reports_known_issues(log: str, words: str) -> None:
     report = diagnose_log([(LAB / f"{log}.log").read_bytes()], COMPAT)
-    assert words in summarize_answer(report) if words else not summarize_answer(report)
+    assert words in known_issues_text(report) if words else not known_issues_text(report)
 
 
-def test_the_remedy_is_given_too() -> None:
+def test_remedy_of_a_known_issue_is_included() -> None:
     report = diagnose_log([(LAB / "2.21.0-without-cusolver-named.log").read_bytes()], COMPAT)
     assert report.root is not None
     assert any("nvidia/cusolver/lib" in remedy.text for remedy in report.root.remedies)
@@ -53,6 +54,6 @@ def test_the_remedy_is_given_too() -> None:
         ("", "12.0", ""),
     ],
 )
-def test_the_card_decides_where_it_must(version: str, capability: str, words: str) -> None:
+def test_known_issue_depends_on_the_gpu(version: str, capability: str, words: str) -> None:
     report = diagnose_log([JIT.format(version, capability).encode()], COMPAT)
-    assert words in summarize_answer(report) if words else not summarize_answer(report)
+    assert words in known_issues_text(report) if words else not known_issues_text(report)

@@ -1,4 +1,4 @@
-"""Real logs of every era, kept from the lab with what was true: tests/lab/keep_logs.py adds to them."""
+"""Real logs of every era with what was true in the lab; tests/lab/keep_logs.py adds to them."""
 
 from __future__ import annotations
 
@@ -10,24 +10,34 @@ from lab.keep_logs import keep_outcome
 from lab.logs import disagreements
 
 FOLDER = Path(__file__).parent / "lab"
-KEPT = keep_outcome(FOLDER)
+OUTCOMES = keep_outcome(FOLDER)
 
 
-@pytest.mark.parametrize("name", KEPT)
-def test_diagnose_says_what_was_true(name: str) -> None:
-    assert disagreements(KEPT[name]) == []
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_diagnose_matches_the_lab(name: str) -> None:
+    assert disagreements(OUTCOMES[name]) == []
 
 
-def test_every_era_is_there_with_what_matters_most() -> None:
+def test_every_era_has_the_main_situations() -> None:
     eras = {"import": (0, 113), "names": (114, 211), "nameless": (212, 220), "NVML": (221, 999)}
     for low, high in eras.values():
-        there = {one.situation for one in KEPT.values() if low <= _number(one.tensorflow) <= high}
-        assert {"all-present", "without-cusolver", "without-cudnn", "no-driver", "visible-minus-one"} <= there
-        assert {"init-100", "init-803", "kernel-differs"} <= there
-    assert {path.name for path in FOLDER.iterdir()} == {*KEPT, "expected.json"}
+        situations = {
+            outcome.situation
+            for outcome in OUTCOMES.values()
+            if low <= _minor_number(outcome.tensorflow) <= high
+        }
+        assert {
+            "all-present",
+            "without-cusolver",
+            "without-cudnn",
+            "no-driver",
+            "visible-minus-one",
+        } <= situations
+        assert {"init-100", "init-803", "kernel-differs"} <= situations
+    assert {path.name for path in FOLDER.iterdir()} == {*OUTCOMES, "expected.json"}
 
 
-def _number(version: str) -> int:
-    """ "2.4.4" → 204."""
+def _minor_number(version: str) -> int:
+    """Return a version as a number: 204 for "2.4.4"."""
     major, minor = version.split(".")[:2]
     return int(major) * 100 + int(minor)

@@ -1,4 +1,4 @@
-"""Lines of many kinds: each kind is read once, and the answer is that of reading every line."""
+"""The cache of line kinds: each kind is matched once, with the result of matching every line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logs.everything import CATALOGUE, keep_outcome
+from logs.everything import CATALOGUE, collect_results
 from tfdoctor.compat import Compat
 from tfdoctor.logs import blocks, events, line_cache, processes, reader, sources
 from tfdoctor.logs import scan as scanning
@@ -50,10 +50,10 @@ STAMPS = (
 
 
 @contextlib.contextmanager
-def narrow(chance: random.Random) -> Iterator[None]:
-    """Every bound is soon reached."""
+def lower_limits(rng: random.Random) -> Iterator[None]:
+    """Set every limit so low that it is soon reached."""
     with contextlib.ExitStack() as stack:
-        for room, name, values in (
+        for module, name, values in (
             (events, "MAX_KEPT_EVENTS", (2, 5)),
             (scanning, "TURNS", (0, 2, 8)),
             (line_cache, "REMEMBERED", (1, 9000, 1 << 23)),
@@ -65,139 +65,139 @@ def narrow(chance: random.Random) -> Iterator[None]:
             (line_cache, "_ENDS", (1, 64)),
             (line_cache, "_RESTS", (2, 4096)),
         ):
-            stack.enter_context(mock.patch.object(room, name, chance.choice(values)))
+            stack.enter_context(mock.patch.object(module, name, rng.choice(values)))
         yield
 
 
-def mix_kinds(chance: random.Random) -> bytes:
-    """Some kinds of lines in any order, some of their digits others each time, behind whatever comes before them."""
-    said = (
-        chance.sample(EXAMPLES, chance.randrange(1, 12))
-        + [CUINIT, PROMPT, "step 3 loss 0.5", ""][: chance.randrange(5)]
+def make_mixed_log(rng: random.Random) -> bytes:
+    """Return a log of some kinds of lines in random order, with random digits, prefixes and line ends."""
+    messages = (
+        rng.sample(EXAMPLES, rng.randrange(1, 12))
+        + [CUINIT, PROMPT, "step 3 loss 0.5", ""][: rng.randrange(5)]
     )
-    stamps = chance.sample(STAMPS, chance.randrange(1, 4))
-    often, people = chance.random(), chance.choice((2, 6, 40))
+    stamps = rng.sample(STAMPS, rng.randrange(1, 4))
+    variation, writers = rng.random(), rng.choice((2, 6, 40))
     lines = []
-    for number in range(chance.randrange(5, 120)):
-        text = chance.choice(said)
-        if chance.random() < often:
+    for number in range(rng.randrange(5, 120)):
+        text = rng.choice(messages)
+        if rng.random() < variation:
             digits = "0123456789"
             text = "".join(
-                chance.choice(digits) if c.isdigit() and chance.random() < 0.5 else c for c in text
+                rng.choice(digits) if char.isdigit() and rng.random() < 0.5 else char for char in text
             )
-        stamp = chance.choice(stamps).format(number % 60, chance.randrange(people))
+        stamp = rng.choice(stamps).format(number % 60, rng.randrange(writers))
         end = '\\n","stream":"stderr"}' if stamp.startswith("{") else ""
-        more = f" {chance.choice(said)}" if chance.random() < 0.05 else ""
-        lines.append(f"{stamp}{text}{end}{more}")
-    return (chance.choice(["\n", "\n", "\r\n"]).join(lines) + "\n").encode()
+        second = f" {rng.choice(messages)}" if rng.random() < 0.05 else ""
+        lines.append(f"{stamp}{text}{end}{second}")
+    return (rng.choice(["\n", "\n", "\r\n"]).join(lines) + "\n").encode()
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 1 << 40), st.booleans())
-def test_kinds_in_any_order_tell_what_each_line_tells(seed: int, bounded: bool) -> None:
-    chance = random.Random(seed)
-    data = mix_kinds(chance)
-    with narrow(chance) if bounded else contextlib.nullcontext():
-        assert keep_outcome(data, each=False) == keep_outcome(data, each=True)
+def test_cached_reading_matches_line_by_line(seed: int, bounded: bool) -> None:
+    rng = random.Random(seed)
+    data = make_mixed_log(rng)
+    with lower_limits(rng) if bounded else contextlib.nullcontext():
+        assert collect_results(data, each=False) == collect_results(data, each=True)
 
 
-def test_lines_that_all_begin_with_the_time_are_counted_by_what_follows_it(
+def test_timestamped_lines_are_grouped_by_their_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    chance = random.Random(7)
-    said = [*EXAMPLES[:40], "nothing that is known", "step 3 loss 0.5"]
-    lines = [f"2024-03-01 10:00:{n % 60:02d}.{n:06d}: {chance.choice(said)}" for n in range(6000)]
+    rng = random.Random(7)
+    messages = [*EXAMPLES[:40], "nothing that is known", "step 3 loss 0.5"]
+    lines = [f"2024-03-01 10:00:{n % 60:02d}.{n:06d}: {rng.choice(messages)}" for n in range(6000)]
     data = "".join(f"{line}\n".replace("\n", " ").rstrip() + "\n" for line in lines).encode()
-    counted = []
-    alike = line_cache.Kinds._alike
+    results = []
+    original = line_cache.Kinds._alike
     monkeypatch.setattr(
-        line_cache.Kinds, "_alike", lambda self, rows: counted.append(alike(self, rows)) or counted[-1]
+        line_cache.Kinds, "_alike", lambda self, rows: results.append(original(self, rows)) or results[-1]
     )
     monkeypatch.setattr(blocks, "_BLOCK", 1 << 14)
-    assert keep_outcome(data, each=False) == keep_outcome(data, each=True)
-    assert counted.count(True) > 5
+    assert collect_results(data, each=False) == collect_results(data, each=True)
+    assert results.count(True) > 5
 
 
-def test_what_was_said_before_a_process_ended_is_no_other_one() -> None:
-    """A process that begins where no more are told apart is counted, and none that spoke before it."""
+def test_process_limit_counts_no_process_twice() -> None:
+    """A process beyond the limit is counted, and no earlier process is counted again."""
     line = f"2024-03-01 10:00:00.000001: {CREATED.format(0, 7000)}"
     text = "\n".join([line] * 5 + [PROMPT] * 2 + [line] * 5 + [CUINIT] * 9 + [line, PROMPT, line] * 9) + "\n"
-    for most in (1, 2, 3, 256):
-        with mock.patch.object(processes, "MAX_PROCESSES", most):
-            assert keep_outcome(text.encode(), each=False) == keep_outcome(text.encode(), each=True)
+    for limit in (1, 2, 3, 256):
+        with mock.patch.object(processes, "MAX_PROCESSES", limit):
+            assert collect_results(text.encode(), each=False) == collect_results(text.encode(), each=True)
 
 
-MADE = CREATED.format("{gpu}", "{n}")
+CREATED_FORM = CREATED.format("{gpu}", "{n}")
 LINES = {
     "one message": (20, "{stamp}" + MISSING),
-    "numbers differ": (200, "{stamp}" + MADE),
-    "threads": (640, "I0000 00:00:17123{n:05d}.{n:06d}  {thread:6d} " + MADE[2:]),
+    "numbers differ": (200, "{stamp}" + CREATED_FORM),
+    "threads": (640, "I0000 00:00:17123{n:05d}.{n:06d}  {thread:6d} " + CREATED_FORM[2:]),
     "ranks": (500, "[1,{rank}]<stderr>:{stamp}" + MISSING),
     "one failure of each process": (400, CUINIT),
     "JSON": (40, '{{"log": "{stamp}' + MISSING + '\\n", "time": "10:00:{n:09d}"}}'),
     "colours": (500, "\x1b[36m(pid={rank})\x1b[0m {stamp}" + MISSING),
     "400 kinds": (13_000, "{stamp}{kind}"),
 }
-"""How many messages are matched at most, of 15,000 lines."""
+"""Name of a log: the maximum number of matched messages among 15,000 lines, and the form of its lines."""
 
 
 @pytest.mark.parametrize("name", LINES)
-def test_of_each_kind_a_few_lines_are_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+def test_few_lines_of_each_kind_are_matched(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    matched = []
     matches = Catalogue.matches
 
     def count_calls(self: Catalogue, line: str) -> Iterator[Match]:
-        asked.append(line)
+        matched.append(line)
         return matches(self, line)
 
     monkeypatch.setattr(Catalogue, "matches", count_calls)
-    most, line = LINES[name]
-    chance = random.Random(1)
+    limit, line = LINES[name]
+    rng = random.Random(1)
     data = "".join(
         line.format(
             stamp=f"2024-03-01 10:{n // 60 % 60:02d}:{n % 60:02d}.{n:06d}: ",
             n=n,
             gpu=n % 4,
             rank=n % 64,
-            thread=chance.randrange(10**5),
-            kind=f"{chance.choice(EXAMPLES)}{chance.choice(('', ' again'))}",
+            thread=rng.randrange(10**5),
+            kind=f"{rng.choice(EXAMPLES)}{rng.choice(('', ' again'))}",
         )
         + "\n"
         for n in range(15_000)
     ).encode()
     log = scan([data], CATALOGUE, Splitter())
     assert max(log.counts.values()) > 400
-    assert len(asked) < most
+    assert len(matched) < limit
 
 
-def test_every_literal_is_found_by_an_anchor() -> None:
+def test_every_literal_contains_an_anchor() -> None:
     assert all(any(anchor in literal for anchor in CATALOGUE.anchors) for literal in CATALOGUE.literals)
 
 
-def test_the_abseil_loggers_stamp_has_no_digit_that_matters() -> None:
+def test_digits_of_the_abseil_stamp_do_not_matter() -> None:
     assert CATALOGUE.map_ids["format-absl"].blind
     assert [m.signature.id for m in CATALOGUE.matches("I0000 00:00:2795275006.158031 7590 a.h:1] b")] == [
         "format-absl"
     ]
 
 
-def test_a_log_without_a_numbered_line_does_not_load_the_table_of_them() -> None:
+def test_log_without_source_lines_does_not_load_their_table() -> None:
     compat = mock.Mock(spec=Compat)
     type(compat).source_lines = mock.PropertyMock(side_effect=AssertionError)
     assert sources.identify_sources(Log(), compat) == sources.LogSources()
 
 
-def test_of_each_event_the_first_and_the_last_are_kept_in_whatever_order_they_come() -> None:
-    def make_output(number: int, value: str) -> Event:
+def test_first_and_last_event_are_kept_in_any_order() -> None:
+    def make_event(number: int, value: str) -> Event:
         return Event(CATALOGUE.map_ids["cuinit"], number, number, "", {"code": value})
 
     log = Log()
     for event in (
-        make_output(1, "a"),
-        make_output(2, "b"),
-        make_output(9, "a"),
-        make_output(7, "a"),
-        make_output(5, "b"),
+        make_event(1, "a"),
+        make_event(2, "b"),
+        make_event(9, "a"),
+        make_event(7, "a"),
+        make_event(5, "b"),
     ):
         log.add(event)
     log.finish()

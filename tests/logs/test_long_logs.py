@@ -1,4 +1,4 @@
-"""Long and hostile logs: read by shapes with the same result as line by line, in bounded time and memory."""
+"""Long and hostile logs: the same result as line by line, in bounded time and memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from logs.everything import CATALOGUE, keep_outcome
+from logs.everything import CATALOGUE, collect_results
 from tfdoctor.compat import Compat
 from tfdoctor.logs import blocks, reader
 from tfdoctor.logs.blocks import is_binary
@@ -34,29 +34,40 @@ if TYPE_CHECKING:
     from tfdoctor.logs.signatures import Match
 
 COMPAT = Compat.load()
-T = "2020-05-01 10:00:00.000001: "
+TIME = "2020-05-01 10:00:00.000001: "
 CREATED = (
-    T
+    TIME
     + "I tensorflow/core/common_runtime/gpu/gpu_device.cc:1247] Created TensorFlow device (/job:localhost/replica:0"
     "/task:0/device:GPU:{0} with 7000 MB memory) -> physical GPU (device: {0}, name: GeForce GTX 1080, pci bus id:"
     " 0000:{1:02x}:00.0, compute capability: 6.1)"
 )
 MISSING = (
-    T
+    TIME
     + "W tensorflow/stream_executor/platform/default/dso_loader.cc:55] Could not load dynamic library '{0}'; "
     "dlerror: {0}: cannot open shared object file"
 )
 
 
-def list_events(data: bytes, *, fast: bool) -> tuple[Sequence[tuple[object, ...]], tuple[int, int]]:
-    """Every event of a log, and its lines and bytes."""
+def read_events(data: bytes, *, fast: bool) -> tuple[Sequence[tuple[object, ...]], tuple[int, int]]:
+    """Return every event of a log, and its numbers of lines and bytes."""
     log = scan([data], CATALOGUE, each=not fast)
-    events = [(e.id, e.line, e.text, tuple(e.fields.items()), e.record, e.following, e.prefix) for e in log]
+    events = [
+        (
+            e.id,
+            e.line,
+            e.text,
+            tuple(e.fields.items()),
+            e.record,
+            e.following,
+            e.prefix,
+        )
+        for e in log
+    ]
     return events, (log.lines, log.bytes)
 
 
 EXAMPLES = [line for signature in CATALOGUE.signatures for line in signature.match]
-WORDS = st.sampled_from(
+MESSAGES = st.sampled_from(
     [
         *EXAMPLES,
         "12/1534 [=>....] - ETA: 35s - loss: 0.7321 - accuracy: 0.51",
@@ -74,24 +85,24 @@ WORDS = st.sampled_from(
         " ",
     ]
 )
-PIECES = st.lists(
+LINES = st.lists(
     st.tuples(
-        st.one_of(WORDS, st.text(max_size=80)), st.sampled_from(["\n", "\r\n", "\r", "\n\n", "\b\b\r"])
+        st.one_of(MESSAGES, st.text(max_size=80)), st.sampled_from(["\n", "\r\n", "\r", "\n\n", "\b\b\r"])
     ),
     max_size=40,
 )
 
 
 @settings(max_examples=40, deadline=None)
-@given(PIECES, st.sampled_from(["", "(pid=7) ", "0: ", "# "]), st.booleans())
-def test_read_by_shapes_or_line_by_line_the_same_is_found(
+@given(LINES, st.sampled_from(["", "(pid=7) ", "0: ", "# "]), st.booleans())
+def test_reading_by_shapes_matches_line_by_line(
     pieces: list[tuple[str, str]], mark: str, broken: bool
 ) -> None:
-    beginning = "step 0\n" * 450
-    text = beginning + "".join(mark + word + end for word, end in pieces)
+    dull_lines = "step 0\n" * 450
+    text = dull_lines + "".join(mark + message + line_end for message, line_end in pieces)
     data = text.encode("utf-8", "replace") + (b"\xff\xfe broken \xe9" if broken else b"") + b" end"
     with mock.patch.object(reader, "_FULL_READ_BYTES", 1), mock.patch.object(blocks, "_BLOCK", 700):
-        fast, slow = list_events(data, fast=True), list_events(data, fast=False)
+        fast, slow = read_events(data, fast=True), read_events(data, fast=False)
     assert fast == slow
 
 
@@ -116,15 +127,15 @@ STAMPS = (
     [EXAMPLES[0], 'I0000 00:00:1775118342.960484  222489 x.cc:160] env: CUDA_VISIBLE_DEVICES="-1"'],
     [(1, STAMPS[1], 0, 2)],
 )
-def test_what_is_said_again_loses_no_event_no_line_and_no_count(
-    examples: list[str], said: list[tuple[int, str, int, int]]
+def test_repeated_lines_lose_no_event_and_no_count(
+    examples: list[str], repetitions: list[tuple[int, str, int, int]]
 ) -> None:
     text = "".join(
-        f"{stamp.format(n % 60, who)}{examples[which % len(examples)]}\n"
-        for which, stamp, who, times in said
+        f"{stamp.format(n % 60, writer)}{examples[number % len(examples)]}\n"
+        for number, stamp, writer, times in repetitions
         for n in range(times)
     )
-    assert keep_outcome(text.encode()) == keep_outcome(text.encode(), each=True)
+    assert collect_results(text.encode()) == collect_results(text.encode(), each=True)
 
 
 @settings(max_examples=30, deadline=None)
@@ -136,19 +147,19 @@ def test_what_is_said_again_loses_no_event_no_line_and_no_count(
 )
 @example([CREATED.format(0, 1)], STAMPS[0], 5, 300)
 @example([MISSING.format("libcudart.so.10.1"), CREATED.format(0, 1)], STAMPS[2], 6, 300)
-def test_what_differs_in_digits_alone_is_the_same_however_it_is_read(
-    examples: list[str], stamp: str, seed: int, times: int
-) -> None:
-    chance = random.Random(seed)
+def test_random_digits_give_the_same_results(examples: list[str], stamp: str, seed: int, times: int) -> None:
+    rng = random.Random(seed)
     lines = []
     for n in range(times):
-        one = "".join(chance.choice("0123456789") if c.isdigit() else c for c in chance.choice(examples))
-        lines.append(f"{stamp.format(n % 60, chance.randrange(3))}{one}\n")
+        message = "".join(
+            rng.choice("0123456789") if char.isdigit() else char for char in rng.choice(examples)
+        )
+        lines.append(f"{stamp.format(n % 60, rng.randrange(3))}{message}\n")
     data = "".join(lines).encode()
-    assert_same_reading(data)
+    assert_same_results(data)
 
 
-ALIKE = {
+MEANINGFUL_DIGITS = {
     "more threads than are told apart": (
         "I0000 00:00:1700000000.{0:06d}  {1} gpu_device.cc:2022] Created device /job:localhost/replica:0/task:0/"
         "device:GPU:{2} with {1} MB memory:  -> device: {2}, name: Tesla T4, pci bus id: 0000:0{2}:00.0, compute"
@@ -166,25 +177,23 @@ ALIKE = {
 }
 
 
-@pytest.mark.parametrize("form", ALIKE.values(), ids=ALIKE)
-def test_what_digits_can_change_is_not_taken_for_the_same(form: str) -> None:
-    chance = random.Random(1)
-    assert_same_reading(
-        "".join(
-            form.format(n, chance.randrange(10**4, 10**5), chance.randrange(4)) for n in range(600)
-        ).encode()
+@pytest.mark.parametrize("form", MEANINGFUL_DIGITS.values(), ids=MEANINGFUL_DIGITS)
+def test_meaningful_digits_are_not_merged(form: str) -> None:
+    rng = random.Random(1)
+    assert_same_results(
+        "".join(form.format(n, rng.randrange(10**4, 10**5), rng.randrange(4)) for n in range(600)).encode()
     )
 
 
 @pytest.mark.parametrize("threads", [1, 4_000])
-def test_what_differs_in_digits_alone_is_matched_a_few_times(
+def test_lines_that_differ_in_digits_are_matched_rarely(
     threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
+    matched = []
     matches = Catalogue.matches
 
     def count_calls(self: Catalogue, line: str) -> Iterator[Match]:
-        asked.append(line)
+        matched.append(line)
         return matches(self, line)
 
     monkeypatch.setattr(Catalogue, "matches", count_calls)
@@ -196,15 +205,15 @@ def test_what_differs_in_digits_alone_is_matched_a_few_times(
         for n in range(4_000)
     )
     scan([lines.encode()], CATALOGUE, Splitter())
-    assert len(asked) < 1_500
+    assert len(matched) < 1_500
 
 
-def assert_same_reading(data: bytes) -> None:
-    """With what lines mean remembered, and each line read for itself."""
-    assert keep_outcome(data) == keep_outcome(data, each=True)
+def assert_same_results(data: bytes) -> None:
+    """Assert that cached reading gives the same results as matching each line."""
+    assert collect_results(data) == collect_results(data, each=True)
 
 
-def test_the_last_time_is_known_however_often_it_was_said() -> None:
+def test_last_occurrence_of_a_repeated_line_is_known() -> None:
     line = MISSING.format("libcudart.so.10.1") + "\n"
     data = line * 5_000 + "step 1\n" * 7 + line + "step 2\n"
     log = scan([data.encode()], CATALOGUE)
@@ -214,18 +223,18 @@ def test_the_last_time_is_known_however_often_it_was_said() -> None:
     assert log.counts["dso-failed"] == 5_001
 
 
-def test_nothing_is_lost_in_the_middle_of_a_long_log() -> None:
+def test_message_inside_a_long_log_is_found() -> None:
     bar = "".join(f"\r{n}/1534 [{'=' * (n // 60)}>] - loss: 0.{n:04}" for n in range(1534))
-    back = "\b" * 60 + "\r" + "9/9 [====]"
-    dull = f"{bar}\nINFO:tensorflow:loss = 0.1, step = 3\n{back}\n" * 30
+    erased = "\b" * 60 + "\r" + "9/9 [====]"
+    dull = f"{bar}\nINFO:tensorflow:loss = 0.1, step = 3\n{erased}\n" * 30
     for signature in ("cuinit", "oom", "device-created", "tf-version-alone", "answer-line"):
         line = CATALOGUE.map_ids[signature].match[0]
-        events, (lines, size) = list_events(f"{dull}{line}\n{dull}".encode(), fast=True)
+        events, (lines, size) = read_events(f"{dull}{line}\n{dull}".encode(), fast=True)
         assert [event[:2] for event in events if event[0] == signature] == [(signature, 91)]
         assert (lines, size) == (181, len(f"{dull}{line}\n{dull}".encode()))
 
 
-def test_a_progress_bar_is_a_text_and_no_terminal_cut_it() -> None:
+def test_progress_bar_is_neither_binary_nor_wrapped() -> None:
     bar = b"".join(b"\x08" * 70 + b"\r%4d/1534 [==>....] - loss: 0.5" % n for n in range(200))
     assert not is_binary(bar[:8192])
     lines = [
@@ -236,11 +245,11 @@ def test_a_progress_bar_is_a_text_and_no_terminal_cut_it() -> None:
     assert len(list(read_lines(["\n".join(lines).encode()]))) == 900
 
 
-# ---------------------------------------------------------------- hostile
+# ---------------------------------------------------------------- hostile logs
 
 
-def make_report(chunks: Iterable[bytes]) -> tuple[LogReport, float]:
-    """The report, and the MB of memory that reading took at most."""
+def measure_report(chunks: Iterable[bytes]) -> tuple[LogReport, float]:
+    """Return the report of a log, and the peak memory of reading it in MB."""
     tracemalloc.start()
     report = diagnose_log(chunks, COMPAT)
     _, peak = tracemalloc.get_traced_memory()
@@ -259,7 +268,7 @@ HOSTILE = {
     "processes": [
         "".join(f"(pid={n}) " + MISSING.format("libcudart.so.10.1") + "\n" for n in range(MANY)).encode()
     ],
-    "runs": [f"{T}E cuda_driver.cc:1] failed call to cuInit: CUDA_ERROR_UNKNOWN\n".encode() * MANY],
+    "runs": [f"{TIME}E cuda_driver.cc:1] failed call to cuInit: CUDA_ERROR_UNKNOWN\n".encode() * MANY],
     "escapes in escapes": [
         b'"' + b"\\" * 50_000 + b'n"',
         b"&amp;" * 20_000,
@@ -268,14 +277,14 @@ HOSTILE = {
     ],
     "quotes in quotes": [b"> # | ` - " * 20_000],
 }
-"""What a log can have too much of. Bounds do not depend on how much: `MANY` is beyond each of them."""
+"""Logs with too much of something: `MANY` is above every limit."""
 
 
 @pytest.mark.few(4)
 @pytest.mark.parametrize("chunks", HOSTILE.values(), ids=HOSTILE)
 @pytest.mark.timeout(180)
-def test_a_hostile_log_is_read_in_bounds_and_said_in_bounds(chunks: list[bytes]) -> None:
-    report, memory = make_report(chunks)
+def test_hostile_log_has_bounded_memory_and_output(chunks: list[bytes]) -> None:
+    report, memory = measure_report(chunks)
     assert memory < 100
     assert report.bytes == sum(map(len, chunks))
     assert len(report.processes) <= 256 + 5
@@ -286,39 +295,39 @@ def test_a_hostile_log_is_read_in_bounds_and_said_in_bounds(chunks: list[bytes])
 
 @pytest.mark.parametrize("text", [b"x", b"\\", b"&lt;", b"(pid=1) ", b"\r", b"<a ", b"[1,0]<stderr>:", b"] "])
 @pytest.mark.few(3)
-def test_time_grows_with_the_length_of_a_line_and_not_with_its_square(text: bytes) -> None:
-    def seconds(size: int) -> float:
+def test_time_is_linear_in_the_length_of_a_line(text: bytes) -> None:
+    def measure(size: int) -> float:
         data = text * (size // len(text))
-        best = 99.0
+        fastest = 99.0
         gc.collect()
-        gc.disable()  # it would go over all that other tests left, again and again
+        gc.disable()  # a collection would also visit the objects of earlier tests
         try:
             for _ in range(4):
-                began = time.process_time()
+                start = time.process_time()
                 diagnose_log([data], COMPAT)
-                best = min(best, time.process_time() - began)
+                fastest = min(fastest, time.process_time() - start)
         finally:
             gc.enable()
-        return best
+        return fastest
 
-    assert seconds(320_000) < 10 * max(seconds(80_000), 0.01)
+    assert measure(320_000) < 10 * max(measure(80_000), 0.01)
 
 
-TRAINING = b"".join(
+TRAINING_LOG = b"".join(
     b"%4d/1534 [%s] - ETA: 35s - loss: 0.%04d - accuracy: 0.5123\n" % (n % 1534, b"=" * (n % 30), n % 9973)
     for n in range(40_000)
 )
-OTHERS = {
+UNUSUAL_LOGS = {
     "messages": "".join(
-        f"2024-03-01 10:00:{n % 60:02d}.{n:06d}: {MISSING[len(T) :].format('libcudart.so.10.1')}\n"
+        f"2024-03-01 10:00:{n % 60:02d}.{n:06d}: {MISSING[len(TIME) :].format('libcudart.so.10.1')}\n"
         for n in range(20_000)
     ).encode(),
     "messages of many processes": "".join(
-        f"(pid={n % 40}) 2024-03-01 10:00:{n % 60:02d}.{n:06d}: {CREATED[len(T) :].format(n % 4, n % 4)}\n"
+        f"(pid={n % 40}) 2024-03-01 10:00:{n % 60:02d}.{n:06d}: {CREATED[len(TIME) :].format(n % 4, n % 4)}\n"
         for n in range(15_000)
     ).encode(),
     "messages whose numbers differ": "".join(
-        f"2024-03-01 10:00:{n % 60:02d}.{n:06d}: {CREATED[len(T) :].format(n % 4, n % 4).replace('7000', str(n))}\n"
+        f"2024-03-01 10:00:{n % 60:02d}.{n:06d}: {CREATED[len(TIME) :].format(n % 4, n % 4).replace('7000', str(n))}\n"
         for n in range(8_000)
     ).encode(),
     "one line": b"x" * 3_000_000,
@@ -329,23 +338,25 @@ OTHERS = {
 }
 
 
-def seconds_of(data: bytes) -> float:
+def measure_seconds(data: bytes) -> float:
     data = (data * (1_500_000 // len(data) + 1))[:1_500_000]
-    best = 99.0
+    fastest = 99.0
     for _ in range(2):
-        began = time.process_time()
-        diagnose_log([data[at : at + 65536] for at in range(0, len(data), 65536)], COMPAT)
-        best = min(best, time.process_time() - began)
-    return best
+        start = time.process_time()
+        diagnose_log(
+            [data[start_byte : start_byte + 65536] for start_byte in range(0, len(data), 65536)], COMPAT
+        )
+        fastest = min(fastest, time.process_time() - start)
+    return fastest
 
 
 @pytest.fixture(scope="module")
-def training() -> float:
-    return seconds_of(TRAINING)
+def training_seconds() -> float:
+    return measure_seconds(TRAINING_LOG)
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", UNUSUAL_LOGS)
 @pytest.mark.few(3)
-def test_no_log_takes_much_longer_than_a_training_log(name: str, training: float) -> None:
-    # beside what a process needs to start, which is as long as reading some 15 MB
-    assert seconds_of(OTHERS[name]) < 3 * (training + 0.1)
+def test_unusual_log_is_as_fast_as_a_training_log(name: str, training_seconds: float) -> None:
+    # the 0.1 s stand for the fixed cost of starting a process, the time of reading some 15 MB
+    assert measure_seconds(UNUSUAL_LOGS[name]) < 3 * (training_seconds + 0.1)

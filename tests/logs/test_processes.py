@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - lines of logs are long
-"""Several processes and frameworks in one log are told apart where the log allows it, and each gets its line."""
+"""Logs of several processes and frameworks: they are separated if the log allows it, and each is listed."""
 
 from __future__ import annotations
 
@@ -15,44 +15,48 @@ from tfdoctor.render.log import log_json, render_log
 from tfdoctor.render.log_markdown import log_markdown
 
 COMPAT = Compat.load()
-T = "2020-05-01 10:00:00.000001: "
+TIMESTAMP = "2020-05-01 10:00:00.000001: "
 GPU = (
-    T
+    TIMESTAMP
     + "I tensorflow/core/common_runtime/gpu/gpu_device.cc:1247] Created TensorFlow device (/job:localhost/replica:0/task:0/device:GPU:0 with 7000 MB memory) -> physical GPU (device: 0, name: GeForce GTX 1080, pci bus id: 0000:01:00.0, compute capability: 6.1)\n"
 )
 NO_DEVICE = (
-    T
+    TIMESTAMP
     + "E tensorflow/stream_executor/cuda/cuda_driver.cc:318] failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected\n"
 )
 UNKNOWN = (
-    T
+    TIMESTAMP
     + "E tensorflow/stream_executor/cuda/cuda_driver.cc:318] failed call to cuInit: CUDA_ERROR_UNKNOWN: unknown error\n"
 )
 OOM = (
-    T
+    TIMESTAMP
     + "E tensorflow/stream_executor/cuda/cuda_driver.cc:924] failed to allocate 2.00G (2147483648 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY\n"
 )
 MISSING = (
-    T
+    TIMESTAMP
     + "W tensorflow/stream_executor/platform/default/dso_loader.cc:55] Could not load dynamic library 'libcudnn.so.7'; dlerror: libcudnn.so.7: cannot open shared object file\n"
 )
 OPENED = (
-    T
+    TIMESTAMP
     + "I tensorflow/stream_executor/platform/default/dso_loader.cc:44] Successfully opened dynamic library libcudnn.so.7\n"
 )
-SKIPPED = T + "W tensorflow/core/common_runtime/gpu/gpu_device.cc:1663] Cannot dlopen some GPU libraries.\n"
+SKIPPED = (
+    TIMESTAMP + "W tensorflow/core/common_runtime/gpu/gpu_device.cc:1663] Cannot dlopen some GPU libraries.\n"
+)
 
 
 def make_report(*parts: str) -> LogReport:
     return diagnose_log(["".join(parts).encode()], COMPAT, "log.txt")
 
 
-def make_output(mark: str, text: str) -> str:
+def prefix_lines(mark: str, text: str) -> str:
+    """Return the text with this prefix before each line."""
     return "".join(f"{mark}{line}\n" for line in text.splitlines())
 
 
-def lines(report: LogReport) -> dict[str, str | None]:
-    return {one.label: one.cause.value if one.cause else None for one in report.processes}
+def causes_by_label(report: LogReport) -> dict[str, str | None]:
+    """Return the cause of each process by its label; None for frameworks other than TensorFlow."""
+    return {process.label: process.cause.value if process.cause else None for process in report.processes}
 
 
 @pytest.mark.parametrize(
@@ -78,59 +82,59 @@ def lines(report: LogReport) -> dict[str, str | None]:
         ("[rank0]: ", "[rank1]: ", ("rank 0", "rank 1")),
     ],
 )
-def test_what_stands_before_the_messages_names_the_process(
-    first: str, second: str, labels: tuple[str, str]
-) -> None:
+def test_prefix_names_the_process(first: str, second: str, labels: tuple[str, str]) -> None:
     report = make_report(
-        make_output(first, GPU),
-        make_output(second, OPENED + MISSING + SKIPPED),
-        make_output(first, "Epoch 1/3\n"),
+        prefix_lines(first, GPU),
+        prefix_lines(second, OPENED + MISSING + SKIPPED),
+        prefix_lines(first, "Epoch 1/3\n"),
     )
-    assert lines(report) == {labels[0]: "healthy", labels[1]: "cudnn-missing"}
+    assert causes_by_label(report) == {labels[0]: "healthy", labels[1]: "cudnn-missing"}
     assert report.cause is Cause.CUDNN_MISSING, "a healthy process does not hide a sick one"
     assert report.gpu_registered is True
-    assert [len(one.devices) for one in report.processes] == [1, 0]
+    assert [len(process.devices) for process in report.processes] == [1, 0]
     assert "1 of 2 processes" in (report.root.explanation if report.root else "")
 
 
 @pytest.mark.parametrize(
     "mark", ["ERROR:", "stderr: ", "2024-01-01T10:00:00.123456789Z stderr F ", "> ", "INFO: ", "    "]
 )
-def test_what_names_no_process_is_not_taken_for_one(mark: str) -> None:
-    assert make_report(make_output(mark, GPU), make_output(f"{mark}", "Epoch 1/3\n")).processes == ()
+def test_other_prefixes_name_no_process(mark: str) -> None:
+    assert make_report(prefix_lines(mark, GPU), prefix_lines(f"{mark}", "Epoch 1/3\n")).processes == ()
     assert label_of(mark.strip(), GPU) == ""
 
 
-def test_one_process_is_not_told_apart_from_itself() -> None:
+def test_single_process_is_not_listed() -> None:
     assert make_report(GPU, OOM, GPU).processes == ()
     assert make_report("hello\n").processes == ()
 
 
-def test_what_one_opened_another_can_miss() -> None:
-    report = make_report(make_output("(pid=1) ", MISSING + SKIPPED), make_output("(pid=2) ", OPENED + GPU))
+def test_library_opened_by_one_process_can_be_missing_in_another() -> None:
+    report = make_report(prefix_lines("(pid=1) ", MISSING + SKIPPED), prefix_lines("(pid=2) ", OPENED + GPU))
     assert report.missing_libraries == ("libcudnn.so.7",)
     assert report.cause is Cause.CUDNN_MISSING
 
 
-def test_hidden_gpus_of_a_parameter_server_are_no_illness() -> None:
-    report = make_report(make_output("(pid=1) ", NO_DEVICE), make_output("(pid=2) ", GPU))
-    assert lines(report) == {"pid 1": "hidden-by-env", "pid 2": "healthy"}
+def test_hidden_gpus_of_a_parameter_server_are_no_problem() -> None:
+    report = make_report(prefix_lines("(pid=1) ", NO_DEVICE), prefix_lines("(pid=2) ", GPU))
+    assert causes_by_label(report) == {"pid 1": "hidden-by-env", "pid 2": "healthy"}
     assert report.cause in (Cause.HEALTHY, Cause.HIDDEN_BY_ENV)
-    sick = make_report(
-        make_output("(pid=1) ", NO_DEVICE), make_output("(pid=2) ", GPU), make_output("(pid=3) ", GPU + OOM)
+    with_oom = make_report(
+        prefix_lines("(pid=1) ", NO_DEVICE),
+        prefix_lines("(pid=2) ", GPU),
+        prefix_lines("(pid=3) ", GPU + OOM),
     )
-    assert sick.cause is Cause.OOM
+    assert with_oom.cause is Cause.OOM
 
 
-def test_a_process_cannot_contradict_itself() -> None:
+def test_contradiction_begins_another_run() -> None:
     report = make_report(NO_DEVICE, GPU)
-    assert lines(report) == {"run 1": "hidden-by-env", "run 2": "healthy"}
+    assert causes_by_label(report) == {"run 1": "hidden-by-env", "run 2": "healthy"}
     assert report.cause is Cause.HEALTHY
     twice = make_report(UNKNOWN, "some output\n", UNKNOWN)
-    assert lines(twice) == {"run 1": "driver-init-unknown", "run 2": "driver-init-unknown"}
+    assert causes_by_label(twice) == {"run 1": "driver-init-unknown", "run 2": "driver-init-unknown"}
 
 
-def test_a_prompt_begins_another_run_and_the_last_run_counts() -> None:
+def test_prompt_begins_a_run_and_the_last_run_counts() -> None:
     report = make_report(
         "$ python train.py\n",
         MISSING,
@@ -139,52 +143,59 @@ def test_a_prompt_begins_another_run_and_the_last_run_counts() -> None:
         OPENED,
         GPU,
     )
-    assert lines(report) == {"run 1": "cudnn-missing", "run 2": "healthy"}
+    assert causes_by_label(report) == {"run 1": "cudnn-missing", "run 2": "healthy"}
     assert report.cause is Cause.HEALTHY
 
 
-def test_the_threads_of_what_is_said_once_tell_processes_apart() -> None:
-    def says(thread: int, what: str) -> str:
-        return f"E0000 00:00:1774441203.701207 {thread} {what}\n"
+def test_threads_of_one_time_messages_separate_processes() -> None:
+    def format_message(thread: int, message: str) -> str:
+        return f"E0000 00:00:1774441203.701207 {thread} {message}\n"
 
     failed = "cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected"
     created = "gpu_device.cc:2020] Created device /job:localhost/replica:0/task:0/device:GPU:0 with 6100 MB memory:  -> device: 0, name: NVIDIA GeForce RTX 2060 SUPER, pci bus id: 0000:29:00.0, compute capability: 7.5"
     factory = "cuda_dnn.cc:8310] Unable to register cuDNN factory: Attempting to register factory for plugin cuDNN when one has already been registered"
-    report = make_report(says(11, factory), says(22, factory), says(11, created), says(22, failed))
-    assert lines(report) == {"process 11": "healthy", "process 22": "hidden-by-env"}
+    report = make_report(
+        format_message(11, factory),
+        format_message(22, factory),
+        format_message(11, created),
+        format_message(22, failed),
+    )
+    assert causes_by_label(report) == {"process 11": "healthy", "process 22": "hidden-by-env"}
     assert (
         make_report(
-            says(11, factory), says(11, created), says(12, "cuda_dnn.cc:529] Loaded cuDNN version 90100")
+            format_message(11, factory),
+            format_message(11, created),
+            format_message(12, "cuda_dnn.cc:529] Loaded cuDNN version 90100"),
         ).processes
         == ()
     )
 
 
-def test_other_frameworks_get_their_line_and_no_verdict() -> None:
+def test_other_frameworks_are_listed_without_a_cause() -> None:
     report = make_report(
         GPU,
         "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n",
         "Total BFLOPS 65.879 \n",
     )
-    assert lines(report) == {"TensorFlow": "healthy", "PyTorch": None, "Darknet": None}
+    assert causes_by_label(report) == {"TensorFlow": "healthy", "PyTorch": None, "Darknet": None}
     assert report.cause is Cause.HEALTHY
     assert "ran out of GPU memory (line 2)" in report.processes[1].summary
 
 
-def test_too_many_are_counted() -> None:
-    report = make_report(*(make_output(f"(pid={n}) ", MISSING + SKIPPED) for n in range(300)))
+def test_processes_beyond_the_limit_are_counted() -> None:
+    report = make_report(*(prefix_lines(f"(pid={n}) ", MISSING + SKIPPED) for n in range(300)))
     assert len(report.processes) == 256
     assert report.more_processes == 44
-    shown = render_log(report)
-    more = re.search(r"and (\d+) more processes \(-v\)", shown)
-    assert more is not None
-    assert int(more[1]) + shown.count("  ✗ pid") == 300
+    screen = render_log(report)
+    hidden = re.search(r"and (\d+) more processes \(-v\)", screen)
+    assert hidden is not None
+    assert int(hidden[1]) + screen.count("  ✗ pid") == 300
     assert "and 260 more" in log_markdown(report)
     assert log_json(report)["more_processes"] == 44
 
 
-def test_every_renderer_has_the_lines() -> None:
-    report = make_report(make_output("(pid=1) ", GPU), make_output("(pid=2) ", UNKNOWN))
+def test_every_format_lists_the_processes() -> None:
+    report = make_report(prefix_lines("(pid=1) ", GPU), prefix_lines("(pid=2) ", UNKNOWN))
     for text in (render_log(report), log_markdown(report)):
         assert "pid 1" in text
         assert "pid 2" in text

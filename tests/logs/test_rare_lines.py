@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - lines of logs are long
-"""Lines that are rare: of TensorFlow 0.x, of a Mac, behind the names that other programs put before them, cut off."""
+"""Rare lines: of TensorFlow 0.x, of macOS, behind prefixes of other programs, or truncated."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from tfdoctor.findings import Cause
 from tfdoctor.logs.report import LogReport, diagnose_log
 
 COMPAT = Compat.load()
-T = "2020-05-01 10:00:00.000001: "
-DSO = "tensorflow/stream_executor/platform/default/dso_loader.cc:55] "
+TIMESTAMP = "2020-05-01 10:00:00.000001: "
+DSO_LOADER = "tensorflow/stream_executor/platform/default/dso_loader.cc:55] "
 GPU = (
-    T + "I tensorflow/core/common_runtime/gpu/gpu_device.cc:1247] Created TensorFlow device "
+    TIMESTAMP + "I tensorflow/core/common_runtime/gpu/gpu_device.cc:1247] Created TensorFlow device "
     "(/job:localhost/replica:0/task:0/device:GPU:0 with 7000 MB memory) -> physical GPU (device: 0, name: GeForce "
     "GTX 1080, pci bus id: 0000:01:00.0, compute capability: 6.1)\n"
 )
-INIT = T + "E tensorflow/stream_executor/cuda/cuda_driver.cc:318] failed call to cuInit: "
-OLD = "I tensorflow/stream_executor/dso_loader.cc:99] Couldn't open CUDA library {0}. LD_LIBRARY_PATH: /usr/local/cuda/lib64\n"
+CUINIT = TIMESTAMP + "E tensorflow/stream_executor/cuda/cuda_driver.cc:318] failed call to cuInit: "
+OLD_DSO_FAILURE = "I tensorflow/stream_executor/dso_loader.cc:99] Couldn't open CUDA library {0}. LD_LIBRARY_PATH: /usr/local/cuda/lib64\n"
 
 
 CASES = [
-    ("the toolkit's libcuda, before TensorFlow 1.13", "stub-libcuda", INIT + "CUresult(-1)\n"),
-    ("no libcuda, before TensorFlow 1.0", "no-driver", OLD.format("libcuda.so.1")),
+    ("the toolkit's libcuda, before TensorFlow 1.13", "stub-libcuda", CUINIT + "CUresult(-1)\n"),
+    ("no libcuda, before TensorFlow 1.0", "no-driver", OLD_DSO_FAILURE.format("libcuda.so.1")),
     (
         "neither libcuda nor cuDNN, before 1.0",
         "no-driver",
-        OLD.format("libcudnn.so") + OLD.format("libcuda.so.1"),
+        OLD_DSO_FAILURE.format("libcudnn.so") + OLD_DSO_FAILURE.format("libcuda.so.1"),
     ),
     (
         "libcuda under its second name",
         "cudnn-missing",
-        OLD.format("libcuda.so")
+        OLD_DSO_FAILURE.format("libcuda.so")
         + "I tensorflow/stream_executor/dso_loader.cc:105] successfully opened CUDA library libcuda.so.1 locally\n"
-        + OLD.format("libcudnn.so"),
+        + OLD_DSO_FAILURE.format("libcudnn.so"),
     ),
     (
         "cuDNN, and the line that names it is truncated",
@@ -73,13 +73,13 @@ CASES = [
     (
         "a worker that was forked",
         "inconclusive",
-        T
+        TIMESTAMP
         + "E cuda_driver.cc:1204] could not retrieve CUDA device count: CUDA_ERROR_NOT_INITIALIZED: initialization error\n",
     ),
     (
         "cuInit itself, and no word of another process",
         "driver-init-unknown",
-        INIT + "CUDA_ERROR_NOT_INITIALIZED: initialization error\n",
+        CUINIT + "CUDA_ERROR_NOT_INITIALIZED: initialization error\n",
     ),
 ]
 
@@ -89,11 +89,11 @@ def make_report(text: str) -> LogReport:
 
 
 @pytest.mark.parametrize(("cause", "text"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-def test_the_root_cause(cause: str, text: str) -> None:
+def test_rare_line_has_its_cause(cause: str, text: str) -> None:
     assert make_report(text).cause.value == cause
 
 
-def test_a_forked_worker_is_told_what_it_is() -> None:
+def test_forked_worker_is_named() -> None:
     report = make_report(
         GPU
         + "F cuda_driver.cc:148] Failed setting context: CUDA_ERROR_NOT_INITIALIZED: initialization error\n"
@@ -103,26 +103,26 @@ def test_a_forked_worker_is_told_what_it_is() -> None:
     assert "forked" in report.root.title
 
 
-def test_cuinit_in_a_forked_worker_may_be_the_reason() -> None:
-    """The driver answers so, too, where nothing was forked (seen in the lab): which it is, the log does not say."""
-    failed = INIT + "CUDA_ERROR_NOT_INITIALIZED: initialization error\n"
-    alone, beside = make_report(failed), make_report(GPU + failed)
-    assert (alone.gpu_registered, beside.gpu_registered) == (False, True)
-    for report in (alone, beside):
+def test_forking_is_named_as_a_possible_reason_of_cuinit() -> None:
+    """The driver gives the same error without a fork (seen in the lab), and the log does not show which it was."""
+    failure = CUINIT + "CUDA_ERROR_NOT_INITIALIZED: initialization error\n"
+    without_gpu, with_gpu = make_report(failure), make_report(GPU + failure)
+    assert (without_gpu.gpu_registered, with_gpu.gpu_registered) == (False, True)
+    for report in (without_gpu, with_gpu):
         assert report.cause is Cause.DRIVER_INIT_UNKNOWN
         assert report.root is not None
         assert "forked" in report.root.explanation
 
 
-def test_a_library_is_named_where_the_line_is_cut_off_behind_it() -> None:
+def test_library_of_a_truncated_line_is_named() -> None:
     log = (
-        T
+        TIMESTAMP
         + "W "
-        + DSO
+        + DSO_LOADER
         + "Could not load dynamic library 'libcudart.so.10.1'; dlerror: libcudart.so.10.1: cannot open shared object file\n"
-        + T
+        + TIMESTAMP
         + "W "
-        + DSO
+        + DSO_LOADER
         + "Could not load dynamic library 'libcufft.so.10'; dl"
     )
     assert make_report(log).missing_libraries == ("libcudart.so.10.1", "libcufft.so.10")
@@ -145,5 +145,5 @@ def test_a_library_is_named_where_the_line_is_cut_off_behind_it() -> None:
         ),
     ],
 )
-def test_what_a_failed_call_tells_of_registration(line: str, registered: bool | None) -> None:
-    assert make_report(T + line + "\n").gpu_registered is registered
+def test_failed_call_shows_whether_a_gpu_was_registered(line: str, registered: bool | None) -> None:
+    assert make_report(TIMESTAMP + line + "\n").gpu_registered is registered

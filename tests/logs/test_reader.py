@@ -1,4 +1,4 @@
-"""The reader: whatever people paste comes out as the lines that were meant."""
+"""The reader of logs: whatever wraps, encodes or prefixes a log, its own lines are read."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def prefix_lines(mark: str, text: str = LOG) -> str:
     return "\n".join(mark + line for line in text.splitlines())
 
 
-SHAPES = {
+WRAPPED_LOGS = {
     "as it is": LOG.encode(),
     "crlf": LOG.replace("\n", "\r\n").encode(),
     "utf-16": LOG.encode("utf-16"),
@@ -72,30 +72,32 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("data", SHAPES.values(), ids=SHAPES)
-def test_every_shape_says_the_same(data: bytes) -> None:
+@pytest.mark.parametrize("data", WRAPPED_LOGS.values(), ids=WRAPPED_LOGS)
+def test_every_form_of_a_log_has_the_same_report(data: bytes) -> None:
     report = diagnose_log([data], COMPAT)
     assert report.missing_libraries == ("libcusolver.so.10",)
     assert report.cause.value == "libs-wrong-version"
     assert report.gpu_registered is False
-    assert report.era == "2.4-2.5"  # some of its lines are of no release: a nightly asks for the same
+    assert (
+        report.era == "2.4-2.5"
+    )  # some of its source lines are in no release: a nightly build needs the same library
 
 
-def test_the_numbers_are_those_of_the_file() -> None:
+def test_line_numbers_are_those_of_the_file() -> None:
     report = diagnose_log([b"\n\n" + wrap_lines(80).encode()], COMPAT)
     assert report.root is not None
     assert report.root.evidence[0].line == 7
     assert report.lines == 2 + len(wrap_lines(80).splitlines())
 
 
-def test_pieces_of_any_size_are_the_same_log() -> None:
+def test_chunk_size_makes_no_difference() -> None:
     data = LOG.encode()
     for size in (1, 7, 100, 4096):
-        chunks = [data[i : i + size] for i in range(0, len(data), size)]
+        chunks = [data[start : start + size] for start in range(0, len(data), size)]
         assert [line.text for line in read_lines(chunks)] == [line.text for line in read_lines([data])]
 
 
-def test_a_table_of_nvidia_smi_is_not_taken_for_a_wrapped_line() -> None:
+def test_nvidia_smi_table_is_not_unwrapped() -> None:
     row = "| NVIDIA-SMI 440.82       Driver Version: 440.82       CUDA Version: 10.2     |".ljust(79)
     lines = list(read_lines([("\n".join([row] * 6)).encode()]))
     assert len(lines) == 6
@@ -107,20 +109,20 @@ def test_a_table_of_nvidia_smi_is_not_taken_for_a_wrapped_line() -> None:
         st.binary(max_size=3000), st.text(max_size=2000).map(lambda text: text.encode("utf-8", "replace"))
     )
 )
-def test_never_raises_and_passes_no_control_character_on(data: bytes) -> None:
+def test_output_never_has_control_characters(data: bytes) -> None:
     report = diagnose_log([LOG.encode(), data, LOG.encode()], COMPAT)
-    shown = render_log(report, verbose=True) + log_markdown(report)
-    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", shown)
+    output = render_log(report, verbose=True) + log_markdown(report)
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", output)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(alphabet="\x1b[]\r\\n\"'<>&;_|>#*` GPUlibcuda.so:1", max_size=400))
-def test_lines_never_carry_control_characters(text: str) -> None:
+def test_lines_never_have_control_characters(text: str) -> None:
     for line in read_lines([text.encode()]):
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", line.text)
 
 
-def test_binary_is_known() -> None:
+def test_binary_data_is_recognized() -> None:
     assert is_binary(bytes(range(256)) * 8)
     assert not is_binary(LOG.encode("utf-16"))
     assert not is_binary(b"\x1b[31mred\x1b[0m\n")
@@ -153,13 +155,13 @@ LINES = [line.text for line in read_lines([LOG.encode()])]
     ],
     ids=range(12),
 )
-def test_nuls_are_no_text(data: bytes, size: int) -> None:
-    pieces = [data[at : at + size] for at in range(0, len(data), size)]
-    assert [line.text for line in read_lines(pieces) if line.text] == LINES
+def test_nul_bytes_are_skipped(data: bytes, size: int) -> None:
+    chunks = [data[start : start + size] for start in range(0, len(data), size)]
+    assert [line.text for line in read_lines(chunks) if line.text] == LINES
     assert not is_binary(data[:8192])
 
 
-def test_a_message_behind_a_hole_is_one_and_has_its_number() -> None:
+def test_message_behind_nul_bytes_has_its_line_number() -> None:
     report = diagnose_log([b"one\nhalf a li" + bytes(512) + LOG.encode()], COMPAT)
     assert report.cause.value == "libs-wrong-version"
     assert report.root is not None
@@ -167,17 +169,17 @@ def test_a_message_behind_a_hole_is_one_and_has_its_number() -> None:
     assert report.bytes == len(LOG) + 512 + 13
 
 
-def test_a_log_of_nothing_but_nuls_says_nothing() -> None:
+def test_log_of_nul_bytes_is_inconclusive() -> None:
     report = diagnose_log([bytes(1 << 16)] * 20, COMPAT)
     assert (report.cause.value, report.lines, report.bytes) == ("inconclusive", 0, 20 << 16)
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=600), st.lists(st.integers(1, 40), max_size=8))
-def test_where_the_pieces_end_makes_no_difference(data: bytes, sizes: list[int]) -> None:
+def test_chunk_boundaries_make_no_difference(data: bytes, sizes: list[int]) -> None:
     data = data.replace(b"\xff", b"\0\0\0")
-    pieces, at = [], 0
+    chunks, start = [], 0
     for size in [*sizes, len(data)]:
-        pieces.append(data[at : at + size])
-        at += size
-    assert [line.text for line in read_lines(pieces)] == [line.text for line in read_lines([data])]
+        chunks.append(data[start : start + size])
+        start += size
+    assert [line.text for line in read_lines(chunks)] == [line.text for line in read_lines([data])]

@@ -1,4 +1,4 @@
-"""Every signature does what it says, on its own examples, and in linear time."""
+"""Signatures: each matches its own examples and no others, in linear time."""
 
 from __future__ import annotations
 
@@ -19,63 +19,65 @@ if TYPE_CHECKING:
 
 sre: Any = import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
 CATALOGUE = load_signatures()
-each = pytest.mark.parametrize("signature", CATALOGUE.signatures, ids=lambda signature: signature.id)
+for_each_signature = pytest.mark.parametrize(
+    "signature", CATALOGUE.signatures, ids=lambda signature: signature.id
+)
 
 
-def find_matches(signature: Signature, line: str) -> bool:
+def matches_signature(signature: Signature, line: str) -> bool:
     return any(match.signature is signature for match in CATALOGUE.matches(line))
 
 
-@each
-def test_examples(signature: Signature) -> None:
+@for_each_signature
+def test_signature_matches_its_examples_alone(signature: Signature) -> None:
     for line in signature.match:
-        assert find_matches(signature, line), line
+        assert matches_signature(signature, line), line
     for line in signature.no_match:
-        assert not find_matches(signature, line), line
+        assert not matches_signature(signature, line), line
 
 
-@each
-def test_no_signature_knows_a_line_of_a_source_file(signature: Signature) -> None:
+@for_each_signature
+def test_no_pattern_names_a_source_line(signature: Signature) -> None:
     assert not re.search(r"\.cc:\\?\d", signature.pattern.pattern)
 
 
-@each
+@for_each_signature
 def test_repeats_are_bounded(signature: Signature) -> None:
-    for kind, (_, most, inner) in _repeats(sre.parse(signature.pattern.pattern)):
-        assert most is not sre.MAXREPEAT, kind
-        nested = list(_repeats(inner))
-        assert all(limit * most <= 20_000 for _, (_, limit, _) in nested), "a repeat of repeats"
+    for kind, (_, maximum, inner) in _find_repeats(sre.parse(signature.pattern.pattern)):
+        assert maximum is not sre.MAXREPEAT, kind
+        nested = list(_find_repeats(inner))
+        assert all(limit * maximum <= 20_000 for _, (_, limit, _) in nested), "a repeat of repeats"
 
 
-def _repeats(tree: Any) -> Any:
+def _find_repeats(tree: Any) -> Any:
     for kind, value in tree:
         if kind in (sre.MAX_REPEAT, sre.MIN_REPEAT):
             yield kind, value
-            yield from _repeats(value[2])
+            yield from _find_repeats(value[2])
         elif isinstance(value, (list, tuple)):
             for part in value:
                 if isinstance(part, sre.SubPattern):
-                    yield from _repeats(part)
+                    yield from _find_repeats(part)
                 elif isinstance(part, list):
-                    for one in part:
-                        if isinstance(one, sre.SubPattern):
-                            yield from _repeats(one)
+                    for branch in part:
+                        if isinstance(branch, sre.SubPattern):
+                            yield from _find_repeats(branch)
 
 
-@each
-def test_an_adversary_cannot_make_it_slow(signature: Signature) -> None:
+@for_each_signature
+def test_pattern_is_fast_on_hostile_lines(signature: Signature) -> None:
     for seed in (signature.match[0], signature.match[0][:30], signature.literals[0], "a", " ", "/", "'"):
         line = (seed * (MAX_LINE_CHARS // len(seed) + 1))[:MAX_LINE_CHARS]
-        began = time.process_time()
+        start = time.process_time()
         signature.pattern.search(line)
-        assert time.process_time() - began < 0.5
+        assert time.process_time() - start < 0.5
 
 
-@each
-def test_whatever_the_pattern_matches_has_a_literal(signature: Signature) -> None:
-    """A line without any literal is not tried: an alternative of the pattern that has none is never found."""
+@for_each_signature
+def test_every_matching_line_has_a_literal(signature: Signature) -> None:
+    """Lines without a literal are skipped, so an alternative without one would never be found."""
     tried = 0
-    for line in (*signature.match, *_lines_for(sre.parse(signature.pattern.pattern))):
+    for line in (*signature.match, *_make_lines(sre.parse(signature.pattern.pattern))):
         if signature.pattern.search(line) and len(line) <= (signature.longest or MAX_LINE_CHARS):
             tried += 1
             shape = line.translate(DIGITS) if signature.blind else line
@@ -83,54 +85,58 @@ def test_whatever_the_pattern_matches_has_a_literal(signature: Signature) -> Non
     assert tried
 
 
-def _lines_for(tree: Any) -> list[str]:
-    """Texts that take every branch of a pattern at least once, each repeat as seldom as it may and once."""
+def _make_lines(tree: Any) -> list[str]:
+    """Return texts that take every branch of a pattern, with each repeat at its minimum and once."""
     variants: list[list[str]] = []
     for kind, value in tree:
         if kind is sre.LITERAL:
             variants.append([chr(value)])
         elif kind is sre.IN:
-            variants.append(_chars_of(value))
+            variants.append(_sample_chars(value))
         elif kind in (sre.MAX_REPEAT, sre.MIN_REPEAT):
-            least, _, inner = value
-            texts = _lines_for(inner)
-            variants.append([texts[0] * least, *texts] if least == 0 else [text * least for text in texts])
+            minimum, _, inner = value
+            texts = _make_lines(inner)
+            variants.append(
+                [texts[0] * minimum, *texts] if minimum == 0 else [text * minimum for text in texts]
+            )
         elif kind is sre.SUBPATTERN:
-            variants.append(_lines_for(value[-1]))
+            variants.append(_make_lines(value[-1]))
         elif kind is sre.BRANCH:
-            variants.append([text for branch in value[1] for text in _lines_for(branch)])
+            variants.append([text for branch in value[1] for text in _make_lines(branch)])
         elif kind in (sre.NOT_LITERAL, sre.ANY):
             variants.append(["x"])
-    found = ["".join(texts[0] for texts in variants)]
-    for place, texts in enumerate(variants):
-        before = "".join(one[0] for one in variants[:place])
-        after = "".join(one[0] for one in variants[place + 1 :])
-        found += [before + text + after for text in texts[1:]]
-    return found
+    lines = ["".join(texts[0] for texts in variants)]
+    for index, texts in enumerate(variants):
+        before = "".join(other[0] for other in variants[:index])
+        after = "".join(other[0] for other in variants[index + 1 :])
+        lines += [before + text + after for text in texts[1:]]
+    return lines
 
 
-def _chars_of(members: Any) -> list[str]:
-    listed = [chr(value) for kind, value in members if kind is sre.LITERAL]
+def _sample_chars(members: Any) -> list[str]:
+    chars = [chr(value) for kind, value in members if kind is sre.LITERAL]
     if members[0][0] is sre.NEGATE:
-        return ["x" if "x" not in listed else "y"]
+        return ["x" if "x" not in chars else "y"]
     for kind, value in members:
         if kind is sre.RANGE:
-            listed.append(chr(value[0]))
+            chars.append(chr(value[0]))
         elif kind is sre.CATEGORY:
-            listed.append({sre.CATEGORY_DIGIT: "1", sre.CATEGORY_SPACE: " "}.get(value, "x"))
-    return listed
+            chars.append({sre.CATEGORY_DIGIT: "1", sre.CATEGORY_SPACE: " "}.get(value, "x"))
+    return chars
 
 
-@each
-def test_a_line_is_known_by_its_shape(signature: Signature) -> None:
-    """Long logs are read by shapes, which have 0 for every digit: whatever matches must match there, too."""
-    for line in (*signature.match, *_lines_for(sre.parse(signature.pattern.pattern))):
-        if find_matches(signature, line) or (signature.pattern.search(line) and signature.longest is None):
+@for_each_signature
+def test_shape_of_a_matching_line_matches(signature: Signature) -> None:
+    """Long logs are read by shapes, which have 0 for every digit, so a shape must match as well."""
+    for line in (*signature.match, *_make_lines(sre.parse(signature.pattern.pattern))):
+        if matches_signature(signature, line) or (
+            signature.pattern.search(line) and signature.longest is None
+        ):
             shape = re.sub("[1-9]", "0", line)
             assert re.search(digitless(signature.pattern.pattern), shape), line
 
 
-def test_a_long_log_of_nothing_is_passed_over_and_a_message_in_it_is_not() -> None:
+def test_shape_filter_keeps_messages_alone() -> None:
     dull = [
         b"%04d/0000 [==>...] - ETA: 0s - loss: 0.0000" % 0,
         b"INFO:tensorflow:loss = 0.0, step = 0 (0.0 sec)",
@@ -151,7 +157,7 @@ def test_a_long_log_of_nothing_is_passed_over_and_a_message_in_it_is_not() -> No
         ("pattern = 'x'\nbenign = 'numa-node'", "`benign` belongs to the role"),
     ],
 )
-def test_the_loader_is_strict(tmp_path: Path, change: str, message: str) -> None:
+def test_loader_rejects_invalid_signatures(tmp_path: Path, change: str, message: str) -> None:
     text = (
         "[[signature]]\nid = 'one'\nrole = 'decisive'\nsays = 'x'\nliterals = ['x']\n"
         f"match = ['x']\nno_match = ['y']\nsource = 'x'\n{change}\n"
@@ -161,7 +167,7 @@ def test_the_loader_is_strict(tmp_path: Path, change: str, message: str) -> None
         load_signatures(tmp_path)
 
 
-def test_an_era_is_bracketed_by_minors(tmp_path: Path) -> None:
+def test_era_has_a_first_and_a_last_minor(tmp_path: Path) -> None:
     text = (
         "[[signature]]\nid = 'one'\nrole = 'decisive'\nsays = 'x'\nliterals = ['x']\npattern = 'x'\n"
         "match = ['x']\nno_match = ['y']\nsource = 'x'\nera = ['two', '']\n"
@@ -169,20 +175,26 @@ def test_an_era_is_bracketed_by_minors(tmp_path: Path) -> None:
     (tmp_path / "one.toml").write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match="the first and the last minor"):
         load_signatures(tmp_path)
-    assert {one.id for one in CATALOGUE.dated} >= {"dso-failed", "dso-failed-old", "format-classic-core"}
-    assert next(one for one in CATALOGUE.places if one.part in "external/local_xla/xla/tsl/x.cc").era == (
+    assert {signature.id for signature in CATALOGUE.dated} >= {
+        "dso-failed",
+        "dso-failed-old",
+        "format-classic-core",
+    }
+    assert next(
+        signature for signature in CATALOGUE.places if signature.part in "external/local_xla/xla/tsl/x.cc"
+    ).era == (
         "2.17",
         "",
     )
 
 
-def test_a_line_is_looked_at_once_however_many_came_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked: list[str] = []
-    monkeypatch.setattr(Catalogue, "_match_shape", lambda _, shape: looked.append(shape) or ())
+def test_line_is_matched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    matched: list[str] = []
+    monkeypatch.setattr(Catalogue, "_match_shape", lambda _, shape: matched.append(shape) or ())
     catalogue = Catalogue(CATALOGUE.signatures)
     letters = str.maketrans("0123456789", "abcdefghij")
     lines = [f"line {number}".translate(letters) for number in range(_REMEMBERED + 100)]
     for line in lines:
         for _ in range(3):
             catalogue.candidates(line)
-    assert looked == lines
+    assert matched == lines

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - lines of logs are long
-"""From a log to the one root cause: small logs of each kind and era, and the real ones where they are at hand."""
+"""The root cause of a log: small logs of each kind and era, and the corpus of real logs if it is present."""
 
 from __future__ import annotations
 
@@ -23,17 +23,20 @@ COMPAT = Compat.load()
 DATA = Path(__file__).parent / "data"
 CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus" / "logs"
 
-T = "2020-05-01 10:00:00.000001: "
-DSO = "tensorflow/stream_executor/platform/default/dso_loader.cc:55] "
+TIME = "2020-05-01 10:00:00.000001: "
+DSO_LOADER = "tensorflow/stream_executor/platform/default/dso_loader.cc:55] "
 CREATED = (
-    T + "I tensorflow/core/common_runtime/gpu/gpu_device.cc:1247] Created TensorFlow device "
+    TIME + "I tensorflow/core/common_runtime/gpu/gpu_device.cc:1247] Created TensorFlow device "
     "(/job:localhost/replica:0/task:0/device:GPU:0 with {mb} MB memory) -> physical GPU (device: 0, name: {name}, "
     "pci bus id: 0000:01:00.0, compute capability: {cc})\n"
 )
 GPU = CREATED.format(mb=7000, name="GeForce GTX 1080", cc="6.1")
-INIT = T + "E tensorflow/stream_executor/cuda/cuda_driver.cc:318] failed call to cuInit: "
+CUINIT = TIME + "E tensorflow/stream_executor/cuda/cuda_driver.cc:318] failed call to cuInit: "
 MISSING = (
-    T + "W " + DSO + "Could not load dynamic library '{0}'; dlerror: {1}: cannot open shared object file{2}\n"
+    TIME
+    + "W "
+    + DSO_LOADER
+    + "Could not load dynamic library '{0}'; dlerror: {1}: cannot open shared object file{2}\n"
 )
 SKIPPED = "Cannot dlopen some GPU libraries.\nSkipping registering GPU devices...\n"
 
@@ -44,14 +47,15 @@ def make_missing(*names: str, path: str = "") -> str:
 
 
 def make_opened(*names: str) -> str:
-    return "".join(f"{T}I {DSO}Successfully opened dynamic library {name}\n" for name in names)
+    return "".join(f"{TIME}I {DSO_LOADER}Successfully opened dynamic library {name}\n" for name in names)
 
 
 PRIVILEGES = (
-    T + "E tensorflow/core/profiler/internal/gpu/cupti_tracer.cc:1441] function cupti_interface_->Subscribe( "
+    TIME
+    + "E tensorflow/core/profiler/internal/gpu/cupti_tracer.cc:1441] function cupti_interface_->Subscribe( "
     "&subscriber_, (CUpti_CallbackFunc)ApiCallback, this)failed with error CUPTI_ERROR_INSUFFICIENT_PRIVILEGES\n"
 )
-NO_NAME = (
+NO_ATTRIBUTE = (
     'Traceback (most recent call last):\n  File "/w/train.py", line 4, in <module>\n    tf.x\n'
     "AttributeError: module 'tensorflow' has no attribute '{0}'\n"
 )
@@ -83,11 +87,11 @@ CASES: list[tuple[str, str, str]] = [
     (
         "a parameter server",
         "healthy",
-        GPU + "Initialize GrpcChannelCache for job ps -> {0 -> h:1}\n" + INIT + "CUDA_ERROR_NO_DEVICE\n",
+        GPU + "Initialize GrpcChannelCache for job ps -> {0 -> h:1}\n" + CUINIT + "CUDA_ERROR_NO_DEVICE\n",
     ),
     ("nothing", "inconclusive", "hello\n"),
-    ("a folder that an uninstall left", "damaged-file", NO_NAME.format("__version__")),
-    ("the same, asked for its devices", "damaged-file", NO_NAME.format("config")),
+    ("a folder that an uninstall left", "damaged-file", NO_ATTRIBUTE.format("__version__")),
+    ("the same, asked for its devices", "damaged-file", NO_ATTRIBUTE.format("config")),
     (
         "a program that is called tensorflow.py",
         "shadowed-module",
@@ -103,22 +107,22 @@ CASES: list[tuple[str, str, str]] = [
         "shadowed-module",
         "AttributeError: partially initialized module 'tensorflow' has no attribute 'compat' (most likely due to a circular import)\n",
     ),
-    ("a program for TensorFlow 1", "inconclusive", NO_NAME.format("Session")),
+    ("a program for TensorFlow 1", "inconclusive", NO_ATTRIBUTE.format("Session")),
     (
         "a program for TensorFlow 1 without a driver",
         "no-driver",
-        INIT + "UNKNOWN ERROR (303)\n" + NO_NAME.format("placeholder"),
+        CUINIT + "UNKNOWN ERROR (303)\n" + NO_ATTRIBUTE.format("placeholder"),
     ),
-    ("a program for TensorFlow 1 on a GPU", "healthy", GPU + NO_NAME.format("contrib")),
+    ("a program for TensorFlow 1 on a GPU", "healthy", GPU + NO_ATTRIBUTE.format("contrib")),
     (
         "a program for TensorFlow 2 under 1.13",
         "inconclusive",
-        "tensorflow version: 1.13.2\n" + NO_NAME.format("config"),
+        "tensorflow version: 1.13.2\n" + NO_ATTRIBUTE.format("config"),
     ),
     (
         "two packages over each other lack names",
         "both-packages",
-        "tensorflow==2.0.0\ntensorflow-gpu==2.0.0\n" + NO_NAME.format("compat"),
+        "tensorflow==2.0.0\ntensorflow-gpu==2.0.0\n" + NO_ATTRIBUTE.format("compat"),
     ),
     (
         "both packages, pip freeze",
@@ -143,7 +147,7 @@ CASES: list[tuple[str, str, str]] = [
     (
         "nvidia-smi knows why there is no device",
         "no-driver",
-        INIT
+        CUINIT
         + "CUDA_ERROR_NO_DEVICE\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n",
     ),
     (
@@ -182,30 +186,31 @@ CASES: list[tuple[str, str, str]] = [
         "cudnn-version-mismatch",
         "ibrary: 7.4.1 but source was compiled with: 7.6.4.  CuDNN library major\n",
     ),
-    ("no driver", "no-driver", make_missing("libcuda.so.1") + INIT + "UNKNOWN ERROR (303)\n"),
+    ("no driver", "no-driver", make_missing("libcuda.so.1") + CUINIT + "UNKNOWN ERROR (303)\n"),
     (
         "no driver, old",
         "no-driver",
-        INIT + "CUDA_ERROR_UNKNOWN\nkernel driver does not appear to be running on this host (h)\n",
+        CUINIT + "CUDA_ERROR_UNKNOWN\nkernel driver does not appear to be running on this host (h)\n",
     ),
-    ("no device", "no-device", INIT + "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected\n"),
-    ("ray", "hidden-by-env", "(pid=7) " + INIT + "CUDA_ERROR_NO_DEVICE\n"),
-    ("hidden", "hidden-by-env", 'export CUDA_VISIBLE_DEVICES=""\n' + INIT + "CUDA_ERROR_NO_DEVICE\n"),
+    ("no device", "no-device", CUINIT + "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected\n"),
+    ("ray", "hidden-by-env", "(pid=7) " + CUINIT + "CUDA_ERROR_NO_DEVICE\n"),
+    ("hidden", "hidden-by-env", 'export CUDA_VISIBLE_DEVICES=""\n' + CUINIT + "CUDA_ERROR_NO_DEVICE\n"),
     (
         "hidden, 2.21",
         "hidden-by-env",
         'I0000 00:00:1775118342.960484  222489 cuda_diagnostics.cc:160] env: CUDA_VISIBLE_DEVICES="-1"\n'
-        + INIT
+        + CUINIT
         + "INTERNAL: CUDA error: Failed call to cuInit: CUDA_ERROR_NO_DEVICE\n",
     ),
     (
         "mismatch",
         "driver-lib-mismatch",
-        INIT + "CUDA_ERROR_UNKNOWN\nkernel version 418.67.0 does not match DSO version 410.104.0 -- cannot\n",
+        CUINIT
+        + "CUDA_ERROR_UNKNOWN\nkernel version 418.67.0 does not match DSO version 410.104.0 -- cannot\n",
     ),
-    ("compat", "compat-not-supported", INIT + "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE: forward\n"),
-    ("unknown", "driver-init-unknown", INIT + "CUDA_ERROR_UNKNOWN: unknown error\n"),
-    ("stub", "stub-libcuda", INIT + "UNKNOWN ERROR (34)\n"),
+    ("compat", "compat-not-supported", CUINIT + "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE: forward\n"),
+    ("unknown", "driver-init-unknown", CUINIT + "CUDA_ERROR_UNKNOWN: unknown error\n"),
+    ("stub", "stub-libcuda", CUINIT + "UNKNOWN ERROR (34)\n"),
     (
         "driver too old",
         "driver-too-old",
@@ -399,7 +404,7 @@ CASES: list[tuple[str, str, str]] = [
         "container-no-gpu",
         "$ docker run -it tensorflow/tensorflow:latest-gpu\n"
         + make_missing("libcuda.so.1")
-        + INIT
+        + CUINIT
         + "UNKNOWN ERROR (303)\nno NVIDIA GPU device is present: /dev/nvidia0 does not exist\n",
     ),
     (
@@ -415,7 +420,7 @@ def make_report(text: str) -> LogReport:
 
 
 @pytest.mark.parametrize(("cause", "text"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-def test_the_root_cause(cause: str, text: str) -> None:
+def test_log_has_its_root_cause(cause: str, text: str) -> None:
     report = make_report(text)
     assert report.cause.value == cause
     if cause not in ("healthy", "inconclusive"):
@@ -426,28 +431,28 @@ def test_the_root_cause(cause: str, text: str) -> None:
         assert report.root.severity >= Severity.WARNING
 
 
-AT_THE_IMPORT = (
+IMPORT_CAUSES = (
     *("package-conflict", "shadowed-module", "damaged-file", "not-permitted"),
     *("python-unusable", "tensorflow-missing"),
 )
-"""Causes that have their cases in test_imports.py."""
+"""Causes whose cases are in test_detectors_python_import.py."""
 
 
 def list_causes_in_logs() -> set[str]:
-    """Return the causes that a detector or a signature can give; the others are `check`'s alone."""
+    """Return the causes that a detector or a signature can give; the others come from `check` alone."""
     folder = Path(tfdoctor.logs.__file__).parent
     detectors = "".join(path.read_text(encoding="utf-8") for path in folder.rglob("*.py"))
-    named = {cause.value for cause in Cause if re.search(rf"Cause\.{cause.name}\b", detectors)}
-    return named | {one for signature in load_signatures().signatures for one in signature.causes}
+    detected = {cause.value for cause in Cause if re.search(rf"Cause\.{cause.name}\b", detectors)}
+    return detected | {name for signature in load_signatures().signatures for name in signature.causes}
 
 
 def test_each_cause_that_a_log_can_show_has_a_case() -> None:
-    shown = list_causes_in_logs()
-    assert len(shown) > 40
-    assert shown - {case[1] for case in CASES} <= {"nvml-missing", *AT_THE_IMPORT}
+    possible = list_causes_in_logs()
+    assert len(possible) > 40
+    assert possible - {case[1] for case in CASES} <= {"nvml-missing", *IMPORT_CAUSES}
 
 
-def test_what_is_really_missing_is_named() -> None:
+def test_missing_dependency_is_named() -> None:
     report = make_report(
         MISSING.format("libcudnn.so.7", "libcublas.so.10", "") + make_missing("libnvinfer.so.7")
     )
@@ -456,25 +461,25 @@ def test_what_is_really_missing_is_named() -> None:
     assert make_report("TF-TRT Warning: Could not find TensorRT\n" + GPU).benign == ("tensorrt-missing",)
 
 
-def test_devices() -> None:
+def test_registered_device_is_parsed() -> None:
     (device,) = make_report(GPU).devices
     assert (device.index, device.name, device.compute_capability) == (0, "GeForce GTX 1080", "6.1")
     assert (device.memory_mib, device.pci_bus_id) == (7000, "0000:01:00.0")
 
 
-def test_what_is_misread_is_said() -> None:
+def test_easily_misread_line_is_explained() -> None:
     report = make_report('name: "/device:XLA_GPU:0"\n')
     assert any(finding.code == MISREAD for finding in report.findings)
 
 
-def test_what_is_not_decided_is_said() -> None:
+def test_undecided_causes_are_reported() -> None:
     report = make_report(make_missing(*CUDA101) + SKIPPED)
     assert Cause.LIBS_WRONG_VERSION in report.undecided
     assert report.root is not None
     assert "tfdoctor check" in report.root.explanation
 
 
-def test_codes_in_a_log_are_those_of_the_rules() -> None:
+def test_codes_of_causes_are_those_of_the_rules() -> None:
     causes = {rule.code: rule.causes for rule in ALL_RULES}
     for cause in Cause:
         code = cause.row.code
@@ -482,17 +487,17 @@ def test_codes_in_a_log_are_those_of_the_rules() -> None:
     assert not any(code.startswith("TFD8") for code in causes)
 
 
-TRUTH: dict[str, dict[str, Any]] = json.loads((DATA / "truth.json").read_text(encoding="utf-8"))
+EXPECTED: dict[str, dict[str, Any]] = json.loads((DATA / "truth.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("name", TRUTH)
-def test_what_real_tensorflow_printed(name: str) -> None:
-    """Logs of real releases against the stand-in driver (tests/lab), with what was known when they were made."""
-    truth = TRUTH[name]
+@pytest.mark.parametrize("name", EXPECTED)
+def test_logs_of_real_tensorflow(name: str) -> None:
+    """Logs of real releases on the stand-in driver (tests/lab), with the expected results."""
+    expected = EXPECTED[name]
     report = make_report((DATA / name).read_text(encoding="utf-8"))
-    assert list(report.missing_libraries) == truth["missing"]
-    assert report.gpu_registered is truth["registered"]
-    minor = tuple(int(part) for part in truth["tensorflow"].split(".")[:2])
+    assert list(report.missing_libraries) == expected["missing"]
+    assert report.gpu_registered is expected["registered"]
+    minor = tuple(int(part) for part in expected["tensorflow"].split(".")[:2])
     assert report.era is not None
     first, _, last = report.era.rstrip("+").partition("-")
     low, high = (tuple(int(part) for part in end.split(".")) for end in (first, last or first))
@@ -501,11 +506,11 @@ def test_what_real_tensorflow_printed(name: str) -> None:
 
 
 @pytest.mark.skipif(not CORPUS.is_dir(), reason="the real logs are not beside this checkout")
-def test_the_real_logs() -> None:
+def test_corpus_accuracy() -> None:
     counts: Counter[str] = Counter()
     for folder in sorted(path for path in CORPUS.iterdir() if path.is_dir()):
-        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-        labels = meta["labels"]
+        metadata = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        labels = metadata["labels"]
         report = diagnose_log([(folder / "log.txt").read_bytes()], COMPAT)
         counts["all"] += 1
         counts["strict"] += report.cause.value == labels["primary"]
@@ -524,10 +529,8 @@ def test_the_real_logs() -> None:
 @pytest.mark.parametrize(
     "error", ["CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_LAUNCH_FAILED", "CUDA_ERROR_ECC_UNCORRECTABLE"]
 )
-def test_a_registered_gpu_whose_kernel_is_aborted_is_not_called_healthy(error: str) -> None:
-    line = (
-        f"{T}E cuda_event.cc:29] Error polling for event status: failed to query event: {error}: it failed\n"
-    )
+def test_aborted_kernel_is_not_healthy(error: str) -> None:
+    line = f"{TIME}E cuda_event.cc:29] Error polling for event status: failed to query event: {error}: it failed\n"
     report = diagnose_log([(GPU + line).encode()], COMPAT)
     assert (report.cause, report.gpu_registered) == (Cause.INCONCLUSIVE, True)
     assert report.root is not None
@@ -538,15 +541,15 @@ def test_a_registered_gpu_whose_kernel_is_aborted_is_not_called_healthy(error: s
 @pytest.mark.parametrize(
     ("log", "title"),
     [
-        (NO_NAME.format("__version__"), "What is imported under the name tensorflow is not TensorFlow"),
-        (NO_NAME.format("Session"), "The program asks for a name that TensorFlow 2 does not have"),
+        (NO_ATTRIBUTE.format("__version__"), "What is imported under the name tensorflow is not TensorFlow"),
+        (NO_ATTRIBUTE.format("Session"), "The program asks for a name that TensorFlow 2 does not have"),
         (
-            "tensorflow version: 1.13.2\n" + NO_NAME.format("config"),
+            "tensorflow version: 1.13.2\n" + NO_ATTRIBUTE.format("config"),
             "The program asks for a name that this TensorFlow does not have yet",
         ),
     ],
 )
-def test_a_name_that_is_missing_is_told_for_what_it_is(log: str, title: str) -> None:
+def test_missing_attribute_is_explained(log: str, title: str) -> None:
     report = make_report(log)
     assert report.root is not None
     assert report.root.title == title

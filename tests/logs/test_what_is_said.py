@@ -1,4 +1,4 @@
-"""What is said of a root cause: what the log's lines prove, and no more."""
+"""Texts of a log report: they state what the lines prove, and no more."""
 
 from __future__ import annotations
 
@@ -9,50 +9,51 @@ from tfdoctor.findings import Cause
 from tfdoctor.logs.report import LogReport, diagnose_log
 
 COMPAT = Compat.load()
-T = "2020-05-01 10:00:00.000001: "
-DSO = T + "{} tensorflow/stream_executor/platform/default/dso_loader.cc:55] "
-GPU_DEVICE = T + "I tensorflow/core/common_runtime/gpu/gpu_device.cc:"
+TIME = "2020-05-01 10:00:00.000001: "
+DSO_LOADER = TIME + "{} tensorflow/stream_executor/platform/default/dso_loader.cc:55] "
+GPU_DEVICE = TIME + "I tensorflow/core/common_runtime/gpu/gpu_device.cc:"
 GPU = (
     GPU_DEVICE
     + "1247] Created TensorFlow device (/job:localhost/replica:0/task:0/device:GPU:0 with 7000 MB memory) -> "
     "physical GPU (device: 0, name: GeForce GTX 1080, pci bus id: 0000:01:00.0, compute capability: 6.1)\n"
 )
-INIT = T + "E tensorflow/stream_executor/cuda/cuda_driver.cc:318] failed call to cuInit: "
+CUINIT = TIME + "E tensorflow/stream_executor/cuda/cuda_driver.cc:318] failed call to cuInit: "
 SKIPPED = "Cannot dlopen some GPU libraries.\nSkipping registering GPU devices...\n"
 PRIVILEGES = (
-    T + "E tensorflow/core/profiler/internal/gpu/cupti_tracer.cc:1441] function cupti_interface_->Subscribe( "
+    TIME
+    + "E tensorflow/core/profiler/internal/gpu/cupti_tracer.cc:1441] function cupti_interface_->Subscribe( "
     "&subscriber_, (CUpti_CallbackFunc)ApiCallback, this)failed with error CUPTI_ERROR_INSUFFICIENT_PRIVILEGES\n"
 )
 
 
 def make_missing(name: str, path: str = "") -> str:
     tail = f": No such file or directory; LD_LIBRARY_PATH: {path}" if path else ""
-    said = f"Could not load dynamic library '{name}'; dlerror: {name}: cannot open shared object file"
-    return f"{DSO.format('W')}{said}{tail}\n"
+    message = f"Could not load dynamic library '{name}'; dlerror: {name}: cannot open shared object file"
+    return f"{DSO_LOADER.format('W')}{message}{tail}\n"
 
 
 def make_opened(*names: str) -> str:
-    return "".join(f"{DSO.format('I')}Successfully opened dynamic library {name}\n" for name in names)
+    return "".join(f"{DSO_LOADER.format('I')}Successfully opened dynamic library {name}\n" for name in names)
 
 
 def make_report(text: str) -> LogReport:
     return diagnose_log([text.encode()], COMPAT, "log.txt")
 
 
-def test_a_log_that_ends_before_the_registration_is_not_said_to_show_it() -> None:
+def test_log_that_ends_before_the_registration() -> None:
     report = make_report(GPU_DEVICE + "1746] Adding visible gpu devices: 0, 1\n")
     assert (report.cause, report.devices) == (Cause.HEALTHY, ())
     assert "takes 2 GPUs; the log ends before the registration" in report.summary
     assert "registered 1 GPU (GeForce GTX 1080)" in make_report(GPU).summary
 
 
-def test_the_driver_s_own_code_is_named() -> None:
-    report = make_report(INIT + "CUDA_ERROR_NOT_FOUND: named symbol not found\n")
+def test_error_code_of_the_driver_is_named() -> None:
+    report = make_report(CUINIT + "CUDA_ERROR_NOT_FOUND: named symbol not found\n")
     assert report.cause is Cause.DRIVER_INIT_UNKNOWN
     assert report.root is not None
     assert "CUDA_ERROR_NOT_FOUND" in report.root.explanation
     assert "CUDA_ERROR_UNKNOWN" not in report.root.explanation
-    unknown = make_report(INIT + "CUDA_ERROR_UNKNOWN: unknown error\n")
+    unknown = make_report(CUINIT + "CUDA_ERROR_UNKNOWN: unknown error\n")
     assert unknown.root is not None
     assert "CUDA_ERROR_UNKNOWN (999)" in unknown.root.explanation
     runtime = make_report("InternalError: cudaGetDevice() failed. Status: initialization error\n")
@@ -60,18 +61,18 @@ def test_the_driver_s_own_code_is_named() -> None:
     assert "CUDA does not start in this process" in runtime.summary
 
 
-def test_a_build_without_code_for_a_card_that_is_not_named_is_not_said_to_be_newer() -> None:
+def test_missing_kernel_image_of_an_unknown_gpu() -> None:
     image = "CUDA runtime implicit initialization on GPU:0 failed. Status: device kernel image is invalid\n"
     report = make_report(image)
     assert report.cause is Cause.GPU_TOO_OLD
     assert Cause.GPU_TOO_NEW in report.undecided
     assert "no code that the card can run" in report.summary
-    found = GPU_DEVICE + "1720] Found device 0 with properties: \n"
-    found += "pciBusID: 0000:01:00.0 name: Tesla K20c computeCapability: 3.5\n"
-    assert "older than this TensorFlow has code for" in make_report(found + image).summary
+    device = GPU_DEVICE + "1720] Found device 0 with properties: \n"
+    device += "pciBusID: 0000:01:00.0 name: Tesla K20c computeCapability: 3.5\n"
+    assert "older than this TensorFlow has code for" in make_report(device + image).summary
 
 
-def test_releases_that_opened_cudnn_late_registered_a_gpu_without_it() -> None:
+def test_missing_cudnn_of_an_old_release_does_not_exclude_a_gpu() -> None:
     old = "I tensorflow/stream_executor/dso_loader.cc:105] Couldn't open CUDA library libcudnn.so.5.\n"
     report = make_report(old)
     assert (report.cause, report.gpu_registered) == (Cause.CUDNN_MISSING, None)
@@ -80,7 +81,7 @@ def test_releases_that_opened_cudnn_late_registered_a_gpu_without_it() -> None:
 
 
 @pytest.mark.parametrize("prompt", ["$ ", "± ", "(env) user@host:~/w$ ", ""])
-def test_gpus_hidden_where_a_program_is_started_are_hidden(prompt: str) -> None:
+def test_variable_before_a_command_hides_gpus(prompt: str) -> None:
     rest = make_opened("libcudart.so.10.1", "libcublas.so.10")
     report = make_report(f'{prompt}CUDA_VISIBLE_DEVICES="" python train.py\n{rest}')
     assert report.cause is Cause.HIDDEN_BY_ENV
@@ -95,7 +96,7 @@ def test_gpus_hidden_where_a_program_is_started_are_hidden(prompt: str) -> None:
     )
 
 
-def test_cudnn_that_fails_at_work_is_not_said_not_to_start() -> None:
+def test_cudnn_execution_failure_is_no_init_failure() -> None:
     work = "  Profiling failure on CUDNN engine 7: UNKNOWN: CUDNN_STATUS_EXECUTION_FAILED\n"
     report = make_report(work)
     assert report.cause is Cause.CUDNN_INIT_FAILED
@@ -104,14 +105,14 @@ def test_cudnn_that_fails_at_work_is_not_said_not_to_start() -> None:
     assert "does not start" in make_report(handle + work).summary
 
 
-def test_a_library_of_the_driver_that_was_not_found_is_told_by_the_diagnostics_alone() -> None:
+def test_diagnostics_alone_show_a_missing_libcuda() -> None:
     diagnostics = (
-        T
+        TIME
         + "I tensorflow/stream_executor/cuda/cuda_diagnostics.cc:200] libcuda reported version is: Not found: "
     )
     diagnostics += "was unable to find libcuda.so DSO loaded into this program\n"
     kernel = (
-        T
+        TIME
         + "I tensorflow/stream_executor/cuda/cuda_diagnostics.cc:204] kernel reported version is: 418.67.0\n"
     )
     report = make_report(diagnostics + kernel)
@@ -121,20 +122,20 @@ def test_a_library_of_the_driver_that_was_not_found_is_told_by_the_diagnostics_a
     assert make_report(diagnostics + kernel + GPU).cause is Cause.HEALTHY
 
 
-def test_a_profiler_that_may_not_read_counters_is_not_told_to_find_cupti() -> None:
+def test_denied_counters_are_no_missing_cupti() -> None:
     report = make_report(GPU + PRIVILEGES)
     assert report.root is not None
     assert "may not read the GPU's counters" in report.root.title
     assert "LD_LIBRARY_PATH" not in report.root.remedies[0].text
     assert "--cap-add=SYS_ADMIN" in report.root.remedies[0].text
     assert report.gpu_registered is True
-    missed = make_report(GPU + make_missing("libcupti.so.10.1"))
-    assert missed.root is not None
-    assert "extras/CUPTI" in missed.root.remedies[0].text
+    missing = make_report(GPU + make_missing("libcupti.so.10.1"))
+    assert missing.root is not None
+    assert "extras/CUPTI" in missing.root.remedies[0].text
 
 
 @pytest.mark.parametrize("path", ["/usr/local/cuda/lib64", "/usr/local/cuda-10.1/lib64"])
-def test_a_folder_on_the_search_path_alone_does_not_prove_another_cuda(path: str) -> None:
+def test_search_path_alone_does_not_prove_another_cuda(path: str) -> None:
     report = make_report(make_missing("libcudart.so.10.1", path=path) + SKIPPED)
     assert report.cause is Cause.LIBS_WRONG_VERSION
     assert report.root is not None

@@ -1,7 +1,7 @@
-"""What a page shows is what happens: every `console` block is typed again and compared, and pictures are fresh.
+"""The examples of the documentation are current: every `console` block is run and compared, and pictures are fresh.
 
-`pytest tests/pages --refresh` writes the blocks and docs/pictures anew. A block is typed at the checkout's root, beside
-which `train.log` is the page's first `text` block: the words that people paste.
+`pytest tests/pages --refresh` rewrites the blocks and docs/pictures. The commands of a block run in a folder that has
+the checkout's `tests` and a `train.log`: the page's first `text` block, which is the log that people paste.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ FENCE = re.compile(r"^```(?P<kind>\w*)\n(?P<text>.*?)^```", re.MULTILINE | re.DO
 
 
 def run_typed(command: str, folder: Path) -> str:
-    """What a command of a page prints, on both streams, 80 columns wide."""
-    program, *words = command.split(" ", 1)
+    """Return what a command of a page prints on both streams at 80 columns."""
+    program, *arguments = command.split(" ", 1)
     assert program in {"tfdoctor", "./scripts/tfdoctor"}, command
     environment = {
         name: value for name, value in os.environ.items() if name not in {"FORCE_COLOR", "NO_COLOR"}
     } | {"COLUMNS": "80", "LC_ALL": "C.UTF-8", "TFDOCTOR_CALLED": "tfdoctor"}
-    done = subprocess.run(
-        ["/bin/sh", "-c", " ".join(['"$0" -m tfdoctor', *words]), sys.executable],
+    result = subprocess.run(
+        ["/bin/sh", "-c", " ".join(['"$0" -m tfdoctor', *arguments]), sys.executable],
         cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
@@ -47,14 +47,14 @@ def run_typed(command: str, folder: Path) -> str:
         text=True,
         check=False,
     )
-    assert done.returncode in {0, 1}, done.stdout
-    return "\n".join(line.rstrip() for line in done.stdout.splitlines()) + "\n"
+    assert result.returncode in {0, 1}, result.stdout
+    return "\n".join(line.rstrip() for line in result.stdout.splitlines()) + "\n"
 
 
 def as_shown(page: str, folder: Path) -> Iterator[tuple[str, str]]:
-    """(block, the same as it is today) of each `console` block that a page has."""
-    first = next((match["text"] for match in FENCE.finditer(page) if match["kind"] == "text"), "")
-    (folder / "train.log").write_text(first, encoding="utf-8")
+    """Yield each `console` block of a page and the same block with the current output."""
+    log_text = next((match["text"] for match in FENCE.finditer(page) if match["kind"] == "text"), "")
+    (folder / "train.log").write_text(log_text, encoding="utf-8")
     (folder / "tests").symlink_to(ROOT / "tests")
     for match in FENCE.finditer(page):
         if match["kind"] == "console":
@@ -66,13 +66,13 @@ def as_shown(page: str, folder: Path) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.few(8)
 @pytest.mark.parametrize("name", PAGES)
-def test_what_a_page_shows_is_what_happens(name: str, tmp_path: Path, refresh: bool) -> None:
+def test_console_blocks_are_current(name: str, tmp_path: Path, refresh: bool) -> None:
     page = (ROOT / name).read_text(encoding="utf-8")
-    for block, now in as_shown(page, tmp_path):
+    for block, current in as_shown(page, tmp_path):
         if refresh:
-            page = page.replace(block, now)
+            page = page.replace(block, current)
             (ROOT / name).write_text(page, encoding="utf-8")
-        assert block == now or refresh
+        assert block == current or refresh
 
 
 def test_pictures_are_fresh_and_fetch_nothing(refresh: bool) -> None:
@@ -87,44 +87,44 @@ def test_pictures_are_fresh_and_fetch_nothing(refresh: bool) -> None:
         assert "url(" not in text
 
 
-def test_the_fixed_machine_is_the_sick_one_with_the_wheels() -> None:
-    """The second picture shows what the first one's command leads to."""
-    sick, fixed = (
+def test_fixed_machine_differs_by_the_wheels_alone() -> None:
+    """Compare the machines of the two pictures: the second shows the result of the first one's command."""
+    broken, fixed = (
         json.loads((ROOT / "tests" / "hosts" / name / "host.json").read_text(encoding="utf-8"))
         for name in ("plain-pip-install", "healthy-one-gpu")
     )
-    assert {name for name in fixed if fixed[name] != sick[name]} == {"commands", "elf"}
-    assert sick["elf"] == {path: known for path, known in fixed["elf"].items() if "/nvidia/" not in path}
+    assert {name for name in fixed if fixed[name] != broken[name]} == {"commands", "elf"}
+    assert broken["elf"] == {path: facts for path, facts in fixed["elf"].items() if "/nvidia/" not in path}
 
 
-def test_explain_leads_to_the_pages_of_situations() -> None:
+def test_explain_refers_to_the_situation_pages() -> None:
     pages = {path.stem for path in (ROOT / "docs" / "situations").glob("*.md")}
     assert set(SITUATIONS) == pages
-    for page, (words, command) in SITUATIONS.items():
+    for page, (queries, command) in SITUATIONS.items():
         assert command.startswith("tfdoctor ")
-        for word in words.split():
+        for query in queries.split():
             with contextlib.suppress(UsageError):
-                lookup(word)  # a rule's or cause's own name, or a message: that is told
+                lookup(query)  # a rule, a cause or a message with this name: explain prints it
                 continue
             with pytest.raises(UsageError) as raised:
-                lookup(f"{word} no GPU")
-            assert f"docs/situations/{page}.md" in (raised.value.hint or ""), word
+                lookup(f"{query} no GPU")
+            assert f"docs/situations/{page}.md" in (raised.value.hint or ""), query
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_what_pages_have_explained_is_explained(name: str) -> None:
+def test_explain_commands_of_pages_work(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     for query in re.findall(r'`tfdoctor explain "([^"`]+)"`', text):
         assert lookup(query).query == query
 
 
 @pytest.mark.parametrize("name", [name for name in PAGES if name.startswith("docs/situations/")])
-def test_the_words_that_people_paste_are_understood(name: str) -> None:
-    """But for those of pip behind a proxy, which is no log of TensorFlow's."""
+def test_logs_of_the_situation_pages_have_a_cause(name: str) -> None:
+    """Find a cause in every log except that of pip behind a proxy, which is no TensorFlow log."""
     match = FENCE.search((ROOT / name).read_text(encoding="utf-8"))
     assert match is not None
-    found = diagnose_log(iter([match["text"].encode()]), Compat.load(), "train.log")
-    assert (found.cause is Cause.INCONCLUSIVE) == name.endswith("/network.md")
+    log_report = diagnose_log(iter([match["text"].encode()]), Compat.load(), "train.log")
+    assert (log_report.cause is Cause.INCONCLUSIVE) == name.endswith("/network.md")
 
 
 def test_every_schema_is_listed() -> None:

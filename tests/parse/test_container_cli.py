@@ -1,4 +1,4 @@
-"""What `nvidia-container-cli info` says."""
+"""The output of `nvidia-container-cli info`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The version in cuDNN's headers."""
+"""The version in cuDNN's header files."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ a/cudnn_version.h:#define CUDNN_PATCHLEVEL 1
 #define CUDNN_MAJOR 7
 """)
     assert (parsed.major, parsed.minor, parsed.patch) == (99, 10, 1)
-    assert [(one.major, one.minor) for one in parsed.all] == [(99, 10), (7, None)]
+    assert [(header.major, header.minor) for header in parsed.all] == [(99, 10), (7, None)]
     assert parse_cudnn_header("").major is None

@@ -1,4 +1,4 @@
-"""What `docker info` says, as text and as JSON."""
+"""The output of `docker info`, as text and as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of dpkg and apt."""
+"""Package lists of dpkg and apt."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ iF  nvidia-dkms-999            999.1-0ubuntu1 amd64
 in this listing nothing amd64 is missing
 libcudnn8/unknown,now 8.8.0.121-1+cuda11.8 amd64 [installed]
 """)
-    assert [(row.status, row.name, row.version, row.arch) for row in parsed.rows] == [
+    assert [(package.status, package.name, package.version, package.arch) for package in parsed.rows] == [
         ("ii", "libcudnn9-cuda-12:amd64", "9.1.0.70-1", "amd64"),
         ("rc", "nvidia-docker2", "2.0.3+docker18.09.3-1", "all"),
         ("un", "nvidia-kernel-common", "<none>", "<none>"),
         ("iF", "nvidia-dkms-999", "999.1-0ubuntu1", "amd64"),
     ]
-    assert [(row.name, row.version, row.arch) for row in parsed.apt_rows] == [
+    assert [(package.name, package.version, package.arch) for package in parsed.apt_rows] == [
         ("libcudnn8", "8.8.0.121-1+cuda11.8", "amd64")
     ]
     assert parsed.n_rows == 4

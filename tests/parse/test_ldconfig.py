@@ -1,4 +1,4 @@
-"""What `ldconfig -p` lists."""
+"""The output of `ldconfig -p`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""lsmod and /proc/modules."""
+"""The output of lsmod and the text of /proc/modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `nvcc --version` says."""
+"""The output of `nvcc --version`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for every parser on any text: an answer, JSON-ready, in time linear in the text."""
+"""Properties of every parser on any text: it returns a result that JSON can hold, in time linear in the text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tfdoctor.parse.registry import PARSERS, detect
 
-# Pieces that make parsers walk their deeper paths: random characters alone never would.
+# Pieces of real outputs lead parsers into branches that random characters alone never reach.
 PIECES = (
     "| NVIDIA-SMI 999.1 Driver Version: 999.1 CUDA Version: 9.9 |",
     "|   0  Tesla T4  Off  | 00000000:01:00.0 Off |", "| N/A 1C P0 1W / 1W | 1MiB / 2MiB | 0% Default |",
@@ -44,18 +44,18 @@ TEXTS = st.one_of(
 @pytest.mark.parametrize("kind", PARSERS)
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(text=TEXTS)
-def test_any_text_has_an_answer(kind: str, text: str) -> None:
-    answer = PARSERS[kind](text).as_dict()
-    assert json.loads(json.dumps(answer)) == answer
+def test_any_text_is_parsed(kind: str, text: str) -> None:
+    result = PARSERS[kind](text).as_dict()
+    assert json.loads(json.dumps(result)) == result
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(text=TEXTS)
-def test_any_text_can_be_detected(text: str) -> None:
+def test_detect_accepts_any_text(text: str) -> None:
     assert detect(text) in {None, *PARSERS}
 
 
-HOSTILE = (
+REPEATED_UNITS = (
     " ", "a", "\t|", "+-", "| 0 T Off ", "0 N/A N/A 1 C a ", "a (", "a -> => ", "a=", "0:00:", "GPU 0: ",
     "\"a\":{", "\x1b[", "\\n", "1.", "a, ",
 )  # fmt: skip
@@ -64,10 +64,10 @@ HOSTILE = (
 @pytest.mark.few(6)
 @pytest.mark.parametrize("kind", [*PARSERS, "auto"])
 def test_long_lines_take_linear_time(kind: str) -> None:
-    """200 kB on one line; something quadratic would take many minutes, so the limit can be generous."""
+    """Parse 200 kB on one line: a quadratic parser takes many minutes, so the limit can be generous."""
     run = detect if kind == "auto" else PARSERS[kind]
     size = 200_000
-    for unit in HOSTILE:
+    for unit in REPEATED_UNITS:
         text = unit * (size // len(unit)) + "x---==="
         started = time.process_time()
         run(text)

@@ -1,4 +1,4 @@
-"""What lspci says of cards, in each of its forms."""
+"""The output of lspci about GPUs, in each of its forms."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def test_lspci_forms() -> None:
 02:00.0 0302: 10de:1db4 (rev a1)
 12:06:00.0 "VGA compatible controller [0300]" "Advanced Micro Devices [1002]" "Navi [731f]" -rc1
 """)
-    rows = [(d.slot, d.cls, d.nvidia, d.display, d.vendor_device_id) for d in parsed.devices]
-    assert rows == [
+    devices = [(d.slot, d.cls, d.nvidia, d.display, d.vendor_device_id) for d in parsed.devices]
+    assert devices == [
         ("00:02.0", "Display controller", False, True, None),
         ("0000:01:00.0", "VGA compatible controller", True, True, "10de:2206"),
         ("0000:01:00.1", "Audio device", True, False, "10de:1aef"),

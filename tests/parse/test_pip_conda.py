@@ -1,4 +1,4 @@
-"""Lists of pip and conda."""
+"""Package lists of pip and conda."""
 
 from __future__ import annotations
 

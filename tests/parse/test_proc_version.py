@@ -1,4 +1,4 @@
-"""/proc/driver/nvidia/version: which driver's module runs."""
+"""/proc/driver/nvidia/version: the version of the loaded kernel module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every kind of text has a parser, and is known by its look."""
+"""Every kind of text has a parser and is detected by its content."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_every_kind_is_parsed_and_detected() -> None:
         json.dumps(parse(kind, text))
 
 
-def test_detect_knows_when_it_does_not_know() -> None:
+def test_unknown_text_is_not_detected() -> None:
     assert detect("") is None
     assert detect("My GPU is not seen by TensorFlow, please help.\n") is None
 

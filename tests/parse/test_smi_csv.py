@@ -1,4 +1,4 @@
-"""nvidia-smi --query-gpu with --format=csv."""
+"""The output of nvidia-smi --query-gpu with --format=csv."""
 
 from __future__ import annotations
 

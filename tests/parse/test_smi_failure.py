@@ -1,4 +1,4 @@
-"""nvidia-smi's failures: its sentences and its exit status."""
+"""Failures of nvidia-smi: its messages and its exit status."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_failure_kinds(text: str, kind: str | None) -> None:
 @pytest.mark.parametrize(
     "where", ["GPU 0000:C3:00.0", "GPU0: 0000:C3:00.0", "GPU0000:C3:00.0", "GPU00000:C3:00.0"]
 )
-def test_failure_names_the_card(where: str) -> None:
+def test_failure_names_the_gpu(where: str) -> None:
     failure = parse_smi_failure(
         f"Unable to determine the device handle for {where}: GPU is lost.  Reboot the system"
     )
@@ -101,7 +101,7 @@ Cuda compilation tools, release 11.5, V11.5.119
     assert failure.nvcc_also_present
 
 
-def test_two_failures_lead_in_order() -> None:
+def test_first_failure_is_the_kind() -> None:
     text = (
         "Unable to determine the device handle for GPU 0000:0B:00.0: Unknown Error\nNo devices were found\n"
     )
@@ -109,12 +109,12 @@ def test_two_failures_lead_in_order() -> None:
     assert (failure.kind, failure.also) == ("device_handle_unknown_error", ("no_devices",))
 
 
-def test_exit_status_decides_only_without_a_sentence() -> None:
+def test_exit_status_decides_only_without_a_message() -> None:
     assert parse_smi_failure("gibberish", exit_status=9).kind == EXIT_STATUS_KINDS[9]
     assert parse_smi_failure("No devices were found", exit_status=9).kind == "no_devices"
     assert parse_smi_failure("gibberish", exit_status=1).kind is None
 
 
-def test_says_not_found_wants_the_program_on_the_line() -> None:
+def test_says_not_found_needs_the_program_on_the_line() -> None:
     assert says_not_found("bash: nvcc: command not found", "nvcc")
     assert not says_not_found("nvcc is here\nls: command not found", "nvcc")

@@ -1,4 +1,4 @@
-"""nvidia-smi -L."""
+"""The output of nvidia-smi -L."""
 
 from __future__ import annotations
 

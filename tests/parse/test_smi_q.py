@@ -1,10 +1,10 @@
-"""nvidia-smi -q."""
+"""The output of nvidia-smi -q."""
 
 from __future__ import annotations
 
 from tfdoctor.parse.smi_q import parse_smi_q
 
-LONG = """\
+Q_OUTPUT = """\
 ==============NVSMI LOG==============
 
 Timestamp                                 : Mon Jan  1 00:00:00 2024
@@ -45,7 +45,7 @@ GPU 00000002:00:00.0
 
 
 def test_q() -> None:
-    report = parse_smi_q(LONG)
+    report = parse_smi_q(Q_OUTPUT)
     assert (report.driver_version, report.cuda_version) == ("999.57.04", "13.3")
     assert (report.kmd_version, report.cuda_umd_version, report.attached_gpus) == ("999.57.04", "13.3", 2)
     first, second = report.gpus
@@ -60,5 +60,5 @@ def test_q() -> None:
 
 
 def test_q_without_indentation() -> None:
-    first = parse_smi_q("\n".join(line.strip() for line in LONG.split("\n"))).gpus[0]
+    first = parse_smi_q("\n".join(line.strip() for line in Q_OUTPUT.split("\n"))).gpus[0]
     assert (first.memory_total_mib, first.mig, first.n_processes) == (40536, True, 2)

@@ -1,4 +1,4 @@
-"""The nvidia-smi table: every layout since 2013 and every kind of damage seen in bug reports."""
+"""The nvidia-smi table: every layout since 2013 and every kind of damage in bug reports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tfdoctor.parse.smi_table import looks_like_smi_table, parse_smi_table
 
-# Versions of 999 are unmistakably made up.
+# Versions that begin with 999 are clearly fictitious.
 CLASSIC = """\
 Mon Jan  1 00:00:00 2018
 +-----------------------------------------------------------------------------+
@@ -83,9 +83,9 @@ def test_classic_layout() -> None:
     assert (first.memory_used_mib, first.memory_total_mib, first.mig) == (708, 11177, False)
     assert (second.index, second.name, second.mode) == (1, "Tesla K80", "On")
     assert (table.process_table, table.n_processes) == ("complete", 2)
-    row = table.processes[1]
-    assert (row.gpu, row.gi, row.ci, row.pid, row.type) == (0, None, None, 4122, "C")
-    assert (row.name, row.memory_mib) == ("...two words/envs/one/bin/python", 506)
+    process = table.processes[1]
+    assert (process.gpu, process.gi, process.ci, process.pid, process.type) == (0, None, None, 4122, "C")
+    assert (process.name, process.memory_mib) == ("...two words/envs/one/bin/python", 506)
     assert table.mig_devices == ()
 
 
@@ -107,7 +107,7 @@ def test_wide_layout_with_mig() -> None:
 
 
 def test_kmd_and_umd_labels() -> None:
-    """Since 610; under WSL the kernel driver is Windows'."""
+    """The labels that nvidia-smi has used since 610; under WSL the kernel driver is that of Windows."""
     header = "| NVIDIA-SMI 999.65.07              KMD Version: 998.64        CUDA UMD Version: 13.4     |"
     table = parse_smi_table(WIDE_MIG.replace(WIDE_MIG.split("\n")[1], header))
     assert (table.smi_version, table.driver_version, table.cuda_version) == ("999.65.07", "998.64", "13.4")
@@ -115,7 +115,7 @@ def test_kmd_and_umd_labels() -> None:
 
 
 @pytest.mark.parametrize("raw", ["N/A", "ERR!", "Not Found"])
-def test_unreadable_versions_keep_what_stood_there(raw: str) -> None:
+def test_unreadable_versions_are_kept_as_raw_text(raw: str) -> None:
     header = f"| NVIDIA-SMI 999.3.0       Driver Version: {raw}       CUDA Version: {raw}      |"
     table = parse_smi_table(header)
     assert (table.driver_version, table.cuda_version) == (None, None)
@@ -157,33 +157,54 @@ def test_compute_processes_of_331_have_no_type() -> None:
 """)
     assert (table.smi_version, table.driver_version) == ("5.999.15", "999.15")
     assert table.gpus[0].memory_total_mib == 6143
-    (row,) = table.processes
-    assert (row.pid, row.type, row.name, row.memory_mib) == (31700, None, "/opt/two words/namd2", 67)
+    (process,) = table.processes
+    assert (process.pid, process.type, process.name, process.memory_mib) == (
+        31700,
+        None,
+        "/opt/two words/namd2",
+        67,
+    )
     assert table.not_supported_process_rows == (1,)
 
 
-def _processes(*rows: str, closed: bool = True) -> str:
-    head = CLASSIC[: CLASSIC.index("|    0      1284")]
-    rule = "+-----------------------------------------------------------------------------+\n"
-    return head + "".join(row + "\n" for row in rows) + (rule if closed else "")
+def _make_process_table(*lines: str, closed: bool = True) -> str:
+    header = CLASSIC[: CLASSIC.index("|    0      1284")]
+    border = "+-----------------------------------------------------------------------------+\n"
+    return header + "".join(line + "\n" for line in lines) + (border if closed else "")
 
 
 @pytest.mark.parametrize(
     ("text", "state", "count"),
     [
-        (_processes(), "empty", 0),
-        (_processes("|  No running processes found                                  |"), "none_found", 0),
-        (_processes("|  No running compute processes found                          |"), "none_found", 0),
+        (_make_process_table(), "empty", 0),
         (
-            _processes("|    0                  Not Supported                          |"),
+            _make_process_table("|  No running processes found                                  |"),
+            "none_found",
+            0,
+        ),
+        (
+            _make_process_table("|  No running compute processes found                          |"),
+            "none_found",
+            0,
+        ),
+        (
+            _make_process_table("|    0                  Not Supported                          |"),
             "not_supported",
             None,
         ),
-        (_processes("|    0      1284    G   Xorg           151MiB |", closed=False), "rows_then_cut", 1),
-        (_processes("|    0      1284    G   Xo", closed=False), "rows_then_cut", None),
-        (_processes(closed=False), "cut", None),
+        (
+            _make_process_table("|    0      1284    G   Xorg           151MiB |", closed=False),
+            "rows_then_cut",
+            1,
+        ),
+        (_make_process_table("|    0      1284    G   Xo", closed=False), "rows_then_cut", None),
+        (_make_process_table(closed=False), "cut", None),
         (CLASSIC[: CLASSIC.index("|========")], "absent", None),
-        (_processes("|    0      1284    G   Insufficient Permissions    N/A      |"), "complete", 1),
+        (
+            _make_process_table("|    0      1284    G   Insufficient Permissions    N/A      |"),
+            "complete",
+            1,
+        ),
     ],
 )
 def test_states_of_the_process_table(text: str, state: str, count: int | None) -> None:
@@ -236,8 +257,8 @@ def _word_wrap(text: str, width: int) -> str:
     )
 
 
-def _each_line(text: str, before: str, after: str = "") -> str:
-    return "\n".join(f"{before}{line}{after}" for line in text.split("\n"))
+def _surround_lines(text: str, prefix: str, suffix: str = "") -> str:
+    return "\n".join(f"{prefix}{line}{suffix}" for line in text.split("\n"))
 
 
 DAMAGE = {
@@ -248,16 +269,16 @@ DAMAGE = {
     "one-paragraph": lambda text: " ".join(text.split()),
     "notebook": lambda text: "\n".join(f"   {json.dumps(line + chr(10))}," for line in text.split("\n")),
     "json-string": json.dumps,
-    "box": lambda text: _each_line(text, "│ ", " │"),
-    "quote": lambda text: _each_line(text, "> "),
-    "comment": lambda text: _each_line(text, "# "),
-    "pod": lambda text: _each_line(text, "[pod/gpu/main] "),
-    "compose": lambda text: _each_line(text, "gpu-test-1  | "),
-    "time-stamp": lambda text: _each_line(text, "2024-05-01T10:11:12.123456789Z "),
-    "html": lambda text: _each_line(text, "", "<br>"),
+    "box": lambda text: _surround_lines(text, "│ ", " │"),
+    "quote": lambda text: _surround_lines(text, "> "),
+    "comment": lambda text: _surround_lines(text, "# "),
+    "pod": lambda text: _surround_lines(text, "[pod/gpu/main] "),
+    "compose": lambda text: _surround_lines(text, "gpu-test-1  | "),
+    "time-stamp": lambda text: _surround_lines(text, "2024-05-01T10:11:12.123456789Z "),
+    "html": lambda text: _surround_lines(text, "", "<br>"),
     "crlf": lambda text: text.replace("\n", "\r\n"),
     "blank-lines": lambda text: text.replace("\n", "\n\n"),
-    "ansi": lambda text: _each_line(text, "\x1b[32m", "\x1b[0m"),
+    "ansi": lambda text: _surround_lines(text, "\x1b[32m", "\x1b[0m"),
     "no-break-spaces": lambda text: text.replace(" ", "\u00a0"),
     "no-opening-pipes": lambda text: "\n".join(line.lstrip("|+") for line in text.split("\n")),
     "no-closing-pipes": lambda text: "\n".join(line.rstrip("|+") for line in text.split("\n")),
@@ -270,18 +291,18 @@ DAMAGE = {
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
 @pytest.mark.parametrize("text", [CLASSIC, WIDE_MIG], ids=["classic", "wide"])
-def test_damage_changes_nothing(text: str, damage: object) -> None:
+def test_damaged_table_is_parsed_the_same(text: str, damage: object) -> None:
     assert callable(damage)
-    whole, damaged = parse_smi_table(text).as_dict(), parse_smi_table(damage(text)).as_dict()
-    assert json.dumps(whole).replace(" ", "") == json.dumps(damaged).replace(" ", "")
+    intact, damaged = parse_smi_table(text).as_dict(), parse_smi_table(damage(text)).as_dict()
+    assert json.dumps(intact).replace(" ", "") == json.dumps(damaged).replace(" ", "")
 
 
-def test_prose_after_a_cut_row_is_not_taken_for_its_end() -> None:
+def test_prose_after_a_cut_row_is_not_part_of_it() -> None:
     text = CLASSIC[: CLASSIC.index("   ...two words")] + "\nAny idea what this means?\nThanks | regards\n"
-    assert all("idea" not in (row.name or "") for row in parse_smi_table(text).processes)
+    assert all("idea" not in (process.name or "") for process in parse_smi_table(text).processes)
 
 
-def test_recognition() -> None:
+def test_table_is_recognized() -> None:
     assert looks_like_smi_table(CLASSIC)
     assert looks_like_smi_table(_hard_wrap(WIDE_MIG, 80))
     assert not looks_like_smi_table(

@@ -1,4 +1,4 @@
-"""nvidia-smi topo -m."""
+"""The output of nvidia-smi topo -m."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""nvidia-smi --version."""
+"""The output of nvidia-smi --version."""
 
 from __future__ import annotations
 

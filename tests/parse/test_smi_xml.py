@@ -1,4 +1,4 @@
-"""nvidia-smi -q -x."""
+"""The output of nvidia-smi -q -x."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_xml() -> None:
     assert report.complete
 
 
-def test_xml_cut_short_is_read_as_far_as_it_goes() -> None:
+def test_truncated_xml_is_read_up_to_its_end() -> None:
     report = parse_smi_xml(XML[: XML.index('<gpu id="00000000:02')] + "  <gpu id=")
     assert len(report.gpus) == 1
     assert report.gpus[0].memory_total_mib == 81920
@@ -67,7 +67,7 @@ def test_xml_cut_short_is_read_as_far_as_it_goes() -> None:
         ),
     ],
 )
-def test_xml_refuses_entities(body: str) -> None:
+def test_xml_with_entities_is_rejected(body: str) -> None:
     report = parse_smi_xml(body)
     assert (report.driver_version, report.timestamp) == (None, None)
     assert report.notes[0].startswith("refused")

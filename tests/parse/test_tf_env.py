@@ -1,4 +1,4 @@
-"""What TensorFlow's tf_env_collect.sh writes."""
+"""The output of TensorFlow's tf_env_collect.sh."""
 
 from __future__ import annotations
 

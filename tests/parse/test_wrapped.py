@@ -1,4 +1,4 @@
-"""Outputs inside JSON, notebooks and lists say the same as by themselves."""
+"""Outputs inside JSON, notebooks and lists are parsed like the plain outputs."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ CSV = "index, name, memory.total [MiB], pcie.rx [KB/s]\n0, Tesla T4, 15360 MiB, 
 OUTPUTS = {"nvcc": NVCC, "dpkg": DPKG, "smi_q": SMI_Q, "smi_version": VERSION, "smi_csv": CSV}
 
 
-def records(text: str) -> str:
+def make_json_records(text: str) -> str:
     return "\n".join(json.dumps({"log": f"{line}\n", "stream": "stdout"}) for line in text.splitlines())
 
 
-def notebook(text: str) -> str:
+def make_notebook(text: str) -> str:
     output = {"output_type": "stream", "text": text.splitlines(keepends=True)}
     return json.dumps({"cells": [{"cell_type": "code", "source": ["!it"], "outputs": [output]}]}, indent=1)
 
@@ -51,10 +51,10 @@ SHAPES: dict[str, Callable[[str], str]] = {
     "a string": json.dumps,
     "an answer": lambda text: json.dumps({"rc": 0, "stdout": text, "stderr": ""}),
     "a list of answers": lambda text: json.dumps([{"rc": 0}, {"out": {"stdout": text}}]),
-    "a record a line": records,
-    "a notebook": notebook,
+    "a record a line": make_json_records,
+    "a notebook": make_notebook,
     "a part of a notebook": lambda text: "\n".join(
-        f" {json.dumps(f'{one}{chr(10)}')}," for one in text.splitlines()
+        f" {json.dumps(f'{line}{chr(10)}')}," for line in text.splitlines()
     ),
     "a list": lambda text: "".join(f"- {line}\n" for line in text.splitlines()),
     "a numbered list": lambda text: "".join(f"{n}. {line}\n" for n, line in enumerate(text.splitlines(), 1)),
@@ -63,7 +63,7 @@ SHAPES: dict[str, Callable[[str], str]] = {
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("kind", OUTPUTS)
-def test_it_says_the_same(kind: str, shape: Callable[[str], str]) -> None:
+def test_wrapped_output_is_parsed_the_same(kind: str, shape: Callable[[str], str]) -> None:
     text = OUTPUTS[kind]
     assert detect(text) == kind
     assert parse(kind, shape(text)) == parse(kind, text)
@@ -82,27 +82,27 @@ def test_it_says_the_same(kind: str, shape: Callable[[str], str]) -> None:
         "1. one\n3. three\n",
     ],
 )
-def test_what_is_not_inside_anything_stays(text: str) -> None:
+def test_text_that_is_not_wrapped_is_unchanged(text: str) -> None:
     assert unwrap(text) == text
 
 
-def test_a_query_of_all_columns() -> None:
-    words = (
+def test_query_of_all_columns() -> None:
+    column_names = (
         "utilization.gpu",
         "ecc.errors.corrected.volatile.device_memory",
         "clocks.max.sm",
         "pcie.link.gen.gpucurrent",
     )
     units = (" [%]", "", " [MHz]", " [KB/s]")
-    names = ["index", *(f"{words[n % 4]}_{n}{units[n % 4]}" for n in range(239))]
+    header = ["index", *(f"{column_names[n % 4]}_{n}{units[n % 4]}" for n in range(239))]
     rows = [", ".join(["0", *["[N/A]"] * 239]), ", ".join(["1", *["12 %"] * 239])]
-    found = parse("smi_csv", "\n".join([", ".join(names), *rows]))
-    assert (len(found["header"]), found["n_rows"]) == (240, 2)
+    parsed = parse("smi_csv", "\n".join([", ".join(header), *rows]))
+    assert (len(parsed["header"]), parsed["n_rows"]) == (240, 2)
 
 
 def test_labels_of_the_610_series() -> None:
-    found = parse("smi_version", VERSION)
-    assert (found["driver_version"], found["cuda_version"]) == ("610.43.02", "13.2")
+    parsed = parse("smi_version", VERSION)
+    assert (parsed["driver_version"], parsed["cuda_version"]) == ("610.43.02", "13.2")
 
 
 def test_packages_without_a_version() -> None:
@@ -116,7 +116,7 @@ def test_packages_without_a_version() -> None:
 
 def test_packages_of_a_dpkg_without_architectures() -> None:
     text = "un  nvidia-driver  <none>  (no description available)\nun  nvidia-smi  <none>\n"
-    assert [(row["name"], row["arch"]) for row in parse("dpkg", text)["rows"]] == [
+    assert [(package["name"], package["arch"]) for package in parse("dpkg", text)["rows"]] == [
         ("nvidia-driver", ""),
         ("nvidia-smi", ""),
     ]
@@ -131,11 +131,11 @@ LSPCI = "01:00.0 VGA compatible controller: NVIDIA Corporation GP104 [GeForce GT
     ids=[*OUTPUTS, "lspci"],
 )
 @pytest.mark.parametrize("words", ["My nvidia-smi says: ", "It prints ", "Here `dpkg -l` gives me: "])
-def test_a_sentence_before_it_changes_nothing(kind: str, text: str, words: str) -> None:
+def test_sentence_before_the_output_is_ignored(kind: str, text: str, words: str) -> None:
     assert parse(kind, words + text) == parse(kind, text)
     assert detect(words + text) == kind
 
 
-def test_sentences_that_programs_print_stay_whole() -> None:
+def test_sentences_of_programs_are_unchanged() -> None:
     text = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. It shows nothing here.\n"
     assert unwrap(text) == text

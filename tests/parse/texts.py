@@ -1,4 +1,4 @@
-"""Texts that tests of several parsers read."""
+"""Texts that the tests of several parsers use."""
 
 from __future__ import annotations
 

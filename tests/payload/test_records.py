@@ -1,4 +1,4 @@
-"""What the target payload reads of wheels' RECORDs, on every Python of this machine."""
+"""What the target payload reads from RECORD files of wheels, on every Python of this machine."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 CUDNN = "nvidia/cudnn/lib/libcudnn.so.9"
 
 
-def elf(size: int, *, says: int | None = None) -> bytes:
-    """An object of `size` bytes whose one segment ends at `says`."""
-    end = says or size
+def make_elf(size: int, *, segment_end: int | None = None) -> bytes:
+    """Return an ELF object of `size` bytes whose only segment ends at `segment_end`, by default at `size`."""
+    end = segment_end or size
     header = struct.pack(
         "<16sHHIQQQIHHHHHH", b"\x7fELF\x02\x01\x01", 3, 62, 1, 0, 64, 0, 0, 64, 56, 1, 64, 0, 0
     )
@@ -34,10 +34,10 @@ def elf(size: int, *, says: int | None = None) -> bytes:
     return (header + segment).ljust(size, b"\0")
 
 
-def install(site: Path, name: str, version: str, files: dict[str, bytes], *, at: float = 0.0) -> None:
-    info = site / f"{name.replace('-', '_')}-{version}.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(
+def install(site: Path, name: str, version: str, files: dict[str, bytes], *, modified: float = 0.0) -> None:
+    dist_info = site / f"{name.replace('-', '_')}-{version}.dist-info"
+    dist_info.mkdir(parents=True)
+    (dist_info / "METADATA").write_text(
         f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\n", encoding="utf-8"
     )
     lines = []
@@ -46,63 +46,65 @@ def install(site: Path, name: str, version: str, files: dict[str, bytes], *, at:
         (site / path).write_bytes(content)
         digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
         lines.append(f"{path},sha256={digest},{len(content)}\n")
-    (info / "RECORD").write_text("".join([*lines, f"{info.name}/RECORD,,\n"]), encoding="utf-8")
-    if at:
-        os.utime(info / "RECORD", (at, at))
+    (dist_info / "RECORD").write_text("".join([*lines, f"{dist_info.name}/RECORD,,\n"]), encoding="utf-8")
+    if modified:
+        os.utime(dist_info / "RECORD", (modified, modified))
 
 
-def facts(version: str, site: Path) -> PythonFacts:
+def probe_facts(version: str, site: Path) -> PythonFacts:
     system = LiveSystem(env={**os.environ, "PYTHONPATH": str(site)})
-    known = value_of(
+    facts = value_of(
         python.probe(system, Choice(PYTHONS[version], PYTHONS[version]), asked=True, timeout=60)[0]
     )
-    assert known is not None
-    return known
+    assert facts is not None
+    return facts
 
 
 @on_every_python
-def test_files_that_two_own_are_told_apart(version: str, tmp_path: Path) -> None:
-    first, last = elf(4000), elf(4000) + b"\1"
+def test_current_owner_of_a_shared_file_is_identified(version: str, tmp_path: Path) -> None:
+    first, last = make_elf(4000), make_elf(4000) + b"\1"
     install(tmp_path, "nvidia-cudnn-cu12", "9.3.0.75", {CUDNN: first, "nvidia/__init__.py": b""})
     install(tmp_path, "nvidia-cudnn-cu13", "9.13.0", {CUDNN: last, "nvidia/__init__.py": b""})
-    (one,) = facts(version, tmp_path).shared
-    assert (one.path, one.location) == (CUDNN, str(tmp_path))
-    assert [name for name, _ in one.owners] == ["nvidia-cudnn-cu12", "nvidia-cudnn-cu13"]
-    assert one.now == ("nvidia-cudnn-cu13", "9.13.0")
-    same = elf(4001)[:-1] + b"\2"  # of the same size: its hash tells
+    (shared,) = probe_facts(version, tmp_path).shared
+    assert (shared.path, shared.location) == (CUDNN, str(tmp_path))
+    assert [name for name, _ in shared.owners] == ["nvidia-cudnn-cu12", "nvidia-cudnn-cu13"]
+    assert shared.now == ("nvidia-cudnn-cu13", "9.13.0")
+    unknown = make_elf(4001)[:-1] + b"\2"  # the same size: only the hash tells them apart
     (tmp_path / CUDNN).write_bytes(first)
-    assert facts(version, tmp_path).shared[0].now == ("nvidia-cudnn-cu12", "9.3.0.75")
-    (tmp_path / CUDNN).write_bytes(same)
-    assert facts(version, tmp_path).shared[0].now in {("nvidia-cudnn-cu13", "9.13.0"), None}
+    assert probe_facts(version, tmp_path).shared[0].now == ("nvidia-cudnn-cu12", "9.3.0.75")
+    (tmp_path / CUDNN).write_bytes(unknown)
+    assert probe_facts(version, tmp_path).shared[0].now in {("nvidia-cudnn-cu13", "9.13.0"), None}
     (tmp_path / CUDNN).unlink()
-    assert facts(version, tmp_path).shared[0].now is None
+    assert probe_facts(version, tmp_path).shared[0].now is None
 
 
-def test_large_files_of_one_size_are_of_the_last_installed(tmp_path: Path) -> None:
-    content = elf((4 << 20) + 1)
+def test_large_shared_file_belongs_to_the_last_installed(tmp_path: Path) -> None:
+    content = make_elf((4 << 20) + 1)
     now = time.time()
-    install(tmp_path, "nvidia-nccl-cu13", "2.27", {"nvidia/nccl/lib/libnccl.so.2": content}, at=now - 9000)
-    install(tmp_path, "nvidia-nccl-cu12", "2.21", {"nvidia/nccl/lib/libnccl.so.2": content}, at=now)
+    install(
+        tmp_path, "nvidia-nccl-cu13", "2.27", {"nvidia/nccl/lib/libnccl.so.2": content}, modified=now - 9000
+    )
+    install(tmp_path, "nvidia-nccl-cu12", "2.21", {"nvidia/nccl/lib/libnccl.so.2": content}, modified=now)
     version = next(iter(PYTHONS))
-    assert facts(version, tmp_path).shared[0].now == ("nvidia-nccl-cu12", "2.21")
+    assert probe_facts(version, tmp_path).shared[0].now == ("nvidia-nccl-cu12", "2.21")
     os.utime(tmp_path / "nvidia_nccl_cu13-2.27.dist-info" / "RECORD", (now, now))
-    assert facts(version, tmp_path).shared[0].now is None
+    assert probe_facts(version, tmp_path).shared[0].now is None
 
 
 @on_every_python
-def test_what_is_lost_cut_or_replaced(version: str, tmp_path: Path) -> None:
+def test_missing_truncated_and_replaced_files(version: str, tmp_path: Path) -> None:
     names = ("gone", "cut", "other", "whole")
-    files = {f"nvidia/cublas/lib/lib{name}.so.12": elf(9000) for name in names}
+    files = {f"nvidia/cublas/lib/lib{name}.so.12": make_elf(9000) for name in names}
     install(tmp_path, "nvidia-cublas-cu12", "12.5.3.2", files)
     folder = tmp_path / "nvidia/cublas/lib"
     (folder / "libgone.so.12").unlink()
-    (folder / "libcut.so.12").write_bytes(elf(9000)[:5000])
-    (folder / "libother.so.12").write_bytes(elf(8000))
-    wheel = facts(version, tmp_path).distribution("nvidia-cublas-cu12")
+    (folder / "libcut.so.12").write_bytes(make_elf(9000)[:5000])
+    (folder / "libother.so.12").write_bytes(make_elf(8000))
+    wheel = probe_facts(version, tmp_path).distribution("nvidia-cublas-cu12")
     assert wheel is not None
     assert wheel.files == tuple(files)
     assert wheel.lost == ("nvidia/cublas/lib/libgone.so.12",)
-    assert [(one.path.rpartition("/")[2], one.recorded, one.size, one.cut) for one in wheel.changed] == [
+    assert [(file.path.rpartition("/")[2], file.recorded, file.size, file.cut) for file in wheel.changed] == [
         ("libcut.so.12", 9000, 5000, True),
         ("libother.so.12", 9000, 8000, False),
     ]
@@ -110,8 +112,8 @@ def test_what_is_lost_cut_or_replaced(version: str, tmp_path: Path) -> None:
 
 def test_hostile_records_are_read_with_limits(tmp_path: Path) -> None:
     install(tmp_path, "nvidia-cublas-cu12", "1", {})
-    info = tmp_path / "nvidia_cublas_cu12-1.dist-info"
-    record = info / "RECORD"
+    dist_info = tmp_path / "nvidia_cublas_cu12-1.dist-info"
+    record = dist_info / "RECORD"
     version = next(iter(PYTHONS))
     for content in (
         b"../../etc/x.so,,1\n/etc/y.so,,1\n",
@@ -120,31 +122,31 @@ def test_hostile_records_are_read_with_limits(tmp_path: Path) -> None:
         b"a.so,,\n" * 9999,
     ):
         record.write_bytes(content)
-        wheel = facts(version, tmp_path).distribution("nvidia-cublas-cu12")
+        wheel = probe_facts(version, tmp_path).distribution("nvidia-cublas-cu12")
         assert wheel is not None
         assert len(wheel.files) <= 400
         assert not any(path.startswith(("/", "..")) for path in wheel.files)
     record.unlink()
     os.mkfifo(record)
-    assert facts(version, tmp_path).distribution("nvidia-cublas-cu12") is not None
+    assert probe_facts(version, tmp_path).distribution("nvidia-cublas-cu12") is not None
 
 
-def test_pins_of_others_are_kept(tmp_path: Path) -> None:
+def test_nvidia_pins_of_other_packages_are_read(tmp_path: Path) -> None:
     install(tmp_path, "torch", "2.5.1", {})
     metadata = tmp_path / "torch-2.5.1.dist-info" / "METADATA"
     pin = "nvidia-cudnn-cu12==9.1.0.70; platform_system == 'Linux'"
     metadata.write_text(
         f"Name: torch\nVersion: 2.5.1\nRequires-Dist: filelock\nRequires-Dist: {pin}\n\n", encoding="utf-8"
     )
-    torch = facts(next(iter(PYTHONS)), tmp_path).distribution("torch")
+    torch = probe_facts(next(iter(PYTHONS)), tmp_path).distribution("torch")
     assert torch is not None
     assert torch.pins == (pin,)
     assert torch.requires == ()
 
 
 @on_every_python
-def test_a_file_that_was_written_into_later_is_compared_with_its_hash(version: str, tmp_path: Path) -> None:
-    """As long as before: only its content tells. What is as old as its RECORD is not read."""
+def test_file_newer_than_its_record_is_hashed(version: str, tmp_path: Path) -> None:
+    """The size is unchanged, so only the hash shows the damage. A file that is as old as its RECORD is not read."""
     install(
         tmp_path,
         "tensorflow",
@@ -153,49 +155,49 @@ def test_a_file_that_was_written_into_later_is_compared_with_its_hash(version: s
     )
     metadata = tmp_path / "tensorflow-2.15.1.dist-info" / "METADATA"
     metadata.write_text("Name: tensorflow\nVersion: 2.15.1\nRequires-Dist: numpy\n\n", encoding="utf-8")
-    files = {f"numpy/linalg/{name}.so": elf(5000) for name in ("older", "damaged", "touched")}
-    install(tmp_path, "numpy", "1.26.4", files, at=time.time() - 1000)
+    files = {f"numpy/linalg/{name}.so": make_elf(5000) for name in ("older", "damaged", "touched")}
+    install(tmp_path, "numpy", "1.26.4", files, modified=time.time() - 1000)
     for name in ("older", "damaged"):
-        (tmp_path / f"numpy/linalg/{name}.so").write_bytes(elf(5000)[:4000].ljust(5000, b"\1"))
+        (tmp_path / f"numpy/linalg/{name}.so").write_bytes(make_elf(5000)[:4000].ljust(5000, b"\1"))
     os.utime(tmp_path / "numpy/linalg/older.so", (time.time() - 2000,) * 2)
-    numpy = facts(version, tmp_path).distribution("numpy")
+    numpy = probe_facts(version, tmp_path).distribution("numpy")
     assert numpy is not None
-    assert [(one.path, one.what) for one in numpy.differs] == [("numpy/linalg/damaged.so", "altered")]
+    assert [(file.path, file.what) for file in numpy.differs] == [("numpy/linalg/damaged.so", "altered")]
 
 
 @on_every_python
-def test_a_tensorflow_py_earlier_on_the_path_is_found(version: str, tmp_path: Path) -> None:
-    """Python takes it, not the package: it hides TensorFlow wherever it lies before it."""
+def test_shadowing_tensorflow_py_is_reported(version: str, tmp_path: Path) -> None:
+    """Python imports tensorflow.py instead of the package if it comes first on the path."""
     install(tmp_path / "site", "tensorflow", "2.15.1", {"tensorflow/__init__.py": b""})
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "tensorflow.py").write_bytes(b"")
     for folders, hides in (("code:site", True), ("site:code", False)):
-        listed = ":".join(str(tmp_path / name) for name in folders.split(":"))
-        system = LiveSystem(env={**os.environ, "PYTHONPATH": listed})
+        python_path = ":".join(str(tmp_path / name) for name in folders.split(":"))
+        system = LiveSystem(env={**os.environ, "PYTHONPATH": python_path})
         choice = Choice(PYTHONS[version], PYTHONS[version])
-        found = value_of(python.probe(system, choice, asked=True, timeout=60)[1])
-        assert found is not None
-        assert found.shadowed_by == (str(tmp_path / "code" / "tensorflow.py") if hides else None)
+        tensorflow = value_of(python.probe(system, choice, asked=True, timeout=60)[1])
+        assert tensorflow is not None
+        assert tensorflow.shadowed_by == (str(tmp_path / "code" / "tensorflow.py") if hides else None)
 
 
 @on_every_python
-def test_what_is_no_object_in_its_place_has_other_content(version: str, tmp_path: Path) -> None:
-    """Zeros, or a page of text, shorter and longer; one that is stripped, or another build, is only changed."""
+def test_object_replaced_by_other_content_is_altered(version: str, tmp_path: Path) -> None:
+    """Zeros, text or another architecture are `altered`; a stripped object or another build is only `changed`."""
     install(
         tmp_path,
         "tensorflow",
         "2.15.1",
-        {f"tensorflow/{name}.so": elf(5000) for name in ("zeros", "text", "stripped", "arm", "whole")},
+        {f"tensorflow/{name}.so": make_elf(5000) for name in ("zeros", "text", "stripped", "arm", "whole")},
     )
     (tmp_path / "tensorflow/zeros.so").write_bytes(bytes(3000))
     (tmp_path / "tensorflow/text.so").write_bytes(b"<html>" * 2000)
-    (tmp_path / "tensorflow/stripped.so").write_bytes(elf(4000))
-    arm = bytearray(elf(4000))
+    (tmp_path / "tensorflow/stripped.so").write_bytes(make_elf(4000))
+    arm = bytearray(make_elf(4000))
     arm[18] = 0x28
     (tmp_path / "tensorflow/arm.so").write_bytes(arm)
-    found = facts(version, tmp_path).distribution("tensorflow")
-    assert found is not None
-    assert {one.path.partition("/")[2]: one.what for one in found.differs} == {
+    tensorflow = probe_facts(version, tmp_path).distribution("tensorflow")
+    assert tensorflow is not None
+    assert {file.path.partition("/")[2]: file.what for file in tensorflow.differs} == {
         "zeros.so": "altered",
         "text.so": "altered",
         "stripped.so": "changed",
@@ -204,7 +206,7 @@ def test_what_is_no_object_in_its_place_has_other_content(version: str, tmp_path
 
 
 @on_every_python
-def test_a_module_in_an_archive_on_the_path_hides_one_that_comes_after(version: str, tmp_path: Path) -> None:
+def test_module_in_an_archive_shadows_a_later_one(version: str, tmp_path: Path) -> None:
     install(tmp_path / "site", "six", "1.17.0", {"six.py": b""})
     archive, text = tmp_path / "old.zip", tmp_path / "text.zip"
     with zipfile.ZipFile(archive, "w") as stream:
@@ -213,13 +215,13 @@ def test_a_module_in_an_archive_on_the_path_hides_one_that_comes_after(version: 
     path = f"{text}:{archive}:{tmp_path / 'site'}"
     system = LiveSystem(env={**os.environ, "PYTHONPATH": path})
     choice = Choice(PYTHONS[version], PYTHONS[version])
-    found = value_of(python.probe(system, choice, asked=True, timeout=60)[0])
-    assert found is not None
-    assert {one.taken for one in found.shadows if one.name == "six"} == {f"{archive}/six.py"}
+    facts = value_of(python.probe(system, choice, asked=True, timeout=60)[0])
+    assert facts is not None
+    assert {shadow.taken for shadow in facts.shadows if shadow.name == "six"} == {f"{archive}/six.py"}
 
 
 @on_every_python
-def test_lines_of_a_record_are_found_wherever_they_stand(version: str, tmp_path: Path) -> None:
+def test_every_kind_of_record_line_is_read(version: str, tmp_path: Path) -> None:
     install(tmp_path, "tensorflow", "2.20.0", {"tensorflow/__init__.py": b""})
     lines = (
         "tensorflow/first.py,sha256=x,3",
@@ -235,14 +237,20 @@ def test_lines_of_a_record_are_found_wherever_they_stand(version: str, tmp_path:
     record = tmp_path / "tensorflow-2.20.0.dist-info" / "RECORD"
     for end in ("\n", "\r\n"):
         record.write_bytes(end.join(lines).encode())
-        one = next(one for one in facts(version, tmp_path).distributions if one.name == "tensorflow")
-        gone = [f"tensorflow/{name}" for name in ("first.py", "two.solid.py", "library.so.2", "last.py")]
-        assert [(each.path, each.what) for each in one.differs] == [(name, "missing") for name in gone]
-        assert one.lost == ("tensorflow/library.so.2",)
+        distribution = next(
+            distribution
+            for distribution in probe_facts(version, tmp_path).distributions
+            if distribution.name == "tensorflow"
+        )
+        missing = [f"tensorflow/{name}" for name in ("first.py", "two.solid.py", "library.so.2", "last.py")]
+        assert [(file.path, file.what) for file in distribution.differs] == [
+            (name, "missing") for name in missing
+        ]
+        assert distribution.lost == ("tensorflow/library.so.2",)
 
 
 @on_every_python
-def test_requirements_behind_a_licence_with_lines_of_blanks_are_read(version: str, tmp_path: Path) -> None:
+def test_requirements_after_a_multiline_licence_are_read(version: str, tmp_path: Path) -> None:
     install(tmp_path, "tensorflow", "2.15.1", {"tensorflow/__init__.py": b""})
     metadata = tmp_path / "tensorflow-2.15.1.dist-info" / "METADATA"
     metadata.write_text("Name: tensorflow\nVersion: 2.15.1\nRequires-Dist: ml-dtypes\n\n", encoding="utf-8")
@@ -252,21 +260,23 @@ def test_requirements_behind_a_licence_with_lines_of_blanks_are_read(version: st
         "Requires-Dist: numpy >1.20\n\nRequires-Dist: a text\n",
         encoding="utf-8",
     )
-    found = facts(version, tmp_path).distribution("ml-dtypes")
-    assert found is not None
-    assert found.requires == ("numpy >1.20",)
+    ml_dtypes = probe_facts(version, tmp_path).distribution("ml-dtypes")
+    assert ml_dtypes is not None
+    assert ml_dtypes.requires == ("numpy >1.20",)
 
 
 @on_every_python
-def test_a_file_hides_a_package_without_an_init(version: str, tmp_path: Path) -> None:
-    """protobuf's `google` is none but for the folders in it."""
+def test_file_shadows_a_namespace_package(version: str, tmp_path: Path) -> None:
+    """protobuf's `google` is a namespace package: it has no `__init__.py`."""
     install(tmp_path / "site", "protobuf", "7.36.2", {"google/protobuf/__init__.py": b""})
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "google.py").write_bytes(b"")
     path = f"{tmp_path / 'code'}:{tmp_path / 'site'}"
     choice = Choice(PYTHONS[version], PYTHONS[version])
-    found = value_of(
+    facts = value_of(
         python.probe(LiveSystem(env={**os.environ, "PYTHONPATH": path}), choice, asked=True, timeout=60)[0]
     )
-    assert found is not None
-    assert {one.taken for one in found.shadows if one.name == "google"} == {f"{tmp_path}/code/google.py"}
+    assert facts is not None
+    assert {shadow.taken for shadow in facts.shadows if shadow.name == "google"} == {
+        f"{tmp_path}/code/google.py"
+    }

@@ -1,4 +1,4 @@
-"""The rehearsal of an import, by real interpreters: what fails is named, and where it came from."""
+"""The rehearsal of an import by real interpreters: it names the failing module and its cause."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ODD = (Oddity("a", "it is odd"),)
 
 
 def rehearse(folder: Path, *modules, sources=(), keras=(), version="", timeout=60, variables=None):
-    """Rehearse with a folder on PYTHONPATH, by one of this machine's Pythons."""
+    """Rehearse the imports with a folder on PYTHONPATH, by one of this machine's Pythons."""
     env = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "PYTHONPATH": str(folder), **(variables or {})}
     system = LiveSystem(env=env, cwd=str(folder))
     interpreter = PYTHONS[version] if version else sys.executable
@@ -32,7 +32,8 @@ def rehearse(folder: Path, *modules, sources=(), keras=(), version="", timeout=6
     )
 
 
-def write(folder: Path, **modules: str) -> None:
+def write_modules(folder: Path, **modules: str) -> None:
+    """Write a file for each module; `_in_` in a name stands for a path separator."""
     for name, text in modules.items():
         path = folder / f"{name.replace('_in_', '/')}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -41,29 +42,31 @@ def write(folder: Path, **modules: str) -> None:
 
 @pytest.mark.few(2)
 @on_every_python
-def test_every_python_names_the_module_that_is_not_there(tmp_path: Path, version: str) -> None:
-    write(
+def test_every_python_names_the_missing_module(tmp_path: Path, version: str) -> None:
+    write_modules(
         tmp_path,
         package_in___init__="",
         absent="import not_there_at_all.part\n",
         within="import package.none\n",
     )
     modules = ("not_there", "not_there.part", "absent", "within", "package.none")
-    found = rehearse(tmp_path, *((name, ()) for name in modules), version=version)
-    assert isinstance(found, Known)
-    named = [one.not_found for one in found.value.modules]
-    if version == "2.7":  # it says of a module in a package its last name alone, which is another module's
-        assert named in (
+    result = rehearse(tmp_path, *((name, ()) for name in modules), version=version)
+    assert isinstance(result, Known)
+    missing = [module.not_found for module in result.value.modules]
+    if (
+        version == "2.7"
+    ):  # Python 2.7 names only the last part of a module in a package, which is another module's name
+        assert missing in (
             ["not_there", "not_there.part", "not_there_at_all.part", "", ""],
             ["not_there", "not_there", "not_there_at_all", "", ""],
         )
     elif version != "3.5":
-        assert named == ["not_there", "not_there", "not_there_at_all", "package.none", "package.none"]
+        assert missing == ["not_there", "not_there", "not_there_at_all", "package.none", "package.none"]
 
 
 @on_every_python
-def test_every_python_says_what_fails(tmp_path: Path, version: str) -> None:
-    write(
+def test_every_python_reports_the_failing_imports(tmp_path: Path, version: str) -> None:
+    write_modules(
         tmp_path,
         good="VALUE = 1\nclass inner:\n    deep = 2\n",
         bad="raise ValueError('numpy.dtype size changed')\n",
@@ -71,7 +74,7 @@ def test_every_python_says_what_fails(tmp_path: Path, version: str) -> None:
         package_in___init__="",
         package_in_part="X = 1\n",
     )
-    found = rehearse(
+    result = rehearse(
         tmp_path,
         ("good", ("VALUE", "inner.deep")),
         ("package", ("part.X",)),
@@ -80,8 +83,8 @@ def test_every_python_says_what_fails(tmp_path: Path, version: str) -> None:
         ("absent", ()),
         version=version,
     )
-    assert isinstance(found, Known)
-    good, package, attribute, bad, absent = found.value.modules
+    assert isinstance(result, Known)
+    good, package, attribute, bad, absent = result.value.modules
     assert good.ok
     assert package.ok
     assert good.file.endswith(("good.py", "good.pyc"))
@@ -90,77 +93,77 @@ def test_every_python_says_what_fails(tmp_path: Path, version: str) -> None:
     assert (bad.error_type, bad.error) == ("ValueError", "numpy.dtype size changed")
     assert bad.frames[-1].endswith("bad.py")
     assert absent.import_error
-    assert found.value.complete
-    assert found.value.oddities == ODD
+    assert result.value.complete
+    assert result.value.oddities == ODD
     assert not list(tmp_path.rglob("*.pyc"))
 
 
-def test_a_missing_module_is_named(tmp_path: Path) -> None:
-    (one,) = rehearse(tmp_path, ("not_there_at_all.deep", ())).value.modules
-    assert one.not_found == "not_there_at_all"
+def test_missing_module_is_named(tmp_path: Path) -> None:
+    (module,) = rehearse(tmp_path, ("not_there_at_all.deep", ())).value.modules
+    assert module.not_found == "not_there_at_all"
 
 
 @pytest.mark.parametrize("path", ["", ":", ".", "/nowhere:", ":/nowhere", "./", "../{name}"])
 def test_nothing_is_imported_from_the_working_folder(tmp_path: Path, path: str) -> None:
-    write(tmp_path, colorsys="raise RuntimeError('mine')\n")
+    write_modules(tmp_path, colorsys="raise RuntimeError('mine')\n")
     variables = {"PYTHONPATH": path.format(name=tmp_path.name)}
-    (one,) = rehearse(tmp_path, ("colorsys", ()), variables=variables).value.modules
-    assert one.ok
-    assert not one.file.startswith(str(tmp_path))
+    (module,) = rehearse(tmp_path, ("colorsys", ()), variables=variables).value.modules
+    assert module.ok
+    assert not module.file.startswith(str(tmp_path))
 
 
-def test_a_folder_that_pythonpath_names_is_imported_from(tmp_path: Path) -> None:
-    write(tmp_path, colorsys="raise RuntimeError('mine')\n")
-    (one,) = rehearse(tmp_path, ("colorsys", ())).value.modules
-    assert one.error == "mine"
+def test_folder_on_pythonpath_is_imported_from(tmp_path: Path) -> None:
+    write_modules(tmp_path, colorsys="raise RuntimeError('mine')\n")
+    (module,) = rehearse(tmp_path, ("colorsys", ())).value.modules
+    assert module.error == "mine"
 
 
 @pytest.mark.parametrize("ending", ["import os; os.abort()", "import os; os._exit(3)"])
-def test_a_crash_names_the_module(tmp_path: Path, ending: str) -> None:
-    write(tmp_path, bad=ending, good="")
-    found = rehearse(tmp_path, ("good", ()), ("bad", ()), ("good", ()))
-    assert isinstance(found, Known)
-    assert [one.ok for one in found.value.modules] == [True, False]
-    assert found.value.modules[-1].error_type == "crash"
-    assert not found.value.complete
+def test_crash_names_the_module(tmp_path: Path, ending: str) -> None:
+    write_modules(tmp_path, bad=ending, good="")
+    result = rehearse(tmp_path, ("good", ()), ("bad", ()), ("good", ()))
+    assert isinstance(result, Known)
+    assert [module.ok for module in result.value.modules] == [True, False]
+    assert result.value.modules[-1].error_type == "crash"
+    assert not result.value.complete
 
 
-def test_an_exit_without_an_error_is_not_known(tmp_path: Path) -> None:
-    write(tmp_path, bad="import os; os._exit(0)")
+def test_exit_without_an_error_is_unknown(tmp_path: Path) -> None:
+    write_modules(tmp_path, bad="import os; os._exit(0)")
     assert isinstance(rehearse(tmp_path, ("bad", ())), Unknown)
 
 
-def test_an_import_that_hangs_is_not_known(tmp_path: Path) -> None:
-    write(tmp_path, bad="import time; time.sleep(60)")
-    found = rehearse(tmp_path, ("bad", ()), timeout=3)
-    assert isinstance(found, Unknown)
-    assert "bad" in found.why
+def test_hanging_import_is_unknown(tmp_path: Path) -> None:
+    write_modules(tmp_path, bad="import time; time.sleep(60)")
+    result = rehearse(tmp_path, ("bad", ()), timeout=3)
+    assert isinstance(result, Unknown)
+    assert "bad" in result.why
 
 
-def test_what_modules_print_is_no_answer(tmp_path: Path) -> None:
-    write(
+def test_output_of_modules_is_ignored(tmp_path: Path) -> None:
+    write_modules(
         tmp_path,
         loud="print('tfdoctor-payload:{\"done\": 1')\nprint('x' * 100000, end='')\nraise SystemExit(1)\n",
     )
-    (one,) = rehearse(tmp_path, ("loud", ())).value.modules
-    assert one.error_type == "SystemExit"
+    (module,) = rehearse(tmp_path, ("loud", ())).value.modules
+    assert module.error_type == "SystemExit"
 
 
-def test_a_generated_source_is_executed(tmp_path: Path) -> None:
-    write(
+def test_generated_source_is_executed(tmp_path: Path) -> None:
+    write_modules(
         tmp_path, generated="raise TypeError('Descriptors cannot be created directly')\n", fine="VALUE = 1\n"
     )
-    found = rehearse(tmp_path, sources=(str(tmp_path / "generated.py"),)).value
-    assert found.source is not None
-    assert found.source.error_type == "TypeError"
+    result = rehearse(tmp_path, sources=(str(tmp_path / "generated.py"),)).value
+    assert result.source is not None
+    assert result.source.error_type == "TypeError"
     assert rehearse(tmp_path, sources=(str(tmp_path / "fine.py"),)).value.source.ok
 
 
-def test_a_recording_without_a_rehearsal_is_no_failure(tmp_path: Path) -> None:
+def test_missing_interpreter_gives_no_rehearsal(tmp_path: Path) -> None:
     system = LiveSystem()
     facts, _ = python.probe(system, Choice(str(sys.executable), str(sys.executable)), asked=True, timeout=60)
-    gone = replace(facts.value, executable=str(tmp_path / "python"))
-    assert isinstance(rehearsal.probe(system, gone, (("a", ()),), (), ODD, timeout=9), Absent)
+    moved = replace(facts.value, executable=str(tmp_path / "python"))
+    assert isinstance(rehearsal.probe(system, moved, (("a", ()),), (), ODD, timeout=9), Absent)
 
 
 LIKE_KERAS = """
@@ -206,37 +209,39 @@ except OSError:
 
 
 @on_every_python
-def test_keras_is_imported_with_something_in_the_place_of_tensorflow(tmp_path: Path, version: str) -> None:
-    write(tmp_path, keras_in___init__="", keras_in_whole=LIKE_KERAS, keras_in_bad="import tensorflow\ndef (")
-    found = rehearse(tmp_path, ("json", ()), keras=("keras.whole", "keras.bad"), version=version)
-    assert isinstance(found, Known)
+def test_keras_is_imported_with_a_stand_in_for_tensorflow(tmp_path: Path, version: str) -> None:
+    write_modules(
+        tmp_path, keras_in___init__="", keras_in_whole=LIKE_KERAS, keras_in_bad="import tensorflow\ndef ("
+    )
+    result = rehearse(tmp_path, ("json", ()), keras=("keras.whole", "keras.bad"), version=version)
+    assert isinstance(result, Known)
     if version and tuple(map(int, version.split("."))) < (3, 7):
-        assert found.value.keras == ()  # no TensorFlow for these has a Keras apart
+        assert result.value.keras == ()  # no TensorFlow for these versions has a separate Keras
         return
-    whole, bad = found.value.keras
+    whole, bad = result.value.keras
     assert whole.ok, (whole.error_type, whole.error, whole.frames)
     assert (bad.name, bad.error_type) == ("keras.bad", "SyntaxError")
     assert not (tmp_path / ".keras").exists()  # `check` changes nothing
 
 
-def test_the_settings_that_keras_has_are_read(tmp_path: Path) -> None:
+def test_existing_keras_settings_are_read(tmp_path: Path) -> None:
     (tmp_path / ".keras").mkdir()
     (tmp_path / ".keras" / "keras.json").write_text("{}", encoding="utf-8")
-    write(tmp_path, keras_in___init__="import os\nassert 'KERAS_HOME' not in os.environ\n")
-    (one,) = rehearse(tmp_path, ("json", ()), keras=("keras",)).value.keras
-    assert one.ok, one.error
+    write_modules(tmp_path, keras_in___init__="import os\nassert 'KERAS_HOME' not in os.environ\n")
+    (module,) = rehearse(tmp_path, ("json", ()), keras=("keras",)).value.keras
+    assert module.ok, module.error
 
 
-def test_a_crash_in_keras_is_keras_s(tmp_path: Path) -> None:
-    write(tmp_path, keras_in___init__="import os\nos.abort()\n")
-    found = rehearse(tmp_path, ("json", ()), keras=("keras",)).value
-    assert [one.ok for one in found.modules] == [True]
-    assert [(one.name, one.error_type) for one in found.keras] == [("keras", "crash")]
+def test_crash_in_keras_is_reported_for_keras(tmp_path: Path) -> None:
+    write_modules(tmp_path, keras_in___init__="import os\nos.abort()\n")
+    result = rehearse(tmp_path, ("json", ()), keras=("keras",)).value
+    assert [module.ok for module in result.modules] == [True]
+    assert [(module.name, module.error_type) for module in result.keras] == [("keras", "crash")]
 
 
-def test_a_keras_that_asks_for_what_this_tensorflow_lacks(tmp_path: Path) -> None:
-    """The stand-in has every name, but for those that the installed files are sure not to have."""
-    write(
+def test_keras_that_needs_names_tensorflow_lacks(tmp_path: Path) -> None:
+    """The stand-in has every name except those that the installed files certainly do not have."""
+    write_modules(
         tmp_path,
         tensorflow_in___init__="setattr(module, 'name', 1)\n",
         tensorflow_in__api_in_v2_in___init__="",
@@ -251,9 +256,9 @@ def test_a_keras_that_asks_for_what_this_tensorflow_lacks(tmp_path: Path) -> Non
         no_function="from tensorflow.python.ops import subtract\n",
         no_module="import tensorflow.python.trackable\n",
     )
-    found = rehearse(tmp_path, ("json", ()), keras=("there", "no_name", "no_function", "no_module"))
-    answers = [(one.error_type, one.not_found) for one in found.value.keras]
-    assert answers == [
+    result = rehearse(tmp_path, ("json", ()), keras=("there", "no_name", "no_function", "no_module"))
+    errors = [(module.error_type, module.not_found) for module in result.value.keras]
+    assert errors == [
         ("", ""),
         ("ImportError", ""),
         ("ImportError", ""),

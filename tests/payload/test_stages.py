@@ -1,6 +1,6 @@
-"""payload/stages.py with a TensorFlow and a numpy that are made up: every way in which a stage ends.
+"""payload/stages.py with a fake TensorFlow and a fake numpy: every way in which a stage can end.
 
-What real ones compute is tried in test_stages_lab.py.
+test_stages_lab.py tests what real ones compute.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def zeros(shape):
 def abs(array):
     return array
 """
-"""Every array is every other; how far a result is off is said by the TensorFlow."""
+"""The fake numpy: all its arrays are equal, and the fake TensorFlow decides the deviation of a result."""
 
 TENSORFLOW = """
 import contextlib, ctypes, json, os, signal, sys, time, types
@@ -193,14 +193,14 @@ if ERA >= (1, 13):
 
 
 @dataclass
-class Told:
-    """How a run ended, and the lines that it said."""
+class StagesRun:
+    """The result of a run, and the lines that it printed."""
 
     answer: PayloadAnswer
     lines: list[dict[str, Any]]
     result: CommandResult
 
-    def of(self, stage: str, *keys: str) -> list[dict[str, Any]]:
+    def select_lines(self, stage: str, *keys: str) -> list[dict[str, Any]]:
         return [
             line for line in self.lines if line.get("stage") == stage and all(key in line for key in keys)
         ]
@@ -209,13 +209,13 @@ class Told:
         return {stage.name: stage.status for stage in self.answer.stages}
 
     def detail(self, stage: str) -> str:
-        found = self.answer.stage(stage)
-        assert found is not None
-        return found.detail
+        stage_result = self.answer.stage(stage)
+        assert stage_result is not None
+        return stage_result.detail
 
 
-class Stager:
-    """Runs the payload on the fakes."""
+class StagesRunner:
+    """Runs the payload with the fakes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.site = folder, folder / "site"
@@ -234,10 +234,10 @@ class Stager:
         limit: float = 30,
         gpus: int = 2,
         timeout: float = 50,
-        wish: dict[str, Any] | None = None,
+        options: dict[str, Any] | None = None,
         **fake: Any,
-    ) -> Told:
-        made_up = {
+    ) -> StagesRun:
+        settings = {
             "version": "2.21.0",
             "capability": [8, 0],
             "deviation": 0.0,
@@ -247,7 +247,7 @@ class Stager:
             **fake,
         }
         limits = Limits.with_seconds(limit)
-        argument = {"device": "GPU", "limits": limits.as_json(), "timed": 0, **(wish or {})}
+        argument = {"device": "GPU", "limits": limits.as_json(), "timed": 0, **(options or {})}
         _, result = run_payload(
             LiveSystem(cwd=str(self.folder / "home")),
             python,
@@ -255,142 +255,142 @@ class Stager:
             [json.dumps(argument)],
             timeout=timeout,
             env={
-                "FAKE": json.dumps(made_up),
+                "FAKE": json.dumps(settings),
                 "PYTHONPATH": str(self.site),
                 "HOME": str(self.folder / "home"),
                 "PATH": f"{self.folder}:{os.environ['PATH']}",
             },
         )
         assert not list((self.folder / "home").iterdir()), "a file was left"
-        rows = [row for row in result.stdout.splitlines() if row.startswith(MARKER)]
-        return Told(
-            read_answer(result, limits), [json.loads(row.removeprefix(MARKER)) for row in rows], result
+        lines = [line for line in result.stdout.splitlines() if line.startswith(MARKER)]
+        return StagesRun(
+            read_answer(result, limits), [json.loads(line.removeprefix(MARKER)) for line in lines], result
         )
 
 
 @pytest.fixture
-def stages(tmp_path: Path) -> Stager:
-    return Stager(tmp_path)
+def stages(tmp_path: Path) -> StagesRunner:
+    return StagesRunner(tmp_path)
 
 
 @pytest.mark.parametrize("version", PYTHONS)
-def test_all_is_well_on_every_python(stages: Stager, version: str) -> None:
-    told = stages(python=PYTHONS[version])
-    assert told.statuses() == dict.fromkeys(PAYLOAD, "passed"), told.answer.error
-    assert told.answer.devices == ("/physical_device:GPU:0", "/physical_device:GPU:1")
-    assert told.answer.format_computed() == ["GPU:0 ok", "GPU:1 ok"]
-    assert told.answer.topology == "GPU0 GPU1\ntopo -m\n"
-    assert not told.answer.error
-    assert told.result.returncode == 0
+def test_every_stage_passes_on_every_python(stages: StagesRunner, version: str) -> None:
+    run = stages(python=PYTHONS[version])
+    assert run.statuses() == dict.fromkeys(PAYLOAD, "passed"), run.answer.error
+    assert run.answer.devices == ("/physical_device:GPU:0", "/physical_device:GPU:1")
+    assert run.answer.format_computed() == ["GPU:0 ok", "GPU:1 ok"]
+    assert run.answer.topology == "GPU0 GPU1\ntopo -m\n"
+    assert not run.answer.error
+    assert run.result.returncode == 0
 
 
 @pytest.mark.parametrize("version", ["1.4.1", "1.13.2", "1.14.0", "2.0.4", "2.3.4", "2.21.0"])
-def test_all_is_well_on_every_tensorflow(stages: Stager, version: str) -> None:
-    told = stages(version=version, capability=[7, 5])
-    assert set(told.statuses().values()) == {"passed"}, told.answer.error
+def test_every_stage_passes_on_every_tensorflow(stages: StagesRunner, version: str) -> None:
+    run = stages(version=version, capability=[7, 5])
+    assert set(run.statuses().values()) == {"passed"}, run.answer.error
     prefix = "/device" if version in {"1.4.1", "1.13.2"} else "/physical_device"
-    assert told.answer.devices == (f"{prefix}:GPU:0", f"{prefix}:GPU:1")
-    lines = told.of("compute", "ok")
+    assert run.answer.devices == (f"{prefix}:GPU:0", f"{prefix}:GPU:1")
+    lines = run.select_lines("compute", "ok")
     assert [(line["gpu"], line["dtype"], line["ok"]) for line in lines] == [
         (gpu, dtype, True) for gpu in (0, 1) for dtype in ("float32", "float16")
     ]
     assert all(line["limit"] > 0 and line["gflops"] > 0 for line in lines)
-    assert told.of("import", "tensorflow")[0]["tensorflow"] == version
+    assert run.select_lines("import", "tensorflow")[0]["tensorflow"] == version
 
 
-def test_only_what_was_asked_and_what_it_needs(stages: Stager) -> None:
-    told = stages(wish={"stages": ["cudnn"]})
-    assert list(told.statuses()) == ["import", "visible", "cudnn"]
+def test_requested_stage_and_its_prerequisites_run(stages: StagesRunner) -> None:
+    run = stages(wish={"stages": ["cudnn"]})
+    assert list(run.statuses()) == ["import", "visible", "cudnn"]
 
 
-def test_half_precision_is_for_cards_that_have_it(stages: Stager) -> None:
+def test_half_precision_is_tested_if_the_gpu_supports_it(stages: StagesRunner) -> None:
     def dtypes(**fake: Any) -> list[str]:
-        told = stages(gpus=1, wish={"stages": ["compute"]}, **fake)
-        assert told.statuses()["compute"] == "passed"
-        return [line["dtype"] for line in told.of("compute", "ok")]
+        run = stages(gpus=1, wish={"stages": ["compute"]}, **fake)
+        assert run.statuses()["compute"] == "passed"
+        return [line["dtype"] for line in run.select_lines("compute", "ok")]
 
     assert dtypes(capability=[5, 2]) == ["float32"]
     assert dtypes(capability=[9, 0]) == ["float32", "float16", "bfloat16"]
     assert dtypes(acts={"bfloat16@/device:GPU:0": "unsupported"}) == ["float32", "float16"]
-    told = stages({"float16@/device:GPU:0": "unsupported"}, gpus=1)
-    assert told.statuses()["compute"] == "failed"
+    run = stages({"float16@/device:GPU:0": "unsupported"}, gpus=1)
+    assert run.statuses()["compute"] == "failed"
 
 
-def test_a_single_gpu_has_nobody_to_sum_with(stages: Stager) -> None:
-    told = stages(gpus=1)
-    assert told.statuses()["nccl"] == "skipped"
-    assert told.detail("nccl") == "an all-reduce takes at least two GPUs; there is 1"
+def test_nccl_is_skipped_with_a_single_gpu(stages: StagesRunner) -> None:
+    run = stages(gpus=1)
+    assert run.statuses()["nccl"] == "skipped"
+    assert run.detail("nccl") == "an all-reduce takes at least two GPUs; there is 1"
 
 
-def test_none_is_listed(stages: Stager) -> None:
-    told = stages(gpus=0)
-    assert told.statuses() == {"import": "passed", "visible": "failed"}
-    assert told.detail("visible") == "TensorFlow lists no GPU"
+def test_no_listed_gpu_fails_the_visible_stage(stages: StagesRunner) -> None:
+    run = stages(gpus=0)
+    assert run.statuses() == {"import": "passed", "visible": "failed"}
+    assert run.detail("visible") == "TensorFlow lists no GPU"
 
 
-def test_tf32_is_told_apart(stages: Stager) -> None:
-    told = stages(deviation=0.02, gpus=1, wish={"stages": ["compute"]}, capability=[5, 0])
-    lines = told.of("compute", "ok")
+def test_tf32_is_distinguished_from_float32(stages: StagesRunner) -> None:
+    run = stages(deviation=0.02, gpus=1, wish={"stages": ["compute"]}, capability=[5, 0])
+    lines = run.select_lines("compute", "ok")
     assert [(line["dtype"], line["ok"], line["deviation"]) for line in lines] == [
         ("tf32", True, 0.02),
         ("float32", True, 0.0),
     ]
-    assert "float32 as TF32" in told.detail("compute")
+    assert "float32 as TF32" in run.detail("compute")
     without = stages(deviation=0.02, version="2.3.4", gpus=1, wish={"stages": ["compute"]}, capability=[5, 0])
-    assert [line["dtype"] for line in without.of("compute", "ok")] == ["tf32"]
-    still = stages(deviation=0.02, without_tf32=0.02, gpus=1)
-    assert still.statuses()["compute"] == "failed"
-    assert "float32: the product is off by 0.02" in still.detail("compute")
+    assert [line["dtype"] for line in without.select_lines("compute", "ok")] == ["tf32"]
+    wrong = stages(deviation=0.02, without_tf32=0.02, gpus=1)
+    assert wrong.statuses()["compute"] == "failed"
+    assert "float32: the product is off by 0.02" in wrong.detail("compute")
 
 
 @pytest.mark.parametrize("deviation", [3.0, float("nan"), float("inf")])
-def test_a_wrong_result(stages: Stager, deviation: float) -> None:
-    told = stages(deviation=deviation)
-    assert told.statuses() == {"import": "passed", "visible": "passed", "compute": "failed"}
-    assert "rounding explains at most" in told.answer.error
-    assert set(told.answer.computed) == {0, 1}
-    assert told.answer.count_computed() == 0
+def test_wrong_product_fails_the_compute_stage(stages: StagesRunner, deviation: float) -> None:
+    run = stages(deviation=deviation)
+    assert run.statuses() == {"import": "passed", "visible": "passed", "compute": "failed"}
+    assert "rounding explains at most" in run.answer.error
+    assert set(run.answer.computed) == {0, 1}
+    assert run.answer.count_computed() == 0
 
 
-def test_a_wrong_convolution(stages: Stager) -> None:
-    told = stages(deviation=1.0, wish={"size": 1 << 20, "stages": ["cudnn"]})
-    assert told.statuses()["cudnn"] == "failed"
-    assert "the result is off by 1" in told.detail("cudnn")
+def test_wrong_convolution_fails_the_cudnn_stage(stages: StagesRunner) -> None:
+    run = stages(deviation=1.0, wish={"size": 1 << 20, "stages": ["cudnn"]})
+    assert run.statuses()["cudnn"] == "failed"
+    assert "the result is off by 1" in run.detail("cudnn")
 
 
-def test_a_card_that_fails_does_not_stop_the_others(stages: Stager) -> None:
-    told = stages({"matmul@/device:GPU:1": "raise"}, gpus=3)
-    assert told.statuses() == {"import": "passed", "visible": "passed", "compute": "failed"}
-    assert told.answer.computed == {
+def test_failing_gpu_does_not_stop_the_others(stages: StagesRunner) -> None:
+    run = stages({"matmul@/device:GPU:1": "raise"}, gpus=3)
+    assert run.statuses() == {"import": "passed", "visible": "passed", "compute": "failed"}
+    assert run.answer.computed == {
         0: "",
         1: "InternalError: Blas GEMM launch failed at matmul@/device:GPU:1\n [[node MatMul]]",
         2: "",
     }
-    assert told.detail("compute") == (
+    assert run.detail("compute") == (
         "1 of 3 GPUs failed: GPU:1 float32: InternalError: Blas GEMM launch failed at matmul@/device:GPU:1"
     )
-    assert told.answer.error.startswith("InternalError: Blas GEMM launch failed")
+    assert run.answer.error.startswith("InternalError: Blas GEMM launch failed")
 
 
 @pytest.mark.parametrize(
     ("at", "stage"),
     [("list", "visible"), ("conv2d@/device:GPU:1", "cudnn"), ("all_sum", "nccl"), ("import", "import")],
 )
-def test_an_error_is_told_and_ends_it(stages: Stager, at: str, stage: str) -> None:
-    told = stages({at: "raise"})
-    assert list(told.statuses())[-1] == stage
-    assert told.statuses()[stage] == "failed"
-    assert "InternalError: Blas GEMM launch failed" in told.detail(stage)
-    assert "and the stack" not in told.answer.error
-    assert [line["status"] for line in told.of(stage, "status")] == ["begin", "failed"]
+def test_error_is_reported_and_ends_the_run(stages: StagesRunner, at: str, stage: str) -> None:
+    run = stages({at: "raise"})
+    assert list(run.statuses())[-1] == stage
+    assert run.statuses()[stage] == "failed"
+    assert "InternalError: Blas GEMM launch failed" in run.detail(stage)
+    assert "and the stack" not in run.answer.error
+    assert [line["status"] for line in run.select_lines(stage, "status")] == ["begin", "failed"]
 
 
-def test_a_module_that_exits(stages: Stager) -> None:
-    told = stages({"import": "exit"})
-    assert told.detail("import") == "SystemExit: I would rather not"
+def test_import_that_exits_is_reported(stages: StagesRunner) -> None:
+    run = stages({"import": "exit"})
+    assert run.detail("import") == "SystemExit: I would rather not"
 
 
-def test_no_numpy(stages: Stager) -> None:
+def test_broken_numpy_is_reported(stages: StagesRunner) -> None:
     (stages.site / "numpy.py").write_text("raise ImportError('numpy.core.multiarray failed to import')")
     assert "numpy.core.multiarray failed to import" in stages().detail("import")
 
@@ -401,25 +401,25 @@ def test_no_numpy(stages: Stager) -> None:
     [("import", "import"), ("list", "visible"), ("matmul@/device:GPU:1", "compute"), ("all_sum", "nccl")],
 )
 @pytest.mark.few(3)
-def test_a_hang_ends_at_the_deadline(stages: Stager, at: str, stage: str, how: str) -> None:
-    told = stages({at: how}, limit=1, wish={"limits": {stage: 1}})
-    assert list(told.statuses())[-1] == stage
-    assert told.detail(stage).startswith("did not end within 1 s")
-    assert told.answer.timed_out
-    assert told.result.seconds < 20
-    # With the interpreter's lock held there is no sign of life, and nothing is claimed of it.
-    assert ("was idle" in told.detail(stage)) is (how == "hang" and stage != "nccl")
-    assert ("An all-reduce that never ends" in told.detail(stage)) is (stage == "nccl")
+def test_hang_ends_at_the_deadline(stages: StagesRunner, at: str, stage: str, how: str) -> None:
+    run = stages({at: how}, limit=1, wish={"limits": {stage: 1}})
+    assert list(run.statuses())[-1] == stage
+    assert run.detail(stage).startswith("did not end within 1 s")
+    assert run.answer.timed_out
+    assert run.result.seconds < 20
+    # While the interpreter's lock is held, no progress is reported, so nothing is said about it.
+    assert ("was idle" in run.detail(stage)) is (how == "hang" and stage != "nccl")
+    assert ("An all-reduce that never ends" in run.detail(stage)) is (stage == "nccl")
     if stage == "compute":
-        assert "on GPU:1 (float32)" in told.detail(stage)
-        assert told.answer.computed[0] == ""
-        assert told.answer.computed[1].startswith("did not end within 1 s")
+        assert "on GPU:1 (float32)" in run.detail(stage)
+        assert run.answer.computed[0] == ""
+        assert run.answer.computed[1].startswith("did not end within 1 s")
 
 
-def test_work_is_no_hang(stages: Stager) -> None:
-    told = stages({"matmul@/device:GPU:0": "spin"}, limit=2, wish={"limits": {"compute": 2}})
-    assert "was idle" not in told.detail("compute")
-    assert "Compiling PTX" in told.detail("compute")
+def test_busy_stage_is_not_called_idle(stages: StagesRunner) -> None:
+    run = stages({"matmul@/device:GPU:0": "spin"}, limit=2, wish={"limits": {"compute": 2}})
+    assert "was idle" not in run.detail("compute")
+    assert "Compiling PTX" in run.detail("compute")
 
 
 @pytest.mark.parametrize(
@@ -434,76 +434,78 @@ def test_work_is_no_hang(stages: Stager) -> None:
         ("kill", "the memory was used up"),
     ],
 )
-def test_a_crash_in_the_midst(stages: Stager, how: str, said: str) -> None:
-    told = stages({"matmul@/device:GPU:1": how})
-    assert told.statuses() == {"import": "passed", "visible": "passed", "compute": "failed"}
-    assert said in told.detail("compute")
-    assert told.answer.computed[0] == ""
-    assert said in told.answer.computed[1]
-    assert not told.answer.timed_out
+def test_crash_during_compute_is_reported(stages: StagesRunner, how: str, said: str) -> None:
+    run = stages({"matmul@/device:GPU:1": how})
+    assert run.statuses() == {"import": "passed", "visible": "passed", "compute": "failed"}
+    assert said in run.detail("compute")
+    assert run.answer.computed[0] == ""
+    assert said in run.answer.computed[1]
+    assert not run.answer.timed_out
 
 
-def test_a_crash_of_the_import(stages: Stager) -> None:
-    told = stages({"import": "ill"})
-    assert told.statuses() == {"import": "failed"}
-    assert "SIGILL" in told.detail("import")
+def test_crash_during_the_import_is_reported(stages: StagesRunner) -> None:
+    run = stages({"import": "ill"})
+    assert run.statuses() == {"import": "failed"}
+    assert "SIGILL" in run.detail("import")
 
 
-def test_megabytes_on_standard_output(stages: Stager) -> None:
-    told = stages({"import": "noise", "list": "noise"}, gpus=1)
-    assert told.statuses()["nccl"] == "skipped"  # a line of ours that another prints is not ours
-    assert len(told.result.stdout) < 20_000
-    assert told.result.stderr.startswith("xxx")
+def test_output_of_tensorflow_is_kept_out_of_the_answer(stages: StagesRunner) -> None:
+    run = stages({"import": "noise", "list": "noise"}, gpus=1)
+    assert run.statuses()["nccl"] == "skipped"  # an answer line that TensorFlow prints is ignored
+    assert len(run.result.stdout) < 20_000
+    assert run.result.stderr.startswith("xxx")
 
 
-def test_a_slow_card_is_told(stages: Stager) -> None:
-    wish = {"stages": ["compute"], "expected": {"0": 1e15, "1": {"float32": 1.0}}}
-    told = stages(wish=wish)
-    assert told.statuses()["compute"] == "passed"
-    floats = [line for line in told.of("compute", "ok") if line["dtype"] == "float32"]
+def test_slow_gpu_is_reported(stages: StagesRunner) -> None:
+    options = {"stages": ["compute"], "expected": {"0": 1e15, "1": {"float32": 1.0}}}
+    run = stages(wish=options)
+    assert run.statuses()["compute"] == "passed"
+    floats = [line for line in run.select_lines("compute", "ok") if line["dtype"] == "float32"]
     assert [line["slow"] for line in floats] == [True, False]
-    assert "such a card should give 1000000000000000 GFLOP/s" in told.detail("compute")
-    halves = [line for line in told.of("compute", "ok") if line["dtype"] == "float16"]
+    assert "such a card should give 1000000000000000 GFLOP/s" in run.detail("compute")
+    halves = [line for line in run.select_lines("compute", "ok") if line["dtype"] == "float16"]
     assert [line["expected_gflops"] for line in halves] == [None, None]
 
 
-def test_on_the_cpu_nothing_is_timed(stages: Stager) -> None:
-    told = stages(gpus=1, wish={"device": "CPU"})
-    assert told.statuses()["compute"] == "passed"
-    assert told.statuses()["nccl"] == "skipped"
-    assert not told.of("compute", "gflops")
-    assert told.answer.devices == ("/physical_device:CPU:0",)
+def test_nothing_is_timed_on_the_cpu(stages: StagesRunner) -> None:
+    run = stages(gpus=1, wish={"device": "CPU"})
+    assert run.statuses()["compute"] == "passed"
+    assert run.statuses()["nccl"] == "skipped"
+    assert not run.select_lines("compute", "gflops")
+    assert run.answer.devices == ("/physical_device:CPU:0",)
 
 
-def test_keras_settings_are_taken_away_again(stages: Stager) -> None:
-    writes = (
+def test_created_keras_settings_are_removed(stages: StagesRunner) -> None:
+    code = (
         "import os\nfolder = os.path.join(os.path.expanduser('~'), '.keras')\n"
         "if not os.path.exists(folder):\n    os.mkdir(folder)\n"
         "open(os.path.join(folder, 'keras.json'), 'a').write('new')\n"
     )
     module = stages.site / "tensorflow" / "__init__.py"
-    module.write_text(writes + TENSORFLOW)
-    assert stages().statuses()["import"] == "passed"  # and the home is empty
-    module.write_text(writes + "raise ImportError\n")
+    module.write_text(code + TENSORFLOW)
+    assert stages().statuses()["import"] == "passed"  # the home folder is empty again
+    module.write_text(code + "raise ImportError\n")
     assert stages().statuses()["import"] == "failed"
 
 
-def test_keras_settings_that_were_there_stay(stages: Stager) -> None:
+def test_existing_keras_settings_are_kept(stages: StagesRunner) -> None:
     module = stages.site / "tensorflow" / "__init__.py"
     module.write_text("import os\nopen(os.environ['KERAS_HOME'] + '/keras.json', 'a')\n" + TENSORFLOW)
-    kept = stages.folder / "keras"
-    kept.mkdir()
-    (kept / "keras.json").write_text("{}")
-    (stages.site / "sitecustomize.py").write_text(f"import os\nos.environ['KERAS_HOME'] = {str(kept)!r}\n")
+    keras_home = stages.folder / "keras"
+    keras_home.mkdir()
+    (keras_home / "keras.json").write_text("{}")
+    (stages.site / "sitecustomize.py").write_text(
+        f"import os\nos.environ['KERAS_HOME'] = {str(keras_home)!r}\n"
+    )
     assert stages().statuses()["import"] == "passed"
-    assert (kept / "keras.json").read_text() == "{}"
+    assert (keras_home / "keras.json").read_text() == "{}"
 
 
-def test_devices_that_cannot_be_made_are_tried_once(stages: Stager) -> None:
-    told = stages({"session": "raise"})
-    assert told.detail("compute").startswith("TensorFlow cannot make its devices: InternalError: Blas")
-    assert [line["gpu"] for line in told.of("compute", "ok")] == [0, 1]
-    assert not told.of("compute", "computing")
+def test_failing_device_creation_is_tried_once(stages: StagesRunner) -> None:
+    run = stages({"session": "raise"})
+    assert run.detail("compute").startswith("TensorFlow cannot make its devices: InternalError: Blas")
+    assert [line["gpu"] for line in run.select_lines("compute", "ok")] == [0, 1]
+    assert not run.select_lines("compute", "computing")
     assert (
         stages({"session": "raise"}, wish={"stages": ["cudnn"]})
         .detail("cudnn")
@@ -515,7 +517,7 @@ def test_devices_that_cannot_be_made_are_tried_once(stages: Stager) -> None:
     ("era", "said"),
     [("2.18", "INTERNAL: CUDA error: : CUDA_ERROR_X"), ("2.10", "Blas xGEMM launch failed")],
 )
-def test_what_is_wrong_is_found_in_a_long_error_and_said_once(stages: Stager, era: str, said: str) -> None:
-    """The texts are those of TensorFlow 2.18.1 and 2.10.1 (cut)."""
-    told = stages({f"matmul@/device:GPU:{gpu}": f"raise as {era}" for gpu in (0, 1)})
-    assert told.detail("compute") == f"2 of 2 GPUs failed: GPU:0, GPU:1 float32: InternalError: {said}"
+def test_long_error_is_shortened_and_reported_once(stages: StagesRunner, era: str, said: str) -> None:
+    """The texts are from TensorFlow 2.18.1 and 2.10.1, shortened."""
+    run = stages({f"matmul@/device:GPU:{gpu}": f"raise as {era}" for gpu in (0, 1)})
+    assert run.detail("compute") == f"2 of 2 GPUs failed: GPU:0, GPU:1 float32: InternalError: {said}"

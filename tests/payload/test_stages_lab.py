@@ -1,6 +1,6 @@
-"""payload/stages.py with a real TensorFlow: on the CPU, and on a stand-in driver that lists GPUs and computes nothing.
+"""payload/stages.py with a real TensorFlow, on the CPU and on a stand-in driver that lists GPUs and computes nothing.
 
-Opt-in, as tests/test_agreement.py is.
+Opt-in, like tests/test_agreement.py.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ pytestmark = [
 LIMITS = Limits(300, 120, 120, 120, 120)
 
 
-def run(
+def run_stages(
     python: Path, home: Path, device: str, env: dict[str, str]
 ) -> tuple[PayloadAnswer, list[dict[str, Any]]]:
-    """Its answer and lines; nothing may be left in the home folder."""
+    """Return the answer and its lines, and check that nothing is left in the home folder."""
     argument = json.dumps({"device": device, "limits": LIMITS.as_json()})
     child = {"HOME": str(home), **env}
     _, result = run_payload(LiveSystem(), str(python), "stages", [argument], timeout=900, env=child)
     assert not list(home.iterdir())
-    rows = [row.removeprefix(MARKER) for row in result.stdout.splitlines() if row.startswith(MARKER)]
-    return read_answer(result, LIMITS), [json.loads(row) for row in rows]
+    lines = [line.removeprefix(MARKER) for line in result.stdout.splitlines() if line.startswith(MARKER)]
+    return read_answer(result, LIMITS), [json.loads(line) for line in lines]
 
 
-def find_detail(answer: PayloadAnswer) -> str:
-    found = answer.stage("compute")
-    assert found is not None
-    return found.detail
+def compute_detail(answer: PayloadAnswer) -> str:
+    stage = answer.stage("compute")
+    assert stage is not None
+    return stage.detail
 
 
-def test_it_computes_right_on_the_cpu(tensorflow_python: Path, tmp_path: Path, standin_cache: Path) -> None:
+def test_cpu_computes_correctly(tensorflow_python: Path, tmp_path: Path, standin_cache: Path) -> None:
     target = inspect_target(tensorflow_python, standin_cache)
     env = {}
-    if target.hard_linked:  # then nothing is imported without the libraries
+    if target.hard_linked:  # then the import fails without the libraries
         bench = Bench(target, tmp_path / "bench", standin_cache)
         bench.everything()
         env = {"LD_LIBRARY_PATH": os.pathsep.join(bench.path)}
     home = tmp_path / "home"
     home.mkdir()
-    answer, lines = run(tensorflow_python, home, "CPU", env)
+    answer, lines = run_stages(tensorflow_python, home, "CPU", env)
     assert {stage.name: stage.status for stage in answer.stages} == {
         "import": "passed",
         "visible": "passed",
@@ -70,17 +70,17 @@ def test_it_computes_right_on_the_cpu(tensorflow_python: Path, tmp_path: Path, s
     }, answer.error
     products = [line for line in lines if line.get("stage") == "compute" and "ok" in line]
     assert "float32" in [line["dtype"] for line in products]
-    # Limits are no wish: a right result comes near enough to be told from one with TF32's errors.
+    # A correct result stays far enough below the limit to be distinguished from one with TF32's errors.
     assert all(0 <= line["deviation"] <= line["limit"] < 5 for line in products)
 
 
-def test_a_driver_that_computes_nothing_is_seen(
+def test_driver_that_computes_nothing_is_detected(
     tensorflow_python: Path, tmp_path: Path, standin_cache: Path
 ) -> None:
     target = inspect_target(tensorflow_python, standin_cache)
     if target.hard_linked:
         pytest.skip("its libraries are linked: a stand-in of them ends the import")
-    # Libraries that answer as far as devices are made of them.
+    # Stand-in libraries that answer until the devices are created.
     bench = Bench(replace(target, symbols=standins.RUNTIME), tmp_path / "bench", standin_cache)
     bench.everything()
     home = tmp_path / "home"
@@ -90,11 +90,11 @@ def test_a_driver_that_computes_nothing_is_seen(
         "STANDIN_GPUS": "2",
         "STANDIN_CC": "70" if target.version < (2, 4) else "80",
     }
-    answer, _ = run(tensorflow_python, home, "GPU", env)
+    answer, _ = run_stages(tensorflow_python, home, "GPU", env)
     assert len(answer.devices) == 2
     assert answer.status("compute") == "failed"
     assert answer.computed
     assert answer.count_computed() == 0
     assert answer.error
-    # By name, whatever TensorFlow does with it: raise, or end itself.
-    assert re.search(r"CUDA_ERROR_NOT_SUPPORTED|CUBLAS_STATUS|CUDA error", find_detail(answer))
+    # The error is named, whether TensorFlow raises it or aborts.
+    assert re.search(r"CUDA_ERROR_NOT_SUPPORTED|CUBLAS_STATUS|CUDA error", compute_detail(answer))

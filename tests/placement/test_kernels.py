@@ -1,4 +1,4 @@
-"""What the kernels of a release say of operations on the CPU and of refusals; copies between devices."""
+"""Placement reports that use the kernels of a release: operations on the CPU, refusals, and copies."""
 
 from __future__ import annotations
 
@@ -12,94 +12,101 @@ from tfdoctor.placement import Placement, evaluate_placement, find_era, needs_ke
 from tfdoctor.render.placement import placement_json, render_placement
 
 JOB = "/job:localhost/replica:0/task:0"
-HEAD = "2022-09-29 10:00:00.123456: I tensorflow/core/common_runtime/"
+LOG_PREFIX = "2022-09-29 10:00:00.123456: I tensorflow/core/common_runtime/"
 COMPAT = Compat.load()
 CAPABILITY = ", compute capability: 7.5"
 
 
-def device(about: str = CAPABILITY) -> str:
+def format_created_device(details: str = CAPABILITY) -> str:
     return (
-        f"{HEAD}gpu/gpu_device.cc:1616] Created device {JOB}/device:GPU:0 with 6100 MB memory:  -> device: 0, "
-        f"name: NVIDIA T4, pci bus id: 0000:00:00.0{about}\n"
+        f"{LOG_PREFIX}gpu/gpu_device.cc:1616] Created device {JOB}/device:GPU:0 with 6100 MB memory:  -> device: 0, "
+        f"name: NVIDIA T4, pci bus id: 0000:00:00.0{details}\n"
     )
 
 
-def eager(op: str, where: str) -> str:
-    return f"{HEAD}eager/execute.cc:1419] Executing op {op} in device {JOB}/device:{where}\n"
+def format_eager(op: str, device: str) -> str:
+    return f"{LOG_PREFIX}eager/execute.cc:1419] Executing op {op} in device {JOB}/device:{device}\n"
 
 
-def get_refusal(op: str, where: str = "GPU:0") -> str:
+def format_refusal(op: str, device: str = "GPU:0") -> str:
     return (
         f"tensorflow.python.framework.errors_impl.InvalidArgumentError: Could not satisfy device specification "
-        f"'{JOB}/device:{where}'. enable_soft_placement=0. Supported device types [CPU]. All available devices "
+        f"'{JOB}/device:{device}'. enable_soft_placement=0. Supported device types [CPU]. All available devices "
         f"[{JOB}/device:CPU:0, {JOB}/device:GPU:0]. [Op:{op}]\n"
     )
 
 
-def read(text: str, era: str | None) -> Placement:
+def evaluate(text: str, era: str | None) -> Placement:
     return evaluate_placement(read_placement([text.encode()]), kernels=COMPAT.kernels, era=era)
 
 
-def kernels(text: str, era: str | None) -> Any:
-    return placement_json(read(text, era))["kernels"]
+def list_kernels(text: str, era: str | None) -> Any:
+    return placement_json(evaluate(text, era))["kernels"]
 
 
-MIXED = device() + eager("MatMul", "GPU:0") + eager("StringLength", "CPU:0") * 2 + eager("MatMul", "CPU:0")
+MIXED = (
+    format_created_device()
+    + format_eager("MatMul", "GPU:0")
+    + format_eager("StringLength", "CPU:0") * 2
+    + format_eager("MatMul", "CPU:0")
+)
 
 
 @pytest.mark.parametrize("era", ["1.15", "2.10", "2.4-2.11", "2.21"])
-def test_what_has_no_gpu_kernel_is_named(era: str) -> None:
-    told = kernels(MIXED, era)
-    assert told["release"] == f"TensorFlow {era.replace('-', ' to ')}"
-    assert told["no_gpu_kernel"] == [{"op": "StringLength", "count": 2}]
-    (fewer,) = told["fewer_types"]
-    assert (fewer["op"], fewer["count"], fewer["attribute"]) == ("MatMul", 1, "T")
-    assert "int32" in fewer["cpu_only"]
-    assert "float32" in fewer["gpu"]
-    assert not {*fewer["gpu"]} & {*fewer["cpu_only"]}
+def test_operations_without_a_gpu_kernel_are_named(era: str) -> None:
+    result = list_kernels(MIXED, era)
+    assert result["release"] == f"TensorFlow {era.replace('-', ' to ')}"
+    assert result["no_gpu_kernel"] == [{"op": "StringLength", "count": 2}]
+    (matmul,) = result["fewer_types"]
+    assert (matmul["op"], matmul["count"], matmul["attribute"]) == ("MatMul", 1, "T")
+    assert "int32" in matmul["cpu_only"]
+    assert "float32" in matmul["gpu"]
+    assert not {*matmul["gpu"]} & {*matmul["cpu_only"]}
 
 
-def test_the_sentence() -> None:
-    screen = " ".join(render_placement(read(MIXED, "2.10")).split())
+def test_screen_explains_missing_kernels() -> None:
+    screen = " ".join(render_placement(evaluate(MIXED, "2.10")).split())
     assert "TensorFlow 2.10 has no GPU kernel for StringLength (2): no GPU can run them." in screen
     assert "MatMul (1) has GPU kernels, but none for bfloat16, int32, int64" in screen
     assert "the log does not say" in screen
 
 
-def test_what_tensorflow_2_20_really_did() -> None:
-    """It ran on a stand-in GPU, with the device policy "warn" and then without soft placement; the matrices on the CPU
-    were of int32. Its log, without the operations beside these."""
+def test_log_of_tensorflow_2_20() -> None:
+    """A log of a stand-in GPU, with the device policy "warn" and then without soft placement.
+
+    The matrices on the CPU were int32. Operations other than these were removed from the log.
+    """
     log = (Path(__file__).parent / "tensorflow_2_20.log").read_bytes()
-    found = read_placement([log])
-    era = find_era(found.said, COMPAT)
+    log_placement = read_placement([log])
+    era = find_era(log_placement.said, COMPAT)
     assert era == "2.20"
-    answer = evaluate_placement(found, kernels=COMPAT.kernels, era=era)
-    told = placement_json(answer)
-    assert [(row["op"], row["wanted"], row["reason"]) for row in told["refused"]] == [
+    answer = evaluate_placement(log_placement, kernels=COMPAT.kernels, era=era)
+    result = placement_json(answer)
+    assert [(row["op"], row["wanted"], row["reason"]) for row in result["refused"]] == [
         ("StringLength", "GPU:0", "no-kernel"),
         ("StringLength", "GPU:1", "no-such-device"),
         ("MatMul", "GPU:0", "no-kernel-for-type"),
         ("MatMul", "GPU:1", "no-such-device"),
         ("StringLength", "GPU:0", "no-kernel"),
     ]
-    assert told["kernels"]["no_gpu_kernel"] == [{"op": "StringLength", "count": 3}]
-    assert [(row["op"], row["cpu_only"]) for row in told["kernels"]["fewer_types"]] == [
+    assert result["kernels"]["no_gpu_kernel"] == [{"op": "StringLength", "count": 3}]
+    assert [(row["op"], row["cpu_only"]) for row in result["kernels"]["fewer_types"]] == [
         ("MatMul", ["int16", "int32", "int64"])
     ]
-    assert [tuple(row.values()) for row in told["copies"]] == [
+    assert [tuple(row.values()) for row in result["copies"]] == [
         ("_EagerConst", "CPU:0", "GPU:0", 3),
         ("AddV2", "CPU:0", "GPU:0", 3),
     ]
-    assert [tuple(row.values()) for row in told["calls"]] == [("__inference_f_65", "GPU:0", 2)]
+    assert [tuple(row.values()) for row in result["calls"]] == [("__inference_f_65", "GPU:0", 2)]
     assert len(render_placement(answer).splitlines()) <= 30
 
 
-def test_only_what_is_so_in_each_release_that_it_can_be() -> None:
-    """GPUs multiply bfloat16 from 2.12 on."""
-    assert "bfloat16" in kernels(MIXED, "2.10")["fewer_types"][0]["cpu_only"]
-    assert "bfloat16" not in kernels(MIXED, "2.12")["fewer_types"][0]["cpu_only"]
-    both = kernels(MIXED, "2.11-2.12")["fewer_types"][0]
-    assert "bfloat16" not in {*both["cpu_only"], *both["gpu"]}
+def test_types_hold_for_every_possible_release() -> None:
+    """GPUs multiply bfloat16 from TensorFlow 2.12 on."""
+    assert "bfloat16" in list_kernels(MIXED, "2.10")["fewer_types"][0]["cpu_only"]
+    assert "bfloat16" not in list_kernels(MIXED, "2.12")["fewer_types"][0]["cpu_only"]
+    matmul = list_kernels(MIXED, "2.11-2.12")["fewer_types"][0]
+    assert "bfloat16" not in {*matmul["cpu_only"], *matmul["gpu"]}
 
 
 @pytest.mark.parametrize(
@@ -109,25 +116,25 @@ def test_only_what_is_so_in_each_release_that_it_can_be() -> None:
         (MIXED, "1.4"),
         (MIXED, "2.4+"),
         (MIXED, "2.20-2.99"),
-        (MIXED.replace(CAPABILITY, ""), "2.10"),  # another maker's GPU
-        (MIXED.replace(device(), ""), "2.10"),
-        (MIXED + device("").replace("GPU:0", "GPU:1"), "2.10"),
+        (MIXED.replace(CAPABILITY, ""), "2.10"),  # a GPU of another vendor
+        (MIXED.replace(format_created_device(), ""), "2.10"),
+        (MIXED + format_created_device("").replace("GPU:0", "GPU:1"), "2.10"),
     ],
 )
-def test_where_the_release_or_the_gpu_is_not_known_nothing_is_said(text: str, era: str | None) -> None:
-    answer = read(text, era)
+def test_unknown_release_or_gpu_gives_no_kernels(text: str, era: str | None) -> None:
+    answer = evaluate(text, era)
     assert answer.on_cpu is None
-    assert not any("kernel" in one.title for one in answer.findings)
+    assert not any("kernel" in finding.title for finding in answer.findings)
 
 
-def test_a_task_without_a_gpu_is_not_judged() -> None:
-    other = eager("StringLength", "CPU:0").replace(JOB, "/job:ps/replica:0/task:0")
-    assert kernels(device() + other, "2.10")["no_gpu_kernel"] == []
+def test_task_without_a_gpu_is_ignored() -> None:
+    other = format_eager("StringLength", "CPU:0").replace(JOB, "/job:ps/replica:0/task:0")
+    assert list_kernels(format_created_device() + other, "2.10")["no_gpu_kernel"] == []
 
 
-def test_an_operation_of_the_program_itself_is_not_judged() -> None:
-    told = kernels(device() + eager("MyOwnOperation", "CPU:0"), "2.10")
-    assert told["no_gpu_kernel"] == told["fewer_types"] == []
+def test_custom_operation_is_ignored() -> None:
+    result = list_kernels(format_created_device() + format_eager("MyOwnOperation", "CPU:0"), "2.10")
+    assert result["no_gpu_kernel"] == result["fewer_types"] == []
 
 
 @pytest.mark.parametrize(
@@ -145,83 +152,101 @@ def test_an_operation_of_the_program_itself_is_not_judged() -> None:
         ("MyOwnOperation", "2.10", "no-kernel", "no kernel there, or none for this type"),
     ],
 )
-def test_a_refusal_without_a_list_of_kernels(op: str, era: str | None, reason: str, words: str) -> None:
-    answer = read(device() + get_refusal(op), era)
-    assert [one.reason for one in answer.found.refused] == [reason]
+def test_refusal_without_a_kernel_list_uses_the_table(
+    op: str, era: str | None, reason: str, words: str
+) -> None:
+    answer = evaluate(format_created_device() + format_refusal(op), era)
+    assert [refusal.reason for refusal in answer.found.refused] == [reason]
     assert words in answer.findings[0].explanation
 
 
-def test_a_refusal_that_names_its_type() -> None:
+def test_refusal_with_a_type() -> None:
     text = (
         "Cannot assign a device for operation c: Could not satisfy explicit device specification '/device:GPU:0' "
         "because no supported kernel for GPU devices is available.\nRegistered kernels:\n"
         "  device='GPU'; T in [DT_FLOAT]\n  device='CPU'; T in [DT_BFLOAT16]\n\n"
         '\t [[{{node c}} = MatMul[T=DT_BFLOAT16, transpose_a=false, _device="/device:GPU:0"](x, y)]]\n'
     )
-    known, unknown = read(device() + text, "2.10"), read(device() + text, None)
-    assert [one.types for one in known.found.refused] == [(("T", "bfloat16"),)]
-    assert "TensorFlow 2.10 has GPU kernels for complex128" in known.findings[0].explanation
-    assert "none for bfloat16" in known.findings[0].explanation
-    for answer in (known, unknown):
-        assert [one.reason for one in answer.found.refused] == ["no-kernel-for-type"]
-    assert "TensorFlow 2" not in unknown.findings[0].explanation
+    with_era, without_era = (
+        evaluate(format_created_device() + text, "2.10"),
+        evaluate(format_created_device() + text, None),
+    )
+    assert [refusal.types for refusal in with_era.found.refused] == [(("T", "bfloat16"),)]
+    assert "TensorFlow 2.10 has GPU kernels for complex128" in with_era.findings[0].explanation
+    assert "none for bfloat16" in with_era.findings[0].explanation
+    for answer in (with_era, without_era):
+        assert [refusal.reason for refusal in answer.found.refused] == ["no-kernel-for-type"]
+    assert "TensorFlow 2" not in without_era.findings[0].explanation
 
 
-def test_newer_messages_have_the_types_elsewhere() -> None:
+def test_refusal_with_node_attributes() -> None:
     text = (
         "Cannot assign a device for operation c: Could not satisfy explicit device specification '/device:GPU:0' "
         "because no supported kernel for GPU devices is available.\n\nOp: MatMul\n"
         "Node attrs: grad_a=false, T=DT_INT32\nRegistered kernels:\n  device='GPU'; T in [DT_FLOAT]\n"
         "\n\t [[{{node c}}]] [Op:__inference_g_79]\n"
     )
-    answer = read(device() + text, "2.10")
-    assert [one.types for one in answer.found.refused] == [(("T", "int32"),)]
+    answer = evaluate(format_created_device() + text, "2.10")
+    assert [refusal.types for refusal in answer.found.refused] == [(("T", "int32"),)]
     assert "none for int32" in answer.findings[0].explanation
 
 
-def test_what_a_message_lists_is_never_overruled() -> None:
-    """It is of the TensorFlow that runs, whatever release the log seems to be of."""
+def test_kernel_list_of_a_message_outweighs_the_table() -> None:
+    """The message is from the running TensorFlow, whatever release the log seems to be of."""
     text = (
         "Cannot assign a device for operation c: Could not satisfy explicit device specification '/device:GPU:0' "
         "because no supported kernel for GPU devices is available.\n\nOp: MatMul\nRegistered kernels:\n"
         "  device='CPU'; T in [DT_FLOAT]\n"
     )
-    assert [one.reason for one in read(device() + text, "2.10").found.refused] == ["no-kernel"]
+    assert [refusal.reason for refusal in evaluate(format_created_device() + text, "2.10").found.refused] == [
+        "no-kernel"
+    ]
 
 
-# ---------------------------------------------------------------- which release
+# ---------------------------------------------------------------- the release
 
 
-def test_the_release_is_read_from_little_of_a_long_log() -> None:
-    """The lines that tell it stand behind megabytes of others."""
+def test_little_of_a_long_log_is_kept_for_the_release() -> None:
+    """The lines that show the release follow megabytes of other lines."""
     noise = "".join(f"step {number} loss 0.5\n" for number in range(100_000))
-    text = noise + device().replace("1616", "1613") + eager("MatMul", "GPU:0") * 1000
-    found = read_placement([text.encode()])
-    assert len(found.said) < 100_000
-    assert b"gpu_device.cc:1613]" in found.said
-    assert b"execute.cc:1419]" in found.said
+    text = noise + format_created_device().replace("1616", "1613") + format_eager("MatMul", "GPU:0") * 1000
+    log_placement = read_placement([text.encode()])
+    assert len(log_placement.said) < 100_000
+    assert b"gpu_device.cc:1613]" in log_placement.said
+    assert b"execute.cc:1419]" in log_placement.said
 
 
-def test_a_release_that_the_log_states() -> None:
+def test_stated_release_is_used() -> None:
     assert find_era(b"TensorFlow version: 2.10.0\n" + MIXED.encode(), COMPAT) == "2.10"
     assert find_era(b"step 1 loss 2.0\n", COMPAT) is None
 
 
 @pytest.mark.parametrize("version", ["2.10.0+nv22.12", "2.11.0-dev20221005"])
-def test_of_another_build_no_kernels_are_known(version: str) -> None:
-    assert find_era(f"TensorFlow version: {version}\n".encode() + device().encode(), COMPAT) is None
-    assert find_era(device().encode(), COMPAT) == "2.10"
+def test_custom_build_has_no_known_kernels(version: str) -> None:
+    assert (
+        find_era(f"TensorFlow version: {version}\n".encode() + format_created_device().encode(), COMPAT)
+        is None
+    )
+    assert find_era(format_created_device().encode(), COMPAT) == "2.10"
 
 
-def test_a_container_of_nvidia() -> None:
-    assert find_era(b"NVIDIA Release 22.12-tf2 (build 50109463)\n" + device().encode(), COMPAT) is None
+def test_nvidia_container_has_no_known_kernels() -> None:
+    assert (
+        find_era(b"NVIDIA Release 22.12-tf2 (build 50109463)\n" + format_created_device().encode(), COMPAT)
+        is None
+    )
 
 
-def test_lines_that_no_release_has_are_of_another_build() -> None:
-    assert find_era(b"TensorFlow version: 2.10.0\n" + device().replace("1616", "99").encode(), COMPAT) is None
+def test_unknown_source_line_means_another_build() -> None:
+    assert (
+        find_era(
+            b"TensorFlow version: 2.10.0\n" + format_created_device().replace("1616", "99").encode(), COMPAT
+        )
+        is None
+    )
 
 
-def test_two_tensorflows_in_one_log() -> None:
+def test_two_releases_in_one_log_give_none() -> None:
     new = (Path(__file__).parent / "tensorflow_2_20.log").read_bytes()
     old = "".join(
         f"2020-08-29 00:15:42.1: I tensorflow/{path}\n"
@@ -235,22 +260,22 @@ def test_two_tensorflows_in_one_log() -> None:
     assert find_era(old.encode() + new, COMPAT) is None
 
 
-def test_the_release_is_asked_for_where_it_matters() -> None:
-    def asks(text: str) -> bool:
+def test_kernels_are_needed_if_operations_ran_elsewhere() -> None:
+    def asks_for_kernels(text: str) -> bool:
         return needs_kernels(read_placement([text.encode()]))
 
-    assert asks(MIXED)
-    assert asks(get_refusal("Where"))
-    assert not asks(device() + eager("MatMul", "GPU:0"))
-    assert not asks(eager("MatMul", "CPU:0"))
-    assert not asks("step 1\n")
+    assert asks_for_kernels(MIXED)
+    assert asks_for_kernels(format_refusal("Where"))
+    assert not asks_for_kernels(format_created_device() + format_eager("MatMul", "GPU:0"))
+    assert not asks_for_kernels(format_eager("MatMul", "CPU:0"))
+    assert not asks_for_kernels("step 1\n")
 
 
 # ---------------------------------------------------------------- copies
 
 
-def list_warnings(op: str, expected: str, actual: str) -> str:
-    """tensorflow/core/common_runtime/eager/execute.cc, device policy "warn"."""
+def format_copy_warning(op: str, expected: str, actual: str) -> str:
+    """Return a warning of the device policy "warn" (tensorflow/core/common_runtime/eager/execute.cc)."""
     return (
         f"2020-08-29 00:15:42.1: W tensorflow/core/common_runtime/eager/execute.cc:169] before computing {op} input #1 "
         f"was expected to be on {JOB}/device:{expected} but is actually on {JOB}/device:{actual} (operation running on "
@@ -258,66 +283,73 @@ def list_warnings(op: str, expected: str, actual: str) -> str:
     )
 
 
-def copies(text: str) -> list[tuple[Any, ...]]:
-    return [tuple(row.values()) for row in placement_json(read(text, None))["copies"]]
+def list_copies(text: str) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in placement_json(evaluate(text, None))["copies"]]
 
 
-def test_a_copy_that_tensorflow_tells() -> None:
-    text = list_warnings("MatMul", "GPU:0", "CPU:0") * 3 + eager("MatMul", "GPU:0")
-    assert copies(text) == [("MatMul", "CPU:0", "GPU:0", 3)]
-    answer = read(text, None)
+def test_copy_warnings_are_counted() -> None:
+    text = format_copy_warning("MatMul", "GPU:0", "CPU:0") * 3 + format_eager("MatMul", "GPU:0")
+    assert list_copies(text) == [("MatMul", "CPU:0", "GPU:0", 3)]
+    answer = evaluate(text, None)
     assert answer.found.totals == {"GPU:0": 1}
     assert any(
-        "copied from CPU:0 to GPU:0 3 times, for MatMul." in one.explanation for one in answer.findings
+        "copied from CPU:0 to GPU:0 3 times, for MatMul." in finding.explanation
+        for finding in answer.findings
     )
 
 
-def test_operations_that_are_ends_of_copies() -> None:
-    rows = [
+def test_copy_operations_are_counted() -> None:
+    nodes = [
         ("x/_12", "_Send", "GPU:0"), ("x/_13", "_Recv", "CPU:0"), ("y/_1", "_HostSend", "CPU:0"),
         ("z", "_CopyFromGpuToHost", "GPU:0"), ("MatMul", "MatMul", "GPU:0"),
         ("_send_loss_0", "_Send", "CPU:0"), ("_recv_x_0", "_Recv", "CPU:0"),
     ]  # fmt: skip
     text = "".join(
-        f"{head}{node}: ({kind}): {JOB}/device:{where}\n"
-        for node, kind, where in rows
-        for head in ("", f"{HEAD}placer.cc:54] ")
+        f"{prefix}{node}: ({op}): {JOB}/device:{device}\n"
+        for node, op, device in nodes
+        for prefix in ("", f"{LOG_PREFIX}placer.cc:54] ")
     )
-    assert copies(text) == [
+    assert list_copies(text) == [
         ("_HostSend", "CPU:0", None, 1),
         ("_Recv", None, "CPU:0", 1),
         ("_CopyFromGpuToHost", "GPU:0", None, 1),
         ("_Send", "GPU:0", None, 1),
     ]
-    assert read(text, None).found.totals == {"CPU:0": 4, "GPU:0": 3}
+    assert evaluate(text, None).found.totals == {"CPU:0": 4, "GPU:0": 3}
 
 
-def test_changes_of_the_device_are_no_copies() -> None:
-    text = (eager("MatMul", "GPU:0") * 3 + eager("Add", "CPU:0")) * 12 + eager("Add", "CPU:0")
-    answer = read(text, None)
-    assert copies(text) == []
-    assert [(one.before, one.device, one.count) for one in answer.found.changes] == [
+def test_device_changes_are_no_copies() -> None:
+    text = (format_eager("MatMul", "GPU:0") * 3 + format_eager("Add", "CPU:0")) * 12 + format_eager(
+        "Add", "CPU:0"
+    )
+    answer = evaluate(text, None)
+    assert list_copies(text) == []
+    assert [(item.before, item.device, item.count) for item in answer.found.changes] == [
         ("GPU:0", "CPU:0", 12),
         ("CPU:0", "GPU:0", 11),
     ]
-    assert any("often changed" in one.title for one in answer.findings)
+    assert any("often changed" in item.title for item in answer.findings)
 
 
-def test_behind_a_call_of_a_function_no_change_is_known() -> None:
-    text = eager("MatMul", "GPU:0") + eager("__inference_f_1", "CPU:0") + eager("Add", "CPU:0")
-    assert read(text, None).found.changes == ()
+def test_function_call_ends_the_device_sequence() -> None:
+    text = (
+        format_eager("MatMul", "GPU:0")
+        + format_eager("__inference_f_1", "CPU:0")
+        + format_eager("Add", "CPU:0")
+    )
+    assert evaluate(text, None).found.changes == ()
 
 
-def test_nodes_of_a_graph_have_no_order() -> None:
+def test_graph_nodes_give_no_device_changes() -> None:
     nodes = f"a: (MatMul): {JOB}/device:GPU:0\nb: (Add): {JOB}/device:CPU:0\n" * 20
-    assert read(nodes, None).found.changes == ()
+    assert evaluate(nodes, None).found.changes == ()
 
 
-def test_the_types_of_the_corpus_are_read() -> None:
+def test_refusal_of_the_corpus_has_its_kernel_list() -> None:
     corpus = (
         Path(__file__).parents[3] / "shared" / "corpus" / "placement" / "refused-bfloat16-conv" / "log.txt"
     )
     if not corpus.exists():
         pytest.skip("the corpus is not here")
-    (one,) = read_placement([corpus.read_bytes()]).refused
-    assert one.listed
+    (refusal,) = read_placement([corpus.read_bytes()]).refused
+    assert refusal.listed

@@ -1,4 +1,4 @@
-"""Placement logs in the layouts of each era: what went where, what was refused and why."""
+"""Placement logs in the format of each era: where operations ran, which were refused, and why."""
 
 from __future__ import annotations
 
@@ -23,11 +23,13 @@ CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "placement"
 
 def read(text: str | bytes, size: int = 1 << 16) -> Placement:
     data = text.encode() if isinstance(text, str) else text
-    return evaluate_placement(read_placement(data[at : at + size] for at in range(0, len(data), size)))
+    return evaluate_placement(
+        read_placement(data[start : start + size] for start in range(0, len(data), size))
+    )
 
 
-def ops(placement: Placement) -> dict[tuple[str, str], int]:
-    return {(row.op, row.device): row.count for row in placement.found.ops}
+def count_ops(placement: Placement) -> dict[tuple[str, str], int]:
+    return {(item.op, item.device): item.count for item in placement.found.ops}
 
 
 @pytest.mark.parametrize(
@@ -45,7 +47,7 @@ def ops(placement: Placement) -> dict[tuple[str, str], int]:
         ("", ""),
     ],
 )
-def test_spellings_of_a_device(spelled: str, device: str) -> None:
+def test_device_names_are_shortened(spelled: str, device: str) -> None:
     assert shorten_device(spelled) == device
 
 
@@ -64,11 +66,11 @@ def test_spellings_of_a_device(spelled: str, device: str) -> None:
         [f"I x/simple_placer.cc:818] MatMul_3: {JOB}/gpu:0", f"MatMul_3: {JOB}/gpu:0"],
     ],
 )
-def test_a_node_is_one_however_it_is_printed(lines: list[str]) -> None:
+def test_node_is_counted_once_in_any_form(lines: list[str]) -> None:
     for ending in ("\n", ""):
-        found = read("\n".join(lines) + ending)
-        assert ops(found) == {("MatMul", "GPU:0"): 1}
-        assert found.found.api == "1"
+        placement = read("\n".join(lines) + ending)
+        assert count_ops(placement) == {("MatMul", "GPU:0"): 1}
+        assert placement.found.api == "1"
 
 
 @pytest.mark.parametrize(
@@ -82,70 +84,77 @@ def test_a_node_is_one_however_it_is_printed(lines: list[str]) -> None:
         "MatMul: (MatMul): GPU:0",
     ],
 )
-def test_what_is_cut_or_something_else_counts_nowhere(line: str) -> None:
-    assert not ops(read(line + "\n"))
+def test_truncated_or_unrelated_line_is_ignored(line: str) -> None:
+    assert not count_ops(read(line + "\n"))
 
 
-def eager(op: str, device: str) -> str:
+def format_eager(op: str, device: str) -> str:
     head = "2020-08-29 00:15:42.1: I tensorflow/core/common_runtime/eager/execute.cc:574]"
     return f"{head} Executing op {op} in device {JOB}/device:{device}\n"
 
 
-def echo(op: str, device: str) -> str:
-    """What TensorFlow 2.5 and newer print of the little graph of an operation that runs for the first time."""
-    rows = [("input", "_Arg"), (op, op), ("output_RetVal", "_Retval")]
+def format_first_run(op: str, device: str) -> str:
+    """Return what TensorFlow 2.5 and newer print of the graph of an operation that runs for the first time."""
+    nodes = [("input", "_Arg"), (op, op), ("output_RetVal", "_Retval")]
     return "".join(
-        f"{head}{node}: ({kind}): {JOB}/device:{device}\n"
-        for node, kind in rows
-        for head in ("", "2026-11-22 03:56:11.8: I tensorflow/core/common_runtime/placer.cc:162] ")
+        f"{prefix}{node}: ({op_type}): {JOB}/device:{device}\n"
+        for node, op_type in nodes
+        for prefix in ("", "2026-11-22 03:56:11.8: I tensorflow/core/common_runtime/placer.cc:162] ")
     )
 
 
-def test_each_execution_of_an_eager_operation_counts_and_its_little_graph_does_not() -> None:
+def test_eager_executions_count_and_their_graphs_do_not() -> None:
     text = "".join(
-        (echo("Exp", "GPU:0") if number == 0 else "") + eager("Exp", "GPU:0") for number in range(3)
+        (format_first_run("Exp", "GPU:0") if number == 0 else "") + format_eager("Exp", "GPU:0")
+        for number in range(3)
     )
-    found = read(text + echo("Sum", "CPU:0") + eager("Sum", "CPU:0"))
-    assert ops(found) == {("Exp", "GPU:0"): 3, ("Sum", "CPU:0"): 1}
-    assert found.found.api == "2"
+    placement = read(text + format_first_run("Sum", "CPU:0") + format_eager("Sum", "CPU:0"))
+    assert count_ops(placement) == {("Exp", "GPU:0"): 3, ("Sum", "CPU:0"): 1}
+    assert placement.found.api == "2"
 
 
-def test_the_graph_of_a_function_counts_and_its_call_is_no_operation() -> None:
+def test_function_graph_counts_and_its_calls_do_not() -> None:
     body = "".join(
-        f"{node}: ({kind}): {JOB}/device:GPU:0\n"
-        for node, kind in (
+        f"{node}: ({op_type}): {JOB}/device:GPU:0\n"
+        for node, op_type in (
             ("x", "_Arg"),
             ("MatMul", "MatMul"),
             ("Relu", "Relu"),
             ("identity_RetVal", "_Retval"),
         )
     )
-    found = read(body + eager("__inference_step_12", "GPU:0") * 3 + eager("__inference_<lambda>_5", "CPU:0"))
-    assert ops(found) == {("MatMul", "GPU:0"): 1, ("Relu", "GPU:0"): 1}
-    assert [(one.op, one.device, one.count) for one in found.found.calls] == [
+    placement = read(
+        body
+        + format_eager("__inference_step_12", "GPU:0") * 3
+        + format_eager("__inference_<lambda>_5", "CPU:0")
+    )
+    assert count_ops(placement) == {("MatMul", "GPU:0"): 1, ("Relu", "GPU:0"): 1}
+    assert [(call.op, call.device, call.count) for call in placement.found.calls] == [
         ("__inference_<lambda>_5", "CPU:0", 1),
         ("__inference_step_12", "GPU:0", 3),
     ]
-    assert found.found.api == "2"
-    assert "4 calls of functions" in render_placement(found)
+    assert placement.found.api == "2"
+    assert "4 calls of functions" in render_placement(placement)
 
 
-def test_a_log_of_calls_alone() -> None:
-    found = read(create_file(0) + create_file(1) + eager("__inference_step_12", "GPU:0") * 2)
-    assert found.summary == "2 calls of functions ran on GPU:0; what they did is not printed."
-    assert found.found.unused == ("GPU:1",)
-    assert not found.found.totals
+def test_log_of_function_calls_alone() -> None:
+    placement = read(
+        format_created_device(0) + format_created_device(1) + format_eager("__inference_step_12", "GPU:0") * 2
+    )
+    assert placement.summary == "2 calls of functions ran on GPU:0; what they did is not printed."
+    assert placement.found.unused == ("GPU:1",)
+    assert not placement.found.totals
 
 
-def create_file(number: int, about: str = ", compute capability: 7.5") -> str:
+def format_created_device(number: int, details: str = ", compute capability: 7.5") -> str:
     return (
         f"2022-09-29 10:00:00.1: I tensorflow/core/common_runtime/gpu/gpu_device.cc:1616] Created device "
         f"{JOB}/device:GPU:{number} with 6100 MB memory:  -> device: {number}, name: NVIDIA T4, "
-        f"pci bus id: 0000:0{number}:00.0{about}\n"
+        f"pci bus id: 0000:0{number}:00.0{details}\n"
     )
 
 
-def test_a_device_is_listed_once_with_all_that_is_said_of_it() -> None:
+def test_device_is_listed_once_with_all_its_values() -> None:
     text = (
         "I x/gpu_device.cc:977] Creating TensorFlow device (/gpu:0) -> "
         "(device: 0, name: Tesla P40, pci bus id: 0000:02:00.0)\n"
@@ -153,36 +162,36 @@ def test_a_device_is_listed_once_with_all_that_is_said_of_it() -> None:
         "compute capability: 6.1\n"
         f"{JOB}/device:XLA_CPU:0 -> device: XLA_CPU device\n"
     )
-    devices = {one.device: one for one in read(text).found.devices}
+    devices = {device.device: device for device in read(text).found.devices}
     assert set(devices) == {"GPU:0", "XLA_CPU:0"}
     assert (devices["GPU:0"].name, devices["GPU:0"].compute_capability) == ("Tesla P40", "6.1")
     assert read(text).found.unused == ("GPU:0",)
 
 
-def test_beside_a_refusal_an_idle_gpu_is_no_finding() -> None:
-    """What TensorFlow 2.20 printed of two GPUs, which were software: the second might have been used later."""
+def test_idle_gpu_beside_a_refusal_is_no_finding() -> None:
+    """A log of TensorFlow 2.20 with two software GPUs: the second might have been used later."""
     card = "name: Stand-in GPU, pci bus id: 0000:0{}:00.0, compute capability: 9.0\n"
     mapping = "".join(f"{JOB}/device:GPU:{n} -> device: {n}, {card.format(n + 1)}" for n in (0, 1))
     node = "PlaceholderWithDefault"
-    refused = (
+    refusal = (
         "Cannot assign a device for operation AsString: Could not satisfy explicit device specification "
         "'/device:GPU:0' because no supported kernel for GPU devices is available.\n"
         "AsString: CPU \n\nOp: AsString\nRegistered kernels:\n  device='CPU'\n"
     )
-    found = read(f"Device mapping:\n{mapping}\n{node}: ({node}): {JOB}/device:GPU:0\n{refused}")
-    assert found.found.unused == ("GPU:1",)
-    assert [one.code for one in found.findings] == ["TFD807"]
-    assert found.summary == "1 operation refused. The only operation was placed on GPU:0."
+    placement = read(f"Device mapping:\n{mapping}\n{node}: ({node}): {JOB}/device:GPU:0\n{refusal}")
+    assert placement.found.unused == ("GPU:1",)
+    assert [finding.code for finding in placement.findings] == ["TFD807"]
+    assert placement.summary == "1 operation refused. The only operation was placed on GPU:0."
 
 
-def test_one_operation_is_told_as_one() -> None:
-    one = f"MatMul: (MatMul): {JOB}/device:GPU:0\n"
-    assert read(one).summary == "The only operation was placed on GPU:0."
-    both = read(one + f"x: (Const): {JOB}/device:CPU:0\n").summary
-    assert both == (
+def test_summary_of_a_single_operation() -> None:
+    line = f"MatMul: (MatMul): {JOB}/device:GPU:0\n"
+    assert read(line).summary == "The only operation was placed on GPU:0."
+    summary = read(line + f"x: (Const): {JOB}/device:CPU:0\n").summary
+    assert summary == (
         "1 of 2 operations were placed on GPU:0, 1 elsewhere. On a GPU are 1 of 1 matrix products and convolutions."
     )
-    assert read(eager("Add", "CPU:0")).summary == "The only operation ran on CPU:0; no GPU got any."
+    assert read(format_eager("Add", "CPU:0")).summary == "The only operation ran on CPU:0; no GPU got any."
 
 
 @pytest.mark.parametrize(
@@ -192,28 +201,28 @@ def test_one_operation_is_told_as_one() -> None:
         f"gpu_device.cc:2020] Created device {JOB}/device:GPU:{{n}} with 6100 MB memory:  -> ",
     ],
 )
-def test_what_tensorflow_created_and_did_not_use(created: str) -> None:
-    """2.5 and newer say it in other words."""
+def test_created_but_unused_device_is_listed(created: str) -> None:
+    """TensorFlow 2.5 and newer use other words for it."""
     card = "device: {n}, name: NVIDIA T4, pci bus id: 0000:0{n}:00.0, compute capability: 7.5\n"
     lines = "".join((created + card).format(n=number) for number in (0, 1))
-    found = read(lines + eager("MatMul", "GPU:0")).found
-    assert [(one.device, one.name, one.compute_capability) for one in found.devices] == [
+    log_placement = read(lines + format_eager("MatMul", "GPU:0")).found
+    assert [(device.device, device.name, device.compute_capability) for device in log_placement.devices] == [
         ("GPU:0", "NVIDIA T4", "7.5"),
         ("GPU:1", "NVIDIA T4", "7.5"),
     ]
-    assert found.unused == ("GPU:1",)
+    assert log_placement.unused == ("GPU:1",)
 
 
-def test_no_known_devices_has_a_finding() -> None:
-    found = read(f"Device mapping: no known devices.\na: (Const): {JOB}/cpu:0\n")
-    assert found.found.devices == ()
-    assert found.found.api == "1"
-    assert [one.title for one in found.findings] == ["TensorFlow knew no GPU"]
+def test_empty_device_mapping_is_a_finding() -> None:
+    placement = read(f"Device mapping: no known devices.\na: (Const): {JOB}/cpu:0\n")
+    assert placement.found.devices == ()
+    assert placement.found.api == "1"
+    assert [finding.title for finding in placement.findings] == ["TensorFlow knew no GPU"]
 
 
-def test_only_xla_devices_are_no_gpu() -> None:
-    found = read(f"Device mapping:\n{JOB}/device:XLA_GPU:0 -> device: XLA_GPU device\n")
-    assert [one.cause.value for one in found.findings] == ["xla-gpu-only"]
+def test_xla_device_is_no_gpu() -> None:
+    placement = read(f"Device mapping:\n{JOB}/device:XLA_GPU:0 -> device: XLA_GPU device\n")
+    assert [finding.cause.value for finding in placement.findings] == ["xla-gpu-only"]
 
 
 KERNELS = "Registered kernels:\n  device='XLA_CPU'; T in [DT_HALF]\n  device='CPU'; T in [DT_FLOAT]\n"
@@ -292,50 +301,56 @@ KERNELS = "Registered kernels:\n  device='XLA_CPU'; T in [DT_HALF]\n  device='CP
         ),
     ],
 )
-def test_refusals(text: str, refused: tuple[str | None, ...]) -> None:
-    for size in (1 << 16, 64):  # whole, and in pieces
-        for twice in (text, f"{text}\n{text}"):
-            found = read(twice, size).found.refused
-            assert [(one.op, one.node, one.wanted, one.reason) for one in found] == [refused]
-            assert found[0].line == 1
+def test_refusal_is_parsed(text: str, refused: tuple[str | None, ...]) -> None:
+    for size in (1 << 16, 64):  # in one chunk, and in small ones
+        for log in (text, f"{text}\n{text}"):
+            refusals = read(log, size).found.refused
+            assert [(refusal.op, refusal.node, refusal.wanted, refusal.reason) for refusal in refusals] == [
+                refused
+            ]
+            assert refusals[0].line == 1
     assert read(text).findings[0].code == "TFD807"
 
 
-def test_what_ran_on_the_cpu_between_gpu_operations_is_counted() -> None:
-    step = eager("MatMul", "GPU:0") + eager("StringLength", "CPU:0") + eager("Relu", "GPU:0")
-    found = read(step * 20 + eager("Print", "CPU:0") * 5)
-    assert found.found.between == (("StringLength", 20),)
-    assert any("StringLength (20 times)" in one.title for one in found.findings)
+def test_cpu_operations_between_gpu_operations_are_counted() -> None:
+    step = (
+        format_eager("MatMul", "GPU:0")
+        + format_eager("StringLength", "CPU:0")
+        + format_eager("Relu", "GPU:0")
+    )
+    placement = read(step * 20 + format_eager("Print", "CPU:0") * 5)
+    assert placement.found.between == (("StringLength", 20),)
+    assert any("StringLength (20 times)" in finding.title for finding in placement.findings)
 
 
-def test_a_line_that_is_no_placement_says_so() -> None:
-    found = read("step 1 loss 2.0\n")
-    assert found.found.api is None
-    assert found.findings[0].code == "TFD825"
-    assert "set_log_device_placement" in render_placement(found)
+def test_log_without_placement_is_reported() -> None:
+    placement = read("step 1 loss 2.0\n")
+    assert placement.found.api is None
+    assert placement.findings[0].code == "TFD825"
+    assert "set_log_device_placement" in render_placement(placement)
 
 
-def test_of_very_many_nodes_the_twins_are_one() -> None:
+def test_duplicates_are_found_among_many_nodes() -> None:
     lines = []
     for number in range(MAX_SEEN_LINES + 50_000):
         node = f"n/MatMul_{number}: (MatMul): {JOB}/device:GPU:0\n"
         lines += [node, f"I x/placer.cc:54] {node}"]
-    found = read("".join(lines)).found
-    assert found.totals == {"GPU:0": MAX_SEEN_LINES + 50_000}
-    assert found.forgotten
+    log_placement = read("".join(lines)).found
+    assert log_placement.totals == {"GPU:0": MAX_SEEN_LINES + 50_000}
+    assert log_placement.forgotten
 
 
-def test_hostile_text_stays_text() -> None:
-    found = read(
+def test_hostile_text_is_escaped() -> None:
+    placement = read(
         f"<script>: (<b>): {JOB}/device:GPU:0\nx>y: (A>b): {JOB}/device:GPU:0\n"
         f"Device mapping:\n{JOB}/device:GPU:0 -> device: 0, name: \x1b[31m<b>&x, pci bus id: 0000:02:00.0\n"
     )
-    assert "\x1b" not in render_placement(found)
-    assert "<b>" not in placement_svg(found)
+    assert "\x1b" not in render_placement(placement)
+    assert "<b>" not in placement_svg(placement)
 
 
-def test_any_bytes_have_an_answer() -> None:
-    chance = random.Random(7)
+def test_random_bytes_are_handled() -> None:
+    rng = random.Random(7)
     pieces = [
         b"Cannot assign a device for operation ", b"/job:localhost/replica:0/task:0/device:GPU:0", b": (", b")", b"\n",
         b" -> ", b"Executing op ", b" in device ", b"Device mapping:", b"'", b"{{node x}}",
@@ -343,39 +358,39 @@ def test_any_bytes_have_an_answer() -> None:
         b"Could not satisfy device specification '", b"'. enable_soft_placement", b"] ", b" unknown device",
     ]  # fmt: skip
     for _ in range(300):
-        data = b"".join(chance.choice(pieces) for _ in range(60))
-        placement = read(data, chance.choice((7, 100, 1 << 16)))
+        data = b"".join(rng.choice(pieces) for _ in range(60))
+        placement = read(data, rng.choice((7, 100, 1 << 16)))
         json.dumps(placement_json(placement))
-        render_placement(placement, verbose=True, width=chance.choice((20, 80)))
+        render_placement(placement, verbose=True, width=rng.choice((20, 80)))
         placement_svg(placement)
 
 
 @pytest.mark.parametrize(
     "case", sorted(CORPUS.iterdir()) if CORPUS.is_dir() else [], ids=lambda path: path.name
 )
-def test_the_corpus(case: Path) -> None:
-    answer = placement_json(read((case / "log.txt").read_bytes()))
-    for key, want in json.loads((case / "truth.json").read_text(encoding="utf-8")).items():
-        got = answer[key]
-        if isinstance(want, list) and want and isinstance(want[0], dict):
-            got = [{name: row[name] for name in want[0]} for row in got]
-            assert sorted(map(json.dumps, got)) == sorted(map(json.dumps, want)), key
+def test_corpus_has_the_expected_placement(case: Path) -> None:
+    result = placement_json(read((case / "log.txt").read_bytes()))
+    for key, expected in json.loads((case / "truth.json").read_text(encoding="utf-8")).items():
+        actual = result[key]
+        if isinstance(expected, list) and expected and isinstance(expected[0], dict):
+            actual = [{name: item[name] for name in expected[0]} for item in actual]
+            assert sorted(map(json.dumps, actual)) == sorted(map(json.dumps, expected)), key
         else:
-            assert got == want, key
+            assert actual == expected, key
 
 
-def test_endless_names_take_no_endless_memory() -> None:
+def test_memory_for_operation_names_is_bounded() -> None:
     reader = Reader()
     line = "Executing op Own%d in device /job:localhost/replica:0/task:0/device:GPU:0\n"
     for start in range(0, 60_000, 1000):
         reader.take("".join(line % number for number in range(start, start + 1000)).encode())
     assert len(reader.executed) == KINDS + 1
-    found = reader.end()
-    assert found.lines == 60_000
-    assert (found.count_others, found.left_out) == (40_000, ())
+    log_placement = reader.end()
+    assert log_placement.lines == 60_000
+    assert (log_placement.count_others, log_placement.left_out) == (40_000, ())
 
 
-def test_kinds_that_are_not_told_apart_are_said() -> None:
+def test_operations_beyond_the_limit_are_reported() -> None:
     line = "Executing op Op{0} in device /job:localhost/replica:0/task:0/device:GPU:{1}\n"
     few = "".join(line.format(n, n % 2) for n in range(KINDS + 5))
     placement = evaluate_placement(read_placement([few.encode()]))
@@ -394,26 +409,26 @@ def test_kinds_that_are_not_told_apart_are_said() -> None:
     assert "All" not in placement.summary
 
 
-EAGER = "Executing op {} in device /job:localhost/replica:0/task:0/device:{}\n"
-PASSING = [
+EAGER_FORM = "Executing op {} in device /job:localhost/replica:0/task:0/device:{}\n"
+READER_LINES = [
     *(
-        EAGER.format(op, device)
+        EAGER_FORM.format(op, device)
         for op in ("A", "B", "__inference_f_1")
         for device in ("GPU:0", "GPU:1", "CPU:0")
     ),
-    EAGER.format("A", "GPU:0").strip() + " and more\n",
-    EAGER.format("A", "GPU:1").strip() + " -> device: 1, name: T4, pci bus id: 0000:00:1e.0\n",
-    EAGER.format("A", "GPU:1").strip() + EAGER.format("B", "GPU:0"),
-    EAGER.format("A b", "GPU:0"),
-    EAGER.format("A", "GPU:02024-03-01 10:00:00.000001: "),
+    EAGER_FORM.format("A", "GPU:0").strip() + " and more\n",
+    EAGER_FORM.format("A", "GPU:1").strip() + " -> device: 1, name: T4, pci bus id: 0000:00:1e.0\n",
+    EAGER_FORM.format("A", "GPU:1").strip() + EAGER_FORM.format("B", "GPU:0"),
+    EAGER_FORM.format("A b", "GPU:0"),
+    EAGER_FORM.format("A", "GPU:02024-03-01 10:00:00.000001: "),
     "MatMul: (MatMul): /job:localhost/replica:0/task:0/device:GPU:0\n",
     "step 1\n",
 ]
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.lists(st.sampled_from(PASSING), max_size=12), max_size=6))
-def test_pieces_that_are_counted_at_once_give_the_same(pieces: list[list[str]]) -> None:
+@given(st.lists(st.lists(st.sampled_from(READER_LINES), max_size=12), max_size=6))
+def test_bulk_counting_matches_line_by_line(pieces: list[list[str]]) -> None:
     fast, slow = Reader(), Reader()
     for lines in pieces:
         fast.take("".join(lines).encode())
@@ -422,16 +437,16 @@ def test_pieces_that_are_counted_at_once_give_the_same(pieces: list[list[str]]) 
     assert fast.end() == slow.end()
 
 
-def test_operations_that_are_known_are_counted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Line by line takes twice the time."""
-    lines: list[bytes] = []
-    ran = Reader._ran
+def test_known_operations_are_counted_in_bulk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counting line by line takes twice the time."""
+    counted: list[bytes] = []
+    count_one = Reader._ran
 
     def count_calls(reader: Reader, op: bytes, device: bytes) -> None:
-        lines.append(op)
-        ran(reader, op, device)
+        counted.append(op)
+        count_one(reader, op, device)
 
     monkeypatch.setattr(Reader, "_ran", count_calls)
-    text = "".join(EAGER.format("AB"[n % 2], f"GPU:{n % 4}") for n in range(20_000))
-    assert sum(row.count for row in read_placement([text.encode()]).ops) == 20_000
-    assert len(lines) < 2_000
+    text = "".join(EAGER_FORM.format("AB"[n % 2], f"GPU:{n % 4}") for n in range(20_000))
+    assert sum(item.count for item in read_placement([text.encode()]).ops) == 20_000
+    assert len(counted) < 2_000

@@ -1,6 +1,7 @@
-"""What works on a machine, by trying everything in the tables. Shares no code with fit and plan, nor with compat.
+"""Everything that works on a machine, found by trying all combinations of the tables.
 
-The files of compat/ are read as they lie there; the rules are written down once more, as plainly as they go.
+It shares no code with fit, plan or compat: it reads the files of compat/ itself, and states their rules once more in
+the simplest form.
 """
 
 from __future__ import annotations
@@ -32,23 +33,23 @@ Numbers = tuple[int, ...]
 
 
 @cache
-def table(name: str) -> dict[str, Any]:
+def load_table(name: str) -> dict[str, Any]:
     return tomllib.loads((FOLDER / name).read_text(encoding="utf-8"))
 
 
 @cache
-def locks() -> frozenset[str]:
+def list_locks() -> frozenset[str]:
     return frozenset(path.stem for path in (FOLDER / "locks").iterdir())
 
 
 @cache
-def nums(text: str) -> Numbers:
-    return tuple(int(one) for one in text.split("."))
+def numbers(text: str) -> Numbers:
+    return tuple(int(part) for part in text.split("."))
 
 
-def reaches(driver: str, least: str) -> bool:
-    """A driver given in part (450) stands for the newest that begins so."""
-    return nums(driver)[: len(nums(least))] >= nums(least)[: len(nums(driver))]
+def is_driver_at_least(driver: str, minimum: str) -> bool:
+    """Return whether a driver is this minimum or newer; a partial version (450) means the newest of its branch."""
+    return numbers(driver)[: len(numbers(minimum))] >= numbers(minimum)[: len(numbers(driver))]
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,12 @@ class Machine:
     driver: str | None = None
     arm: bool = False
     windows: bool = False
-    """Below WSL."""
+    """Whether the machine is WSL, where the Windows driver counts."""
 
 
 @dataclass(frozen=True)
-class Way:
-    """One thing that works."""
+class Installation:
+    """One installation that works."""
 
     recipe: str
     version: str
@@ -72,399 +73,453 @@ class Way:
 
     @property
     def order(self) -> tuple[int, Version]:
-        """Higher is better."""
+        """The sort key; higher is better."""
         return -self.serious, Version(self.version)
 
 
 @cache
-def releases() -> tuple[dict[str, Any], ...]:
+def list_releases() -> tuple[dict[str, Any], ...]:
     raw = json.loads((FOLDER / "tensorflow.json").read_text(encoding="utf-8"))
     keys = ("linux_pythons", "required_libraries", "cubin", "ptx", "ptx_arch_specific")
-    rows = []
-    for row in raw["releases"]:
-        spread = {
-            key: raw["shared"][row[key]] if isinstance(row.get(key), int) else row.get(key, [])
+    releases = []
+    for release in raw["releases"]:
+        shared = {
+            key: raw["shared"][release[key]] if isinstance(release.get(key), int) else release.get(key, [])
             for key in keys
         }
-        rows.append({**row, **spread})
-    return tuple(row for row in rows if row["gpu"])
+        releases.append({**release, **shared})
+    return tuple(release for release in releases if release["gpu"])
 
 
 # ---------------------------------------------------------------- cards
 
 
-def code(row: dict[str, Any], card: str) -> str:
-    floor = row.get("registration_floor")
+def classify_code(release: dict[str, Any], card: str) -> str:
+    """Return how a release runs on a card: as "machine" code, from "ptx", "none" or "unknown"."""
+    floor = release.get("registration_floor")
     if floor is None:
-        floor = min(row["cubin"], key=nums) if row["linkage"] == "needed" and row["cubin"] else "3.5"
-    if nums(card) < nums(floor):
+        floor = (
+            min(release["cubin"], key=numbers)
+            if release["linkage"] == "needed" and release["cubin"]
+            else "3.5"
+        )
+    if numbers(card) < numbers(floor):
         return "none"
-    if not row["cubin"] and not row["ptx"]:
+    if not release["cubin"] and not release["ptx"]:
         return "unknown"
-    wanted = nums(card)
-    if any(nums(one)[0] == wanted[0] and nums(one)[1] <= wanted[1] for one in row["cubin"]):
+    capability = numbers(card)
+    if any(
+        numbers(built)[0] == capability[0] and numbers(built)[1] <= capability[1]
+        for built in release["cubin"]
+    ):
         return "machine"
-    if any(nums(one) <= wanted for one in row["ptx"]):
-        return "none" if row["ptx_arch_specific"] else "ptx"
+    if any(numbers(built) <= capability for built in release["ptx"]):
+        return "none" if release["ptx_arch_specific"] else "ptx"
     return "none"
 
 
 @cache
-def kernels() -> dict[str, dict[str, int]]:
+def load_kernel_counts() -> dict[str, dict[str, int]]:
     raw = json.loads((FOLDER / "fat_binaries.json").read_text(encoding="utf-8"))
-    return {one["version"]: one["counts"] for one in raw["releases"]}
+    return {release["version"]: release["counts"] for release in raw["releases"]}
 
 
-def read_wheel(row: dict[str, Any]) -> dict[str, int] | None:
-    """The fat binaries of this release, or of a patch of it that is alike."""
-    if row["version"] in kernels():
-        return kernels()[row["version"]]
-    alike = ("cubin", "ptx", "ptx_arch_specific", "cuda")
-    for one in releases():
+def find_kernel_counts(release: dict[str, Any]) -> dict[str, int] | None:
+    """Return the fat binaries of a release, else those of a patch release with the same code, else None."""
+    if release["version"] in load_kernel_counts():
+        return load_kernel_counts()[release["version"]]
+    compared = ("cubin", "ptx", "ptx_arch_specific", "cuda")
+    for patch in list_releases():
         if (
-            one["version"] in kernels()
-            and one["version"].split(".")[:2] == row["version"].split(".")[:2]
-            and all(one.get(key) == row.get(key) for key in alike)
+            patch["version"] in load_kernel_counts()
+            and patch["version"].split(".")[:2] == release["version"].split(".")[:2]
+            and all(patch.get(key) == release.get(key) for key in compared)
         ):
-            return kernels()[one["version"]]
+            return load_kernel_counts()[patch["version"]]
     return None
 
 
-def cuda_of_the_compiler(row: dict[str, Any], card: str) -> str | None:
-    """The CUDA of a driver that takes the newest PTX that this card has to have compiled."""
-    counts = read_wheel(row)
+def find_ptx_cuda(release: dict[str, Any], card: str) -> str | None:
+    """Return the oldest CUDA whose driver compiles the newest PTX that this card needs; None if it needs none."""
+    counts = find_kernel_counts(release)
     if counts is None:
-        return row.get("cuda") if code(row, card) == "ptx" else None
-    wanted, versions = nums(card), []
+        return release.get("cuda") if classify_code(release, card) == "ptx" else None
+    capability, versions = numbers(card), []
     for kinds in counts:
-        cubins, texts = (half.split(",") if half else [] for half in kinds.split("|"))
-        if not cubins or any(one[:-1] == str(wanted[0]) and int(one[-1]) <= wanted[1] for one in cubins):
+        cubins, ptx_texts = (half.split(",") if half else [] for half in kinds.split("|"))
+        if not cubins or any(
+            item[:-1] == str(capability[0]) and int(item[-1]) <= capability[1] for item in cubins
+        ):
             continue
-        taken = []
-        for text in texts:
+        usable = []
+        for text in ptx_texts:
             name, _, isa = text.partition(":")
             digits = name.rstrip("af")
-            have = (int(digits[:-1]), int(digits[-1]))
-            if (have == wanted if name.endswith("a") else have <= wanted) and isa:
-                taken.append((have, nums(isa)))
-        if taken:
-            versions.append(max(taken)[1])
+            target = (int(digits[:-1]), int(digits[-1]))
+            if (target == capability if name.endswith("a") else target <= capability) and isa:
+                usable.append((target, numbers(isa)))
+        if usable:
+            versions.append(max(usable)[1])
     if not versions:
         return None
-    knowing = [
-        one["version"]
-        for one in table("cuda.toml")["series"]
-        if nums(one.get("ptx_isa", "0")) >= max(versions)
+    sufficient = [
+        item["version"]
+        for item in load_table("cuda.toml")["series"]
+        if numbers(item.get("ptx_isa", "0")) >= max(versions)
     ]
-    return min(knowing, key=nums)
+    return min(sufficient, key=numbers)
 
 
-def list_warnings(row: dict[str, Any], card: str) -> int:
-    """Known problems that are warnings, of a card that compiles PTX."""
-    found = 0
-    for problem in table("problems.toml")["problem"]:
-        when = problem.get("when", {})
-        if problem["area"] != "gpu" or set(when) - {"capability"} or problem["severity"] != "warning":
+def count_warnings(release: dict[str, Any], card: str) -> int:
+    """Return how many known problems warn about this release on a card that compiles PTX."""
+    count = 0
+    for problem in load_table("problems.toml")["problem"]:
+        condition = problem.get("when", {})
+        if problem["area"] != "gpu" or set(condition) - {"capability"} or problem["severity"] != "warning":
             continue
-        if row["package"] not in problem["package"]:
+        if release["package"] not in problem["package"]:
             continue
-        if not SpecifierSet(problem["versions"]).contains(row["version"], prereleases=True):
+        if not SpecifierSet(problem["versions"]).contains(release["version"], prereleases=True):
             continue
-        found += Version(card) in SpecifierSet(when.get("capability", ""))
-    return found
+        count += Version(card) in SpecifierSet(condition.get("capability", ""))
+    return count
 
 
-def libraries_take(cuda: str, card: str) -> bool:
-    series = [one for one in table("cuda.toml")["series"] if nums(one["version"]) == nums(cuda)[:2]]
+def do_libraries_support_card(cuda: str, card: str) -> bool:
+    series = [
+        item for item in load_table("cuda.toml")["series"] if numbers(item["version"]) == numbers(cuda)[:2]
+    ]
     if not series or not series[0]["capabilities"]:
         return True
-    have = [nums(one) for one in series[0]["capabilities"]]
-    return nums(card) >= min(have) and nums(card)[0] <= max(have)[0]
+    capabilities = [numbers(item) for item in series[0]["capabilities"]]
+    return numbers(card) >= min(capabilities) and numbers(card)[0] <= max(capabilities)[0]
 
 
-def cudnn_takes(cudnn: str | None, card: str) -> bool:
+def does_cudnn_support_card(cudnn: str | None, card: str) -> bool:
     if cudnn is None:
         return True
-    ranges = table("cudnn.toml")["range"]
-    inside = [
-        row
-        for row in ranges
-        if nums(cudnn) >= nums(row["first"])[: len(nums(cudnn))] and nums(cudnn) < nums(row["below"])
+    ranges = load_table("cudnn.toml")["range"]
+    matches = [
+        cudnn_range
+        for cudnn_range in ranges
+        if numbers(cudnn) >= numbers(cudnn_range["first"])[: len(numbers(cudnn))]
+        and numbers(cudnn) < numbers(cudnn_range["below"])
     ]
-    if not inside:
+    if not matches:
         return True
-    row = inside[0]
-    if nums(card) < nums(row["lowest"]):
-        older = [one for one in ranges if nums(one["below"]) <= nums(row["first"])]
-        return not any(nums(one["lowest"]) <= nums(card) for one in older)
-    if nums(card)[0] <= nums(row["highest"])[0]:
+    cudnn_range = matches[0]
+    if numbers(card) < numbers(cudnn_range["lowest"]):
+        older = [item for item in ranges if numbers(item["below"]) <= numbers(cudnn_range["first"])]
+        return not any(numbers(item["lowest"]) <= numbers(card) for item in older)
+    if numbers(card)[0] <= numbers(cudnn_range["highest"])[0]:
         return True
-    return "ptx" in row
+    return "ptx" in cudnn_range
 
 
 # ---------------------------------------------------------------- drivers
 
 
-def make_own_driver(cuda: str, system: str) -> str | None:
-    rows = [one for one in table("cuda.toml")["release"] if nums(one["version"])[:2] == nums(cuda)[:2]]
-    if not rows:
+def find_toolkit_driver(cuda: str, system: str) -> str | None:
+    """Return the driver that came with this CUDA on a system; None if the table has none."""
+    releases = [
+        item
+        for item in load_table("cuda.toml")["release"]
+        if numbers(item["version"])[:2] == numbers(cuda)[:2]
+    ]
+    if not releases:
         return None
-    fitting = [one for one in rows if nums(one["version"]) <= nums(cuda)]
-    return (fitting[-1] if fitting else rows[0]).get(system)
+    not_newer = [item for item in releases if numbers(item["version"]) <= numbers(cuda)]
+    return (not_newer[-1] if not_newer else releases[0]).get(system)
 
 
-def least_driver(cuda: str, system: str) -> str | None:
-    family = next(one for one in table("cuda.toml")["family"] if one["major"] == nums(cuda)[0])
-    own = make_own_driver(cuda, system)
+def find_minimum_driver(cuda: str, system: str) -> str | None:
+    """Return the oldest driver that runs this CUDA on a system; None if unknown."""
+    family = next(item for item in load_table("cuda.toml")["family"] if item["major"] == numbers(cuda)[0])
+    toolkit_driver = find_toolkit_driver(cuda, system)
     if not family["minor_version_compatibility"]:
-        return own
+        return toolkit_driver
     floor = family.get(system)
-    if own is not None and floor is not None and nums(own) < nums(floor):
-        return own
+    if toolkit_driver is not None and floor is not None and numbers(toolkit_driver) < numbers(floor):
+        return toolkit_driver
     return floor
 
 
-def run_to_end(card: str) -> dict[str, Any] | None:
-    return next((one for one in table("cards.toml")["ended"] if nums(card) < nums(one["below"])), None)
+def find_end_of_support(card: str) -> dict[str, Any] | None:
+    """Return the table entry of the last driver branch for a card; None if current drivers support it."""
+    return next(
+        (item for item in load_table("cards.toml")["ended"] if numbers(card) < numbers(item["below"])), None
+    )
 
 
-def make_driven(machine: Machine) -> bool:
-    """Whether the driver that is there drives its cards: still, and already."""
-    spoken = None
+def does_driver_support_cards(machine: Machine) -> bool:
+    """Return whether the machine's driver supports its cards: it is neither too new nor too old for them."""
+    newest_cuda = None
     if machine.driver is not None:
         column = "windows" if machine.windows else "linux"
-        branch = "." not in machine.driver
-        speaks = [
-            nums(one["version"])[:2]
-            for one in table("cuda.toml")["release"]
-            if column in one
+        is_branch = "." not in machine.driver
+        cudas = [
+            numbers(item["version"])[:2]
+            for item in load_table("cuda.toml")["release"]
+            if column in item
             and (
-                nums(one[column])[0] <= nums(machine.driver)[0]
-                if branch
-                else nums(one[column]) <= nums(machine.driver)
+                numbers(item[column])[0] <= numbers(machine.driver)[0]
+                if is_branch
+                else numbers(item[column]) <= numbers(machine.driver)
             )
         ]
-        spoken = max(speaks, default=None)
-    knows = [
-        one for one in table("cuda.toml")["series"] if spoken is not None and nums(one["version"]) >= spoken
+        newest_cuda = max(cudas, default=None)
+    later_series = [
+        item
+        for item in load_table("cuda.toml")["series"]
+        if newest_cuda is not None and numbers(item["version"]) >= newest_cuda
     ]
     for card in machine.cards:
-        if knows and nums(card) > max(map(nums, knows[0]["capabilities"])):
+        if later_series and numbers(card) > max(map(numbers, later_series[0]["capabilities"])):
             return False
-        row = run_to_end(card)
+        ended = find_end_of_support(card)
         if (
             machine.driver is not None
-            and row is not None
-            and nums(machine.driver)[0] >= nums(row["first_without"])[0]
+            and ended is not None
+            and numbers(machine.driver)[0] >= numbers(ended["first_without"])[0]
         ):
             return False
     return True
 
 
-def fits(row: dict[str, Any] | None, cuda: str, cudnn: str | None, machine: Machine) -> int | None:
-    """How much speaks against it; None: it does not run. `row` None: NVIDIA's own build."""
+def count_caveats(
+    release: dict[str, Any] | None, cuda: str, cudnn: str | None, machine: Machine
+) -> int | None:
+    """Return how many serious caveats this combination has on a machine; None if it does not run.
+
+    `release` is None for NVIDIA's own build.
+    """
     serious, system = 0, "windows" if machine.windows else "linux"
-    if not make_driven(machine):
+    if not does_driver_support_cards(machine):
         return None
     for card in dict.fromkeys(machine.cards):
-        if not libraries_take(cuda, card) or not cudnn_takes(cudnn, card):
+        if not do_libraries_support_card(cuda, card) or not does_cudnn_support_card(cudnn, card):
             return None
-        last = run_to_end(card)
-        least = least_driver(cuda, "linux")
-        if last is not None and least is not None and nums(least)[0] > nums(last["last"])[0]:
+        ended = find_end_of_support(card)
+        minimum = find_minimum_driver(cuda, "linux")
+        if ended is not None and minimum is not None and numbers(minimum)[0] > numbers(ended["last"])[0]:
             return None
-        if row is None:
+        if release is None:
             continue
-        have = code(row, card)
-        if have == "none":
+        code = classify_code(release, card)
+        if code == "none":
             return None
-        if have == "ptx":
-            serious += 1 + list_warnings(row, card)
-        compiler = cuda_of_the_compiler(row, card)
-        own = make_own_driver(compiler, system) if compiler is not None else None
-        if machine.driver is not None and own is not None and not reaches(machine.driver, own):
+        if code == "ptx":
+            serious += 1 + count_warnings(release, card)
+        compiler = find_ptx_cuda(release, card)
+        toolkit_driver = find_toolkit_driver(compiler, system) if compiler is not None else None
+        if (
+            machine.driver is not None
+            and toolkit_driver is not None
+            and not is_driver_at_least(machine.driver, toolkit_driver)
+        ):
             return None
-    least = least_driver(cuda, system)
+    minimum = find_minimum_driver(cuda, system)
     if (
-        row is not None
+        release is not None
         and machine.driver is not None
-        and least is not None
-        and not reaches(machine.driver, least)
+        and minimum is not None
+        and not is_driver_at_least(machine.driver, minimum)
     ):
         return None
     return serious
 
 
-# ---------------------------------------------------------------- the recipes
+# ---------------------------------------------------------------- recipes
 
 
-def list_locked(row: dict[str, Any], python: str) -> bool:
-    return f"{row['package']}-{row['version']}-cp{python.replace('.', '')}" in locks()
+def has_lock(release: dict[str, Any], python: str) -> bool:
+    return f"{release['package']}-{release['version']}-cp{python.replace('.', '')}" in list_locks()
 
 
-def is_in_wheels_folder(row: dict[str, Any]) -> dict[str, Any] | None:
-    for one in table("cuda_wheels.toml")["set"]:
-        if SpecifierSet(one["tensorflow"]).contains(row["version"], prereleases=True):
-            found: dict[str, Any] = one
-            return found
+def find_wheel_set(release: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the set of CUDA wheels for a release; None if there is none."""
+    for item in load_table("cuda_wheels.toml")["set"]:
+        if SpecifierSet(item["tensorflow"]).contains(release["version"], prereleases=True):
+            wheel_set: dict[str, Any] = item
+            return wheel_set
     return None
 
 
-def soname(stem: str, cuda: str) -> str | None:
-    family = next(one for one in table("libraries.toml")["library"] if one["stem"] == stem)["sonames"]
+def format_soname(stem: str, cuda: str) -> str | None:
+    family = next(item for item in load_table("libraries.toml")["library"] if item["stem"] == stem)["sonames"]
     minor = ".".join(cuda.split(".")[:2])
     ending = family.get(minor, family.get(cuda.split(".", maxsplit=1)[0]))
     return None if ending is None else f"lib{stem}.so.{ending.replace('x', minor.split('.')[1])}"
 
 
-def systems_pythons(system: str) -> tuple[list[str], Numbers]:
-    row = next(one for one in table("pythons.toml")["system"] if one["name"] == system)
-    return [one for one in (row["default"], *row["others"]) if one not in row.get("prerelease", ())], nums(
-        row["glibc"]
-    )
+def list_system_pythons(system: str) -> tuple[list[str], Numbers]:
+    """Return the Python versions of a system, and its glibc version."""
+    entry = next(python for python in load_table("pythons.toml")["system"] if python["name"] == system)
+    return [
+        python for python in (entry["default"], *entry["others"]) if python not in entry.get("prerelease", ())
+    ], numbers(entry["glibc"])
 
 
-def cuda_images(row: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """(CUDA, cuDNN, system) of the runtime images that have all libraries."""
-    if not row.get("cuda") or not row.get("cudnn"):
+def find_cuda_images(release: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield (CUDA, cuDNN, system) of the runtime images that have all required libraries."""
+    if not release.get("cuda") or not release.get("cudnn"):
         return
-    wanted = [re.fullmatch(r"lib(\w+)\.so\.(.+)", name) for name in row["required_libraries"]]
-    stems = {match[1]: match[0] for match in wanted if match is not None}
+    matches = [re.fullmatch(r"lib(\w+)\.so\.(.+)", name) for name in release["required_libraries"]]
+    stems = {match[1]: match[0] for match in matches if match is not None}
     cudnn = next((name for stem, name in stems.items() if stem == "cudnn"), None)
     if cudnn is None:
         return
-    for image in table("images.toml")["cuda"]:
+    for image in load_table("images.toml")["cuda"]:
         if (
             "runtime" not in image.get("cudnn_flavours", ())
-            or nums(image["version"])[0] != nums(row["cuda"])[0]
+            or numbers(image["version"])[0] != numbers(release["cuda"])[0]
         ):
             continue
         for system in image["cudnn_systems"]:
-            inside = image.get("cudnn", {}).get(system)
-            if inside is None or inside.split(".")[0] != cudnn.rpartition(".")[2]:
+            image_cudnn = image.get("cudnn", {}).get(system)
+            if image_cudnn is None or image_cudnn.split(".")[0] != cudnn.rpartition(".")[2]:
                 continue
-            if nums(inside) < nums(row["cudnn"]):
+            if numbers(image_cudnn) < numbers(release["cudnn"]):
                 continue
-            if all(soname(stem, image["version"]) == name for stem, name in stems.items() if stem != "cudnn"):
-                yield image["version"], inside, system
+            if all(
+                format_soname(stem, image["version"]) == name
+                for stem, name in stems.items()
+                if stem != "cudnn"
+            ):
+                yield image["version"], image_cudnn, system
 
 
-def is_in_conda_folder(row: dict[str, Any]) -> bool:
-    """Whether conda-forge has what no wheel has."""
-    if is_in_wheels_folder(row) is not None or not row.get("cuda") or nums(row["cuda"]) < (10,):
+def has_conda_cuda(release: dict[str, Any]) -> bool:
+    """Return whether conda-forge has the CUDA of a release for which no wheels exist."""
+    if find_wheel_set(release) is not None or not release.get("cuda") or numbers(release["cuda"]) < (10,):
         return False
-    return conda_cudnn(row) is not None
+    return find_conda_cudnn(release) is not None
 
 
-def conda_cudnn(row: dict[str, Any]) -> str | None:
-    built = nums(row["cudnn"])[0] if row.get("cudnn") else None
-    for one in table("cudnn.toml")["conda"]:
-        if nums(one["cuda"]) == nums(row["cuda"])[:2] and one.get("built") in (None, built):
-            return str(one["cudnn"])
+def find_conda_cudnn(release: dict[str, Any]) -> str | None:
+    major = numbers(release["cudnn"])[0] if release.get("cudnn") else None
+    for item in load_table("cudnn.toml")["conda"]:
+        if numbers(item["cuda"]) == numbers(release["cuda"])[:2] and item.get("built") in (None, major):
+            return str(item["cudnn"])
     return None
 
 
-Brought = tuple[str, str | None, str, int]
-"""(CUDA, cuDNN, Python, what speaks against it)."""
+Stack = tuple[str, str | None, str, int]
+"""(CUDA, cuDNN, Python, number of caveats)."""
 
 
 @cache
-def _brought(recipe: str, package: str, version: str) -> tuple[Brought, ...]:
-    """What a recipe can bring to a release, on any machine."""
-    row = next(one for one in releases() if (one["package"], one["version"]) == (package, version))
-    return tuple(_of_recipe(recipe, row))
+def _list_stacks(recipe: str, package: str, version: str) -> tuple[Stack, ...]:
+    """Return the stacks that a recipe can provide for a release, on any machine."""
+    release = next(
+        item for item in list_releases() if (item["package"], item["version"]) == (package, version)
+    )
+    return tuple(_find_stacks(recipe, release))
 
 
-def _of_recipe(recipe: str, row: dict[str, Any]) -> Iterator[Brought]:
-    pythons = [one for one in row["linux_pythons"] if list_locked(row, one)]
-    if recipe in ("pip-cuda", "cuda-base", "conda-cuda"):  # a virtual environment of ours
-        pythons = [one for one in pythons if one != "2.7"]
-    wheels = is_in_wheels_folder(row)
-    slim = [one["python"] for one in table("images.toml")["python"]]
+def _find_stacks(recipe: str, release: dict[str, Any]) -> Iterator[Stack]:
+    pythons = [item for item in release["linux_pythons"] if has_lock(release, item)]
+    if recipe in ("pip-cuda", "cuda-base", "conda-cuda"):  # these recipes create a virtual environment
+        pythons = [item for item in pythons if item != "2.7"]
+    wheels = find_wheel_set(release)
+    slim = [item["python"] for item in load_table("images.toml")["python"]]
     if recipe in ("venv", "pip-cuda") and wheels is not None:
         for python in pythons:
             if recipe == "venv" or python in slim:
                 yield wheels["cuda"], wheels["cudnn"], python, 0
     if recipe == "cuda-base":
-        for cuda, cudnn, system in cuda_images(row):
-            have, glibc = systems_pythons(system)
+        for cuda, cudnn, system in find_cuda_images(release):
+            system_pythons, glibc = list_system_pythons(system)
             for python in pythons:
-                if python in have and (not row.get("glibc") or glibc >= nums(row["glibc"])):
-                    yield cuda, cudnn, python, int(nums(cuda)[:2] < nums(row["cuda"])[:2])
+                if python in system_pythons and (
+                    not release.get("glibc") or glibc >= numbers(release["glibc"])
+                ):
+                    yield cuda, cudnn, python, int(numbers(cuda)[:2] < numbers(release["cuda"])[:2])
     if recipe == "official":
-        for image in table("images.toml")["official"]:
+        for image in load_table("images.toml")["official"]:
             if (
-                not SpecifierSet(image["versions"]).contains(row["version"], prereleases=True)
+                not SpecifierSet(image["versions"]).contains(release["version"], prereleases=True)
                 or not image["works"]
             ):
                 continue
-            old = int(
+            is_older = int(
                 "cudnn" in image
-                and "." in (row.get("cudnn") or "")
-                and nums(image["cudnn"]) < nums(row["cudnn"])
+                and "." in (release.get("cudnn") or "")
+                and numbers(image["cudnn"]) < numbers(release["cudnn"])
             )
             for python in pythons:
                 if python == image["python"] or (python == "2.7" and len(image["tags"]) > 1):
-                    yield image["cuda"], image.get("cudnn"), python, old
+                    yield image["cuda"], image.get("cudnn"), python, is_older
             break
-    if recipe == "conda-cuda" and is_in_conda_folder(row):
+    if recipe == "conda-cuda" and has_conda_cuda(release):
         for python in pythons:
             if python in slim:
-                yield row["cuda"], conda_cudnn(row), python, 1
+                yield release["cuda"], find_conda_cudnn(release), python, 1
 
 
-def ways(machine: Machine, recipe: str, row: dict[str, Any], python: str | None = None) -> Iterator[Way]:
-    """Everything of one recipe and one release that runs there."""
+def find_installations(
+    machine: Machine, recipe: str, release: dict[str, Any], python: str | None = None
+) -> Iterator[Installation]:
+    """Yield every installation of a release by one recipe that runs on a machine."""
     if machine.arm:
-        return  # no wheel has GPU code for it
-    withdrawn = int(bool(row.get("yanked"))) + int(Version(row["version"]).is_prerelease)
+        return  # no wheel for ARM has GPU code
+    caveats = int(bool(release.get("yanked"))) + int(Version(release["version"]).is_prerelease)
     if recipe == "ngc":
-        for image in table("images.toml")["ngc"]:
-            if image.get("tensorflow") != row["version"] or "python" not in image:
+        for image in load_table("images.toml")["ngc"]:
+            if image.get("tensorflow") != release["version"] or "python" not in image:
                 continue
-            against = _ngc(image, machine)
-            if against is not None and python in (None, image["python"]):
-                yield Way(recipe, row["version"], image["python"], against + withdrawn, image["cuda"])
+            own_caveats = _fit_ngc(image, machine)
+            if own_caveats is not None and python in (None, image["python"]):
+                yield Installation(
+                    recipe, release["version"], image["python"], own_caveats + caveats, image["cuda"]
+                )
         return
-    for cuda, cudnn, have, before in _brought(recipe, row["package"], row["version"]):
-        against = fits(row, cuda, cudnn, machine) if python in (None, have) else None
-        if against is not None:
-            yield Way(recipe, row["version"], have, against + before + withdrawn, cuda)
+    for cuda, cudnn, stack_python, stack_caveats in _list_stacks(
+        recipe, release["package"], release["version"]
+    ):
+        own_caveats = count_caveats(release, cuda, cudnn, machine) if python in (None, stack_python) else None
+        if own_caveats is not None:
+            yield Installation(
+                recipe, release["version"], stack_python, own_caveats + stack_caveats + caveats, cuda
+            )
 
 
-def _ngc(image: dict[str, Any], machine: Machine) -> int | None:
-    told = [one["lowest"] for one in table("images.toml")["ngc"] if "lowest" in one]
-    lowest = image.get("lowest", min(told, key=nums))
-    if any(nums(card) < nums(lowest) for card in machine.cards):
+def _fit_ngc(image: dict[str, Any], machine: Machine) -> int | None:
+    lowest_known = [item["lowest"] for item in load_table("images.toml")["ngc"] if "lowest" in item]
+    lowest = image.get("lowest", min(lowest_known, key=numbers))
+    if any(numbers(card) < numbers(lowest) for card in machine.cards):
         return None
-    against = fits(None, image["cuda"], image.get("cudnn"), machine)
+    caveats = count_caveats(None, image["cuda"], image.get("cudnn"), machine)
     if (
-        against is None
+        caveats is None
         or machine.driver is None
         or "driver" not in image
-        or reaches(machine.driver, image["driver"])
+        or is_driver_at_least(machine.driver, image["driver"])
     ):
-        return against
-    least = least_driver(image["cuda"], "windows" if machine.windows else "linux")
-    return against + 1 if least is not None and reaches(machine.driver, least) else None
+        return caveats
+    minimum = find_minimum_driver(image["cuda"], "windows" if machine.windows else "linux")
+    return caveats + 1 if minimum is not None and is_driver_at_least(machine.driver, minimum) else None
 
 
-def list_every(
+def list_installations(
     machine: Machine, *, tf: str | None = None, python: str | None = None, method: str | None = None
-) -> list[Way]:
-    """Everything that runs there. `tf`: versions that begin so, or conditions; None: the final ones."""
-    found = []
-    for row in releases():
-        if tf is None and (row.get("yanked") or Version(row["version"]).is_prerelease):
+) -> list[Installation]:
+    """Return every installation that runs on a machine.
+
+    `tf` is a version prefix or a specifier; None means final releases.
+    """
+    installations = []
+    for release in list_releases():
+        if tf is None and (release.get("yanked") or Version(release["version"]).is_prerelease):
             continue
-        if tf is not None and not _meant(tf, row["version"]):
+        if tf is not None and not _matches_spec(tf, release["version"]):
             continue
         for recipe in RECIPES if method is None else ("venv",) if method == "pip" else CONTAINERS:
-            found += ways(machine, recipe, row, python)
-    return found
+            installations += find_installations(machine, recipe, release, python)
+    return installations
 
 
-def _meant(tf: str, version: str) -> bool:
+def _matches_spec(tf: str, version: str) -> bool:
     if tf[0] in "<>=~!":
         return SpecifierSet(tf).contains(version, prereleases=False)
     if tf.count(".") > 1:
@@ -472,6 +527,6 @@ def _meant(tf: str, version: str) -> bool:
     return version.startswith(f"{tf}.") and not Version(version).is_prerelease
 
 
-def best(machine: Machine, **more: str | None) -> Way | None:
-    """The best of everything: the least that speaks against it, then the newest TensorFlow."""
-    return max(list_every(machine, **more), key=lambda way: way.order, default=None)
+def find_best(machine: Machine, **filters: str | None) -> Installation | None:
+    """Return the installation with the fewest caveats, then with the newest TensorFlow; None if there is none."""
+    return max(list_installations(machine, **filters), key=lambda item: item.order, default=None)

@@ -1,4 +1,4 @@
-"""The planner against the tables it plans from, and against `check`'s own rules."""
+"""The planner against the tables that it reads, and against the rules of `check`."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ RELEASES = {
     for row in COMPAT.releases
     if row.gpu and not row.is_prerelease and COMPAT.release(row.version) is row
 }
-FINAL = [version for version in RELEASES if versions.is_at_least(version, "1.4")]
-GENERATIONS = (
+FINAL_VERSIONS = [version for version in RELEASES if versions.is_at_least(version, "1.4")]
+CAPABILITIES = (
     "3.0",
     "3.5",
     "3.7",
@@ -73,90 +73,92 @@ DRIVERS = (
 )
 LAB = bool(os.environ.get("TFDOCTOR_LAB_FULL"))
 PYTHONS = (None, "2.7", "3.5", "3.6", "3.7", "3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
-OF_THE_MACHINE = frozenset({Cause.GPU_TOO_OLD, Cause.GPU_TOO_NEW, Cause.DRIVER_TOO_OLD})
+MACHINE_CAUSES = frozenset({Cause.GPU_TOO_OLD, Cause.GPU_TOO_NEW, Cause.DRIVER_TOO_OLD})
 
 
-def host(*capabilities: str, driver: str | None = None, **more: Any) -> Host:
+def make_host(*capabilities: str, driver: str | None = None, **fields: Any) -> Host:
     cards = tuple(Card(f"a card of {capability}", capability) for capability in capabilities)
-    return Host(cards=cards, driver=driver, **more)
+    return Host(cards=cards, driver=driver, **fields)
 
 
-def ask(tensorflow: str | None = None, machine: Host | None = None, **more: Any) -> Recommendation:
-    return recommend(COMPAT, Request(tensorflow=tensorflow, **more), machine or Host())
+def recommend_for(
+    tensorflow: str | None = None, machine: Host | None = None, **fields: Any
+) -> Recommendation:
+    return recommend(COMPAT, Request(tensorflow=tensorflow, **fields), machine or Host())
 
 
-def option_of(answer: Recommendation, recipe: Recipe) -> Option:
-    found = [option for option in answer.options if option.recipe is recipe]
-    assert len(found) == 1, f"no {recipe.value}"
-    return found[0]
+def find_option(answer: Recommendation, recipe: Recipe) -> Option:
+    matches = [option for option in answer.options if option.recipe is recipe]
+    assert len(matches) == 1, f"no {recipe.value}"
+    return matches[0]
 
 
-def causes(answer: Recommendation) -> list[Cause]:
+def conflict_causes(answer: Recommendation) -> list[Cause]:
     assert answer.conflict is not None
     return [reason.cause for reason in answer.conflict.reasons]
 
 
-# ---------------------------------------------------------------- what every answer has
+# ---------------------------------------------------------------- every answer
 
 
 @cache
-def blocks(table: str) -> tuple[tuple[str, str], ...]:
-    """(kind, text) of each row of a TOML table."""
+def parse_tables(table: str) -> tuple[tuple[str, str], ...]:
+    """Return the (kind, text) of each entry of a TOML table."""
     parts = re.split(r"^\[\[(\w+)\]\]$", (data_dir("compat") / table).read_text(encoding="utf-8"), flags=re.M)
     return tuple(zip(parts[1::2], parts[2::2], strict=True))
 
 
 @cache
-def named_row_exists(source: str) -> bool:
+def has_table_entry(source: str) -> bool:
     table, _, rest = source.partition(": ")
-    if table == "locks":  # the reason is that there is none
+    if table == "locks":  # the reason is that no lock exists
         return bool(rest)
     if table == "tensorflow.json":
-        return not rest or any(f"{row.package} {row.version}" == rest for row in COMPAT.releases)
+        return not rest or any(f"{release.package} {release.version}" == rest for release in COMPAT.releases)
     if table == "problems.toml":
         return any(problem.id == rest for problem in COMPAT.problems)
     match = re.fullmatch(r"\[\[(\w+)\]\](?: (.+))?", rest)
     if match is None:
-        return not rest and bool(blocks(table))
+        return not rest and bool(parse_tables(table))
     key = match[2]
     return any(
         kind == match[1] and (key is None or f'"{key}"\n' in text or f"= {key}\n" in text)
-        for kind, text in blocks(table)
+        for kind, text in parse_tables(table)
     )
 
 
 def check_answer(answer: Recommendation) -> None:
     assert bool(answer.options) is (answer.conflict is None)
-    told = [reason for one in answer.rejected for reason in one.reasons]
-    assert all(one.reasons for one in answer.rejected)
+    texts = [reason for item in answer.rejected for reason in item.reasons]
+    assert all(item.reasons for item in answer.rejected)
     if answer.conflict is not None:
         assert answer.conflict.reasons
-        told += answer.conflict.reasons
-        told += [caveat for one in answer.conflict.nearest for caveat in one.option.caveats]
-    told += [caveat for option in answer.options for caveat in option.caveats]
-    for one in told:
-        assert isinstance(one.cause, Cause)
-        assert len(one.text) > 20
-        assert "None" not in one.text
-        assert named_row_exists(one.source), one.source
+        texts += answer.conflict.reasons
+        texts += [caveat for item in answer.conflict.nearest for caveat in item.option.caveats]
+    texts += [caveat for option in answer.options for caveat in option.caveats]
+    for item in texts:
+        assert isinstance(item.cause, Cause)
+        assert len(item.text) > 20
+        assert "None" not in item.text
+        assert has_table_entry(item.source), item.source
 
 
-def test_a_source_that_is_not_there_is_noticed() -> None:
-    assert named_row_exists("cuda.toml: [[family]] 12")
-    assert not named_row_exists("cuda.toml: [[family]] 99")
-    assert not named_row_exists("cuda.toml: [[families]]")
-    assert not named_row_exists("problems.toml: no-such")
-    assert not named_row_exists("tensorflow.json: tensorflow 9.9")
+def test_missing_table_entry_is_noticed() -> None:
+    assert has_table_entry("cuda.toml: [[family]] 12")
+    assert not has_table_entry("cuda.toml: [[family]] 99")
+    assert not has_table_entry("cuda.toml: [[families]]")
+    assert not has_table_entry("problems.toml: no-such")
+    assert not has_table_entry("tensorflow.json: tensorflow 9.9")
 
 
-def test_there_are_the_releases_that_are_meant() -> None:
-    assert {"1.4.0", "1.15.5", "2.4.4", "2.15.0.post1", "2.21.0"} <= {*FINAL}
-    assert len(FINAL) > 90
+def test_final_releases_are_complete() -> None:
+    assert {"1.4.0", "1.15.5", "2.4.4", "2.15.0.post1", "2.21.0"} <= {*FINAL_VERSIONS}
+    assert len(FINAL_VERSIONS) > 90
 
 
-@pytest.mark.parametrize("version", FINAL)
-def test_every_release_has_a_way_or_says_why_not(version: str) -> None:
-    answer = ask(version)
+@pytest.mark.parametrize("version", FINAL_VERSIONS)
+def test_every_release_has_options_or_reasons(version: str) -> None:
+    answer = recommend_for(version)
     check_answer(answer)
     assert all(option.tensorflow == version for option in answer.options)
     assert len({option.recipe for option in answer.options}) == len(answer.options)
@@ -166,132 +168,146 @@ def test_every_release_has_a_way_or_says_why_not(version: str) -> None:
 @pytest.mark.parametrize(
     "machine",
     [
-        host("3.0", driver="390.157"),
-        host("8.6", driver="390"),
-        host("12.0", "6.1"),
-        host("5.0", driver="580"),
+        make_host("3.0", driver="390.157"),
+        make_host("8.6", driver="390"),
+        make_host("12.0", "6.1"),
+        make_host("5.0", driver="580"),
     ],
     ids=lambda machine: f"{'+'.join(card.capability for card in machine.cards)}, {machine.driver}",
 )
-def test_every_minor_on_odd_machines(machine: Host) -> None:
-    for wish in ("1.12", "2.4", "2.15", None):
-        check_answer(ask(wish, machine))
+def test_minors_on_unusual_machines(machine: Host) -> None:
+    for tensorflow in ("1.12", "2.4", "2.15", None):
+        check_answer(recommend_for(tensorflow, machine))
 
 
-def test_reasons_that_cannot_be_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reason_with_a_wrong_source_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constraints, "format_row", lambda _: "tensorflow.json: nothing 0.0")
     with pytest.raises(AssertionError):
-        check_answer(ask("1.14", host("8.9")))
+        check_answer(recommend_for("1.14", make_host("8.9")))
 
 
-# ---------------------------------------------------------------- a plan's own facts raise no error
+# ---------------------------------------------------------------- plans pass check
 
 
-def errors_of(release: Release, recipe: Recipe, machine: Host, python: str | None = None) -> list[str] | None:
-    """What `check` would say of the finished plan; None where there is no plan."""
+def find_check_errors(
+    release: Release, recipe: Recipe, machine: Host, python: str | None = None
+) -> list[str] | None:
+    """Return the errors that `check` would report for the finished plan; None if there is no plan."""
     answer = tries(COMPAT, release, Request(python=python), machine, recipe)
     if isinstance(answer, Rejected):
         assert answer.reasons
         return None
     assert python in (None, answer.python)
     report = diagnose(make_predicted_facts(COMPAT, answer, machine), COMPAT)
-    what = f"{release.version} {recipe.value} py{answer.python} {machine.cards} {machine.driver}"
-    found = [f"{what}: {f.code} {f.title}" for f in report.findings if f.severity is Severity.ERROR]
+    case = f"{release.version} {recipe.value} py{answer.python} {machine.cards} {machine.driver}"
+    errors = [
+        f"{case}: {finding.code} {finding.title}"
+        for finding in report.findings
+        if finding.severity is Severity.ERROR
+    ]
     if report.verdict.gpu_usable is not True:
-        found.append(f"{what}: {report.verdict.summary}")
-    return found
+        errors.append(f"{case}: {report.verdict.summary}")
+    return errors
 
 
-def combinations(pythons: Iterable[str | None]) -> Iterator[tuple[str, Recipe, str, str | None, str | None]]:
-    return itertools.product(RELEASES, RECIPES, GENERATIONS, DRIVERS, pythons)
+def iter_combinations(
+    pythons: Iterable[str | None],
+) -> Iterator[tuple[str, Recipe, str, str | None, str | None]]:
+    return itertools.product(RELEASES, RECIPES, CAPABILITIES, DRIVERS, pythons)
 
 
-def sweep(chosen: Iterable[tuple[str, Recipe, str, str | None, str | None]]) -> tuple[int, list[str]]:
-    """How many plans there were, and what is wrong with them."""
-    plans, wrong = 0, []
-    for version, recipe, capability, driver, python in chosen:
-        found = errors_of(RELEASES[version], recipe, host(capability, driver=driver), python)
-        plans += found is not None
-        wrong += found or []
-    return plans, wrong
+def check_plans(
+    combinations: Iterable[tuple[str, Recipe, str, str | None, str | None]],
+) -> tuple[int, list[str]]:
+    """Return the number of plans, and what is wrong with them."""
+    plans, problems = 0, []
+    for version, recipe, capability, driver, python in combinations:
+        errors = find_check_errors(RELEASES[version], recipe, make_host(capability, driver=driver), python)
+        plans += errors is not None
+        problems += errors or []
+    return plans, problems
 
 
-def test_no_plan_raises_an_error_sampled() -> None:
-    # 499 is prime to the lengths of all axes: each value of each meets many of the others.
-    plans, wrong = sweep(itertools.islice(combinations(PYTHONS), 7, None, 499))
-    assert not wrong
+def test_sampled_plans_pass_check() -> None:
+    # 499 is prime to the lengths of all axes, so each value is combined with many others.
+    plans, problems = check_plans(itertools.islice(iter_combinations(PYTHONS), 7, None, 499))
+    assert not problems
     assert plans > 50
 
 
-def test_no_plan_of_a_fitting_machine_raises_an_error() -> None:
-    """One new and one old machine for each release and recipe: most of them are plans."""
-    chosen = [
+def test_plans_for_suitable_machines_pass_check() -> None:
+    """One new and one old machine for each release and recipe give mostly plans."""
+    combinations = [
         (version, recipe, *machine, None)
         for number, version in enumerate(RELEASES)
         for recipe in RECIPES
         for machine in [(("6.1", "580.65.06"), ("7.0", None))[number % 2]]
     ]
-    plans, wrong = sweep(chosen)
-    assert not wrong
+    plans, problems = check_plans(combinations)
+    assert not problems
     assert plans > 150
 
 
 @pytest.mark.skipif(not LAB, reason="every combination takes minutes: TFDOCTOR_LAB_FULL=1")
 @pytest.mark.timeout(3600)
-def test_no_plan_raises_an_error() -> None:
-    plans, wrong = sweep(combinations([None]))
-    assert not wrong[:20]
+def test_all_plans_pass_check() -> None:
+    plans, problems = check_plans(iter_combinations([None]))
+    assert not problems[:20]
     assert plans > 10_000
-    plans, wrong = sweep(
+    plans, problems = check_plans(
         (version, recipe, "7.0", None, python)
         for version, recipe, python in itertools.product(RELEASES, RECIPES, PYTHONS)
     )
-    assert not wrong[:20]
+    assert not problems[:20]
 
 
 @pytest.mark.parametrize(
     ("name", "version", "machine"),
     [
-        ("check_cards", "2.21.0", host("5.0", driver="570.86.10")),
-        ("check_cards", "2.18.1", host("12.0", driver="570.86.10")),
-        ("check_driver", "2.21.0", host("7.0", driver="470.82.01")),
-        ("check_driver", "2.10.1", host("7.0", driver="418.39")),
+        ("check_cards", "2.21.0", make_host("5.0", driver="570.86.10")),
+        ("check_cards", "2.18.1", make_host("12.0", driver="570.86.10")),
+        ("check_driver", "2.21.0", make_host("7.0", driver="470.82.01")),
+        ("check_driver", "2.10.1", make_host("7.0", driver="418.39")),
     ],
 )
-def test_the_property_can_fail(
+def test_missing_constraint_is_noticed(
     monkeypatch: pytest.MonkeyPatch, name: str, version: str, machine: Host
 ) -> None:
-    assert all(errors_of(RELEASES[version], recipe, machine) is None for recipe in RECIPES)
+    assert all(find_check_errors(RELEASES[version], recipe, machine) is None for recipe in RECIPES)
     monkeypatch.setattr(constraints, name, lambda *_: None)
-    found = [errors_of(RELEASES[version], recipe, machine) for recipe in RECIPES]
-    assert any(found), f"nobody else would notice that {name} is gone"
+    errors = [find_check_errors(RELEASES[version], recipe, machine) for recipe in RECIPES]
+    assert any(errors), f"nobody else would notice that {name} is gone"
 
 
-# ---------------------------------------------------------------- what is not known
+# ---------------------------------------------------------------- unknown facts
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.value)
-def test_an_unknown_machine_is_no_reason(recipe: Recipe) -> None:
+def test_unknown_machine_gives_no_machine_reason(recipe: Recipe) -> None:
     for release in RELEASES.values():
         answer = tries(COMPAT, release, Request(), Host(), recipe)
         if isinstance(answer, Rejected):
-            assert not OF_THE_MACHINE & {reason.cause for reason in answer.reasons}, release.version
+            assert not MACHINE_CAUSES & {reason.cause for reason in answer.reasons}, release.version
         else:
-            assert not {c.cause for c in answer.caveats if c.serious} & OF_THE_MACHINE, release.version
+            assert not {caveat.cause for caveat in answer.caveats if caveat.serious} & MACHINE_CAUSES, (
+                release.version
+            )
 
 
-def test_knowing_less_never_takes_an_option_away() -> None:
-    for version in FINAL[::9]:
+def test_unknown_facts_remove_no_option() -> None:
+    for version in FINAL_VERSIONS[::9]:
         for recipe in RECIPES:
-            for capability, driver in itertools.product(GENERATIONS[::3], DRIVERS[1::3]):
-                known = tries(COMPAT, RELEASES[version], Request(), host(capability, driver=driver), recipe)
-                if isinstance(known, Option):
-                    for less in (host(capability), host(driver=driver), Host()):
-                        answer = tries(COMPAT, RELEASES[version], Request(), less, recipe)
+            for capability, driver in itertools.product(CAPABILITIES[::3], DRIVERS[1::3]):
+                full = tries(
+                    COMPAT, RELEASES[version], Request(), make_host(capability, driver=driver), recipe
+                )
+                if isinstance(full, Option):
+                    for machine in (make_host(capability), make_host(driver=driver), Host()):
+                        answer = tries(COMPAT, RELEASES[version], Request(), machine, recipe)
                         assert isinstance(answer, Option), (version, recipe, capability, driver)
 
 
-def test_an_unknown_glibc_or_processor_is_no_reason() -> None:
+def test_unknown_glibc_or_cpu_gives_no_reason() -> None:
     release = RELEASES["2.21.0"]
     assert isinstance(tries(COMPAT, release, Request(), Host(), Recipe.VENV), Option)
     old = tries(COMPAT, release, Request(), Host(glibc="2.17"), Recipe.VENV)
@@ -305,22 +321,27 @@ def test_an_unknown_glibc_or_processor_is_no_reason() -> None:
 # ---------------------------------------------------------------- named cases
 
 
-def test_tf_114_on_ada() -> None:
-    answer = ask("1.14", host("8.9", driver="530.30.02"))
-    assert causes(answer)[0] is Cause.GPU_TOO_NEW
+def test_tensorflow_1_14_on_ada() -> None:
+    answer = recommend_for("1.14", make_host("8.9", driver="530.30.02"))
+    assert conflict_causes(answer)[0] is Cause.GPU_TOO_NEW
     assert answer.conflict is not None
-    bases = [one.option.base.image for one in answer.conflict.nearest if one.option.base is not None]
+    bases = [
+        request.option.base.image for request in answer.conflict.nearest if request.option.base is not None
+    ]
     assert "nvcr.io/nvidia/tensorflow:23.03-tf1-py3" in bases
-    older = ask("1.14", host("8.6", driver="470.82.01")).conflict
+    older = recommend_for("1.14", make_host("8.6", driver="470.82.01")).conflict
     assert older is not None
     ngc = [
-        one.option.base.image for one in older.nearest if one.option.recipe is Recipe.NGC if one.option.base
+        request.option.base.image
+        for request in older.nearest
+        if request.option.recipe is Recipe.NGC
+        if request.option.base
     ]
     assert ngc == ["nvcr.io/nvidia/tensorflow:21.10-tf1-py3"]
 
 
-def test_blackwell() -> None:
-    answer = ask(None, host("12.0", driver="570.86.10"))
+def test_blackwell_prefers_a_build_with_its_code() -> None:
+    answer = recommend_for(None, make_host("12.0", driver="570.86.10"))
     best = answer.options[0]
     assert best.base is not None
     assert best.base.image == "nvcr.io/nvidia/tensorflow:25.02-tf2-py3", (
@@ -330,62 +351,64 @@ def test_blackwell() -> None:
     for option in answer.options[1:]:
         assert COMPAT.code_for(option.release, "12.0") == "jit"
         assert option.serious
-    assert causes(ask("2.19", host("12.0", driver="570.86.10")))[0] is Cause.GPU_TOO_NEW
-    old = ask("2.10", host("12.0", driver="570.86.10"))
-    assert causes(old)[0] is Cause.GPU_TOO_NEW
+    assert (
+        conflict_causes(recommend_for("2.19", make_host("12.0", driver="570.86.10")))[0] is Cause.GPU_TOO_NEW
+    )
+    old = recommend_for("2.10", make_host("12.0", driver="570.86.10"))
+    assert conflict_causes(old)[0] is Cause.GPU_TOO_NEW
 
 
-def test_k80_ends_with_214() -> None:
-    answer = ask(None, host("3.7", driver="470.82.01"))
+def test_k80_is_supported_up_to_2_14() -> None:
+    answer = recommend_for(None, make_host("3.7", driver="470.82.01"))
     assert {versions.major_minor(option.tensorflow) for option in answer.options[:1]} == {"2.14"}
-    assert causes(ask("2.15", host("3.7", driver="470.82.01")))[0] in OF_THE_MACHINE
+    assert conflict_causes(recommend_for("2.15", make_host("3.7", driver="470.82.01")))[0] in MACHINE_CAUSES
 
 
-def test_pascal_keeps_a_cudnn_with_its_code() -> None:
-    answer = ask(None, host("6.0", driver="580.65.06"))
-    best = option_of(answer, Recipe.PIP_CUDA)
+def test_pascal_gets_a_cudnn_with_its_code() -> None:
+    answer = recommend_for(None, make_host("6.0", driver="580.65.06"))
+    best = find_option(answer, Recipe.PIP_CUDA)
     assert best.tensorflow == "2.21.0"
     assert best.cudnn is not None
     assert versions.major_minor(best.cudnn) == "9.10"
 
 
-def test_two_cards_of_which_each_alone_is_served() -> None:
-    assert ask("2.14", host("3.7")).options
-    assert ask("2.21", host("9.0")).options
-    answer = ask("2.21", host("9.0", "3.7"))
-    assert causes(answer)[0] is Cause.GPU_TOO_OLD
+def test_two_cards_without_a_common_release() -> None:
+    assert recommend_for("2.14", make_host("3.7")).options
+    assert recommend_for("2.21", make_host("9.0")).options
+    answer = recommend_for("2.21", make_host("9.0", "3.7"))
+    assert conflict_causes(answer)[0] is Cause.GPU_TOO_OLD
 
 
-def test_a_python_without_a_wheel() -> None:
-    answer = ask("2.10", python="3.12")
-    assert causes(answer)[0] is Cause.NO_MATCHING_WHEEL
+def test_python_without_a_wheel_is_rejected() -> None:
+    answer = recommend_for("2.10", python="3.12")
+    assert conflict_causes(answer)[0] is Cause.NO_MATCHING_WHEEL
     assert answer.conflict is not None
     assert "3.10" in answer.conflict.reasons[0].text
-    assert any(one.option.python == "3.10" for one in answer.conflict.nearest)
+    assert any(request.option.python == "3.10" for request in answer.conflict.nearest)
 
 
-def test_24_has_no_wheels_of_cuda() -> None:
-    answer = ask("2.4")
+def test_tensorflow_2_4_has_no_cuda_wheels() -> None:
+    answer = recommend_for("2.4")
     assert [option.recipe for option in answer.options[-1:]] == [Recipe.CONDA_CUDA]
     assert {option.recipe for option in answer.options[:-1]} == {Recipe.OFFICIAL, Recipe.CUDA_BASE}
-    base = option_of(answer, Recipe.CUDA_BASE).base
+    base = find_option(answer, Recipe.CUDA_BASE).base
     assert base is not None
     assert base.image.startswith("nvidia/cuda:11.0.3-cudnn8-runtime-ubuntu")
     assert Cause.LIBS_NOT_INSTALLED in {
         reason.cause
-        for one in answer.rejected
-        if one.recipe in (Recipe.VENV, Recipe.PIP_CUDA)
-        for reason in one.reasons
+        for rejected in answer.rejected
+        if rejected.recipe in (Recipe.VENV, Recipe.PIP_CUDA)
+        for reason in rejected.reasons
     }
 
 
-def test_a_driver_of_long_ago() -> None:
-    fits = ask(None, host("6.1", driver="390"))
-    assert versions.satisfies(fits.options[0].tensorflow, "<1.13")
-    too_new = ask(None, host("8.6", driver="390"))
-    assert Cause.DRIVER_TOO_OLD in causes(too_new)
+def test_old_driver_limits_the_release() -> None:
+    supported = recommend_for(None, make_host("6.1", driver="390"))
+    assert versions.satisfies(supported.options[0].tensorflow, "<1.13")
+    too_new = recommend_for(None, make_host("8.6", driver="390"))
+    assert Cause.DRIVER_TOO_OLD in conflict_causes(too_new)
     assert too_new.conflict is not None
-    assert any("driver" in one.text for one in too_new.conflict.nearest)
+    assert any("driver" in request.text for request in too_new.conflict.nearest)
 
 
 @pytest.mark.parametrize(
@@ -396,32 +419,32 @@ def test_a_driver_of_long_ago() -> None:
         (Host(system="Darwin", machine="x86_64"), Cause.NO_DRIVER),
     ],
 )
-def test_systems_without_a_way(machine: Host, cause: Cause) -> None:
-    for wish in (None, "2.15", "1.14"):
-        answer = ask(wish, machine)
-        assert causes(answer)[0] is cause
+def test_unsupported_systems_have_a_conflict(machine: Host, cause: Cause) -> None:
+    for tensorflow in (None, "2.15", "1.14"):
+        answer = recommend_for(tensorflow, machine)
+        assert conflict_causes(answer)[0] is cause
         assert answer.conflict is not None
         assert not answer.conflict.nearest
 
 
-def test_windows_has_containers_alone() -> None:
+def test_windows_has_containers_only() -> None:
     machine = Host(cards=(Card("RTX 3060", "8.6"),), driver="576.02", system="Windows", machine="AMD64")
-    answer = ask("2.15", machine)
+    answer = recommend_for("2.15", machine)
     assert {option.method for option in answer.options} == {Method.CONTAINER}
-    alone = ask("2.15", machine, method=Method.PIP)
-    assert Cause.WINDOWS_NATIVE_UNSUPPORTED in causes(alone)
+    pip_answer = recommend_for("2.15", machine, method=Method.PIP)
+    assert Cause.WINDOWS_NATIVE_UNSUPPORTED in conflict_causes(pip_answer)
 
 
 @pytest.mark.parametrize("machine", [{"wsl": True}, {"system": "Windows", "machine": "AMD64"}])
-def test_below_windows_its_driver_counts(machine: dict[str, object]) -> None:
+def test_windows_driver_counts_under_wsl(machine: dict[str, object]) -> None:
     """525.60.13 is new enough as a Linux driver; Windows needs 527.41 for the same CUDA."""
-    assert ask("2.15", host("8.6", driver="526.98"), recipe=Recipe.PIP_CUDA).options
-    answer = ask("2.15", host("8.6", driver="526.98", **machine), recipe=Recipe.PIP_CUDA)
-    assert causes(answer) == [Cause.DRIVER_TOO_OLD]
-    assert ask("2.15", host("8.6", driver="528.33", **machine), recipe=Recipe.PIP_CUDA).options
+    assert recommend_for("2.15", make_host("8.6", driver="526.98"), recipe=Recipe.PIP_CUDA).options
+    answer = recommend_for("2.15", make_host("8.6", driver="526.98", **machine), recipe=Recipe.PIP_CUDA)
+    assert conflict_causes(answer) == [Cause.DRIVER_TOO_OLD]
+    assert recommend_for("2.15", make_host("8.6", driver="528.33", **machine), recipe=Recipe.PIP_CUDA).options
 
 
-# ---------------------------------------------------------------- how TensorFlow is named
+# ---------------------------------------------------------------- version specifiers
 
 
 @pytest.mark.parametrize(
@@ -438,125 +461,140 @@ def test_below_windows_its_driver_counts(machine: dict[str, object]) -> None:
         ("2.22.0rc0", "2.22.0rc0"),
     ],
 )
-def test_specifications(spec: str, version: str) -> None:
-    answer = ask(spec)
+def test_version_specifiers(spec: str, version: str) -> None:
+    answer = recommend_for(spec)
     check_answer(answer)
-    shown = {option.tensorflow for option in answer.options} or {one.tensorflow for one in answer.rejected}
-    assert version in shown
+    versions_shown = {option.tensorflow for option in answer.options} or {
+        rejected.tensorflow for rejected in answer.rejected
+    }
+    assert version in versions_shown
 
 
 @pytest.mark.parametrize(("capability", "driver"), [("3.7", "470.82"), ("8.6", "390"), ("12.0", None)])
-def test_a_post_release_is_a_release(capability: str, driver: str | None) -> None:
-    """All releases are looked at where none fits, 2.15.0.post1 among them."""
-    check_answer(ask("2.15.0.post1", host(capability, driver=driver)))
-    check_answer(ask("==2.15.*", host(capability, driver=driver)))
+def test_post_release_is_planned(capability: str, driver: str | None) -> None:
+    """If no release fits, all are examined, including 2.15.0.post1."""
+    check_answer(recommend_for("2.15.0.post1", make_host(capability, driver=driver)))
+    check_answer(recommend_for("==2.15.*", make_host(capability, driver=driver)))
 
 
-def test_2150_has_our_set_where_its_extra_cannot_be_installed() -> None:
-    option = option_of(ask("2.15.0"), Recipe.VENV)
+def test_tensorflow_2_15_0_uses_no_broken_extra() -> None:
+    option = find_option(recommend_for("2.15.0"), Recipe.VENV)
     assert not any("tensorrt" in name or "and-cuda" in name for name in option.packages)
     assert any("nvidia-cudnn-cu12==8.9" in name for name in option.packages)
 
 
-def test_a_prerelease_is_for_those_who_name_it() -> None:
-    assert not any(option.release.is_prerelease for option in ask(None).options)
-    named = ask("2.22.0rc0")
+def test_prerelease_needs_an_explicit_request() -> None:
+    assert not any(option.release.is_prerelease for option in recommend_for(None).options)
+    named = recommend_for("2.22.0rc0")
     assert all(
         any("not a final release" in caveat.text for caveat in option.caveats) for option in named.options
     )
 
 
-def test_a_yanked_release_is_for_those_who_name_it() -> None:
-    yanked = [row for row in RELEASES.values() if row.yanked]
-    assert not any(option.release.yanked for option in ask(None).options)
-    for row in yanked:
+def test_yanked_release_needs_an_explicit_request() -> None:
+    yanked = [release for release in RELEASES.values() if release.yanked]
+    assert not any(option.release.yanked for option in recommend_for(None).options)
+    for release in yanked:
         assert all(
             any("yanked" in caveat.text and caveat.serious for caveat in option.caveats)
-            for option in ask(row.version).options
+            for option in recommend_for(release.version).options
         )
 
 
 @pytest.mark.parametrize("spec", ["0.12", "99", "2.99.1"])
-def test_a_release_that_is_not_known(spec: str) -> None:
+def test_unknown_release_is_an_error(spec: str) -> None:
     with pytest.raises(UnknownReleaseError):
-        ask(spec)
+        recommend_for(spec)
 
 
 @pytest.mark.parametrize("spec", ["", "x", "2.x", ">=", "2.15;rm", "⅖"])
-def test_no_specification(spec: str) -> None:
+def test_invalid_specifier_is_an_error(spec: str) -> None:
     with pytest.raises(versions.VersionSyntaxError):
-        ask(spec)
+        recommend_for(spec)
 
 
-# ---------------------------------------------------------------- what is typed for it
+# ---------------------------------------------------------------- commands
 
 
-def test_an_environment_is_linked_where_tensorflow_does_not_look() -> None:
+def test_environment_gets_links_if_tensorflow_needs_them() -> None:
     for version in ("2.10.1", "2.16.1", "2.21.0"):
-        assert any("links put" in text for text in option_of(ask(version), Recipe.VENV).reasons), version
+        assert any(
+            "links put" in text for text in find_option(recommend_for(version), Recipe.VENV).reasons
+        ), version
     for version in ("2.14.1", "2.16.2", "2.20.0"):
-        assert not any("links put" in text for text in option_of(ask(version), Recipe.VENV).reasons), version
+        assert not any(
+            "links put" in text for text in find_option(recommend_for(version), Recipe.VENV).reasons
+        ), version
 
 
-def test_an_environment_is_made_by_install_and_always_from_a_lock() -> None:
-    for row in COMPAT.releases:
-        if row.package != "tensorflow" or COMPAT.cuda_set(row.version) is None or row.is_prerelease:
+def test_environment_is_installed_from_a_lock() -> None:
+    for release in COMPAT.releases:
+        if (
+            release.package != "tensorflow"
+            or COMPAT.cuda_set(release.version) is None
+            or release.is_prerelease
+        ):
             continue
-        option = option_of(ask(f"=={row.version}"), Recipe.VENV)
-        assert option.commands == (f"tfdoctor install --tf {row.version}",)
-        assert COMPAT.locks.path("tensorflow", row.version, option.python).is_file()
-    option = option_of(ask("2.15.1", python="3.10"), Recipe.VENV)
+        option = find_option(recommend_for(f"=={release.version}"), Recipe.VENV)
+        assert option.commands == (f"tfdoctor install --tf {release.version}",)
+        assert COMPAT.locks.path("tensorflow", release.version, option.python).is_file()
+    option = find_option(recommend_for("2.15.1", python="3.10"), Recipe.VENV)
     assert option.commands == ("tfdoctor install --tf 2.15.1 --python 3.10",)
 
 
-def test_a_container_is_built_by_the_command_that_is_shown() -> None:
-    for version in FINAL[::7]:
-        for option in ask(version, method=Method.CONTAINER).options:
-            words = option.commands[0].split()
-            assert words[:2] == ["tfdoctor", "build"]
-            again = ask(words[words.index("--tf") + 1], recipe=Recipe(words[words.index("--recipe") + 1]))
-            assert again.options[0].base == option.base
-            assert again.options[0].python == option.python
+def test_build_command_selects_the_same_option() -> None:
+    for version in FINAL_VERSIONS[::7]:
+        for option in recommend_for(version, method=Method.CONTAINER).options:
+            arguments = option.commands[0].split()
+            assert arguments[:2] == ["tfdoctor", "build"]
+            rebuilt = recommend_for(
+                arguments[arguments.index("--tf") + 1],
+                recipe=Recipe(arguments[arguments.index("--recipe") + 1]),
+            )
+            assert rebuilt.options[0].base == option.base
+            assert rebuilt.options[0].python == option.python
 
 
 @pytest.mark.parametrize(
     ("machine", "spec", "words"),
     [
-        (host("8.0", driver="525"), "1.15", " --gpu 8.0 --driver 525"),
-        (host("3.7"), "2.13", " --gpu 3.7"),
-        (host("8.0", "3.7", "3.7"), "2.13.1", " --gpu 8.0 --gpu 3.7"),
-        (host("8.6"), "2.13", ""),
-        (host("8.0", driver="525"), "2.20", ""),
+        (make_host("8.0", driver="525"), "1.15", " --gpu 8.0 --driver 525"),
+        (make_host("3.7"), "2.13", " --gpu 3.7"),
+        (make_host("8.0", "3.7", "3.7"), "2.13.1", " --gpu 8.0 --gpu 3.7"),
+        (make_host("8.6"), "2.13", ""),
+        (make_host("8.0", driver="525"), "2.20", ""),
     ],
 )
-def test_the_command_names_the_machine_where_the_base_is_chosen_for_it(
-    machine: Host, spec: str, words: str
-) -> None:
-    commands = [option.commands[0] for option in ask(spec, machine).options if option.base is not None]
+def test_build_command_names_the_machine_if_needed(machine: Host, spec: str, words: str) -> None:
+    commands = [
+        option.commands[0] for option in recommend_for(spec, machine).options if option.base is not None
+    ]
     assert any(command.endswith(words) for command in commands)
     assert words or not any("--gpu" in command or "--driver" in command for command in commands)
 
 
 @pytest.mark.few(0)
-def test_what_is_shown_for_a_machine_is_what_is_built_on_another() -> None:
-    for capability, driver in itertools.product(GENERATIONS, DRIVERS[:: 1 if LAB else 3]):
+def test_build_command_gives_the_same_base_elsewhere() -> None:
+    for capability, driver in itertools.product(CAPABILITIES, DRIVERS[:: 1 if LAB else 3]):
         for spec in ("1.15", "2.13", "2.17", None) if LAB or driver is None else ("1.15", "2.13"):
-            for option in ask(spec, host(capability, driver=driver), method=Method.CONTAINER).options:
-                words = option.commands[0].split()
-                given = dict(zip(words[2::2], words[3::2], strict=True))
-                there = host(given["--gpu"]) if "--gpu" in given else Host()
-                there = replace(there, driver=given.get("--driver"))
-                again = ask(given["--tf"], there, recipe=Recipe(given["--recipe"])).options[0]
-                assert (again.base, again.python) == (option.base, option.python), option.commands
+            for option in recommend_for(
+                spec, make_host(capability, driver=driver), method=Method.CONTAINER
+            ).options:
+                arguments = option.commands[0].split()
+                flags = dict(zip(arguments[2::2], arguments[3::2], strict=True))
+                machine = make_host(flags["--gpu"]) if "--gpu" in flags else Host()
+                machine = replace(machine, driver=flags.get("--driver"))
+                rebuilt = recommend_for(flags["--tf"], machine, recipe=Recipe(flags["--recipe"])).options[0]
+                assert (rebuilt.base, rebuilt.python) == (option.base, option.python), option.commands
 
 
-def test_of_two_images_that_serve_the_one_without_a_worry_is_taken() -> None:
-    """The newest was made for a newer driver, which it may do without; an older one was made for this driver."""
-    option = option_of(ask("1.15", host("8.0", driver="525.60.13")), Recipe.NGC)
+def test_image_without_caveats_is_preferred() -> None:
+    """The newest image was made for a newer driver, which it may not need; an older one was made for this driver."""
+    option = find_option(recommend_for("1.15", make_host("8.0", driver="525.60.13")), Recipe.NGC)
     assert option.base is not None
     assert option.base.image == "nvcr.io/nvidia/tensorflow:21.10-tf1-py3"
     assert not option.serious
-    newer = option_of(ask("1.15", host("9.0", driver="525.60.13")), Recipe.NGC)
+    newer = find_option(recommend_for("1.15", make_host("9.0", driver="525.60.13")), Recipe.NGC)
     assert newer.base is not None
     assert newer.base.image == "nvcr.io/nvidia/tensorflow:23.03-tf1-py3", "the older ones have no code for it"
     assert newer.serious

@@ -1,4 +1,4 @@
-"""`recommend` against what trying everything finds (brute.py), which shares no code with it."""
+"""`recommend` against brute.py, which tries everything and shares no code with it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from plan import brute
-from plan.wishes import ASKED, MORE, Wish
+from plan.wishes import FURTHER_CASES, USER_CASES, RequestCase
 from tfdoctor.cli.machine import host_for
 from tfdoctor.compat import Compat
 from tfdoctor.errors import UsageError
@@ -27,35 +27,35 @@ HOSTS = Path(__file__).parents[1] / "hosts"
 LAB = bool(os.environ.get("TFDOCTOR_LAB_FULL"))
 
 
-def options_of(typed: str) -> dict[str, list[str]]:
-    words = shlex.split(typed)
-    found: dict[str, list[str]] = defaultdict(list)
-    for name, value in zip(words[::2], words[1::2], strict=True):
-        found[name.removeprefix("--")].append(value)
-    return found
+def parse_options(typed: str) -> dict[str, list[str]]:
+    arguments = shlex.split(typed)
+    options: dict[str, list[str]] = defaultdict(list)
+    for name, value in zip(arguments[::2], arguments[1::2], strict=True):
+        options[name.removeprefix("--")].append(value)
+    return options
 
 
-def answer_to(typed: str) -> Recommendation:
-    given = options_of(typed)
-    facts = HOSTS / given["facts"][0] if given["facts"] else None
-    host = host_for(COMPAT, gpus=given["gpu"], driver=next(iter(given["driver"]), None), facts=facts)
-    method = Method(given["method"][0]) if given["method"] else None
-    python = check_python(next(iter(given["python"]), None))
-    request = Request(tensorflow=next(iter(given["tf"]), None), python=python, method=method)
+def plan_for(typed: str) -> Recommendation:
+    options = parse_options(typed)
+    facts = HOSTS / options["facts"][0] if options["facts"] else None
+    host = host_for(COMPAT, gpus=options["gpu"], driver=next(iter(options["driver"]), None), facts=facts)
+    method = Method(options["method"][0]) if options["method"] else None
+    python = check_python(next(iter(options["python"]), None))
+    request = Request(tensorflow=next(iter(options["tf"]), None), python=python, method=method)
     return make_plan(COMPAT, request, host)
 
 
 @pytest.mark.few(20)
-@pytest.mark.parametrize("wish", [*ASKED, *MORE], ids=lambda wish: wish.typed)
-def test_wishes(wish: Wish) -> None:
+@pytest.mark.parametrize("wish", [*USER_CASES, *FURTHER_CASES], ids=lambda wish: wish.typed)
+def test_request_gets_the_expected_release(wish: RequestCase) -> None:
     if wish.answer == "ask":
         with pytest.raises(UsageError) as error:
-            answer_to(wish.typed)
+            plan_for(wish.typed)
         assert "several cards" in error.value.message
         assert error.value.hint is not None
         assert "--gpu 3.0" in error.value.hint or "--gpu 2.1" in error.value.hint
         return
-    answer = answer_to(wish.typed)
+    answer = plan_for(wish.typed)
     if wish.answer == "arm64":
         assert answer.conflict is not None
         assert [reason.cause for reason in answer.conflict.reasons] == [Cause.CPU_ONLY_BUILD]
@@ -65,9 +65,9 @@ def test_wishes(wish: Wish) -> None:
     if wish.answer == "cpu":
         assert answer.without_gpu is not None
         assert "pip install" in answer.without_gpu.commands[-1]
-        shown = render_recommendation(answer)
-        assert "No NVIDIA card was found" in " ".join(shown.split())
-        assert shown.index("Without a GPU") < shown.index("virtual environment")
+        screen = render_recommendation(answer)
+        assert "No NVIDIA card was found" in " ".join(screen.split())
+        assert screen.index("Without a GPU") < screen.index("virtual environment")
         return
     assert answer.without_gpu is None
     if wish.answer == "-":
@@ -80,102 +80,108 @@ def test_wishes(wish: Wish) -> None:
 
 @pytest.mark.few(12)
 @pytest.mark.parametrize(
-    "wish", [one for one in (*ASKED, *MORE) if one.answer[0] in "12-"], ids=lambda wish: wish.typed
+    "wish",
+    [case for case in (*USER_CASES, *FURTHER_CASES) if case.answer[0] in "12-"],
+    ids=lambda wish: wish.typed,
 )
-def test_the_table_is_what_trying_everything_finds(wish: Wish) -> None:
-    given = options_of(wish.typed)
+def test_expected_release_matches_brute_force(wish: RequestCase) -> None:
+    options = parse_options(wish.typed)
     machine = brute.Machine(tuple(wish.cards.split()), wish.driver, windows="wsl" in wish.typed)
-    one = {name: next(iter(given[name]), None) for name in ("tf", "python", "method")}
-    way = brute.best(machine, **one)
-    assert (way.version if way is not None else "-") == wish.answer
+    first_values = {name: next(iter(options[name]), None) for name in ("tf", "python", "method")}
+    best = brute.find_best(machine, **first_values)
+    assert (best.version if best is not None else "-") == wish.answer
 
 
-# ---------------------------------------------------------------- every release by its name
+# ---------------------------------------------------------------- requests by version
 
 
-def host_of(cards: tuple[str, ...], driver: str | None) -> Host:
+def make_host(cards: tuple[str, ...], driver: str | None) -> Host:
     return Host(tuple(Card(f"compute capability {card}", card) for card in cards), driver)
 
 
-def disagreements(cards: tuple[str, ...], driver: str | None, tf: str | None) -> list[str]:
-    """What the planner says of a machine that is not so."""
-    answer = recommend(COMPAT, Request(tensorflow=tf), host_of(cards, driver))
-    way = brute.best(brute.Machine(cards, driver), tf=tf)
-    what = f"{cards} {driver} --tf {tf}"
-    if way is None or not answer.options:
-        said = [option.tensorflow for option in answer.options]
-        return [] if way is None and not said else [f"{what}: planned {said}, found {way}"]
+def find_disagreements(cards: tuple[str, ...], driver: str | None, tf: str | None) -> list[str]:
+    """Return how the plan for a machine differs from brute force, as a list of at most one text."""
+    answer = recommend(COMPAT, Request(tensorflow=tf), make_host(cards, driver))
+    best = brute.find_best(brute.Machine(cards, driver), tf=tf)
+    request = f"{cards} {driver} --tf {tf}"
+    if best is None or not answer.options:
+        planned = [option.tensorflow for option in answer.options]
+        return [] if best is None and not planned else [f"{request}: planned {planned}, found {best}"]
     first = answer.options[0]
-    if (first.tensorflow, first.serious) != (way.version, way.serious):
-        return [f"{what}: planned {first.tensorflow} ({first.recipe.value}, {first.serious}), found {way}"]
+    if (first.tensorflow, first.serious) != (best.version, best.serious):
+        return [
+            f"{request}: planned {first.tensorflow} ({first.recipe.value}, {first.serious}), found {best}"
+        ]
     return []
 
 
 @pytest.mark.parametrize("cards", [("7.0",), ("8.6",)])
-def test_every_version_by_its_name(cards: tuple[str, ...]) -> None:
-    named = [row["version"] for row in brute.releases()][:: 1 if LAB else 3]
-    wrong = [text for version in {*named, "1.15.0"} for text in disagreements(cards, None, version)]
-    assert not wrong
+def test_request_by_version_matches_brute_force(cards: tuple[str, ...]) -> None:
+    versions = [release["version"] for release in brute.list_releases()][:: 1 if LAB else 3]
+    problems = [
+        text for version in {*versions, "1.15.0"} for text in find_disagreements(cards, None, version)
+    ]
+    assert not problems
 
 
-# ---------------------------------------------------------------- what is told
+# ---------------------------------------------------------------- texts
 
 
-def summarize_answer(typed: str) -> str:
-    return " ".join(render_recommendation(answer_to(typed), width=200).split())
+def render_plan_for(typed: str) -> str:
+    return " ".join(render_recommendation(plan_for(typed), width=200).split())
 
 
-def test_a_branch_is_its_newest_driver_and_that_is_said() -> None:
-    text = summarize_answer("--gpu A100 --driver 450")
+def test_driver_branch_means_its_newest_version() -> None:
+    text = render_plan_for("--gpu A100 --driver 450")
     assert "the newest driver of branch 450" in text
-    caveats = answer_to("--gpu A100 --driver 450").options[0].caveats
+    caveats = plan_for("--gpu A100 --driver 450").options[0].caveats
     assert any("450.80.02 or newer is needed" in caveat.text and not caveat.serious for caveat in caveats)
     assert not any(
-        "is meant" in one.text for one in answer_to("--gpu A100 --driver 450.80.02").options[0].caveats
+        "is meant" in entry.text for entry in plan_for("--gpu A100 --driver 450.80.02").options[0].caveats
     )
 
 
 @pytest.mark.parametrize("text", ["12.4", "12", "8.6", "99.1"])
-def test_a_version_of_cuda_is_no_driver(text: str) -> None:
+def test_cuda_version_is_no_driver(text: str) -> None:
     with pytest.raises(UsageError) as error:
-        answer_to(f"--gpu A100 --driver {text}")
+        plan_for(f"--gpu A100 --driver {text}")
     assert "CUDA" in (error.value.hint or "")
 
 
-def test_a_driver_that_no_longer_drives_the_card() -> None:
-    answer = answer_to('--gpu "GTX 1060" --driver 590')
+def test_driver_without_support_for_the_card() -> None:
+    answer = plan_for('--gpu "GTX 1060" --driver 590')
     assert answer.conflict is not None
     assert "the last branch for compute capability 6.1 is 580" in answer.conflict.reasons[0].text
-    assert any("another driver" in one.text for one in answer.conflict.nearest)
+    assert any("another driver" in request.text for request in answer.conflict.nearest)
 
 
-def test_a_card_that_the_driver_shows_is_driven() -> None:
-    """A table is no witness against what is seen."""
-    seen = replace(host_of(("3.5",), "550.54.14"), shown=True)
-    assert recommend(COMPAT, Request(), seen).options[0].tensorflow == "2.14.1"
-    assert recommend(COMPAT, Request(), replace(seen, shown=False)).conflict is not None
+def test_card_shown_by_the_driver_is_supported() -> None:
+    """An observation outweighs a table."""
+    host = replace(make_host(("3.5",), "550.54.14"), shown=True)
+    assert recommend(COMPAT, Request(), host).options[0].tensorflow == "2.14.1"
+    assert recommend(COMPAT, Request(), replace(host, shown=False)).conflict is not None
 
 
 @pytest.mark.few(0)
-def test_a_name_of_several_cards_with_one_answer_is_answered() -> None:
-    answer = answer_to('--gpu "Quadro M4000M"')
+def test_ambiguous_card_with_one_answer_is_planned() -> None:
+    answer = plan_for('--gpu "Quadro M4000M"')
     assert answer.host.cards[0].others == ("5.2",)
-    assert "(5.0 or 5.2)" in summarize_answer('--gpu "Quadro M4000M"')
-    shown = recommendation_json(answer)["host"]["gpus"][0]
-    assert (shown["compute_capability"], shown["other_compute_capabilities"]) == ("5.0", ["5.2"])
+    assert "(5.0 or 5.2)" in render_plan_for('--gpu "Quadro M4000M"')
+    gpu = recommendation_json(answer)["host"]["gpus"][0]
+    assert (gpu["compute_capability"], gpu["other_compute_capabilities"]) == ("5.0", ["5.2"])
 
 
-def test_the_question_says_what_it_decides() -> None:
+def test_ambiguous_card_error_explains_the_choices() -> None:
     with pytest.raises(UsageError) as error:
-        answer_to('--gpu "GTX 750 Ti"')
+        plan_for('--gpu "GTX 750 Ti"')
     hint = error.value.hint or ""
     assert "--gpu 5.0" in hint
     assert "TensorFlow 2.16.2" in hint
     assert "10de:" in hint
 
 
-def test_below_wsl_it_says_so() -> None:
-    assert "under WSL, where the Windows driver counts" in summarize_answer("--facts wsl2-healthy")
+def test_wsl_is_named() -> None:
+    assert "under WSL, where the Windows driver counts" in render_plan_for("--facts wsl2-healthy")
 
 
 @pytest.mark.parametrize(
@@ -187,15 +193,15 @@ def test_below_wsl_it_says_so() -> None:
         ("--gpu GB10", "nvcr.io/nvidia/tensorflow:25.02-tf2-py3"),
     ],
 )
-def test_boards_are_told_what_nvidia_has(typed: str, image: str) -> None:
-    text = summarize_answer(typed)
+def test_arm_boards_get_the_image_of_nvidia(typed: str, image: str) -> None:
+    text = render_plan_for(typed)
     assert image in text
     assert "✓" not in text
     assert "not opened" in text
     assert "pip install tensorflow" in text
 
 
-def test_a_card_that_other_machines_have_is_on_no_board() -> None:
+def test_x86_cards_are_no_arm_boards() -> None:
     for name, capability in (
         ("NVIDIA H100", "9.0"),
         ("NVIDIA B200", "10.0"),
@@ -205,9 +211,9 @@ def test_a_card_that_other_machines_have_is_on_no_board() -> None:
         assert COMPAT.arm64.kind_of(name, capability) is None
 
 
-def test_a_machine_with_a_card_has_no_cpu_way() -> None:
+def test_machine_with_a_gpu_gets_no_cpu_option() -> None:
     for name in ("healthy-one-gpu", "wsl2-healthy", "smi-hangs", "docker-desktop"):
-        assert answer_to(f"--facts {name}").without_gpu is None
+        assert plan_for(f"--facts {name}").without_gpu is None
 
 
 @pytest.mark.parametrize(
@@ -220,36 +226,36 @@ def test_a_machine_with_a_card_has_no_cpu_way() -> None:
         ("--gpu GH200 --tf 2.18", "tensorflow==2.18.1"),
     ],
 )
-def test_the_way_without_a_gpu_is_to_what_was_asked_for(typed: str, wanted: str) -> None:
-    way = answer_to(typed).without_gpu
-    assert way is not None
-    assert wanted in way.commands[-1].split()
+def test_cpu_option_installs_the_requested_release(typed: str, wanted: str) -> None:
+    option = plan_for(typed).without_gpu
+    assert option is not None
+    assert wanted in option.commands[-1].split()
 
 
 @pytest.mark.parametrize(
     "typed", ["--gpu GH200 --tf 2.4", "--facts no-card-no-driver --tf 2.21 --python 3.8"]
 )
-def test_there_may_be_none(typed: str) -> None:
-    assert answer_to(typed).without_gpu is None
+def test_cpu_option_can_be_missing(typed: str) -> None:
+    assert plan_for(typed).without_gpu is None
 
 
 @pytest.mark.parametrize("version", ["1.14.0", "1.15.0", "2.3.4"])
-def test_check_says_why_a_card_is_not_offered_what_would_start(version: str) -> None:
-    """Its kernels compile on capability 8.0, and CUDA 10's libraries end at 7.5: both commands say so."""
-    told_by_plan = [reason.text for reason in _conflict(version, "8.0")]
-    assert any("end at compute capability 7.5" in text for text in told_by_plan)
-    option = recommend(COMPAT, Request(tensorflow=version), host_of(("7.5",), None)).options[0]
-    report = diagnose(make_predicted_facts(COMPAT, option, host_of(("8.0",), None)), COMPAT)
-    told_by_check = [finding.explanation for finding in report.findings if finding.code == "TFD111"]
-    assert len(told_by_check) == 1
-    assert "end at compute capability 7.5" in told_by_check[0]
+def test_check_and_plan_agree_on_cuda_10_libraries(version: str) -> None:
+    """Its kernels compile on capability 8.0, and CUDA 10's libraries end at 7.5: both commands report it."""
+    plan_texts = [reason.text for reason in _conflict_reasons(version, "8.0")]
+    assert any("end at compute capability 7.5" in text for text in plan_texts)
+    option = recommend(COMPAT, Request(tensorflow=version), make_host(("7.5",), None)).options[0]
+    report = diagnose(make_predicted_facts(COMPAT, option, make_host(("8.0",), None)), COMPAT)
+    check_texts = [finding.explanation for finding in report.findings if finding.code == "TFD111"]
+    assert len(check_texts) == 1
+    assert "end at compute capability 7.5" in check_texts[0]
 
 
-def _conflict(version: str, card: str) -> tuple[Reason, ...]:
-    answer = recommend(COMPAT, Request(tensorflow=version), host_of((card,), None))
+def _conflict_reasons(version: str, card: str) -> tuple[Reason, ...]:
+    answer = recommend(COMPAT, Request(tensorflow=version), make_host((card,), None))
     assert answer.conflict is not None
     return answer.conflict.reasons
 
 
-def test_recipes_are_known_to_both() -> None:
+def test_brute_force_has_the_same_recipes() -> None:
     assert {*brute.RECIPES} == {recipe.value for recipe in Recipe}

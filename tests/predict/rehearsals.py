@@ -1,4 +1,4 @@
-"""Environments as their lock has them, and what a rehearsal of the import said, for tests."""
+"""Environments as their lock has them, and results of a rehearsed import, for tests."""
 
 from __future__ import annotations
 
@@ -28,32 +28,39 @@ REQUIRES = {
 
 
 def make_facts(changes=(), *, version: str = VERSION, python: str = "3.11", **fields):
-    """TensorFlow's lock as distributions, with the requirements that matter here; `changes`: name → version or None."""
+    """Return facts of TensorFlow's locked distributions, with the requirements that matter here.
+
+    `changes` is a map of names to versions; None removes a distribution. `fields` has further fields by name.
+    """
     locked = COMPAT.locks.get_lock("tensorflow", version, python)
     assert locked is not None
     versions = {**locked.versions, **dict(changes)}
     distributions = tuple(
-        replace(Distribution(name, one, SITE, "pip", requires=REQUIRES.get(name, ())), **fields.get(name, {}))
-        for name, one in versions.items()
-        if one is not None
+        replace(
+            Distribution(name, locked_version, SITE, "pip", requires=REQUIRES.get(name, ())),
+            **fields.get(name, {}),
+        )
+        for name, locked_version in versions.items()
+        if locked_version is not None
     )
     return with_python(healthy(version), distributions=distributions, version=f"{python}.4")
 
 
-def rehearse(facts, *answers, source=None, keras=(), oddities=()):
-    found = RehearsalFacts(tuple(oddities), answers, source, tuple(keras))
-    return replace(facts, rehearsal=Known(found, "a child"))
+def with_rehearsal(facts, *answers, source=None, keras=(), oddities=()):
+    """Return facts with these results of a rehearsed import."""
+    rehearsal = RehearsalFacts(tuple(oddities), answers, source, tuple(keras))
+    return replace(facts, rehearsal=Known(rehearsal, "a child"))
 
 
-def keras_asked(facts):
-    """The modules of Keras that would be imported with something in the place of TensorFlow."""
-    found = plan_rehearsal(facts.python.value, facts.tensorflow.value, facts.environment.variables, COMPAT)
-    return found.keras if found is not None else ()
+def list_keras_modules(facts):
+    """Return the modules of Keras that would be imported with a stand-in for TensorFlow."""
+    plan = plan_rehearsal(facts.python.value, facts.tensorflow.value, facts.environment.variables, COMPAT)
+    return plan.keras if plan is not None else ()
 
 
-def ask(facts):
-    """What would be rehearsed: (modules, the oddities' modules)."""
-    found = plan_rehearsal(facts.python.value, facts.tensorflow.value, facts.environment.variables, COMPAT)
-    if found is None:
+def plan_modules(facts):
+    """Return the modules that would be rehearsed, and the modules of the oddities."""
+    plan = plan_rehearsal(facts.python.value, facts.tensorflow.value, facts.environment.variables, COMPAT)
+    if plan is None:
         return set(), set()
-    return {name for name, _ in found.modules}, {oddity.module for oddity in found.oddities}
+    return {name for name, _ in plan.modules}, {oddity.module for oddity in plan.oddities}

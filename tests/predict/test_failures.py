@@ -1,8 +1,8 @@
-"""Which package is to blame for what a rehearsal met."""
+"""The package that causes a failure of a rehearsed import."""
 
 from __future__ import annotations
 
-from predict.rehearsals import VERSION, make_facts, rehearse
+from predict.rehearsals import VERSION, make_facts, with_rehearsal
 from rules.make_facts import COMPAT, SITE, run, with_python
 from tfdoctor.causes.steps import Install
 from tfdoctor.facts import value_of
@@ -11,8 +11,8 @@ from tfdoctor.predict.failures import failures
 from tfdoctor.rules import import_fails
 
 
-def test_a_namespace_without_any_of_its_parts_is_the_package_that_was_wanted():
-    """There is a package called google, and it has nothing to do with this."""
+def test_missing_namespace_means_the_required_package():
+    """PyPI has an unrelated package called google."""
     error = Rehearsed(
         "google.protobuf",
         "No module named 'google'",
@@ -20,12 +20,12 @@ def test_a_namespace_without_any_of_its_parts_is_the_package_that_was_wanted():
         import_error=True,
         not_found="google",
     )
-    facts = rehearse(make_facts({"protobuf": None}), error, oddities=[Oddity("protobuf", "…")])
-    (one,) = failures(facts, COMPAT)
-    assert (one.package, one.missing) == ("protobuf", True)
+    facts = with_rehearsal(make_facts({"protobuf": None}), error, oddities=[Oddity("protobuf", "…")])
+    (failure,) = failures(facts, COMPAT)
+    assert (failure.package, failure.missing) == ("protobuf", True)
 
 
-def test_what_fails_by_a_hidden_package_is_not_a_matter_of_its_version():
+def test_shadowed_package_explains_later_failures():
     shadow = Shadow("numpy", "/home/user/code/numpy.py", SITE)
     errors = [
         Rehearsed(
@@ -37,33 +37,35 @@ def test_what_fails_by_a_hidden_package_is_not_a_matter_of_its_version():
         ),
         Rehearsed("ml_dtypes", "numpy._core.umath failed to import", "ImportError", import_error=True),
     ]
-    facts = rehearse(with_python(make_facts(), shadows=(shadow,)), *errors, oddities=[Oddity("numpy", "…")])
-    assert [one.shadow for one in failures(facts, COMPAT)] == [shadow.taken]
+    facts = with_rehearsal(
+        with_python(make_facts(), shadows=(shadow,)), *errors, oddities=[Oddity("numpy", "…")]
+    )
+    assert [failure.shadow for failure in failures(facts, COMPAT)] == [shadow.taken]
 
 
-def test_what_the_table_knows_is_told_beside_what_was_rehearsed():
+def test_known_conflict_is_reported_beside_the_rehearsal():
     error = Rehearsed("packaging.version", "…", "SyntaxError", frames=(f"{SITE}/packaging/version.py",))
-    facts = rehearse(make_facts({"namex": "0.0.3"}), error, oddities=[Oddity("packaging", "…")])
+    facts = with_rehearsal(make_facts({"namex": "0.0.3"}), error, oddities=[Oddity("packaging", "…")])
     outcome = run(import_fails.RULE, facts)
-    assert [one.title.rpartition(" ")[0] for one in outcome.findings] == [
+    assert [item.title.rpartition(" ")[0] for item in outcome.findings] == [
         "import tensorflow fails with packaging",
         f"TensorFlow {VERSION} cannot be imported with namex",
     ]
 
 
-def test_what_is_damaged_is_installed_again_and_what_does_not_fit_in_a_version_that_does() -> None:
+def test_damaged_and_unsuitable_packages_are_reinstalled() -> None:
     damaged = {"packaging": {"differs": (FileDifference("packaging/version.py", "empty"),)}}
     errors = [
         Rehearsed("packaging.version", "…", "SyntaxError", frames=(f"{SITE}/packaging/version.py",)),
         Rehearsed("wrapt", "…", "TypeError", frames=(f"{SITE}/wrapt/__init__.py",)),
     ]
-    odd = [Oddity("packaging", "…"), Oddity("wrapt", "…")]
-    facts = rehearse(make_facts({"wrapt": "1.10.11"}, **damaged), *errors, oddities=odd)
-    (one,) = run(import_fails.RULE, facts).findings
-    assert "damaged" not in one.title
-    (step,) = one.remedies[0].steps
+    oddities = [Oddity("packaging", "…"), Oddity("wrapt", "…")]
+    facts = with_rehearsal(make_facts({"wrapt": "1.10.11"}, **damaged), *errors, oddities=oddities)
+    (item,) = run(import_fails.RULE, facts).findings
+    assert "damaged" not in item.title
+    (step,) = item.remedies[0].steps
     assert isinstance(step, Install)
-    again, other = step.requirements
-    assert again == f"packaging=={value_of(facts.python).distribution('packaging').version}"
+    reinstalled, other = step.requirements
+    assert reinstalled == f"packaging=={value_of(facts.python).distribution('packaging').version}"
     assert other.startswith("wrapt==")
     assert other != "wrapt==1.10.11"

@@ -1,4 +1,4 @@
-"""What of an import is rehearsed, and what is made of the rehearsal."""
+"""The plan of a rehearsed import, and the findings that its results lead to."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from predict.rehearsals import VERSION, ask, make_facts, rehearse
+from predict.rehearsals import VERSION, make_facts, plan_modules, with_rehearsal
 from rules.make_facts import (
     COMPAT,
     SITE,
@@ -35,33 +35,35 @@ from tfdoctor.rules import (
 )
 
 
-def test_what_is_as_its_lock_is_not_rehearsed():
-    assert ask(make_facts()) == (set(), set())
+def test_locked_environment_is_not_rehearsed():
+    assert plan_modules(make_facts()) == (set(), set())
 
 
 @pytest.mark.parametrize(("package", "version"), [("numpy", "1.26.1"), ("wrapt", "1.10.11")])
-def test_with_another_version_all_that_the_import_needs_is_rehearsed(package, version):
-    """Packages use one another without a word of it in their metadata."""
-    modules, odd = ask(make_facts({package: version}))
-    assert odd == {package}
+def test_other_version_has_all_modules_rehearsed(package, version):
+    """Packages use others that their metadata does not name."""
+    modules, odd_modules = plan_modules(make_facts({package: version}))
+    assert odd_modules == {package}
     assert {"numpy", "ml_dtypes", "absl", "wrapt"} <= modules
-    assert ("h5py" in modules) is (
-        package == "numpy"
-    )  # it is only tried, and says itself that it needs NumPy
+    assert ("h5py" in modules) is (package == "numpy")  # h5py is optional, and its metadata names NumPy
 
 
-ASKS_NOTHING = {"tensorflow": {"requires": ()}}
+NO_REQUIREMENTS = {"tensorflow": {"requires": ()}}
 
 
-def test_setuptools_brings_the_distutils_that_python_has_no_more():
-    modules, odd = ask(make_facts({"packaging": "15.1"}, version="2.18.1", python="3.12", **ASKS_NOTHING))
-    assert odd == {"packaging"}
+def test_distutils_of_setuptools_is_rehearsed():
+    modules, odd_modules = plan_modules(
+        make_facts({"packaging": "15.1"}, version="2.18.1", python="3.12", **NO_REQUIREMENTS)
+    )
+    assert odd_modules == {"packaging"}
     assert "distutils" in modules
-    assert "distutils" not in ask(make_facts({"packaging": "15.1"}))[0]  # Python 3.11 has it
+    assert (
+        "distutils" not in plan_modules(make_facts({"packaging": "15.1"}))[0]
+    )  # Python 3.11 still has distutils
 
 
-def test_what_setuptools_uses_is_to_blame_for_distutils():
-    requires = {"setuptools": {"requires": ('packaging>=24.2; extra == "core"',)}, **ASKS_NOTHING}
+def test_dependency_of_setuptools_causes_missing_distutils():
+    requires = {"setuptools": {"requires": ('packaging>=24.2; extra == "core"',)}, **NO_REQUIREMENTS}
     error = Rehearsed(
         "distutils",
         "No module named 'distutils'",
@@ -69,50 +71,54 @@ def test_what_setuptools_uses_is_to_blame_for_distutils():
         import_error=True,
         not_found="distutils",
     )
-    odd = [Oddity("packaging", "…")]
+    oddities = [Oddity("packaging", "…")]
     facts = make_facts({"packaging": "15.1"}, version="2.18.1", python="3.12", **requires)
-    one = finding(import_fails.RULE, rehearse(facts, error, oddities=odd))
-    assert "packaging 15.1" in one.title
-    gone = make_facts({"setuptools": None}, version="2.18.1", python="3.12")
-    one = finding(import_fails.RULE, rehearse(gone, error, oddities=[Oddity("setuptools", "…")]))
-    assert "setuptools is not installed" in one.title
+    problem = finding(import_fails.RULE, with_rehearsal(facts, error, oddities=oddities))
+    assert "packaging 15.1" in problem.title
+    without_setuptools = make_facts({"setuptools": None}, version="2.18.1", python="3.12")
+    problem = finding(
+        import_fails.RULE, with_rehearsal(without_setuptools, error, oddities=[Oddity("setuptools", "…")])
+    )
+    assert "setuptools is not installed" in problem.title
 
 
-def test_what_is_missing_is_rehearsed():
-    modules, odd = ask(make_facts({"termcolor": None}))
+def test_missing_package_is_rehearsed():
+    modules, odd_modules = plan_modules(make_facts({"termcolor": None}))
     assert "termcolor" in modules
-    assert "termcolor" in odd
+    assert "termcolor" in odd_modules
 
 
-def test_what_is_tried_is_rehearsed_only_where_it_is():
-    assert "pandas" not in ask(make_facts())[0]
-    assert "pandas" in ask(make_facts({"pandas": "2.1.4"}))[0]
+def test_optional_package_is_rehearsed_if_installed():
+    assert "pandas" not in plan_modules(make_facts())[0]
+    assert "pandas" in plan_modules(make_facts({"pandas": "2.1.4"}))[0]
 
 
 @pytest.mark.parametrize(
     ("name", "modules"), [("random", {"random"}), ("numpy", {"numpy", "h5py"}), ("my_own_module", set())]
 )
-def test_what_is_found_twice_is_rehearsed_where_the_import_takes_it(name, modules):
+def test_shadowed_module_is_rehearsed_if_imported(name, modules):
     facts = with_python(make_facts(), shadows=(Shadow(name, f"/here/{name}.py", SITE),))
-    seen = ask(facts)[0]
-    assert modules <= seen
-    assert bool(seen) is bool(modules)
+    rehearsed = plan_modules(facts)[0]
+    assert modules <= rehearsed
+    assert bool(rehearsed) is bool(modules)
 
 
-def test_files_that_are_not_as_installed_are_rehearsed():
+def test_package_with_changed_files_is_rehearsed():
     damage = {"differs": (FileDifference("h5py/_errors.so", "cut"),)}
-    assert "h5py" in ask(make_facts({"h5py": "3.14.0"}, h5py=damage))[0]
+    assert "h5py" in plan_modules(make_facts({"h5py": "3.14.0"}, h5py=damage))[0]
     touched = {"differs": (FileDifference("h5py/__init__.py", "changed"),)}
-    assert ask(make_facts(h5py=touched))[1] == {"h5py"}  # somebody's own work, maybe: it is tried
+    assert plan_modules(make_facts(h5py=touched))[1] == {
+        "h5py"
+    }  # the user may have edited it, so it is rehearsed
 
 
-def test_an_unmeasured_release_is_rehearsed_by_its_modules_alone():
+def test_unmeasured_release_is_rehearsed_without_names():
     facts = with_python(healthy("2.18.1"), distributions=())
     newer = replace(facts, tensorflow=Known(replace(facts.tensorflow.value, version="2.99.0"), "x"))
     newer = with_python(newer, distributions=(Distribution("numpy", "9.0", SITE),))
-    found = plan_rehearsal(newer.python.value, newer.tensorflow.value, {}, COMPAT)
-    assert found is not None
-    assert dict(found.modules)["numpy"] == ()
+    plan = plan_rehearsal(newer.python.value, newer.tensorflow.value, {}, COMPAT)
+    assert plan is not None
+    assert dict(plan.modules)["numpy"] == ()
     assert COMPAT.find_imported("1.4.0") is None
     assert COMPAT.find_imported("not a version") is None
 
@@ -120,31 +126,31 @@ def test_an_unmeasured_release_is_rehearsed_by_its_modules_alone():
 # ---------------------------------------------------------------- requirements
 
 
-def test_unmet_requirements():
-    found = {
-        (one.by, one.package, one.have) for one in unmet(make_facts({"ml-dtypes": "0.4.1"}).python.value)
+def test_unmet_requirements_are_found():
+    missing = {
+        (item.by, item.package, item.have) for item in unmet(make_facts({"ml-dtypes": "0.4.1"}).python.value)
     }
-    assert ("tensorflow", "ml-dtypes", "0.4.1") in found
-    assert not any(one.package.startswith("nvidia") for one in unmet(make_facts().python.value))
-    assert not any("gcs" in one.package for one in unmet(make_facts().python.value))
+    assert ("tensorflow", "ml-dtypes", "0.4.1") in missing
+    assert not any(item.package.startswith("nvidia") for item in unmet(make_facts().python.value))
+    assert not any("gcs" in item.package for item in unmet(make_facts().python.value))
     assert ("optree", "typing-extensions", "4.0.0") in {
-        (one.by, one.package, one.have)
-        for one in unmet(make_facts({"typing-extensions": "4.0.0"}).python.value)
+        (item.by, item.package, item.have)
+        for item in unmet(make_facts({"typing-extensions": "4.0.0"}).python.value)
     }
 
 
-def test_a_requirement_that_is_no_requirement():
+def test_invalid_requirement_is_ignored():
     facts = make_facts()
-    own = tuple(
-        replace(one, requires=("numpy (>=1.8)x", "===", "")) if one.name == "tensorflow" else one
-        for one in facts.python.value.distributions
+    distributions = tuple(
+        replace(dist, requires=("numpy (>=1.8)x", "===", "")) if dist.name == "tensorflow" else dist
+        for dist in facts.python.value.distributions
     )
-    assert unmet(with_python(facts, distributions=own).python.value) == ()
+    assert unmet(with_python(facts, distributions=distributions).python.value) == ()
 
 
-# ---------------------------------------------------------------- what it means
+# ---------------------------------------------------------------- findings
 
-NUMPY_2 = Rehearsed(
+NUMPY_ABI_ERROR = Rehearsed(
     "h5py",
     "numpy.dtype size changed, may indicate binary incompatibility",
     "ValueError",
@@ -153,39 +159,43 @@ NUMPY_2 = Rehearsed(
 )
 
 
-def test_a_module_for_another_numpy():
-    facts = rehearse(make_facts({"h5py": "3.10.0"}), NUMPY_2, oddities=[Oddity("h5py", "…")])
-    said = context(facts).prediction
-    assert (said.import_ok, said.gpu_registered, said.cause) == (False, False, Cause.PACKAGE_CONFLICT)
-    one = finding(import_fails.RULE, facts)
-    assert "h5py 3.10.0" in one.title
-    assert "compiled for a different NumPy" in one.explanation
-    assert one.remedies[0].steps == (Install(("h5py==3.14.0",)),)
+def test_module_built_for_another_numpy():
+    facts = with_rehearsal(make_facts({"h5py": "3.10.0"}), NUMPY_ABI_ERROR, oddities=[Oddity("h5py", "…")])
+    prediction = context(facts).prediction
+    assert (prediction.import_ok, prediction.gpu_registered, prediction.cause) == (
+        False,
+        False,
+        Cause.PACKAGE_CONFLICT,
+    )
+    problem = finding(import_fails.RULE, facts)
+    assert "h5py 3.10.0" in problem.title
+    assert "compiled for a different NumPy" in problem.explanation
+    assert problem.remedies[0].steps == (Install(("h5py==3.14.0",)),)
     assert diagnose(facts, COMPAT).verdict.gpu_usable is False
 
 
-def test_an_import_error_of_what_is_only_tried_stops_nothing():
+def test_missing_optional_module_does_not_stop_the_import():
     missing = Rehearsed(
         "h5py", "No module named 'h5py'", "ModuleNotFoundError", import_error=True, not_found="h5py"
     )
-    facts = rehearse(make_facts({"h5py": "3.10.0"}), missing)
+    facts = with_rehearsal(make_facts({"h5py": "3.10.0"}), missing)
     assert context(facts).prediction.import_ok is True
     assert run(import_fails.RULE, facts).kind is OutcomeKind.CLEAN
 
 
-def test_what_is_needed_stops_it_with_an_import_error():
+def test_missing_required_module_stops_the_import():
     missing = Rehearsed(
         "absl", "No module named 'absl'", "ModuleNotFoundError", import_error=True, not_found="absl"
     )
-    facts = rehearse(make_facts({"absl-py": None}), missing)
+    facts = with_rehearsal(make_facts({"absl-py": None}), missing)
     assert context(facts).prediction.import_ok is False
-    one = finding(import_fails.RULE, facts)
-    assert one.cause is Cause.PACKAGE_CONFLICT
-    assert one.title == "import tensorflow fails: absl-py is not installed"
+    problem = finding(import_fails.RULE, facts)
+    assert problem.cause is Cause.PACKAGE_CONFLICT
+    assert problem.title == "import tensorflow fails: absl-py is not installed"
 
 
-def test_the_version_that_nobody_asked_for_is_to_blame():
-    """ml_dtypes raises, and numpy is the one that is too old for both."""
+def test_odd_version_is_the_cause():
+    """ml_dtypes raises, and NumPy is too old for both."""
     error = Rehearsed(
         "ml_dtypes",
         "module 'numpy' has no attribute 'exceptions'",
@@ -193,7 +203,7 @@ def test_the_version_that_nobody_asked_for_is_to_blame():
         attribute_error=True,
         frames=(f"{SITE}/ml_dtypes/__init__.py", f"{SITE}/numpy/__init__.py"),
     )
-    facts = rehearse(
+    facts = with_rehearsal(
         make_facts({"numpy": "1.24.4"}, version="2.18.1", python="3.12"),
         error,
         oddities=[Oddity("numpy", "…")],
@@ -201,72 +211,76 @@ def test_the_version_that_nobody_asked_for_is_to_blame():
     assert "numpy 1.24.4" in finding(import_fails.RULE, facts).title
 
 
-def test_several_are_put_right_at_once():
+def test_one_remedy_fixes_several_packages():
     answers = [
         Rehearsed(name, "x", "ImportError", import_error=True, frames=(f"{SITE}/{name}/__init__.py",))
         for name in ("wrapt", "ml_dtypes")
     ]
-    odd = [Oddity("wrapt", "…"), Oddity("ml-dtypes", "…")]
-    facts = rehearse(make_facts({"wrapt": "1.10.11", "ml-dtypes": "0.1.0"}), *answers, oddities=odd)
+    oddities = [Oddity("wrapt", "…"), Oddity("ml-dtypes", "…")]
+    facts = with_rehearsal(
+        make_facts({"wrapt": "1.10.11", "ml-dtypes": "0.1.0"}), *answers, oddities=oddities
+    )
     (step,) = finding(import_fails.RULE, facts).remedies[0].steps
-    assert {one.partition("==")[0] for one in step.requirements} == {"wrapt", "ml-dtypes"}
+    assert {requirement.partition("==")[0] for requirement in step.requirements} == {"wrapt", "ml-dtypes"}
 
 
-def test_generated_code_that_protobuf_refuses():
+def test_protobuf_rejects_generated_code():
     source = Rehearsed("x/versions_pb2.py", "Descriptors cannot be created directly", "TypeError")
-    facts = rehearse(make_facts({"protobuf": "99.0"}), source=source)
+    facts = with_rehearsal(make_facts({"protobuf": "99.0"}), source=source)
     assert context(facts).prediction.cause is Cause.PROTOBUF_CONFLICT
 
 
-def test_a_damaged_package_is_installed_again():
+def test_damaged_package_is_reinstalled():
     damage = {"differs": (FileDifference("wrapt/wrappers.py", "missing"),)}
-    gone = Rehearsed(
+    error = Rehearsed(
         "wrapt",
         "No module named 'wrapt.wrappers'",
         "ModuleNotFoundError",
         import_error=True,
         not_found="wrapt.wrappers",
     )
-    facts = rehearse(make_facts({"wrapt": "1.17.3"}, wrapt=damage), gone)
-    one = finding(import_fails.RULE, facts)
-    assert one.cause is Cause.DAMAGED_FILE
-    assert one.remedies[0].steps == (Install(("wrapt==1.17.3",), again=True, dependencies=False),)
+    facts = with_rehearsal(make_facts({"wrapt": "1.17.3"}, wrapt=damage), error)
+    problem = finding(import_fails.RULE, facts)
+    assert problem.cause is Cause.DAMAGED_FILE
+    assert problem.remedies[0].steps == (Install(("wrapt==1.17.3",), again=True, dependencies=False),)
     unreadable = {"differs": (FileDifference("wrapt/wrappers.py", "unreadable"),)}
-    facts = rehearse(make_facts(wrapt=unreadable), replace(gone, error_type="PermissionError", not_found=""))
+    facts = with_rehearsal(
+        make_facts(wrapt=unreadable), replace(error, error_type="PermissionError", not_found="")
+    )
     assert finding(import_fails.RULE, facts).cause is Cause.NOT_PERMITTED
 
 
-def test_a_file_in_the_working_folder_is_named_and_not_the_package():
+def test_shadowing_file_is_named_instead_of_the_package():
     error = Rehearsed("numpy", "x", "AttributeError", file="/here/numpy.py", top="/here/numpy.py")
     facts = with_python(make_facts(), shadows=(Shadow("numpy", "/here/numpy.py", SITE),))
-    facts = rehearse(facts, error)
+    facts = with_rehearsal(facts, error)
     assert context(facts).prediction.cause is Cause.SHADOWED_MODULE
-    one = finding(shadowed_module.RULE, facts)
-    assert one.severity is Severity.ERROR
-    assert "/here/numpy.py" in one.title
+    problem = finding(shadowed_module.RULE, facts)
+    assert problem.severity is Severity.ERROR
+    assert "/here/numpy.py" in problem.title
     assert run(import_fails.RULE, facts).kind is OutcomeKind.CLEAN
 
 
-def test_a_shadow_that_works_is_not_worth_a_word():
+def test_harmless_shadow_is_not_reported():
     facts = with_python(make_facts(), shadows=(Shadow("random", "/here/random.py", "/usr/lib/python3.11"),))
-    facts = rehearse(facts, Rehearsed("random", file="/here/random.py", top="/here/random.py"))
+    facts = with_rehearsal(facts, Rehearsed("random", file="/here/random.py", top="/here/random.py"))
     assert context(facts).prediction.import_ok is True
     assert run(shadowed_module.RULE, facts).kind is OutcomeKind.CLEAN
 
 
-def test_a_folder_of_pythonpath_is_taken_off():
+def test_shadowing_folder_is_removed_from_pythonpath():
     error = Rehearsed("numpy", "x", "AttributeError", top="/over/numpy/__init__.py")
     facts = with_python(
         make_facts(), shadows=(Shadow("numpy", "/over/numpy", SITE),), sys_path=("/over", SITE)
     )
-    facts = with_environment(rehearse(facts, error), PYTHONPATH="/over:/other")
+    facts = with_environment(with_rehearsal(facts, error), PYTHONPATH="/over:/other")
     assert finding(shadowed_module.RULE, facts).remedies[0].commands[0] == "export PYTHONPATH=/other"
 
 
-def test_what_could_not_be_tried_is_not_known():
+def test_failed_rehearsal_gives_no_prediction():
     facts = replace(make_facts({"numpy": "1.26.1"}), rehearsal=Unknown("it did not answer within 8 s"))
-    said = context(facts).prediction
-    assert (said.import_ok, said.gpu_registered) == (None, None)
+    prediction = context(facts).prediction
+    assert (prediction.import_ok, prediction.gpu_registered) == (None, None)
     assert run(import_fails.RULE, facts).kind is OutcomeKind.COULD_NOT_CHECK
     assert diagnose(facts, COMPAT).verdict.gpu_usable is None
 
@@ -274,8 +288,8 @@ def test_what_could_not_be_tried_is_not_known():
 # ---------------------------------------------------------------- TensorFlow's own files
 
 
-def make_own_file(path: str, what: str):
-    return make_facts(tensorflow={"differs": (FileDifference(path, what),)})
+def make_tensorflow_damage(path: str, difference: str):
+    return make_facts(tensorflow={"differs": (FileDifference(path, difference),)})
 
 
 @pytest.mark.parametrize(
@@ -289,126 +303,126 @@ def make_own_file(path: str, what: str):
         ("changed", None, True),
     ],
 )
-def test_a_source_of_tensorflow(what, cause, registered):
-    facts = make_own_file("tensorflow/python/framework/ops.py", what)
-    said = context(facts).prediction
-    assert (said.gpu_registered, said.cause) == (registered, cause)
-    found = run(damaged_installation.RULE, facts).findings
-    assert bool(found) is (registered is not True)
+def test_damaged_source_file_of_tensorflow(what, cause, registered):
+    facts = make_tensorflow_damage("tensorflow/python/framework/ops.py", what)
+    prediction = context(facts).prediction
+    assert (prediction.gpu_registered, prediction.cause) == (registered, cause)
+    findings = run(damaged_installation.RULE, facts).findings
+    assert bool(findings) is (registered is not True)
 
 
-def test_a_source_that_the_import_does_not_load():
-    idle = next(path for path in sorted(COMPAT.find_imported(VERSION).idle) if path.endswith(".py"))
-    facts = make_own_file(idle, "missing")
+def test_unused_source_file_of_tensorflow():
+    unused_file = next(path for path in sorted(COMPAT.find_imported(VERSION).idle) if path.endswith(".py"))
+    facts = make_tensorflow_damage(unused_file, "missing")
     assert context(facts).prediction.gpu_registered is True
     assert run(damaged_installation.RULE, facts).kind is OutcomeKind.CLEAN
 
 
-# ---------------------------------------------------------------- Keras apart, and requirements that are not met
+# ---------------------------------------------------------------- Keras, and unmet requirements
 
 
-def test_keras_is_not_there():
+def test_missing_keras_is_a_warning():
     facts = make_facts({"keras": None})
     assert context(facts).prediction.gpu_registered is True
-    one = finding(keras_fails.RULE, facts)
-    assert one.severity is Severity.WARNING
-    assert one.remedies[0].steps == (Install(("keras==3.11.3",)),)
+    problem = finding(keras_fails.RULE, facts)
+    assert problem.severity is Severity.WARNING
+    assert problem.remedies[0].steps == (Install(("keras==3.11.3",)),)
     assert diagnose(facts, COMPAT).verdict.gpu_usable is True
 
 
-def test_keras_2_under_a_tensorflow_for_keras_3():
+def test_keras_2_with_a_tensorflow_for_keras_3():
     assert "needs Keras 3" in finding(keras_fails.RULE, make_facts({"keras": "2.15.0"})).title
     assert run(keras_fails.RULE, make_facts()).kind is OutcomeKind.CLEAN
 
 
-def test_the_backend_that_keras_is_told_to_take_is_not_there():
+def test_missing_keras_backend_is_reported():
     facts = with_environment(make_facts(), KERAS_BACKEND="torch")
-    one = finding(keras_fails.RULE, facts)
-    assert "torch" in one.title
-    assert one.remedies[0].commands[0] == "unset KERAS_BACKEND"
-    there = with_environment(make_facts({"torch": "2.5"}), KERAS_BACKEND="torch")
-    assert run(keras_fails.RULE, there).kind is OutcomeKind.CLEAN
+    problem = finding(keras_fails.RULE, facts)
+    assert "torch" in problem.title
+    assert problem.remedies[0].commands[0] == "unset KERAS_BACKEND"
+    with_torch = with_environment(make_facts({"torch": "2.5"}), KERAS_BACKEND="torch")
+    assert run(keras_fails.RULE, with_torch).kind is OutcomeKind.CLEAN
 
 
-def test_a_variable_with_which_a_package_fails_is_taken_away():
+def test_variable_that_breaks_a_package_is_unset():
     name = "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"
     facts = with_environment(make_facts(), **{name: "garbage"})
-    assert ask(facts)[1] == {"protobuf"}
+    assert plan_modules(facts)[1] == {"protobuf"}
     error = Rehearsed("google.protobuf", "garbage is not supported", "ValueError")
-    facts = rehearse(facts, error, oddities=[Oddity("protobuf", f"{name} is set to 'garbage'")])
+    facts = with_rehearsal(facts, error, oddities=[Oddity("protobuf", f"{name} is set to 'garbage'")])
     assert finding(import_fails.RULE, facts).remedies[0].commands[0] == f"unset {name}"
 
 
-def test_a_folder_keras_in_the_working_folder():
+def test_shadowed_keras_is_a_warning():
     facts = with_python(make_facts(), shadows=(Shadow("keras", "/here/keras", SITE),))
-    one = finding(keras_fails.RULE, facts)
-    assert (one.cause, one.severity) == (Cause.SHADOWED_MODULE, Severity.WARNING)
+    problem = finding(keras_fails.RULE, facts)
+    assert (problem.cause, problem.severity) == (Cause.SHADOWED_MODULE, Severity.WARNING)
     assert context(facts).prediction.import_ok is True
 
 
-def test_legacy_keras_is_asked_for_and_not_there():
+def test_missing_legacy_keras_is_reported():
     facts = with_environment(make_facts(), TF_USE_LEGACY_KERAS="1")
     assert "tf-keras" in finding(keras_fails.RULE, facts).title
-    there = with_environment(make_facts({"tf-keras": "2.20.1"}), TF_USE_LEGACY_KERAS="1")
-    assert run(keras_fails.RULE, there).kind is OutcomeKind.CLEAN
+    with_tf_keras = with_environment(make_facts({"tf-keras": "2.20.1"}), TF_USE_LEGACY_KERAS="1")
+    assert run(keras_fails.RULE, with_tf_keras).kind is OutcomeKind.CLEAN
 
 
-def test_a_requirement_that_is_not_met_and_works():
-    one = finding(requirement_not_met.RULE, rehearse(make_facts({"ml-dtypes": "0.4.1"})))
-    assert one.severity is Severity.INFO
-    assert "ml-dtypes" in one.title
+def test_unmet_requirement_that_works_is_information():
+    problem = finding(requirement_not_met.RULE, with_rehearsal(make_facts({"ml-dtypes": "0.4.1"})))
+    assert problem.severity is Severity.INFO
+    assert "ml-dtypes" in problem.title
     assert run(requirement_not_met.RULE, make_facts()).kind is OutcomeKind.CLEAN
 
 
-def test_what_stops_the_import_leads_before_a_library_that_is_asked_for_later():
+def test_failed_import_comes_before_a_later_library():
     error = Rehearsed(
         "numpy", "No module named 'numpy'", "ModuleNotFoundError", import_error=True, not_found="numpy"
     )
-    facts = rehearse(make_facts({"numpy": None}), error, oddities=[Oddity("numpy", "…")])
+    facts = with_rehearsal(make_facts({"numpy": None}), error, oddities=[Oddity("numpy", "…")])
     facts = with_loader(facts, stop_process("libcufft.so.11", "/opt/libcufft.so.11", "invalid ELF header"))
     report = diagnose(facts, COMPAT)
     assert report.root is not None
     assert (report.root.code, report.verdict.cause) == ("TFD312", Cause.PACKAGE_CONFLICT)
-    assert "TFD209" in {one.code for one in report.findings}
+    assert "TFD209" in {item.code for item in report.findings}
 
 
-# ---------------------------------------------------------------- libraries of the system that a variable replaces
+# ---------------------------------------------------------------- system libraries replaced by a variable
 
 
-def test_another_libz_has_everything_rehearsed_and_is_taken_off():
+def test_replaced_libz_leaves_the_search_path():
     library = "/old/lib/libz.so.1"
     facts = with_environment(with_python(make_facts(), carried=(library,)), LD_LIBRARY_PATH="/old/lib:/mine")
-    modules, odd = ask(facts)
+    modules, odd_modules = plan_modules(facts)
     assert {"zlib", "numpy", "absl", "h5py"} <= modules
-    assert odd == {library}
+    assert odd_modules == {library}
     error = Rehearsed("zlib", "/usr/lib/zlib.so: undefined symbol: inflate", "ImportError", import_error=True)
-    facts = rehearse(facts, error, oddities=[Oddity(library, "…")])
+    facts = with_rehearsal(facts, error, oddities=[Oddity(library, "…")])
     assert context(facts).prediction.cause is Cause.DAMAGED_FILE
-    one = finding(import_fails.RULE, facts)
-    assert library in one.title
-    assert one.remedies[0].commands[0] == "export LD_LIBRARY_PATH=/mine"
+    problem = finding(import_fails.RULE, facts)
+    assert library in problem.title
+    assert problem.remedies[0].commands[0] == "export LD_LIBRARY_PATH=/mine"
 
 
-def test_a_library_that_lets_python_s_own_file_fail_is_no_fault_of_who_imports_it():
-    """A package of PYTHONPATH asks for zlib; so would the installed one."""
+def test_failure_inside_the_standard_library_is_the_librarys():
+    """A package on PYTHONPATH imports zlib; the installed one would fail as well."""
     library, shadow = "/old/lib/libz.so.1", Shadow("wrapt", "/over/wrapt", SITE)
     facts = with_python(make_facts(), carried=(library,), shadows=(shadow,), sys_path=("/over", SITE))
     facts = with_environment(facts, LD_LIBRARY_PATH="/old/lib", PYTHONPATH="/over")
 
     def run_failing(file):
         error = f"{file}: undefined symbol: crc32"
-        through = ("/over/wrapt/__init__.py", "/usr/lib/python3.11/zipfile.py")
-        one = Rehearsed("wrapt", error, "ImportError", import_error=True, frames=through)
-        return rehearse(facts, one, oddities=[Oddity(library, "…"), Oddity("wrapt", "…")])
+        frames = ("/over/wrapt/__init__.py", "/usr/lib/python3.11/zipfile.py")
+        failure = Rehearsed("wrapt", error, "ImportError", import_error=True, frames=frames)
+        return with_rehearsal(facts, failure, oddities=[Oddity(library, "…"), Oddity("wrapt", "…")])
 
-    python_s = run_failing("/usr/lib/python3.11/lib-dynload/binascii.so")
-    assert library in finding(import_fails.RULE, python_s).title
-    assert run(shadowed_module.RULE, python_s).kind is OutcomeKind.CLEAN
-    its_own = run_failing("/over/wrapt/_wrappers.so")
-    assert "wrapt" in finding(shadowed_module.RULE, its_own).title
+    python_failure = run_failing("/usr/lib/python3.11/lib-dynload/binascii.so")
+    assert library in finding(import_fails.RULE, python_failure).title
+    assert run(shadowed_module.RULE, python_failure).kind is OutcomeKind.CLEAN
+    package_failure = run_failing("/over/wrapt/_wrappers.so")
+    assert "wrapt" in finding(shadowed_module.RULE, package_failure).title
 
 
-def test_a_package_that_tells_its_own_story_in_the_place_of_the_loader_s():
+def test_loader_error_behind_a_package_error_is_used():
     library = "/old/lib/libgcc_s.so.1"
     facts = with_environment(with_python(make_facts(), carried=(library,)), LD_LIBRARY_PATH="/old/lib")
     error = Rehearsed(
@@ -418,78 +432,80 @@ def test_a_package_that_tells_its_own_story_in_the_place_of_the_loader_s():
         import_error=True,
         root="/lib/libstdc++.so.6: undefined symbol: _Unwind_GetRegionStart, version GCC_3.0",
     )
-    facts = rehearse(facts, error, oddities=[Oddity(library, "…")])
+    facts = with_rehearsal(facts, error, oddities=[Oddity(library, "…")])
     assert library in finding(import_fails.RULE, facts).title
-    plain = rehearse(facts, replace(error, root=""), oddities=[Oddity(library, "…")])
+    plain = with_rehearsal(facts, replace(error, root=""), oddities=[Oddity(library, "…")])
     assert library not in finding(import_fails.RULE, plain).title
 
 
-def test_an_older_libstdcxx_in_a_package_s_way():
+def test_older_libstdcxx_is_the_cause():
     library = "/old/lib/libstdc++.so.6"
     error = Rehearsed(
         "h5py", f"{library}: version `GLIBCXX_3.4.29' not found", "ImportError", import_error=True
     )
     facts = with_environment(with_python(make_facts(), carried=(library,)), LD_LIBRARY_PATH="/old/lib")
-    needed = replace(error, name="numpy")
-    facts = rehearse(facts, needed, oddities=[Oddity(library, "…")])
+    numpy_error = replace(error, name="numpy")
+    facts = with_rehearsal(facts, numpy_error, oddities=[Oddity(library, "…")])
     assert context(facts).prediction.cause is Cause.LIBSTDCXX_TOO_OLD
 
 
-def test_a_package_that_was_installed_into_the_working_folder():
-    """`pip install --target .`: a folder google without an __init__ comes before the real one."""
+def test_package_in_the_working_folder_shadows():
+    """After `pip install --target .`, a folder google without an __init__ precedes the installed one."""
     facts = make_facts({"protobuf": "3.2.0"}, protobuf={"location": "/here"})
     source = Rehearsed("x/versions_pb2.py", "unexpected keyword argument 'serialized_options'", "TypeError")
-    facts = rehearse(facts, source=source, oddities=[Oddity("protobuf", "…")])
+    facts = with_rehearsal(facts, source=source, oddities=[Oddity("protobuf", "…")])
     assert "/here/google" in finding(shadowed_module.RULE, facts).title
-    assert diagnose(facts, COMPAT).verdict.cause == Cause.SHADOWED_MODULE  # whatever its version is known for
+    assert (
+        diagnose(facts, COMPAT).verdict.cause == Cause.SHADOWED_MODULE
+    )  # although its version is a known conflict
 
 
-def test_what_a_package_requires_is_to_blame_where_the_package_is_as_it_works():
+def test_odd_dependency_of_a_good_package_is_the_cause():
     error = Rehearsed("h5py", "x", "TypeError", frames=(f"{SITE}/h5py/__init__.py",))
-    facts = rehearse(make_facts({"numpy": "9.9"}), error, oddities=[Oddity("numpy", "…")])
+    facts = with_rehearsal(make_facts({"numpy": "9.9"}), error, oddities=[Oddity("numpy", "…")])
     assert "numpy 9.9" in finding(import_fails.RULE, facts).title
 
 
-def test_a_hidden_module_of_pythons_own_is_rehearsed_with_all_that_may_need_it():
-    """`http.cookiejar`, which requests takes, wants calendar.timegm: the file that hides it has none."""
+def test_shadowed_standard_module_has_all_rehearsed():
+    """`http.cookiejar`, which requests imports, needs calendar.timegm, and the shadowing file has none."""
     shadow = Shadow("calendar", "/home/user/code/calendar.py", "/usr/lib/python3.11")
-    modules, odd = ask(with_python(make_facts(), shadows=(shadow,)))
-    assert odd == {"calendar"}
+    modules, odd_modules = plan_modules(with_python(make_facts(), shadows=(shadow,)))
+    assert odd_modules == {"calendar"}
     assert {"calendar", "requests", "h5py", "numpy"} <= modules
-    failed = Rehearsed(
+    failure = Rehearsed(
         "requests",
         "cannot import name 'timegm' from 'calendar' (/home/user/code/calendar.py)",
         "ImportError",
         import_error=True,
         frames=("/usr/lib/python3.11/http/cookiejar.py", f"{SITE}/requests/cookies.py"),
     )
-    facts = rehearse(with_python(make_facts(), shadows=(shadow,)), failed)
+    facts = with_rehearsal(with_python(make_facts(), shadows=(shadow,)), failure)
     assert diagnose(facts, COMPAT).verdict.cause == Cause.SHADOWED_MODULE
 
 
-def test_a_file_that_hides_a_module_is_told_once_and_nothing_that_fails_by_it():
+def test_shadowing_file_is_reported_once():
     shadow = Shadow("inspect", "/home/user/code/inspect.py", "/usr/lib/python3.11")
     error = "module 'inspect' has no attribute 'signature'"
-    failed = [
+    failures_met = [
         Rehearsed(name, error, "AttributeError", attribute_error=True, frames=(f"{SITE}/{name}/__init__.py",))
         for name in ("numpy", "wrapt")
     ]
-    failed.append(Rehearsed("ml_dtypes", "numpy was not imported", "ImportError", import_error=True))
-    odd = [Oddity("inspect", "…")]
-    facts = rehearse(with_python(make_facts(), shadows=(shadow,)), *failed, oddities=odd)
-    found = diagnose(facts, COMPAT).findings
-    assert [one.title for one in found if one.severity is Severity.ERROR] == [
+    failures_met.append(Rehearsed("ml_dtypes", "numpy was not imported", "ImportError", import_error=True))
+    oddities = [Oddity("inspect", "…")]
+    facts = with_rehearsal(with_python(make_facts(), shadows=(shadow,)), *failures_met, oddities=oddities)
+    findings = diagnose(facts, COMPAT).findings
+    assert [item.title for item in findings if item.severity is Severity.ERROR] == [
         "The file /home/user/code/inspect.py hides inspect from programs started here"
     ]
 
 
-def test_what_fails_by_another_package_is_not_blamed_beside_it():
-    """ml-dtypes is as it works; compiled for NumPy 1, it raises in no file of NumPy 2."""
+def test_consequence_of_another_package_is_not_reported():
+    """ml-dtypes is a tested version; compiled for NumPy 1, it raises in no file of NumPy 2."""
     errors = [
         Rehearsed("numpy", "np.complex_ was removed", "AttributeError", attribute_error=True),
         Rehearsed("ml_dtypes", "numpy.core.umath failed to import", "ImportError", import_error=True),
     ]
-    facts = rehearse(
+    facts = with_rehearsal(
         make_facts({"numpy": "2.9"}, **{"ml-dtypes": {"requires": ()}}),
         *errors,
         oddities=[Oddity("numpy", "…")],
@@ -498,99 +514,101 @@ def test_what_fails_by_another_package_is_not_blamed_beside_it():
 
 
 @pytest.mark.parametrize(("version", "stops"), [("0.0.3", True), ("0.0.4", False), ("0.1.0", False)])
-def test_what_keras_takes_as_tensorflow_imports_it_cannot_be_rehearsed_and_was_run(
-    version: str, *, stops: bool
-):
-    facts = rehearse(make_facts({"namex": version}), Rehearsed("namex"), oddities=[Oddity("namex", "…")])
+def test_namex_conflict_comes_from_the_table(version: str, *, stops: bool):
+    facts = with_rehearsal(
+        make_facts({"namex": version}), Rehearsed("namex"), oddities=[Oddity("namex", "…")]
+    )
     assert context(facts).prediction.import_ok is not stops
     if stops:
-        one = finding(import_fails.RULE, facts)
-        assert (one.cause, one.severity) == (Cause.PACKAGE_CONFLICT, Severity.ERROR)
-        assert "namex>=0.0.4" in one.remedies[0].commands[0]
+        problem = finding(import_fails.RULE, facts)
+        assert (problem.cause, problem.severity) == (Cause.PACKAGE_CONFLICT, Severity.ERROR)
+        assert "namex>=0.0.4" in problem.remedies[0].commands[0]
 
 
-def test_a_folder_that_is_left_of_a_package_is_imported():
-    """Without its __init__ Python imports it; what is taken of it fails, and nothing is of termcolor."""
-    left = Rehearsed("termcolor", file=f"{SITE}/termcolor", top=f"{SITE}/termcolor")
+def test_leftover_folder_of_a_package_can_be_imported():
+    """Python imports a folder without __init__, and TensorFlow uses nothing of termcolor."""
+    rehearsed = Rehearsed("termcolor", file=f"{SITE}/termcolor", top=f"{SITE}/termcolor")
     damage = {"differs": (FileDifference("termcolor/__init__.py", "missing"),)}
-    facts = rehearse(make_facts(termcolor=damage), left, oddities=[Oddity("termcolor", "…")])
+    facts = with_rehearsal(make_facts(termcolor=damage), rehearsed, oddities=[Oddity("termcolor", "…")])
     assert context(facts).prediction.import_ok is True
 
 
-def test_a_folder_that_tensorflow_puts_on_its_own_path_has_to_have_a_file():
-    """`from tensorboard.summary._tf import summary` does without tensorboard, and not with half of it."""
+def test_tensorboard_submodule_needs_its_init_file():
+    """`from tensorboard.summary._tf import summary` works without tensorboard, but not with half of it."""
     name, path = "tensorboard.summary._tf.summary", f"{SITE}/tensorboard/summary/_tf/summary"
-    left = Rehearsed(name, file=path, top=f"{SITE}/tensorboard/__init__.py")
+    rehearsed = Rehearsed(name, file=path, top=f"{SITE}/tensorboard/__init__.py")
     damage = {"differs": (FileDifference("tensorboard/summary/_tf/summary/__init__.py", "missing"),)}
     facts = make_facts(version="2.13.1", tensorboard=damage)
-    facts = rehearse(facts, left, oddities=[Oddity("tensorboard", "…")])
+    facts = with_rehearsal(facts, rehearsed, oddities=[Oddity("tensorboard", "…")])
     assert context(facts).prediction.import_ok is False
-    one = finding(import_fails.RULE, facts)
-    assert "tensorboard" in one.title
-    assert "--force-reinstall" in one.remedies[0].commands[0]
-    whole = replace(left, file=f"{path}/__init__.py")
-    facts = rehearse(facts, whole, oddities=[Oddity("tensorboard", "…")])
+    problem = finding(import_fails.RULE, facts)
+    assert "tensorboard" in problem.title
+    assert "--force-reinstall" in problem.remedies[0].commands[0]
+    complete = replace(rehearsed, file=f"{path}/__init__.py")
+    facts = with_rehearsal(facts, complete, oddities=[Oddity("tensorboard", "…")])
     assert context(facts).prediction.import_ok is True
 
 
-def test_a_file_in_the_place_of_a_package_has_none_of_its_modules():
+def test_file_that_shadows_a_package_is_the_cause():
     shadow = Shadow("email", "/home/user/code/email.py", "/usr/lib/python3.11")
-    failed = Rehearsed(
+    failure = Rehearsed(
         "requests",
         "No module named 'email.parser'; 'email' is not a package",
         "ModuleNotFoundError",
         import_error=True,
         not_found="email.parser",
     )
-    facts = rehearse(with_python(make_facts(), shadows=(shadow,)), failed, oddities=[Oddity("email", "…")])
+    facts = with_rehearsal(
+        with_python(make_facts(), shadows=(shadow,)), failure, oddities=[Oddity("email", "…")]
+    )
     assert diagnose(facts, COMPAT).verdict.cause == Cause.SHADOWED_MODULE
     assert "/home/user/code/email.py" in finding(shadowed_module.RULE, facts).title
 
 
-def test_where_nothing_can_be_loaded_no_package_is_to_blame():
+def test_noexec_file_system_blames_no_package():
     error = Rehearsed("numpy", "IMPORTANT: PLEASE READ THIS", "ImportError", import_error=True)
-    facts = rehearse(make_facts({"numpy": "1.99"}), error, oddities=[Oddity("numpy", "…")])
-    assert [one.package for one in failures(facts, COMPAT)] == ["numpy"]
+    facts = with_rehearsal(make_facts({"numpy": "1.99"}), error, oddities=[Oddity("numpy", "…")])
+    assert [item.package for item in failures(facts, COMPAT)] == ["numpy"]
     path = f"{SITE}/tensorflow/libtensorflow_framework.so.2"
-    failed = Resolution(path, path, "", f"{path}: {NOEXEC}", (), needed_by=path)
-    assert not failures(with_loader(facts, import_needs=(failed,)), COMPAT)
+    resolution = Resolution(path, path, "", f"{path}: {NOEXEC}", (), needed_by=path)
+    assert not failures(with_loader(facts, import_needs=(resolution,)), COMPAT)
 
 
-def test_what_nobody_registered_and_was_imported_is_there():
-    facts = make_facts({"typing-extensions": None}, version="2.15.1", **ASKS_NOTHING)
+def test_imported_package_without_metadata_is_installed():
+    facts = make_facts({"typing-extensions": None}, version="2.15.1", **NO_REQUIREMENTS)
     facts = with_python(facts, absent=("typing-extensions",))
     assert not context(facts).prediction.import_ok
-    facts = rehearse(facts, Rehearsed("typing_extensions"), oddities=[Oddity("typing-extensions", "…")])
+    facts = with_rehearsal(facts, Rehearsed("typing_extensions"), oddities=[Oddity("typing-extensions", "…")])
     assert context(facts).prediction.import_ok
 
 
-def test_code_that_keras_2_was_generated_with_is_tried_too():
-    """Keras cannot be imported without TensorFlow: its generated sources can."""
-    asks = {"tensorflow": {"requires": ("keras<2.14,>=2.13.1",)}}
-    facts = make_facts({"keras": "2.11.0"}, version="2.13.1", python="3.10", **asks)
-    found = plan_rehearsal(facts.python.value, facts.tensorflow.value, {}, COMPAT)
-    assert found is not None
-    assert found.sources[-1] == f"{SITE}/keras/protobuf/versions_pb2.py"
+def test_generated_sources_of_keras_2_are_rehearsed():
+    """Keras cannot be imported without TensorFlow, but its generated sources can."""
+    requires = {"tensorflow": {"requires": ("keras<2.14,>=2.13.1",)}}
+    facts = make_facts({"keras": "2.11.0"}, version="2.13.1", python="3.10", **requires)
+    plan = plan_rehearsal(facts.python.value, facts.tensorflow.value, {}, COMPAT)
+    assert plan is not None
+    assert plan.sources[-1] == f"{SITE}/keras/protobuf/versions_pb2.py"
     path = f"{SITE}/keras/protobuf/versions_pb2.py"
     error = "Descriptors cannot be created directly."
     source = Rehearsed(path, error, "TypeError", frames=(path, f"{SITE}/google/protobuf/descriptor.py"))
-    facts = rehearse(facts, source=source, oddities=found.oddities)
+    facts = with_rehearsal(facts, source=source, oddities=plan.oddities)
     assert finding(import_fails.RULE, facts).title == "import tensorflow fails with keras 2.11.0"
 
 
-def test_a_package_that_is_gone_is_rehearsed_with_who_asks_for_it():
-    """TensorFlow asks for certifi nowhere: requests does, and TensorFlow takes requests."""
+def test_missing_package_is_rehearsed_with_its_dependents():
+    """TensorFlow does not require certifi; requests does, and TensorFlow imports requests."""
     requires = {"requests": {"requires": ("certifi>=2023.5.7",)}, "tensorflow": {"requires": ("requests",)}}
-    modules, odd = ask(make_facts({"certifi": None}, **requires))
-    assert odd == {"certifi"}
+    modules, odd_modules = plan_modules(make_facts({"certifi": None}, **requires))
+    assert odd_modules == {"certifi"}
     assert "requests" in modules
 
 
-def test_a_changed_file_of_a_package_is_tried():
+def test_dependency_with_a_changed_file_is_rehearsed():
     changed = {"urllib3": {"differs": (FileDifference("urllib3/_version.py", "changed"),)}}
-    _, odd = ask(
+    _, odd_modules = plan_modules(
         make_facts(
             **{"requests": {"requires": ("urllib3",)}, "tensorflow": {"requires": ("requests",)}, **changed}
         )
     )
-    assert odd == {"urllib3"}
+    assert odd_modules == {"urllib3"}

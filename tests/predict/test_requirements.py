@@ -1,4 +1,4 @@
-"""Lines of Requires-Dist, against `packaging`."""
+"""The parser of Requires-Dist lines, compared with `packaging`."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ LINES = [
 
 
 def parse_by_packaging(line: str) -> Requirement | None:
-    """None where it cannot be read, or does not apply."""
+    """Return the requirement; None if it is invalid or does not apply to PYTHON."""
     try:
         requirement = Requirement(line)
         applies = requirement.marker is None or requirement.marker.evaluate(dict(PYTHON))
@@ -115,43 +115,43 @@ def parse_by_packaging(line: str) -> Requirement | None:
     return requirement if applies else None
 
 
-def assert_same(line: str) -> None:
-    """Both say the same of a line."""
-    mine, theirs = parse_asked(line, PYTHON), parse_by_packaging(line)
-    assert (mine is None) == (theirs is None), line
-    if mine is None or theirs is None:
+def assert_same_as_packaging(line: str) -> None:
+    """Assert that this parser and `packaging` agree on a line."""
+    actual, expected = parse_asked(line, PYTHON), parse_by_packaging(line)
+    assert (actual is None) == (expected is None), line
+    if actual is None or expected is None:
         return
-    assert mine.package == canonicalize_name(theirs.name)
-    assert format_asked(mine) == f"{theirs.name}{theirs.specifier}"
+    assert actual.package == canonicalize_name(expected.name)
+    assert format_asked(actual) == f"{expected.name}{expected.specifier}"
     for version in VERSIONS:
-        assert met(mine, version) == theirs.specifier.contains(version, prereleases=True), (line, version)
+        assert met(actual, version) == expected.specifier.contains(version, prereleases=True), (line, version)
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_as_packaging_reads_it(line):
-    assert_same(line)
+def test_line_is_parsed_as_by_packaging(line):
+    assert_same_as_packaging(line)
 
 
-def test_what_every_release_requires():
+def test_requirements_of_every_release():
     lines = {line for release in Compat.load().releases for line in release.requires}
     assert len(lines) > 40
     for line in lines:
-        assert_same(line)
+        assert_same_as_packaging(line)
     assert sum(requirements._plain(line) is None for line in lines) < len(lines) / 10
 
 
-PART = st.sampled_from(
+FRAGMENT = st.sampled_from(
     [*"<>=!~()[];,.' \"-_", "and", "or", "extra", "python_version", "3.8", "2.0", "a", "1", "*"]
 )
 
 
-@given(st.lists(PART, max_size=12).map(lambda parts: "a" + "".join(parts)))
-def test_any_text(line):
-    assert_same(line)
+@given(st.lists(FRAGMENT, max_size=12).map(lambda parts: "a" + "".join(parts)))
+def test_random_text(line):
+    assert_same_as_packaging(line)
 
 
 @pytest.mark.parametrize("line", ["numpy<2.1.0,>=1.23.5", "tensorboard~=2.20.0", 'x; extra == "and-cuda"'])
-def test_what_is_plain_needs_no_packaging(line):
+def test_plain_requirement_needs_no_packaging(line):
     assert requirements._plain(line) is not None
 
 
@@ -176,5 +176,5 @@ MARKER = st.recursive(
 
 
 @given(MARKER)
-def test_any_marker(marker):
-    assert_same(f"a>=1; {marker}")
+def test_random_marker(marker):
+    assert_same_as_packaging(f"a>=1; {marker}")

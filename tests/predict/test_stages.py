@@ -1,4 +1,4 @@
-"""Gates that nothing but facts decides."""
+"""Stages of the prediction that depend on facts alone."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tfdoctor.rules import hidden_by_env
         ("1.15.5", "--tf_xla_no_such_flag", False),
     ],
 )
-def test_a_flag_that_there_is_not_ends_the_process(version: str, value: str, ends: bool) -> None:
+def test_unknown_xla_flag_ends_the_process(version: str, value: str, ends: bool) -> None:
     facts = with_environment(healthy(version), TF_XLA_FLAGS=value)
-    found = predict(facts, COMPAT)
-    assert (found.cause is Cause.HIDDEN_BY_ENV) is ends
-    assert found.gpu_registered is not ends or version == "1.15.5"
+    prediction = predict(facts, COMPAT)
+    assert (prediction.cause is Cause.HIDDEN_BY_ENV) is ends
+    assert prediction.gpu_registered is not ends or version == "1.15.5"
     if ends:
         assert "TF_XLA_FLAGS" in finding(hidden_by_env.RULE, facts).title
         assert context(facts).prediction.import_ok
@@ -52,17 +52,15 @@ def test_a_flag_that_there_is_not_ends_the_process(version: str, value: str, end
         ("2.15.1", "3.11.4", "KERAS_BACKEND", "theano", False),
     ],
 )
-def test_a_variable_of_pythons_that_stops_the_import(
-    version: str, python: str, name: str, value: str, stops: bool
-) -> None:
+def test_variable_can_stop_the_import(version: str, python: str, name: str, value: str, stops: bool) -> None:
     keras = Distribution("keras", "2.15.0" if version == "2.15.1" else "3.12.0", SITE)
     facts = with_environment(
         with_python(healthy(version), version=python, distributions=(keras,)), **{name: value}
     )
-    found = predict(facts, COMPAT)
-    assert (found.cause is Cause.HIDDEN_BY_ENV) is stops
+    prediction = predict(facts, COMPAT)
+    assert (prediction.cause is Cause.HIDDEN_BY_ENV) is stops
     if stops:
-        assert not found.import_ok
-        one = finding(hidden_by_env.RULE, facts)
-        assert name in one.title
-        assert one.remedies[0].commands[0] == f"unset {name}"
+        assert not prediction.import_ok
+        problem = finding(hidden_by_env.RULE, facts)
+        assert name in problem.title
+        assert problem.remedies[0].commands[0] == f"unset {name}"

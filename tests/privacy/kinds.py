@@ -1,6 +1,6 @@
-"""Kinds of secrets as they stand in logs: name → (a text with {0} in place of the secret, the secret).
+"""Kinds of secrets as they occur in logs, each with a text that has {0} for the secret, and the secret.
 
-Made up, and put together here, so that no scanner takes them for real ones.
+They are invented, and split in this file so that secret scanners do not report them.
 """
 
 from __future__ import annotations
@@ -171,4 +171,4 @@ KINDS: dict[str, tuple[str, str]] = {
 }  # fmt: skip
 
 PLAIN = Path(__file__).with_name("ordinary.log").read_text(encoding="utf-8").splitlines()
-"""Ordinary lines, of which nothing may be replaced."""
+"""Ordinary lines in which nothing may be replaced."""

@@ -1,4 +1,4 @@
-"""No planted secret is in anything that tfdoctor writes to be published, and ordinary lines stay as they are."""
+"""Outputs of tfdoctor that are published: they have no planted secret, and ordinary lines are unchanged."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-HOST = "healthy-two-gpus"
-LOG = PLAIN[1:4]
-"""Lines of a log that has a cause."""
+RECORDED_HOST = "healthy-two-gpus"
+LOG_LINES = PLAIN[1:4]
+"""Lines of a log for which a cause is found."""
 
 
 def make_recording(folder: Path, text: str) -> Path:
-    """A recorded machine with a text in a variable that TensorFlow reads."""
+    """Create a recording of a machine with this text in a variable that TensorFlow reads."""
     from recorded import HOSTS
 
-    host = json.loads((HOSTS / HOST / "host.json").read_text(encoding="utf-8"))
+    host = json.loads((HOSTS / RECORDED_HOST / "host.json").read_text(encoding="utf-8"))
     host["env"]["TF_XLA_FLAGS"] = text
     folder.mkdir()
     (folder / "host.json").write_text(json.dumps(host), encoding="utf-8")
     return folder
 
 
-def documents() -> list[list[str]]:
-    """Return all kinds in lists, no secret twice in a list: what was learned once is hidden everywhere."""
-    lists: list[list[str]] = []
+def group_kinds() -> list[list[str]]:
+    """Return all kinds in groups without equal secrets, because a known secret is hidden everywhere."""
+    groups: list[list[str]] = []
     for kind, (_, secret) in KINDS.items():
-        for one in lists:
-            if not any(secret in KINDS[other][1] or KINDS[other][1] in secret for other in one):
-                one.append(kind)
+        for group in groups:
+            if not any(secret in KINDS[other][1] or KINDS[other][1] in secret for other in group):
+                group.append(kind)
                 break
         else:
-            lists.append([kind])
-    return lists
+            groups.append([kind])
+    return groups
 
 
 def read_log_page(tfdoctor: Tfdoctor, folder: Path, text: str) -> Iterator[str]:
-    (folder / "log").write_text("\n".join([*LOG, *text.split("\n"), *LOG]), encoding="utf-8")
+    (folder / "log").write_text("\n".join([*LOG_LINES, *text.split("\n"), *LOG_LINES]), encoding="utf-8")
     tfdoctor("diagnose", "--html", str(folder / "page.html"), str(folder / "log"))
     yield (folder / "page.html").read_text(encoding="utf-8")
     yield tfdoctor("diagnose", "--format", "github", str(folder / "log")).out
@@ -73,11 +73,11 @@ def read_capture(_tfdoctor: Tfdoctor, folder: Path, text: str) -> Iterator[str]:
 def read_fleet(tfdoctor: Tfdoctor, folder: Path, text: str) -> Iterator[str]:
     (folder / "fleet").mkdir()
     for number in range(3):
-        made = answer(HOST, number)
+        host_answer = answer(RECORDED_HOST, number)
         if number == 2:
-            made = with_value(made, "variables", "TF_XLA_FLAGS", text)
-            made["verdict"] = {**made["verdict"], "summary": text}
-        (folder / "fleet" / f"h{number}.json").write_text(json.dumps(made), encoding="utf-8")
+            host_answer = with_value(host_answer, "variables", "TF_XLA_FLAGS", text)
+            host_answer["verdict"] = {**host_answer["verdict"], "summary": text}
+        (folder / "fleet" / f"h{number}.json").write_text(json.dumps(host_answer), encoding="utf-8")
     yield tfdoctor(
         "fleet", "report", str(folder / "fleet"), "--json", "--html", str(folder / "page.html")
     ).out
@@ -86,7 +86,7 @@ def read_fleet(tfdoctor: Tfdoctor, folder: Path, text: str) -> Iterator[str]:
 
 @pytest.mark.few(2)
 @pytest.mark.parametrize("read", [read_log_page, read_machine_page, read_capture, read_fleet])
-def test_no_planted_secret_is_published(
+def test_no_planted_secret_is_in_the_output(
     read: Callable[[Tfdoctor, Path, str], Iterator[str]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -94,7 +94,7 @@ def test_no_planted_secret_is_published(
 ) -> None:
     assert len(KINDS) >= 78
     survived = []
-    for number, kinds in enumerate(documents()):
+    for number, kinds in enumerate(group_kinds()):
         folder = tmp_path / str(number)
         folder.mkdir()
         text = "\n".join(KINDS[kind][0].format(KINDS[kind][1]) for kind in kinds)
@@ -106,7 +106,7 @@ def test_no_planted_secret_is_published(
     assert survived == []
 
 
-def test_ordinary_lines_stay() -> None:
+def test_ordinary_lines_are_not_redacted() -> None:
     assert len(PLAIN) >= 60
     changed = Redactor().texts(PLAIN)
     assert [line for line in PLAIN if changed[line] != line or Redactor().text(line) != line] == []

@@ -1,6 +1,6 @@
-"""Every screen that a recorded machine, a log or a question gives: their lines, and how wide they are.
+"""Every screen for a recorded machine, a log or a question, with the number of lines and the width of each.
 
-`python -m render.screens` (in tests/) prints the table; DIR… are further folders of logs.
+`python -m render.screens [DIR...]` (in tests/) prints the table; each DIR is a further folder of logs.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def log_of(path: Path) -> LogReport:
 
 
 def check_screen(folder: Path, width: int = 80, *, here: bool = True, colour: bool = False) -> str:
-    """`here`: as on that machine, where `fix` may be offered; else as `check --facts`."""
+    """Return the screen of `check` on that machine, where `fix` may be offered; else of `check --facts`."""
     report = report_of(folder)
     fix = None
     if here:
@@ -78,31 +78,34 @@ def log_screen(path: Path, width: int = 80, *, colour: bool = False) -> str:
 
 
 def fix_screen(folder: Path, width: int = 80) -> str | None:
-    """`fix --dry-run`; None where there is no environment."""
+    """Return the screen of `fix --dry-run`, or None if there is no environment."""
     report = report_of(folder)
     environment = environment_of(report, "venv")
     if environment is None:
         return None
     first: dict[str, Candidate] = {}
-    for one in candidates(report, environment):
-        first.setdefault(one.finding.code, one)
-    planned = [
-        Attempt(one, FixStatus.PLANNED, format_steps(one.steps, environment, None)) for one in first.values()
+    for candidate in candidates(report, environment):
+        first.setdefault(candidate.finding.code, candidate)
+    attempts = [
+        Attempt(candidate, FixStatus.PLANNED, format_steps(candidate.steps, environment, None))
+        for candidate in first.values()
     ]
-    left = [one for one in list_unfixed(report, environment) if one.finding.code not in first]
-    result = FixResult(environment, tuple(planned), tuple(left), report, report, activated=True)
+    unfixed = [
+        candidate for candidate in list_unfixed(report, environment) if candidate.finding.code not in first
+    ]
+    result = FixResult(environment, tuple(attempts), tuple(unfixed), report, report, activated=True)
     return render_fix(result, dry=True, width=width)
 
 
 def verify_screen(folder: Path, width: int = 80) -> str:
-    """`verify` of an image in which everything fails as it does on this host."""
+    """Return the screen of `verify` for an image in which everything fails as it does on this host."""
     report = report_of(folder)
     failed = not report.verdict.gpu_usable
     names = ("runtime", "driver", "libraries", "import", "visible", "compute", "cudnn", "nccl")
     stages = [
         Stage(name, "failed" if failed and name == "driver" else "passed", "as it was", 0.4) for name in names
     ]
-    done = Verification(
+    verification = Verification(
         "an-image:latest",
         tuple(stages),
         1,
@@ -110,55 +113,55 @@ def verify_screen(folder: Path, width: int = 80) -> str:
         0,
         report.verdict.cause,
         report.verdict.summary,
-        tuple(one for one in report.findings if one.severity > Severity.INFO),
+        tuple(finding for finding in report.findings if finding.severity > Severity.INFO),
     )
-    told = "".join(render_stage(stage, width=width) for stage in stages)
-    return told + render_end(done, width=width)
+    stage_lines = "".join(render_stage(stage, width=width) for stage in stages)
+    return stage_lines + render_end(verification, width=width)
 
 
 def lines_at(text: str, width: int) -> int:
-    """Lines of a terminal, which wraps what is too wide."""
+    """Return the number of terminal lines: a line that is too wide counts as several."""
     return sum(max(1, -(-cells(line) // width)) for line in text.splitlines())
 
 
 def matrix_screen(version: str, capability: str | None = None, width: int = 80) -> str | None:
-    """`matrix --tf VERSION`, for a card or for any; None where that has no code for it."""
+    """Return the screen of `matrix --tf VERSION [--cc X]`, or None if no release matches."""
     compat = Compat.load()
     rows = select_rows(compat, MatrixQuery(tf=version, capability=capability))
     if not rows:
         return None
-    made = sheet(compat, rows, capabilities=[capability] if capability else [])
-    return render_sheet_screen(made, as_of=compat.as_of, width=width)
+    matrix_sheet = sheet(compat, rows, capabilities=[capability] if capability else [])
+    return render_sheet_screen(matrix_sheet, as_of=compat.as_of, width=width)
 
 
-def explain_screen(what: str, width: int = 80) -> str:
-    """`explain CODE`."""
-    return render_explanation(lookup(what), whole=False, width=width)
+def explain_screen(code: str, width: int = 80) -> str:
+    """Return the screen of `explain CODE`."""
+    return render_explanation(lookup(code), whole=False, width=width)
 
 
-def recommend_screen(card: str, driver: str | None, wish: str | None, width: int = 80) -> str:
-    """`recommend --gpu NAME --driver V --tf V`."""
+def recommend_screen(card: str, driver: str | None, version: str | None, width: int = 80) -> str:
+    """Return the screen of `recommend --gpu NAME --driver V --tf V`."""
     compat = Compat.load()
     host = host_for(compat, gpus=[card], driver=driver, facts=None)
-    return render_recommendation(recommend(compat, Request(tensorflow=wish), host), width=width)
+    return render_recommendation(recommend(compat, Request(tensorflow=version), host), width=width)
 
 
 def build_screen(version: str, width: int = 80) -> str:
-    """`build --tf VERSION --dry-run`, or why there is no such image."""
-    answer = recommend(Compat.load(), Request(version, method=Method.CONTAINER), Host())
-    if answer.conflict is not None:
-        return render_recommendation(answer, width=width)
-    option = answer.options[0]
-    made = EmittedImage(
+    """Return the screen of `build --tf VERSION --dry-run`, or the reason why there is no such image."""
+    recommendation = recommend(Compat.load(), Request(version, method=Method.CONTAINER), Host())
+    if recommendation.conflict is not None:
+        return render_recommendation(recommendation, width=width)
+    option = recommendation.options[0]
+    image = EmittedImage(
         option, context_of(option, Extras()), default_tag(option), f"tfdoctor build --tf {version} --anywhere"
     )
-    return build_dry_run(made, whole=False, width=width)
+    return build_dry_run(image, whole=False, width=width)
 
 
 def install_screen(version: str, width: int = 80) -> str | None:
-    """`install --tf VERSION --dry-run`, with uv's usual commands and a note; None where it cannot be installed."""
-    answer = recommend(Compat.load(), Request(version, method=Method.PIP), Host())
-    if not answer.options:
+    """Return the screen of `install --tf VERSION --dry-run` with uv's usual commands, or None if no option fits."""
+    recommendation = recommend(Compat.load(), Request(version, method=Method.PIP), Host())
+    if not recommendation.options:
         return None
     locks = "/home/user/.cache/tfdoctor/locks"
     install = (
@@ -173,8 +176,8 @@ def install_screen(version: str, width: int = 80) -> str | None:
     commands = [
         ("make the environment", ("/usr/bin/uv", "venv", "--python", "3.13", "--seed", "/srv/tf")),
         *(
-            (what, (*install, "-r", f"{locks}/{name}-{version}-cp313-manylinux.txt"))
-            for what, name in (("install CUDA", "cuda"), ("install TensorFlow", "tensorflow"))
+            (title, (*install, "-r", f"{locks}/{name}-{version}-cp313-manylinux.txt"))
+            for title, name in (("install CUDA", "cuda"), ("install TensorFlow", "tensorflow"))
         ),
         (
             "link what it does not find",
@@ -185,20 +188,20 @@ def install_screen(version: str, width: int = 80) -> str | None:
         "No NVIDIA card was found here; this is for any card.",
         "Room: 9.4 GB needed for /srv, 80 GB free.",
     ]
-    return install_dry_run(answer.options[0], "/srv/tf", notes, commands, whole=False, width=width)
+    return install_dry_run(recommendation.options[0], "/srv/tf", notes, commands, whole=False, width=width)
 
 
 def codes() -> list[str]:
-    """Every code and cause that `explain` knows."""
-    found = catalogue()
-    return [*(rule.code for rule in found.rules), *(entry.cause.value for entry in found.causes)]
+    """Return every code and cause that `explain` knows."""
+    explained = catalogue()
+    return [*(rule.code for rule in explained.rules), *(entry.cause.value for entry in explained.causes)]
 
 
 def releases() -> list[str]:
-    """The newest of each minor release."""
+    """Return the newest release of each minor version."""
     newest: dict[str, str] = {}
-    for row in Compat.load().releases:
-        newest.setdefault(versions.major_minor(row.version), row.version)
+    for release in Compat.load().releases:
+        newest.setdefault(versions.major_minor(release.version), release.version)
     return list(newest.values())
 
 
@@ -207,27 +210,30 @@ WISHES = (None, "1.14", "2.15")
 
 
 def run_question() -> dict[str, Callable[[], str | None]]:
-    """Screens that need no machine: what is typed → the screen, None where there is nothing to show."""
-    made: dict[str, Callable[[], str | None]] = {}
+    """Return the screens that need no machine, by command line; each function returns None if there is no screen."""
+    screens_by_name: dict[str, Callable[[], str | None]] = {}
     for version in releases():
-        made[f"matrix --tf {version}"] = partial(matrix_screen, version)
-        made[f"matrix --tf {version} --cc 12.0"] = partial(matrix_screen, version, "12.0")
-        made[f"build --dry-run --tf {version}"] = partial(build_screen, version)
-        made[f"install --dry-run --tf {version}"] = partial(install_screen, version)
+        screens_by_name[f"matrix --tf {version}"] = partial(matrix_screen, version)
+        screens_by_name[f"matrix --tf {version} --cc 12.0"] = partial(matrix_screen, version, "12.0")
+        screens_by_name[f"build --dry-run --tf {version}"] = partial(build_screen, version)
+        screens_by_name[f"install --dry-run --tf {version}"] = partial(install_screen, version)
     for card in CARDS:
-        for wish in WISHES:
-            made[f"recommend {card} {wish or ''}"] = partial(recommend_screen, card, None, wish)
+        for version_wish in WISHES:
+            screens_by_name[f"recommend {card} {version_wish or ''}"] = partial(
+                recommend_screen, card, None, version_wish
+            )
     for code in codes():
-        made[f"explain {code}"] = partial(explain_screen, code)
-    return made
+        screens_by_name[f"explain {code}"] = partial(explain_screen, code)
+    return screens_by_name
 
 
 def screens(folders: Iterable[str] = ()) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of every screen."""
     for host in HOSTS:
         yield f"check {host.name}", check_screen(host)
-        fixed = fix_screen(host)
-        if fixed is not None:
-            yield f"fix --dry-run {host.name}", fixed
+        fix_text = fix_screen(host)
+        if fix_text is not None:
+            yield f"fix --dry-run {host.name}", fix_text
         yield f"verify {host.name}", verify_screen(host)
     yield from ((name, text) for name, screen in run_question().items() if (text := screen()) is not None)
     logs = [*LOGS, *(path for folder in folders for path in sorted(Path(folder).rglob("log.txt")))]
@@ -240,15 +246,15 @@ def main() -> None:
     rows = [
         (name, lines_at(text, 80), max(map(cells, text.splitlines()))) for name, text in screens(sys.argv[1:])
     ]
-    for name, lines, wide in rows:
-        print(f"{lines:4} {wide:4}  {name}")
+    for name, lines, width in rows:
+        print(f"{lines:4} {width:4}  {name}")
     for command in dict.fromkeys(name.partition(" ")[0] for name, _, _ in rows):
         counts = sorted(lines for name, lines, _ in rows if name.startswith(command))
-        over = sum(count > 24 for count in counts)
-        broad = sum(wide > 80 for name, _, wide in rows if name.startswith(command))
+        too_long = sum(count > 24 for count in counts)
+        too_wide = sum(width > 80 for name, _, width in rows if name.startswith(command))
         print(
             f"{command}: {len(counts)} screens, median {counts[len(counts) // 2]}, most {counts[-1]}, "
-            f"{over} over 24 lines, {broad} wider than 80"
+            f"{too_long} over 24 lines, {too_wide} wider than 80"
         )
 
 

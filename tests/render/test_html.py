@@ -1,4 +1,4 @@
-"""Pages: whole, small, without anything that is fetched, and nothing from outside gets out of its place."""
+"""HTML pages: complete, small, without external resources, and safe from injected text."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from tfdoctor.report.library_search import Fate, list_searches
 if TYPE_CHECKING:
     from pathlib import Path
 
-LARGEST = 300_000
-"""Bytes of a report: what a mail takes."""
+MAX_PAGE_BYTES = 300_000
+"""Size limit of a report, so that it fits into an e-mail."""
 USER = "alice"
 HOSTILE = '</script></style><img src=x onerror="alert(1)">\x1b[31m\u202e{{7*7}}{% raw %}'
 
 
 class Elements(HTMLParser):
-    """Every element of a page with its attributes; what is not closed in order raises."""
+    """The elements of a page with their attributes; fails if an element is not closed in order."""
 
     VOID = frozenset({"meta", "input", "br", "img", "link"})
 
@@ -65,7 +65,10 @@ class Elements(HTMLParser):
 
 
 def run_check(page: bytes, *, pictures: int = 0) -> Elements:
-    """A page that fetches nothing, runs only what its policy names, and has every id once; pictures: data: alone."""
+    """Check that a page loads nothing, runs only what its policy names and has unique ids; return its elements.
+
+    The number of images must be `pictures`, each from a data: URL.
+    """
     elements = Elements(page)
     text = page.decode("utf-8")
     policy = next(
@@ -102,26 +105,26 @@ def page_of(folder: Path) -> bytes:
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 def test_every_machine_has_a_page_with_its_verdict(folder: Path) -> None:
     page = page_of(folder)
-    assert len(page) < LARGEST
+    assert len(page) < MAX_PAGE_BYTES
     text = " ".join(run_check(page).texts)
-    found = report(folder)
-    assert " ".join(found.verdict.headline.split()) in " ".join(text.split())
-    for finding in found.findings:
+    machine_report = report(folder)
+    assert " ".join(machine_report.verdict.headline.split()) in " ".join(text.split())
+    for finding in machine_report.findings:
         assert finding.code in text
 
 
 @pytest.mark.few(12)
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
-def test_the_chain_breaks_where_the_root_cause_is(folder: Path) -> None:
-    found = report(folder)
-    joints = make_chain(found)
-    assert [one.name for one in joints] == list(JOINTS)
-    broken = [one for one in joints if one.broken]
-    wanted = found.root is not None and found.root.severity is Severity.ERROR
-    assert len(broken) == wanted
-    assert all(one.status is Status.BAD for one in broken)
-    if found.verdict.gpu_usable:
-        assert not [one.name for one in joints if one.status is Status.BAD]
+def test_chain_breaks_at_the_root_cause(folder: Path) -> None:
+    machine_report = report(folder)
+    links = make_chain(machine_report)
+    assert [link.name for link in links] == list(JOINTS)
+    broken = [link for link in links if link.broken]
+    expected = machine_report.root is not None and machine_report.root.severity is Severity.ERROR
+    assert len(broken) == expected
+    assert all(link.status is Status.BAD for link in broken)
+    if machine_report.verdict.gpu_usable:
+        assert not [link.name for link in links if link.status is Status.BAD]
 
 
 @pytest.mark.parametrize(
@@ -138,52 +141,55 @@ def test_the_chain_breaks_where_the_root_cause_is(folder: Path) -> None:
         ("python-hangs", "Python"),
     ],
 )
-def test_each_joint_can_break(host: str, joint: str) -> None:
-    assert [one.name for one in make_chain(report(HOSTS / host)) if one.broken] == [joint]
+def test_each_link_can_break(host: str, joint: str) -> None:
+    assert [link.name for link in make_chain(report(HOSTS / host)) if link.broken] == [joint]
 
 
-def fates(host: str) -> dict[str, set[Fate]]:
+def collect_fates(host: str) -> dict[str, set[Fate]]:
     return {
-        one.soname: {file.fate for file in one.files} for one in list_searches(report(HOSTS / host).facts)
+        search.soname: {file.fate for file in search.files}
+        for search in list_searches(report(HOSTS / host).facts)
     }
 
 
-def test_the_search_of_a_library_tells_what_became_of_each_file() -> None:
-    assert fates("healthy-one-gpu")["libcudart.so.12"] == {Fate.OPENED}
-    assert fates("stub-before-the-driver")["libcuda.so.1"] >= {Fate.OPENED, Fate.HIDDEN}
-    assert Fate.OTHER_VERSION in fates("two-other-cudas")["libcudart.so.12"]
-    assert Fate.UNUSABLE in {one for found in fates("noexec").values() for one in found}
-    assert fates("plain-pip-install")["libcudart.so.12"] == set()
+def test_library_search_shows_the_fate_of_each_file() -> None:
+    assert collect_fates("healthy-one-gpu")["libcudart.so.12"] == {Fate.OPENED}
+    assert collect_fates("stub-before-the-driver")["libcuda.so.1"] >= {Fate.OPENED, Fate.HIDDEN}
+    assert Fate.OTHER_VERSION in collect_fates("two-other-cudas")["libcudart.so.12"]
+    assert Fate.UNUSABLE in {fate for file_fates in collect_fates("noexec").values() for fate in file_fates}
+    assert collect_fates("plain-pip-install")["libcudart.so.12"] == set()
 
 
-def test_what_is_there_and_not_looked_at_is_said() -> None:
+def test_files_outside_the_search_path_are_listed() -> None:
     facts = report(HOSTS / "libcuda-where-nobody-looks").facts
-    every = [file for one in list_searches(facts) for file in one.files]
+    files = [candidate for search in list_searches(facts) for candidate in search.files]
     loader = facts.loader.value  # type: ignore[union-attr]
-    assert len(every) >= len(loader.resolutions) - 2
+    assert len(files) >= len(loader.resolutions) - 2
 
 
 def hostile(folder: Path) -> bytes:
-    found = report(folder)
+    """Return a page in which every text of a report is hostile."""
+    machine_report = report(folder)
     root = dataclasses.replace(
-        found.findings[0],
+        machine_report.findings[0],
         title=HOSTILE,
         explanation=HOSTILE,
         evidence=(Evidence(HOSTILE, HOSTILE, 3),),
         remedies=tuple(
-            dataclasses.replace(one, text=HOSTILE, commands=(HOSTILE,)) for one in found.findings[0].remedies
+            dataclasses.replace(remedy, text=HOSTILE, commands=(HOSTILE,))
+            for remedy in machine_report.findings[0].remedies
         ),
     )
-    verdict = dataclasses.replace(found.verdict, headline=HOSTILE, summary=HOSTILE)
-    variables = dataclasses.replace(found.facts.environment, variables={HOSTILE: HOSTILE})
-    facts = dataclasses.replace(found.facts, environment=variables)
+    verdict = dataclasses.replace(machine_report.verdict, headline=HOSTILE, summary=HOSTILE)
+    variables = dataclasses.replace(machine_report.facts.environment, variables={HOSTILE: HOSTILE})
+    facts = dataclasses.replace(machine_report.facts, environment=variables)
     changed = dataclasses.replace(
-        found, findings=(root, *found.findings[1:]), root=root, verdict=verdict, facts=facts
+        machine_report, findings=(root, *machine_report.findings[1:]), root=root, verdict=verdict, facts=facts
     )
     return report_html(changed, typed=HOSTILE, fix=HOSTILE, differences=(HOSTILE,))
 
 
-def test_hostile_text_stays_text() -> None:
+def test_hostile_text_is_escaped() -> None:
     page = hostile(HOSTS / "plain-pip-install")
     elements = run_check(page)
     text = " ".join(elements.texts)
@@ -193,13 +199,13 @@ def test_hostile_text_stays_text() -> None:
     assert "\u202e" not in text
 
 
-def test_data_cannot_end_its_element() -> None:
+def test_embedded_json_cannot_end_its_element() -> None:
     text = embed_json({"name": "</script><!--&\u2028é"})
     assert not set(text) & set("<>&\u2028é")
     assert json.loads(text) == {"name": "</script><!--&\u2028é"}
 
 
-def test_check_writes_what_is_redacted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_writes_a_page_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "report.html"
     assert check(facts=HOSTS / "plain-pip-install", html=target) == 1
     assert "as a page" in capsys.readouterr().err
@@ -212,7 +218,7 @@ def test_check_writes_what_is_redacted(tmp_path: Path, capsys: pytest.CaptureFix
         check(html=tmp_path / "other.html", then_fix=True)
 
 
-def test_the_page_tells_nobodys_name(tmp_path: Path) -> None:
+def test_page_contains_no_user_name(tmp_path: Path) -> None:
     home = f"/home/{USER}/tf"
     machine = tmp_path / "machine"
     machine.mkdir()
@@ -227,19 +233,19 @@ def test_the_page_tells_nobodys_name(tmp_path: Path) -> None:
 
 # ---------------------------------------------------------------- logs
 
-SAID = (
+LOG_LINE = (
     "2024-01-01 00:00:00.000000: W tensorflow/core/common_runtime/gpu/gpu_device.cc:2251] Cannot dlopen some GPU "
     "libraries. Please make sure the missing libraries mentioned above are installed properly"
 )
-LOG = f"{SAID}\nSkipping registering GPU devices...\n"
+LOG = f"{LOG_LINE}\nSkipping registering GPU devices...\n"
 
 
 def log_page(text: str, redactor: Redactor | None = None) -> bytes:
-    found = diagnose_log([text.encode()], Compat.load(), "train.log")
-    return logs_html([(found, excerpt([text.encode()], found))], redactor or Redactor())
+    log_report = diagnose_log([text.encode()], Compat.load(), "train.log")
+    return logs_html([(log_report, excerpt([text.encode()], log_report))], redactor or Redactor())
 
 
-def test_a_log_has_its_deciding_lines_marked() -> None:
+def test_deciding_lines_of_a_log_are_marked() -> None:
     page = log_page(f"first\n{LOG}last\n")
     elements = run_check(page)
     hits = [a["id"] for tag, a in elements.found if tag == "li" and a.get("class") == "hit"]
@@ -249,87 +255,97 @@ def test_a_log_has_its_deciding_lines_marked() -> None:
     assert "Cannot dlopen" in text
 
 
-def test_what_the_program_itself_prints_is_not_shown() -> None:
-    known = "2024-01-01 00:00:00.000000: I tensorflow/core/util/port.cc:113] oneDNN custom operations are on."
+def test_output_of_the_user_program_is_hidden() -> None:
+    tensorflow_line = (
+        "2024-01-01 00:00:00.000000: I tensorflow/core/util/port.cc:113] oneDNN custom operations are on."
+    )
     trace = (
         'Traceback (most recent call last):\n  File "train.py", line 3\n    login("hunter2")\nValueError: no'
     )
-    text = " ".join(run_check(log_page(f"my words\n{known}\n{trace}\n{LOG}bye\n")).texts)
-    for shown in ("oneDNN custom", 'File "train.py"', "ValueError: no", "Skipping registering"):
-        assert shown in text
+    text = " ".join(run_check(log_page(f"my words\n{tensorflow_line}\n{trace}\n{LOG}bye\n")).texts)
+    for visible in ("oneDNN custom", 'File "train.py"', "ValueError: no", "Skipping registering"):
+        assert visible in text
     for hidden in ("my words", "hunter2", "bye"):
         assert hidden not in text
 
 
-def test_a_long_log_keeps_what_decided_and_counts_the_rest() -> None:
-    around = "".join(f"step {number} of alice@host.example.com\n" for number in range(30_000))
-    text = f"{around}{LOG}{around}"
-    found = diagnose_log([text.encode()], Compat.load(), "train.log")
-    kept = excerpt((text[at : at + 999].encode() for at in range(0, len(text), 999)), found)
-    shown = sum(len(part.lines) for part in kept.parts)
-    assert shown + sum(part.missing for part in kept.parts) + kept.after == found.lines == 60_002
-    assert shown < 2 * ENDS + 40 < MAX_WHOLE_LINES
-    assert any(
-        number == 30_001 and "Cannot dlopen" in line for part in kept.parts for number, line in part.lines
+def test_long_log_is_cut_around_the_deciding_lines() -> None:
+    noise = "".join(f"step {number} of alice@host.example.com\n" for number in range(30_000))
+    text = f"{noise}{LOG}{noise}"
+    log_report = diagnose_log([text.encode()], Compat.load(), "train.log")
+    log_excerpt = excerpt(
+        (text[offset : offset + 999].encode() for offset in range(0, len(text), 999)), log_report
     )
-    page = logs_html([(found, kept)], Redactor())
-    assert len(page) < LARGEST
+    shown_lines = sum(len(part.lines) for part in log_excerpt.parts)
+    assert (
+        shown_lines + sum(part.missing for part in log_excerpt.parts) + log_excerpt.after
+        == log_report.lines
+        == 60_002
+    )
+    assert shown_lines < 2 * ENDS + 40 < MAX_WHOLE_LINES
+    assert any(
+        number == 30_001 and "Cannot dlopen" in line
+        for part in log_excerpt.parts
+        for number, line in part.lines
+    )
+    page = logs_html([(log_report, log_excerpt)], Redactor())
+    assert len(page) < MAX_PAGE_BYTES
     assert b"alice" not in page
     run_check(page)
 
 
-def test_of_a_line_that_was_written_over_the_last_state_is_shown() -> None:
+def test_last_state_of_an_overwritten_line_is_shown() -> None:
     text = f"10%\r50%\rNum GPUs: 0\n{LOG}"
-    found = diagnose_log([text.encode()], Compat.load(), "train.log")
-    assert dict(excerpt([text.encode()], found).parts[0].lines)[1] == "Num GPUs: 0"
+    log_report = diagnose_log([text.encode()], Compat.load(), "train.log")
+    assert dict(excerpt([text.encode()], log_report).parts[0].lines)[1] == "Num GPUs: 0"
 
 
-def test_a_hostile_log_stays_text() -> None:
+def test_hostile_log_is_escaped() -> None:
     page = log_page(f"{LOG}ValueError: {HOSTILE}\n")
     assert '<img src=x onerror="alert(1)">' in " ".join(run_check(page).texts)
 
 
 def verify_page(folder: Path, detail: str = "", redactor: Redactor | None = None) -> bytes:
-    """The page of an image in which what is wrong on this machine fails at the driver."""
-    found = report(folder)
+    """Return the page of an image whose driver stage fails with this machine's problem."""
+    machine_report = report(folder)
     stages = (
         Stage("runtime", "passed", "a container starts with --gpus all", 0.5),
         Stage("driver", "failed", detail or "no device", 0.1),
         Stage("libraries", "skipped", "not tried: driver failed", 0.0),
     )
-    shown = Simulation("RTX 4090", ("RTX 4090",), ("8.9",), "580", "13.0", ("it starts",), ("speed",))
-    done = Verification(
+    simulation = Simulation("RTX 4090", ("RTX 4090",), ("8.9",), "580", "13.0", ("it starts",), ("speed",))
+    verification = Verification(
         "an-image:latest",
         stages,
         1,
         0,
         0,
         Cause.NO_DEVICE,
-        detail or found.verdict.summary,
-        found.findings,
-        simulated=shown,
+        detail or machine_report.verdict.summary,
+        machine_report.findings,
+        simulated=simulation,
     )
-    return verification_html(done, redactor or Redactor())
+    return verification_html(verification, redactor or Redactor())
 
 
-def test_a_verification_has_its_stages_and_the_one_that_failed() -> None:
+def test_verification_page_marks_the_failed_stage() -> None:
     elements = run_check(verify_page(HOSTS / "no-such-uuid"))
-    joints = [
+    classes = [
         attributes["class"] for tag, attributes in elements.found if tag == "li" and attributes.get("class")
     ]
-    assert joints == ["joint good", "joint bad broken", "joint unknown"]
+    assert classes == ["joint good", "joint bad broken", "joint unknown"]
     text = " ".join(elements.texts)
     assert "Simulated: no GPU was used" in text
     assert "not tried: driver failed" in text
 
 
-def test_a_verification_stays_text_and_tells_nobodys_name() -> None:
+def test_verification_page_is_escaped_and_redacted() -> None:
     page = verify_page(HOSTS / "no-such-uuid", f"/home/{USER}/x: {HOSTILE}", Redactor(users=(USER,)))
     assert not any(tag == "img" for tag, _ in run_check(page).found)
     assert USER.encode() not in page
 
 
-def test_verify_writes_its_page(tmp_path: Path) -> None:
+def test_verify_writes_its_page_once(tmp_path: Path) -> None:
     target = tmp_path / "v.html"
     assert verify(python=sys.executable, stages="driver", html=target, quiet=True) in (0, 1)
     run_check(target.read_bytes())
@@ -337,7 +353,7 @@ def test_verify_writes_its_page(tmp_path: Path) -> None:
         verify(python=sys.executable, stages="driver", html=target, quiet=True)
 
 
-def test_diagnose_writes_several_logs_on_one_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_diagnose_writes_several_logs_to_one_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("one.log", "two.log"):
         (tmp_path / name).write_text(LOG, encoding="utf-8")
     target = tmp_path / "page.html"

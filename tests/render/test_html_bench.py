@@ -1,4 +1,4 @@
-"""`bench --html`."""
+"""Pages of `bench --html`."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
 
 def bench_page(stopped: str = "", redactor: Redactor | None = None, name: str = "Tesla T4") -> bytes:
-    """The page of a CPU and a GPU whose times are made up."""
+    """Return the page of a CPU and a GPU with fictitious times."""
     slow = [piece(1e-3 * size / 256, size=size, gflops=30.0) for size in (256, 1024, 4096)]
     fast = [piece(5e-4, "GPU:0", size=size, gflops=900.0) for size in (256, 1024, 4096)]
-    done = result(on("CPU:0", "GPU:0"), *slow, *fast)
-    devices = tuple(dataclasses.replace(one, name=name) for one in done.devices)
-    done = dataclasses.replace(done, stopped=stopped, devices=devices)
-    return benchmark_html(done, redactor or Redactor())
+    results = result(on("CPU:0", "GPU:0"), *slow, *fast)
+    devices = tuple(dataclasses.replace(device, name=name) for device in results.devices)
+    results = dataclasses.replace(results, stopped=stopped, devices=devices)
+    return benchmark_html(results, redactor or Redactor())
 
 
-def test_the_page_has_the_answer_a_picture_and_every_time() -> None:
+def test_page_has_the_result_a_chart_and_every_time() -> None:
     elements = run_check(bench_page(), pictures=1)
     text = " ".join(elements.texts)
-    for words in ("faster", "matmul on GPU:0", "Tesla T4", "4096", "95 % interval"):
-        assert words in text
+    for phrase in ("faster", "matmul on GPU:0", "Tesla T4", "4096", "95 % interval"):
+        assert phrase in text
 
 
-def test_what_comes_from_outside_stays_text_and_tells_nobodys_name() -> None:
+def test_page_is_escaped_and_redacted() -> None:
     page = bench_page(f"/home/{USER}/x: {HOSTILE}", Redactor(users=(USER,)), HOSTILE)
     elements = run_check(page, pictures=1)
     assert USER.encode() not in page
@@ -45,7 +45,7 @@ def test_what_comes_from_outside_stays_text_and_tells_nobodys_name() -> None:
     assert b"<script" not in base64.b64decode((picture or "").partition("base64,")[2])
 
 
-def test_nothing_timed_is_a_page_too_and_no_page_is_overwritten(tmp_path: Path) -> None:
+def test_page_without_times_is_written_once(tmp_path: Path) -> None:
     target = tmp_path / "b.html"
     assert bench(python=sys.executable, time=1.0, html=target) == 3
     elements = run_check(target.read_bytes())

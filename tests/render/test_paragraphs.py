@@ -1,4 +1,4 @@
-"""Paragraphs are set as Rich sets them, in every width; a colour ends where its text does."""
+"""Paragraphs break as Rich breaks them at every width, and a colour ends with its text."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ WORDS = st.lists(st.text("aé✓W. 日本/", max_size=30), max_size=12).map(" ".
 def format_by_rich(text: str, width: int) -> str:
     from rich.text import Text as RichText
 
-    out = rich_page(width, coloured=False)
-    out.print(RichText(text))
-    return text_of(out)
+    page = rich_page(width, coloured=False)
+    page.print(RichText(text))
+    return text_of(page)
 
 
 @given(text=WORDS, width=st.integers(20, 60))
-def test_lines_break_where_rich_breaks_them(text: str, width: int) -> None:
-    out = Page(width, coloured=False)
-    out.print(Text(text))
-    assert out.text == format_by_rich(text, width)
+def test_lines_break_as_in_rich(text: str, width: int) -> None:
+    page = Page(width, coloured=False)
+    page.print(Text(text))
+    assert page.text == format_by_rich(text, width)
 
 
 @given(text=WORDS, width=st.integers(20, 60), coloured=st.booleans())
-def test_nothing_is_wider_than_the_page_and_nothing_is_lost(text: str, width: int, coloured: bool) -> None:
-    out = Page(width, coloured=coloured)
-    print_hanging(out, Text("  Why   ", style="bold"), text, style="bold red")
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", out.text)
+def test_hanging_text_fits_and_is_complete(text: str, width: int, coloured: bool) -> None:
+    page = Page(width, coloured=coloured)
+    print_hanging(page, Text("  Why   ", style="bold"), text, style="bold red")
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", page.text)
     assert all(cells(line) <= width for line in plain.splitlines())
     assert "".join(plain.split()) == "Why" + "".join(text.split())
-    assert all(line.count("\x1b[0m") * 2 == line.count("\x1b") for line in out.text.splitlines())
+    assert all(line.count("\x1b[0m") * 2 == line.count("\x1b") for line in page.text.splitlines())
 
 
 @pytest.mark.parametrize(
     ("text", "wide"), [("", 0), ("abc", 3), ("✓ é", 3), ("日本", 4), ("e\u0301", 1), ("\uff21", 2)]
 )
-def test_columns(text: str, wide: int) -> None:
+def test_cells_of_a_text(text: str, wide: int) -> None:
     assert cells(text) == wide
 
 
-def test_each_text_keeps_its_own_colour() -> None:
-    out = Page(36, coloured=True)
+def test_each_text_keeps_its_style() -> None:
+    page = Page(36, coloured=True)
     print_hanging(
-        out, Text("✗ ", style="bold red") + Text("GPU  ", style="bold"), "one two three four five six seven"
+        page, Text("✗ ", style="bold red") + Text("GPU  ", style="bold"), "one two three four five six seven"
     )
-    assert out.text == "\x1b[1;31m✗ \x1b[0m\x1b[1mGPU  \x1b[0mone two three four five six\n       seven\n"
+    assert page.text == "\x1b[1;31m✗ \x1b[0m\x1b[1mGPU  \x1b[0mone two three four five six\n       seven\n"

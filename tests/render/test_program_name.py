@@ -1,4 +1,4 @@
-"""The commands that are printed can be typed: they begin as tfdoctor was called."""
+"""Printed commands can be copied: they begin with the name by which tfdoctor was called."""
 
 from __future__ import annotations
 
@@ -23,52 +23,58 @@ def as_script(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program_name, "name", lambda: "./scripts/tfdoctor")
 
 
-def test_a_command_is_written_once() -> None:
-    assert program_name.as_called("tfdoctor check") == "tfdoctor check"  # pytest is not tfdoctor
+def test_default_name_is_unchanged() -> None:
+    assert (
+        program_name.as_called("tfdoctor check") == "tfdoctor check"
+    )  # pytest is not tfdoctor, so the default name is used
 
 
 @pytest.mark.usefixtures("as_script")
-def test_only_commands_are_written_so() -> None:
+def test_only_commands_are_replaced() -> None:
     text = "`tfdoctor fix`, sudo tfdoctor install; tfdoctor 0.1.0 sees ~/.cache/tfdoctor check and /opt/tfdoctor fix"
-    once = program_name.as_called(text)
-    assert once == (
+    replaced = program_name.as_called(text)
+    assert replaced == (
         "`./scripts/tfdoctor fix`, sudo ./scripts/tfdoctor install; "
         "tfdoctor 0.1.0 sees ~/.cache/tfdoctor check and /opt/tfdoctor fix"
     )
-    assert program_name.as_called(once) == once
+    assert program_name.as_called(replaced) == replaced
 
 
 @pytest.mark.parametrize(
     "name", ["uvx --from /srv/src tfdoctor", "uv run tfdoctor", "/opt/x/python -m tfdoctor"]
 )
-def test_however_it_was_called_it_is_written_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replacing_twice_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program_name, "name", lambda: name)
-    once = program_name.as_called("See `tfdoctor explain TFD203`, tfdoctor check")
-    assert once == f"See `{name} explain TFD203`, {name} check"
-    assert program_name.as_called(once) == once
+    replaced = program_name.as_called("See `tfdoctor explain TFD203`, tfdoctor check")
+    assert replaced == f"See `{name} explain TFD203`, {name} check"
+    assert program_name.as_called(replaced) == replaced
 
 
 @pytest.mark.usefixtures("as_script")
-def test_the_page_counts_what_it_writes() -> None:
+def test_page_measures_the_replaced_text() -> None:
     for width in (40, 60, 80):
-        out = Page(width, coloured=False)
+        page = Page(width, coloured=False)
         print_hanging(
-            out, Text("  Do  "), "See `tfdoctor explain TFD203`, or what `tfdoctor check` shows. " * 3
+            page, Text("  Do  "), "See `tfdoctor explain TFD203`, or what `tfdoctor check` shows. " * 3
         )
-        command_lines(out, ["tfdoctor fix --python /opt/env --yes --timeout 10 --verbose"], 4, broken=True)
-        out.print(Text(cut("the whole of it is what `tfdoctor check -v` shows, and " * 2, width)))
-        assert "`tfdoctor" not in out.text
-        assert all(cells(line) <= width for line in out.text.splitlines()), out.text
-        assert out.height == len(out.text.splitlines())
+        command_lines(page, ["tfdoctor fix --python /opt/env --yes --timeout 10 --verbose"], 4, broken=True)
+        page.print(Text(cut("the whole of it is what `tfdoctor check -v` shows, and " * 2, width)))
+        assert "`tfdoctor" not in page.text
+        assert all(cells(line) <= width for line in page.text.splitlines()), page.text
+        assert page.height == len(page.text.splitlines())
         assert few("`tfdoctor check` is it. It is so. " * 3, width, 1).startswith(
             "`./scripts/tfdoctor check` is it."
         )
 
 
-def run_question(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    kept = {key: value for key, value in os.environ.items() if key != program_name.VARIABLE}
+def run_check(*command: str, **env: str) -> subprocess.CompletedProcess[str]:
+    variables = {key: value for key, value in os.environ.items() if key != program_name.VARIABLE}
     return subprocess.run(
-        [*words, "check", "--facts", str(HOST)], env=kept | env, capture_output=True, text=True, check=False
+        [*command, "check", "--facts", str(HOST)],
+        env=variables | env,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -92,8 +98,8 @@ def run_question(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_commands_begin_as_tfdoctor_was_called(words: list[str], env: dict[str, str], expected: str) -> None:
-    done = run_question(*words, **env)
-    assert expected in done.stdout, done
+    process = run_check(*words, **env)
+    assert expected in process.stdout, process
 
 
 @pytest.mark.parametrize(
@@ -112,7 +118,7 @@ def test_commands_begin_as_tfdoctor_was_called(words: list[str], env: dict[str, 
         ("/usr/lib/python3/ipykernel_launcher.py", {}, "", "tfdoctor"),
     ],
 )
-def test_uv_is_how_it_was_called(
+def test_name_includes_uv(
     program: str, env: dict[str, str], source: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for key in (program_name.VARIABLE, "UV", "UV_RUN_RECURSION_DEPTH"):
@@ -124,16 +130,18 @@ def test_uv_is_how_it_was_called(
     assert program_name.name.__wrapped__() == expected
 
 
-def test_a_shell_script_says_how_it_was_called(tmp_path: Path) -> None:
-    """As it was typed; by its name alone where the shell finds it on PATH."""
+def test_shell_script_exports_how_it_was_called(tmp_path: Path) -> None:
+    """The script exports the name as typed, or its bare name if the shell finds it on PATH."""
     (tmp_path / "tfdoctor").symlink_to(ROOT / "scripts/tfdoctor")
     script = (ROOT / "scripts/tfdoctor").read_text(encoding="utf-8")
-    said = script[script.index("called=$0") : script.index("export TFDOCTOR_CALLED")]
-    (tmp_path / "shown").write_text(f"#!/usr/bin/env bash\n{said}printf '%s' \"$called\"\n", encoding="utf-8")
+    excerpt = script[script.index("called=$0") : script.index("export TFDOCTOR_CALLED")]
+    (tmp_path / "shown").write_text(
+        f"#!/usr/bin/env bash\n{excerpt}printf '%s' \"$called\"\n", encoding="utf-8"
+    )
     (tmp_path / "shown").chmod(0o755)
     env = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     for typed, expected in (("shown", "shown"), ("./shown", "./shown")):
-        done = subprocess.run(
+        process = subprocess.run(
             [shutil.which("bash") or "/bin/bash", "-c", typed],
             cwd=tmp_path,
             env=env,
@@ -141,35 +149,35 @@ def test_a_shell_script_says_how_it_was_called(tmp_path: Path) -> None:
             text=True,
             check=True,
         )
-        assert done.stdout == expected
+        assert process.stdout == expected
 
 
-def test_json_and_markdown_keep_the_name() -> None:
-    words = [sys.executable, "-m", "tfdoctor"]
+def test_json_keeps_the_default_name() -> None:
+    command = [sys.executable, "-m", "tfdoctor"]
     env = os.environ | {program_name.VARIABLE: "./scripts/tfdoctor"}
-    done = subprocess.run(
-        [*words, "check", "--json", "--facts", str(HOST)],
+    process = subprocess.run(
+        [*command, "check", "--json", "--facts", str(HOST)],
         env=env,
         capture_output=True,
         text=True,
         check=False,
     )
     commands = [
-        one
-        for finding in json.loads(done.stdout)["findings"]
-        for r in finding["remedies"]
-        for one in r["commands"]
+        shell_command
+        for finding in json.loads(process.stdout)["findings"]
+        for remedy in finding["remedies"]
+        for shell_command in remedy["commands"]
     ]
     assert commands
-    assert "scripts/tfdoctor" not in done.stdout
+    assert "scripts/tfdoctor" not in process.stdout
 
 
-def test_an_error_is_answered_in_the_same_words() -> None:
-    done = subprocess.run(
+def test_error_hint_uses_the_name() -> None:
+    process = subprocess.run(
         [sys.executable, "-m", "tfdoctor", "run"],
         env=os.environ | {program_name.VARIABLE: "./scripts/tfdoctor"},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert "hint: ./scripts/tfdoctor run" in done.stderr
+    assert "hint: ./scripts/tfdoctor run" in process.stderr

@@ -1,4 +1,4 @@
-"""The terminal report, whole: `pytest tests/render --refresh` writes the expected files anew."""
+"""The whole terminal report; `pytest tests/render --refresh` rewrites the expected files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfdoctor.system import RecordedSystem
 
 HOSTS = Path(__file__).parents[1] / "hosts"
 EXPECTED = Path(__file__).with_name("expected")
-SHOWN = (
+EXPECTED_HOSTS = (
     "healthy-two-gpus",
     "container-without-gpu",
     "driver-hangs",
@@ -31,7 +31,7 @@ def report_of(host: str, observed: Observation | None = None) -> Report:
     return diagnose(survey(RecordedSystem(HOSTS / host), compat), compat, observed)
 
 
-def compare(name: str, text: str, refresh: bool) -> None:
+def compare_with_expected(name: str, text: str, refresh: bool) -> None:
     path = EXPECTED / name
     text = re.sub(r"^tfdoctor [\w.]+", "tfdoctor VERSION", text, flags=re.MULTILINE)
     if refresh:
@@ -39,18 +39,22 @@ def compare(name: str, text: str, refresh: bool) -> None:
     assert text == path.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("host", SHOWN)
+@pytest.mark.parametrize("host", EXPECTED_HOSTS)
 def test_whole_report(host: str, refresh: bool) -> None:
-    compare(f"{host}.txt", render_report(report_of(host), width=80), refresh)
+    compare_with_expected(f"{host}.txt", render_report(report_of(host), width=80), refresh)
 
 
 def test_verbose_and_quiet(refresh: bool) -> None:
     report = report_of("container-without-gpu")
-    compare("container-without-gpu-verbose.txt", render_report(report, verbose=True, width=100), refresh)
-    compare("container-without-gpu-quiet.txt", render_report(report, quiet=True, width=80), refresh)
+    compare_with_expected(
+        "container-without-gpu-verbose.txt", render_report(report, verbose=True, width=100), refresh
+    )
+    compare_with_expected(
+        "container-without-gpu-quiet.txt", render_report(report, quiet=True, width=80), refresh
+    )
 
 
-def test_prediction_beside_observation(refresh: bool) -> None:
+def test_prediction_and_observation_are_shown(refresh: bool) -> None:
     observed = Observation(
         import_ok=True,
         gpu_registered=True,
@@ -60,30 +64,32 @@ def test_prediction_beside_observation(refresh: bool) -> None:
         devices=("/physical_device:GPU:0",),
         computed=("GPU:0 failed: InternalError: no kernel image is available",),
     )
-    compare("deep.txt", render_report(report_of("healthy-one-gpu", observed), width=80), refresh)
+    compare_with_expected(
+        "deep.txt", render_report(report_of("healthy-one-gpu", observed), width=80), refresh
+    )
 
 
-@pytest.mark.parametrize("host", SHOWN)
+@pytest.mark.parametrize("host", EXPECTED_HOSTS)
 @pytest.mark.parametrize("width", [30, 60])
-def test_narrow_terminals(host: str, width: int) -> None:
-    """Nothing but commands, which are there to be copied, is wider than the terminal."""
+def test_report_fits_a_narrow_terminal(host: str, width: int) -> None:
+    """Nothing is wider than the terminal except commands, which are meant to be copied."""
     for line in render_report(report_of(host), width=width).splitlines():
         words = line.split()
         unbreakable = max((len(word) for word in words), default=0)
         assert len(line) <= max(width, unbreakable + 12) or line.startswith("          "), line
 
 
-@pytest.mark.parametrize("host", SHOWN)
+@pytest.mark.parametrize("host", EXPECTED_HOSTS)
 def test_colour_is_only_on_request(host: str) -> None:
     report = report_of(host)
     assert "\x1b" not in render_report(report, width=80)
     assert "\x1b[" in render_report(report, width=80, colour=True)
 
 
-def test_verbose_does_not_send_to_itself() -> None:
+def test_verbose_does_not_refer_to_itself() -> None:
     report = report_of("driver-hangs")
     assert "8 checks could not be run. " in " ".join(render_report(report).split())
     assert "check -v" in render_report(report)
-    told = render_report(report, verbose=True)
-    assert "Checks that could not be run:" in told
-    assert "check -v" not in told
+    verbose = render_report(report, verbose=True)
+    assert "Checks that could not be run:" in verbose
+    assert "check -v" not in verbose

@@ -1,4 +1,4 @@
-"""The report's summary lines."""
+"""The summary lines of the report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOSTS = Path(__file__).resolve().parents[1] / "hosts"
         ({"compute_capability": None, "memory_mib": None}, "Foo"),
     ],
 )
-def test_a_card_is_told_with_what_is_known_of_it(fields: dict[str, object], told: str) -> None:
+def test_gpu_line_has_the_known_properties(fields: dict[str, object], told: str) -> None:
     facts = survey(RecordedSystem(HOSTS / "healthy-one-gpu"), Compat.load())
     cuda = value_of(facts.driver.cuda)
     assert cuda is not None

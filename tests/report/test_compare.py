@@ -1,4 +1,4 @@
-"""What differs between two looks at a machine (doctor/tfdoctor/report/diff)."""
+"""Differences between two recordings of a machine (doctor/tfdoctor/report/diff)."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ def host(name: str) -> Report:
     return report(HOSTS / name)
 
 
-def cut_between(was: Facts, now: Facts) -> Comparison:
-    return compare(diagnose(was, COMPAT), diagnose(now, COMPAT))
+def cut_between(old: Facts, new: Facts) -> Comparison:
+    return compare(diagnose(old, COMPAT), diagnose(new, COMPAT))
 
 
 def list_named(comparison: Comparison, name: str) -> Difference | None:
-    return next((one for one in comparison.differences if one.name == name), None)
+    return next((difference for difference in comparison.differences if difference.name == name), None)
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.few(30)
-def test_nothing_differs_from_itself(name: str) -> None:
+def test_machine_equals_itself(name: str) -> None:
     assert not compare(host(name), host(name)).differences
 
 
@@ -76,7 +76,7 @@ def test_nothing_differs_from_itself(name: str) -> None:
         ("stub-before-the-driver", "libcuda.so.1"),
     ],
 )
-def test_what_explains_comes_first_and_is_marked(name: str, expected: str) -> None:
+def test_explaining_difference_comes_first(name: str, expected: str) -> None:
     report = host(name)
     comparison = compare(host("healthy-one-gpu"), report)
     difference = list_named(comparison, expected)
@@ -84,28 +84,28 @@ def test_what_explains_comes_first_and_is_marked(name: str, expected: str) -> No
     assert difference.matters is Matters.EXPLAINS
     root = report.root.code if report.root is not None else report.findings[0].code
     assert root in comparison.differences[0].findings
-    weights = [list(Matters).index(one.matters) for one in comparison.differences]
+    weights = [list(Matters).index(item.matters) for item in comparison.differences]
     assert weights == sorted(weights)
     assert expected in render_comparison(comparison, "good", width=100)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("healthy")])
-def test_where_nothing_is_wrong_nothing_is_explained(name: str) -> None:
-    for one, other in (("healthy-one-gpu", name), (name, "healthy-one-gpu")):
-        assert not any(d.findings for d in compare(host(one), host(other)).differences)
+def test_healthy_machines_need_no_explanation(name: str) -> None:
+    for first, second in (("healthy-one-gpu", name), (name, "healthy-one-gpu")):
+        assert not any(d.findings for d in compare(host(first), host(second)).differences)
 
 
-def test_the_other_way_round_it_says_what_is_gone() -> None:
+def test_resolved_findings_are_listed() -> None:
     comparison = compare(host("hidden-by-minus-one"), host("healthy-one-gpu"))
     assert comparison.gone == ("TFD601",)
     assert not comparison.fresh
     assert "Found then and not now: TFD601" in render_comparison(comparison, "bad")
 
 
-def test_what_was_wrong_then_already_is_not_explained() -> None:
-    was = with_environment(healthy(), CUDA_VISIBLE_DEVICES="-1")
-    now = with_environment(healthy(), CUDA_VISIBLE_DEVICES="-1", TF_FORCE_GPU_ALLOW_GROWTH="true")
-    (difference,) = cut_between(was, now).differences
+def test_earlier_findings_are_not_explained() -> None:
+    old = with_environment(healthy(), CUDA_VISIBLE_DEVICES="-1")
+    new = with_environment(healthy(), CUDA_VISIBLE_DEVICES="-1", TF_FORCE_GPU_ALLOW_GROWTH="true")
+    (difference,) = cut_between(old, new).differences
     assert (difference.name, difference.was, difference.findings) == (
         "TF_FORCE_GPU_ALLOW_GROWTH",
         "not set",
@@ -113,18 +113,18 @@ def test_what_was_wrong_then_already_is_not_explained() -> None:
     )
 
 
-def test_what_changes_from_one_second_to_the_next_is_left_out() -> None:
+def test_volatile_facts_are_ignored() -> None:
     facts = healthy()
     smi = value_of(facts.driver.smi)
     assert isinstance(smi, SmiFacts)
-    busier = replace(smi, gpus=tuple(replace(gpu, memory_used_mib=9000, uuid="GPU-2") for gpu in smi.gpus))
-    other = replace(
-        facts, driver=replace(facts.driver, smi=Known(busier, "nvidia-smi")), seconds={"python": 9.9}
+    busy_smi = replace(smi, gpus=tuple(replace(gpu, memory_used_mib=9000, uuid="GPU-2") for gpu in smi.gpus))
+    later = replace(
+        facts, driver=replace(facts.driver, smi=Known(busy_smi, "nvidia-smi")), seconds={"python": 9.9}
     )
-    assert not cut_between(facts, other).differences
+    assert not cut_between(facts, later).differences
 
 
-def test_another_prefix_alone_is_no_difference_and_is_said() -> None:
+def test_moved_environment_is_no_difference() -> None:
     def move_file(value: object) -> object:
         if isinstance(value, str):
             return (
@@ -143,14 +143,14 @@ def test_another_prefix_alone_is_no_difference_and_is_said() -> None:
         return value
 
     facts = healthy()
-    other = move_file(facts)
-    assert other != facts
-    comparison = cut_between(facts, other)
+    moved = move_file(facts)
+    assert moved != facts
+    comparison = cut_between(facts, moved)
     assert not comparison.differences
     assert comparison.environment == ("/env", "/srv/other")
 
 
-def test_a_folder_gone_from_the_path_explains_what_is_missing_and_a_new_one_does_not() -> None:
+def test_removed_folder_explains_a_missing_library() -> None:
     good = with_environment(healthy(), LD_LIBRARY_PATH="/opt/cuda/lib64:/opt/more")
     for value, explains in (("/opt/more", True), ("/opt/cuda/lib64:/opt/more:/opt/new", False)):
         bad = with_loader(with_environment(healthy(), LD_LIBRARY_PATH=value), make_lost("libcufft.so.11"))
@@ -162,57 +162,63 @@ def test_a_folder_gone_from_the_path_explains_what_is_missing_and_a_new_one_does
         )
 
 
-def test_what_could_not_be_looked_at_then_is_not_compared_and_now_is_said() -> None:
+def test_unknown_facts_are_compared_only_if_new() -> None:
     facts = healthy()
-    blind = replace(facts, driver=replace(facts.driver, kernel_module=Unknown("no permission", "/proc")))
-    assert list_named(cut_between(blind, facts), "kernel module") is None
-    now = list_named(cut_between(facts, blind), "kernel module")
-    assert now is not None
-    assert now.is_ == "not known: no permission"
+    without_module = replace(
+        facts, driver=replace(facts.driver, kernel_module=Unknown("no permission", "/proc"))
+    )
+    assert list_named(cut_between(without_module, facts), "kernel module") is None
+    difference = list_named(cut_between(facts, without_module), "kernel module")
+    assert difference is not None
+    assert difference.is_ == "not known: no permission"
 
 
-def test_another_tensorflow_opens_other_names_which_is_no_news() -> None:
+def test_other_tensorflow_hides_library_differences() -> None:
     comparison = cut_between(healthy("2.18.1"), healthy("2.10.1", python="3.10.1"))
     assert list_named(comparison, "TensorFlow") is not None
-    assert not [one for one in comparison.differences if one.area == "CUDA libraries"]
+    assert not [difference for difference in comparison.differences if difference.area == "CUDA libraries"]
 
 
-def test_a_tensorflow_that_is_gone_is_one_difference() -> None:
+def test_removed_tensorflow_is_one_difference() -> None:
     facts = healthy()
-    gone = replace(facts, tensorflow=Absent("python"), loader=Absent("the loader"))
-    gone = with_python(gone, installed={"tensorflow": None})
-    about = [one.name for one in cut_between(facts, gone).differences if one.area == "TensorFlow"]
-    assert about == ["TensorFlow"]
+    without_tensorflow = replace(facts, tensorflow=Absent("python"), loader=Absent("the loader"))
+    without_tensorflow = with_python(without_tensorflow, installed={"tensorflow": None})
+    names = [
+        difference.name
+        for difference in cut_between(facts, without_tensorflow).differences
+        if difference.area == "TensorFlow"
+    ]
+    assert names == ["TensorFlow"]
 
 
-def test_a_library_from_elsewhere_is_told_with_its_version() -> None:
-    other = with_loader(
+def test_moved_library_is_listed_with_its_version() -> None:
+    changed = with_loader(
         healthy(), replace(find_matches("libcudnn.so.9", "/usr/lib/libcudnn.so.9"), version="9.1.0")
     )
-    difference = list_named(cut_between(healthy(), other), "libcudnn.so.9")
+    difference = list_named(cut_between(healthy(), changed), "libcudnn.so.9")
     assert difference is not None
     assert difference.is_ == "9.1.0 in /usr/lib"
     assert difference.findings == ("TFD206",)
 
 
-def test_another_machine_is_said_where_more_than_one_thing_speaks_for_it() -> None:
+def test_other_machine_needs_more_than_one_sign() -> None:
     facts = healthy()
-    other = with_machine(facts, distribution_id="fedora", distribution="Fedora 40")
-    assert not cut_between(facts, other).elsewhere
-    assert cut_between(facts, with_machine(other, container="docker")).elsewhere
+    changed = with_machine(facts, distribution_id="fedora", distribution="Fedora 40")
+    assert not cut_between(facts, changed).elsewhere
+    assert cut_between(facts, with_machine(changed, container="docker")).elsewhere
     assert cut_between(facts, with_machine(facts, machine="aarch64")).elsewhere
     text = render_comparison(cut_between(facts, with_machine(facts, machine="aarch64")), "x")
     assert "another machine" in text
 
 
-def test_values_from_outside_do_not_reach_the_terminal_raw() -> None:
-    evil = with_environment(healthy(), TF_XLA_FLAGS="\x1b[31mred\x07" + "x" * 5000)
-    text = render_comparison(cut_between(healthy(), evil), "name\x1b[0m", verbose=True)
+def test_control_characters_are_removed() -> None:
+    hostile = with_environment(healthy(), TF_XLA_FLAGS="\x1b[31mred\x07" + "x" * 5000)
+    text = render_comparison(cut_between(healthy(), hostile), "name\x1b[0m", verbose=True)
     assert "\x1b" not in text
     assert len(text) < 4000
 
 
-def test_every_area_has_its_place_and_is_in_the_schema() -> None:
+def test_every_area_is_listed() -> None:
     for name in NAMES:
         assert {area for area, _ in snapshot(host(name).facts)} <= set(AREAS)
     assert SITE not in str(snapshot(with_tensorflow(healthy()).__class__ and healthy()))

@@ -1,4 +1,4 @@
-"""What the tests of engine start from."""
+"""Container-engine facts for the tests of the engine rules."""
 
 from __future__ import annotations
 

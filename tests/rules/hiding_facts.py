@@ -1,4 +1,4 @@
-"""What the tests of hiding start from."""
+"""Facts in which a variable, a file or a folder hides GPUs, libraries or modules."""
 
 from __future__ import annotations
 
@@ -35,23 +35,25 @@ ACTIVATE = "/env/bin/activate"
 
 
 def hidden(origin: Origin, value: str = "-1", scheduler: str | None = None) -> Facts:
+    """Return healthy facts, except that CUDA_VISIBLE_DEVICES hides every GPU."""
     facts = healthy()
-    answer = value_of(facts.driver.cuda)
-    assert answer is not None
-    nothing = replace(answer, init=100, init_name="CUDA_ERROR_NO_DEVICE", count=None, devices=())
-    driver = replace(facts.driver, cuda=Known(nothing, "x"), cuda_unhidden=Known(answer, "x"))
-    seen = EnvironmentFacts({HIDE: value}, (), scheduler, (origin,))
-    return replace(facts, driver=driver, environment=seen)
+    visible = value_of(facts.driver.cuda)
+    assert visible is not None
+    no_devices = replace(visible, init=100, init_name="CUDA_ERROR_NO_DEVICE", count=None, devices=())
+    driver = replace(facts.driver, cuda=Known(no_devices, "x"), cuda_unhidden=Known(visible, "x"))
+    environment = EnvironmentFacts({HIDE: value}, (), scheduler, (origin,))
+    return replace(facts, driver=driver, environment=environment)
 
 
 def first(facts: Facts) -> tuple[Report, Finding]:
+    """Return the report on the facts and its root finding."""
     report = diagnose(facts, COMPAT)
     assert report.root is not None
     return report, report.root
 
 
 def put_beside(variable: str = "LD_LIBRARY_PATH") -> Facts:
-    """What is left of a CUDA 11 comes first; its cuSOLVER has CUDA 12's name."""
+    """Return facts in which a path variable puts leftovers of CUDA 11 before the cuSOLVER of CUDA 12."""
     facts = healthy()
     loader = value_of(facts.loader)
     assert loader is not None
@@ -65,8 +67,8 @@ def put_beside(variable: str = "LD_LIBRARY_PATH") -> Facts:
         bad,
         (Tried(bad, "", variable),),
     )
-    now = tuple(failed if r.soname == failed.soname else r for r in loader.resolutions)
-    without = Without(
+    resolutions = tuple(failed if r.soname == failed.soname else r for r in loader.resolutions)
+    without_folder = Without(
         variable, ("/old/lib64",), loader.resolutions, (), (Instead("libcusolver.so.11", bad, good),)
     )
     environment = EnvironmentFacts(
@@ -88,34 +90,41 @@ def put_beside(variable: str = "LD_LIBRARY_PATH") -> Facts:
         facts,
         environment=environment,
         loader=Known(
-            replace(loader, resolutions=now, library_path=("/old/lib64", "/mine"), without=(without,)), "x"
+            replace(
+                loader,
+                resolutions=resolutions,
+                library_path=("/old/lib64", "/mine"),
+                without=(without_folder,),
+            ),
+            "x",
         ),
     )
 
 
 def two(value: str = "/team", *, origin: str = "shell") -> Facts:
+    """Return facts in which PYTHONPATH puts a CPU-only TensorFlow before the environment's own."""
     facts = healthy()
-    own, python = value_of(facts.tensorflow), value_of(facts.python)
-    assert own is not None
+    gpu_build, python = value_of(facts.tensorflow), value_of(facts.python)
+    assert gpu_build is not None
     assert python is not None
-    other = replace(
-        own,
+    cpu_build = replace(
+        gpu_build,
         package_dir="/team/tensorflow",
         core_dir="/team/tensorflow",
         distribution="tensorflow-cpu",
         build_info={"is_cuda_build": "False"},
         cuda_config={},
-        behind=own,
+        behind=gpu_build,
     )
     path = ACTIVATE if origin == "activation" else ""
     line = (9, "export PYTHONPATH=/team") if path else (None, "")
-    seen = (Origin("PYTHONPATH", origin, "/team", path, *line),)
+    origins = (Origin("PYTHONPATH", origin, "/team", path, *line),)
     return replace(
         facts,
-        tensorflow=Known(other, "/team/tensorflow"),
+        tensorflow=Known(cpu_build, "/team/tensorflow"),
         python=Known(replace(python, sys_path=("/team", *python.sys_path)), "x"),
         loader_behind=facts.loader,
-        environment=EnvironmentFacts({"PYTHONPATH": value}, (), None, seen),
+        environment=EnvironmentFacts({"PYTHONPATH": value}, (), None, origins),
     )
 
 
@@ -123,19 +132,19 @@ FOREIGN = "/old/lib/python3.10/site-packages"
 
 
 def foreign(*installed: Distribution, error: str = "", value: str = f"{FOREIGN}/:/mine") -> Facts:
-    """PYTHONPATH has a folder of Python 3.10, with a NumPy; this Python is 3.11."""
+    """Return facts in which PYTHONPATH has a folder of Python 3.10 with NumPy; the interpreter is Python 3.11."""
     facts = healthy("2.20.0")
     python = value_of(facts.python)
     assert python is not None
-    taken = Distribution("numpy", "1.24.3" if not error else "2.4.6", FOREIGN, "pip")
+    numpy = Distribution("numpy", "1.24.3" if not error else "2.4.6", FOREIGN, "pip")
     python = replace(
         python,
         sys_path=(FOREIGN, *python.sys_path),
-        distributions=(taken, *installed, *(d for d in python.distributions if d.name != "numpy")),
+        distributions=(numpy, *installed, *(d for d in python.distributions if d.name != "numpy")),
     )
-    seen = EnvironmentFacts({"PYTHONPATH": value}, (), None)
-    facts = replace(facts, python=Known(python, "x"), environment=seen)
+    environment = EnvironmentFacts({"PYTHONPATH": value}, (), None)
+    facts = replace(facts, python=Known(python, "x"), environment=environment)
     if not error:
         return facts
-    broken = Rehearsed("numpy", error, "ImportError", import_error=True, file=f"{FOREIGN}/numpy/__init__.py")
-    return replace(facts, rehearsal=Known(RehearsalFacts((), (broken,)), "a child"))
+    failure = Rehearsed("numpy", error, "ImportError", import_error=True, file=f"{FOREIGN}/numpy/__init__.py")
+    return replace(facts, rehearsal=Known(RehearsalFacts((), (failure,)), "a child"))

@@ -1,4 +1,4 @@
-"""What the tests of kernel start from."""
+"""Facts and reports of recorded hosts for the tests of kernel and card rules."""
 
 from __future__ import annotations
 
@@ -49,5 +49,5 @@ def with_health(health: CardHealth) -> Facts:
     smi = value_of(facts.driver.smi)
     assert isinstance(smi, SmiFacts)
     gpus = tuple(dataclasses.replace(gpu, health=health) for gpu in smi.gpus)
-    told = Known(dataclasses.replace(smi, gpus=gpus), "nvidia-smi -q -x")
-    return dataclasses.replace(facts, driver=dataclasses.replace(facts.driver, smi=told))
+    smi_fact = Known(dataclasses.replace(smi, gpus=gpus), "nvidia-smi -q -x")
+    return dataclasses.replace(facts, driver=dataclasses.replace(facts.driver, smi=smi_fact))

@@ -1,4 +1,4 @@
-"""What the tests of libraries start from."""
+"""The modules of the rules about CUDA libraries."""
 
 from __future__ import annotations
 

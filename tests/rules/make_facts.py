@@ -1,4 +1,4 @@
-"""A healthy machine as facts, to alter with `dataclasses.replace`, and short cuts for what is usual."""
+"""Facts about a healthy machine, and helpers that alter them."""
 
 from __future__ import annotations
 
@@ -55,9 +55,12 @@ FOLDERS = {
 
 
 def healthy(version: str = "2.18.1", *, python: str = "3.11.7", distribution: str = "tensorflow") -> Facts:
-    """One H100, a driver for CUDA 12.8, this TensorFlow with its wheels: it registers a GPU."""
+    """Return facts about a machine with one H100, driver and TensorFlow with its wheels: the GPU is registered."""
     release = COMPAT.release(version, distribution)
-    defines = {f"TF_{k}_VERSION": v for k, v in (release.defines if release is not None else {}).items()}
+    defines = {
+        f"TF_{name}_VERSION": value
+        for name, value in (release.defines if release is not None else {}).items()
+    }
     if release is not None and release.cuda:
         defines.setdefault("TF_CUDA_VERSION", release.cuda)
     tensorflow = TensorFlowFacts(
@@ -71,10 +74,10 @@ def healthy(version: str = "2.18.1", *, python: str = "3.11.7", distribution: st
         build_info={"is_cuda_build": "True"},
         cuda_config=defines,
     )
-    card = CudaDevice(0, "NVIDIA H100", "GPU-1", "0000:01:00.0", "9.0", 81559, 132)
-    driver = CudaDriver(True, "", "/usr/lib/libcuda.so.570.1", 0, "CUDA_SUCCESS", "12.8", 1, (card,))
+    device = CudaDevice(0, "NVIDIA H100", "GPU-1", "0000:01:00.0", "9.0", 81559, 132)
+    driver = CudaDriver(True, "", "/usr/lib/libcuda.so.570.1", 0, "CUDA_SUCCESS", "12.8", 1, (device,))
     smi = SmiFacts(
-        "570.1", "12.8", (SmiGpu(0, card.name, card.uuid, card.pci_bus_id, 81559, 10, None, None),)
+        "570.1", "12.8", (SmiGpu(0, device.name, device.uuid, device.pci_bus_id, 81559, 10, None, None),)
     )
     sonames = list_opened_sonames(build_of(tensorflow, COMPAT))
     return Facts(
@@ -109,12 +112,14 @@ def healthy(version: str = "2.18.1", *, python: str = "3.11.7", distribution: st
             LoaderFacts(
                 caller=tensorflow.framework,
                 runpath_folders=tuple(
-                    f"{SITE}/nvidia/{f}/lib" for f in ("cublas", "cuda_runtime", "cusparse")
+                    f"{SITE}/nvidia/{folder}/lib" for folder in ("cublas", "cuda_runtime", "cusparse")
                 ),
                 library_path=(),
-                resolutions=tuple(find_matches(s) for s in sonames),
+                resolutions=tuple(find_matches(soname) for soname in sonames),
                 import_needs=(),
-                found=tuple(is_in_wheel_folder(s) for s in sonames if s.split(".so")[0] in FOLDERS),
+                found=tuple(
+                    is_in_wheel_folder(soname) for soname in sonames if soname.split(".so")[0] in FOLDERS
+                ),
             ),
             "the loader's rules",
         ),
@@ -164,122 +169,134 @@ def _python(version: str, tensorflow: TensorFlowFacts) -> PythonFacts:
 
 
 def is_in_wheel_folder(soname: str) -> FoundElsewhere:
-    """Where NVIDIA's wheel has it."""
+    """Return the library's file in NVIDIA's wheel."""
     stem = soname.partition(".so")[0]
     folder = FOLDERS[stem]
     return FoundElsewhere(stem, soname, f"{SITE}/nvidia/{folder}/lib/{soname}", f"nvidia/{folder}")
 
 
 def at(path: str, package: str | None = None) -> FoundElsewhere:
-    """A file that was found without the loader's rules."""
+    """Return a library file that was found without the loader's rules."""
     name = path.rpartition("/")[2]
     return FoundElsewhere(name.split(".so")[0], name, path, package)
 
 
 def find_matches(soname: str, path: str = "", via: str = "RUNPATH") -> Resolution:
-    """The loader gives it."""
+    """Return a resolution in which the loader finds the library."""
     stem = soname.partition(".so")[0]
     default = is_in_wheel_folder(soname).path if stem in FOLDERS else f"/usr/lib/{soname}"
     return Resolution(soname, path or default, via, "")
 
 
-def make_lost(soname: str, **more: Any) -> Resolution:
-    """The loader does not find it."""
-    return Resolution(soname, None, "", f"{soname}: {NOT_FOUND}", (soname,), **more)
+def make_lost(soname: str, **fields: Any) -> Resolution:
+    """Return a resolution in which the loader does not find the library."""
+    return Resolution(soname, None, "", f"{soname}: {NOT_FOUND}", (soname,), **fields)
 
 
 def stop_process(soname: str, path: str, problem: str, *, crash: bool = False) -> Resolution:
-    """The loader stops at this file."""
+    """Return a resolution in which the loader stops at this file."""
     tried = (Tried(path, problem, "LD_LIBRARY_PATH"),)
     return Resolution(soname, None, "", f"{path}: {problem}", (soname,), tried=tried, crash=crash)
 
 
-def with_loader(facts: Facts, *changes: Resolution, **more: Any) -> Facts:
-    """Other answers of the loader for these sonames; `more` replaces fields of LoaderFacts.
+def with_loader(facts: Facts, *changes: Resolution, **fields: Any) -> Facts:
+    """Return the facts with these resolutions; `fields` replaces fields of LoaderFacts.
 
-    A library that is lost is nowhere to be found, unless `found` says where.
+    A library that is not resolved is not listed under `found` either, unless `also_found` lists it.
     """
     loader = value_of(facts.loader)
     assert loader is not None
-    new = {resolution.soname: resolution for resolution in changes}
-    gone = {resolution.soname for resolution in changes if not resolution.ok}
-    kept = tuple(f for f in loader.found if f.name not in gone) + tuple(more.pop("also_found", ()))
-    more.setdefault("found", kept)
-    loader = replace(loader, resolutions=tuple(new.get(r.soname, r) for r in loader.resolutions), **more)
+    by_soname = {resolution.soname: resolution for resolution in changes}
+    unresolved = {resolution.soname for resolution in changes if not resolution.ok}
+    found_files = tuple(file for file in loader.found if file.name not in unresolved) + tuple(
+        fields.pop("also_found", ())
+    )
+    fields.setdefault("found", found_files)
+    loader = replace(
+        loader, resolutions=tuple(by_soname.get(old.soname, old) for old in loader.resolutions), **fields
+    )
     return replace(facts, loader=Known(loader, "the loader's rules"))
 
 
 def remove_libraries(facts: Facts) -> Facts:
-    """The same with none of the CUDA libraries: the plain `pip install tensorflow`."""
+    """Return the facts without any CUDA library, as after a plain `pip install tensorflow`."""
     loader = value_of(facts.loader)
     assert loader is not None
-    names = [r.soname for r in loader.resolutions if r.soname.partition(".so")[0] in FOLDERS]
+    names = [
+        resolution.soname
+        for resolution in loader.resolutions
+        if resolution.soname.partition(".so")[0] in FOLDERS
+    ]
     return with_loader(facts, *(make_lost(name) for name in names), found=(), runpath_folders=())
 
 
 def with_tensorflow(facts: Facts, **changes: Any) -> Facts:
-    """Other fields of TensorFlowFacts."""
+    """Return the facts with other fields of TensorFlowFacts."""
     tensorflow = value_of(facts.tensorflow)
     assert tensorflow is not None
     return replace(facts, tensorflow=Known(replace(tensorflow, **changes), tensorflow.package_dir))
 
 
 def with_python(facts: Facts, **changes: Any) -> Facts:
-    """Other fields of PythonFacts; `installed={"numpy": "2.0"}` changes or adds, None removes."""
+    """Return the facts with other fields of PythonFacts.
+
+    `installed={"numpy": "2.0"}` changes or adds a distribution; None as the version removes it.
+    """
     python = value_of(facts.python)
     assert python is not None
     for name, version in changes.pop("installed", {}).items():
-        kept = tuple(d for d in python.distributions if d.name != name)
-        more = () if version is None else (Distribution(name, version, SITE, "pip"),)
-        python = replace(python, distributions=(*kept, *more))
+        others = tuple(d for d in python.distributions if d.name != name)
+        added = () if version is None else (Distribution(name, version, SITE, "pip"),)
+        python = replace(python, distributions=(*others, *added))
     return replace(facts, python=Known(replace(python, **changes), python.executable))
 
 
 def with_machine(facts: Facts, **changes: Any) -> Facts:
-    """Other fields of MachineFacts."""
+    """Return the facts with other fields of MachineFacts."""
     return replace(facts, machine=replace(facts.machine, **changes))
 
 
 def with_cards(facts: Facts, *capabilities: str) -> Facts:
-    """Cards of these compute capabilities."""
+    """Return the facts with one GPU for each of these compute capabilities."""
     driver = value_of(facts.driver.cuda)
     assert driver is not None
-    cards = tuple(
-        CudaDevice(i, f"card {i}", None, None, capability, 8000, 40)
-        for i, capability in enumerate(capabilities)
+    devices = tuple(
+        CudaDevice(index, f"card {index}", None, None, capability, 8000, 40)
+        for index, capability in enumerate(capabilities)
     )
-    answer = replace(driver, devices=cards, count=len(cards))
-    return replace(facts, driver=replace(facts.driver, cuda=Known(answer, "libcuda.so.1")))
+    changed = replace(driver, devices=devices, count=len(devices))
+    return replace(facts, driver=replace(facts.driver, cuda=Known(changed, "libcuda.so.1")))
 
 
 def with_environment(facts: Facts, **variables: str) -> Facts:
-    """Environment variables."""
+    """Return the facts with these environment variables only."""
     return replace(facts, environment=replace(facts.environment, variables=variables))
 
 
 def context(facts: Facts, observed: Observation | None = None) -> RuleContext:
-    """What a rule is given."""
+    """Return the context that a rule's check receives."""
     return RuleContext(facts, COMPAT, predict(facts, COMPAT), observed)
 
 
 def run(rule: Rule, facts: Facts, observed: Observation | None = None) -> Outcome:
-    """The rule's outcome."""
+    """Return the rule's outcome."""
     return rule.run(context(facts, observed))
 
 
 def finding(rule: Rule, facts: Facts, observed: Observation | None = None) -> Finding:
-    """The rule's one finding."""
+    """Return the only finding of the rule."""
     outcome = run(rule, facts, observed)
     assert len(outcome.findings) == 1, outcome
     return outcome.findings[0]
 
 
-def commands(one: Finding) -> list[str]:
-    """Everything that it says to type."""
-    return [command for remedy in one.remedies for command in remedy.commands]
+def commands(result: Finding) -> list[str]:
+    """Return all commands of the finding's remedies."""
+    return [command for remedy in result.remedies for command in remedy.commands]
 
 
 def absent(facts):
+    """Return the facts without TensorFlow."""
     python = value_of(facts.python)
     assert python is not None
     facts = with_python(facts, distributions=tuple(d for d in python.distributions if d.name != "tensorflow"))
@@ -289,13 +306,15 @@ def absent(facts):
 
 
 def cpu(version, distribution="tensorflow", **changes):
+    """Return healthy facts, except that TensorFlow is built without GPU support."""
     facts = healthy(version, distribution=distribution)
     return with_tensorflow(facts, build_info={"is_cuda_build": "False"}, cuda_config={}, **changes)
 
 
 def make_failed_import(error, missing=("libc.so.6",)):
+    """Return a library that TensorFlow's import needs and that cannot be loaded."""
     return Resolution("x", f"{SITE}/x", "", error, missing, needed_by=f"{SITE}/x")
 
 
 SAW_ONE = Observation(True, True, 1, (), 5.0)
-"""One GPU, and it computed."""
+"""An observation in which TensorFlow registered one GPU."""

@@ -1,4 +1,4 @@
-"""What a recorded machine of tests/hosts is told, by name."""
+"""Reports on the recorded hosts of tests/hosts, by host name."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ def report(host: str) -> Report:
 
 
 def finding(host: str, code: str) -> Finding:
-    """The first of this code; a StopIteration where there is none."""
-    return next(one for one in report(host).findings if one.code == code)
+    """Return the first finding with this code; raise StopIteration if there is none."""
+    return next(result for result in report(host).findings if result.code == code)
 
 
-def commands(one: Finding) -> str:
-    """All that it says to type, a line each."""
-    return "\n".join(command for remedy in one.remedies for command in remedy.commands)
+def commands(result: Finding) -> str:
+    """Return all commands of the finding's remedies, one per line."""
+    return "\n".join(command for remedy in result.remedies for command in remedy.commands)
 
 
-def first_command(one: Finding) -> str:
-    """What it says to type first; empty where it says nothing to type."""
-    return commands(one).partition("\n")[0]
+def first_command(result: Finding) -> str:
+    """Return the first command of the finding's remedies, or "" if there is none."""
+    return commands(result).partition("\n")[0]
 
 
 def run_to_end(host: str, code: str) -> OutcomeKind:
-    """How the check of this code ended there."""
-    return next(one.kind for one in report(host).outcomes if one.code == code)
+    """Return how the check with this code ended on the host."""
+    return next(outcome.kind for outcome in report(host).outcomes if outcome.code == code)
 
 
 def summarize_answer(host: str, code: str) -> tuple[Severity, Cause, str, str]:
-    """(severity, cause, title, the first command) of what is told there under this code."""
-    one = finding(host, code)
-    return one.severity, one.cause, one.title, first_command(one)
+    """Return severity, cause, title and first command of the host's finding with this code."""
+    result = finding(host, code)
+    return result.severity, result.cause, result.title, first_command(result)

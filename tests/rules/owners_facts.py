@@ -1,4 +1,4 @@
-"""What the tests of owners start from."""
+"""Distributions and shared files for the tests of rules about file owners."""
 
 from __future__ import annotations
 

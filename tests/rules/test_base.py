@@ -1,4 +1,4 @@
-"""What a rule declares: what it needs, where its findings show, what they go with."""
+"""The attributes of rules: needs, area of the report, and flags."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ def context() -> RuleContext:
     return RuleContext(facts, COMPAT, predict(facts, COMPAT))
 
 
-def rule(*needs: Need) -> Rule:
+def make_rule(*needs: Need) -> Rule:
     def check(_: RuleContext) -> Result:
-        asked.append("check")
+        calls.append("check")
         return ()
 
-    asked.clear()
+    calls.clear()
     return Rule("TFD999", "nothing", "Nothing", (Cause.INCONCLUSIVE,), check, needs=needs)
 
 
-asked: list[str] = []
+calls: list[str] = []
 
 
 def met(_: RuleContext) -> None:
-    asked.append("met")
+    calls.append("met")
 
 
 def absent(_: RuleContext) -> NotApplicable:
-    asked.append("absent")
+    calls.append("absent")
     return NotApplicable("there is none")
 
 
@@ -65,33 +65,33 @@ def crashes(_: RuleContext) -> None:
         ((crashes, met), OutcomeKind.CRASHED, []),
     ],
 )
-def test_the_first_need_that_is_not_met_is_the_outcome(
+def test_first_unmet_need_is_the_outcome(
     context: RuleContext, needs: tuple[Need, ...], kind: OutcomeKind, order: list[str]
 ) -> None:
-    assert rule(*needs).run(context).kind is kind
-    assert asked == order
+    assert make_rule(*needs).run(context).kind is kind
+    assert calls == order
 
 
-def test_what_a_need_has_made_sure_of() -> None:
+def test_require_value_rejects_none() -> None:
     assert require_value(0) == 0
     with pytest.raises(LookupError):
         require_value(None)
 
 
-def test_each_finding_shows_in_an_area_that_is_printed(context: RuleContext) -> None:
+def test_each_finding_is_in_a_printed_area(context: RuleContext) -> None:
     printed = {area.name for area in make_areas(context.facts, context.build, ())}
-    for one in ALL_RULES:
-        about_the_report = one.code.startswith("TFD9")
-        assert (one.shown_in is None) if about_the_report else (one.shown_in in printed), one.code
-        finding = one.finding(one.causes[0], 0, "x")
-        assert find_area(finding) == one.shown_in
+    for rule in ALL_RULES:
+        is_about_report = rule.code.startswith("TFD9")
+        assert (rule.shown_in is None) if is_about_report else (rule.shown_in in printed), rule.code
+        finding = rule.finding(rule.causes[0], 0, "x")
+        assert find_area(finding) == rule.shown_in
     assert RULE_OF["TFD203"].shown_in == "Loader"
     assert RULE_OF["TFD101"].shown_in == "Driver"
 
 
-def test_what_is_beside_and_what_tells_of_the_python() -> None:
-    assert {one.code for one in ALL_RULES if one.beside} == {f"TFD40{number}" for number in range(2, 7)}
-    assert {one.code for one in ALL_RULES if one.no_python} == {"TFD317", "TFD319"}
+def test_flags_of_engine_and_python_rules() -> None:
+    assert {rule.code for rule in ALL_RULES if rule.beside} == {f"TFD40{number}" for number in range(2, 7)}
+    assert {rule.code for rule in ALL_RULES if rule.no_python} == {"TFD317", "TFD319"}
 
 
 def test_rules_are_in_order_and_unique():

@@ -25,6 +25,6 @@ from tfdoctor.rules import card_health
 )
 def test_card_health(health: CardHealth, severity: Severity | None) -> None:
     report = make_report(with_health(health))
-    found = of(report, card_health.RULE.code)
-    assert [finding.severity for finding in found] == ([severity] if severity is not None else [])
+    findings = of(report, card_health.RULE.code)
+    assert [finding.severity for finding in findings] == ([severity] if severity is not None else [])
     assert report.root is None

@@ -21,7 +21,7 @@ from tfdoctor.rules import card_slowed
     ],
 )
 def test_card_slowed(health: CardHealth, said: str | None) -> None:
-    found = of(make_report(with_health(health)), card_slowed.RULE.code)
-    assert bool(found) is (said is not None)
+    findings = of(make_report(with_health(health)), card_slowed.RULE.code)
+    assert bool(findings) is (said is not None)
     if said is not None:
-        assert said in found[0].explanation
+        assert said in findings[0].explanation

@@ -13,7 +13,7 @@ from tfdoctor.facts import Known, value_of
 from tfdoctor.rules import card_switched_off
 
 
-def test_a_line_that_forbids_the_module_becomes_a_comment() -> None:
+def test_blacklist_lines_become_comments() -> None:
     conf = "# mine\nblacklist nvidia\n\talias  nvidia off\noptions nvidia NVreg_X=1\nblacklist nouveau\n"
     done = subprocess.run(
         [shutil.which("sed") or "sed", "-E", card_switched_off.COMMENT_OUT_SCRIPT],
@@ -40,14 +40,16 @@ def test_a_line_that_forbids_the_module_becomes_a_comment() -> None:
         ("/proc/cmdline", "sudo vi /etc/default/grub"),
     ],
 )
-def test_a_forbidden_module_comes_with_what_is_typed(path: str, typed: str) -> None:
+def test_commands_for_a_blacklisted_module(path: str, typed: str) -> None:
     facts = list_events("module-blacklisted")
     files = value_of(facts.kernel.modules)
     assert files is not None
-    known = Known(dataclasses.replace(files, blocked=((path, "blacklist nvidia"),)), path)
-    report = make_report(dataclasses.replace(facts, kernel=dataclasses.replace(facts.kernel, modules=known)))
+    modules = Known(dataclasses.replace(files, blocked=((path, "blacklist nvidia"),)), path)
+    report = make_report(
+        dataclasses.replace(facts, kernel=dataclasses.replace(facts.kernel, modules=modules))
+    )
     assert report.root is not None
-    first = report.root.remedies[0]
-    assert first.commands[0].startswith(typed)
-    assert first.commands[-1] == "sudo reboot"
-    assert first.changes_system
+    remedy = report.root.remedies[0]
+    assert remedy.commands[0].startswith(typed)
+    assert remedy.commands[-1] == "sudo reboot"
+    assert remedy.changes_system

@@ -15,8 +15,8 @@ from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.rules import changed_files
 
 
-def _wheel(name: str = "nvidia-cublas-cu12", **more: Any) -> Distribution:
-    return Distribution(name, "12.5.3.2", SITE, "pip", **more)
+def _wheel(name: str = "nvidia-cublas-cu12", **fields: Any) -> Distribution:
+    return Distribution(name, "12.5.3.2", SITE, "pip", **fields)
 
 
 @pytest.mark.parametrize(
@@ -29,25 +29,25 @@ def _wheel(name: str = "nvidia-cublas-cu12", **more: Any) -> Distribution:
         (ChangedFile("nvidia/cublas/lib/libcublas.so.12", 100, 50, cut=False, foreign=True), Severity.ERROR),
     ],
 )
-def test_a_file_of_another_size(change: ChangedFile, severity: Severity) -> None:
-    one = finding(changed_files.RULE, _with(healthy(), _wheel(changed=(change,))))
-    assert (one.cause, one.severity) == (Cause.DAMAGED_FILE, severity)
-    assert "--force-reinstall --no-deps nvidia-cublas-cu12==12.5.3.2" in one.remedies[0].commands[0]
+def test_file_with_a_wrong_size(change: ChangedFile, severity: Severity) -> None:
+    result = finding(changed_files.RULE, _with(healthy(), _wheel(changed=(change,))))
+    assert (result.cause, result.severity) == (Cause.DAMAGED_FILE, severity)
+    assert "--force-reinstall --no-deps nvidia-cublas-cu12==12.5.3.2" in result.remedies[0].commands[0]
 
 
-def test_of_a_file_that_two_own_only_one_can_have_the_size() -> None:
+def test_size_of_a_file_with_two_owners_is_not_compared() -> None:
     change = ChangedFile(CUDNN, 100, 150, cut=False)
     facts = _with(healthy(), _cudnn("9.3.0.75", changed=(change,)), shared=(_shared(CUDNN, CU12, CU13),))
     assert run(changed_files.RULE, facts).kind is OutcomeKind.NOT_APPLICABLE
 
 
-def test_conda_patches_what_it_installs() -> None:
+def test_files_installed_by_conda_are_not_compared() -> None:
     change = ChangedFile("tensorflow/libtensorflow_framework.so.2", 100, 150, cut=False)
-    other = replace(_wheel("tensorflow-base", changed=(change,)), installer="conda")
-    assert run(changed_files.RULE, _with(healthy(), other)).kind is OutcomeKind.CLEAN
+    wheel = replace(_wheel("tensorflow-base", changed=(change,)), installer="conda")
+    assert run(changed_files.RULE, _with(healthy(), wheel)).kind is OutcomeKind.CLEAN
 
 
-def test_what_our_images_go_without_is_not_lost() -> None:
+def test_files_that_our_images_omit_are_not_reported() -> None:
     for owner, path, kind in (
         ("nvidia-cusolver-cu12", "nvidia/cusolver/lib/libcusolverMg.so.11", OutcomeKind.CLEAN),
         ("nvidia-cuda-nvrtc-cu12", "nvidia/cuda_nvrtc/lib/libnvrtc-builtins.so.12.5", OutcomeKind.FOUND),
@@ -57,13 +57,13 @@ def test_what_our_images_go_without_is_not_lost() -> None:
         assert run(changed_files.RULE, _with(healthy(), _wheel(owner, lost=(path,)))).kind is kind, path
 
 
-def test_what_the_loader_misses_or_stops_at_is_told_once() -> None:
+def test_loader_errors_are_left_to_other_rules() -> None:
     path = "nvidia/cufft/lib/libcufft.so.11"
-    gone = with_loader(
+    missing = with_loader(
         _with(healthy(), _wheel("nvidia-cufft-cu12", lost=(path,))), make_lost("libcufft.so.11")
     )
-    assert run(changed_files.RULE, gone).kind is OutcomeKind.NOT_APPLICABLE
+    assert run(changed_files.RULE, missing).kind is OutcomeKind.NOT_APPLICABLE
     change = ChangedFile(path, 100, 50, cut=True)
     stop = stop_process("libcufft.so.11", f"{SITE}/tensorflow/../{path}", "truncated", crash=True)
-    cut = with_loader(_with(healthy(), _wheel("nvidia-cufft-cu12", changed=(change,))), stop)
-    assert run(changed_files.RULE, cut).kind is OutcomeKind.NOT_APPLICABLE
+    truncated = with_loader(_with(healthy(), _wheel("nvidia-cufft-cu12", changed=(change,))), stop)
+    assert run(changed_files.RULE, truncated).kind is OutcomeKind.NOT_APPLICABLE

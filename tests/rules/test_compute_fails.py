@@ -1,4 +1,4 @@
-"""TFD115: cards that are listed and do not compute."""
+"""TFD115: GPUs that are listed but cannot compute."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def make_observed(*computed: str) -> Observation:
         ("GPU:0 failed: TensorFlow was ended by signal 11", Cause.INCONCLUSIVE),
     ],
 )
-def test_the_error_names_the_cause(line: str, cause: Cause) -> None:
+def test_error_determines_the_cause(line: str, cause: Cause) -> None:
     report = diagnose(healthy(), Compat.load(), make_observed(line))
     assert report.root is not None
     assert (report.root.code, report.root.cause) == ("TFD115", cause)
     assert report.verdict.gpu_usable is False
 
 
-def test_clean_and_not_applicable() -> None:
+def test_outcomes_without_finding() -> None:
     facts, compat = healthy(), Compat.load()
     prediction = diagnose(facts, compat).prediction
     clean = compute_fails.RULE.run(RuleContext(facts, compat, prediction, SEEN))

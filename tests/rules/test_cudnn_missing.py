@@ -26,14 +26,14 @@ from tfdoctor.rules import (
 )
 
 
-def test_cudnn_alone_is_missing():
+def test_missing_cudnn_is_reported():
     facts = with_loader(healthy(), make_lost("libcudnn.so.9"))
-    one = finding(cudnn_missing.RULE, facts)
-    assert commands(one)[0] == "/env/bin/python -m pip install nvidia-cudnn-cu12==9.3.0.75"
+    result = finding(cudnn_missing.RULE, facts)
+    assert commands(result)[0] == "/env/bin/python -m pip install nvidia-cudnn-cu12==9.3.0.75"
     assert context(facts).prediction.cause is Cause.CUDNN_MISSING
 
 
-def test_a_part_of_cudnn_that_is_gone():
+def test_missing_part_of_cudnn_is_reported():
     python = healthy().python.value
     wheel = Distribution(
         "nvidia-cudnn-cu12", "9.3.0.75", SITE, "pip", lost=("nvidia/cudnn/lib/libcudnn_ops.so.9",)
@@ -41,12 +41,12 @@ def test_a_part_of_cudnn_that_is_gone():
     facts = with_python(healthy(), distributions=(*python.distributions, wheel))
     path = f"{SITE}/tensorflow/../nvidia/cudnn/lib/libcudnn.so.9"
     facts = with_loader(facts, replace(find_matches("libcudnn.so.9"), path=path))
-    one = finding(cudnn_missing.RULE, facts)
-    assert one.title == "A part of cuDNN is missing: libcudnn_ops.so.9"
-    assert one.severity is Severity.ERROR
-    assert one.remedies[0].steps == (
+    result = finding(cudnn_missing.RULE, facts)
+    assert result.title == "A part of cuDNN is missing: libcudnn_ops.so.9"
+    assert result.severity is Severity.ERROR
+    assert result.remedies[0].steps == (
         Install(("nvidia-cudnn-cu12==9.3.0.75",), again=True, dependencies=False),
     )
-    # another cuDNN than the wheel's is used
+    # The loader uses a cuDNN outside the wheel.
     elsewhere = with_loader(facts, replace(find_matches("libcudnn.so.9"), path="/usr/lib/libcudnn.so.9"))
     assert run(cudnn_missing.RULE, elsewhere).kind is OutcomeKind.CLEAN

@@ -27,14 +27,14 @@ from tfdoctor.rules import cudnn_pins
         ("2.18.1", "nvidia-cudnn-cu12 nonsense", False),
     ],
 )
-def test_pins_of_others_beside_what_tensorflow_takes(version: str, pin: str, *, conflict: bool) -> None:
+def test_conflicting_cudnn_pins_of_other_packages(version: str, pin: str, *, conflict: bool) -> None:
     torch = Distribution("torch", "2.5.1", SITE, "pip", pins=(f"{pin}; platform_system == 'Linux'",))
-    found = run(cudnn_pins.RULE, _with(healthy(version), torch)).findings
-    assert bool(found) is conflict
-    assert all(one.severity is Severity.WARNING for one in found)
+    findings = run(cudnn_pins.RULE, _with(healthy(version), torch)).findings
+    assert bool(findings) is conflict
+    assert all(result.severity is Severity.WARNING for result in findings)
 
 
-def test_an_extra_counts_where_its_wheel_is_there() -> None:
+def test_pin_of_an_extra_counts_if_its_wheel_is_installed() -> None:
     pin = "nvidia-cudnn-cu12==9.1.0.70; extra == 'with-cuda'"
     jax = Distribution("jax-cuda12-plugin", "0.4.30", SITE, "pip", pins=(pin,))
     assert not run(cudnn_pins.RULE, _with(healthy(), jax)).findings

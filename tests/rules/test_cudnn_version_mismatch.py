@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 from rules.owners_facts import _cudnn
 
 
-def test_another_cudnn_major():
+def test_other_major_of_cudnn_is_reported():
     facts = with_loader(
         healthy(), make_lost("libcudnn.so.9"), also_found=(at(f"{SITE}/nvidia/cudnn/lib/libcudnn.so.8"),)
     )
-    one = finding(cudnn_version_mismatch.RULE, facts)
-    assert "libcudnn.so.8" in one.title
+    result = finding(cudnn_version_mismatch.RULE, facts)
+    assert "libcudnn.so.8" in result.title
     assert context(facts).prediction.cause is Cause.CUDNN_VERSION_MISMATCH
     assert run(cudnn_missing.RULE, facts).kind is OutcomeKind.CLEAN
 
@@ -48,7 +48,7 @@ def test_another_cudnn_major():
 @pytest.mark.parametrize(
     ("file", "severity"), [("libcudnn.so.8.0.5", Severity.ERROR), ("libcudnn.so.8.2.4", None)]
 )
-def test_a_lower_minor_fails_at_first_use(file, severity):
+def test_older_minor_of_cudnn_is_reported(file, severity):
     folder = "/usr/local/cuda/lib64"
     facts = with_loader(
         healthy("2.10.1"),
@@ -72,10 +72,8 @@ def test_a_lower_minor_fails_at_first_use(file, severity):
         ("2.0.4", "7.6.5", False),
     ],
 )
-def test_tensorflow_compares_with_what_it_was_compiled_with(
-    tensorflow: str, cudnn: str, *, refused: bool
-) -> None:
-    """Not with what tensorflow.org lists, 7.4 for all of these."""
+def test_cudnn_is_compared_with_the_compiled_version(tensorflow: str, cudnn: str, *, refused: bool) -> None:
+    """The version listed on tensorflow.org, 7.4 for all of these, does not count."""
     folder = "/usr/local/cuda/lib64"
     facts = with_loader(
         healthy(tensorflow, distribution="tensorflow-gpu"),
@@ -87,7 +85,7 @@ def test_tensorflow_compares_with_what_it_was_compiled_with(
     assert outcome.kind is not OutcomeKind.COULD_NOT_CHECK
 
 
-def test_the_wheel_tells_its_version():
+def test_version_comes_from_the_wheel():
     old = with_python(healthy(), installed={"nvidia-cudnn-cu12": "9.1.0.70"})
     assert "9.1.0.70" in finding(cudnn_version_mismatch.RULE, old).title
     new = with_python(healthy(), installed={"nvidia-cudnn-cu12": "9.3.0.75"})
@@ -95,12 +93,12 @@ def test_the_wheel_tells_its_version():
     assert run(cudnn_version_mismatch.RULE, healthy()).kind is OutcomeKind.COULD_NOT_CHECK
 
 
-def _with_cudnn(facts: Facts, path: str, *wheels: Distribution, real: str = "", **told: Any) -> Facts:
+def _with_cudnn(facts: Facts, path: str, *wheels: Distribution, real: str = "", **fields: Any) -> Facts:
     python = value_of(facts.python)
     assert python is not None
-    shared = told.pop("shared", ())
+    shared = fields.pop("shared", ())
     facts = with_python(facts, distributions=(*python.distributions, *wheels), shared=shared)
-    return with_loader(facts, replace(find_matches("libcudnn.so.9", path), real=real, **told))
+    return with_loader(facts, replace(find_matches("libcudnn.so.9", path), real=real, **fields))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +110,7 @@ def _with_cudnn(facts: Facts, path: str, *wheels: Distribution, real: str = "", 
     ],
 )
 @pytest.mark.parametrize("listed", [True, False])
-def test_a_wheel_s_cudnn_that_is_too_old_is_seen_however_its_path_is_said(path: str, *, listed: bool) -> None:
+def test_old_cudnn_wheel_is_recognized_by_any_path(path: str, *, listed: bool) -> None:
     files = ("nvidia/cudnn/lib/libcudnn.so.9",) if listed else ()
     facts = _with_cudnn(healthy("2.20.0"), path, _cudnn("9.1.0.70", files=files))
     assert "9.1.0.70" in finding(cudnn_version_mismatch.RULE, facts).title
@@ -121,7 +119,7 @@ def test_a_wheel_s_cudnn_that_is_too_old_is_seen_however_its_path_is_said(path: 
     ).findings
 
 
-def test_a_wheel_s_cudnn_is_seen_through_links() -> None:
+def test_old_cudnn_wheel_is_recognized_through_links() -> None:
     wheel = _cudnn("9.1.0.70", real_location="/store/packages")
     for path, real in (
         ("/opt/linked/libcudnn.so.9", f"{SITE}/nvidia/cudnn/lib/libcudnn.so.9"),
@@ -132,25 +130,27 @@ def test_a_wheel_s_cudnn_is_seen_through_links() -> None:
         assert "9.1.0.70" in finding(cudnn_version_mismatch.RULE, facts).title
 
 
-def test_a_cudnn_of_no_package_is_of_the_version_that_the_file_tells() -> None:
+def test_version_of_unpackaged_cudnn_comes_from_its_file() -> None:
     facts = _with_cudnn(healthy("2.20.0"), "/usr/lib/libcudnn.so.9", version="9.1.0")
     assert "9.1.0" in finding(cudnn_version_mismatch.RULE, facts).title
-    silent = run(cudnn_version_mismatch.RULE, _with_cudnn(healthy("2.20.0"), "/usr/lib/../lib/libcudnn.so.9"))
-    assert silent.kind is OutcomeKind.COULD_NOT_CHECK
-    assert "/usr/lib/libcudnn.so.9" in silent.why
+    unknown = run(
+        cudnn_version_mismatch.RULE, _with_cudnn(healthy("2.20.0"), "/usr/lib/../lib/libcudnn.so.9")
+    )
+    assert unknown.kind is OutcomeKind.COULD_NOT_CHECK
+    assert "/usr/lib/libcudnn.so.9" in unknown.why
 
 
-def test_of_two_owners_that_one_counts_whose_file_is_there() -> None:
+def test_current_owner_of_the_file_determines_the_version() -> None:
     name = "nvidia/cudnn/lib/libcudnn.so.9"
     wheels = (
         _cudnn("9.3.0.75", files=(name,)),
         Distribution("nvidia-cudnn-cu13", "9.1.0.70", SITE, "pip", files=(name,)),
     )
-    owners = tuple((d.name, d.version) for d in wheels)
-    for now, codes in ((owners[1], ["TFD206"]), (owners[0], [])):
-        shared = (SharedFile(name, SITE, owners, now),)
+    owners = tuple((wheel.name, wheel.version) for wheel in wheels)
+    for owner, codes in ((owners[1], ["TFD206"]), (owners[0], [])):
+        shared = (SharedFile(name, SITE, owners, owner),)
         facts = _with_cudnn(healthy("2.20.0"), f"{SITE}/{name}", *wheels, shared=shared)
-        assert [f.code for f in run(cudnn_version_mismatch.RULE, facts).findings] == codes
+        assert [result.code for result in run(cudnn_version_mismatch.RULE, facts).findings] == codes
     facts = _with_cudnn(
         healthy("2.20.0"),
         f"{SITE}/{name}",
@@ -158,10 +158,12 @@ def test_of_two_owners_that_one_counts_whose_file_is_there() -> None:
         shared=(SharedFile(name, SITE, owners, None),),
         version="9.1.0",
     )
-    assert "9.1.0" in finding(cudnn_version_mismatch.RULE, facts).title  # its header
+    assert (
+        "9.1.0" in finding(cudnn_version_mismatch.RULE, facts).title
+    )  # The version comes from cuDNN's header.
 
 
-def test_a_file_that_is_no_longer_the_wheel_s_has_not_the_wheel_s_version() -> None:
+def test_changed_file_does_not_have_the_wheel_version() -> None:
     name = "nvidia/cudnn/lib/libcudnn.so.9"
     wheel = _cudnn("9.3.0.75", files=(name,), changed=(ChangedFile(name, 100, 120, cut=False),))
     facts = _with_cudnn(healthy("2.20.0"), f"{SITE}/{name}", wheel, version="9.1.0")

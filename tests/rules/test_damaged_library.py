@@ -39,8 +39,8 @@ from tfdoctor.rules import (
 )
 
 
-def test_a_damaged_library_that_another_one_needs() -> None:
-    """libcusolver is there, and the loader stops at the libnvJitLink of its wheel, which is empty."""
+def test_damaged_dependency_of_a_library() -> None:
+    """The loader finds libcusolver and stops at the empty libnvJitLink that libcusolver needs."""
     path = f"{SITE}/nvidia/nvjitlink/lib/libnvJitLink.so.12"
     needs = Resolution(
         "libcusolver.so.11",
@@ -51,46 +51,46 @@ def test_a_damaged_library_that_another_one_needs() -> None:
         tried=(Tried(path, "file too short", "RUNPATH"),),
     )
     facts = with_loader(healthy(), needs)
-    one = finding(damaged_library.RULE, facts)
-    assert context(facts).prediction.cause is one.cause is Cause.DAMAGED_FILE
-    assert path in one.title
-    assert "nvidia-nvjitlink-cu12" in one.remedies[0].commands[0]
-    assert "cusolver" not in one.remedies[0].commands[0]
+    result = finding(damaged_library.RULE, facts)
+    assert context(facts).prediction.cause is result.cause is Cause.DAMAGED_FILE
+    assert path in result.title
+    assert "nvidia-nvjitlink-cu12" in result.remedies[0].commands[0]
+    assert "cusolver" not in result.remedies[0].commands[0]
     assert run(libs_transitive.RULE, facts).kind is OutcomeKind.CLEAN
 
 
-def test_one_library_for_another_machine_among_others_that_are_right_is_damaged() -> None:
+def test_single_library_for_another_machine_is_damaged() -> None:
     names = ("libcublas.so.12", "libcufft.so.11")
-    here = [Resolution(name, f"/opt/cuda/lib64/{name}", "LD_LIBRARY_PATH", "") for name in names]
+    resolutions = [Resolution(name, f"/opt/cuda/lib64/{name}", "LD_LIBRARY_PATH", "") for name in names]
     wrong = stop_process("libcublas.so.12", "/opt/cuda/lib64/libcublas.so.12", "wrong machine (183)")
-    alone = with_loader(healthy(), wrong)
-    assert context(alone).prediction.cause is Cause.LIBS_WRONG_VERSION
-    beside = with_loader(healthy(), wrong, here[1])
-    assert context(beside).prediction.cause is Cause.DAMAGED_FILE
+    only_wrong = with_loader(healthy(), wrong)
+    assert context(only_wrong).prediction.cause is Cause.LIBS_WRONG_VERSION
+    mixed = with_loader(healthy(), wrong, resolutions[1])
+    assert context(mixed).prediction.cause is Cause.DAMAGED_FILE
 
 
-def test_a_damaged_file_that_shadows_a_good_one():
+def test_damaged_file_that_shadows_an_intact_one():
     facts = with_loader(
         healthy(),
         stop_process("libcufft.so.11", "/old/libcufft.so.11", "file too short", crash=True),
         also_found=(at(f"{SITE}/nvidia/cufft/lib/libcufft.so.11"),),
     )
-    one = finding(damaged_library.RULE, facts)
-    assert one.title == "/old/libcufft.so.11 is damaged: file too short"
-    assert "SIGBUS" in one.explanation
-    assert commands(one)[0] == "mv /old/libcufft.so.11 /old/libcufft.so.11.damaged"
-    assert any("never reached" in line.text for line in one.evidence)
+    result = finding(damaged_library.RULE, facts)
+    assert result.title == "/old/libcufft.so.11 is damaged: file too short"
+    assert "SIGBUS" in result.explanation
+    assert commands(result)[0] == "mv /old/libcufft.so.11 /old/libcufft.so.11.damaged"
+    assert any("never reached" in line.text for line in result.evidence)
     assert run(libs_not_installed.RULE, facts).kind is OutcomeKind.CLEAN
-    assert context(facts).prediction.cause is one.cause
+    assert context(facts).prediction.cause is result.cause
 
 
-def test_a_damaged_wheel_is_installed_again():
+def test_damaged_wheel_is_reinstalled():
     path = f"{SITE}/nvidia/cufft/lib/libcufft.so.11"
-    one = finding(
+    result = finding(
         damaged_library.RULE,
         with_loader(healthy(), stop_process("libcufft.so.11", path, "invalid ELF header")),
     )
-    assert "--force-reinstall --no-deps nvidia-cufft-cu12==11.2.3.61" in commands(one)[0]
+    assert "--force-reinstall --no-deps nvidia-cufft-cu12==11.2.3.61" in commands(result)[0]
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_a_damaged_wheel_is_installed_again():
         ("2.4.4", "libcudart.so.11.0", False),
     ],
 )
-def test_the_cuda_runtime_is_opened_as_tensorflow_is_imported(version, soname, imported):
-    """One that is cut short in its segments kills Python there; others do when devices are listed."""
+def test_only_libcudart_is_loaded_during_the_import(version, soname, imported):
+    """A truncated libcudart kills Python during the import; other libraries do so when devices are listed."""
     facts = with_loader(
         healthy(version), stop_process(soname, f"/old/{soname}", "file too short", crash=True)
     )
@@ -111,43 +111,44 @@ def test_the_cuda_runtime_is_opened_as_tensorflow_is_imported(version, soname, i
     assert prediction.cause is finding(damaged_library.RULE, facts).cause
 
 
-def test_a_link_to_a_damaged_wheel_is_not_put_aside():
-    """Its link would be made again, for the library is installed: the wheel is what has to be fixed."""
+def test_wheel_behind_a_damaged_link_is_reinstalled():
+    """Moving the link away does not help: it would be created again, because the library is installed."""
     name = "nvidia/cufft/lib/libcufft.so.11"
     wheel = Distribution(
         "nvidia-cufft-cu12", "11.2.3.61", SITE, "pip", changed=(ChangedFile(name, 9, 5, cut=True),)
     )
     facts = with_python(healthy(), distributions=(wheel,))
     link = f"{SITE}/tensorflow/libcufft.so.11"
-    one = finding(
+    result = finding(
         damaged_library.RULE, with_loader(facts, stop_process("libcufft.so.11", link, "invalid ELF header"))
     )
-    assert "--force-reinstall --no-deps nvidia-cufft-cu12==11.2.3.61" in commands(one)[0]
+    assert "--force-reinstall --no-deps nvidia-cufft-cu12==11.2.3.61" in commands(result)[0]
 
 
-def test_a_file_that_may_not_be_read():
+def test_unreadable_file_is_not_permitted():
     path = "/usr/local/cuda/lib64/libcufft.so.11"
     facts = with_loader(healthy(), stop_process("libcufft.so.11", path, "Permission denied"))
     assert run(damaged_library.RULE, facts).kind is OutcomeKind.CLEAN
     assert run(libs_not_installed.RULE, facts).kind is OutcomeKind.CLEAN
-    one = finding(not_permitted.RULE, facts)
-    assert one.cause is Cause.NOT_PERMITTED
+    result = finding(not_permitted.RULE, facts)
+    assert result.cause is Cause.NOT_PERMITTED
     assert context(facts).prediction.cause is Cause.NOT_PERMITTED
-    assert commands(one)[0] == f"chmod -R u+rX {path}"
+    assert commands(result)[0] == f"chmod -R u+rX {path}"
 
 
-def test_what_is_no_library_on_the_path_before_the_wheels_own_goes_and_the_wheels_is_linked() -> None:
-    bad, good = "/conda/lib/libcufft.so.11", f"{SITE}/nvidia/cufft/lib/libcufft.so.11"
+def test_bad_file_on_the_path_is_dropped_and_the_wheel_linked() -> None:
+    bad_path, good_path = "/conda/lib/libcufft.so.11", f"{SITE}/nvidia/cufft/lib/libcufft.so.11"
     via = "LD_LIBRARY_PATH"
     failed = replace(
-        stop_process("libcufft.so.11", bad, "is no ELF object"), tried=(Tried(bad, "is no ELF object", via),)
+        stop_process("libcufft.so.11", bad_path, "is no ELF object"),
+        tried=(Tried(bad_path, "is no ELF object", via),),
     )
     facts = with_loader(with_environment(healthy(), LD_LIBRARY_PATH="/conda/lib"), failed)
     loader = value_of(facts.loader)
     assert loader is not None
-    behind = FoundElsewhere("libcufft", "libcufft.so.11", good, None)
-    hidden = Without(via, ("/conda/lib",), loader.resolutions, (), ())
-    for without, kinds in (((), [Drop]), ((hidden,), [Drop, MakeLink])):
-        seen = replace(loader, library_path=("/conda/lib",), found=(behind,), without=without)
-        one = finding(damaged_library.RULE, replace(facts, loader=Known(seen, "")))
-        assert [type(step) for step in one.remedies[0].steps] == kinds
+    intact = FoundElsewhere("libcufft", "libcufft.so.11", good_path, None)
+    without_variable = Without(via, ("/conda/lib",), loader.resolutions, (), ())
+    for without, kinds in (((), [Drop]), ((without_variable,), [Drop, MakeLink])):
+        changed = replace(loader, library_path=("/conda/lib",), found=(intact,), without=without)
+        result = finding(damaged_library.RULE, replace(facts, loader=Known(changed, "")))
+        assert [type(step) for step in result.remedies[0].steps] == kinds

@@ -34,7 +34,9 @@ CODE = driver_too_old.RULE.code
         ),
     ],
 )
-def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, title: str, typed: str) -> None:
+def test_finding_on_recorded_host(
+    host: str, severity: Severity, cause: Cause, title: str, typed: str
+) -> None:
     assert summarize_answer(host, CODE) == (severity, cause, title, typed)
 
 
@@ -45,41 +47,41 @@ def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, tit
         ("blackwell-with-tf221", OutcomeKind.CLEAN),
     ],
 )
-def test_where_it_says_nothing(host: str, kind: OutcomeKind) -> None:
+def test_outcome_without_finding(host: str, kind: OutcomeKind) -> None:
     assert run_to_end(host, CODE) is kind
 
 
 @pytest.mark.parametrize(
     ("version", "card", "speaks", "needed"),
     [
-        # An H100 has machine code in the wheel, but for a fifth of the kernels: the others are PTX of CUDA 12.5.
+        # The wheel has machine code for an H100 in a fifth of its kernels; the others are PTX of CUDA 12.5.
         ("2.20.0", "9.0", "12.2", "555.42.02"),
         ("2.20.0", "9.0", "12.5", None),
         ("2.18.1", "9.0", "12.2", "545.23.06"),
         ("2.17.1", "9.0", "12.4", None),
         ("2.16.2", "9.0", "12.0", None),
-        # An A100 in 2.15: most is PTX, of CUDA 11.1, which every driver that 2.15 can have compiles.
+        # In 2.15, most kernels for an A100 are PTX of CUDA 11.1, which every driver that 2.15 supports compiles.
         ("2.15.1", "8.0", "12.0", None),
         ("2.15.1", "7.5", "12.0", None),
         ("2.14.1", "8.6", "11.0", "455.23"),
     ],
 )
-def test_what_the_wheel_has_as_ptx_alone(version: str, card: str, speaks: str, needed: str | None) -> None:
+def test_driver_too_old_to_compile_the_ptx(version: str, card: str, speaks: str, needed: str | None) -> None:
     facts = with_cards(healthy(version), card)
-    answer = value_of(facts.driver.cuda)
-    assert answer is not None
+    cuda = value_of(facts.driver.cuda)
+    assert cuda is not None
     facts = replace(
-        facts, driver=replace(facts.driver, cuda=Known(replace(answer, version=speaks), "libcuda.so.1"))
+        facts, driver=replace(facts.driver, cuda=Known(replace(cuda, version=speaks), "libcuda.so.1"))
     )
-    found = run(driver_too_old.RULE, facts).findings
-    assert [one.title for one in found] == (
+    findings = run(driver_too_old.RULE, facts).findings
+    assert [result.title for result in findings] == (
         []
         if needed is None
         else [f"The driver is too old to compile this TensorFlow's code: {needed} is needed"]
     )
-    for one in found:
-        assert "has most of its kernels as PTX alone for compute capability" in one.explanation
-        assert f"({needed} or newer)" in one.remedies[0].text
+    for result in findings:
+        assert "has most of its kernels as PTX alone for compute capability" in result.explanation
+        assert f"({needed} or newer)" in result.remedies[0].text
 
 
 @pytest.mark.parametrize(
@@ -87,25 +89,25 @@ def test_what_the_wheel_has_as_ptx_alone(version: str, card: str, speaks: str, n
     [
         ("2.14.1", "450.51.06", "11.0", True),
         ("2.14.1", "450.80.02", "11.0", False),
-        ("2.4.4", "450.51.06", "11.0", False),  # CUDA 11.0's own driver
+        ("2.4.4", "450.51.06", "11.0", False),  # the driver of CUDA 11.0
         ("2.15.1", "525.60.13", "12.0", False),
     ],
 )
-def test_a_driver_that_speaks_the_major_and_is_older_than_nvidia_promises(
+def test_driver_below_the_minimum_for_minor_compatibility(
     release: str, driver: str, speaks: str, warned: bool
 ) -> None:
     facts = with_cards(healthy(release), "7.5")
-    answer = value_of(facts.driver.cuda)
-    assert answer is not None
+    cuda = value_of(facts.driver.cuda)
+    assert cuda is not None
     facts = replace(
         facts,
         driver=replace(
             facts.driver,
-            cuda=Known(replace(answer, version=speaks), "libcuda.so.1"),
+            cuda=Known(replace(cuda, version=speaks), "libcuda.so.1"),
             kernel_module=Known(
                 KernelModule(version=driver, open_kernel=False), "/proc/driver/nvidia/version"
             ),
         ),
     )
-    found = run(driver_too_old.RULE, facts).findings
-    assert [one.severity for one in found] == ([Severity.WARNING] if warned else [])
+    findings = run(driver_too_old.RULE, facts).findings
+    assert [result.severity for result in findings] == ([Severity.WARNING] if warned else [])

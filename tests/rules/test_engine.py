@@ -1,4 +1,4 @@
-"""Container engines: what could keep GPUs from containers, and that it never explains this Python's trouble."""
+"""Container engines: what can keep GPUs from containers, which is never the root cause of a finding on the host."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from tfdoctor.system import RecordedSystem
 HOSTS = Path(__file__).parents[1] / "hosts"
 
 
-def test_it_is_never_the_root_cause() -> None:
-    """Not even where the prediction has no better word than one of theirs."""
-    assert {rule.code for rule in ALL_RULES if rule.check.__module__ in _modules()} == BESIDE
+def test_engine_rule_is_never_the_root_cause() -> None:
+    """This holds even if the prediction has the cause of an engine rule."""
+    assert {rule.code for rule in ALL_RULES if rule.check.__module__ in _list_engine_modules()} == BESIDE
     facts = replace(
         healthy(), containers=Known(engines(docker=Known(EngineSilence("timeout", "3 s"), "x")), "x")
     )
     for cause in (Cause.INCONCLUSIVE, Cause.NO_NVIDIA_RUNTIME, Cause.CONTAINER_NVML_LOST):
-        found = diagnose(facts, COMPAT)
-        findings = [replace(f, cause=cause) for f in found.findings]
+        report = diagnose(facts, COMPAT)
+        findings = [replace(finding, cause=cause) for finding in report.findings]
         assert findings
-        prediction = replace(found.prediction, gpu_registered=False, cause=cause)
+        prediction = replace(report.prediction, gpu_registered=False, cause=cause)
         from tfdoctor.report.diagnose import _find_root
 
-        assert _find_root([f for f in findings if f.code in BESIDE], prediction) is None
+        assert _find_root([finding for finding in findings if finding.code in BESIDE], prediction) is None
 
 
-def _modules() -> set[str]:
-    """Those that judge through `shared.engines`."""
+def _list_engine_modules() -> set[str]:
+    """Return the modules of the rules that use `shared.engines`."""
     import sys
 
     return {
@@ -56,12 +56,14 @@ def _modules() -> set[str]:
     "folder", sorted(p.parent for p in HOSTS.glob("*/host.json") if p.parent.name.startswith(("docker-", "podman-"))),
     ids=lambda path: path.name,
 )  # fmt: skip
-def test_no_rule_crashes_where_parts_are_unknown(folder: Path) -> None:
+def test_no_rule_crashes_on_unknown_parts(folder: Path) -> None:
     facts = survey(RecordedSystem(folder), COMPAT)
     assert isinstance(facts.containers, Known)
-    for nothing in (Unknown("not looked at"), Absent("somewhere")):
+    for fact in (Unknown("not looked at"), Absent("somewhere")):
         for name in ("docker", "daemon_config", "toolkit"):
-            part = replace(facts.containers.value, **{name: nothing})
+            part = replace(facts.containers.value, **{name: fact})
             report = diagnose(replace(facts, containers=Known(part, "x")), COMPAT)
-            assert not [o for o in report.outcomes if o.kind is OutcomeKind.CRASHED]
-            assert all(f.severity < Severity.ERROR for f in report.findings if f.code in BESIDE)
+            assert not [outcome for outcome in report.outcomes if outcome.kind is OutcomeKind.CRASHED]
+            assert all(
+                finding.severity < Severity.ERROR for finding in report.findings if finding.code in BESIDE
+            )

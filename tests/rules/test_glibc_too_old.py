@@ -20,14 +20,14 @@ from tfdoctor.rules import (
 )
 
 
-def test_glibc():
+def test_old_glibc_is_reported():
     error = f"/lib/libc.so.6: version `GLIBC_2.27' not found (required by {SITE}/x)"
     facts = with_python(
         with_loader(healthy("2.21.0"), import_needs=(make_failed_import(error),)), glibc="2.24"
     )
-    one = finding(glibc_too_old.RULE, facts)
-    assert one.title == "TensorFlow needs glibc 2.27, and this system has 2.24"
-    # cuDNN's wheels for 2.20 need glibc 2.27.
-    assert any("tensorflow[and-cuda]==2.19.1" in command for command in commands(one))
+    result = finding(glibc_too_old.RULE, facts)
+    assert result.title == "TensorFlow needs glibc 2.27, and this system has 2.24"
+    # The cuDNN wheels for 2.20 need glibc 2.27.
+    assert any("tensorflow[and-cuda]==2.19.1" in command for command in commands(result))
     assert context(facts).prediction.cause is Cause.GLIBC_TOO_OLD
     assert run(import_fails.RULE, facts).kind is OutcomeKind.CLEAN

@@ -8,27 +8,29 @@ from rules.kernel_facts import list_events, make_report, of
 from tfdoctor.facts import Known, SmiFacts
 
 
-def test_holders_are_named_by_user_program_and_amount() -> None:
+def test_processes_are_named_by_user_program_and_memory() -> None:
     (finding,) = of(make_report(list_events("earlier-notebook")), "TFD603")
-    for words in (
+    for text in (
         "(pid 4242) of yours, 14000 MiB",
         "train.py (pid 5151) of alice",
         "no longer there",
         "Xorg",
     ):
-        assert words in finding.explanation
+        assert text in finding.explanation
     assert "secret" not in finding.explanation
     assert any("kill 4242" in remedy.commands for remedy in finding.remedies)
     assert not any("5151" in command for remedy in finding.remedies for command in remedy.commands)
 
 
-def test_what_tensorflow_would_take_of_the_rest_is_said() -> None:
+def test_memory_available_to_tensorflow_is_stated() -> None:
     report = make_report(list_events("one-of-two-busy"))
     (finding,) = of(report, "TFD603")
-    assert "about 3040 MiB" in finding.explanation  # 24576 - 20000, less the 1536 that it leaves on 8.x
+    assert (
+        "about 3040 MiB" in finding.explanation
+    )  # 24576 - 20000 - 1536: TensorFlow leaves 1536 MiB free on compute capability 8.x
 
 
-def test_a_holder_in_a_container_is_named_by_its_engine_and_id() -> None:
+def test_process_in_a_container_is_named_by_engine_and_id() -> None:
     (finding,) = of(make_report(list_events("held-by-a-container")), "TFD603")
     assert (
         "serve.py (pid 7001) of alice, in the container docker 4f1c4f1c4f1c, 24064 MiB" in finding.explanation
@@ -36,20 +38,20 @@ def test_a_holder_in_a_container_is_named_by_its_engine_and_id() -> None:
     assert "cannot see" not in finding.explanation
 
 
-def test_memory_that_no_listed_process_holds_is_said_to_be_held_elsewhere() -> None:
+def test_memory_of_unlisted_processes_is_reported() -> None:
     (finding,) = of(make_report(list_events("held-outside-this-container")), "TFD603")
     assert "24264 MiB are held by processes that this container cannot see" in finding.explanation
 
 
-def test_amounts_that_nvidia_smi_does_not_tell_are_not_guessed() -> None:
+def test_unknown_memory_amounts_are_not_guessed() -> None:
     facts = list_events("held-by-a-container")
     assert isinstance(facts.driver.smi, Known)
     assert isinstance(facts.driver.smi.value, SmiFacts)
     smi = facts.driver.smi.value
     (gpu,) = smi.gpus
-    hidden = tuple(replace(one, used_mib=None) for one in gpu.processes)
-    told = replace(smi, gpus=(replace(gpu, processes=hidden),))
-    facts = replace(facts, driver=replace(facts.driver, smi=replace(facts.driver.smi, value=told)))
+    processes = tuple(replace(process, used_mib=None) for process in gpu.processes)
+    changed = replace(smi, gpus=(replace(gpu, processes=processes),))
+    facts = replace(facts, driver=replace(facts.driver, smi=replace(facts.driver.smi, value=changed)))
     (finding,) = of(make_report(facts), "TFD603")
     assert "nvidia-smi does not say how much each holds" in finding.explanation
     assert "cannot see" not in finding.explanation

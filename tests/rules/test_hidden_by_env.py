@@ -16,60 +16,60 @@ from tfdoctor.facts import (
 from tfdoctor.findings import Cause
 
 
-def test_a_line_of_sitecustomize_is_named_and_taken_out() -> None:
+def test_line_of_sitecustomize_is_named_and_commented_out() -> None:
     line = f"os.environ['{HIDE}'] = '-1'"
-    report, one = first(hidden(Origin(HIDE, "start", None, CUSTOM, 3, line)))
-    assert (one.code, report.verdict.cause) == ("TFD601", Cause.HIDDEN_BY_ENV)
-    assert one.title == f"{HIDE}=-1 is set by {CUSTOM}, line 3, and hides every GPU"
-    assert (CUSTOM, 3) in [(e.source, e.line) for e in one.evidence]
-    (remedy,) = one.remedies
+    report, result = first(hidden(Origin(HIDE, "start", None, CUSTOM, 3, line)))
+    assert (result.code, report.verdict.cause) == ("TFD601", Cause.HIDDEN_BY_ENV)
+    assert result.title == f"{HIDE}=-1 is set by {CUSTOM}, line 3, and hides every GPU"
+    assert (CUSTOM, 3) in [(evidence.source, evidence.line) for evidence in result.evidence]
+    (remedy,) = result.remedies
     assert remedy.steps == (TakeOut(CUSTOM, 3, line),)
     assert "unset" not in " ".join(remedy.commands)
     assert remedy.commands[0].startswith("sed -i '3{")
 
 
-def test_the_types_that_tensorflow_itself_leaves_out() -> None:
+def test_enabled_device_types_without_gpu() -> None:
     name = "TF_ENABLED_DEVICE_TYPES"
     origin = Origin(name, "activation", None, ACTIVATE, 7, f"export {name}=CPU")
-    seen = EnvironmentFacts({name: "CPU"}, (), None, (origin,))
-    report, one = first(replace(healthy(), environment=seen))
-    assert (one.code, report.verdict.cause) == ("TFD601", Cause.HIDDEN_BY_ENV)
-    assert one.remedies[0].steps == (Unset(name),)
-    assert f"{ACTIVATE}, line 7" in one.explanation
+    environment = EnvironmentFacts({name: "CPU"}, (), None, (origin,))
+    report, result = first(replace(healthy(), environment=environment))
+    assert (result.code, report.verdict.cause) == ("TFD601", Cause.HIDDEN_BY_ENV)
+    assert result.remedies[0].steps == (Unset(name),)
+    assert f"{ACTIVATE}, line 7" in result.explanation
 
 
-def test_a_line_that_does_more_is_left_to_a_person() -> None:
-    _, one = first(hidden(Origin(HIDE, "start", None, CUSTOM, 3, f"os.environ['{HIDE}'] = choose()")))
-    assert not one.remedies[0].steps
-    assert f"{CUSTOM}, line 3" in one.remedies[0].text
+def test_line_with_other_effects_is_left_to_the_user() -> None:
+    _, result = first(hidden(Origin(HIDE, "start", None, CUSTOM, 3, f"os.environ['{HIDE}'] = choose()")))
+    assert not result.remedies[0].steps
+    assert f"{CUSTOM}, line 3" in result.remedies[0].text
 
 
-def test_a_file_of_somebody_else_is_never_edited() -> None:
+def test_file_outside_the_environment_is_never_edited() -> None:
     foreign = "/usr/lib/python3/dist-packages/sitecustomize.py"
-    _, one = first(hidden(Origin(HIDE, "start", None, foreign, 3, f"os.environ['{HIDE}'] = '-1'")))
-    (remedy,) = one.remedies
+    _, result = first(hidden(Origin(HIDE, "start", None, foreign, 3, f"os.environ['{HIDE}'] = '-1'")))
+    (remedy,) = result.remedies
     assert (remedy.steps, remedy.commands) == ((), ())
     assert f"{foreign}, line 3" in remedy.text
 
 
-def test_the_environments_own_activation() -> None:
-    _, one = first(hidden(Origin(HIDE, "activation", None, ACTIVATE, 82, f"export {HIDE}=-1")))
-    (remedy,) = one.remedies
+def test_line_of_the_activation_script_is_commented_out() -> None:
+    _, result = first(hidden(Origin(HIDE, "activation", None, ACTIVATE, 82, f"export {HIDE}=-1")))
+    (remedy,) = result.remedies
     assert remedy.steps == (Unset(HIDE),)
     assert remedy.commands[:2] == (f"unset {HIDE}", f"sed -i '82{{/{HIDE}/s/^/: # /}}' {ACTIVATE}")
 
 
 @pytest.mark.parametrize("by", ["shell", "machine"])
-def test_the_shell(by: str) -> None:
+def test_variable_of_the_shell_is_unset(by: str) -> None:
     path, line = ("/etc/environment", 4) if by == "machine" else ("", None)
-    _, one = first(hidden(Origin(HIDE, by, None, path, line)))
-    (remedy,) = one.remedies
+    _, result = first(hidden(Origin(HIDE, by, None, path, line)))
+    (remedy,) = result.remedies
     assert remedy.commands[0] == f"unset {HIDE}"
     assert not any(command.startswith("sed") for command in remedy.commands)
     assert ("/etc/environment, line 4" in remedy.text) is (by == "machine")
 
 
-def test_a_scheduler_is_asked_first() -> None:
-    _, one = first(hidden(Origin(HIDE, "shell"), value="", scheduler="slurm"))
-    assert "slurm" in one.remedies[0].text
-    assert not any(remedy.steps for remedy in one.remedies)
+def test_scheduler_is_mentioned_and_nothing_changed() -> None:
+    _, result = first(hidden(Origin(HIDE, "shell"), value="", scheduler="slurm"))
+    assert "slurm" in result.remedies[0].text
+    assert not any(remedy.steps for remedy in result.remedies)

@@ -18,18 +18,18 @@ from tfdoctor.rules import (
 )
 
 
-def test_avx():
-    without = with_machine(healthy(), cpu_flags=frozenset({"sse4_2", "hypervisor"}))
-    one = finding(illegal_instruction_avx.RULE, without)
-    assert "virtual machine" in one.remedies[0].text
-    assert context(without).prediction.cause is Cause.ILLEGAL_INSTRUCTION_AVX
+def test_processor_without_avx_is_reported():
+    no_avx = with_machine(healthy(), cpu_flags=frozenset({"sse4_2", "hypervisor"}))
+    result = finding(illegal_instruction_avx.RULE, no_avx)
+    assert "virtual machine" in result.remedies[0].text
+    assert context(no_avx).prediction.cause is Cause.ILLEGAL_INSTRUCTION_AVX
     unknown = with_machine(healthy(), cpu_flags=frozenset())
     assert run(illegal_instruction_avx.RULE, unknown).kind is OutcomeKind.COULD_NOT_CHECK
     assert context(unknown).prediction.import_ok
-    old = with_cards(with_python(without, version="3.6.9"), "6.1")
-    said = [
+    old = with_cards(with_python(no_avx, version="3.6.9"), "6.1")
+    lines = [
         line for remedy in finding(illegal_instruction_avx.RULE, old).remedies for line in remedy.commands
     ]
-    assert any("tensorflow-gpu==1.5." in line for line in said), said
-    conda = with_tensorflow(without, conda_build="cuda112py39")
+    assert any("tensorflow-gpu==1.5." in line for line in lines), lines
+    conda = with_tensorflow(no_avx, conda_build="cuda112py39")
     assert run(illegal_instruction_avx.RULE, conda).kind is OutcomeKind.NOT_APPLICABLE

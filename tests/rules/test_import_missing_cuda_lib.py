@@ -20,18 +20,18 @@ from tfdoctor.rules import (
 )
 
 
-def test_an_import_that_fails_for_cuda():
+def test_import_that_needs_a_missing_cuda_library():
     facts = healthy("1.13.1", distribution="tensorflow-gpu", python="3.7.5")
     failed = replace(make_lost("libcublas.so.10.0"), needed_by="x")
     facts = with_loader(facts, make_lost("libcublas.so.10.0"), import_needs=(failed,))
-    one = finding(import_missing_cuda_lib.RULE, facts)
-    assert one.title == "import tensorflow fails: libcublas.so.10.0 cannot be opened"
-    assert any("cudatoolkit=10.0 cudnn=7.6" in command for command in commands(one))
+    result = finding(import_missing_cuda_lib.RULE, facts)
+    assert result.title == "import tensorflow fails: libcublas.so.10.0 cannot be opened"
+    assert any("cudatoolkit=10.0 cudnn=7.6" in command for command in commands(result))
     assert context(facts).prediction.cause is Cause.IMPORT_MISSING_CUDA_LIB
     assert run(import_missing_cuda_lib.RULE, healthy()).kind is OutcomeKind.NOT_APPLICABLE
 
 
-def test_an_import_that_fails_for_a_folder():
+def test_folder_of_the_cuda_library_is_added_to_the_path():
     facts = healthy("1.13.1", distribution="tensorflow-gpu", python="3.7.5")
     facts = with_loader(
         facts,
@@ -40,5 +40,6 @@ def test_an_import_that_fails_for_a_folder():
         also_found=(at("/usr/local/cuda-10.0/lib64/libcublas.so.10.0"),),
     )
     assert any(
-        "/usr/local/cuda-10.0/lib64" in c for c in commands(finding(import_missing_cuda_lib.RULE, facts))
+        "/usr/local/cuda-10.0/lib64" in command
+        for command in commands(finding(import_missing_cuda_lib.RULE, facts))
     )

@@ -23,10 +23,12 @@ CODE = keras_fails.RULE.code
         ),
     ],
 )
-def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, title: str, typed: str) -> None:
-    *said, first = summarize_answer(host, CODE)
-    assert said == [severity, cause, title]
-    assert first.startswith(typed)
+def test_finding_on_recorded_host(
+    host: str, severity: Severity, cause: Cause, title: str, typed: str
+) -> None:
+    *summary, command = summarize_answer(host, CODE)
+    assert summary == [severity, cause, title]
+    assert command.startswith(typed)
 
 
 @pytest.mark.parametrize(
@@ -37,5 +39,5 @@ def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, tit
         ("python-hangs", OutcomeKind.COULD_NOT_CHECK),
     ],
 )
-def test_where_it_says_nothing(host: str, kind: OutcomeKind) -> None:
+def test_outcome_without_finding(host: str, kind: OutcomeKind) -> None:
     assert run_to_end(host, CODE) is kind

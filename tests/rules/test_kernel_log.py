@@ -11,18 +11,18 @@ from tfdoctor.rules import kernel_log
 from tfdoctor.rules.shared import xids
 
 
-def test_a_log_for_root_only_is_a_check_that_could_not_be_made() -> None:
+def test_check_of_an_unreadable_log_could_not_run() -> None:
     report = make_report(list_events("log-for-root-only"))
     assert run_to_end(report, "TFD116") is OutcomeKind.COULD_NOT_CHECK
     assert report.verdict.gpu_usable is True
 
 
-def test_without_any_log_there_is_nothing_to_check() -> None:
+def test_check_without_a_log_is_skipped() -> None:
     assert run_to_end(make_report(list_events("healthy-one-gpu")), "TFD116") is OutcomeKind.NOT_APPLICABLE
 
 
 @pytest.mark.parametrize("number", [*xids.XIDS, 7, 999])
-def test_no_xid_alone_makes_a_card_that_answers_unusable(number: int) -> None:
+def test_xid_does_not_make_a_working_gpu_unusable(number: int) -> None:
     event = KernelEvent("xid", f"NVRM: Xid (PCI:0000:01:00): {number}, x", number, "0000:01:00.0")
     report = make_report(with_events("healthy-one-gpu", event))
     (finding,) = of(report, kernel_log.RULE.code)
@@ -33,13 +33,13 @@ def test_no_xid_alone_makes_a_card_that_answers_unusable(number: int) -> None:
 
 
 @pytest.mark.parametrize("number", [13, 31, 43, 45])
-def test_what_a_program_did_is_no_warning(number: int) -> None:
+def test_xid_of_a_program_is_an_info(number: int) -> None:
     event = KernelEvent("xid", "NVRM: Xid", number, "0000:01:00.0")
     (finding,) = of(make_report(with_events("healthy-one-gpu", event)), kernel_log.RULE.code)
     assert finding.severity is Severity.INFO
 
 
-def test_what_the_driver_asks_for_is_told() -> None:
+def test_recovery_action_of_the_driver_is_reported() -> None:
     text = "NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"
     (finding,) = of(
         make_report(with_events("healthy-one-gpu", KernelEvent("xid", text, 154))), kernel_log.RULE.code

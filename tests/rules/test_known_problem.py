@@ -14,14 +14,14 @@ from tfdoctor.rules import (
 )
 
 
-def test_problems_of_this_release_and_these_cards():
+def test_problem_depends_on_release_and_gpu():
     assert not run(known_problem.RULE, with_cards(healthy("2.21.0"), "8.6")).findings
     outcome = run(known_problem.RULE, with_cards(healthy("2.21.0"), "12.0"))
     assert "xla-does-not-know-blackwell" in str(outcome.findings)
-    # told by TFD111 in more detail, from the machine itself
+    # TFD111 reports this in more detail, based on the machine.
     assert not run(known_problem.RULE, with_cards(healthy("2.18.1"), "12.0")).findings
 
 
-def test_problems_need_a_known_release():
+def test_check_of_an_unknown_release_could_not_run():
     facts = with_tensorflow(healthy(), version="2.30.0")
     assert run(known_problem.RULE, facts).kind is OutcomeKind.COULD_NOT_CHECK

@@ -22,21 +22,21 @@ from tfdoctor.rules import (
 )
 
 
-def test_xla_finds_its_wheel_or_a_toolkit():
+def test_xla_uses_its_wheel_or_a_toolkit():
     rule = libdevice_or_ptxas_missing.RULE
     assert run(rule, healthy()).kind is OutcomeKind.CLEAN
-    bare = with_python(healthy(), installed={"nvidia-cuda-nvcc-cu12": None})
-    one = finding(rule, bare)
-    assert one.severity is Severity.WARNING
-    assert commands(one)[0] == "/env/bin/python -m pip install nvidia-cuda-nvcc-cu12==12.5.82"
-    usual = replace(bare, toolkits=(CudaToolkit("/usr/local/cuda", "12.5", True, True),))
-    assert run(rule, usual).kind is OutcomeKind.CLEAN
-    other = replace(bare, toolkits=(CudaToolkit("/opt/cuda", "12.5", True, True),))
-    assert "export XLA_FLAGS=--xla_gpu_cuda_data_dir=/opt/cuda" in commands(finding(rule, other))
-    named = with_environment(other, XLA_FLAGS="--xla_gpu_cuda_data_dir=/opt/cuda")
-    assert run(rule, named).kind is OutcomeKind.CLEAN
+    without_wheel = with_python(healthy(), installed={"nvidia-cuda-nvcc-cu12": None})
+    result = finding(rule, without_wheel)
+    assert result.severity is Severity.WARNING
+    assert commands(result)[0] == "/env/bin/python -m pip install nvidia-cuda-nvcc-cu12==12.5.82"
+    default_toolkit = replace(without_wheel, toolkits=(CudaToolkit("/usr/local/cuda", "12.5", True, True),))
+    assert run(rule, default_toolkit).kind is OutcomeKind.CLEAN
+    other_toolkit = replace(without_wheel, toolkits=(CudaToolkit("/opt/cuda", "12.5", True, True),))
+    assert "export XLA_FLAGS=--xla_gpu_cuda_data_dir=/opt/cuda" in commands(finding(rule, other_toolkit))
+    with_flag = with_environment(other_toolkit, XLA_FLAGS="--xla_gpu_cuda_data_dir=/opt/cuda")
+    assert run(rule, with_flag).kind is OutcomeKind.CLEAN
 
 
-def test_xla_without_a_gpu_is_no_matter():
+def test_check_without_a_gpu_is_skipped():
     outcome = run(libdevice_or_ptxas_missing.RULE, remove_libraries(healthy()))
     assert outcome.kind is OutcomeKind.NOT_APPLICABLE

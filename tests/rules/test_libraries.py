@@ -25,31 +25,31 @@ from tfdoctor.rules import (
 
 
 @pytest.mark.parametrize("module", ABOUT_LIBRARIES)
-def test_healthy_is_clean_or_says_why_not(module):
+def test_no_finding_on_a_healthy_machine(module):
     outcome = run(module.RULE, healthy())
     assert outcome.kind in {OutcomeKind.CLEAN, OutcomeKind.COULD_NOT_CHECK}
     assert not outcome.findings
 
 
 @pytest.mark.parametrize("module", [*ABOUT_LIBRARIES, import_missing_cuda_lib, shadowing_path])
-def test_without_tensorflow_there_is_nothing_to_look_at(module):
+def test_check_without_tensorflow_is_skipped(module):
     facts = replace(healthy(), tensorflow=Absent("python", "no tensorflow package"))
     assert run(module.RULE, facts).kind is OutcomeKind.NOT_APPLICABLE
 
 
 @pytest.mark.parametrize("module", [*ABOUT_LIBRARIES, import_missing_cuda_lib, shadowing_path])
-def test_a_loader_that_could_not_be_followed_is_said(module):
+def test_check_of_an_unknown_loader_could_not_run(module):
     facts = replace(healthy(), loader=Unknown("only glibc's loader is modelled", "python"))
     assert run(module.RULE, facts).kind is OutcomeKind.COULD_NOT_CHECK
 
 
 @pytest.mark.parametrize("module", ABOUT_LIBRARIES)
-def test_a_linked_tensorflow_is_left_to_the_import_rule(module):
+def test_linked_tensorflow_is_left_to_the_import_rule(module):
     assert (
         run(module.RULE, healthy("1.13.1", distribution="tensorflow-gpu")).kind is OutcomeKind.NOT_APPLICABLE
     )
 
 
-def test_tried_is_what_the_loader_stopped_at():
+def test_types_of_facts():
     assert Tried("/a", "x", "y").problem == "x"
     assert isinstance(healthy().python, Known)

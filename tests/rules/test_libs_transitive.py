@@ -34,16 +34,16 @@ from tfdoctor.rules import (
 )
 
 
-def test_a_library_that_hides_a_good_one_is_named_with_its_door() -> None:
-    report, one = first(put_beside())
-    assert (one.code, report.verdict.cause) == ("TFD204", Cause.LIBS_TRANSITIVE)
+def test_shadowing_library_is_named_with_its_variable() -> None:
+    report, result = first(put_beside())
+    assert (result.code, report.verdict.cause) == ("TFD204", Cause.LIBS_TRANSITIVE)
     assert (
-        one.title
+        result.title
         == "/old/lib64/libcusolver.so.11, which LD_LIBRARY_PATH puts first, hides a library that works"
     )
-    assert f"{SITE}/nvidia/cusolver/lib/libcusolver.so.11" in one.explanation
-    assert f"{ACTIVATE}, line 82" in one.explanation
-    (remedy,) = one.remedies
+    assert f"{SITE}/nvidia/cusolver/lib/libcusolver.so.11" in result.explanation
+    assert f"{ACTIVATE}, line 82" in result.explanation
+    (remedy,) = result.remedies
     assert remedy.commands[0] == "export LD_LIBRARY_PATH=/mine"
     assert remedy.commands[1].startswith("sed -i '82{/LD_LIBRARY_PATH/")
     assert remedy.steps == (Drop("LD_LIBRARY_PATH", ("/old/lib64",)),)
@@ -54,34 +54,34 @@ def transitive(error, missing):
     return Resolution("libcusparse.so.12", path, "RUNPATH", error, missing, needed_by=path)
 
 
-def test_the_missing_need_is_named_and_brought():
+def test_missing_dependency_is_named_and_installed():
     facts = with_loader(healthy(), transitive(f"libnvJitLink.so.12: {NOT_FOUND}", ("libnvJitLink.so.12",)))
-    one = finding(libs_transitive.RULE, facts)
-    assert "libnvJitLink.so.12" in one.title
-    assert commands(one)[0] == "/env/bin/python -m pip install nvidia-nvjitlink-cu12==12.5.82"
+    result = finding(libs_transitive.RULE, facts)
+    assert "libnvJitLink.so.12" in result.title
+    assert commands(result)[0] == "/env/bin/python -m pip install nvidia-nvjitlink-cu12==12.5.82"
     assert context(facts).prediction.cause is Cause.LIBS_TRANSITIVE
 
 
-def test_a_need_that_is_elsewhere_is_put_on_the_path():
+def test_folder_of_the_dependency_is_added_to_the_path():
     facts = with_loader(
         healthy(),
         transitive(f"libnvJitLink.so.12: {NOT_FOUND}", ("libnvJitLink.so.12",)),
         also_found=(at("/usr/local/cuda/lib64/libnvJitLink.so.12"),),
     )
     assert any(
-        "export LD_LIBRARY_PATH=/usr/local/cuda/lib64" in c
-        for c in commands(finding(libs_transitive.RULE, facts))
+        "export LD_LIBRARY_PATH=/usr/local/cuda/lib64" in command
+        for command in commands(finding(libs_transitive.RULE, facts))
     )
 
 
-def test_a_library_for_a_newer_system():
+def test_library_for_a_newer_system_is_reported():
     error = f"/lib/libc.so.6: version `GLIBC_2.99' not found (required by {SITE}/x)"
-    one = finding(libs_transitive.RULE, with_loader(healthy(), transitive(error, ())))
-    assert "newer version" in one.title
+    result = finding(libs_transitive.RULE, with_loader(healthy(), transitive(error, ())))
+    assert "newer version" in result.title
 
 
-def test_an_older_library_of_the_same_soname_is_named_with_its_wheel() -> None:
-    """nvjitlink of an older torch: libcusparse is there, and looks for a function in it that came later."""
+def test_older_dependency_with_the_same_soname_is_named() -> None:
+    """An older torch installed nvjitlink, which lacks a function that libcusparse needs."""
     path = f"{SITE}/nvidia/nvjitlink/lib/libnvJitLink.so.12"
     error = f"{SITE}/nvidia/cusparse/lib/libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_5"
     failed = replace(
@@ -90,57 +90,59 @@ def test_an_older_library_of_the_same_soname_is_named_with_its_wheel() -> None:
         really_missing=("libcusparse.so.12",),
         tried=(Tried(path, "", "RUNPATH of libcusparse.so.12"),),
     )
-    one = finding(libs_transitive.RULE, with_loader(healthy(), failed))
-    assert one.title == "libcusparse.so.12 needs a different libnvJitLink.so.12 than the installed one"
-    assert "nvidia-nvjitlink-cu12==" in commands(one)[0]
+    result = finding(libs_transitive.RULE, with_loader(healthy(), failed))
+    assert result.title == "libcusparse.so.12 needs a different libnvJitLink.so.12 than the installed one"
+    assert "nvidia-nvjitlink-cu12==" in commands(result)[0]
 
 
-def test_a_range_that_allows_the_installed_version_asks_for_another_one() -> None:
-    """2.20 asks for nvjitlink >=12.5.82, which pip calls satisfied by the very file that is too old."""
-    site = f"{SITE}/nvidia"
+def test_requirement_excludes_the_installed_version() -> None:
+    """2.20 requires nvjitlink >=12.5.82, which the installed, too old version satisfies."""
+    nvidia = f"{SITE}/nvidia"
     failed = replace(
-        find_matches("libcusparse.so.12", f"{site}/cusparse/lib/libcusparse.so.12"),
-        error=f"{site}/cusparse/lib/libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_6",
+        find_matches("libcusparse.so.12", f"{nvidia}/cusparse/lib/libcusparse.so.12"),
+        error=f"{nvidia}/cusparse/lib/libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_6",
         really_missing=("libcusparse.so.12",),
-        tried=(Tried(f"{site}/nvjitlink/lib/libnvJitLink.so.12", "", "RUNPATH of libcusparse.so.12"),),
+        tried=(Tried(f"{nvidia}/nvjitlink/lib/libnvJitLink.so.12", "", "RUNPATH of libcusparse.so.12"),),
     )
     facts = with_loader(with_tensorflow(healthy(), version="2.20.0"), failed)
-    one = finding(libs_transitive.RULE, with_python(facts, installed={"nvidia-nvjitlink-cu12": "12.5.82"}))
-    assert one.remedies[0].steps == (Install(("nvidia-nvjitlink-cu12<13.0,>=12.5.82,!=12.5.82",)),)
-    assert "!=12.5.82" in commands(one)[0]
-    other = finding(libs_transitive.RULE, with_python(facts, installed={"nvidia-nvjitlink-cu12": "12.4.127"}))
-    assert "!=" not in commands(other)[0]
+    result = finding(libs_transitive.RULE, with_python(facts, installed={"nvidia-nvjitlink-cu12": "12.5.82"}))
+    assert result.remedies[0].steps == (Install(("nvidia-nvjitlink-cu12<13.0,>=12.5.82,!=12.5.82",)),)
+    assert "!=12.5.82" in commands(result)[0]
+    older = finding(libs_transitive.RULE, with_python(facts, installed={"nvidia-nvjitlink-cu12": "12.4.127"}))
+    assert "!=" not in commands(older)[0]
 
 
-def test_a_bad_library_on_the_path_before_the_wheels_own_goes_and_the_wheels_is_linked() -> None:
-    """Without the folder nothing would be found: what takes it off also connects the one in the wheels."""
-    bad, good = "/conda/lib/libcufft.so.11", f"{SITE}/nvidia/cufft/lib/libcufft.so.11"
+def test_bad_library_on_the_path_is_dropped_and_the_wheel_linked() -> None:
+    """Without the folder, the loader would find no library, so the remedy also links the wheel's."""
+    bad_path, good_path = "/conda/lib/libcufft.so.11", f"{SITE}/nvidia/cufft/lib/libcufft.so.11"
     failed = replace(
-        find_matches("libcufft.so.11", bad),
-        error=f"{bad}: undefined symbol: gone",
+        find_matches("libcufft.so.11", bad_path),
+        error=f"{bad_path}: undefined symbol: gone",
         really_missing=("libcufft.so.11",),
     )
     facts = with_loader(with_environment(healthy(), LD_LIBRARY_PATH="/conda/lib"), failed)
     loader = value_of(facts.loader)
     assert loader is not None
-    hidden = Without("LD_LIBRARY_PATH", ("/conda/lib",), loader.resolutions, (), ())
-    behind = FoundElsewhere("libcufft", "libcufft.so.11", good, None)
-    loader = replace(loader, library_path=("/conda/lib",), found=(behind,), without=(hidden,))
-    one = finding(libs_transitive.RULE, replace(facts, loader=Known(loader, "")))
-    assert one.title == "libcufft.so.11 needs a function that no library here has"
-    assert [type(step) for step in one.remedies[0].steps] == [Drop, MakeLink]
-    assert commands(one)[0] == "unset LD_LIBRARY_PATH"
+    without_variable = Without("LD_LIBRARY_PATH", ("/conda/lib",), loader.resolutions, (), ())
+    intact = FoundElsewhere("libcufft", "libcufft.so.11", good_path, None)
+    loader = replace(loader, library_path=("/conda/lib",), found=(intact,), without=(without_variable,))
+    result = finding(libs_transitive.RULE, replace(facts, loader=Known(loader, "")))
+    assert result.title == "libcufft.so.11 needs a function that no library here has"
+    assert [type(step) for step in result.remedies[0].steps] == [Drop, MakeLink]
+    assert commands(result)[0] == "unset LD_LIBRARY_PATH"
 
 
-def test_where_something_else_would_be_lost_the_entry_stays() -> None:
+def test_path_entry_stays_if_another_library_needs_it() -> None:
     facts = put_beside()
     loader = value_of(facts.loader)
     assert loader is not None
-    (without,) = loader.without
-    lost = tuple(
-        replace(r, path=None, error="not found") if r.soname == "libcuda.so.1" else r
-        for r in without.resolutions
+    (without_folder,) = loader.without
+    resolutions = tuple(
+        replace(resolution, path=None, error="not found")
+        if resolution.soname == "libcuda.so.1"
+        else resolution
+        for resolution in without_folder.resolutions
     )
-    worse = replace(loader, without=(replace(without, resolutions=lost),))
-    _, one = first(replace(facts, loader=Known(worse, "x")))
-    assert not any(isinstance(step, Drop) for remedy in one.remedies for step in remedy.steps)
+    changed = replace(loader, without=(replace(without_folder, resolutions=resolutions),))
+    _, result = first(replace(facts, loader=Known(changed, "x")))
+    assert not any(isinstance(step, Drop) for remedy in result.remedies for step in remedy.steps)

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Facts
 
 
-def use_other_cuda(facts, *paths):
+def with_cuda_libraries(facts, *paths):
     return with_loader(
         remove_libraries(facts), also_found=tuple(at(path) for path in paths), found=tuple(map(at, paths))
     )
 
 
-CUDA_11 = (
+CUDA_11_8_PATHS = (
     "/usr/local/cuda-11.8/lib64/libcudart.so.11.0",
     "/usr/local/cuda-11.8/lib64/libcublas.so.11",
     "/usr/local/cuda-11.8/lib64/libcublasLt.so.11",
@@ -50,40 +50,42 @@ CUDA_11 = (
 )
 
 
-def test_another_cuda_leads_and_its_equal_names_do_not_mislead():
+def test_other_cuda_is_reported_despite_equal_sonames():
     facts = replace(
-        use_other_cuda(healthy(), *CUDA_11),
+        with_cuda_libraries(healthy(), *CUDA_11_8_PATHS),
         toolkits=(CudaToolkit("/usr/local/cuda-11.8", "11.8", True, True),),
     )
-    one = finding(libs_wrong_version.RULE, facts)
-    assert one.title == "TensorFlow 2.18.1 needs CUDA 12, but CUDA 11.8 (/usr/local/cuda-11.8) is installed"
-    assert "does not help" in one.explanation
-    assert "tensorflow[and-cuda]==2.18.1" in commands(one)[0]
-    assert any("tensorflow==2.14.1" in command for command in commands(one))
-    # libcusolver.so.11 of CUDA 11 has the name that CUDA 12's has
+    result = finding(libs_wrong_version.RULE, facts)
+    assert (
+        result.title == "TensorFlow 2.18.1 needs CUDA 12, but CUDA 11.8 (/usr/local/cuda-11.8) is installed"
+    )
+    assert "does not help" in result.explanation
+    assert "tensorflow[and-cuda]==2.18.1" in commands(result)[0]
+    assert any("tensorflow==2.14.1" in command for command in commands(result))
+    # CUDA 11 and CUDA 12 both have a libcusolver.so.11.
     assert run(libs_not_on_path.RULE, facts).kind is OutcomeKind.CLEAN
     assert run(libs_not_installed.RULE, facts).kind is OutcomeKind.CLEAN
     assert run(cudnn_missing.RULE, facts).kind is OutcomeKind.NOT_APPLICABLE
     assert context(facts).prediction.cause is Cause.LIBS_WRONG_VERSION
 
 
-def test_a_32_bit_library_is_told_as_such():
+def test_32_bit_library_is_reported():
     path = "/usr/lib32/libcufft.so.11"
     facts = with_loader(healthy(), stop_process("libcufft.so.11", path, "wrong ELF class: ELFCLASS32"))
-    one = finding(libs_wrong_version.RULE, facts)
-    assert "another kind of processor" in one.title
-    assert path in one.explanation
+    result = finding(libs_wrong_version.RULE, facts)
+    assert "another kind of processor" in result.title
+    assert path in result.explanation
 
 
-def test_a_few_of_another_version_among_many_missing_are_told_together():
-    facts = use_other_cuda(healthy(), "/usr/local/cuda/lib64/libcudart.so.13")
+def test_few_other_versions_are_reported_as_missing_libraries():
+    facts = with_cuda_libraries(healthy(), "/usr/local/cuda/lib64/libcudart.so.13")
     assert run(libs_wrong_version.RULE, facts).kind is OutcomeKind.NOT_APPLICABLE
-    one = finding(libs_not_installed.RULE, facts)
-    assert "tensorflow[and-cuda]" in commands(one)[0]
-    assert any("libcudart.so.13" in line.source for line in one.evidence)
+    result = finding(libs_not_installed.RULE, facts)
+    assert "tensorflow[and-cuda]" in commands(result)[0]
+    assert any("libcudart.so.13" in line.source for line in result.evidence)
 
 
-TEN_ONE = (
+CUDA_10_1_LIBRARIES = (
     "libcudart.so.10.1",
     "libcublas.so.10",
     "libcufft.so.10",
@@ -94,7 +96,7 @@ TEN_ONE = (
 )
 
 
-ELEVEN = (
+CUDA_11_LIBRARIES = (
     "libcudart.so.11.0",
     "libcublas.so.11",
     "libcublasLt.so.11",
@@ -106,40 +108,40 @@ ELEVEN = (
 )
 
 
-THIRTEEN = CudaToolkit("/usr/local/cuda", "13.0", libdevice=True, ptxas=True)
+CUDA_13_TOOLKIT = CudaToolkit("/usr/local/cuda", "13.0", libdevice=True, ptxas=True)
 
 
-OF_THIRTEEN = tuple(
+CUDA_13_PATHS = tuple(
     f"/usr/local/cuda/lib64/{name}.so.13" for name in ("libcudart", "libcublas", "libcublasLt")
 )
 
 
-def machine(facts: Facts, *paths: str, path: tuple[str, ...]) -> Facts:
-    """These libraries and CUDA 13 in /usr/local/cuda, with `path` as LD_LIBRARY_PATH."""
-    found = tuple(map(at, (*paths, *OF_THIRTEEN)))
+def with_libraries(facts: Facts, *paths: str, path: tuple[str, ...]) -> Facts:
+    """Return the facts with these libraries and CUDA 13 in /usr/local/cuda; `path` is LD_LIBRARY_PATH."""
+    files = tuple(map(at, (*paths, *CUDA_13_PATHS)))
     return replace(
-        with_loader(remove_libraries(facts), also_found=found, found=found, library_path=path),
-        toolkits=(THIRTEEN,),
+        with_loader(remove_libraries(facts), also_found=files, found=files, library_path=path),
+        toolkits=(CUDA_13_TOOLKIT,),
     )
 
 
-def list_below(folder: str, names: tuple[str, ...]) -> list[str]:
+def join_paths(folder: str, names: tuple[str, ...]) -> list[str]:
     return [f"{folder}/{name}" for name in names]
 
 
-def test_the_libraries_on_the_path_are_named_and_not_the_toolkit_elsewhere() -> None:
+def test_libraries_on_the_path_are_named_before_toolkits() -> None:
     folder = "/opt/cuda-old/lib64"
-    facts = machine(
+    facts = with_libraries(
         with_cards(healthy("2.0.4", python="3.7.16", distribution="tensorflow-gpu"), "7.0"),
-        *list_below(folder, TEN_ONE),
+        *join_paths(folder, CUDA_10_1_LIBRARIES),
         path=(f"{folder}/../lib64/",),
     )
-    one = finding(libs_wrong_version.RULE, facts)
-    assert f"CUDA 10.1 ({folder}, on LD_LIBRARY_PATH) is installed" in one.title
-    assert "13.0" not in one.title
-    assert "libcudart.so.10.1" in one.explanation
-    assert f"in {folder}" in one.explanation
-    assert any(" tensorflow-gpu==2.3.4" in command for command in commands(one))
+    result = finding(libs_wrong_version.RULE, facts)
+    assert f"CUDA 10.1 ({folder}, on LD_LIBRARY_PATH) is installed" in result.title
+    assert "13.0" not in result.title
+    assert "libcudart.so.10.1" in result.explanation
+    assert f"in {folder}" in result.explanation
+    assert any(" tensorflow-gpu==2.3.4" in command for command in commands(result))
 
 
 @pytest.mark.parametrize(
@@ -150,20 +152,24 @@ def test_the_libraries_on_the_path_are_named_and_not_the_toolkit_elsewhere() -> 
         ((), "/srv/old/libs", "CUDA 11 ("),
     ],
 )
-def test_no_tensorflow_is_offered_that_was_built_with_a_newer_minor(
+def test_release_built_with_a_newer_cuda_is_not_offered(
     more: tuple[str, ...], folder: str, label: str
 ) -> None:
-    facts = machine(healthy("2.4.4", python="3.8.18"), *list_below(folder, (*ELEVEN, *more)), path=(folder,))
+    facts = with_libraries(
+        healthy("2.4.4", python="3.8.18"), *join_paths(folder, (*CUDA_11_LIBRARIES, *more)), path=(folder,)
+    )
     facts = with_loader(facts)
-    one = finding(libs_wrong_version.RULE, facts)
-    assert label in one.title
-    offered = [remedy for remedy in one.remedies if "for the CUDA that is there" in remedy.text]
+    result = finding(libs_wrong_version.RULE, facts)
+    assert label in result.title
+    offered = [remedy for remedy in result.remedies if "for the CUDA that is there" in remedy.text]
     assert [remedy.text.split("there: ")[1][:29] for remedy in offered] == ["2.11.1, built for CUDA 11.2, "]
 
 
-def test_where_the_loader_looks_at_none_all_are_named() -> None:
-    facts = machine(healthy("2.18.1"), *list_below("/usr/local/cuda-11.8/lib64", ELEVEN), path=())
-    one = finding(libs_wrong_version.RULE, facts)
-    assert "CUDA 11.8 (/usr/local/cuda-11.8)" in one.title
-    assert "CUDA 13.0 (/usr/local/cuda)" in one.title
-    assert "The loader looks" not in one.explanation
+def test_all_toolkits_are_named_if_none_is_on_the_path() -> None:
+    facts = with_libraries(
+        healthy("2.18.1"), *join_paths("/usr/local/cuda-11.8/lib64", CUDA_11_LIBRARIES), path=()
+    )
+    result = finding(libs_wrong_version.RULE, facts)
+    assert "CUDA 11.8 (/usr/local/cuda-11.8)" in result.title
+    assert "CUDA 13.0 (/usr/local/cuda)" in result.title
+    assert "The loader looks" not in result.explanation

@@ -19,16 +19,18 @@ from tfdoctor.rules import (
 )
 
 
-def test_libstdcxx_from_the_library_path():
+def test_old_libstdcxx_on_the_library_path():
     error = f"/old/lib/libstdc++.so.6: version `GLIBCXX_3.4.29' not found (required by {SITE}/x)"
     facts = with_loader(healthy(), import_needs=(make_failed_import(error),), library_path=("/old/lib", "/b"))
-    one = finding(libstdcxx_too_old.RULE, facts)
-    assert commands(one)[0] == "export LD_LIBRARY_PATH=/b"
-    assert one.remedies[0].steps == (Drop("LD_LIBRARY_PATH", ("/old/lib",)),)  # what `fix` does
+    result = finding(libstdcxx_too_old.RULE, facts)
+    assert commands(result)[0] == "export LD_LIBRARY_PATH=/b"
+    assert result.remedies[0].steps == (
+        Drop("LD_LIBRARY_PATH", ("/old/lib",)),
+    )  # the step that `fix` applies
     assert context(facts).prediction.cause is Cause.LIBSTDCXX_TOO_OLD
 
 
-def test_libstdcxx_of_conda():
+def test_old_libstdcxx_of_conda():
     error = f"/opt/conda/lib/libstdc++.so.6: version `CXXABI_1.3.13' not found (required by {SITE}/x)"
     facts = with_loader(healthy(), import_needs=(make_failed_import(error),))
     facts = with_python(facts, conda_prefix="/opt/conda")

@@ -23,7 +23,9 @@ CODE = loaded_modules.RULE.code
         ),
     ],
 )
-def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, title: str, typed: str) -> None:
+def test_finding_on_recorded_host(
+    host: str, severity: Severity, cause: Cause, title: str, typed: str
+) -> None:
     assert summarize_answer(host, CODE) == (severity, cause, title, typed)
 
 
@@ -33,5 +35,5 @@ def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, tit
         ("healthy-one-gpu", OutcomeKind.NOT_APPLICABLE),
     ],
 )
-def test_where_it_says_nothing(host: str, kind: OutcomeKind) -> None:
+def test_outcome_without_finding(host: str, kind: OutcomeKind) -> None:
     assert run_to_end(host, CODE) is kind

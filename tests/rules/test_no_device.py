@@ -24,7 +24,7 @@ from tfdoctor.rules import no_device
         ("init-failed", None, "cannot start the card"),
     ],
 )
-def test_the_log_tells_why_no_device_is_shown(kind: str, xid: int | None, words: str) -> None:
+def test_kernel_log_explains_the_missing_device(kind: str, xid: int | None, words: str) -> None:
     facts = with_events("fallen-off-the-bus", KernelEvent(kind, "NVRM: it says so", xid))
     report = make_report(facts)
     assert report.root is not None
@@ -32,7 +32,7 @@ def test_the_log_tells_why_no_device_is_shown(kind: str, xid: int | None, words:
     assert words in report.root.title
 
 
-def test_where_the_modules_files_are_unknown_the_general_rule_leads() -> None:
+def test_general_rule_leads_if_module_files_are_unknown() -> None:
     facts = list_events("kernel-updated")
     kernel = dataclasses.replace(facts.kernel, modules=Unknown("not to be seen"))
     report = make_report(dataclasses.replace(facts, kernel=kernel))
@@ -41,7 +41,7 @@ def test_where_the_modules_files_are_unknown_the_general_rule_leads() -> None:
     assert run_to_end(report, "TFD117") is OutcomeKind.COULD_NOT_CHECK
 
 
-def test_cards_that_answer_all_ones_are_told() -> None:
+def test_gpu_lost_from_the_bus_is_reported() -> None:
     facts = with_events("fallen-off-the-bus")
     kernel = dataclasses.replace(facts.kernel, lost_cards=("0000:01:00.0",))
     report = make_report(dataclasses.replace(facts, kernel=kernel))
@@ -58,7 +58,7 @@ def test_cards_that_answer_all_ones_are_told() -> None:
         ("prime-select-intel", "TFD119"),
     ],
 )
-def test_the_reason_leads_and_the_general_rule_steps_back(host: str, code: str) -> None:
+def test_specific_rule_replaces_the_general_one(host: str, code: str) -> None:
     report = make_report(list_events(host))
     assert report.root is not None
     assert report.root.code == code

@@ -32,19 +32,19 @@ from tfdoctor.rules import (
         ({"version": "3.2.6"}, "No TensorFlow release"),
     ],
 )
-def test_no_wheel(changes, words):
+def test_reason_for_no_matching_wheel(changes, words):
     facts = with_python(absent(healthy()), **changes)
-    one = finding(no_matching_wheel.RULE, facts)
-    assert words in one.explanation
-    assert one.cause is Cause.NO_MATCHING_WHEEL
+    result = finding(no_matching_wheel.RULE, facts)
+    assert words in result.explanation
+    assert result.cause is Cause.NO_MATCHING_WHEEL
     assert finding(tensorflow_not_installed.RULE, facts).severity is Severity.WARNING
 
 
-def test_the_python_of_the_best_release_is_named():
-    one = finding(no_matching_wheel.RULE, with_python(absent(healthy()), version="3.14.0"))
-    assert commands(one)[0] == "uv venv --python 3.13 tf-env"
-    assert "'tensorflow[and-cuda]==2.21.0'" in commands(one)[1]
+def test_python_of_the_best_release_is_named():
+    result = finding(no_matching_wheel.RULE, with_python(absent(healthy()), version="3.14.0"))
+    assert commands(result)[0] == "uv venv --python 3.13 tf-env"
+    assert "'tensorflow[and-cuda]==2.21.0'" in commands(result)[1]
 
 
-def test_an_installed_tensorflow_has_a_wheel():
+def test_check_with_installed_tensorflow_is_skipped():
     assert run(no_matching_wheel.RULE, healthy()).kind is OutcomeKind.NOT_APPLICABLE

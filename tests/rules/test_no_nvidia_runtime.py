@@ -12,26 +12,26 @@ from tfdoctor.findings import OutcomeKind
 from tfdoctor.report.diagnose import BESIDE, diagnose
 
 
-def outcomes(facts: Any) -> dict[str, OutcomeKind]:
+def list_outcomes(facts: Any) -> dict[str, OutcomeKind]:
     report = diagnose(facts, COMPAT)
     return {outcome.code: outcome.kind for outcome in report.outcomes if outcome.code in BESIDE}
 
 
-def test_nothing_is_judged_where_containers_could_have_no_gpu() -> None:
+def test_check_is_skipped_if_containers_cannot_have_gpus() -> None:
     facts = replace(healthy(), containers=Known(engines(), "x"))
-    assert outcomes(facts)["TFD403"] is OutcomeKind.FOUND
+    assert list_outcomes(facts)["TFD403"] is OutcomeKind.FOUND
     inside = replace(facts, machine=replace(facts.machine, container="docker"))
-    blind = replace(facts, driver=replace(facts.driver, cuda=Unknown("hangs"), cuda_unhidden=None))
-    bare = replace(facts, containers=Known(engines(tools=(), docker=NOTHING), "x"))
+    no_driver = replace(facts, driver=replace(facts.driver, cuda=Unknown("hangs"), cuda_unhidden=None))
+    no_engine = replace(facts, containers=Known(engines(tools=(), docker=NOTHING), "x"))
     absent = replace(facts, containers=NOTHING)
-    for nothing in (inside, blind, bare, absent):
-        assert set(outcomes(nothing).values()) == {OutcomeKind.NOT_APPLICABLE}
+    for variant in (inside, no_driver, no_engine, absent):
+        assert set(list_outcomes(variant).values()) == {OutcomeKind.NOT_APPLICABLE}
     unknown = replace(facts, containers=Unknown("it crashed"))
-    assert set(outcomes(unknown).values()) == {OutcomeKind.COULD_NOT_CHECK}
+    assert set(list_outcomes(unknown).values()) == {OutcomeKind.COULD_NOT_CHECK}
 
 
-def test_docker_desktop_under_wsl_has_a_toolkit_of_its_own() -> None:
+def test_check_of_docker_desktop_under_wsl_is_skipped() -> None:
     facts = replace(healthy(), containers=Known(engines(docker=docker(desktop=True)), "x"))
-    assert outcomes(facts)["TFD403"] is OutcomeKind.FOUND
+    assert list_outcomes(facts)["TFD403"] is OutcomeKind.FOUND
     wsl = replace(facts, machine=replace(facts.machine, wsl=2))
-    assert outcomes(wsl)["TFD403"] is OutcomeKind.NOT_APPLICABLE
+    assert list_outcomes(wsl)["TFD403"] is OutcomeKind.NOT_APPLICABLE

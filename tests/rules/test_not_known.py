@@ -11,26 +11,28 @@ from tfdoctor.findings import OutcomeKind, Severity
 from tfdoctor.rules import not_known
 
 
-def test_not_known():
+def test_unknown_fact_is_reported():
     facts = replace(healthy(), loader=Unknown("only glibc's loader is modelled"))
-    one = finding(not_known.RULE, facts)
-    assert "glibc" in one.explanation
+    result = finding(not_known.RULE, facts)
+    assert "glibc" in result.explanation
     assert run(not_known.RULE, facts, SAW_ONE).kind is OutcomeKind.NOT_APPLICABLE
     assert run(not_known.RULE, healthy()).kind is OutcomeKind.CLEAN
 
 
-def test_where_time_was_lacking_more_of_it_comes_first():
-    slow = replace(healthy(), loader=Unknown("looking at the libraries did not finish in time", "the loader"))
-    other = replace(healthy(), loader=Unknown("the loader crashed", "the loader"))
-    firsts = [finding(not_known.RULE, facts).remedies[0].commands[0] for facts in (slow, other)]
-    again = "tfdoctor check --python /env/bin/python"
-    assert firsts == [f"{again} --timeout 60", f"{again} --deep"]
+def test_longer_timeout_is_suggested_after_a_timeout():
+    timeout = replace(
+        healthy(), loader=Unknown("looking at the libraries did not finish in time", "the loader")
+    )
+    crash = replace(healthy(), loader=Unknown("the loader crashed", "the loader"))
+    first_commands = [finding(not_known.RULE, facts).remedies[0].commands[0] for facts in (timeout, crash)]
+    check = "tfdoctor check --python /env/bin/python"
+    assert first_commands == [f"{check} --timeout 60", f"{check} --deep"]
 
 
-def test_a_slow_start_is_no_fault() -> None:
-    told = of_hosts.finding("python-starts-slowly", "TFD903")
-    assert of_hosts.commands(told).splitlines()[:2] == [
+def test_slow_start_of_python_is_a_warning() -> None:
+    result = of_hosts.finding("python-starts-slowly", "TFD903")
+    assert of_hosts.commands(result).splitlines()[:2] == [
         "/srv/tf/bin/python -c pass",
         "tfdoctor check --timeout 60",
     ]
-    assert told.severity is Severity.WARNING
+    assert result.severity is Severity.WARNING

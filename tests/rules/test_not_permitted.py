@@ -16,11 +16,11 @@ from tfdoctor.findings import Cause
         ("noexec", 'tfdoctor install --into "$HOME/tensorflow-env"', False),
     ],
 )
-def test_what_may_not_be_used_is_opened_up_and_not_installed(host: str, command: str, system: bool) -> None:
-    told = finding(host, "TFD319")
-    assert [one.code for one in report(host).findings] == ["TFD319"]
-    assert command in commands(told)
-    assert told.remedies[0].changes_system is system
-    assert "pip install" not in commands(told)
+def test_permissions_are_changed_instead_of_reinstalling(host: str, command: str, system: bool) -> None:
+    permission = finding(host, "TFD319")
+    assert [result.code for result in report(host).findings] == ["TFD319"]
+    assert command in commands(permission)
+    assert permission.remedies[0].changes_system is system
+    assert "pip install" not in commands(permission)
     assert report(host).prediction.cause is Cause.NOT_PERMITTED
     assert report(host).prediction.import_ok is (host == "cudnn-of-root")

@@ -1,4 +1,4 @@
-"""What a machine without a card and without TensorFlow is told: nothing false, and what is typed."""
+"""Reports and commands on a machine without a GPU and without TensorFlow."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ PYTHON = Choice("/env/bin/python", "/env")
 in_a_container = pytest.mark.parametrize("container", [None, "docker"])
 
 
-def bare(
+def make_bare_machine(
     tensorflow: Fact[TensorFlowFacts] = NONE, container: str | None = None, choice: Choice = PYTHON
 ) -> Facts:
-    """No card, no driver; no TensorFlow but what is given."""
+    """Return facts without a GPU and a driver, with this TensorFlow, or without one by default."""
     facts = healthy("2.21.0")
-    answer = value_of(facts.driver.cuda)
-    assert answer is not None
+    cuda = value_of(facts.driver.cuda)
+    assert cuda is not None
     driver = replace(
         facts.driver,
-        cuda=Known(replace(answer, loaded=False, load_error="libcuda.so.1: cannot open"), "libcuda.so.1"),
+        cuda=Known(replace(cuda, loaded=False, load_error="libcuda.so.1: cannot open"), "libcuda.so.1"),
         pci=Absent("/sys/bus/pci/devices", "no NVIDIA display controller on the PCI bus"),
         kernel_module=Absent(""),
         modules=Known((), ""),
@@ -55,42 +55,48 @@ def bare(
     return with_machine(facts, container=container)
 
 
-def screen(facts: Facts) -> str:
+def render_screen(facts: Facts) -> str:
     return " ".join(render_report(diagnose(facts, COMPAT)).split())
 
 
 @in_a_container
-def test_the_screen_says_how_to_install_it(container: str | None) -> None:
-    said = screen(bare(container=container))
-    assert "If the CPU is enough, install TensorFlow." in said
-    assert "pip install tensorflow==" in said
-    assert WORKS not in said
-    assert "lspci" not in said
+def test_report_says_how_to_install_tensorflow(container: str | None) -> None:
+    text = render_screen(make_bare_machine(container=container))
+    assert "If the CPU is enough, install TensorFlow." in text
+    assert "pip install tensorflow==" in text
+    assert WORKS not in text
+    assert "lspci" not in text
 
 
 @in_a_container
-def test_where_it_is_installed_it_works_on_the_cpu(container: str | None) -> None:
-    report = diagnose(bare(healthy("2.21.0").tensorflow, container), COMPAT)
+def test_installed_tensorflow_works_on_the_cpu(container: str | None) -> None:
+    report = diagnose(make_bare_machine(healthy("2.21.0").tensorflow, container), COMPAT)
     assert report.root is not None
     assert [WORKS in remedy.text for remedy in report.root.remedies].count(True) == 1
-    assert not any("pip install" in line for one in report.root.remedies for line in one.commands)
+    assert not any("pip install" in line for result in report.root.remedies for line in result.commands)
 
 
 @in_a_container
-def test_where_it_is_not_known_nothing_is_said_of_the_cpu(container: str | None) -> None:
-    report = diagnose(bare(Unknown("its folder may not be read"), container), COMPAT)
-    texts = [remedy.text for one in report.findings for remedy in one.remedies]
+def test_unknown_tensorflow_is_not_said_to_work(container: str | None) -> None:
+    report = diagnose(make_bare_machine(Unknown("its folder may not be read"), container), COMPAT)
+    texts = [remedy.text for result in report.findings for remedy in result.remedies]
     assert not [text for text in texts if "CPU" in text]
 
 
-def test_a_tensorflow_at_hand_comes_before_a_new_one() -> None:
-    there = OtherPython("/srv/other/bin/python", "an environment beside it", "2.20.0")
-    said = screen(bare(choice=replace(PYTHON, others=(there,))))
-    assert "tfdoctor check --python /srv/other/bin/python" in said
-    assert "pip install" not in said
+def test_existing_tensorflow_comes_before_a_new_one() -> None:
+    other_python = OtherPython("/srv/other/bin/python", "an environment beside it", "2.20.0")
+    text = render_screen(make_bare_machine(choice=replace(PYTHON, others=(other_python,))))
+    assert "tfdoctor check --python /srv/other/bin/python" in text
+    assert "pip install" not in text
 
 
-def test_nothing_is_installed_into_a_python_that_nobody_meant() -> None:
+def test_nothing_is_installed_into_an_unintended_python() -> None:
     lost = LostEnvironment("VIRTUAL_ENV", "/srv/gone", "gone")
-    report = diagnose(bare(choice=replace(PYTHON, lost=(lost,))), COMPAT)
-    assert not [c for f in report.findings for r in f.remedies for c in r.commands if "pip install" in c]
+    report = diagnose(make_bare_machine(choice=replace(PYTHON, lost=(lost,))), COMPAT)
+    assert not [
+        command
+        for result in report.findings
+        for remedy in result.remedies
+        for command in remedy.commands
+        if "pip install" in command
+    ]

@@ -26,20 +26,20 @@ from tfdoctor.rules import (
 )
 
 
-def test_a_numpy_of_the_environment_is_still_numpys_fault() -> None:
+def test_numpy_of_the_environment_is_the_cause() -> None:
     facts = foreign(value="/mine")
-    report, one = first(facts)
-    assert (one.code, report.verdict.cause) == ("TFD306", Cause.NUMPY_ABI)
+    report, result = first(facts)
+    assert (result.code, report.verdict.cause) == ("TFD306", Cause.NUMPY_ABI)
 
 
-def test_a_whole_environment_on_pythonpath_is_one() -> None:
-    """TensorFlow lies there, too: what is wrong beside it is wrong with that environment."""
+def test_environment_on_pythonpath_is_not_a_shadow() -> None:
+    """TensorFlow is in that folder, too, so its NumPy is the cause."""
     facts = foreign()
     tensorflow = value_of(facts.tensorflow)
     assert tensorflow is not None
     moved = replace(tensorflow, package_dir=f"{FOREIGN}/tensorflow", core_dir=f"{FOREIGN}/tensorflow")
-    _, one = first(replace(facts, tensorflow=Known(moved, "x")))
-    assert one.code == "TFD306"
+    _, result = first(replace(facts, tensorflow=Known(moved, "x")))
+    assert result.code == "TFD306"
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,12 @@ def test_a_whole_environment_on_pythonpath_is_one() -> None:
     [
         ("2.15.1", {"numpy": "2.0.2"}, "'numpy<2'", Cause.NUMPY_ABI),
         ("2.10.1", {"numpy": "2.0.2"}, "'numpy<2'", Cause.NUMPY_ABI),
-        ("2.4.4", {"numpy": "1.24.4"}, "'numpy<1.20'", Cause.NUMPY_ABI),  # below 1.24 it fails later
+        (
+            "2.4.4",
+            {"numpy": "1.24.4"},
+            "'numpy<1.20'",
+            Cause.NUMPY_ABI,
+        ),  # NumPy 1.20 to 1.23 fails after the import
         ("2.6.5", {"numpy": "1.24.4"}, "'numpy<1.24'", Cause.NUMPY_ABI),
         ("2.4.4", {"numpy": "2.0.2"}, "'numpy<1.20'", Cause.NUMPY_ABI),
         ("2.10.1", {"protobuf": "4.25.3"}, "'protobuf<3.21'", Cause.PROTOBUF_CONFLICT),
@@ -56,20 +61,20 @@ def test_a_whole_environment_on_pythonpath_is_one() -> None:
         ("2.21.0", {"protobuf": "6.31.0"}, "'protobuf>=6.31.1,<8'", Cause.PROTOBUF_CONFLICT),
     ],
 )
-def test_companions_that_break_the_import(version, installed, requirement, cause):
+def test_companion_that_breaks_the_import(version, installed, requirement, cause):
     facts = with_python(healthy(version), installed=installed)
     rule = numpy_abi.RULE if cause is Cause.NUMPY_ABI else protobuf_conflict.RULE
-    one = finding(rule, facts)
-    assert one.severity is Severity.ERROR
-    assert commands(one)[0].endswith(requirement)
-    said = context(facts).prediction
-    assert (said.import_ok, said.gpu_registered, said.cause) == (False, False, cause)
+    result = finding(rule, facts)
+    assert result.severity is Severity.ERROR
+    assert commands(result)[0].endswith(requirement)
+    prediction = context(facts).prediction
+    assert (prediction.import_ok, prediction.gpu_registered, prediction.cause) == (False, False, cause)
 
 
 @pytest.mark.parametrize(
     ("version", "installed"),
     [
-        ("2.10.1", {"numpy": "1.26.4"}),  # 1.24 breaks only what is older than 2.7
+        ("2.10.1", {"numpy": "1.26.4"}),  # NumPy 1.24 breaks only releases before 2.7
         ("2.7.4", {"numpy": "1.24.4"}),
         ("2.18.1", {"numpy": "2.3.2"}),
         ("2.18.1", {"numpy": "1.26.4"}),
@@ -78,14 +83,14 @@ def test_companions_that_break_the_import(version, installed, requirement, cause
         ("2.21.0", {"protobuf": "7.36.2"}),
     ],
 )
-def test_companions_that_work(version, installed):
+def test_companion_that_works(version, installed):
     facts = with_python(healthy(version), installed=installed)
     assert run(numpy_abi.RULE, facts).kind is OutcomeKind.CLEAN
     assert run(protobuf_conflict.RULE, facts).kind is OutcomeKind.CLEAN
     assert context(facts).prediction.import_ok
 
 
-def test_numpy_1_20_breaks_recurrent_layers_only():
+def test_numpy_1_20_is_a_warning_for_recurrent_layers():
     facts = with_python(healthy("2.4.4"), installed={"numpy": "1.20.3"})
     assert context(facts).prediction.import_ok
     assert finding(numpy_abi.RULE, facts).severity is Severity.WARNING

@@ -33,7 +33,9 @@ CODE = nvml_missing.RULE.code
         ("nvml-fails", Severity.ERROR, Cause.NVML_MISSING, "NVML is installed but fails (999)", "nvidia-smi"),
     ],
 )
-def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, title: str, typed: str) -> None:
+def test_finding_on_recorded_host(
+    host: str, severity: Severity, cause: Cause, title: str, typed: str
+) -> None:
     assert summarize_answer(host, CODE) == (severity, cause, title, typed)
 
 
@@ -45,7 +47,7 @@ def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, tit
         ("python-hangs", OutcomeKind.COULD_NOT_CHECK),
     ],
 )
-def test_where_it_says_nothing(host: str, kind: OutcomeKind) -> None:
+def test_outcome_without_finding(host: str, kind: OutcomeKind) -> None:
     assert run_to_end(host, CODE) is kind
 
 
@@ -57,7 +59,7 @@ def test_where_it_says_nothing(host: str, kind: OutcomeKind) -> None:
         ("all", "nvidia-smi"),
     ],
 )
-def test_a_variable_that_asks_for_nvml_is_not_what_is_wrong(capabilities: str, typed: str) -> None:
+def test_capabilities_that_include_nvml_are_not_the_cause(capabilities: str, typed: str) -> None:
     facts = with_loader(with_machine(healthy("2.21.0"), container="docker"), make_lost("libnvidia-ml.so.1"))
-    one = finding(nvml_missing.RULE, with_environment(facts, NVIDIA_DRIVER_CAPABILITIES=capabilities))
-    assert commands(one) == [typed]
+    result = finding(nvml_missing.RULE, with_environment(facts, NVIDIA_DRIVER_CAPABILITIES=capabilities))
+    assert commands(result) == [typed]

@@ -15,7 +15,7 @@ from tfdoctor.rules import (
 )
 
 
-def test_the_well_known_variable_only_moves_the_failure():
+def test_pure_python_protobuf_is_a_warning():
     facts = with_python(healthy("2.10.1"), installed={"protobuf": "4.25.3"})
     facts = with_environment(facts, PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION="python")
     assert context(facts).prediction.import_ok

@@ -49,12 +49,12 @@ ABOUT_PYTHON = (
 
 
 @pytest.mark.parametrize("module", ABOUT_PYTHON)
-def test_healthy(module):
+def test_no_finding_on_a_healthy_machine(module):
     assert run(module.RULE, healthy()).kind in {OutcomeKind.CLEAN, OutcomeKind.NOT_APPLICABLE}
 
 
 @pytest.mark.parametrize("module", ABOUT_PYTHON)
-def test_a_python_that_did_not_answer(module):
+def test_check_of_a_python_that_hangs_could_not_run(module):
     facts = replace(
         healthy(), python=Unknown("it hung"), tensorflow=Unknown("it hung"), loader=Unknown("it hung")
     )
@@ -63,12 +63,12 @@ def test_a_python_that_did_not_answer(module):
 
 
 @pytest.mark.parametrize("module", ABOUT_PYTHON)
-def test_partial_facts_never_crash(module):
+def test_partial_facts_never_crash_a_rule(module):
     facts = with_tensorflow(healthy(), version=None, distribution=None, build_info={}, cuda_config={})
     for altered in (facts, replace(facts, python=Unknown("no")), with_python(facts, distributions=())):
         assert run(module.RULE, altered).kind is not OutcomeKind.CRASHED
 
 
-def test_a_distribution_is_a_distribution():
+def test_types_of_facts():
     assert Distribution("a", "1", "/x").requires == ()
     assert at("/x/liba.so.1").stem == "liba"

@@ -24,51 +24,51 @@ OWN_NUMPY = Distribution("numpy", "2.4.6", SITE, "pip")
 
 
 @pytest.mark.parametrize("error", ["", "No module named 'numpy._core._multiarray_umath'"])
-def test_a_numpy_of_pythonpath_is_no_fault_of_numpy(error: str) -> None:
-    """Whether a table knows of its version, or a child of that Python stopped at it."""
-    report, one = first(foreign(OWN_NUMPY, error=error))
-    assert (one.code, report.verdict.cause) == ("TFD701", Cause.SHADOWED_MODULE)
-    assert [f.code for f in report.findings if f.severity is Severity.ERROR] == ["TFD701"]
-    assert "PYTHONPATH" in one.title
-    assert FOREIGN in one.title
-    assert "Python 3.10's" in one.explanation
-    (remedy,) = one.remedies
+def test_numpy_on_pythonpath_is_a_shadowed_module(error: str) -> None:
+    """This holds if the data know the version, and if the import failed in the rehearsal."""
+    report, result = first(foreign(OWN_NUMPY, error=error))
+    assert (result.code, report.verdict.cause) == ("TFD701", Cause.SHADOWED_MODULE)
+    assert [other.code for other in report.findings if other.severity is Severity.ERROR] == ["TFD701"]
+    assert "PYTHONPATH" in result.title
+    assert FOREIGN in result.title
+    assert "Python 3.10's" in result.explanation
+    (remedy,) = result.remedies
     assert remedy.commands == ("export PYTHONPATH=/mine", "tfdoctor check --python /env/bin/python")
     assert remedy.steps == (Drop("PYTHONPATH", (f"{FOREIGN}/",)),)
 
 
-def match_start(facts: Facts, line: str = f"import sys; sys.path.insert(0, '{FOREIGN}')") -> Facts:
-    """The same folder, put there by a .pth file."""
+def with_pth_folder(facts: Facts, line: str = f"import sys; sys.path.insert(0, '{FOREIGN}')") -> Facts:
+    """Return the facts with the folder added by a .pth file instead of PYTHONPATH."""
     origin = Origin(
         MODULE_PATH, "start", FOREIGN, f"{SITE}/zz.pth" if line else "", 1 if line else None, line
     )
     return replace(facts, environment=EnvironmentFacts({}, (), None, (origin,)))
 
 
-def test_a_pth_file_that_puts_a_numpy_first_is_named() -> None:
-    report, one = first(match_start(foreign(OWN_NUMPY)))
-    assert (one.code, report.verdict.cause) == ("TFD701", Cause.SHADOWED_MODULE)
-    assert f"{SITE}/zz.pth, line 1 puts {FOREIGN}" in one.explanation
-    (remedy,) = one.remedies
+def test_pth_file_that_adds_the_folder_is_named() -> None:
+    report, result = first(with_pth_folder(foreign(OWN_NUMPY)))
+    assert (result.code, report.verdict.cause) == ("TFD701", Cause.SHADOWED_MODULE)
+    assert f"{SITE}/zz.pth, line 1 puts {FOREIGN}" in result.explanation
+    (remedy,) = result.remedies
     assert remedy.commands[0] == f"sed -i '1{{/sys.path/s/^/# /}}' {SITE}/zz.pth"
     assert isinstance(remedy.steps[0], TakeOut)
-    _, one = first(match_start(foreign(OWN_NUMPY), ""))
-    assert one.remedies[0].commands[0].startswith("grep -rn ")
-    assert one.remedies[0].steps == ()
+    _, result = first(with_pth_folder(foreign(OWN_NUMPY), ""))
+    assert result.remedies[0].commands[0].startswith("grep -rn ")
+    assert result.remedies[0].steps == ()
 
 
-def test_a_folder_that_the_start_puts_last_hides_nothing() -> None:
-    facts = match_start(foreign(OWN_NUMPY))
+def test_folder_at_the_end_of_the_path_shadows_nothing() -> None:
+    facts = with_pth_folder(foreign(OWN_NUMPY))
     python = value_of(facts.python)
     assert python is not None
-    last = replace(python, sys_path=(*(one for one in python.sys_path if one != FOREIGN), FOREIGN))
-    _, one = first(replace(facts, python=Known(last, "x")))
+    changed = replace(python, sys_path=(*(one for one in python.sys_path if one != FOREIGN), FOREIGN))
+    _, one = first(replace(facts, python=Known(changed, "x")))
     assert one.code != "TFD701"
 
 
-def test_what_is_nowhere_else_is_installed_besides() -> None:
-    _, one = first(foreign(error="No module named 'numpy._core._multiarray_umath'"))
-    (remedy,) = one.remedies
+def test_module_missing_elsewhere_is_also_installed() -> None:
+    _, result = first(foreign(error="No module named 'numpy._core._multiarray_umath'"))
+    (remedy,) = result.remedies
     assert remedy.commands[0] == "export PYTHONPATH=/mine"
     assert " install " in remedy.commands[1]
     assert "numpy" in remedy.commands[1]

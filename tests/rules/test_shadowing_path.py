@@ -18,7 +18,7 @@ from tfdoctor.rules import (
 )
 
 
-def test_an_older_cuda_before_the_wheels():
+def test_older_cuda_before_the_wheels_is_reported():
     folder = "/usr/local/cuda-12.2/lib64"
     facts = with_loader(
         with_python(healthy(), installed={"nvidia-cublas-cu12": "12.5.3.2"}),
@@ -26,9 +26,9 @@ def test_an_older_cuda_before_the_wheels():
         also_found=(at(f"{folder}/libcublas.so.12"), at(f"{folder}/libcublas.so.12.2.5.6")),
         library_path=(folder, "/keep"),
     )
-    one = finding(shadowing_path.RULE, facts)
-    assert one.severity is Severity.WARNING
-    assert commands(one)[0] == "export LD_LIBRARY_PATH=/keep"
+    result = finding(shadowing_path.RULE, facts)
+    assert result.severity is Severity.WARNING
+    assert commands(result)[0] == "export LD_LIBRARY_PATH=/keep"
     newer = with_python(facts, installed={"nvidia-cublas-cu12": "12.1.0.26"})
     assert run(shadowing_path.RULE, newer).kind is OutcomeKind.CLEAN
     assert run(shadowing_path.RULE, healthy()).kind is OutcomeKind.NOT_APPLICABLE

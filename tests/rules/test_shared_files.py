@@ -10,31 +10,31 @@ from tfdoctor.findings import OutcomeKind, Severity
 from tfdoctor.rules import shared_files
 
 
-def test_files_of_two_packages_are_told_with_whose_they_are_and_how_one_is_left() -> None:
+def test_current_owner_of_shared_files_is_removed() -> None:
     facts = with_python(
         healthy(), shared=(_shared(CUDNN, CU12, CU13, now=CU13),), installed=dict((CU12, CU13))
     )
-    one = finding(shared_files.RULE, facts)
-    assert one.severity is Severity.WARNING
-    assert "came with nvidia-cudnn-cu13 9.13.0.50" in one.explanation
-    assert one.remedies[0].steps == (
+    result = finding(shared_files.RULE, facts)
+    assert result.severity is Severity.WARNING
+    assert "came with nvidia-cudnn-cu13 9.13.0.50" in result.explanation
+    assert result.remedies[0].steps == (
         Uninstall(("nvidia-cudnn-cu13",)),
         Install(("nvidia-cudnn-cu12==9.3.0.75",), again=True, dependencies=False),
     )
 
 
-def test_what_another_package_asks_for_is_not_removed_unasked() -> None:
+def test_package_required_by_another_one_is_not_removed() -> None:
     torch = Distribution("torch", "2.9.0", SITE, "pip", pins=("nvidia-cudnn-cu13==9.13.0.50",))
     facts = with_python(healthy(), shared=(_shared(CUDNN, CU12, CU13, now=CU13),))
     python = value_of(facts.python)
     assert python is not None
     facts = with_python(facts, distributions=(*python.distributions, torch))
-    one = finding(shared_files.RULE, facts)
-    assert not any(remedy.steps for remedy in one.remedies)
-    assert "torch 2.9.0" in one.remedies[0].text
+    result = finding(shared_files.RULE, facts)
+    assert not any(remedy.steps for remedy in result.remedies)
+    assert "torch 2.9.0" in result.remedies[0].text
 
 
-def test_two_tensorflows_over_each_other_are_another_rule_s() -> None:
+def test_two_tensorflow_packages_are_left_to_another_rule() -> None:
     owners = (("tensorflow", "2.10.1"), ("tensorflow-gpu", "2.10.1"))
     facts = with_python(healthy(), shared=(_shared("tensorflow/libtensorflow_framework.so.2", *owners),))
     assert run(shared_files.RULE, facts).kind is OutcomeKind.CLEAN

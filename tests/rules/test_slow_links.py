@@ -22,10 +22,10 @@ CODE = slow_links.RULE.code
         ),
     ],
 )
-def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, title: str) -> None:
-    told = finding(host, CODE)
-    assert (told.severity, told.cause, told.title) == (severity, cause, title)
-    assert not told.remedies
+def test_finding_on_recorded_host(host: str, severity: Severity, cause: Cause, title: str) -> None:
+    result = finding(host, CODE)
+    assert (result.severity, result.cause, result.title) == (severity, cause, title)
+    assert not result.remedies
 
 
 @pytest.mark.parametrize(
@@ -35,5 +35,5 @@ def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, tit
         ("healthy-one-gpu", OutcomeKind.NOT_APPLICABLE),
     ],
 )
-def test_where_it_says_nothing(host: str, kind: OutcomeKind) -> None:
+def test_outcome_without_finding(host: str, kind: OutcomeKind) -> None:
     assert run_to_end(host, CODE) is kind

@@ -7,8 +7,8 @@ from tfdoctor.findings import OutcomeKind, Severity
 from tfdoctor.rules import unknown_release
 
 
-def test_unknown_release():
+def test_unknown_release_is_an_info():
     assert run(unknown_release.RULE, healthy()).kind is OutcomeKind.CLEAN
-    one = finding(unknown_release.RULE, with_tensorflow(healthy(), version="2.30.0"))
-    assert one.severity is Severity.INFO
-    assert "2.30.0" in one.title
+    result = finding(unknown_release.RULE, with_tensorflow(healthy(), version="2.30.0"))
+    assert result.severity is Severity.INFO
+    assert "2.30.0" in result.title

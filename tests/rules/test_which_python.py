@@ -1,4 +1,4 @@
-"""What is said, and what is offered, where the Python that is meant is not the one that answers."""
+"""Findings and remedies if the intended Python cannot be used and another one is."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from tfdoctor.render.report import render_report
 
 
 @pytest.mark.parametrize("host", ["environment-deleted", "environment-moved", "environment-without-its-base"])
-def test_nothing_is_to_be_installed_into_a_python_that_nobody_meant(host: str) -> None:
-    root = report(host).root
-    assert root is not None
-    assert (root.code, root.severity) == ("TFD318", Severity.ERROR)
+def test_nothing_is_installed_into_an_unintended_python(host: str) -> None:
+    first = report(host).root
+    assert first is not None
+    assert (first.code, first.severity) == ("TFD318", Severity.ERROR)
     missing = finding(host, "TFD301")
     assert (missing.cause, missing.severity) == (Cause.TENSORFLOW_MISSING, Severity.WARNING)
-    for one in report(host).findings:
-        assert "pip install" not in commands(one)
-        assert "/usr/bin/python3 " not in commands(one)
-        assert not any(remedy.steps for remedy in one.remedies)
+    for result in report(host).findings:
+        assert "pip install" not in commands(result)
+        assert "/usr/bin/python3 " not in commands(result)
+        assert not any(remedy.steps for remedy in result.remedies)
     assert (
         "VIRTUAL_ENV"
         in render_report(report(host)).splitlines()[0:2][-1] + render_report(report(host)).splitlines()[0]
     )
 
 
-def test_the_header_says_which_python_and_why() -> None:
+def test_header_names_the_python_and_the_reason() -> None:
     assert "the active virtual environment" in " ".join(render_report(report("healthy-one-gpu")).split())
     healthy = report("healthy-one-gpu")
     assert healthy.facts.choice is not None
     choice = replace(healthy.facts.choice, how="$CONDA_PREFIX", on_path="/usr/bin/python3")
-    shown = " ".join(
+    header = " ".join(
         render_report(replace(healthy, facts=replace(healthy.facts, choice=choice)))
         .partition("\n\n")[0]
         .split()
     )
-    assert shown.endswith("($CONDA_PREFIX), while the shell finds another Python: /usr/bin/python3")
-    shown = " ".join(render_report(report("environment-deleted")).split())
+    assert header.endswith("($CONDA_PREFIX), while the shell finds another Python: /usr/bin/python3")
+    header = " ".join(render_report(report("environment-deleted")).split())
     assert (
         "/usr/bin/python3 (Python 3.11.9), python3 on PATH; VIRTUAL_ENV (/srv/deleted) cannot be used"
-        in shown
+        in header
     )

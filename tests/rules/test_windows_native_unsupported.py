@@ -18,10 +18,10 @@ from tfdoctor.rules import (
 )
 
 
-def test_windows():
+def test_native_windows_is_reported():
     facts = with_machine(cpu("2.15.1"), system="Windows", machine="AMD64")
-    one = finding(windows_native_unsupported.RULE, facts)
+    result = finding(windows_native_unsupported.RULE, facts)
     assert context(facts).prediction.cause is Cause.WINDOWS_NATIVE_UNSUPPORTED
-    assert any("tensorflow==2.10.1" in c for c in commands(one))
+    assert any("tensorflow==2.10.1" in command for command in commands(result))
     assert run(cpu_only_build.RULE, facts).kind is OutcomeKind.NOT_APPLICABLE
     assert run(windows_native_unsupported.RULE, healthy()).kind is OutcomeKind.NOT_APPLICABLE

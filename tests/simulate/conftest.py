@@ -1,4 +1,4 @@
-"""The interpreter of the software GPU, compiled once; once more with the sanitizers where the whole lab runs."""
+"""Fixtures: the PTX interpreter and the libraries of the software GPU, each compiled once per session."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def ptx(tmp_path_factory: pytest.TempPathFactory) -> Interpreter:
-    """Runs PTX. TFDOCTOR_LAB_CACHE keeps what is compiled; TFDOCTOR_SANITIZE=1 has it check itself."""
+    """An interpreter for PTX. TFDOCTOR_LAB_CACHE keeps the compiled files; TFDOCTOR_SANITIZE=1 adds the sanitizers."""
     from lab.softgpu import SANITIZED, Interpreter, build
 
     if shutil.which(os.environ.get("CXX") or "c++") is None:
         pytest.skip("no C++ compiler")
     folder: Path = tmp_path_factory.mktemp("ptx")
-    kept = os.environ.get("TFDOCTOR_LAB_CACHE")
-    cache = folder.__class__(kept) if kept else folder
+    cache_folder = os.environ.get("TFDOCTOR_LAB_CACHE")
+    cache = folder.__class__(cache_folder) if cache_folder else folder
     flags = SANITIZED if os.environ.get("TFDOCTOR_SANITIZE") else ()
     return Interpreter(build(cache, flags), folder)
 
 
 @pytest.fixture(scope="session")
 def libraries_of_the_software_gpu(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of those for TensorFlow 2.15.1, compiled once."""
+    """The folder of the libraries for TensorFlow 2.15.1."""
     from lab.softgpu import SANITIZED, libraries
 
     if shutil.which(os.environ.get("CXX") or "c++") is None:
@@ -43,14 +43,14 @@ def libraries_of_the_software_gpu(tmp_path_factory: pytest.TempPathFactory) -> P
 
 @pytest.fixture(scope="module")
 def gpu(libraries_of_the_software_gpu: Path) -> Iterator[Gpu]:
-    """The software GPU, ready to be called; a kernel that fails leaves this process alive."""
+    """The software GPU with a current context; a failing kernel returns an error and does not end the process."""
     from lab.softcalls import Gpu
 
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {"STANDIN_CC": "90", "STANDIN_GPUS": "2", "STANDIN_FAILED": "return"}.items():
             patch.setenv(name, value)
-        found = Gpu(libraries_of_the_software_gpu)
-        assert found.driver.cuInit(0) == 0
-        context = found.made("driver", "cuDevicePrimaryCtxRetain", 0)
-        assert found.driver.cuCtxSetCurrent(context) == 0
-        yield found
+        software_gpu = Gpu(libraries_of_the_software_gpu)
+        assert software_gpu.driver.cuInit(0) == 0
+        context = software_gpu.made("driver", "cuDevicePrimaryCtxRetain", 0)
+        assert software_gpu.driver.cuCtxSetCurrent(context) == 0
+        yield software_gpu

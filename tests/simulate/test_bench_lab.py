@@ -1,4 +1,4 @@
-"""`tfdoctor bench` with real TensorFlow on two cards that are software: no time is shown as a card's.
+"""`tfdoctor bench` with real TensorFlow on two software GPUs: no time is reported as a real GPU's.
 
 It takes minutes: TFDOCTOR_LAB=1 TFDOCTOR_LAB_FULL=1 runs it.
 """
@@ -35,83 +35,84 @@ else:
     print("<nvidia_smi_log><driver_version>570.86.15</driver_version><cuda_version>12.8</cuda_version>")
     print(CARD % (1, 16, 60, "Not Active") + CARD % (2, 4, 93, "Active") + "</nvidia_smi_log>")
 """
-"""nvidia-smi as a script: the second card is hot, and has four lanes."""
+"""nvidia-smi as a script: the second GPU is hot and has four PCIe lanes."""
 
 
-def software(folder: Path, release: str) -> dict[str, str]:
-    """The environment in which TensorFlow finds two software GPUs, and a scripted nvidia-smi tells of them."""
+def make_environment(folder: Path, release: str) -> dict[str, str]:
+    """Return an environment in which TensorFlow finds two software GPUs and nvidia-smi is a script."""
     libraries(folder, release)
     (folder / "nvidia-smi").write_text(SMI.format(python=sys.executable), encoding="utf-8")
     (folder / "nvidia-smi").chmod(0o755)
     return {
         **os.environ,
         "LD_LIBRARY_PATH": str(folder),
-        "LD_PRELOAD": str(folder / "libnccl.so.2"),  # before the NCCL that is within TensorFlow
+        "LD_PRELOAD": str(folder / "libnccl.so.2"),  # loaded before the NCCL that is inside TensorFlow
         "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
         "STANDIN_CC": "90,90",
         "STANDIN_GPUS": "2",
         "TF_CUDNN_USE_FRONTEND": "0",
-        "TF_CUDNN_USE_AUTOTUNE": "0",  # each of cuDNN's algorithms takes the software seconds
+        "TF_CUDNN_USE_AUTOTUNE": "0",  # the software needs seconds for each of cuDNN's algorithms
     }
 
 
-def answer(python: str, env: dict[str, str], *work: str) -> dict[str, Any]:
-    """What `bench --json` says of it, which keeps its contract."""
+def run_bench(python: str, env: dict[str, str], *arguments: str) -> dict[str, Any]:
+    """Run `bench --json` and return its result, validated against the schema."""
     command = [sys.executable, "-m", "tfdoctor", "bench", "--json", "--python", python]
-    done = subprocess.run(
-        [*command, "--dtype", "float32", *work],
+    process = subprocess.run(
+        [*command, "--dtype", "float32", *arguments],
         env=env,
         capture_output=True,
         text=True,
         timeout=500,
         check=False,
     )
-    told: dict[str, Any] = json.loads(done.stdout)
-    validate(told, "bench")
-    return told
+    result: dict[str, Any] = json.loads(process.stdout)
+    validate(result, "bench")
+    return result
 
 
-def are_no_cards(told: dict[str, Any]) -> list[dict[str, Any]]:
-    """What was timed on the software GPUs, none of which is shown as a card's."""
-    assert [one["software"] for one in told["devices"]] == [False, True, True]
-    timed = [one for one in told["runs"] if one["seconds"]]
-    on_gpus = [one for one in timed if any(name.startswith("GPU") for name in one["devices"])]
-    assert all(one["software"] for one in on_gpus)
-    assert not any(one["software"] for one in timed if one not in on_gpus)
-    assert not told["crossover"]
-    assert not told["links"]
-    assert all(one["peak_gflops"] is None and not one["peaks"] for one in told["devices"])
-    assert "are no card" in told["summary"]
-    assert {finding["code"] for finding in told["findings"]} <= {"TFD828"}
-    second = next(one for one in told["watched"] if one["device"] == "GPU:1")
+def check_software_runs(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """Check that no result is reported as a real GPU's; return the runs on the software GPUs."""
+    assert [entry["software"] for entry in result["devices"]] == [False, True, True]
+    timed_runs = [entry for entry in result["runs"] if entry["seconds"]]
+    on_gpus = [entry for entry in timed_runs if any(name.startswith("GPU") for name in entry["devices"])]
+    assert all(entry["software"] for entry in on_gpus)
+    assert not any(entry["software"] for entry in timed_runs if entry not in on_gpus)
+    assert not result["crossover"]
+    assert not result["links"]
+    assert all(entry["peak_gflops"] is None and not entry["peaks"] for entry in result["devices"])
+    assert "are no card" in result["summary"]
+    assert {finding["code"] for finding in result["findings"]} <= {"TFD828"}
+    second = next(entry for entry in result["watched"] if entry["device"] == "GPU:1")
     assert (second["temperature"], second["lanes"], second["lanes_most"]) == (93, 4, 16)
     assert "hw_thermal_slowdown" in second["slowdowns"]
     return on_gpus
 
 
-def trains(python: str, env: dict[str, str]) -> set[str]:
-    """By which strategies both trained, and what is known of their parts."""
-    told = answer(python, env, "--workload", "train", "--sizes", "2", "--time", "200")
-    on_gpus = are_no_cards(told)
-    both = [one for one in on_gpus if one["devices"] == ["GPU:0", "GPU:1"]]
-    late = [one for one in told["runs"] if one["left_out"] == "the time is used up"]
-    parts = {one["part"] for one in both}
+def check_training(python: str, env: dict[str, str]) -> set[str]:
+    """Check the training runs on both GPUs and return their strategies."""
+    result = run_bench(python, env, "--workload", "train", "--sizes", "2", "--time", "200")
+    on_gpus = check_software_runs(result)
+    both_gpu_runs = [entry for entry in on_gpus if entry["devices"] == ["GPU:0", "GPU:1"]]
+    unfinished = [entry for entry in result["runs"] if entry["left_out"] == "the time is used up"]
+    parts = {entry["part"] for entry in both_gpu_runs}
     assert parts == {None, "compute", "allreduce", "fed"} or (
-        late and None in parts
-    )  # a busy machine is too slow
-    for one in told["scaling"]:
-        assert one["software"]
-        if one["why"] or one["speedup"] < 1.5:  # an idle machine has a core for each
-            assert one["why"][0] == "GPU:0 and GPU:1 are software: they share this machine's processor."
-        assert one["parts"]["compute"] is not None or late
-    return {one["strategy"] for one in both}
+        unfinished and None in parts
+    )  # a busy machine is too slow to time every part
+    for entry in result["scaling"]:
+        assert entry["software"]
+        if entry["why"] or entry["speedup"] < 1.5:  # an idle machine has a core for each GPU
+            assert entry["why"][0] == "GPU:0 and GPU:1 are software: they share this machine's processor."
+        assert entry["parts"]["compute"] is not None or unfinished
+    return {entry["strategy"] for entry in both_gpu_runs}
 
 
-def copies(python: str, env: dict[str, str]) -> None:
-    work = ("--workload", "matmul,copy,allreduce", "--time", "15")
-    on_gpus = are_no_cards(answer(python, env, *work))
-    assert {one["workload"] for one in on_gpus} == {"matmul", "copy", "allreduce"}
-    assert ["GPU:0", "GPU:1"] in [one["devices"] for one in on_gpus if one["strategy"] == "towers"]
+def check_copies(python: str, env: dict[str, str]) -> None:
+    """Check the products, copies and all-reduces on the software GPUs."""
+    arguments = ("--workload", "matmul,copy,allreduce", "--time", "15")
+    on_gpus = check_software_runs(run_bench(python, env, *arguments))
+    assert {entry["workload"] for entry in on_gpus} == {"matmul", "copy", "allreduce"}
+    assert ["GPU:0", "GPU:1"] in [entry["devices"] for entry in on_gpus if entry["strategy"] == "towers"]
 
 
 @pytest.mark.tensorflow
@@ -124,12 +125,12 @@ def copies(python: str, env: dict[str, str]) -> None:
         ("2.15.1", {"towers", "mirrored"}),
     ],
 )
-def test_two_software_gpus_are_timed_and_are_no_cards(
+def test_software_gpus_are_timed_but_not_reported_as_gpus(
     tmp_path: Path, release: str, strategies: set[str]
 ) -> None:
-    env = software(tmp_path / "gpu", release)
+    env = make_environment(tmp_path / "gpu", release)
     with environments.environment(release.rpartition(".")[0], tmp_path / "env") as python:
         if isinstance(python, str):
             pytest.skip(python)
-        copies(str(python), env)
-        assert trains(str(python), env) >= strategies
+        check_copies(str(python), env)
+        assert check_training(str(python), env) >= strategies

@@ -1,4 +1,7 @@
-"""The software GPU's driver, runtime and cuBLAS, called as TensorFlow calls them, beside sums made here."""
+"""The driver, runtime and cuBLAS of the software GPU, called as TensorFlow calls them.
+
+The results are compared with Python's.
+"""
 
 from __future__ import annotations
 
@@ -29,41 +32,41 @@ NOT_SUPPORTED = 15
 
 
 def test_memory(gpu: Gpu) -> None:
-    at, start, size, kind = c_uint64(), c_uint64(), c_size_t(), c_int()
+    address, start, size, memory_type = c_uint64(), c_uint64(), c_size_t(), c_int()
     before, after, total = c_size_t(), c_size_t(), c_size_t()
     gpu.driver.cuMemGetInfo_v2(byref(before), byref(total))
-    assert gpu.driver.cuMemAlloc_v2(byref(at), c_size_t(1 << 20)) == 0
+    assert gpu.driver.cuMemAlloc_v2(byref(address), c_size_t(1 << 20)) == 0
     gpu.driver.cuMemGetInfo_v2(byref(after), byref(total))
     assert before.value - after.value == 1 << 20
-    inside = c_uint64(at.value + 1000)
-    assert gpu.driver.cuMemGetAddressRange_v2(byref(start), byref(size), inside) == 0
-    assert (start.value, size.value) == (at.value, 1 << 20)
-    assert gpu.driver.cuPointerGetAttribute(byref(kind), 2, inside) == 0
-    assert kind.value == 2
-    assert gpu.driver.cuMemsetD32_v2(at, 0x01020304, c_size_t(3)) == 0
-    assert gpu.driver.cuMemsetD16_v2(c_uint64(at.value + 12), c_uint16(0xABCD), c_size_t(1)) == 0
-    assert gpu.driver.cuMemcpyDtoD_v2(c_uint64(at.value + 64), at, c_size_t(16)) == 0
-    back = ctypes.create_string_buffer(16)
-    assert gpu.driver.cuMemcpyDtoH_v2(back, c_uint64(at.value + 64), c_size_t(16)) == 0
-    assert back.raw == struct.pack("<IIIHH", *[0x01020304] * 3, 0xABCD, 0)
-    assert gpu.driver.cuMemFree_v2(at) == 0
-    assert gpu.driver.cuMemFree_v2(at) == 1
-    assert gpu.driver.cuMemAlloc_v2(byref(at), c_size_t(1 << 50)) == 2
+    inner_address = c_uint64(address.value + 1000)
+    assert gpu.driver.cuMemGetAddressRange_v2(byref(start), byref(size), inner_address) == 0
+    assert (start.value, size.value) == (address.value, 1 << 20)
+    assert gpu.driver.cuPointerGetAttribute(byref(memory_type), 2, inner_address) == 0
+    assert memory_type.value == 2
+    assert gpu.driver.cuMemsetD32_v2(address, 0x01020304, c_size_t(3)) == 0
+    assert gpu.driver.cuMemsetD16_v2(c_uint64(address.value + 12), c_uint16(0xABCD), c_size_t(1)) == 0
+    assert gpu.driver.cuMemcpyDtoD_v2(c_uint64(address.value + 64), address, c_size_t(16)) == 0
+    copied = ctypes.create_string_buffer(16)
+    assert gpu.driver.cuMemcpyDtoH_v2(copied, c_uint64(address.value + 64), c_size_t(16)) == 0
+    assert copied.raw == struct.pack("<IIIHH", *[0x01020304] * 3, 0xABCD, 0)
+    assert gpu.driver.cuMemFree_v2(address) == 0
+    assert gpu.driver.cuMemFree_v2(address) == 1
+    assert gpu.driver.cuMemAlloc_v2(byref(address), c_size_t(1 << 50)) == 2
 
 
-def list_loaded(gpu: Gpu, text: str = TEXT) -> tuple[c_void_p, c_void_p]:
+def load_kernel(gpu: Gpu, text: str = TEXT) -> tuple[c_void_p, c_void_p]:
     module = gpu.made("driver", "cuModuleLoadData", text.encode())
     return module, gpu.made("driver", "cuModuleGetFunction", module, b"add")
 
 
-def test_a_launch_with_pointers_and_with_a_buffer(gpu: Gpu) -> None:
-    module, function = list_loaded(gpu)
+def test_launch_with_pointers_and_with_a_buffer(gpu: Gpu) -> None:
+    module, function = load_kernel(gpu)
     data = (ctypes.c_uint32 * 4)(1, 2, 3, 4)
-    at, by = c_uint64(ctypes.addressof(data)), ctypes.c_uint32(10)
-    pointers = (c_void_p * 2)(ctypes.addressof(at), ctypes.addressof(by))
+    address, addend = c_uint64(ctypes.addressof(data)), ctypes.c_uint32(10)
+    pointers = (c_void_p * 2)(ctypes.addressof(address), ctypes.addressof(addend))
     shape = (1, 1, 1, 4, 1, 1, 0, None)
     assert gpu.driver.cuLaunchKernel(function, *shape, pointers, None) == 0
-    buffer = ctypes.create_string_buffer(struct.pack("<QI", at.value, 100), 12)
+    buffer = ctypes.create_string_buffer(struct.pack("<QI", address.value, 100), 12)
     size = c_size_t(12)
     extra = (c_void_p * 5)(1, ctypes.addressof(buffer), 2, ctypes.addressof(size), None)
     assert gpu.driver.cuLaunchKernel(function, *shape, None, extra) == 0
@@ -75,46 +78,50 @@ def test_a_launch_with_pointers_and_with_a_buffer(gpu: Gpu) -> None:
     assert gpu.driver.cuModuleUnload(module) == 0
 
 
-def test_a_kernel_says_what_its_text_was_compiled_for(gpu: Gpu) -> None:
-    """CUB chooses by it how many items a block takes; told 90, tf.where of 2.15.1's kernels for 8.0 was wrong."""
-    module, function = list_loaded(gpu)
-    value, got = c_int(), {}
+def test_kernel_reports_its_ptx_version(gpu: Gpu) -> None:
+    """CUB chooses the items per block by it; with 90, tf.where of 2.15.1's kernels for 8.0 was wrong."""
+    module, function = load_kernel(gpu)
+    value, attributes = c_int(), {}
     for attribute in (0, 5, 6):
         assert gpu.driver.cuFuncGetAttribute(byref(value), attribute, function) == 0
-        got[attribute] = value.value
-    assert got == {0: 64, 5: 80, 6: 90}
+        attributes[attribute] = value.value
+    assert attributes == {0: 64, 5: 80, 6: 90}
     assert gpu.driver.cuModuleUnload(module) == 0
 
 
 def entry(text: bytes, arch: int, *, packed: bool = False, kind: int = 1) -> bytes:
-    """PTX in a fat binary (kind 2: machine code); packed: LZ4's blocks, here one of literals alone."""
+    """Return one entry of a fat binary: PTX, or machine code if kind is 2.
+
+    `packed` stores it as an LZ4 block of literals only.
+    """
     body = text + bytes(-len(text) % 8)
-    whole, flags, compressed = 0, 0, 0
+    unpacked_size, flags, compressed = 0, 0, 0
     if packed:
-        rest = len(text) - 15
-        data = b"\xf0" + b"\xff" * (rest // 255) + bytes([rest % 255]) + text
-        whole, flags, compressed = len(text), 0x2000, len(data)
+        remaining = len(text) - 15
+        data = b"\xf0" + b"\xff" * (remaining // 255) + bytes([remaining % 255]) + text
+        unpacked_size, flags, compressed = len(text), 0x2000, len(data)
         body = data + bytes(-len(data) % 8)
-    head = struct.pack(
-        "<HHIQIIHHIQQQQ", kind, 0x101, 64, len(body), compressed, 0, 0, 7, arch, 0, flags, 0, whole
+    header = struct.pack(
+        "<HHIQIIHHIQQQQ", kind, 0x101, 64, len(body), compressed, 0, 0, 7, arch, 0, flags, 0, unpacked_size
     )
-    return head[:64] + body
+    return header[:64] + body
 
 
 def fat(*entries: bytes) -> bytes:
+    """Return a fat binary with these entries."""
     body = b"".join(entries)
     return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(body)) + body
 
 
-class Size(ctypes.Structure):
+class Dim3(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint) for name in "xyz"]
 
 
-def test_the_runtime_launches_what_was_registered(gpu: Gpu) -> None:
+def test_runtime_launches_a_registered_kernel(gpu: Gpu) -> None:
     code = TEXT.encode() + b"\0"
     image = fat(entry(b".version 7.0\n.target sm_60\n\0", 60), entry(code, 80, packed=True), entry(b"?", 100))
-    kept = ctypes.create_string_buffer(image, len(image))
-    wrapper = (c_uint64 * 3)(0x1_466243B1, ctypes.addressof(kept), 0)
+    buffer = ctypes.create_string_buffer(image, len(image))
+    wrapper = (c_uint64 * 3)(0x1_466243B1, ctypes.addressof(buffer), 0)
     gpu.runtime.__cudaRegisterFatBinary.restype = c_void_p
     host = ctypes.create_string_buffer(16)
     registered = c_void_p(gpu.runtime.__cudaRegisterFatBinary(wrapper))
@@ -124,18 +131,18 @@ def test_the_runtime_launches_what_was_registered(gpu: Gpu) -> None:
     threads, _, ptx, binary = struct.unpack_from("<4i", bytes(attributes), 24)
     assert (threads, ptx, binary) == (64, 80, 90)
     data = (ctypes.c_uint32 * 2)(1, 2)
-    at, by = c_uint64(ctypes.addressof(data)), ctypes.c_uint32(5)
-    pointers = (c_void_p * 2)(ctypes.addressof(at), ctypes.addressof(by))
-    assert gpu.runtime.cudaLaunchKernel(host, Size(1, 1, 1), Size(2, 1, 1), pointers, c_size_t(0), None) == 0
+    address, addend = c_uint64(ctypes.addressof(data)), ctypes.c_uint32(5)
+    pointers = (c_void_p * 2)(ctypes.addressof(address), ctypes.addressof(addend))
+    assert gpu.runtime.cudaLaunchKernel(host, Dim3(1, 1, 1), Dim3(2, 1, 1), pointers, c_size_t(0), None) == 0
     assert list(data) == [6, 7]
     unknown = ctypes.create_string_buffer(16)
     assert (
-        gpu.runtime.cudaLaunchKernel(unknown, Size(1, 1, 1), Size(2, 1, 1), pointers, c_size_t(0), None) == 98
+        gpu.runtime.cudaLaunchKernel(unknown, Dim3(1, 1, 1), Dim3(2, 1, 1), pointers, c_size_t(0), None) == 98
     )
 
 
-def test_a_module_that_could_not_be_loaded(gpu: Gpu) -> None:
-    """TensorFlow asks it for its kernels all the same."""
+def test_functions_of_a_missing_module_fail(gpu: Gpu) -> None:
+    """TensorFlow asks for the kernels of a module even if loading it failed."""
     function = c_void_p()
     assert gpu.driver.cuModuleGetFunction(byref(function), None, b"add") == 400
     assert gpu.driver.cuModuleGetGlobal_v2(None, None, None, b"state") == 400
@@ -144,18 +151,18 @@ def test_a_module_that_could_not_be_loaded(gpu: Gpu) -> None:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_damaged_images_are_refused_or_run(gpu: Gpu, packed: bool) -> None:
-    """No byte of an image leads outside it; sanitizers see it where they are built in."""
+def test_damaged_images_are_rejected_or_run(gpu: Gpu, packed: bool) -> None:
+    """No byte of an image leads to an access outside it; the sanitizers detect one if they are enabled."""
     image = fat(entry(TEXT.encode() + b"\0", 80, packed=packed))
-    dice = random.Random(3)
+    rng = random.Random(3)
     results = set()
     for _ in range(300):
         broken = bytearray(image)
-        for _ in range(dice.randint(1, 3)):
-            broken[dice.randrange(16, len(image))] = dice.choice((0, 255, 0x2E, 0x7B, dice.randrange(256)))
-        kept = (ctypes.c_char * len(image)).from_buffer(broken)
+        for _ in range(rng.randint(1, 3)):
+            broken[rng.randrange(16, len(image))] = rng.choice((0, 255, 0x2E, 0x7B, rng.randrange(256)))
+        buffer = (ctypes.c_char * len(image)).from_buffer(broken)
         module, function = c_void_p(), c_void_p()
-        result = gpu.driver.cuModuleLoadData(byref(module), kept)
+        result = gpu.driver.cuModuleLoadData(byref(module), buffer)
         results.add(result)
         if result == 0:
             gpu.driver.cuModuleGetFunction(byref(function), module, b"add")
@@ -168,47 +175,47 @@ def test_damaged_images_are_refused_or_run(gpu: Gpu, packed: bool) -> None:
     ("cuda", "code", "result"),
     [
         ("12020", (), 0),
-        ("12010", (), 222),  # PTX 8.2 is CUDA 12.2's
-        ("12010", (80,), 222),  # machine code of another generation
-        ("12010", (90,), 0),  # machine code that the driver would take instead
+        ("12010", (), 222),  # PTX 8.2 belongs to CUDA 12.2
+        ("12010", (80,), 222),  # machine code for another generation
+        ("12010", (90,), 0),  # machine code, which the driver would use instead
         ("11080", (), 222),
     ],
 )
-def test_ptx_that_is_newer_than_the_driver(
+def test_ptx_newer_than_the_driver_is_rejected(
     gpu: Gpu, monkeypatch: pytest.MonkeyPatch, cuda: str, code: tuple[int, ...], result: int
 ) -> None:
     monkeypatch.setenv("STANDIN_CUDA", cuda)
     text = TEXT.replace(".version 7.0", ".version 8.2").encode() + b"\0"
-    kept = fat(*(entry(b"\x7fELF", arch, kind=2) for arch in code), entry(text, 80))
-    assert gpu.driver.cuModuleLoadData(byref(c_void_p()), kept) == result
+    image = fat(*(entry(b"\x7fELF", arch, kind=2) for arch in code), entry(text, 80))
+    assert gpu.driver.cuModuleLoadData(byref(c_void_p()), image) == result
 
 
 @pytest.mark.parametrize(
     ("target", "arch", "result"), [("sm_90a", 90, 0), ("sm_80a", 80, 209), ("sm_80f", 80, 209)]
 )
-def test_ptx_for_one_capability_alone(gpu: Gpu, target: str, arch: int, result: int) -> None:
-    kept = fat(entry(TEXT.replace("sm_80", target).encode() + b"\0", arch))
-    assert gpu.driver.cuModuleLoadData(byref(c_void_p()), kept) == result
+def test_ptx_for_one_capability_only(gpu: Gpu, target: str, arch: int, result: int) -> None:
+    image = fat(entry(TEXT.replace("sm_80", target).encode() + b"\0", arch))
+    assert gpu.driver.cuModuleLoadData(byref(c_void_p()), image) == result
 
 
 @pytest.mark.parametrize(("machine", "result"), [(90, 801), (80, 209)])
-def test_machine_code_alone_is_not_what_the_card_lacks(
+def test_machine_code_only_is_reported_as_unsupported(
     gpu: Gpu, capfd: pytest.CaptureFixture[str], machine: int, result: int
 ) -> None:
-    kept = fat(entry(b"\x7fELF", machine, kind=2), entry(TEXT.encode() + b"\0", 100))
-    assert gpu.driver.cuModuleLoadData(byref(c_void_p()), kept) == result
+    image = fat(entry(b"\x7fELF", machine, kind=2), entry(TEXT.encode() + b"\0", 100))
+    assert gpu.driver.cuModuleLoadData(byref(c_void_p()), image) == result
     assert ("there is machine code for this card" in capfd.readouterr().err) is (result == 801)
 
 
-def test_a_runtime_that_is_newer_than_the_driver(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runtime_newer_than_the_driver_is_rejected(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STANDIN_CUDA", "11080")
     count = ctypes.c_int(7)
     assert gpu.runtime.cudaGetDeviceCount(byref(count)) == 35
-    monkeypatch.setenv("STANDIN_CUDA", "12000")  # of the same major number
+    monkeypatch.setenv("STANDIN_CUDA", "12000")  # the same major version
     assert gpu.runtime.cudaGetDeviceCount(byref(count)) == 0
 
 
-# -- Products of matrices -----------------------------------------------------------------------------
+# -- Matrix products -----------------------------------------------------------------------------
 
 R_32F, R_64F, R_16F, R_8I, C_32F, C_64F, R_32I, R_16BF = 0, 1, 2, 3, 4, 5, 10, 14
 TYPES: dict[int, tuple[str, int]] = {
@@ -223,19 +230,26 @@ TYPES: dict[int, tuple[str, int]] = {
 
 
 def store_result(values: Sequence[complex], kind: int) -> bytearray:
+    """Encode numbers as a cuBLAS data type; complex types store the real and the imaginary part."""
     if kind == R_16BF:
-        return bytearray(b"".join(struct.pack("<f", one.real)[2:] for one in values))
+        return bytearray(b"".join(struct.pack("<f", number.real)[2:] for number in values))
     code, parts = TYPES[kind]
-    flat = [part for one in values for part in (one.real, one.imag)[:parts]]
-    return bytearray(struct.pack(f"<{len(flat)}{code}", *[int(one) if code in "bi" else one for one in flat]))
+    flat = [part for number in values for part in (number.real, number.imag)[:parts]]
+    return bytearray(
+        struct.pack(f"<{len(flat)}{code}", *[int(number) if code in "bi" else number for number in flat])
+    )
 
 
 def read(data: bytearray, kind: int) -> list[complex]:
+    """Decode the numbers of a cuBLAS data type."""
     if kind == R_16BF:
-        return [struct.unpack("<f", b"\0\0" + bytes(data[at : at + 2]))[0] for at in range(0, len(data), 2)]
+        return [
+            struct.unpack("<f", b"\0\0" + bytes(data[offset : offset + 2]))[0]
+            for offset in range(0, len(data), 2)
+        ]
     code, parts = TYPES[kind]
     flat = struct.unpack(f"<{len(data) // struct.calcsize(code)}{code}", data)
-    return [complex(*flat[at : at + parts]) for at in range(0, len(flat), parts)]
+    return [complex(*flat[offset : offset + parts]) for offset in range(0, len(flat), parts)]
 
 
 def memory(data: bytearray) -> Any:
@@ -243,18 +257,18 @@ def memory(data: bytearray) -> Any:
 
 
 def count_turns(a: Sequence[complex], op: int, i: int, j: int, lda: int) -> complex:
-    """op(A)[i, j] of a column-major matrix: 0 as it is, 1 transposed, 2 and conjugate."""
+    """Return op(A)[i, j] of a column-major matrix; op is 0 for A, 1 for its transpose, 2 for its adjoint."""
     value = a[j + i * lda] if op else a[i + j * lda]
     return value.conjugate() if op == 2 else value
 
 
 def product(
-    m: int, n: int, k: int, a: list[complex], b: list[complex], how: tuple[int, int]
+    m: int, n: int, k: int, a: list[complex], b: list[complex], ops: tuple[int, int]
 ) -> list[complex]:
-    """Column-major."""
-    lda, ldb = k if how[0] else m, n if how[1] else k
+    """Return op(A) op(B), column-major."""
+    lda, ldb = k if ops[0] else m, n if ops[1] else k
     return [
-        sum(count_turns(a, how[0], i, x, lda) * count_turns(b, how[1], x, j, ldb) for x in range(k))
+        sum(count_turns(a, ops[0], i, x, lda) * count_turns(b, ops[1], x, j, ldb) for x in range(k))
         for j in range(n)
         for i in range(m)
     ]
@@ -275,21 +289,23 @@ def product(
         (R_64F, R_64F, R_64F),
     ],
 )
-def test_products(gpu: Gpu, kind: int, out: int, compute: int, how: tuple[int, int]) -> None:
+def test_matrix_products(gpu: Gpu, kind: int, out: int, compute: int, how: tuple[int, int]) -> None:
     m, n, k, batches = 3, 4, 5, 2
     handle = gpu.made("blas", "cublasCreate_v2")
-    several = kind in (C_32F, C_64F)
-    whole = R_8I in (kind, out) or out == R_32I
+    is_complex = kind in (C_32F, C_64F)
+    is_integer = R_8I in (kind, out) or out == R_32I
 
     def numbers(count: int) -> list[complex]:
         return [
-            complex(NOISE.randint(-8, 8) / (1 if whole else 2), NOISE.randint(-4, 4) if several else 0)
+            complex(
+                NOISE.randint(-8, 8) / (1 if is_integer else 2), NOISE.randint(-4, 4) if is_complex else 0
+            )
             for _ in range(count)
         ]
 
     a, b, c = numbers(m * k * batches), numbers(k * n * batches), numbers(m * n * batches)
     scale = {64: R_16F, 70: R_64F, 72: R_32I, R_64F: R_64F}.get(compute, R_32F)
-    scale = out if several else scale
+    scale = out if is_complex else scale
     alpha, beta = store_result([2], scale), store_result([-1], scale)
     first, second, result = memory(store_result(a, kind)), memory(store_result(b, kind)), store_result(c, out)
     lda, ldb = k if how[0] else m, n if how[1] else k
@@ -299,20 +315,20 @@ def test_products(gpu: Gpu, kind: int, out: int, compute: int, how: tuple[int, i
         memory(beta), memory(result), out, m, c_int64(m * n), batches, compute, 0,
     )  # fmt: skip
     assert status == 0
-    wanted = []
-    for one in range(batches):
-        part = product(m, n, k, a[one * m * k :][: m * k], b[one * k * n :][: k * n], how)
-        wanted += [2 * x - y for x, y in zip(part, c[one * m * n :][: m * n], strict=True)]
-    assert read(result, out) == wanted
+    expected = []
+    for batch in range(batches):
+        part = product(m, n, k, a[batch * m * k :][: m * k], b[batch * k * n :][: k * n], how)
+        expected += [2 * x - y for x, y in zip(part, c[batch * m * n :][: m * n], strict=True)]
+    assert read(result, out) == expected
     assert gpu.blas.cublasDestroy_v2(handle) == 0
 
 
-def test_products_that_are_not_there_are_refused(gpu: Gpu) -> None:
+def test_unsupported_products_are_rejected(gpu: Gpu) -> None:
     handle = gpu.made("blas", "cublasCreate_v2")
-    one, data = floats([1]), floats([1, 2, 3, 4])
+    factor, data = floats([1]), floats([1, 2, 3, 4])
     for kind, out, compute in ((R_8I, R_8I, 68), (28, R_32F, 68), (R_32F, R_32F, 76)):
         status = gpu.blas.cublasGemmEx(
-            handle, 0, 0, 1, 1, 1, one, data, kind, 1, data, kind, 1, one, data, out, 1, compute, 0
+            handle, 0, 0, 1, 1, 1, factor, data, kind, 1, data, kind, 1, factor, data, out, 1, compute, 0
         )
         assert status == NOT_SUPPORTED, (kind, out, compute)
     assert list(data) == [1, 2, 3, 4]
@@ -333,7 +349,7 @@ def gelu(x: float) -> float:
         (36, lambda x, b: gelu(x + b)),
     ],
 )
-def test_a_product_and_what_follows(gpu: Gpu, epilogue: int, of: Callable[[float, float], float]) -> None:
+def test_product_with_an_epilogue(gpu: Gpu, epilogue: int, of: Callable[[float, float], float]) -> None:
     m, n, k = 3, 2, 4
     a, b, bias = noise(m * k), noise(k * n), noise(m)
     handle = gpu.made("lt", "cublasLtCreate")
@@ -342,24 +358,24 @@ def test_a_product_and_what_follows(gpu: Gpu, epilogue: int, of: Callable[[float
         gpu.made("lt", "cublasLtMatrixLayoutCreate", R_32F, c_uint64(rows), c_uint64(columns), c_int64(rows))
         for rows, columns in ((m, k), (k, n), (m, n))
     ]
-    biases, out, one, none = floats(bias), floats([0] * (m * n)), floats([1]), floats([0])
+    biases, result, alpha, beta = floats(bias), floats([0] * (m * n)), floats([1]), floats([0])
     gpu.lt.cublasLtMatmulDescSetAttribute(plan, 7, byref(c_int(epilogue)), c_size_t(4))
     gpu.lt.cublasLtMatmulDescSetAttribute(plan, 8, byref(c_uint64(ctypes.addressof(biases))), c_size_t(8))
 
     def run() -> int:
         first, second, third = shapes
         status: int = gpu.lt.cublasLtMatmul(
-            handle, plan, one, floats(a), first, floats(b), second, none, out, third, out, third,
+            handle, plan, alpha, floats(a), first, floats(b), second, beta, result, third, result, third,
             None, None, c_size_t(0), None,
         )  # fmt: skip
         return status
 
     assert run() == 0
-    plain = product(m, n, k, [complex(x) for x in a], [complex(x) for x in b], (0, 0))
-    assert list(out) == pytest.approx(
-        [of(x.real, bias[i % m]) for i, x in enumerate(plain)], rel=1e-6, abs=1e-6
+    products = product(m, n, k, [complex(x) for x in a], [complex(x) for x in b], (0, 0))
+    assert list(result) == pytest.approx(
+        [of(x.real, bias[i % m]) for i, x in enumerate(products)], rel=1e-6, abs=1e-6
     )
-    gpu.lt.cublasLtMatmulDescSetAttribute(plan, 2, byref(c_int(2)), c_size_t(4))  # a vector of alphas
+    gpu.lt.cublasLtMatmulDescSetAttribute(plan, 2, byref(c_int(2)), c_size_t(4))  # alpha as a vector
     assert run() == NOT_SUPPORTED
     for shape in shapes:
         gpu.lt.cublasLtMatrixLayoutDestroy(shape)

@@ -1,4 +1,4 @@
-"""What the software GPU does where it is told to fail (STANDIN_FAULT), call by call; each in a process of its own."""
+"""Failures of the software GPU on request (STANDIN_FAULT), call by call, each in its own process."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ gpu.dnn.cudnnGetErrorString.restype = c_char_p
 told["words"] = gpu.dnn.cudnnGetErrorString(1).decode()
 print(json.dumps(told))
 """
-FINE = {
+RESULTS_WITHOUT_FAULT = {
     "init": 0,
     "context": 0,
     "alloc": [0] * 4,
@@ -68,7 +68,7 @@ FINE = {
 }
 
 
-def summarize_answer(
+def run_child(
     folder: Path, fault: str, *, device: int = 0, timeout: float = 60
 ) -> tuple[dict[str, Any], str]:
     env = {
@@ -79,7 +79,7 @@ def summarize_answer(
         "STANDIN_CC": "90",
         "STANDIN_FAULT": fault,
     }
-    ran = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", CHILD, folder, str(device)],
         env=env,
         capture_output=True,
@@ -87,19 +87,21 @@ def summarize_answer(
         timeout=timeout,
         check=True,
     )
-    return json.loads(ran.stdout), ran.stderr
+    return json.loads(process.stdout), process.stderr
 
 
-def put_beside(seen: dict[str, Any]) -> dict[str, Any]:
-    """What is not as where nothing fails."""
-    return {key: seen.get(key) for key, value in FINE.items() if seen.get(key) != value}
+def find_differences(results: dict[str, Any]) -> dict[str, Any]:
+    """Return the results that differ from those without a fault."""
+    return {
+        key: results.get(key) for key, value in RESULTS_WITHOUT_FAULT.items() if results.get(key) != value
+    }
 
 
-def test_without_a_fault_all_is_well(libraries_of_the_software_gpu: Path) -> None:
-    seen, said = summarize_answer(libraries_of_the_software_gpu, "")
-    assert put_beside(seen) == {}
-    assert seen["free"] == 80896
-    assert said == ""
+def test_every_call_succeeds_without_a_fault(libraries_of_the_software_gpu: Path) -> None:
+    results, errors = run_child(libraries_of_the_software_gpu, "")
+    assert find_differences(results) == {}
+    assert results["free"] == 80896
+    assert errors == ""
 
 
 @pytest.mark.parametrize(
@@ -138,21 +140,21 @@ def test_without_a_fault_all_is_well(libraries_of_the_software_gpu: Path) -> Non
         ("oom:64M@1", {}),
     ],
 )
-def test_each_fault_and_no_other(
+def test_fault_changes_only_its_own_calls(
     libraries_of_the_software_gpu: Path, fault: str, wanted: dict[str, Any]
 ) -> None:
-    seen, _ = summarize_answer(libraries_of_the_software_gpu, fault)
-    assert put_beside(seen) == wanted
+    results, _ = run_child(libraries_of_the_software_gpu, fault)
+    assert find_differences(results) == wanted
 
 
-def test_memory_that_another_process_holds_is_not_free(libraries_of_the_software_gpu: Path) -> None:
-    assert summarize_answer(libraries_of_the_software_gpu, "held:80000M")[0]["free"] == 896
+def test_memory_of_another_process_is_not_free(libraries_of_the_software_gpu: Path) -> None:
+    assert run_child(libraries_of_the_software_gpu, "held:80000M")[0]["free"] == 896
 
 
 @pytest.mark.parametrize(
     ("fault", "used"), [("oom:1M", 1024), ("held:50000M", 51024), ("held:90000M", 81920)]
 )
-def test_nvml_tells_what_another_process_holds(
+def test_nvml_reports_memory_of_another_process(
     libraries_of_the_software_gpu: Path, monkeypatch: pytest.MonkeyPatch, fault: str, used: int
 ) -> None:
     monkeypatch.setenv("STANDIN_FAULT", fault)
@@ -167,29 +169,29 @@ def test_nvml_tells_what_another_process_holds(
     assert status.value != 0
 
 
-def test_a_fault_of_one_card_alone(libraries_of_the_software_gpu: Path) -> None:
+def test_fault_of_one_gpu(libraries_of_the_software_gpu: Path) -> None:
     folder = libraries_of_the_software_gpu
-    assert put_beside(summarize_answer(folder, "oom:64M@1", device=1)[0]) == {"alloc": [0, 0, 2, 2]}
-    assert put_beside(summarize_answer(folder, "broken:719/0@0", device=1)[0]) == {}
+    assert find_differences(run_child(folder, "oom:64M@1", device=1)[0]) == {"alloc": [0, 0, 2, 2]}
+    assert find_differences(run_child(folder, "broken:719/0@0", device=1)[0]) == {}
 
 
-def test_a_slow_card_computes_the_same(libraries_of_the_software_gpu: Path) -> None:
+def test_slow_gpu_computes_the_same(libraries_of_the_software_gpu: Path) -> None:
     import time
 
-    began = time.monotonic()
-    assert put_beside(summarize_answer(libraries_of_the_software_gpu, "slow:500")[0]) == {}
-    assert time.monotonic() - began > 2
+    started = time.monotonic()
+    assert find_differences(run_child(libraries_of_the_software_gpu, "slow:500")[0]) == {}
+    assert time.monotonic() - started > 2
 
 
-def test_a_card_that_hangs_does_not_come_back(libraries_of_the_software_gpu: Path) -> None:
+def test_hanging_gpu_never_returns(libraries_of_the_software_gpu: Path) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
-        summarize_answer(libraries_of_the_software_gpu, "hang:1", timeout=6)
+        run_child(libraries_of_the_software_gpu, "hang:1", timeout=6)
 
 
 @pytest.mark.parametrize(
     "wrong", ["ooom:5", "oom", "oom:", "oom:x", "oom:5Q", "oom:5@", "oom:5@x", "broken:1/", "oom:-1"]
 )
-def test_what_is_no_fault_is_refused(libraries_of_the_software_gpu: Path, wrong: str) -> None:
-    seen, said = summarize_answer(libraries_of_the_software_gpu, f"cublas:0,{wrong}")
-    assert seen["init"] == 1
-    assert f"STANDIN_FAULT: {wrong} is no fault" in said
+def test_invalid_fault_is_rejected(libraries_of_the_software_gpu: Path, wrong: str) -> None:
+    results, errors = run_child(libraries_of_the_software_gpu, f"cublas:0,{wrong}")
+    assert results["init"] == 1
+    assert f"STANDIN_FAULT: {wrong} is no fault" in errors

@@ -1,4 +1,4 @@
-"""The software GPU's NCCL: what each rank of a collective gets, called as TensorFlow calls it."""
+"""The NCCL of the software GPU: the result of a collective on each rank, called as TensorFlow calls it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 FLOAT, INT32, HALF = 7, 2, 6
 SUM, PROD, MAX, MIN, AVG = range(5)
 INVALID_ARGUMENT, INVALID_USAGE = 4, 5
-JUMP = 12  # bytes that a replaced function has at least
-Three = ctypes.c_float * 3
-Six = ctypes.c_float * 6
+JUMP_BYTES = 12  # minimum size in bytes of a function that is replaced
+ThreeFloats = ctypes.c_float * 3
+SixFloats = ctypes.c_float * 6
 
 
 pytestmark = pytest.mark.skipif(shutil.which(os.environ.get("CC") or "cc") is None, reason="no C compiler")
@@ -51,9 +51,9 @@ def nccl(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 @pytest.fixture
 def ranks(nccl: ctypes.CDLL) -> list[ctypes.c_void_p]:
-    made = (ctypes.c_void_p * 2)()
-    assert nccl.ncclCommInitAll(made, 2, (ctypes.c_int * 2)(0, 1)) == 0
-    return [ctypes.c_void_p(one) for one in made]
+    communicators = (ctypes.c_void_p * 2)()
+    assert nccl.ncclCommInitAll(communicators, 2, (ctypes.c_int * 2)(0, 1)) == 0
+    return [ctypes.c_void_p(communicator) for communicator in communicators]
 
 
 @pytest.mark.parametrize(
@@ -63,22 +63,20 @@ def ranks(nccl: ctypes.CDLL) -> list[ctypes.c_void_p]:
 def test_all_reduce_in_a_group(
     nccl: ctypes.CDLL, ranks: list[ctypes.c_void_p], how: int, wanted: list[float]
 ) -> None:
-    given, got = [Three(1, 2, 1), Three(10, 16, -2)], [Three(), Three()]
+    inputs, outputs = [ThreeFloats(1, 2, 1), ThreeFloats(10, 16, -2)], [ThreeFloats(), ThreeFloats()]
     nccl.ncclGroupStart()
-    for rank, into, out in zip(ranks, given, got, strict=True):
-        assert nccl.ncclAllReduce(into, out, ctypes.c_size_t(3), FLOAT, how, rank, None) == 0
+    for rank, source, target in zip(ranks, inputs, outputs, strict=True):
+        assert nccl.ncclAllReduce(source, target, ctypes.c_size_t(3), FLOAT, how, rank, None) == 0
     assert nccl.ncclGroupEnd() == 0
-    assert [list(one) for one in got] == [wanted, wanted]
+    assert [list(output) for output in outputs] == [wanted, wanted]
 
 
-def test_all_reduce_of_threads_that_come_one_after_the_other(
-    nccl: ctypes.CDLL, ranks: list[ctypes.c_void_p]
-) -> None:
-    values = [Three(1, 2, 3), Three(10, 20, 30)]
+def test_all_reduce_by_separate_threads(nccl: ctypes.CDLL, ranks: list[ctypes.c_void_p]) -> None:
+    values = [ThreeFloats(1, 2, 3), ThreeFloats(10, 20, 30)]
     results = []
 
     def work(rank: ctypes.c_void_p, value: ctypes.Array[ctypes.c_float]) -> None:
-        # in place, and the next one reads what this one wrote
+        # in place, and each call reads the result of the previous one
         results.extend(
             nccl.ncclAllReduce(value, value, ctypes.c_size_t(3), FLOAT, SUM, rank, None) for _ in range(3)
         )
@@ -89,37 +87,37 @@ def test_all_reduce_of_threads_that_come_one_after_the_other(
     for thread in threads:
         thread.join(30)
     assert results == [0] * 6
-    assert [list(one) for one in values] == [[44, 88, 132]] * 2
+    assert [list(array) for array in values] == [[44, 88, 132]] * 2
 
 
 def test_gather_scatter_and_broadcast(nccl: ctypes.CDLL, ranks: list[ctypes.c_void_p]) -> None:
-    given, all_of_them = [Three(1, 2, 3), Three(4, 5, 6)], [Six(), Six()]
-    parts, told = [Three(), Three()], [Three(), Three()]
+    inputs, gathered = [ThreeFloats(1, 2, 3), ThreeFloats(4, 5, 6)], [SixFloats(), SixFloats()]
+    parts, received = [ThreeFloats(), ThreeFloats()], [ThreeFloats(), ThreeFloats()]
     nccl.ncclGroupStart()
     for i, rank in enumerate(ranks):
-        nccl.ncclAllGather(given[i], all_of_them[i], ctypes.c_size_t(3), FLOAT, rank, None)
-        nccl.ncclBroadcast(given[i], told[i], ctypes.c_size_t(3), FLOAT, 1, rank, None)
+        nccl.ncclAllGather(inputs[i], gathered[i], ctypes.c_size_t(3), FLOAT, rank, None)
+        nccl.ncclBroadcast(inputs[i], received[i], ctypes.c_size_t(3), FLOAT, 1, rank, None)
     assert nccl.ncclGroupEnd() == 0
     nccl.ncclGroupStart()
     for i, rank in enumerate(ranks):
-        nccl.ncclReduceScatter(all_of_them[i], parts[i], ctypes.c_size_t(3), FLOAT, SUM, rank, None)
+        nccl.ncclReduceScatter(gathered[i], parts[i], ctypes.c_size_t(3), FLOAT, SUM, rank, None)
     assert nccl.ncclGroupEnd() == 0
-    assert [list(one) for one in all_of_them] == [[1, 2, 3, 4, 5, 6]] * 2
-    assert [list(one) for one in told] == [[4, 5, 6]] * 2
-    assert [list(one) for one in parts] == [[2, 4, 6], [8, 10, 12]]
+    assert [list(array) for array in gathered] == [[1, 2, 3, 4, 5, 6]] * 2
+    assert [list(array) for array in received] == [[4, 5, 6]] * 2
+    assert [list(array) for array in parts] == [[2, 4, 6], [8, 10, 12]]
 
 
-def test_halves(nccl: ctypes.CDLL, ranks: list[ctypes.c_void_p]) -> None:
-    given = [(ctypes.c_uint16 * 1)(0x3C00), (ctypes.c_uint16 * 1)(0x4200)]  # 1 and 3
+def test_all_reduce_of_half_precision(nccl: ctypes.CDLL, ranks: list[ctypes.c_void_p]) -> None:
+    values = [(ctypes.c_uint16 * 1)(0x3C00), (ctypes.c_uint16 * 1)(0x4200)]  # 1 and 3
     nccl.ncclGroupStart()
-    for rank, one in zip(ranks, given, strict=True):
-        nccl.ncclAllReduce(one, one, ctypes.c_size_t(1), HALF, SUM, rank, None)
+    for rank, value in zip(ranks, values, strict=True):
+        nccl.ncclAllReduce(value, value, ctypes.c_size_t(1), HALF, SUM, rank, None)
     assert nccl.ncclGroupEnd() == 0
-    assert [one[0] for one in given] == [0x4400, 0x4400]
+    assert [value[0] for value in values] == [0x4400, 0x4400]
 
 
-def test_ranks_that_do_not_agree(nccl: ctypes.CDLL, ranks: list[ctypes.c_void_p]) -> None:
-    values = [Three(1, 2, 3), Three(4, 5, 6)]
+def test_mismatched_ranks_are_rejected(nccl: ctypes.CDLL, ranks: list[ctypes.c_void_p]) -> None:
+    values = [ThreeFloats(1, 2, 3), ThreeFloats(4, 5, 6)]
     nccl.ncclGroupStart()
     nccl.ncclAllReduce(values[0], values[0], ctypes.c_size_t(3), FLOAT, SUM, ranks[0], None)
     nccl.ncclAllReduce(values[1], values[1], ctypes.c_size_t(2), INT32, SUM, ranks[1], None)
@@ -128,9 +126,9 @@ def test_ranks_that_do_not_agree(nccl: ctypes.CDLL, ranks: list[ctypes.c_void_p]
 
 
 FUNCTION = 'int __attribute__((noinline)) {0}(void) {{ __asm__ volatile("{1}"); return {2}; }}\n'
-NOTHING = "nop; " * JUMP
+NOPS = "nop; " * JUMP_BYTES
 WHEEL = (
-    f"static {FUNCTION.format('ncclAllReduce', NOTHING, 77)}static {FUNCTION.format('ncclOfNobody', NOTHING, 78)}"
+    f"static {FUNCTION.format('ncclAllReduce', NOPS, 77)}static {FUNCTION.format('ncclOfNobody', NOPS, 78)}"
     "int all_reduce(void) { return ncclAllReduce(); }\nint of_nobody(void) { return ncclOfNobody(); }\n"
 )
 
@@ -143,12 +141,14 @@ WHEEL = (
             "_pywrap_tensorflow_internal.so",
             False,
             INVALID_ARGUMENT,
-        ),  # what the one here says without a communicator
+        ),  # the result of the stand-in function without a communicator
         ("_pywrap_tensorflow_internal.so", True, 77),
         ("libother.so", False, 77),
     ],
 )
-def test_nccl_inside_a_wheel(nccl: ctypes.CDLL, tmp_path: Path, name: str, strip: bool, wanted: int) -> None:
+def test_nccl_inside_a_wheel_is_replaced(
+    nccl: ctypes.CDLL, tmp_path: Path, name: str, strip: bool, wanted: int
+) -> None:
     source, library = tmp_path / "wheel.c", tmp_path / name
     source.write_text(WHEEL)
     command = [os.environ.get("CC") or "cc", "-O1", "-fPIC", "-shared", *(["-s"] if strip else [])]
@@ -159,8 +159,8 @@ def test_nccl_inside_a_wheel(nccl: ctypes.CDLL, tmp_path: Path, name: str, strip
         "print(before, wheel.all_reduce(), wheel.of_nobody())"
     )
     command = [sys.executable, "-c", script, str(library), nccl._name]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    assert done.stdout.split() == ["77", str(wanted), "78"]
+    process = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert process.stdout.split() == ["77", str(wanted), "78"]
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +174,7 @@ def computing_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("capability", "result"), [("90", 0), ("80,120", 0), ("9.0", 1), ("80,x", 1), ("9", 1)]
 )
-def test_a_mistyped_capability_is_an_error(
+def test_mistyped_capability_is_an_error(
     computing_driver: Path, monkeypatch: pytest.MonkeyPatch, capability: str, result: int
 ) -> None:
     monkeypatch.setenv("STANDIN_CC", capability)

@@ -1,4 +1,4 @@
-"""Loads, stores, atomics, spaces, functions, branches; and what stops, with its name."""
+"""PTX loads, stores, atomics, state spaces, functions and branches, and the messages for unsupported code."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.few(0)  # compiling the interpreter alone takes ten seconds
 
 
-def test_loads_extend(ptx: Interpreter) -> None:
+def test_loads_extend_their_value(ptx: Interpreter) -> None:
     declare = ".reg .b32 %x; .reg .b64 %y; .reg .u64 %p;"
     address = "ld.param.u64 %p, [p_a]; mad.wide.u32 %p, %t, 8, %p;"
     a = [0x80FF_8001_7F80_FF81, 0x0102_0304_0506_0708]
     columns = {"a": ("b64", a)}
-    for name, wanted in {
-        "ld.global.u8": [one & 0xFF for one in a],
-        "ld.global.u16": [one & 0xFFFF for one in a],
-        "ld.u32": [one & 0xFFFFFFFF for one in a],
+    for name, expected in {
+        "ld.global.u8": [number & 0xFF for number in a],
+        "ld.global.u16": [number & 0xFFFF for number in a],
+        "ld.u32": [number & 0xFFFFFFFF for number in a],
     }.items():
-        assert ptx.lanes(f"{address} {name} %d, [%p];", "b64", columns, declare=declare) == wanted
+        assert ptx.lanes(f"{address} {name} %d, [%p];", "b64", columns, declare=declare) == expected
     assert ptx.lanes(f"{address} ld.s8 %d, [%p];", "b64", columns, declare=declare) == [(1 << 64) - 127, 8]
     assert ptx.lanes(f"{address} ld.s8 %x, [%p]; mov.b32 %d, %x;", "b32", columns, declare=declare) == [
         (1 << 32) - 127,
@@ -49,24 +49,26 @@ def test_vectors_and_shared_memory(ptx: Interpreter) -> None:
     declare = ".reg .b32 %s, %x, %y; .reg .u64 %g; .reg .pred %p; .shared .align 16 .b8 data[512]; .shared .b8 more[4];"
     a = list(range(100, 132))
     assert ptx.lanes(body, "b32", {"a": ("b32", a)}, declare=declare) == [
-        one + 1 + i + 1014 for i, one in enumerate(a)
+        number + 1 + i + 1014 for i, number in enumerate(a)
     ]
 
 
-def test_an_address_of_32_bits_stays_one(ptx: Interpreter) -> None:
-    """Compilers count below an address's start, and an offset brings it back: [0xfffffffe+2] is 0."""
+def test_32_bit_address_wraps_around(ptx: Interpreter) -> None:
+    """Compilers subtract from an address below its start and add an offset again: [0xfffffffe+2] is 0."""
     body = """
     shl.b32 %s, %t, 2; sub.u32 %s, %s, 2; st.shared.u16 [%s+2], %a; ld.shared.u16 %x, [%s+2];
     atom.shared.add.u32 %y, [%s+2], 1; ld.shared.u16 %y, [%s+2]; sub.u32 %y, %y, %x; mad.lo.u32 %d, %y, 1000, %x;
     sub.u64 %g, %b, 8; ld.global.b32 %y, [%g+8]; sub.u32 %y, %y, %a; add.u32 %d, %d, %y;
     """
     declare = ".reg .b32 %s, %x, %y; .reg .u64 %b, %g; .shared .align 4 .b8 data[128];"
-    find = "ld.param.u64 %b, [p_a]; mad.wide.u32 %b, %t, 4, %b;"
+    find_address = "ld.param.u64 %b, [p_a]; mad.wide.u32 %b, %t, 4, %b;"
     a = list(range(100, 132))
-    assert ptx.lanes(find + body, "b32", {"a": ("b32", a)}, declare=declare) == [1000 + one for one in a]
+    assert ptx.lanes(find_address + body, "b32", {"a": ("b32", a)}, declare=declare) == [
+        1000 + number for number in a
+    ]
 
 
-def test_shared_memory_that_comes_with_the_launch(ptx: Interpreter) -> None:
+def test_dynamic_shared_memory(ptx: Interpreter) -> None:
     text = """
 .extern .shared .align 16 .b8 dynamic[];
 .visible .entry k(.param .u64 out) {
@@ -82,7 +84,7 @@ mad.wide.u32 %b, %t, 4, %b; st.global.u32 [%b], %s; ret; }
         ptx.kernel(text, bytes(128), block=(32, 1, 1), shared=128)
 
 
-def test_shared_memory_that_comes_with_the_launch_lies_as_it_asks(ptx: Interpreter) -> None:
+def test_dynamic_shared_memory_is_aligned(ptx: Interpreter) -> None:
     text = """
 .extern .shared .align 128 .b8 dynamic[];
 .visible .entry k(.param .u64 out) {
@@ -92,16 +94,21 @@ ld.param.u64 %b, [out]; st.shared.u8 [fixed+4], 255; mov.u32 %s, dynamic; st.glo
     assert struct.unpack("<I", ptx.kernel(text, bytes(4), shared=16)[0]) == (128,)
 
 
-def test_a_block_has_no_more_threads_than_the_kernel_says(ptx: Interpreter) -> None:
-    for said, most in ((".maxntid 8, 4, 1", 32), (".reqntid 32", 32), (".maxntid 2048", 1024), ("", 1024)):
-        text = f".visible .entry k(.param .u64 out) {said} .minnctapersm 1 {{ ret; }}"
-        assert ptx.kernel(text, bytes(8), block=(most, 1, 1)) == [bytes(8)]
+def test_block_size_is_limited_by_the_kernel(ptx: Interpreter) -> None:
+    for directive, limit in (
+        (".maxntid 8, 4, 1", 32),
+        (".reqntid 32", 32),
+        (".maxntid 2048", 1024),
+        ("", 1024),
+    ):
+        text = f".visible .entry k(.param .u64 out) {directive} .minnctapersm 1 {{ ret; }}"
+        assert ptx.kernel(text, bytes(8), block=(limit, 1, 1)) == [bytes(8)]
         with pytest.raises(RefusedError, match=r"^1 a block of so many threads"):
-            ptx.kernel(text, bytes(8), block=(most + 1, 1, 1))
+            ptx.kernel(text, bytes(8), block=(limit + 1, 1, 1))
 
 
-def test_a_function_that_calls_itself_through_a_pointer(ptx: Interpreter) -> None:
-    """A function has one set of registers: those of the outer call are as they were after the inner one."""
+def test_recursion_through_a_pointer(ptx: Interpreter) -> None:
+    """A function has one set of registers: an inner call must restore those of the outer call."""
     text = """
 .func (.reg .u32 r) down(.reg .u32 n, .reg .u64 f) {
 .reg .pred %p; .reg .u32 %m;
@@ -119,8 +126,8 @@ call (%n), down, (%n, %f); st.global.u32 [%b], %n; ret; }
         ptx.kernel(text, bytes(4), 5000)
 
 
-def test_functions_that_call_each_other_and_lanes_of_different_depth(ptx: Interpreter) -> None:
-    """Ackermann's function by two of them, arguments and results in parameter space: each thread has its own depth."""
+def test_mutual_recursion_of_different_depth(ptx: Interpreter) -> None:
+    """Ackermann's function as two functions with arguments in parameter space: each thread has its own depth."""
     text = """
 .func (.param .b32 out) ack(.param .b32 in, .param .b32 other);
 .func (.param .b32 out) inner(.param .b32 in, .param .b32 other) {
@@ -152,7 +159,7 @@ st.global.u32 [%b], %n; ret; }
     assert list(out) == [t // 2 + 2 if t % 2 == 0 else 2 * (t // 2) + 3 for t in range(40)]
 
 
-def test_the_arguments_of_an_inner_call_may_be_the_outer_ones_in_another_order(ptx: Interpreter) -> None:
+def test_recursive_call_with_swapped_arguments(ptx: Interpreter) -> None:
     text = """
 .func (.reg .u32 r) gcd(.reg .u32 a, .reg .u32 b) {
 .reg .pred %p;
@@ -165,7 +172,7 @@ call (%n), gcd, (%n, %m); st.global.u32 [%b], %n; ret; }
     assert ptx.kernel(text, bytes(4), 2 * 3 * 5 * 49, 9 * 7 * 11) == [struct.pack("<I", 21)]
 
 
-def test_recursion_stops_where_the_function_has_memory_that_something_may_point_to(ptx: Interpreter) -> None:
+def test_recursion_with_local_memory_is_rejected(ptx: Interpreter) -> None:
     text = """
 .func (.reg .u32 r) down(.reg .u32 n) {
 .local .b32 own[2]; .reg .pred %p;
@@ -180,7 +187,7 @@ ld.param.u64 %b, [out]; ld.param.u32 %n, [depth]; call (%n), down, (%n); st.glob
         ptx.kernel(text, bytes(4), 1)
 
 
-def test_local_memory_is_a_threads_own(ptx: Interpreter) -> None:
+def test_local_memory_is_per_thread(ptx: Interpreter) -> None:
     body = """
     mov.u64 %l, depot; cvta.local.u64 %g, %l; st.u32 [%g+8], %a; mul.wide.u32 %o, 1, 8; add.u64 %g, %g, %o;
     ld.u32 %d, [%g]; ld.local.u32 %x, [%l+8]; add.u32 %d, %d, %x;
@@ -191,7 +198,7 @@ def test_local_memory_is_a_threads_own(ptx: Interpreter) -> None:
     ]
 
 
-def test_variables_begin_as_they_say(ptx: Interpreter) -> None:
+def test_initial_values_of_variables(ptx: Interpreter) -> None:
     text = """
 .global .align 4 .u32 numbers[4] = {1, 0x10, 300};
 .const .align 8 .f64 third = 0d3FD5555555555555;
@@ -210,7 +217,7 @@ ld.global.u32 %x, [float]; st.global.u32 [%b+20], %x; ret; }
     assert struct.unpack("<2IQ2I", out) == (16, 300, 0x3FD5555555555555, 0, 0x40490FDB)
 
 
-def test_parameters_of_each_size(ptx: Interpreter) -> None:
+def test_parameter_sizes(ptx: Interpreter) -> None:
     text = """
 .visible .entry k(.param .u64 .ptr .global .align 4 out, .param .align 8 .b8 pair[8], .param .u32 last) {
 .reg .u64 %b, %p; .reg .u32 %x, %y;
@@ -236,8 +243,8 @@ OPERATIONS: dict[str, Callable[[int, int], int]] = {
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_atomics(ptx: Interpreter, name: str) -> None:
-    chosen = random.Random(name)
-    numbers = [chosen.getrandbits(5) + 1 for _ in range(32)]
+    rng = random.Random(name)
+    numbers = [rng.getrandbits(5) + 1 for _ in range(32)]
     text = f"""
 .visible .entry k(.param .u64 in, .param .u64 sum, .param .u64 out) {{
 .reg .u64 %a, %s, %o; .reg .u32 %t, %v;
@@ -248,11 +255,11 @@ atom.global.{name} %v, [%s], %v; st.global.u32 [%o], %v; ret; }}
     _, total, out = ptx.kernel(
         text, struct.pack("<32I", *numbers), struct.pack("<I", 13), bytes(128), block=(32, 1, 1)
     )
-    state, seen = 13, []
-    for one in numbers:
-        seen.append(state)
-        state = OPERATIONS[name](state, one) % (1 << 32)
-    assert (list(struct.unpack("<32I", out)), struct.unpack("<I", total)[0]) == (seen, state)
+    state, old_values = 13, []
+    for number in numbers:
+        old_values.append(state)
+        state = OPERATIONS[name](state, number) % (1 << 32)
+    assert (list(struct.unpack("<32I", out)), struct.unpack("<I", total)[0]) == (old_values, state)
 
 
 def test_atomics_on_other_types(ptx: Interpreter) -> None:
@@ -273,7 +280,7 @@ atom.shared.add.u32 %h, [word], 1; ret; }
     assert (double, single, pair, least, swapped) == (3.5, 2.25, 0x45004200, -5, 9)
 
 
-def test_functions_with_results_and_by_address(ptx: Interpreter) -> None:
+def test_function_calls_by_name_and_by_address(ptx: Interpreter) -> None:
     text = """
 .func (.param .b32 r) twice(.param .b32 x) {
 .reg .u32 %x; ld.param.u32 %x, [x]; shl.b32 %x, %x, 1; st.param.b32 [r], %x; ret; }
@@ -295,7 +302,7 @@ st.global.u32 [%b], %x; ret; }
     assert list(struct.unpack("<32I", out)) == [i * (3 if i % 2 else 2) + 1 for i in range(32)]
 
 
-def test_scopes_loops_and_tables_of_branches(ptx: Interpreter) -> None:
+def test_scopes_loops_and_branch_tables(ptx: Interpreter) -> None:
     body = """
     mov.u32 %d, 0; mov.u32 %x, %t;
     $top: setp.eq.u32 %p, %x, 0; @%p bra $end; add.u32 %d, %d, %x; sub.u32 %x, %x, 1; bra.uni $top;
@@ -309,12 +316,12 @@ def test_scopes_loops_and_tables_of_branches(ptx: Interpreter) -> None:
     $zero: add.u32 %d, %d, 300000;
     $done:
     """
-    got = ptx.lanes(body, "b32", {"a": ("b32", [0] * 32)}, declare=".reg .b32 %x; .reg .pred %p;")
+    results = ptx.lanes(body, "b32", {"a": ("b32", [0] * 32)}, declare=".reg .b32 %x; .reg .pred %p;")
     jumps = [300000, 100000, 200000, 300000]
-    assert got == [i * (i + 1) // 2 + 5 * (i >= 16) + 1000 * (i >= 8) + jumps[i % 4] for i in range(32)]
+    assert results == [i * (i + 1) // 2 + 5 * (i >= 16) + 1000 * (i >= 8) + jumps[i % 4] for i in range(32)]
 
 
-def test_where_a_thread_is(ptx: Interpreter) -> None:
+def test_special_registers_of_a_thread(ptx: Interpreter) -> None:
     text = """
 .visible .entry k(.param .u64 out) {
 .reg .u64 %b; .reg .u32 %x, %y, %z, %i, %n, %m;
@@ -348,18 +355,18 @@ mad.wide.u32 %b, %n, 8, %b; mov.u32 %x, %laneid; mov.u32 %y, %lanemask_lt; st.gl
         ("cvt.s32.f32 %x, %x;", "801 cannot run cvt.s32.f32"),
     ],
 )
-def test_what_cannot_be_run_stops_with_its_name(ptx: Interpreter, body: str, why: str) -> None:
-    head = ".extern .func elsewhere();\n.extern .func __assertfail();\n.func again() { call.uni again, (); ret; }\n"
+def test_unsupported_instruction_is_named(ptx: Interpreter, body: str, why: str) -> None:
+    header = ".extern .func elsewhere();\n.extern .func __assertfail();\n.func again() { call.uni again, (); ret; }\n"
     start = ".visible .entry k(.param .u64 out) { .reg .u64 %b; .reg .u32 %x; .reg .pred %p;"
     start += " ld.param.u64 %b, [out]; setp.eq.u32 %p, 0, 1;"
     with pytest.raises(RefusedError, match=f"^{why}"):
-        ptx.kernel(f"{head}{start} {body} ret; }}", bytes(8))
-    # Where no lane comes to it, it does not matter
+        ptx.kernel(f"{header}{start} {body} ret; }}", bytes(8))
+    # If no lane reaches it, it does not matter.
     first = body.split(";")[-2].strip()
-    assert ptx.kernel(f"{head}{start} @%p {first}; ret; }}", bytes(8)) == [bytes(8)]
+    assert ptx.kernel(f"{header}{start} @%p {first}; ret; }}", bytes(8)) == [bytes(8)]
 
 
-def test_text_that_is_not_ptx_is_refused(ptx: Interpreter) -> None:
+def test_text_that_is_not_ptx_is_rejected(ptx: Interpreter) -> None:
     for text in (
         ".version 8.0\nhello",
         ".version 8.0\n.visible .entry k( {",
@@ -369,6 +376,6 @@ def test_text_that_is_not_ptx_is_refused(ptx: Interpreter) -> None:
             ptx.kernel(text)
 
 
-def test_a_kernel_of_a_newer_card_is_no_image(ptx: Interpreter) -> None:
+def test_kernel_for_a_newer_gpu_is_rejected(ptx: Interpreter) -> None:
     with pytest.raises(RefusedError, match=r"^209"):
         ptx.kernel(".version 9.9\n.target sm_130\n.address_size 64\n.visible .entry k() { ret; }")

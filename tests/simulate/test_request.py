@@ -1,4 +1,4 @@
-"""Which card and driver are simulated: what the tables know, what is refused, what nobody can know."""
+"""The simulated GPU and driver: what the tables say, what is rejected, and what remains unknown."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tfdoctor.fit import Card, find_driver_refusal, find_newest_driver
 from tfdoctor.simulate.request import MEMORY_MIB, Simulated, add_stand_in, parse_memory
 
 
-def run_question(*names: str, driver: str | None = None, gpus: str | None = None) -> Simulated:
-    found = parse_simulation(COMPAT, names, driver=driver, gpus=gpus)
-    assert found is not None
-    return found
+def simulate(*names: str, driver: str | None = None, gpus: str | None = None) -> Simulated:
+    simulation = parse_simulation(COMPAT, names, driver=driver, gpus=gpus)
+    assert simulation is not None
+    return simulation
 
 
-def test_nothing_is_simulated_where_nobody_asks() -> None:
+def test_nothing_is_simulated_without_a_gpu() -> None:
     assert parse_simulation(COMPAT, (), driver="550") is None
 
 
-def test_a_card_behind_a_branch() -> None:
-    one = run_question("RTX 4090", driver="550", gpus="2")
-    assert one.title == "2 x GeForce RTX 4090 (compute capability 8.9), driver 550.54.15 (CUDA 12.4)"
-    assert one.variables == {
+def test_gpu_with_a_driver_branch() -> None:
+    simulation = simulate("RTX 4090", driver="550", gpus="2")
+    assert simulation.title == "2 x GeForce RTX 4090 (compute capability 8.9), driver 550.54.15 (CUDA 12.4)"
+    assert simulation.variables == {
         "STANDIN_GPUS": "2",
         "STANDIN_CC": "89,89",
         "STANDIN_NAME": "GeForce RTX 4090 (simulated);GeForce RTX 4090 (simulated)",
@@ -33,22 +33,22 @@ def test_a_card_behind_a_branch() -> None:
         "STANDIN_CUDA": "12040",
         "STANDIN_DRIVER": "550.54.15",
     }
-    assert one.typed == ("--simulate", "RTX 4090", "--driver", "550", "--gpus", "2")
+    assert simulation.typed == ("--simulate", "RTX 4090", "--driver", "550", "--gpus", "2")
 
 
-def test_cards_of_different_capability() -> None:
-    one = run_question("T4", "8.0")
-    assert one.variables["STANDIN_CC"] == "75,80"
-    assert "compute capability 8.0" in one.title
+def test_gpus_of_different_capability() -> None:
+    simulation = simulate("T4", "8.0")
+    assert simulation.variables["STANDIN_CC"] == "75,80"
+    assert "compute capability 8.0" in simulation.title
 
 
 @pytest.mark.parametrize(
     ("card", "branch"), [("Tesla K80", "470"), ("GTX 980", "580"), ("RTX 5090", "595"), ("Tesla V100", "580")]
 )
-def test_without_a_driver_the_newest_that_drives_the_card(card: str, branch: str) -> None:
-    one = run_question(card)
-    assert one.driver.partition(".")[0] == branch
-    assert (len(one.shown), one.undriven) == (1, ())
+def test_default_driver_is_the_newest_for_the_gpu(card: str, branch: str) -> None:
+    simulation = simulate(card)
+    assert simulation.driver.partition(".")[0] == branch
+    assert (len(simulation.shown), simulation.undriven) == (1, ())
 
 
 @pytest.mark.parametrize(
@@ -60,13 +60,13 @@ def test_without_a_driver_the_newest_that_drives_the_card(card: str, branch: str
         ("GTX 1080", "590", "the last branch for compute capability 6.1 is 580"),
     ],
 )
-def test_a_driver_that_does_not_know_the_card_shows_none(card: str, driver: str, why: str) -> None:
-    one = run_question(card, driver=driver)
-    assert (one.shown, one.variables["STANDIN_GPUS"]) == ((), "0")
-    assert why in one.undriven[0]
+def test_driver_without_support_shows_no_gpu(card: str, driver: str, why: str) -> None:
+    simulation = simulate(card, driver=driver)
+    assert (simulation.shown, simulation.variables["STANDIN_GPUS"]) == ((), "0")
+    assert why in simulation.undriven[0]
 
 
-def test_a_branch_means_its_newest() -> None:
+def test_branch_means_its_newest_driver() -> None:
     ada = Card("Ada", "8.9")
     assert find_newest_driver(COMPAT, "520") == "520.61.05"
     assert find_driver_refusal(COMPAT, "520", ada) is None
@@ -89,31 +89,31 @@ def test_a_branch_means_its_newest() -> None:
         (("RTX 4090", "T4"), {"gpus": "2"}, "--gpus"),
     ],
 )
-def test_what_does_not_exist_is_refused(names: tuple[str, ...], options: dict[str, str], said: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        run_question(*names, **options)
-    assert said in refused.value.message
+def test_invalid_request_is_rejected(names: tuple[str, ...], options: dict[str, str], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        simulate(*names, **options)
+    assert said in caught.value.message
 
 
-def test_what_is_not_known_is_said() -> None:
-    assert any("memory of GeForce RTX 4090" in text for text in run_question("RTX 4090").does_not_prove())
+def test_unknown_memory_size_is_stated() -> None:
+    assert any("memory of GeForce RTX 4090" in text for text in simulate("RTX 4090").does_not_prove())
     assert parse_memory(Card("A100-SXM4-80GB", "8.0")) == 80 << 10
     assert parse_memory(Card("GeForce RTX 4090", "8.9")) is None
 
 
-def test_no_name_breaks_the_stand_ins_lists() -> None:
-    one = Simulated((Card("a;b,c\n", "8.0"),), "550.54.15", "12.4", shown=(Card("a;b,c\n", "8.0"),))
-    assert one.variables["STANDIN_NAME"] == "a b c  (simulated)"
+def test_separators_in_a_name_are_replaced() -> None:
+    simulation = Simulated((Card("a;b,c\n", "8.0"),), "550.54.15", "12.4", shown=(Card("a;b,c\n", "8.0"),))
+    assert simulation.variables["STANDIN_NAME"] == "a b c  (simulated)"
 
 
 @pytest.mark.parametrize(
     ("before", "after"),
     [("", "/s"), ("/a:/b", "/a:/b:/s"), ("/a:", "/a:/s")],
 )
-def test_the_stand_in_comes_last(before: str, after: str) -> None:
-    """What hides a driver has to hide the stand-in, too."""
+def test_stand_in_is_last_on_the_path(before: str, after: str) -> None:
+    """Whatever hides a driver must hide the stand-in too."""
     env = {"LD_LIBRARY_PATH": before, "STANDIN_INIT": "999", "PATH": "/bin"}
-    there = add_stand_in(env, run_question("RTX 4090"), "/s")
-    assert there["LD_LIBRARY_PATH"] == after
-    assert there["PATH"] == "/bin"
-    assert "STANDIN_INIT" not in there
+    environment = add_stand_in(env, simulate("RTX 4090"), "/s")
+    assert environment["LD_LIBRARY_PATH"] == after
+    assert environment["PATH"] == "/bin"
+    assert "STANDIN_INIT" not in environment

@@ -1,4 +1,4 @@
-"""Real TensorFlow beside the stand-in, release by card by driver: each answer is known from the tables and the wheels.
+"""Real TensorFlow with the stand-in, by release, GPU and driver: the tables and the wheels give each expected result.
 
 It takes environments with their CUDA libraries: TFDOCTOR_LAB_PYTHONS="ENV/bin/python …".
 """
@@ -34,7 +34,7 @@ CASES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("RTX 4090", "470", NONE),
         ("Tesla V100", "595", NONE),
     ),
-    # cubins 3.5, 5.0, 6.0, 7.0, 7.5, and 8.0 in every fourth alone; PTX for 8.0, where there is no cubin of CUDA 11.0
+    # cubins 3.5, 5.0, 6.0, 7.0, 7.5, and 8.0 in a quarter of the kernels; PTX for 8.0 (of CUDA 11.0) in the others
     "2.10": (
         ("RTX 4090", "550", PTX),
         ("A100", "450", PTX),
@@ -59,12 +59,12 @@ pytestmark = [
 
 def version_of(python: str) -> str:
     script = "import importlib.metadata as m; print(m.version('tensorflow'))"
-    done = subprocess.run([python, "-c", script], capture_output=True, text=True, check=False)
-    return ".".join(done.stdout.strip().split(".")[:2])
+    process = subprocess.run([python, "-c", script], capture_output=True, text=True, check=False)
+    return ".".join(process.stdout.strip().split(".")[:2])
 
 
-def list_every() -> list[Any]:
-    """(python, card, driver, outcome) of each environment that there is."""
+def list_cases() -> list[Any]:
+    """Return (python, card, driver, outcome) for each available environment."""
     return [
         pytest.param(python, *case, id=f"{version}-{'-'.join(case[:2]).replace(' ', '-')}")
         for python in environments.ready()
@@ -73,32 +73,34 @@ def list_every() -> list[Any]:
     ]
 
 
-def verify(python: str, *words: str) -> tuple[int, dict[str, Any]]:
-    done = subprocess.run(
-        [sys.executable, "-m", "tfdoctor", "verify", "--python", python, "--json", *words],
+def verify(python: str, *arguments: str) -> tuple[int, dict[str, Any]]:
+    process = subprocess.run(
+        [sys.executable, "-m", "tfdoctor", "verify", "--python", python, "--json", *arguments],
         capture_output=True,
         text=True,
         check=False,
         env={name: text for name, text in os.environ.items() if name != "LD_LIBRARY_PATH"},
     )
-    return done.returncode, json.loads(done.stdout)
+    return process.returncode, json.loads(process.stdout)
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("python", "card", "driver", "outcome"), list_every())
-def test_what_the_tables_and_the_wheels_say(python: str, card: str, driver: str, outcome: str) -> None:
+@pytest.mark.parametrize(("python", "card", "driver", "outcome"), list_cases())
+def test_outcome_agrees_with_the_tables_and_the_wheels(
+    python: str, card: str, driver: str, outcome: str
+) -> None:
     status, answer = verify(python, "--simulate", card, "--driver", driver)
-    stages = {one["name"]: one for one in answer["stages"]}
-    shown = json.dumps(answer, indent=1)
+    stages = {stage["name"]: stage for stage in answer["stages"]}
+    output = json.dumps(answer, indent=1)
     if outcome in (HEALTHY, PTX):
-        assert (status, answer["verdict"]["cause"]) == (0, "healthy"), shown
-        assert stages["visible"]["status"] == "passed", shown
-        assert outcome in stages["compute"]["detail"], shown
-        assert [stages[name]["status"] for name in ("compute", "cudnn")] == ["passed", "passed"], shown
+        assert (status, answer["verdict"]["cause"]) == (0, "healthy"), output
+        assert stages["visible"]["status"] == "passed", output
+        assert outcome in stages["compute"]["detail"], output
+        assert [stages[name]["status"] for name in ("compute", "cudnn")] == ["passed", "passed"], output
         assert all("in software" in stages[name]["detail"] for name in ("compute", "cudnn"))
         assert (answer["gpus"]["visible"], answer["gpus"]["computed"]) == (1, 1)
     else:
-        assert (status, answer["verdict"]["cause"]) == (1, outcome), shown
+        assert (status, answer["verdict"]["cause"]) == (1, outcome), output
         assert answer["findings"]
     assert answer["verdict"]["gpu_usable"] is not True
     assert answer["simulated"]["card"]
@@ -107,9 +109,9 @@ def test_what_the_tables_and_the_wheels_say(python: str, card: str, driver: str,
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("python", environments.ready())
-def test_two_cards_of_different_capability(python: str) -> None:
+def test_two_gpus_of_different_capability(python: str) -> None:
     status, answer = verify(python, "--simulate", "Tesla T4", "--simulate", "A100", "--driver", "535")
     assert (status, answer["gpus"]["visible"], answer["gpus"]["computed"]) == (0, 2, 2), answer
-    detail = next(one["detail"] for one in answer["stages"] if one["name"] == "compute")
+    detail = next(stage["detail"] for stage in answer["stages"] if stage["name"] == "compute")
     assert "capability 7.5" in detail
     assert "capability 8.0" in detail

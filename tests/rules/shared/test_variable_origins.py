@@ -1,4 +1,4 @@
-"""Which lines of a file set a variable, or a folder of Python's path, and do nothing else."""
+"""Lines that only set a variable or only add a folder to sys.path."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tfdoctor.rules.shared.variable_origins import _adds_alone, _sets_alone
         ("x" * 100_000, False),
     ],
 )
-def test_a_line_that_does_nothing_else(line: str, *, alone: bool) -> None:
+def test_line_that_only_sets_the_variable(line: str, *, alone: bool) -> None:
     assert _sets_alone(Origin(HIDE, "start", text=line)) is alone
 
 
@@ -47,5 +47,5 @@ def test_a_line_that_does_nothing_else(line: str, *, alone: bool) -> None:
         ("sitecustomize.py", "/team/libs", False),
     ],
 )
-def test_a_line_that_only_puts_one_folder_on_the_path(path: str, line: str, *, alone: bool) -> None:
+def test_line_that_only_adds_one_folder_to_the_path(path: str, line: str, *, alone: bool) -> None:
     assert _adds_alone(Origin(MODULE_PATH, "start", "/team/libs", path, 1, line)) is alone
